@@ -1,0 +1,85 @@
+"""What a model is given: a source (in full), an input (known so far) and a target (to predict)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Self
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+IGNORE = -100
+"""The target id where no loss is taken (padding, overlap between windows, a prompt)."""
+
+
+class Movable:
+    """A dataclass of optional tensors that can be sent to a device as one thing."""
+
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
+        moved = {}
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, torch.Tensor | Movable):
+                moved[field.name] = value.to(device, non_blocking=non_blocking)
+        return replace(self, **moved)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source(Movable):
+    """What is given in full before anything is said: ids or float features. It always knows its rows; S may be 0."""
+
+    mask: Tensor
+    """(B, S) bool; True = real."""
+    ids: Tensor | None = None
+    """(B, S) long."""
+    features: Tensor | None = None
+    """(B, S, D) float: patches of an image, frames of a recording."""
+    segments: Tensor | None = None
+    """(B, S) long: which sentence of a pair, which of several sources."""
+    word_starts: Tensor | None = None
+    """(B, S) bool: positions at which a given word begins (a tag per word, whole-word masks)."""
+
+    @classmethod
+    def nothing(cls, rows: int, device: torch.device | str = "cpu") -> Self:
+        """The source of a language model: rows, and nothing said to them."""
+        return cls(mask=torch.zeros(rows, 0, dtype=torch.bool, device=device))
+
+    @property
+    def rows(self) -> int:
+        return self.mask.size(0)
+
+    @property
+    def device(self) -> torch.device:
+        return self.mask.device
+
+    def select(self, rows: Tensor) -> Self:
+        """These rows alone."""
+        taken = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{k: v.index_select(0, rows) for k, v in taken.items() if v is not None})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch(Movable):
+    """Rows of one training or scoring step; what to predict is decided by the data alone."""
+
+    source: Source
+    input: Tensor
+    """(B, T) long, right-padded: what is known when target[:, t] is predicted is input[:, : t + 1]."""
+    target: Tensor
+    """(B, T) long for tokens, IGNORE where no loss is taken; readers put classes or pixels here."""
+
+    @classmethod
+    def of_text(cls, input: Tensor, target: Tensor) -> Self:
+        """A language model's batch: no source."""
+        return cls(source=Source.nothing(input.size(0), input.device), input=input, target=target)
+
+    @property
+    def rows(self) -> int:
+        return self.input.size(0)
+
+    @property
+    def count(self) -> int:
+        """How many targets carry loss: the divisor of a mean, summed over an accumulated step. Meant for CPU batches."""
+        return int((self.target != IGNORE).sum())

@@ -1,0 +1,251 @@
+"""Options: frozen dataclasses beside the code that reads them, filled from TOML and `--set` without forgiving a typo.
+
+Loading collects every problem before it complains, each with its file and dotted key, and a suggestion where one is near.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import functools
+import inspect
+import json
+import math
+import textwrap
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class UserError(Exception):
+    """Something the user can mend; the message says how. Everything else is a bug and keeps its traceback."""
+
+
+class ConfigError(UserError):
+    """Every problem found in a recipe, one a line."""
+
+    def __init__(self, problems: list[str]):
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A sentence that suggests the nearest known word, or lists the known ones when they are few."""
+    known = list(known)
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if near:
+        return f" Did you mean '{near[0]}'?"
+    return f" Known: {', '.join(known)}." if len(known) <= 24 else ""
+
+
+def pick(kind: str, table: Mapping[str, Any], what: str) -> Any:
+    """The entry of a table of kinds, or an error that suggests one."""
+    if kind not in table:
+        raise UserError(f"no {what} kind '{kind}'.{did_you_mean(kind, table)}")
+    return table[kind]
+
+
+class Reader:
+    """Fills dataclasses from plain tables, remembering where each key was written and every problem met."""
+
+    def __init__(self, origin: str, origins: Mapping[str, str] | None = None):
+        self.origin = origin
+        self.origins = origins or {}
+        """Dotted keys that were written elsewhere than in the file (`--set`)."""
+        self.problems: list[str] = []
+
+    def problem(self, key: str, text: str) -> None:
+        self.problems.append(f"{self.origins.get(key, self.origin)}: {text}")
+
+    def read(self, cls: type[T], table: Mapping[str, Any], section: str = "") -> T | None:
+        """An instance of `cls` from a table, or None with the reasons in `problems`."""
+        before = len(self.problems)
+        types_of = _types(cls)
+        values: dict[str, Any] = {}
+        prefix = f"{section}." if section else ""
+        for key, value in table.items():
+            dotted = prefix + key
+            if key not in types_of:
+                place = f"[{section}]" if section else "a recipe"
+                self.problem(dotted, f"{place} has no key '{key}'.{did_you_mean(key, types_of)}")
+                continue
+            wanted = types_of[key]
+            if is_dataclass(wanted) and isinstance(value, Mapping):
+                values[key] = self.read(typing.cast(type, wanted), value, dotted)
+                continue
+            try:
+                values[key] = _convert(value, wanted)
+            except ValueError as error:
+                self.problem(dotted, f"{dotted} {error}")
+        for f in fields(cls):  # type: ignore[arg-type]
+            if f.name not in table and f.default is MISSING and f.default_factory is MISSING:
+                self.problem(prefix + f.name, f"[{section}] needs the key '{f.name}'.")
+        if len(self.problems) > before:
+            return None
+        try:
+            return cls(**values)
+        except UserError as error:  # a check between several keys, made by the dataclass itself
+            self.problem(section, f"[{section}] {error}" if section else str(error))
+            return None
+
+    def finish(self) -> None:
+        """Raises everything that was wrong, at once."""
+        if self.problems:
+            raise ConfigError(self.problems)
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """`a.b=value` as a dotted key and a value: TOML where it parses, otherwise a plain string."""
+    import tomllib
+
+    key, equals, raw = text.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        raise UserError(f"--set {text}: expected key=value, as in --set training.steps=100.")
+    try:
+        return key, tomllib.loads(f"x = {raw}")["x"]
+    except tomllib.TOMLDecodeError:
+        return key, raw.strip()
+
+
+def set_dotted(table: dict[str, Any], key: str, value: Any) -> None:
+    """Writes a value into nested tables, making them on the way."""
+    *parents, last = key.split(".")
+    for parent in parents:
+        table = table.setdefault(parent, {})
+        if not isinstance(table, dict):
+            raise UserError(f"--set {key}: '{parent}' is a value, not a section.")
+    table[last] = value
+
+
+def to_table(config: Any) -> dict[str, Any]:
+    """A dataclass as plain tables; keys that are None are left out (TOML has no null)."""
+    table: dict[str, Any] = {}
+    for f in fields(config):
+        value = getattr(config, f.name)
+        if value is not None:
+            table[f.name] = to_table(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
+    return table
+
+
+def write_toml(table: Mapping[str, Any]) -> str:
+    """Plain tables as TOML text."""
+    lines: list[str] = []
+    _write_table(table, (), lines)
+    return "\n".join(lines).strip() + "\n"
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a configuration, for help and documentation."""
+
+    name: str
+    type: str
+    default: Any
+    help: str
+
+
+@functools.cache
+def describe(cls: type) -> tuple[Key, ...]:
+    """The keys of a configuration class; the string under a field is its help."""
+    helps: dict[str, str] = {}
+    for base in reversed(cls.__mro__[:-1]):
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for statement, following in zip(body.body, body.body[1:], strict=False):
+            if (
+                isinstance(statement, ast.AnnAssign)
+                and isinstance(statement.target, ast.Name)
+                and isinstance(following, ast.Expr)
+                and isinstance(following.value, ast.Constant)
+            ):
+                helps[statement.target.id] = " ".join(str(following.value.value).split())
+    found = []
+    for f in fields(cls):
+        default = None if f.default is MISSING else f.default
+        found.append(Key(f.name, _name(_types(cls)[f.name]), default, helps.get(f.name, "")))
+    return tuple(found)
+
+
+@functools.cache
+def _types(cls: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls)
+    return {f.name: hints[f.name] for f in fields(cls)}
+
+
+def _convert(value: Any, wanted: Any) -> Any:
+    """The value as the wanted type, exactly: no bool passes for an int, no string for a number."""
+    origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
+    if wanted is Any:
+        return value
+    if origin is typing.Literal:
+        if value in arguments and type(value) in {type(a) for a in arguments}:
+            return value
+        raise ValueError(f"is {_show(value)}.{did_you_mean(str(value), map(str, arguments))}")
+    if origin in (typing.Union, types.UnionType):
+        for argument in arguments:
+            if argument is type(None):
+                continue
+            try:
+                return _convert(value, argument)
+            except ValueError:
+                continue
+    elif origin is tuple:
+        if isinstance(value, list):
+            return tuple(_convert(item, arguments[0]) for item in value)
+    elif wanted is float:
+        if type(value) in (int, float) and math.isfinite(value):
+            return float(value)
+    elif type(value) is wanted:
+        return value
+    raise ValueError(f"must be {_name(wanted)}, not {_show(value)}.")
+
+
+def _name(wanted: Any) -> str:
+    arguments = typing.get_args(wanted)
+    origin = typing.get_origin(wanted)
+    if origin is typing.Literal:
+        return " | ".join(json.dumps(a) for a in arguments)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_name(a) for a in arguments if a is not type(None))
+    if origin is tuple:
+        return f"a list of {_name(arguments[0])}"
+    return {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}.get(wanted, str(wanted))
+
+
+def _show(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _write_table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
+    for key, value in table.items():
+        if not isinstance(value, Mapping) and value is not None:
+            lines.append(f"{_bare(key)} = {_write_value(value)}")
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            lines.extend(["", f"[{'.'.join(_bare(part) for part in (*path, key))}]"])
+            _write_table(value, (*path, key), lines)
+
+
+def _bare(key: str) -> str:
+    plain = key.replace("-", "").replace("_", "")
+    return key if plain.isascii() and plain.isalnum() else json.dumps(key, ensure_ascii=False)
+
+
+def _write_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, but for DEL, which TOML wants escaped.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_write_value(item) for item in value) + "]"
+    raise TypeError(f"TOML cannot hold {value!r}")

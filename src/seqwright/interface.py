@@ -1,0 +1,179 @@
+"""The seam: what every model answers, and what it remembers between answers.
+
+A model is asked for the next id. Everything else - training, search, scores, servers - is built on that question,
+and knows models only through the protocols of this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Protocol, Self, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from seqwright.batch import Batch, Source
+
+
+def per_source() -> Any:
+    """Marks a field of a State that holds one entry for each source, however many rows (beams) share that source."""
+    return field(metadata={"per_source": True})
+
+
+@dataclass
+class State:
+    """What a model remembers between steps: a dataclass of tensors (and of States), rows first.
+
+    Rows that share a source are neighbours: with R rows over B sources, row r belongs to source r // (R / B).
+    A state is used up by `step`: keep the one it returns.
+    """
+
+    def select(self, rows: Tensor, sources: Tensor | None = None) -> Self:
+        """These rows, in this order: reorders beams, fans a prompt out to samples, drops finished rows.
+
+        Fields marked `per_source` keep their entries while `sources` is None (rows move within their groups or fan
+        out); give the surviving sources where some are dropped or reordered.
+        """
+        return self._map(
+            lambda tensor: tensor.index_select(0, rows),
+            lambda tensor: tensor if sources is None else tensor.index_select(0, sources),
+        )
+
+    def join(self, other: Self) -> Self:
+        """The rows of both, ours first: admits new requests. Both must come from `start` with the same capacity."""
+        joined: dict[str, Any] = {}
+        for f in fields(self):
+            mine, theirs = getattr(self, f.name), getattr(other, f.name)
+            joined[f.name] = mine.join(theirs) if isinstance(mine, State) else torch.cat([mine, theirs])
+        return replace(self, **joined)
+
+    def detach(self) -> Self:
+        """The same values with no history: what truncated back-propagation carries to the next window."""
+        return self._map(Tensor.detach, Tensor.detach)
+
+    def tensors(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+        """Every tensor with its dotted name: what a checkpoint writes."""
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, State):
+                yield from value.tensors(f"{prefix}{f.name}.")
+            else:
+                yield prefix + f.name, value
+
+    def filled(self, tensors: Mapping[str, Tensor], prefix: str = "") -> Self:
+        """A state of this shape holding `tensors`: what a checkpoint reads."""
+        loaded: dict[str, Any] = {}
+        for f in fields(self):
+            mine = getattr(self, f.name)
+            if isinstance(mine, State):
+                loaded[f.name] = mine.filled(tensors, f"{prefix}{f.name}.")
+            else:
+                loaded[f.name] = tensors[prefix + f.name].to(mine.device)
+        return replace(self, **loaded)
+
+    def _map(self, row: Any, source: Any) -> Self:
+        mapped: dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, State):
+                mapped[f.name] = value._map(row, source)
+            else:
+                mapped[f.name] = (source if f.metadata.get("per_source") else row)(value)
+        return replace(self, **mapped)
+
+
+@runtime_checkable
+class Model(Protocol):
+    """Every model, those without a next id (BERT, ViT) too."""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Logits aligned with batch.target: (B, T, V) for tokens."""
+        ...
+
+
+@runtime_checkable
+class Autoregressive(Model, Protocol):
+    """A model with a next id: n-gram, RNN, GPT, translator, mixture."""
+
+    context: int | None
+    """The longest input it can see at once; None where a state carries any length."""
+
+    def start(self, source: Source, *, capacity: int) -> State:
+        """Before anything is said. `capacity` bounds the ids, padding included, that a row will be given."""
+        ...
+
+    def step(self, ids: Tensor, state: State, count: Tensor | None = None) -> tuple[Tensor, State]:
+        """Reads ids (B, T); log-probabilities (B, V), natural log, float32, after the last real one.
+
+        `count` (B,) says how many ids of each row are real where rows are right-padded. A chunk is a prefill: it
+        equals its ids one at a time.
+        """
+        ...
+
+    def score(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
+        """log p(target) (B, T) float32, 0 where IGNOREd; never needs a (B * T, V) array.
+
+        With a state it continues from there and returns the state after, so that windows with carried state equal one
+        long window; without one, rows begin afresh and None comes back.
+        """
+        ...
+
+
+class Head(Protocol):
+    """The end of a model: what is made of hidden vectors."""
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Logits."""
+        ...
+
+    def loss(self, hidden: Tensor, target: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        """(sum, count) of the loss over targets that are not IGNOREd: sums add up over batches and ranks."""
+        ...
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        """The most probable answer: arg max, Viterbi path, several labels, pixels."""
+        ...
+
+
+@runtime_checkable
+class Trainable(Model, Protocol):
+    """A model trained by gradients: hidden vectors, then a head, so that the loss decides how logits are made."""
+
+    head: Head
+
+    def hidden(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
+        """The vectors the head reads, aligned with batch.target, and the state after where one was given."""
+        ...
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]: ...
+
+
+@runtime_checkable
+class Counted(Model, Protocol):
+    """A model estimated by counting, in one pass and without gradients: n-gram, bag of n-grams, perceptron."""
+
+    def fit(self, corpus: Any) -> None:
+        """Counts what the data module of its task yields; says how much it read through its own fields."""
+        ...
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All it knows, by name: what model.safetensors holds."""
+        ...
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Becomes the model these tensors came from."""
+        ...
+
+
+class Feed(Protocol):
+    """Training data in order. The order is a function of (seed, step): any step can be asked for at any time."""
+
+    steps_per_epoch: int
+    """Batches in which every example is visited exactly once; batches are disjoint, the last may have fewer rows."""
+    carried: bool
+    """Row b of a batch continues row b of the batch before (until the epoch ends): its state is carried along."""
+
+    def batch(self, step: int) -> Batch:
+        """The batch of step 0, 1, 2, … on the CPU."""
+        ...
