@@ -14,6 +14,17 @@ IGNORE = -100
 """The target id where no loss is taken (padding, overlap between windows, a prompt)."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Vocabulary:
+    """How many ids there are, and which of them are reserved; text never produces a reserved id by itself."""
+
+    size: int
+    unk: int | None = None
+    pad: int | None = None
+    sos: int | None = None
+    eos: int | None = None
+
+
 class Movable:
     """A dataclass of optional tensors that can be sent to a device as one thing."""
 
@@ -81,5 +92,5 @@ class Batch(Movable):
 
     @property
     def count(self) -> int:
-        """How many targets carry loss: the divisor of a mean, summed over an accumulated step. Meant for CPU batches."""
+        """How many targets carry loss: the divisor of a mean. Meant for batches on the CPU."""
         return int((self.target != IGNORE).sum())

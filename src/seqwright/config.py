@@ -1,17 +1,20 @@
 """Options: frozen dataclasses beside the code that reads them, filled from TOML and `--set` without forgiving a typo.
 
-Loading collects every problem before it complains, each with its file and dotted key, and a suggestion where one is near.
+Loading collects every problem before it complains, each with its file and dotted key, and a suggestion where one is
+near.
 """
 
 from __future__ import annotations
 
 import ast
+import datetime
 import difflib
 import functools
 import inspect
 import json
-import math
+import sys
 import textwrap
+import tomllib
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -35,11 +38,11 @@ class ConfigError(UserError):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A sentence that suggests the nearest known word, or lists the known ones when they are few."""
-    known = list(known)
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    spelled = {name.casefold(): name for name in known}
+    near = difflib.get_close_matches(word.casefold(), spelled, n=1, cutoff=0.6)
     if near:
-        return f" Did you mean '{near[0]}'?"
-    return f" Known: {', '.join(known)}." if len(known) <= 24 else ""
+        return f" Did you mean '{spelled[near[0]]}'?"
+    return f" Known: {', '.join(spelled.values())}." if 0 < len(spelled) <= 24 else ""
 
 
 def pick(kind: str, table: Mapping[str, Any], what: str) -> Any:
@@ -59,23 +62,28 @@ class Reader:
         self.problems: list[str] = []
 
     def problem(self, key: str, text: str) -> None:
-        self.problems.append(f"{self.origins.get(key, self.origin)}: {text}")
+        # `--set a.b=1` is also to blame for an unknown section a, and `--set a={b=1}` for an unknown key a.b.
+        blamed = (
+            origin for k, origin in self.origins.items() if f"{k}.".startswith(f"{key}.") or key.startswith(f"{k}.")
+        )
+        self.problems.append(f"{next(blamed, self.origin)}: {text}")
 
     def read(self, cls: type[T], table: Mapping[str, Any], section: str = "") -> T | None:
         """An instance of `cls` from a table, or None with the reasons in `problems`."""
         before = len(self.problems)
-        types_of = _types(cls)
+        types_of = _types(typing.cast(type, cls))
         values: dict[str, Any] = {}
         prefix = f"{section}." if section else ""
+        place = f"[{section}]" if section else "a recipe"
         for key, value in table.items():
             dotted = prefix + key
             if key not in types_of:
-                place = f"[{section}]" if section else "a recipe"
                 self.problem(dotted, f"{place} has no key '{key}'.{did_you_mean(key, types_of)}")
                 continue
             wanted = types_of[key]
-            if is_dataclass(wanted) and isinstance(value, Mapping):
-                values[key] = self.read(typing.cast(type, wanted), value, dotted)
+            inner = _section(wanted)
+            if inner and isinstance(value, Mapping):
+                values[key] = self.read(inner, value, dotted)
                 continue
             try:
                 values[key] = _convert(value, wanted)
@@ -83,7 +91,7 @@ class Reader:
                 self.problem(dotted, f"{dotted} {error}")
         for f in fields(cls):  # type: ignore[arg-type]
             if f.name not in table and f.default is MISSING and f.default_factory is MISSING:
-                self.problem(prefix + f.name, f"[{section}] needs the key '{f.name}'.")
+                self.problem(prefix + f.name, f"{place} needs the key '{f.name}'.")
         if len(self.problems) > before:
             return None
         try:
@@ -99,17 +107,17 @@ class Reader:
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """`a.b=value` as a dotted key and a value: TOML where it parses, otherwise a plain string."""
-    import tomllib
-
+    """`a.b=value` as a dotted key and a value: TOML where it parses to one of our types, otherwise a plain string."""
     key, equals, raw = text.partition("=")
     key = key.strip()
     if not equals or not key:
         raise UserError(f"--set {text}: expected key=value, as in --set training.steps=100.")
     try:
-        return key, tomllib.loads(f"x = {raw}")["x"]
+        table = tomllib.loads(f"x = {raw}")
     except tomllib.TOMLDecodeError:
         return key, raw.strip()
+    dated = isinstance(table["x"], datetime.date | datetime.time)  # no key is a date, but a name may look like one
+    return key, raw.strip() if dated or len(table) > 1 else table["x"]
 
 
 def set_dotted(table: dict[str, Any], key: str, value: Any) -> None:
@@ -127,8 +135,12 @@ def to_table(config: Any) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for f in fields(config):
         value = getattr(config, f.name)
+        if value is None and f.default not in (None, MISSING):  # left out, it would come back as its default
+            raise UserError(f"{type(config).__name__}.{f.name} cannot be None: a recipe has no way to say so.")
         if value is not None:
-            table[f.name] = to_table(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
+            table[f.name] = (
+                to_table(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
+            )
     return table
 
 
@@ -171,6 +183,12 @@ def describe(cls: type) -> tuple[Key, ...]:
     return tuple(found)
 
 
+def _section(wanted: Any) -> type | None:
+    """The dataclass a key holds, where it holds one (or none)."""
+    choices = [c for c in typing.get_args(wanted) or (wanted,) if c is not type(None)]
+    return choices[0] if len(choices) == 1 and is_dataclass(choices[0]) and isinstance(choices[0], type) else None
+
+
 @functools.cache
 def _types(cls: type) -> dict[str, Any]:
     hints = typing.get_type_hints(cls)
@@ -195,10 +213,12 @@ def _convert(value: Any, wanted: Any) -> Any:
             except ValueError:
                 continue
     elif origin is tuple:
-        if isinstance(value, list):
-            return tuple(_convert(item, arguments[0]) for item in value)
+        repeated = arguments[-1] is Ellipsis
+        if isinstance(value, list) and (repeated or len(value) == len(arguments)):
+            wanted_items = [arguments[0]] * len(value) if repeated else arguments
+            return tuple(_convert(item, w) for item, w in zip(value, wanted_items, strict=True))
     elif wanted is float:
-        if type(value) in (int, float) and math.isfinite(value):
+        if type(value) in (int, float) and abs(value) <= sys.float_info.max:  # neither nan, inf nor a giant int
             return float(value)
     elif type(value) is wanted:
         return value
@@ -213,7 +233,11 @@ def _name(wanted: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_name(a) for a in arguments if a is not type(None))
     if origin is tuple:
-        return f"a list of {_name(arguments[0])}"
+        if arguments[-1] is Ellipsis:
+            return f"a list of {_name(arguments[0])}"
+        return f"a list [{', '.join(_name(a) for a in arguments)}]"
+    if is_dataclass(wanted):
+        return "a section"
     return {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}.get(wanted, str(wanted))
 
 
@@ -233,7 +257,7 @@ def _write_table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[st
 
 def _bare(key: str) -> str:
     plain = key.replace("-", "").replace("_", "")
-    return key if plain.isascii() and plain.isalnum() else json.dumps(key, ensure_ascii=False)
+    return key if plain.isascii() and plain.isalnum() else _write_value(key)
 
 
 def _write_value(value: Any) -> str:

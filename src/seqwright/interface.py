@@ -21,6 +21,12 @@ def per_source() -> Any:
     return field(metadata={"per_source": True})
 
 
+def shared() -> Any:
+    """Marks a field of a State that holds one value for all rows: a tensor on the CPU, so that reading it waits for no
+    device. Rows that join keep the greater value."""
+    return field(metadata={"shared": True})
+
+
 @dataclass
 class State:
     """What a model remembers between steps: a dataclass of tensors (and of States), rows first.
@@ -35,22 +41,30 @@ class State:
         Fields marked `per_source` keep their entries while `sources` is None (rows move within their groups or fan
         out); give the surviving sources where some are dropped or reordered.
         """
-        return self._map(
-            lambda tensor: tensor.index_select(0, rows),
-            lambda tensor: tensor if sources is None else tensor.index_select(0, sources),
-        )
+        taken: dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            index = sources if f.metadata.get("per_source") else rows
+            if isinstance(value, State):
+                taken[f.name] = value.select(rows, sources)
+            elif index is not None and not f.metadata.get("shared"):
+                taken[f.name] = value.index_select(0, index)
+        return replace(self, **taken)
 
     def join(self, other: Self) -> Self:
         """The rows of both, ours first: admits new requests. Both must come from `start` with the same capacity."""
         joined: dict[str, Any] = {}
         for f in fields(self):
             mine, theirs = getattr(self, f.name), getattr(other, f.name)
-            joined[f.name] = mine.join(theirs) if isinstance(mine, State) else torch.cat([mine, theirs])
+            if isinstance(mine, State):
+                joined[f.name] = mine.join(theirs)
+            else:
+                joined[f.name] = torch.maximum(mine, theirs) if f.metadata.get("shared") else torch.cat([mine, theirs])
         return replace(self, **joined)
 
     def detach(self) -> Self:
         """The same values with no history: what truncated back-propagation carries to the next window."""
-        return self._map(Tensor.detach, Tensor.detach)
+        return replace(self, **{f.name: getattr(self, f.name).detach() for f in fields(self)})
 
     def tensors(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
         """Every tensor with its dotted name: what a checkpoint writes."""
@@ -71,16 +85,6 @@ class State:
             else:
                 loaded[f.name] = tensors[prefix + f.name].to(mine.device)
         return replace(self, **loaded)
-
-    def _map(self, row: Any, source: Any) -> Self:
-        mapped: dict[str, Any] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, State):
-                mapped[f.name] = value._map(row, source)
-            else:
-                mapped[f.name] = (source if f.metadata.get("per_source") else row)(value)
-        return replace(self, **mapped)
 
 
 @runtime_checkable

@@ -1,0 +1,45 @@
+# The same targets on a laptop and in CI. All they need is python3 (3.11 or newer, with venv) and make.
+
+.PHONY: demo test test-all check bench clean
+
+# Corpora for the tests and recipes that need more than the embedded text; without the folder those tests are skipped.
+SEQWRIGHT_DATA ?= ../shared/data
+override SEQWRIGHT_DATA := $(realpath $(SEQWRIGHT_DATA))
+ifeq ($(SEQWRIGHT_DATA),)
+unexport SEQWRIGHT_DATA
+else
+export SEQWRIGHT_DATA
+endif
+
+PYTHON := .venv/bin/python
+# Two workers with one thread each: more threads than cores make every test slower.
+PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2
+
+demo: .venv/.ready
+	.venv/bin/seqwright demo
+
+test: .venv/.ready
+	$(PYTEST) -m "not slow"
+
+test-all: .venv/.ready
+	$(PYTEST)
+
+check: .venv/.ready
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/codespell README.md CHANGELOG.md Makefile pyproject.toml src tests docs benchmarks
+	$(PYTHON) -m pytest tests/test_architecture.py
+
+bench: .venv/.ready
+	set -e; for benchmark in $(sort $(wildcard benchmarks/*.py)); do echo "== $$benchmark"; $(PYTHON) $$benchmark; done
+
+# What tools leave behind; .venv and runs are yours to delete.
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/.ready: pyproject.toml constraints.txt
+	test -x $(PYTHON) || python3 -m venv .venv
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@

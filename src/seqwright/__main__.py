@@ -1,0 +1,5 @@
+"""`python -m seqwright` is `seqwright`."""
+
+from seqwright.cli import main
+
+main()

@@ -1,0 +1,74 @@
+"""The command line: which commands there are. Each is loaded only when it is asked for, so that help is instant."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from seqwright import __version__
+from seqwright.config import UserError, did_you_mean
+
+COMMANDS = {
+    "demo": "Train a ladder of language models on a text every machine has, and compare them.",
+    "train": "Train a recipe or your own text; run it again to go on where it stopped.",
+    "evaluate": "Score a run on a text, with signatures and intervals.",
+    "generate": "Continue a prompt.",
+    "score": "Log-probability and surprisal of each line of a file.",
+    "check": "Prove on your own model the laws that every model keeps.",
+    "tokenize": "Show how text is cut into tokens, and what is lost.",
+    "recipes": "List the recipes that come with seqwright, or the keys a recipe may have.",
+    "runs": "List trained runs and what they reached.",
+}
+
+
+class Commands(click.Group):
+    """Finds a command in the module of its name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"seqwright.commands.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            ctx.fail(f"no command '{args[0]}'.{did_you_mean(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="seqwright")
+def seqwright() -> None:
+    """Train, compare, look inside and ship sequence models on your own data, from counting n-grams to GPT."""
+
+
+def main() -> None:
+    """Runs a command; what a user can mend is one clear message and exit code 2."""
+    try:
+        status = seqwright.main(standalone_mode=False)
+        sys.exit(status if isinstance(status, int) else 0)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except UserError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:  # the reader of our output has seen enough
+        sys.stderr.close()
+        sys.exit(0)
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        click.echo("stopped.", err=True)
+        sys.exit(130)

@@ -1,0 +1,74 @@
+"""What the commands share: options that read alike, and how results are printed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+RUN = click.argument("run", type=click.Path())
+SET = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key; may be repeated.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object (or one a line) for machines.")
+DEVICE = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON; numbers that JSON has no word for become null."""
+    from seqwright.storage import to_json
+
+    click.echo(to_json(value))
+
+
+def print_table(table: Any) -> None:
+    """A rich table on standard output."""
+    from rich.console import Console
+
+    Console(file=sys.stdout).print(table)
+
+
+def print_scores(scores: Any) -> None:
+    """Scores with their intervals, and the signature they share."""
+    from seqwright.reporting.terminal import scores_table, signature
+
+    print_table(scores_table(scores))
+    click.echo(signature(scores))
+
+
+def read_lines(file: str | None) -> Iterator[str]:
+    """Lines of a file (plain, .gz or .xz), or of standard input, without their ends."""
+    if file is None or file == "-":
+        for number, raw in enumerate(sys.stdin.buffer, 1):
+            yield _decode(raw, number).rstrip("\n").removesuffix("\r")
+        return
+    from seqwright.data.files import read_text, resolve
+    from seqwright.data.text import documents_of
+
+    text, _ = read_text(resolve(file))
+    yield from documents_of(text, "line")
+
+
+def options_from(overrides: tuple[str, ...], section: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Options of one section: those given by flag, and those of `--set section.key=value`."""
+    from seqwright.config import UserError, parse_override
+
+    options = {key: value for key, value in given.items() if value is not None}
+    for override in overrides:
+        key, value = parse_override(override)
+        name = key.removeprefix(f"{section}.")
+        if name == key or "." in name:
+            raise UserError(f"--set {override}: here only keys of [{section}] can be set, as in {section}.seed=2.")
+        options[name] = value
+    return options
+
+
+def _decode(raw: bytes, number: int) -> str:
+    from seqwright.config import UserError
+
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"standard input, line {number:,}: not UTF-8 at byte {error.start} of the line.") from error

@@ -1,0 +1,77 @@
+"""`seqwright generate`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, print_json, read_lines
+
+
+@click.command("generate")
+@RUN
+@click.argument("prompt", default="")
+@click.option("--tokens", type=int, help="The most tokens said.")
+@click.option("--temperature", type=float, help="0 is greedy; below 1 is sharper, above 1 flatter.")
+@click.option("--top-k", type=int, help="Draw from the k most probable tokens only.")
+@click.option("--top-p", type=float, help="Draw from the fewest tokens that hold this share of the probability.")
+@click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be repeated.")
+@click.option("--seed", type=int, help="The same seed gives the same text.")
+@click.option(
+    "--samples", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Continuations, seeds counting up."
+)
+@click.option(
+    "--prompts", metavar="FILE", help="Continue each line of a file (- for standard input) instead of PROMPT."
+)
+@SET
+@DEVICE
+@JSON
+def command(
+    run: str,
+    prompt: str,
+    tokens: int | None,
+    temperature: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    stop: tuple[str, ...],
+    seed: int | None,
+    samples: int,
+    prompts: str | None,
+    overrides: tuple[str, ...],
+    device: str,
+    as_json: bool,
+) -> None:
+    """Continue PROMPT with the model of RUN, streaming as it goes.
+
+    \b
+    seqwright generate runs/notes-gpt "Once upon a time" --tokens 300 --temperature 0.8
+    """
+    from seqwright.run import Run
+
+    flags = {"tokens": tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    options = options_from(overrides, "decoding", flags | {"stop": stop or None})
+    opened = Run(run, device=device)
+    given = list(read_lines(prompts)) if prompts else [prompt]
+    first = options.get("seed", opened.recipe.decoding.seed)
+    asked = [(text, first + n) for text in given for n in range(samples)]
+    alone = len(asked) == 1 and not as_json
+    if alone:
+        click.echo(given[0], nl=False)
+    continuations = opened.generate(
+        [text for text, _ in asked],
+        seeds=[number for _, number in asked],
+        listen=(lambda row, text: click.echo(text, nl=False)) if alone else (lambda row, text: None),
+        **options,
+    )
+    for n, said in enumerate(continuations):
+        if as_json:
+            print_json(asdict(said) | {"seed": asked[n][1]})
+        elif alone:
+            click.echo()
+        else:
+            click.echo(f"--- {n + 1} (seed {asked[n][1]})\n{said.prompt}{said.text}")
+        if said.unread and not as_json:
+            click.echo(
+                f"the first {said.unread} tokens of the prompt did not fit the context and were not read.", err=True
+            )

@@ -1,0 +1,63 @@
+"""`seqwright train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from seqwright.commands.common import JSON, SET, print_json, print_scores
+
+
+@click.command("train")
+@click.argument("recipe", required=False)
+@click.option(
+    "--text", "-t", multiple=True, metavar="FILE", help="Your own text, instead of a recipe; may be repeated."
+)
+@click.option("--valid", multiple=True, metavar="FILE", help="Text to validate on; otherwise some is held out.")
+@click.option("--model", metavar="KIND", help="Short for --set model.kind=KIND.")
+@click.option(
+    "--run", "run", type=click.Path(), help="The run's folder; runs/NAME unless given. Alone: go on with that run."
+)
+@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+@SET
+@JSON
+def command(
+    recipe: str | None,
+    text: tuple[str, ...],
+    valid: tuple[str, ...],
+    model: str | None,
+    run: str | None,
+    quiet: bool,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Train RECIPE (a file, or a name from `seqwright recipes`), or a language model of your own text.
+
+    \b
+    seqwright train shakespeare-cpu
+    seqwright train --text notes.txt --set training.steps=500
+    seqwright train --run runs/notes-gpt            (goes on where it stopped)
+    """
+    from seqwright.api import RUNS, wanted_recipe
+    from seqwright.reporting.progress import TrainingProgress
+    from seqwright.session import train
+
+    wanted = None
+    if recipe or text or not run or overrides or model:
+        wanted = wanted_recipe(recipe, text=text or None, valid=valid or None, model=model, set=overrides)
+    path = Path(run) if run else RUNS / (wanted.name if wanted else "")
+    with TrainingProgress(quiet=quiet or as_json) as progress:
+        outcome = train(wanted, path, progress)
+    if as_json:
+        print_json(
+            {"run": str(path), "stopped": outcome.stopped, "already": outcome.already, "summary": outcome.summary}
+        )
+    elif outcome.summary is None:
+        click.echo(f"stopped by {outcome.stopped} and saved; `seqwright train --run {path}` goes on.", err=True)
+    else:
+        done = "was finished before" if outcome.already else "is finished"
+        click.echo(f"{path} {done}: {outcome.summary['parameters']:,} parameters, report in {path / 'report.html'}")
+        if "scores" in outcome.summary:
+            print_scores(outcome.summary["scores"])
+    return {"Ctrl-C": 130, "SIGTERM": 143}.get(outcome.stopped or "", 0)

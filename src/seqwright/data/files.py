@@ -1,0 +1,85 @@
+"""Text from files: plain, .gz or .xz, in UTF-8, found beside the recipe or under the data root.
+
+The text is exact: line endings stay as they are (what a line is, is decided by `data/text.py`); only a byte order mark
+at the very beginning is dropped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import zlib
+from pathlib import Path
+from typing import Literal
+
+from seqwright.config import UserError, did_you_mean
+
+Errors = Literal["strict", "replace"]
+
+DATA_ROOT = "SEQWRIGHT_DATA"
+"""The environment variable that names the folder where relative paths are looked for second."""
+
+BYTE_ORDER_MARK = "\ufeff"
+REPLACEMENT = "\ufffd"
+
+
+def resolve(path: str, base: Path | None = None) -> Path:
+    """The file that a path of a recipe means: in the recipe's folder (or here), otherwise under the data root."""
+    wanted = Path(path).expanduser()
+    root = os.environ.get(DATA_ROOT)
+    folders = [base or Path(), *([Path(root)] if root else [])]
+    places = [wanted] if wanted.is_absolute() else [folder / wanted for folder in folders]
+    for place in places:
+        if place.exists():
+            return place
+    tried = " or ".join(str(place) for place in places)
+    unset = "" if root or wanted.is_absolute() else f" {DATA_ROOT} (the data root, looked in second) is not set."
+    raise UserError(f"no file {tried}.{_nearest(places)}{unset}")
+
+
+def read_text(path: Path, errors: Errors = "strict") -> tuple[str, int]:
+    """The text of a file, and how many broken places in it were replaced by U+FFFD (none unless asked for)."""
+    data = _read_bytes(path)
+    if data in (b"", BYTE_ORDER_MARK.encode()):
+        raise UserError(f"{path} is empty.")
+    if errors == "replace":
+        text = data.decode(errors="replace").replace("\0", REPLACEMENT)
+        replaced = text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
+        return text.removeprefix(BYTE_ORDER_MARK), replaced
+    instead = 'give a text file, or set data.errors = "replace" to read U+FFFD in such places.'
+    if (offset := data.find(0)) >= 0:
+        raise UserError(f"{path} looks binary or UTF-16: NUL at byte {_place(data, offset)}; {instead}")
+    try:
+        return data.decode().removeprefix(BYTE_ORDER_MARK), 0
+    except UnicodeDecodeError as error:
+        broken = f"0x{data[error.start]:02x} at byte {_place(data, error.start)}"
+        raise UserError(f"{path} is not UTF-8: {broken}; {instead}") from error
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        if path.suffix == ".gz":
+            return gzip.decompress(path.read_bytes())
+        if path.suffix == ".xz":
+            return lzma.decompress(path.read_bytes())
+        return path.read_bytes()
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError) as error:
+        raise UserError(f"{path} cannot be decompressed ({error}): it is damaged, or no {path.suffix} file.") from error
+    except IsADirectoryError as error:
+        raise UserError(f"{path} is a folder; name the files in it.") from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _place(data: bytes, offset: int) -> str:
+    return f"{offset:,} (line {data.count(10, 0, offset) + 1:,})"
+
+
+def _nearest(places: list[Path]) -> str:
+    for place in places:
+        if place.parent.is_dir():
+            near = did_you_mean(place.name, sorted(entry.name for entry in place.parent.iterdir()))
+            if near.startswith(" Did"):
+                return near
+    return ""

@@ -1,0 +1,28 @@
+"""The order of training data as a function of (seed, epoch): nothing to store, nothing to replay.
+
+Only the raw bits of the generator are used: NumPy promises those forever, but not its `shuffle`.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@functools.lru_cache(maxsize=4)
+def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
+    """0 … count - 1 in the order of this epoch; the same array for the same question, so do not write to it."""
+    order = np.argsort(_bits(seed, epoch, 0, count), kind="stable")
+    order.setflags(write=False)
+    return order
+
+
+def draw(seed: int, epoch: int, low: int, high: int) -> int:
+    """A whole number from low to high, both included."""
+    return low + int(_bits(seed, epoch, 1, 1)[0]) % (high - low + 1)
+
+
+def _bits(seed: int, epoch: int, purpose: int, count: int) -> NDArray[np.uint64]:
+    return np.random.PCG64(np.random.SeedSequence([seed, epoch, purpose])).random_raw(count)

@@ -1,0 +1,72 @@
+"""Documents one by one: each prefix with its successor (the lectures' ways 1 and 2), or all positions (way 3)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqwright.batch import IGNORE, Batch
+from seqwright.data.order import permutation
+from seqwright.data.stream import Stream, to_batch
+
+
+class Prefixes:
+    """Each prefix of each document is one example, right-padded to `context`, with one target: at its last real id."""
+
+    carried = False
+
+    def __init__(self, stream: Stream, *, context: int, batch: int, seed: int):
+        self.stream, self.context, self.rows, self.seed = stream, context, batch, seed
+        self.last = np.flatnonzero(stream.ids[1:] != stream.sos)  # (examples,) the last id of each prefix
+        begins = document_starts(stream)
+        begin = begins[np.searchsorted(begins, self.last, side="right") - 1]
+        self.first = np.maximum(begin, self.last + 1 - context)
+        self.cut = int(np.count_nonzero(self.first > begin))
+        """Prefixes longer than the context, of which the last `context` ids are kept."""
+        self.steps_per_epoch = -(-len(self.last) // batch)
+
+    def batch(self, step: int) -> Batch:
+        chosen = _chosen(self.seed, step, self.steps_per_epoch, len(self.last), self.rows)
+        first, last = self.first[chosen, None], self.last[chosen, None]  # (B, 1)
+        positions = first + np.arange(self.context)  # (B, T)
+        input, target = self.stream.gather(positions, positions <= last)
+        return to_batch(input, np.where(positions == last, target, IGNORE))
+
+
+class Documents:
+    """Each document is one example, `<sos> …` to `… <eos>`, right-padded to the longest of its batch.
+
+    A document longer than `context` becomes several examples, one after the other.
+    """
+
+    carried = False
+
+    def __init__(self, stream: Stream, *, context: int, batch: int, seed: int):
+        self.stream, self.rows, self.seed = stream, batch, seed
+        begins = document_starts(stream)
+        # The last id of a document is predicted and not read: where another document follows, its successor is <sos>.
+        lengths = np.diff(begins, append=len(stream.ids)) - 1
+        pieces = -(-lengths // context)
+        self.cut = int(np.count_nonzero(pieces > 1))
+        """Documents longer than the context, read in pieces."""
+        number = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)  # 0, 1, … in each document
+        self.first = np.repeat(begins, pieces) + number * context  # (examples,)
+        self.lengths = np.minimum(np.repeat(lengths, pieces) - number * context, context)
+        self.steps_per_epoch = -(-len(self.first) // batch)
+
+    def batch(self, step: int) -> Batch:
+        chosen = _chosen(self.seed, step, self.steps_per_epoch, len(self.first), self.rows)
+        lengths = self.lengths[chosen, None]  # (B, 1)
+        inside = np.arange(lengths.max())  # (T,)
+        return to_batch(*self.stream.gather(self.first[chosen, None] + inside, inside < lengths))
+
+
+def document_starts(stream: Stream) -> NDArray[np.int64]:
+    """Where each document's `<sos>` stands."""
+    return np.flatnonzero(stream.ids == stream.sos)
+
+
+def _chosen(seed: int, step: int, steps_per_epoch: int, examples: int, rows: int) -> NDArray[np.int64]:
+    """The examples of a step."""
+    epoch, number = divmod(step, steps_per_epoch)
+    return permutation(seed, epoch, examples)[number * rows : (number + 1) * rows]

@@ -1,0 +1,45 @@
+"""Packed windows: the stream cut into stretches of one length, every target once an epoch, in an order of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seqwright.batch import Batch
+from seqwright.data.order import draw, permutation
+from seqwright.data.stream import Stream, to_batch
+
+
+class Windows:
+    """Batches of `context` positions that begin anywhere in the text, document borders inside them or not.
+
+    The grid of windows moves a little each epoch, so that the ids that begin a window (and are predicted with hardly
+    any context) are others each time. The first and the last window are then shorter, and padded; the number of windows
+    stays the same.
+    """
+
+    carried = False
+
+    def __init__(self, stream: Stream, *, context: int, batch: int, seed: int, shift: bool = True):
+        self.stream, self.context, self.rows, self.seed = stream, context, batch, seed
+        self.windows, self.shifts = (
+            _grid(stream.positions, context) if shift else (-(-stream.positions // context), (0, 0))
+        )
+        self.steps_per_epoch = -(-self.windows // batch)
+
+    def batch(self, step: int) -> Batch:
+        epoch, number = divmod(step, self.steps_per_epoch)
+        order = permutation(self.seed, epoch, self.windows)
+        chosen = order[number * self.rows : (number + 1) * self.rows]  # (B,)
+        begin = chosen * self.context - draw(self.seed, epoch, *self.shifts)
+        end = np.minimum(begin + self.context, self.stream.positions)
+        positions = np.maximum(begin, 0)[:, None] + np.arange(self.context)  # (B, T)
+        return to_batch(*self.stream.gather(positions, positions < end[:, None]))
+
+
+def _grid(positions: int, context: int) -> tuple[int, tuple[int, int]]:
+    """The number of windows, and the least and greatest shift at which that many cover everything and none is empty."""
+    windows = -(-positions // context)
+    slack = windows * context - positions
+    if windows == 1 or slack >= context // 2:
+        return windows, (0, 0 if windows == 1 else slack)
+    return windows + 1, (slack + 1, context - 1)

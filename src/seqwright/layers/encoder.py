@@ -1,0 +1,36 @@
+"""The middle of a model: vectors in, vectors out, one for each position, remembering on request."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from seqwright.interface import State
+
+
+class CausalEncoder(Protocol):
+    """Position t of what comes back has read x[:, : t + 1] and, with a state, everything before it."""
+
+    width: int
+    """Size of the vectors that come back."""
+    context: int | None
+    """The most positions it can tell apart; None where any length will do."""
+
+    def start(self, rows: int, capacity: int, like: Tensor) -> State:
+        """The state before anything was read; `like` gives device and dtype."""
+        ...
+
+    def __call__(
+        self, x: Tensor, state: State | None = None, count: Tensor | None = None
+    ) -> tuple[Tensor, State | None]:
+        """(B, T, D) and the state after, where one was given; `count` (B,) is how many positions of a row are real."""
+        ...
+
+
+def last_real(x: Tensor, count: Tensor | None) -> Tensor:
+    """x[:, count - 1] row by row: (B, D) from (B, T, D)."""
+    if count is None:
+        return x[:, -1]
+    index = (count - 1).view(-1, 1, 1).expand(-1, 1, x.size(-1))
+    return x.gather(1, index).squeeze(1)

@@ -1,0 +1,210 @@
+"""Likelihood: what probability a model gives to a whole text, as nll, perplexity and bits per byte or character."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seqwright.batch import IGNORE, Batch, Source
+from seqwright.config import UserError
+from seqwright.interface import Autoregressive
+from seqwright.metrics.score import Floats, Score, bootstrap
+
+CHUNK = 4096
+"""Tokens scored at a time by models that carry their state."""
+BLOCK = 256
+"""Tokens in a unit of the bootstrap where a text has too few documents to resample."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationConfig:
+    stride: int | None = None
+    """Tokens by which windows move over a text; half the context unless given. 1 gives tokens the fullest context."""
+    batch: int = 16
+    """Windows scored at a time."""
+    random_batches: int = 0
+    """Beside the whole text, the mean nll over this many batches of random windows (nanoGPT's measure uses 200)."""
+    random_batch: int = 12
+    """Windows in each of those batches."""
+    resamples: int = 1000
+    """Bootstrap resamples behind an interval; 0 for none."""
+    seed: int = 1
+    """Fixes the bootstrap and the random windows."""
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "random_batch"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        for name in ("random_batches", "resamples"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} must not be below 0, but is {getattr(self, name)}.")
+        if self.stride is not None and self.stride < 1:
+            raise UserError(f"stride must be at least 1, not {self.stride}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredText:
+    """A framed text with the log-probability of each of its tokens."""
+
+    log_probs: Floats
+    """(N - 1,): of token i + 1, given all before it that the model could see."""
+    real: NDArray[np.bool_]
+    """(N - 1,): False where the next id is `<sos>`, which is given and never predicted."""
+
+    @property
+    def tokens(self) -> int:
+        return int(self.real.sum())
+
+    @property
+    def nll(self) -> float:
+        """Mean negative log-likelihood of a token, in nats."""
+        return float(-self.log_probs.sum() / self.tokens)
+
+    def units(self) -> Floats:
+        """(units, 2): nll sum and token count of each document, or of each block of a text with few documents."""
+        starts = np.concatenate([[0], np.flatnonzero(~self.real) + 1])
+        starts = starts[starts < len(self.real)]
+        if len(starts) < 30:
+            starts = np.arange(0, len(self.real), BLOCK)
+        sums = [np.add.reduceat(x.astype(np.float64), starts) for x in (-self.log_probs, self.real)]
+        return np.stack(sums, 1)
+
+
+@torch.inference_mode()
+def score_text(
+    model: Autoregressive,
+    ids: Tensor,
+    *,
+    sos: int | None,
+    stride: int | None = None,
+    batch: int = 16,
+    rows: int = 1,
+    device: torch.device | str = "cpu",
+    watch: Callable[[int, int], None] = lambda done, of: None,
+) -> ScoredText:
+    """Scores each token of a framed text (N,).
+
+    A model with a context sees overlapping windows of it, as rows of ordinary batches; one without reads the text from
+    end to end with carried state (as `rows` slices side by side, each begun afresh, where speed matters more).
+    """
+    if ids.numel() < 2:
+        raise UserError("there is nothing to predict in this text; give at least one token.")
+    target = ids[1:].clone()
+    if sos is not None:
+        target[target == sos] = IGNORE
+    parts = (
+        _carried(model, ids[:-1], target, rows, device)
+        if model.context is None
+        else _windows(model, ids[:-1], target, stride or max(1, model.context // 2), batch, device)
+    )
+    log_probs = np.zeros(target.numel())
+    done = 0
+    for place, scored in parts:
+        log_probs[place : place + len(scored)] = scored
+        done += len(scored)
+        watch(done, target.numel())
+    return ScoredText(log_probs=log_probs, real=(target != IGNORE).numpy())
+
+
+def _windows(
+    model: Autoregressive, input: Tensor, target: Tensor, stride: int, batch: int, device: torch.device | str
+) -> Iterator[tuple[int, Floats]]:
+    """(first position, log-probabilities) of each stretch, read with as much context before it as the model takes."""
+    assert model.context is not None
+    length = min(model.context, len(input))
+    stride = min(stride, length)
+    stops = [length]
+    while stops[-1] < len(input):
+        stops.append(min(stops[-1] + stride, len(input)))
+    firsts = [0, *stops[:-1]]
+    for group in range(0, len(stops), batch):
+        ends = stops[group : group + batch]
+        spans = [slice(end - length, end) for end in ends]
+        given = Batch.of_text(torch.stack([input[s] for s in spans]), torch.stack([target[s] for s in spans]))
+        scored, _ = model.score(given.to(device))
+        for row, first, end in zip(scored.double().cpu().numpy(), firsts[group : group + batch], ends, strict=True):
+            yield first, row[length - (end - first) :]
+
+
+def _carried(
+    model: Autoregressive, input: Tensor, target: Tensor, rows: int, device: torch.device | str
+) -> Iterator[tuple[int, Floats]]:
+    """(first position, log-probabilities) of each chunk of each slice."""
+    rows = min(rows, len(input))
+    size = math.ceil(len(input) / rows)
+    missing = rows * size - len(input)
+    inputs = torch.cat([input, input[-1:].expand(missing)]).view(rows, size)
+    targets = torch.cat([target, target.new_full((missing,), IGNORE)]).view(rows, size)
+    state = model.start(Source.nothing(rows, device), capacity=size)
+    for begin in range(0, size, CHUNK):
+        span = slice(begin, begin + CHUNK)
+        given = Batch.of_text(inputs[:, span].contiguous(), targets[:, span].contiguous())
+        scored, after = model.score(given.to(device), state)
+        assert after is not None
+        state = after
+        for row, values in enumerate(scored.double().cpu().numpy()):
+            place = row * size + begin
+            yield place, values[: max(0, len(input) - place)]
+
+
+@torch.inference_mode()
+def random_windows(
+    model: Autoregressive, ids: Tensor, *, context: int, batch: int, batches: int, seed: int, device: torch.device | str
+) -> float:
+    """Mean nll over windows at random places, most tokens with less context than they could have: nanoGPT's measure."""
+    if len(ids) <= context:
+        raise UserError(f"random windows of {context} tokens do not fit a text of {len(ids)}; set random_batches = 0.")
+    generator = torch.Generator().manual_seed(seed)
+    total = 0.0
+    for _ in range(batches):
+        places = torch.randint(len(ids) - context, (batch,), generator=generator)
+        windows = torch.stack([ids[p : p + context + 1] for p in places.tolist()])
+        given = Batch.of_text(windows[:, :-1].contiguous(), windows[:, 1:].contiguous())
+        scored, _ = model.score(given.to(device))
+        total -= scored.double().sum().item()
+    return total / (batches * batch * context)
+
+
+def likelihood_scores(
+    scored: ScoredText,
+    *,
+    bytes: int,
+    characters: int,
+    signature: str,
+    lossy: str | None = None,
+    resamples: int = 1000,
+    seed: int = 1,
+) -> dict[str, Any]:
+    """The JSON of an evaluation: plain numbers, and under "scores" each with its interval and signature.
+
+    `lossy` says why the tokens do not determine the text; then bits per byte and character are refused, because the
+    model was not asked for all of it.
+    """
+    formulas: dict[str, Callable[[Floats], Floats]] = {
+        "nll": lambda sums: sums[:, 0] / sums[:, 1],
+        "perplexity": lambda sums: np.exp(sums[:, 0] / sums[:, 1]),
+    }
+    if lossy is None:
+        # Units resample nll and tokens together; how many bytes a token stands for is the whole text's.
+        bits = scored.tokens / math.log(2)
+        formulas["bits_per_byte"] = lambda sums: sums[:, 0] / sums[:, 1] * bits / max(1, bytes)
+        formulas["bits_per_character"] = lambda sums: sums[:, 0] / sums[:, 1] * bits / max(1, characters)
+    counts = scored.units()
+    whole = np.array([[-scored.log_probs.sum(), scored.tokens]])
+    scores = {}
+    for name, formula in formulas.items():
+        low, high = bootstrap(counts, formula, resamples=resamples, seed=seed)
+        value = float(formula(whole)[0])
+        scores[name] = Score(value=value, low=low, high=high, signature=f"{name}|{signature}").as_json()
+    plain: dict[str, Any] = {name: score["value"] for name, score in scores.items()}
+    if lossy is not None:
+        refused = ("bits_per_byte", "bits_per_character")
+        plain |= dict.fromkeys(refused) | {"refused": dict.fromkeys(refused, lossy)}
+    return plain | {"tokens": scored.tokens, "scores": scores}

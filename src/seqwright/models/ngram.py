@@ -1,0 +1,169 @@
+"""The counted n-gram: what comes next is what came next, smoothed for what never did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seqwright.batch import Batch, Source, Vocabulary
+from seqwright.config import UserError
+from seqwright.interface import State
+from seqwright.models.ngrams.counting import Rows, count_ngrams
+from seqwright.models.ngrams.files import from_tensors, to_tensors
+from seqwright.models.ngrams.pruning import cut_off, prune
+from seqwright.models.ngrams.scratch import Scratch
+from seqwright.models.ngrams.smoothing import Kind, estimate
+from seqwright.models.ngrams.tables import assemble, uniform
+
+SMALLEST_MEMORY = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class NGramConfig:
+    order: int = 3
+    """Ids in the longest n-gram counted: an n-gram of order N sees N - 1 ids back."""
+    smoothing: Kind = "kneser-ney"
+    """What is given to n-grams never seen: kneser-ney (modified, interpolated), witten-bell, absolute, stupid-backoff
+    (normalised), add-k, or mle (nothing)."""
+    k: float = 1.0
+    """Added to every count by add-k."""
+    fallback: tuple[float, ...] = (0.5, 1.0, 1.5)
+    """Discounts of n-grams counted once, twice and more often, for orders at which they cannot be estimated."""
+    unknown: bool = True
+    """Whether the unknown token can be predicted (an open vocabulary); if not, it has probability zero."""
+    running: bool = False
+    """Whether contexts run on over the borders of documents instead of starting afresh at each."""
+    cutoffs: tuple[int, ...] = ()
+    """N-grams of length 1, 2, … that occur no more often than this are left out; the last number holds for all longer
+    ones: [0, 0, 1] drops what is seen once from trigrams on."""
+    prune: float = 0.0
+    """N-grams without which perplexity would rise by less than this share are left out (Stolcke 1998); 1e-8 is mild."""
+    compact: bool = False
+    """Whether to write a smaller file, which takes a moment to open and keeps no counts."""
+    memory: int | None = None
+    """Bytes that counting may take; what does not fit is sorted and merged on disk. Left out: as many as it needs."""
+
+    def __post_init__(self) -> None:
+        if self.order < 1:
+            raise UserError(f"order {self.order} counts nothing; try 3.")
+        if self.k <= 0:
+            raise UserError(f'k must be positive, not {self.k:g}; smoothing = "mle" adds nothing.')
+        if self.cutoffs and (self.cutoffs[0] or list(self.cutoffs) != sorted(self.cutoffs)):
+            raise UserError("cutoffs begin with 0, for every token stays, and never fall; try [0, 0, 1].")
+        if self.prune < 0:
+            raise UserError(f"prune is a share of the perplexity, not {self.prune:g}; try 1e-8.")
+        if self.memory is not None and self.memory < SMALLEST_MEMORY:
+            raise UserError(f"memory = {self.memory:,} bytes is too little to count in; try {SMALLEST_MEMORY:,}.")
+        if len(self.fallback) != 3 or not all(0 <= d <= n for n, d in enumerate(self.fallback, 1)):
+            raise UserError("fallback needs three discounts, at most 1, 2 and 3; try [0.5, 1.0, 1.5].")
+
+
+class Text(Protocol):
+    """What an n-gram counts."""
+
+    ids: NDArray[np.integer]
+    """Documents one after another, each framed <sos> … <eos>."""
+
+
+@dataclass
+class Contexts(State):
+    """What was just read, as rows of the tables."""
+
+    rows: Tensor
+    """(B, N - 1): column m - 1 is the row of the m-gram that ends here, or -1 where the tables have none."""
+
+
+class NGram:
+    """An n-gram behind the seam, counted by `fit`; until then nothing is known and all that can be predicted is alike."""
+
+    context = None
+
+    def __init__(self, config: NGramConfig, vocabulary: Vocabulary):
+        self.config = config
+        self.vocabulary = vocabulary
+        self.predictable = np.ones(vocabulary.size, bool)
+        silent = (vocabulary.sos, vocabulary.pad, None if config.unknown else vocabulary.unk)
+        self.predictable[[id for id in silent if id is not None]] = False
+        self.tables = uniform(self.predictable, config.order)
+        self.discounts = np.zeros((config.order, 4))
+        """(N, 4): what was taken from n-grams counted 0, 1, 2, or 3 and more times, by order."""
+        self.notes: list[str] = []
+        """What the user should know about the estimate: sentences."""
+
+    def fit(self, corpus: Text) -> None:
+        """Counts the text and estimates every probability."""
+        scratch = Scratch(self.config.memory)
+        counted = count_ngrams(
+            corpus.ids,
+            self.config.order,
+            predictable=self.predictable,
+            sos=self.vocabulary.sos,
+            running=self.config.running,
+            scratch=scratch,
+        )
+        kept = cut_off(counted, self.config.cutoffs) if any(self.config.cutoffs) else None
+        found = estimate(
+            counted,
+            self.config.smoothing,
+            predictable=self.predictable,
+            eos=self.vocabulary.eos,
+            k=self.config.k,
+            fallback=self.config.fallback,
+            kept=kept,
+            scratch=scratch,
+        )
+        self.discounts, self.notes = found.discounts, found.notes
+        self.tables = assemble(counted, found, kept, scratch)
+        if self.config.prune:
+            self.tables = prune(self.tables, self.config.prune, eos=self.vocabulary.eos)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"discounts": torch.from_numpy(self.discounts), **to_tensors(self.tables, compact=self.config.compact)}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Becomes the model of these tensors, which may be mapped from a file: they are read where they lie."""
+        self.discounts = tensors["discounts"].numpy()
+        self.tables = from_tensors(tensors, self.config.order, self.vocabulary.size)
+        self.notes = []
+
+    def start(self, source: Source, *, capacity: int) -> Contexts:
+        return _state(self.tables.nothing(source.rows), source.device)
+
+    def step(self, ids: Tensor, state: Contexts, count: Tensor | None = None) -> tuple[Tensor, Contexts]:
+        before = _rows(state)  # (N - 1, B)
+        after = self.tables.read(ids.cpu().numpy(), before)  # (N - 1, B, T)
+        every = np.concatenate([before[..., None], after], axis=2)  # (N - 1, B, T + 1)
+        read = ids.size(1) if count is None else count.cpu().numpy()
+        contexts = every[:, np.arange(ids.size(0)), read]  # (N - 1, B)
+        return torch.from_numpy(self.tables.distribution(contexts)).to(ids.device), _state(contexts, ids.device)
+
+    def score(self, batch: Batch, state: Contexts | None = None) -> tuple[Tensor, Contexts | None]:
+        contexts = self._contexts(batch, state)
+        log_probs = self.tables.score(batch.input.cpu().numpy(), batch.target.cpu().numpy(), contexts)
+        device = batch.input.device
+        return torch.from_numpy(log_probs).to(device), None if state is None else _state(contexts[..., -1], device)
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Log-probabilities, which are their own logits."""
+        contexts = self._contexts(batch, None)
+        flat = self.tables.distribution(contexts.reshape(len(contexts), -1))  # (B * T, V)
+        return torch.from_numpy(flat).view(*batch.input.shape, -1).to(batch.input.device)
+
+    def _contexts(self, batch: Batch, state: Contexts | None) -> Rows:
+        """The contexts in which each target is predicted: (N - 1, B, T)."""
+        before = self.tables.nothing(batch.rows) if state is None else _rows(state)
+        return self.tables.read(batch.input.cpu().numpy(), before)
+
+
+def _rows(state: Contexts) -> Rows:
+    return state.rows.T.cpu().numpy()
+
+
+def _state(contexts: Rows, device: torch.device) -> Contexts:
+    return Contexts(torch.from_numpy(contexts.T.copy()).to(device))

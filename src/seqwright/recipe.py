@@ -1,0 +1,195 @@
+"""Recipes: a TOML file and `--set` overrides to one checked, complete description of a run."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from seqwright import build
+from seqwright.config import (
+    ConfigError,
+    Reader,
+    UserError,
+    did_you_mean,
+    parse_override,
+    set_dotted,
+    to_table,
+    write_toml,
+)
+from seqwright.data.embedded import is_embedded
+from seqwright.data.files import DATA_ROOT, resolve
+from seqwright.data.text import TextConfig
+from seqwright.decoding.sampling import SamplingOptions
+from seqwright.metrics.likelihood import EvaluationConfig
+from seqwright.text.training import TokenizerConfig
+from seqwright.training.config import TrainingConfig
+
+SHIPPED = Path(__file__).parent / "recipes"
+
+MAY_CHANGE = {
+    "name",
+    *(f"training.{key}" for key in ("steps", "epochs", "log_every", "evaluate_every", "sample_every")),
+    *(f"training.{key}" for key in ("checkpoint_every", "keep", "device")),
+    *(f"evaluation.{field.name}" for field in fields(EvaluationConfig)),
+    *(f"decoding.{field.name}" for field in fields(SamplingOptions)),
+}
+"""Keys that may differ when a run goes on: they change when it stops or what is looked at, not what is learnt."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    name: str
+    data: TextConfig
+    tokenizer: TokenizerConfig
+    model: Any
+    """The configuration class of the model's kind."""
+    training: TrainingConfig
+    decoding: SamplingOptions
+    evaluation: EvaluationConfig
+
+    @property
+    def kind(self) -> str:
+        return build.kind_of(self.model)
+
+    def table(self) -> dict[str, Any]:
+        """The whole recipe as plain tables, defaults included."""
+        table = {key: to_table(getattr(self, key)) for key in SECTIONS}
+        return {"name": self.name} | table | {"model": {"kind": self.kind} | table["model"]}
+
+    def toml(self) -> str:
+        return write_toml(self.table())
+
+
+SECTIONS: dict[str, type | None] = {
+    "data": TextConfig,
+    "tokenizer": TokenizerConfig,
+    "model": None,  # its kind picks the class
+    "training": TrainingConfig,
+    "decoding": SamplingOptions,
+    "evaluation": EvaluationConfig,
+}
+
+
+def load(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe of a file, or of a name that ships with seqwright, with `key=value` overrides."""
+    path = find(recipe)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is no valid TOML: {error}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}.") from error
+    table.setdefault("name", path.stem)
+    # What ships with seqwright names files of the data root, or of the folder one stands in.
+    base = Path() if path.parent == SHIPPED else path.parent
+    return make(table, overrides, origin=str(path), base=base)
+
+
+def make(
+    table: Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    *,
+    origin: str = "recipe",
+    base: Path | None = None,
+    settled: bool = False,
+) -> Recipe:
+    """A checked recipe from plain tables; every problem is reported at once.
+
+    File names are settled against `base`, unless they are already: a finished run is of use without its texts.
+    """
+    table = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+    origins = {}
+    for override in overrides:
+        key, value = parse_override(override)
+        set_dotted(table, key, value)
+        origins[key] = f"--set {override}"
+    reader = Reader(origin, origins)
+    for key in table.keys() - SECTIONS.keys() - {"name"}:
+        reader.problem(key, f"a recipe has no section [{key}].{did_you_mean(key, [*SECTIONS, 'name'])}")
+    read: dict[str, Any] = {}
+    for key, cls in SECTIONS.items():
+        section = table.get(key, {})
+        if not isinstance(section, Mapping):
+            reader.problem(key, f"'{key}' is a section: write [{key}] with keys under it.")
+        elif cls is None:
+            read[key] = build.model_config(section, reader)
+        else:
+            read[key] = reader.read(cls, section, key)
+    reader.finish()
+    if not settled:
+        read["data"] = settle(read["data"], base)
+    return Recipe(name=str(table.get("name", "run")), **read)
+
+
+def find(recipe: str | Path) -> Path:
+    """The file of a recipe: a path, or the name of one that ships with seqwright."""
+    path = Path(recipe)
+    if path.is_file():
+        return path
+    known = shipped()
+    if str(recipe) in known:
+        return known[str(recipe)]
+    raise UserError(f"no recipe '{recipe}'.{did_you_mean(str(recipe), known)} `seqwright recipes` lists them.")
+
+
+def shipped() -> dict[str, Path]:
+    """The recipes that come with seqwright, by name."""
+    return {path.stem: path for path in sorted(SHIPPED.glob("*.toml"))}
+
+
+def about(path: Path) -> str:
+    """What a recipe says of itself: its first comment."""
+    lines = []
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        if not line.startswith("#"):
+            break
+        lines.append(line.lstrip("# "))
+    return " ".join(lines)
+
+
+def settle(data: TextConfig, base: Path | None) -> TextConfig:
+    """File names that mean the same wherever they are read: absolute, or relative to the data root."""
+    settled: dict[str, Any] = {}
+    for key in ("train", "valid"):
+        names = getattr(data, key)
+        if names is not None:
+            several = (names,) if isinstance(names, str) else names
+            settled[key] = tuple(_settle(name, base) for name in several)
+    return replace(data, **settled)
+
+
+def _settle(name: str, base: Path | None) -> str:
+    if is_embedded(name):
+        return name
+    path = resolve(name, base).resolve()
+    root = os.environ.get(DATA_ROOT)
+    if root and path.is_relative_to(Path(root).resolve()):
+        return str(path.relative_to(Path(root).resolve()))
+    return str(path)
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Dotted keys that two recipes disagree on, with both values."""
+    for key in dict.fromkeys([*old, *new]):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, Mapping) or isinstance(after, Mapping):
+            yield from differences(before or {}, after or {}, f"{prefix}{key}.")
+        elif before != after:
+            yield prefix + key, before, after
+
+
+def check_same(old: Recipe, new: Recipe, where: Path) -> None:
+    """Refuses to go on with a run under another recipe, but for the keys that do not change what is learnt."""
+    changed = [d for d in differences(old.table(), new.table()) if d[0] not in MAY_CHANGE]
+    if changed:
+        lines = [f"{where} was begun with another recipe:"]
+        lines += [f"  {key} was {_show(before)}, now {_show(after)}" for key, before, after in changed]
+        raise ConfigError([*lines, "Give the new one another folder with --run, or go on with the old settings."])
+
+
+def _show(value: Any) -> str:
+    return "not set" if value is None else repr(list(value) if isinstance(value, tuple) else value)

@@ -1,0 +1,79 @@
+"""Progress of long work: a bar with rate and time left on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.text import Text
+
+from seqwright.reporting.numbers import count, duration, figure
+
+
+class TrainingProgress:
+    """Listens to a training: notes, steps and log records, all written to standard error."""
+
+    quiet_seconds = 10.0
+    """Pause between lines where there is no terminal to redraw."""
+
+    def __init__(self, *, quiet: bool = False):
+        self.console = Console(file=sys.stderr, quiet=quiet, highlight=False)
+        self.bar: Progress | None = None
+        self.task: Any = None
+        self.begun: tuple[float, int] | None = None
+        self.last_line = 0.0
+
+    def __enter__(self) -> TrainingProgress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+        self.begun = None
+
+    def say(self, text: str) -> None:
+        self.console.print(Text(text), style="dim")
+
+    def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
+        now = time.monotonic()
+        if self.begun is None or step <= self.begun[1]:
+            self.begun = (now, step - 1)
+        left = (now - self.begun[0]) / max(1, step - self.begun[1]) * (steps - step)
+        shown = "" if loss is None else f"loss {figure(loss)}  "
+        status = f"{shown}{count(tokens_per_second)} tokens/s  {duration(left)} left"
+        if self.console.is_terminal:
+            self._draw(step, steps, status)
+        elif now - self.last_line > self.quiet_seconds:
+            self.last_line = now
+            self.console.print(Text(f"step {step:,}/{steps:,}  {status}"))
+
+    def record(self, record: dict[str, Any]) -> None:
+        if record["kind"] == "evaluation":
+            bits = record.get("bits_per_byte")
+            tail = "" if bits is None else f"  bits/byte {figure(bits)}"
+            line = f"step {record['step']:,}  validation nll {figure(record['nll'])}{tail}"
+            self.console.print(Text(line), style="bold")
+        elif record["kind"] == "sample":
+            shown = " ".join(record["text"].split())
+            self.console.print(Text(f"  sample: {shown[:160]}"), style="italic dim")
+
+    def _draw(self, step: int, steps: int, status: str) -> None:
+        if self.bar is None:
+            columns = (
+                BarColumn(bar_width=24),
+                TextColumn("{task.completed:,}/{task.total:,}"),
+                TextColumn("{task.fields[status]}"),
+            )
+            self.bar = Progress(*columns, console=self.console, transient=True, refresh_per_second=4)
+            self.bar.start()
+            self.task = self.bar.add_task("training", total=steps, status=status)
+        self.bar.update(self.task, completed=step, total=steps, status=status)
+        if step == steps:
+            self.__exit__(None, None, None)

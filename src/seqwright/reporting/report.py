@@ -1,0 +1,161 @@
+"""The page of one run: what it reached, how it got there, what it said on the way, and what it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from seqwright.reporting.facts import Record, RunFacts, flatten, headline, title
+from seqwright.reporting.markup import Html, element
+from seqwright.reporting.numbers import count, duration, figure, interval
+from seqwright.reporting.page import grid, keys, page, section, table, tiles
+from seqwright.reporting.svg import SMALL, Axis, Series, chart, thinning
+
+STEPS = Axis(title="step")
+TIME = Axis(title="training time", time=True)
+DRIVERS = {"Learning rate": "rate", "Gradient norm": "gradient_norm", "Tokens per second": "tokens_per_second"}
+SAMPLES = 12
+"""Samples shown on a page, spread evenly over the run."""
+
+
+def report(run: RunFacts) -> str:
+    """A self-contained HTML document about one run."""
+    parts = (_header, _scores, _curves, _samples, _events, _settings)
+    return page(run.name, *(part(run) for part in parts), environment(run.environment))
+
+
+def sample(record: Record) -> Html:
+    """What a model said, its prompt set apart."""
+    prompt = element("b", record["prompt"]) if record.get("prompt") else ""
+    return element("div", prompt, record["text"], class_="sample")
+
+
+def environment(table: Mapping[str, object]) -> Html:
+    """Machine and versions."""
+    entries = list(flatten(table))
+    half = (len(entries) + 1) // 2
+    return section("Environment", grid([keys(part) for part in (entries[:half], entries[half:]) if part], "cards two"))
+
+
+def _header(run: RunFacts) -> Html:
+    figures = {title(name): figure(run.scores[name]["value"]) for name in _leading(run)}
+    written = {
+        "parameters": ("parameters", count),
+        "steps": ("steps", "{:,}".format),
+        "tokens": ("tokens read", count),
+        "seconds": ("training time", duration),
+    }
+    figures |= {name: write(run.summary[key]) for key, (name, write) in written.items() if run.summary.get(key)}
+    makings = (run.setting("model", "kind"), run.setting("tokenizer", "kind"), run.setting("data", "train"))
+    return element(
+        "header",
+        element("p", "Run", class_="kind"),
+        element("h1", run.name),
+        element("p", " · ".join(str(word) for word in makings if word), class_="lead"),
+        tiles(figures),
+    )
+
+
+def _leading(run: RunFacts) -> list[str]:
+    """The scores that stand at the head of the page."""
+    return [name for name in (headline([run]), "perplexity") if name and name in run.scores]
+
+
+def _scores(run: RunFacts) -> Html:
+    rows = [
+        (
+            title(name),
+            figure(score["value"]),
+            interval(score.get("low"), score.get("high")),
+            element("code", score.get("signature", "")),
+        )
+        for name, score in run.scores.items()
+    ]
+    columns = ("score", "value", "interval", "signature")
+    return section("Scores", table(columns, rows, numeric=("value", "interval")))
+
+
+def _curves(run: RunFacts) -> Html:
+    """Loss over steps and over time, and what drove it. A counted model was not driven: it has no curves."""
+    if not run.records("train"):
+        return Html("")
+    best = run.summary.get("best_step")
+    marks = {"best": [best] if best else [], "resumed": [record["step"] for record in run.records("resume")]}
+    loss = [
+        chart("Loss over steps", _losses(run, "step"), x=STEPS, y=Axis(), marks=marks),
+        chart("Loss over time", _losses(run, "seconds"), x=TIME, y=Axis()),
+    ]
+    drivers = [_driver(run, name, key) for name, key in DRIVERS.items()]
+    return section(
+        "Curves",
+        grid(loss, "charts"),
+        grid(drivers, "charts few"),
+        lead=f"Loss in nats per token; point at a chart to read its values. {thinning(len(run.records('train')))}",
+    )
+
+
+def _losses(run: RunFacts, over: str) -> list[Series]:
+    training = Series(name="training", points=run.points("train", "loss", over), colour="var(--quiet)", style="faint")
+    validation = Series(name="validation", points=run.points("evaluation", "nll", over), colour="var(--accent)")
+    epochs = Series(name="mean of epoch", points=run.points("epoch", "loss", over), colour="var(--line-2)")
+    return [training, epochs, validation]
+
+
+def _driver(run: RunFacts, name: str, key: str) -> Html:
+    series = Series(name=name.lower(), points=run.points("train", key), colour="var(--accent)", style="faint")
+    return chart(name, [series], x=STEPS, y=Axis(zero=True), frame=SMALL)
+
+
+def _samples(run: RunFacts) -> Html:
+    """A line for each sample, opening to the whole of it; the last stands open. One alone needs no line."""
+    records = run.records("sample")
+    if len(records) == 1:
+        return section("Sample", sample(records[0]))
+    shown = _spread(records, SAMPLES)
+    lead = (
+        "" if len(shown) == len(records) else f"{len(shown)} of {len(records)}, spread evenly; log.jsonl has them all."
+    )
+    timeline = [
+        element(
+            "details",
+            element(
+                "summary",
+                element("span", f"step {record['step']:,}", class_="when"),
+                element("span", " ".join((record["prompt"] + record["text"]).split())[:160], class_="peek"),
+            ),
+            sample(record),
+            open=record is shown[-1],
+        )
+        for record in shown
+    ]
+    return section("Samples over time", *timeline, lead=lead)
+
+
+def _spread(records: list[Record], limit: int) -> list[Record]:
+    if len(records) <= limit:
+        return records
+    return [records[i * (len(records) - 1) // (limit - 1)] for i in range(limit)]
+
+
+def _events(run: RunFacts) -> Html:
+    """Notes, resumptions and the reason of the end, in the order they happened."""
+    told = {"note": "{text}", "resume": "resumed", "stop": "stopped: {reason}"}
+    events = [
+        part
+        for record in run.log
+        if record["kind"] in told
+        for part in (
+            element("dt", f"step {record['step']:,}" if "step" in record else "note"),
+            element("dd", told[record["kind"]].format_map(record)),
+        )
+    ]
+    return section("What happened", element("dl", *events, class_="events") if events else Html(""))
+
+
+def _settings(run: RunFacts) -> Html:
+    """The resolved recipe, a card a section; keys outside of sections come first, but for the name in the title."""
+    loose = {key: value for key, value in run.recipe.items() if key != "name" and not isinstance(value, Mapping)}
+    sections = {"recipe": loose} | {key: value for key, value in run.recipe.items() if isinstance(value, Mapping)}
+    cards = [
+        element("div", element("h3", name), keys(flatten(entries))) for name, entries in sections.items() if entries
+    ]
+    return section("Settings", grid(cards, "cards"))

@@ -1,0 +1,59 @@
+"""Tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from seqwright.reporting.facts import title
+from seqwright.reporting.numbers import figure, interval
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: which key of a row it shows, and how."""
+
+    key: str
+    title: str
+    write: Callable[[Any], str] | None = None
+    """How a number is written, flush right; without it the value is shown as text."""
+
+
+def table(rows: Iterable[Mapping[str, Any]], columns: Iterable[Column]) -> Table:
+    """Rows under columns. Keys that a row lacks or that are None stay blank; text is never read as rich's markup."""
+    columns = list(columns)
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for column in columns:  # long text is folded rather than cut: a signature must be readable to its end
+        drawn.add_column(
+            Text(column.title), justify="right" if column.write else "left", no_wrap=bool(column.write), overflow="fold"
+        )
+    for row in rows:
+        drawn.add_row(*(Text(_cell(row.get(column.key), column)) for column in columns))
+    return drawn
+
+
+def scores_table(scores: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Every score with its interval."""
+    rows = [
+        {**score, "score": title(name), "interval": interval(score.get("low"), score.get("high"))}
+        for name, score in scores.items()
+    ]
+    columns = [Column("score", "score"), Column("value", "value", figure), Column("interval", "95 % interval", str)]
+    return table(rows, columns)
+
+
+def signature(scores: Mapping[str, Mapping[str, Any]]) -> str:
+    """How scores were taken, as one line: their signatures less their own names, which are one and the same."""
+    several = dict.fromkeys(str(score.get("signature", "")).partition("|")[2] for score in scores.values())
+    return " ; ".join(several)
+
+
+def _cell(value: Any, column: Column) -> str:
+    if value is None:
+        return ""
+    return column.write(value) if column.write else str(value)

@@ -1,0 +1,61 @@
+"""The demo: a ladder of language models, from counting to attention, on a text that every Python carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqwright import recipe
+from seqwright.reporting.comparison import comparison
+from seqwright.run_directory import RunDirectory
+from seqwright.session import Listener, facts_of, train
+from seqwright.storage import write_text
+
+BASE: dict[str, Any] = {
+    "data": {"kind": "text", "train": "embedded:topics", "split": "tail 10%"},
+    "tokenizer": {"kind": "byte-bpe", "size": 512},
+    "training": {"batch": 16, "rate": 3e-3, "warmup": 30, "evaluate_every": 60, "sample_every": 0, "length": 64},
+    "decoding": {"tokens": 60, "temperature": 0.8},
+}
+
+LADDER: dict[str, dict[str, Any]] = {
+    "ngram": {"model": {"kind": "ngram", "order": 4}},
+    "simple": {"model": {"kind": "simple", "width": 128}, "training": {"steps": 300}},
+    "window": {"model": {"kind": "window", "window": 6, "width": 256, "embedding": 64}, "training": {"steps": 300}},
+    "rnn": {"model": {"kind": "rnn", "width": 256}, "training": {"steps": 300}},
+    "lstm": {"model": {"kind": "lstm", "width": 256}, "training": {"steps": 300, "rate": 5e-3}},
+    "gpt": {
+        "model": {"kind": "gpt", "layers": 3, "width": 128, "heads": 4, "context": 64, "positions": "rotary"},
+        "training": {"steps": 400},
+    },
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rung:
+    name: str
+    path: Path
+    summary: dict[str, Any]
+    sample: str
+
+
+def demo(folder: Path, listener: Listener) -> tuple[list[Rung], Path]:
+    """Trains each rung in its own run (or finds it finished); the rungs, and the page that compares them."""
+    rungs = []
+    for name, departures in LADDER.items():
+        listener.say(f"— {name}")
+        outcome = train(recipe.make(_merged(name, departures), origin="demo"), folder / name, listener)
+        if outcome.summary is None:
+            raise KeyboardInterrupt
+        samples = [r["text"] for r in RunDirectory.open(outcome.path).records() if r["kind"] == "sample"]
+        rungs.append(Rung(name=name, path=outcome.path, summary=outcome.summary, sample=samples[-1]))
+    page = folder / "report.html"
+    facts = [facts_of(RunDirectory.open(rung.path)) for rung in rungs]
+    write_text(page, comparison(facts, name="From counting to attention"))
+    return rungs, page
+
+
+def _merged(name: str, departures: dict[str, Any]) -> dict[str, Any]:
+    sections = {key: dict(BASE.get(key, {})) | departures.get(key, {}) for key in {**BASE, **departures}}
+    return {"name": name} | sections

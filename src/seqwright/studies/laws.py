@@ -1,0 +1,196 @@
+"""The laws that every autoregressive model keeps. Tests run them on every kind; `seqwright check` on a user's own run.
+
+Each law is asked of a model and a batch without padding, and answers with the largest difference between two ways
+to the same numbers: 0 in exact arithmetic, rounding in floating point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from seqwright.batch import IGNORE, Batch, Source
+from seqwright.decoding.generate import generate
+from seqwright.decoding.sampling import SamplingOptions
+from seqwright.interface import Autoregressive, State
+
+Law = Callable[[Autoregressive, Batch], float]
+
+
+def stepping_is_teacher_forcing(model: Autoregressive, batch: Batch) -> float:
+    """One id at a time = the whole row at once."""
+    log_probs = model(batch).log_softmax(-1)  # (B, T, V)
+    state = _start(model, batch)
+    worst = 0.0
+    for t in range(batch.input.size(1)):
+        stepped, state = model.step(batch.input[:, t : t + 1], state)
+        worst = max(worst, gap(stepped, log_probs[:, t]))
+    return worst
+
+
+def probabilities_sum_to_one(model: Autoregressive, batch: Batch) -> float:
+    """exp of what `step` answers sums to one, and nothing is undefined."""
+    stepped, _ = model.step(batch.input, _start(model, batch))
+    return gap(stepped.exp().sum(-1), torch.ones_like(stepped[:, 0]))
+
+
+def a_chunk_is_its_ids(model: Autoregressive, batch: Batch) -> float:
+    """Chunks of different sizes = one id at a time."""
+    chunked, state = model.step(batch.input[:, :1], _start(model, batch))
+    for ids in (batch.input[:, 1:4], batch.input[:, 4:]):
+        if ids.size(1):
+            chunked, state = model.step(ids, state)
+    whole, _ = model.step(batch.input, _start(model, batch))
+    return gap(chunked, whole)
+
+
+def a_ragged_chunk_is_its_rows(model: Autoregressive, batch: Batch) -> float:
+    """Prompts of different lengths in one padded chunk = each alone, then and afterwards."""
+    count = _ragged(batch)
+    width = int(count.max())
+    state = model.start(batch.source, capacity=batch.input.size(1))
+    first, state = model.step(batch.input[:, :width], state, count)
+    more = batch.input[:, -1:]
+    second, _ = model.step(more, state)
+    worst = 0.0
+    for row, real in enumerate(count.tolist()):
+        alone, own = model.step(batch.input[row : row + 1, :real], _start(model, batch, row))
+        after, _ = model.step(more[row : row + 1], own)
+        worst = max(worst, gap(first[row : row + 1], alone), gap(second[row : row + 1], after))
+    return worst
+
+
+def score_is_the_targets_probability(model: Autoregressive, batch: Batch) -> float:
+    """What `score` answers = the target's entry of the normalised logits."""
+    scored, _ = model.score(batch)
+    log_probs = model(batch).log_softmax(-1)
+    return gap(scored, log_probs.gather(-1, batch.target.unsqueeze(-1)).squeeze(-1))
+
+
+def padding_changes_nothing(model: Autoregressive, batch: Batch) -> float:
+    """A padded row scores as it does alone, and padding scores nothing."""
+    count = _ragged(batch)
+    padded = torch.arange(batch.input.size(1), device=count.device) >= count.unsqueeze(1)
+    given = Batch.of_text(batch.input.masked_fill(padded, 0), batch.target.masked_fill(padded, IGNORE))
+    scored, _ = model.score(given)
+    worst = scored[padded].abs().max().item() if padded.any() else 0.0
+    for row, real in enumerate(count.tolist()):
+        alone = Batch.of_text(batch.input[row : row + 1, :real], batch.target[row : row + 1, :real].contiguous())
+        worst = max(worst, gap(scored[row : row + 1, :real], model.score(alone)[0]))
+    return worst
+
+
+def carried_windows_are_one_window(model: Autoregressive, batch: Batch) -> float:
+    """Scoring window after window with the state carried along = one long window."""
+    whole, _ = model.score(batch)
+    state: State | None = _start(model, batch)
+    parts = []
+    for span in (slice(0, 3), slice(3, 4), slice(4, None)):
+        if batch.input[:, span].size(1):
+            window = Batch.of_text(batch.input[:, span].contiguous(), batch.target[:, span].contiguous())
+            part, state = model.score(window, state)
+            parts.append(part)
+    return gap(torch.cat(parts, 1), whole)
+
+
+def selected_rows_are_alone(model: Autoregressive, batch: Batch) -> float:
+    """Rows taken, repeated and reordered go on as they would alone."""
+    half = max(1, batch.input.size(1) // 2)
+    rows = torch.arange(batch.rows, device=batch.input.device).flip(0).repeat_interleave(2)
+    _, state = model.step(batch.input[:, :half], _start(model, batch))
+    more = batch.input[rows, half : half + 1]
+    continued, _ = model.step(more, state.select(rows))
+    worst = 0.0
+    for place, row in enumerate(rows.tolist()):
+        ids = torch.cat([batch.input[row : row + 1, :half], more[place : place + 1]], 1)
+        alone, _ = model.step(ids, _start(model, batch, row))
+        worst = max(worst, gap(continued[place : place + 1], alone))
+    return worst
+
+
+def joined_rows_are_alone(model: Autoregressive, batch: Batch) -> float:
+    """Rows admitted later, with less behind them, go on as they would alone."""
+    lengths = [1 + (row % max(1, batch.input.size(1) - 1)) for row in range(batch.rows)]
+    states = [model.step(batch.input[n : n + 1, :size], _start(model, batch, n))[1] for n, size in enumerate(lengths)]
+    joined = states[0]
+    for state in states[1:]:
+        joined = joined.join(state)
+    more = batch.input[:, -1:]
+    continued, _ = model.step(more, joined)
+    worst = 0.0
+    for row, size in enumerate(lengths):
+        ids = torch.cat([batch.input[row : row + 1, :size], more[row : row + 1]], 1)
+        alone, _ = model.step(ids, _start(model, batch, row))
+        worst = max(worst, gap(continued[row : row + 1], alone))
+    return worst
+
+
+def a_state_survives_writing(model: Autoregressive, batch: Batch) -> float:
+    """A state taken apart into named tensors and put together again goes on as it was."""
+    half = max(1, batch.input.size(1) // 2)
+    _, state = model.step(batch.input[:, :half], _start(model, batch))
+    written = {name: tensor.clone() for name, tensor in state.tensors()}
+    read = _start(model, batch).filled(written)
+    more = batch.input[:, half : half + 1]
+    return gap(model.step(more, read)[0], model.step(more, state)[0])
+
+
+def the_future_is_not_seen(model: Autoregressive, batch: Batch) -> float:
+    """Later ids do not change earlier answers."""
+    half = max(1, batch.input.size(1) // 2)
+    changed = batch.input.clone()
+    changed[:, half:] = batch.input[:, half:].flip(1)
+    changed[:, -1] = batch.input[:, 0]
+    return gap(model(Batch.of_text(changed, batch.target))[:, :half], model(batch)[:, :half])
+
+
+def a_generated_row_is_alone(model: Autoregressive, batch: Batch) -> float:
+    """Share of rows whose text depends on the rest of the batch; prompts differ in length, texts pass the context."""
+    count = _ragged(batch).tolist()
+    prompts = [batch.input[row, :real].tolist() for row, real in enumerate(count)]
+    seeds = [row + 5 for row in range(len(prompts))]
+    options = SamplingOptions(tokens=batch.input.size(1) + 4, temperature=0.8)
+    device = batch.input.device
+    together = generate(model, prompts, options, seeds=seeds, device=device)
+    changed = 0
+    for prompt, seed, row in zip(prompts, seeds, together, strict=True):
+        alone = generate(model, [prompt], options, seeds=[seed], device=device)[0]
+        changed += alone.ids != row.ids
+    return changed / len(prompts)
+
+
+LAWS: dict[str, Law] = {
+    "stepping = teacher forcing": stepping_is_teacher_forcing,
+    "probabilities sum to one": probabilities_sum_to_one,
+    "a chunk = its ids one by one": a_chunk_is_its_ids,
+    "ragged prompts = each alone": a_ragged_chunk_is_its_rows,
+    "score = log p(target)": score_is_the_targets_probability,
+    "padded = unpadded": padding_changes_nothing,
+    "carried windows = one window": carried_windows_are_one_window,
+    "selected rows = alone": selected_rows_are_alone,
+    "joined rows = alone": joined_rows_are_alone,
+    "a state written = read": a_state_survives_writing,
+    "the future is not seen": the_future_is_not_seen,
+    "a generated row = alone": a_generated_row_is_alone,
+}
+
+
+def gap(one: Tensor, other: Tensor) -> float:
+    """The largest difference; equal infinities agree, and anything undefined is infinitely far off."""
+    if one.isnan().any() or other.isnan().any():
+        return float("inf")
+    return torch.where(one == other, 0.0, (one - other).abs()).max().item()
+
+
+def _start(model: Autoregressive, batch: Batch, row: int | None = None) -> State:
+    source = batch.source if row is None else Source.nothing(1, batch.input.device)
+    return model.start(source, capacity=batch.input.size(1) + 1)
+
+
+def _ragged(batch: Batch) -> Tensor:
+    """Different real lengths for the rows, leaving room for one more id."""
+    most = max(1, batch.input.size(1) - 1)
+    lengths = [max(1, most - 3 * row) for row in range(batch.rows)]
+    return torch.tensor(lengths, device=batch.input.device)

@@ -1,0 +1,80 @@
+"""Recipes for a user's own data: sizes that suit the text, stated in full so that they can be changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from seqwright import build
+from seqwright.config import pick
+from seqwright.data.embedded import embedded_text, is_embedded
+from seqwright.data.files import read_text, resolve
+
+KILO, MEGA = 1_000, 1_000_000
+
+# Up to this many bytes of text: byte-bpe vocabulary, GPT layers, width, heads and context, dropout.
+GPT_SIZES: list[tuple[float, dict[str, Any]]] = [
+    (20 * KILO, {"size": 300, "layers": 2, "width": 64, "heads": 2, "context": 32, "dropout": 0.1}),
+    (200 * KILO, {"size": 512, "layers": 3, "width": 96, "heads": 3, "context": 64, "dropout": 0.1}),
+    (2 * MEGA, {"size": 1024, "layers": 4, "width": 128, "heads": 4, "context": 128, "dropout": 0.05}),
+    (20 * MEGA, {"size": 4096, "layers": 6, "width": 256, "heads": 8, "context": 256, "dropout": 0.0}),
+    (200 * MEGA, {"size": 8192, "layers": 8, "width": 512, "heads": 8, "context": 512, "dropout": 0.0}),
+    (float("inf"), {"size": 16384, "layers": 12, "width": 768, "heads": 12, "context": 1024, "dropout": 0.0}),
+]
+
+
+def text_recipe(files: Sequence[str], valid: Sequence[str] | None = None, kind: str | None = None) -> dict[str, Any]:
+    """The tables of a recipe for a language model of some files; `--set` goes on top of them."""
+    kind = kind or build.DEFAULT_MODEL
+    pick(kind, build.MODELS, "model")
+    size = sum(_bytes(file) for file in files)
+    sizes = next(sizes for most, sizes in GPT_SIZES if size <= most)
+    data: dict[str, Any] = {"kind": "text", "train": list(files)}
+    if valid:
+        data["valid"] = list(valid)
+    elif kind not in build.COUNTED:
+        data["split"] = "tail 5%"
+    table: dict[str, Any] = {
+        "name": f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}",
+        "data": data,
+        "tokenizer": {"kind": "byte-bpe", "size": sizes["size"]},
+        "model": {"kind": kind},
+    }
+    if kind in build.COUNTED:
+        return table
+    if kind == "gpt":
+        table["model"] |= {key: value for key, value in sizes.items() if key != "size"}
+        table["training"] = {
+            "batch": 16 if size < 20 * MEGA else 32,
+            "steps": _steps(size),
+            "rate": _rate(sizes["width"]),
+        }
+    else:
+        width = 2 * sizes["width"]
+        table["model"] |= {"width": width} | ({"dropout": sizes["dropout"]} if kind != "simple" else {})
+        table["training"] = {
+            "batch": 16,
+            "length": 64 if size > 200 * KILO else 16,
+            "steps": _steps(size),
+            "rate": 2e-3,
+        }
+    return table
+
+
+def _steps(size: int) -> int:
+    """More text, more steps: from a few hundred to some tens of thousands."""
+    return int(min(20_000, max(300, 1000 * (size / MEGA) ** 0.5)) // 100 * 100)
+
+
+def _rate(width: int) -> float:
+    """Wider models want smaller steps."""
+    return round(min(2e-3, 0.25 / width), 6)
+
+
+def _bytes(file: str) -> int:
+    if is_embedded(file):
+        return len(embedded_text(file))
+    path = resolve(file)
+    # Compressed text must be opened to know its size; plain text need not be.
+    return len(read_text(path, "replace")[0]) if path.suffix in (".gz", ".xz") else path.stat().st_size

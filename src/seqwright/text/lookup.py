@@ -1,0 +1,69 @@
+"""Text to ids by table, for the kinds that need no search: several times faster than a general tokenizer.
+
+Each function made here takes texts (normalised already) and gives all their ids in one array, with the length of each.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.unsignedinteger[Any]]
+Lookup = Callable[[Sequence[str]], tuple[Ids, list[int]]]
+
+
+def words(ids: Mapping[str, int], unknown: int, dtype: type[np.unsignedinteger[Any]]) -> Lookup:
+    """Splits on white space and looks each word up."""
+
+    def look_up(texts: Sequence[str]) -> tuple[Ids, list[int]]:
+        found: list[str] = []
+        lengths: list[int] = []
+        for text in texts:
+            split = text.split()
+            found += split
+            lengths.append(len(split))
+        return np.fromiter(map(ids.get, found, repeat(unknown)), dtype, len(found)), lengths
+
+    return look_up
+
+
+def characters(ids: Mapping[str, int], unknown: int, dtype: type[np.unsignedinteger[Any]]) -> Lookup:
+    """Looks each code point up in a table of all of them."""
+    table = np.full(0x110000, unknown, dtype)
+    for character, id in ids.items():
+        table[ord(character)] = id
+
+    def look_up(texts: Sequence[str]) -> tuple[Ids, list[int]]:
+        points = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4")
+        return table[points], [len(text) for text in texts]
+
+    return look_up
+
+
+def utf8_bytes(first: int, dtype: type[np.unsignedinteger[Any]]) -> Lookup:
+    """Counts each byte from the id of byte 0."""
+
+    def look_up(texts: Sequence[str]) -> tuple[Ids, list[int]]:
+        encoded = [text.encode() for text in texts]
+        return np.frombuffer(b"".join(encoded), np.uint8).astype(dtype) + dtype(first), [len(e) for e in encoded]
+
+    return look_up
+
+
+def merged(backend: Any, dtype: type[np.unsignedinteger[Any]]) -> Lookup:
+    """Asks the library to merge pairs."""
+    backend = copy.deepcopy(backend)
+    backend.encode_special_tokens = True  # lost in copying
+    backend.normalizer = None  # texts are normalised already, and twice is not always the same as once
+
+    def look_up(texts: Sequence[str]) -> tuple[Ids, list[int]]:
+        encoded = [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
+        arrays = [np.array(ids, dtype) for ids in encoded]
+        return np.concatenate([np.zeros(0, dtype), *arrays]), [len(ids) for ids in encoded]
+
+    return look_up

@@ -1,0 +1,48 @@
+"""The machine: device and precision, applied to an objective from outside the model."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import torch
+
+from seqwright.config import UserError
+
+
+def device(name: str) -> torch.device:
+    """The device a recipe names; `auto` takes a GPU where there is one."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        name = next(kind for kind in ("cuda", "mps", "cpu") if there[kind])
+    if not there[name]:
+        raise UserError(f"this machine has no '{name}' device; use training.device=auto or cpu.")
+    return torch.device(name)
+
+
+def autocast(on: torch.device, precision: str) -> contextlib.AbstractContextManager[object]:
+    """Where matrix products are computed in the precision asked for."""
+    if precision == "fp32":
+        return contextlib.nullcontext()
+    return torch.autocast(on.type, dtype=torch.bfloat16)
+
+
+@contextlib.contextmanager
+def determinism(wanted: bool) -> Iterator[None]:
+    """Inside, only deterministic kernels, if wanted; outside, as before."""
+    if not wanted:
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when its first handle is made
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def seed_step(seed: int, step: int) -> None:
+    """Makes dropout a function of (seed, step), so that a resumed run draws what the uninterrupted one drew."""
+    torch.manual_seed((seed * 1_000_003 + step) & ((1 << 63) - 1))

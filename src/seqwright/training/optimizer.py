@@ -1,0 +1,46 @@
+"""Optimizers: which parameters decay, and their memory as named tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from seqwright.training.config import TrainingConfig
+
+
+def optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+    """The optimizer that the recipe names, over every parameter of the module."""
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    # Biases and gains are one-dimensional; pulling them to zero helps nothing.
+    groups = [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=config.rate)
+    fused = parameters[0].device.type in ("cuda", "cpu")
+    betas = (config.beta1, config.beta2)
+    return torch.optim.AdamW(groups, lr=config.rate, betas=betas, eps=1e-8, fused=fused)
+
+
+def memory(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:
+    """What the optimizer remembers, as `parameter name/quantity`."""
+    names: dict[Tensor, str] = {parameter: name for name, parameter in module.named_parameters()}
+    return {
+        f"{names[parameter]}/{quantity}": value
+        for parameter, state in optimizer.state.items()
+        for quantity, value in state.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def remember(optimizer: torch.optim.Optimizer, module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Gives an optimizer the memory that `memory` took."""
+    named = dict(module.named_parameters())
+    for key, value in tensors.items():
+        name, quantity = key.rsplit("/", 1)
+        parameter = named[name]
+        # AdamW keeps its step counter where its kernel wants it: with the parameter when fused, else on the CPU.
+        optimizer.state[parameter][quantity] = value.clone().to(parameter.device)

@@ -1,0 +1,77 @@
+"""Small models of every kind, built as users build them; a kind of `build.py` without a row here fails the suite."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+
+from seqwright import build
+from seqwright.batch import IGNORE, Batch, Vocabulary
+
+VOCABULARY = Vocabulary(size=11, unk=0, pad=1, sos=2, eos=3)
+CONTEXT = 8
+
+GPT: dict[str, object] = {"kind": "gpt", "width": 8, "layers": 2, "heads": 2, "context": CONTEXT}
+
+SMALL: dict[str, dict[str, object]] = {
+    "ngram": {"kind": "ngram", "order": 3, "smoothing": "add-k", "k": 0.1},
+    "simple": {"kind": "simple", "width": 6},
+    "window": {"kind": "window", "window": 3, "width": 7, "embedding": 5},
+    "rnn": {"kind": "rnn", "width": 6, "layers": 2},
+    "rnn relu": {"kind": "rnn", "width": 6, "activation": "relu"},
+    "rnn sigmoid": {"kind": "rnn", "width": 6, "layers": 2, "activation": "sigmoid"},
+    "rnn linear": {"kind": "rnn", "width": 6, "activation": "linear"},
+    "rnn flatten": {"kind": "rnn", "width": 6, "readout": "flatten", "length": CONTEXT},
+    "lstm": {"kind": "lstm", "width": 6, "layers": 2, "embedding": 4},
+    "lstm tied": {"kind": "lstm", "width": 6, "tied": True},
+    "gru": {"kind": "gru", "width": 6, "layers": 2},
+    "gpt": GPT,
+    "gpt post": GPT | {"norm": "post", "activation": "relu"},
+    "gpt sinusoidal": GPT | {"positions": "sinusoidal"},
+    "gpt rotary": GPT | {"positions": "rotary", "bias": False},
+    "gpt unplaced": GPT | {"positions": "none", "tied": False},
+    "gpt flatten": GPT | {"tied": False, "readout": "flatten"},
+}
+
+
+def small(name: str, *, dtype: torch.dtype = torch.float64):
+    """The model of a row, with weights far from symmetric, in evaluation mode."""
+    torch.manual_seed(7)
+    model = build.model(build.model_config(dict(SMALL[name])), VOCABULARY)
+    if isinstance(model, torch.nn.Module):
+        for parameter in model.parameters():  # fresh weights are so small that mistakes would hide
+            torch.nn.init.normal_(parameter, std=0.4)
+        return model.to(dtype).eval()
+    model.fit(corpus())
+    return model
+
+
+def corpus():
+    """A stream of a few framed documents, for counted kinds."""
+    generator = torch.Generator().manual_seed(3)
+    ids: list[int] = []
+    for length in (5, 9, 1, 7, 12):
+        body = torch.randint(4, VOCABULARY.size, (length,), generator=generator).tolist()
+        ids += [VOCABULARY.sos, *body, VOCABULARY.eos]
+    return SimpleNamespace(ids=np.array(ids, np.uint16))
+
+
+def batch(rows: int = 3, steps: int = CONTEXT, seed: int = 0) -> Batch:
+    """Rows that begin with <sos>, every target real."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(3, VOCABULARY.size, (rows, steps + 1), generator=generator)
+    ids[:, 0] = VOCABULARY.sos
+    return Batch.of_text(ids[:, :-1], ids[:, 1:].contiguous())
+
+
+def ragged(seed: int = 0) -> tuple[Batch, list[int]]:
+    """A right-padded batch and the real length of each row."""
+    counts = [CONTEXT, 2, 5]
+    whole = batch(len(counts), CONTEXT, seed)
+    input, target = whole.input.clone(), whole.target.clone()
+    for row, count in enumerate(counts):
+        input[row, count:] = VOCABULARY.pad
+        target[row, count:] = IGNORE
+    return Batch.of_text(input, target), counts

@@ -1,0 +1,32 @@
+"""The laws, run over every kind in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from seqwright import build
+from seqwright.interface import Autoregressive, Counted, Trainable
+from seqwright.studies.laws import LAWS
+
+from .kinds import SMALL, batch, small
+
+
+def test_every_kind_has_a_row() -> None:
+    assert set(build.MODELS) == {str(row["kind"]) for row in SMALL.values()}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_it_satisfies_the_protocols(name: str) -> None:
+    model = small(name)
+    assert isinstance(model, Autoregressive)
+    assert isinstance(model, Counted if SMALL[name]["kind"] in build.COUNTED else Trainable)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", SMALL)
+def test_law(name: str, law: str) -> None:
+    model = small(name)
+    tolerance = 1e-9 if isinstance(model, torch.nn.Module) else 1e-5
+    with torch.no_grad():
+        assert LAWS[law](model, batch()) <= tolerance

@@ -1,0 +1,95 @@
+"""Reading files: what is text comes back exactly, what is not is named with its place and the way on."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+from pathlib import Path
+
+import pytest
+
+from seqwright.config import UserError
+from seqwright.data.files import read_text, resolve
+
+
+def written(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(("name", "pack"), [("a.txt", bytes), ("a.txt.gz", gzip.compress), ("a.txt.xz", lzma.compress)])
+def test_text_comes_back_exactly(tmp_path: Path, name: str, pack: object) -> None:
+    text = "một\r\nhai\n\u2028ba\x85\rbốn 🙂"
+    assert read_text(written(tmp_path / name, pack(text.encode()))) == (text, 0)  # type: ignore[operator]
+
+
+def test_a_byte_order_mark_is_dropped_once(tmp_path: Path) -> None:
+    assert read_text(written(tmp_path / "a", "\ufeff\ufeffa".encode())) == ("\ufeffa", 0)
+
+
+def test_a_line_of_ten_megabytes_is_read(tmp_path: Path) -> None:
+    text, _ = read_text(written(tmp_path / "a", b"x" * 10_000_000))
+    assert len(text) == 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is empty"),
+        (b"\xef\xbb\xbf", "is empty"),
+        (b"ab\ncd\xffe", r'0xff at byte 5 \(line 2\).*data\.errors = "replace"'),
+        (b"\xef\xbb\xbfab\xe1\xbb", "0xe1 at byte 5"),
+        (b"ab\0c", "binary or UTF-16: NUL at byte 2"),
+    ],
+)
+def test_what_is_not_text_is_refused_with_its_place(tmp_path: Path, data: bytes, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_text(written(tmp_path / "a.txt", data))
+
+
+def test_replacements_are_counted(tmp_path: Path) -> None:
+    assert read_text(written(tmp_path / "a", "\ufffd".encode() + b"\xffb\0"), "replace") == ("\ufffd\ufffdb\ufffd", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.gz", b"plain"),
+        ("a.xz", b"plain"),
+        ("b.gz", gzip.compress(b"long enough to cut")[:-9]),
+        ("b.xz", lzma.compress(b"long enough to cut")[:-9]),
+    ],
+)
+def test_a_damaged_archive_is_said(tmp_path: Path, name: str, data: bytes) -> None:
+    with pytest.raises(UserError, match="cannot be decompressed"):
+        read_text(written(tmp_path / name, data))
+
+
+def test_a_folder_is_no_text(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is a folder"):
+        read_text(tmp_path)
+
+
+def test_paths_are_looked_for_beside_the_recipe_then_under_the_data_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, root = tmp_path / "recipe", tmp_path / "root"
+    recipe.mkdir()
+    root.mkdir()
+    monkeypatch.setenv("SEQWRIGHT_DATA", str(root))
+    under_root = written(root / "corpus.txt", b"x")
+    assert resolve("corpus.txt", recipe) == under_root
+    beside = written(recipe / "corpus.txt", b"x")
+    assert resolve("corpus.txt", recipe) == beside
+    assert resolve(str(under_root), recipe) == under_root
+    with pytest.raises(UserError) as error:
+        resolve("corpsu.txt", recipe)
+    assert str(recipe / "corpsu.txt") in str(error.value)
+    assert str(root / "corpsu.txt") in str(error.value)
+    assert "Did you mean 'corpus.txt'?" in str(error.value)
+
+
+def test_an_unset_data_root_is_mentioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SEQWRIGHT_DATA", raising=False)
+    with pytest.raises(UserError, match=r"SEQWRIGHT_DATA .* is not set"):
+        resolve("far/away.txt", tmp_path)

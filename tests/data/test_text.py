@@ -1,0 +1,107 @@
+"""Documents and splits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seqwright.config import UserError
+from seqwright.data.text import Corpus, TextConfig, document_kind, documents_of, read_corpus, read_splits, split
+
+
+def lines(count: int) -> Corpus:
+    return Corpus(documents=[f"line {number}" for number in range(count)], kind="line")
+
+
+def test_lines_end_at_line_feeds_only() -> None:
+    assert documents_of("a\r\n\nb\u2028c\x85\rd\n", "line") == ["a", "", "b\u2028c\x85\rd"]
+    assert documents_of("a\nb", "line") == ["a", "b"]
+
+
+def test_paragraphs_are_separated_by_blank_lines() -> None:
+    assert documents_of("\n\na\nb\r\n\r\n \t\n  c\n", "blank-line") == ["a\nb", "  c"]
+
+
+def test_a_file_is_itself() -> None:
+    assert documents_of("a\r\n\nb\n", "file") == ["a\r\n\nb\n"]
+
+
+def test_the_size_of_a_corpus_is_that_of_its_file(tmp_path: Path) -> None:
+    text = "ế\nb\n\nc\n"
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8", newline="")
+    for kind in ("line", "file"):
+        corpus = read_corpus("a.txt", kind, base=tmp_path, errors="strict")  # type: ignore[arg-type]
+        assert (corpus.characters, corpus.bytes) == (len(text), len(text.encode()))
+
+
+def test_what_is_mended_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"a\r\nb\xff")
+    corpus = read_corpus(["a.txt"], "line", base=tmp_path, errors="replace")
+    assert corpus.documents == ["a", "b\ufffd"]
+    assert ["1 places" in corpus.notes[0], "CR LF" in corpus.notes[1]] == [True, True]
+
+
+def test_tail_takes_the_last_documents() -> None:
+    train, valid = split(lines(100), "tail 7%")
+    assert [*train.documents, *valid.documents] == lines(100).documents
+    assert len(valid.documents) == 7
+
+
+def test_tail_of_one_document_takes_its_last_characters() -> None:
+    train, valid = split(Corpus(documents=["0123456789"], kind="file"), "tail 25%")
+    assert (train.documents, valid.documents) == (["0123456"], ["789"])
+
+
+def test_documents_are_chosen_by_what_they_say() -> None:
+    corpus = lines(1000)
+    train, valid = split(corpus, "documents 5%")
+    assert sorted([*train.documents, *valid.documents]) == sorted(corpus.documents)
+    assert 30 < len(valid.documents) < 70
+    backwards = Corpus(documents=[*corpus.documents[::-1], *corpus.documents], kind="line")
+    assert set(split(backwards, "documents 5%")[1].documents) == set(valid.documents)
+
+
+@pytest.mark.parametrize("rule", ["tail", "tail 10", "tail 0%", "tail 100%", "head 10%", "tail  5%"])
+def test_a_rule_that_says_nothing_is_refused(rule: str) -> None:
+    with pytest.raises(UserError, match="tail 10%"):
+        TextConfig(train="a", split=rule)
+
+
+def test_a_side_without_text_is_refused() -> None:
+    with pytest.raises(UserError, match=r"leaves one side empty.*data\.valid"):
+        split(Corpus(documents=["one"], kind="file"), "documents 5%")
+    with pytest.raises(UserError, match="leaves one side empty"):
+        split(Corpus(documents=["x"], kind="file"), "tail 10%")
+
+
+def test_settings_that_contradict_are_refused() -> None:
+    with pytest.raises(UserError, match="keep one"):
+        TextConfig(train="a", valid="b", split="tail 10%")
+    with pytest.raises(UserError, match="train names no file"):
+        TextConfig(train=())
+    with pytest.raises(UserError, match="valid names no file"):
+        TextConfig(train="a", valid=())
+
+
+def test_what_a_document_is_depends_on_the_tokenizer() -> None:
+    assert document_kind(TextConfig(train="a"), "words") == "line"
+    assert document_kind(TextConfig(train="a"), "characters") == "file"
+    assert document_kind(TextConfig(train="a", document="blank-line"), "words") == "blank-line"
+
+
+def test_validation_comes_from_a_file_or_a_split_or_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a\nb\n")
+    (tmp_path / "b.txt").write_text("c\n")
+    named = read_splits(TextConfig(train="a.txt", valid=("b.txt",)), "line", base=tmp_path)
+    assert [corpus and corpus.documents for corpus in named] == [["a", "b"], ["c"]]
+    cut = read_splits(TextConfig(train="a.txt", split="tail 50%"), "line", base=tmp_path)
+    assert [corpus and corpus.documents for corpus in cut] == [["a"], ["b"]]
+    assert read_splits(TextConfig(train="a.txt"), "line", base=tmp_path)[1] is None
+
+
+def test_tiny_shakespeare_is_cut_as_everyone_cuts_it(data_root: Path) -> None:
+    config = TextConfig(train="tiny_shakespeare/input.txt.xz", split="tail 10%")
+    train, valid = read_splits(config, "file", base=data_root)
+    assert valid is not None
+    assert (train.characters, valid.characters) == (1_003_854, 111_540)

@@ -1,0 +1,125 @@
+"""The chunked cross-entropy is the plain one, in value and in every gradient, and keeps its promise about memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.testing import assert_close
+
+from seqwright.batch import IGNORE
+from seqwright.layers import cross_entropy as module
+from seqwright.layers.cross_entropy import cross_entropy, token_log_probs
+
+ROWS, STEPS, WIDTH, VOCABULARY = 3, 5, 6, 13
+
+
+def example(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Hidden vectors, weight, bias and targets, some of them IGNOREd."""
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(ROWS, STEPS, WIDTH, generator=generator, dtype=dtype)
+    weight = torch.randn(VOCABULARY, WIDTH, generator=generator, dtype=dtype)
+    bias = torch.randn(VOCABULARY, generator=generator, dtype=dtype)
+    target = torch.randint(VOCABULARY, (ROWS, STEPS), generator=generator)
+    target[0, 2:] = IGNORE
+    target[2, 0] = IGNORE
+    return hidden.requires_grad_(), weight.requires_grad_(), bias.requires_grad_(), target
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("largest", [1, VOCABULARY, 4 * VOCABULARY, 7 * VOCABULARY + 5])
+def test_chunks_are_the_whole_in_value_and_gradient(largest: int, biased: bool, smoothing: float) -> None:
+    hidden, weight, bias, target = example()
+    learning = [hidden, weight, bias] if biased else [hidden, weight]
+    results = []
+    for limit in (1 << 26, largest):
+        total, count = cross_entropy(
+            hidden, weight, bias if biased else None, target, smoothing=smoothing, largest=limit
+        )
+        results.append((total, count, torch.autograd.grad(total / 7, learning)))
+    (plain, count, gradients), (chunked, chunked_count, chunked_gradients) = results
+    assert count == chunked_count == (target != IGNORE).sum()
+    assert_close(chunked, plain, rtol=1e-12, atol=1e-12)
+    assert_close(chunked_gradients, gradients, rtol=1e-12, atol=1e-12)
+
+
+def test_the_plain_value_is_the_definition() -> None:
+    hidden, weight, bias, target = example()
+    smoothing = 0.1
+    total, _ = cross_entropy(hidden, weight, bias, target, smoothing=smoothing)
+    log_probs = (hidden @ weight.T + bias).log_softmax(-1)
+    expected = 0.0
+    for row in range(ROWS):
+        for step in range(STEPS):
+            if target[row, step] != IGNORE:
+                said = log_probs[row, step]
+                expected -= (1 - smoothing) * said[target[row, step]] + smoothing * said.mean()
+    assert_close(total, expected)
+
+
+def test_a_tied_weight_gathers_both_of_its_gradients() -> None:
+    _, weight, _, target = example()
+    ids = torch.randint(VOCABULARY, target.shape, generator=torch.Generator().manual_seed(1))
+    gradients = []
+    for largest in (1 << 26, 2 * VOCABULARY):
+        hidden = torch.tanh(F.embedding(ids, weight))  # the read-out is the embedding
+        total, _ = cross_entropy(hidden, weight, None, target, largest=largest)
+        gradients.append(torch.autograd.grad(total, weight)[0])
+    assert_close(gradients[1], gradients[0], rtol=1e-12, atol=1e-12)
+
+
+def test_under_autocast_it_is_the_plain_one_to_half_precision() -> None:
+    hidden, weight, bias, target = example(torch.float32)
+    learning = [hidden, weight, bias]
+    results = []
+    for largest in (1 << 26, 2 * VOCABULARY):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            total, _ = cross_entropy(hidden, weight, bias, target, largest=largest)
+        assert total.dtype == torch.float32
+        results.append((total, torch.autograd.grad(total, learning)))
+    (plain, gradients), (chunked, chunked_gradients) = results
+    assert_close(chunked, plain, rtol=2e-3, atol=0)
+    for ours, theirs in zip(chunked_gradients, gradients, strict=True):
+        assert ours.dtype == torch.float32
+        assert_close(ours, theirs, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("largest", [1 << 26, VOCABULARY])
+def test_a_batch_without_targets_has_no_loss_and_no_gradient(largest: int) -> None:
+    hidden, weight, bias, target = example()
+    total, count = cross_entropy(hidden, weight, bias, torch.full_like(target, IGNORE), smoothing=0.1, largest=largest)
+    assert total == 0
+    assert count == 0
+    for gradient in torch.autograd.grad(total, [hidden, weight, bias]):
+        assert (gradient == 0).all()
+
+
+def test_no_more_logits_are_made_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden, weight, bias, target = example()
+    made = []
+    linear = F.linear
+
+    def watched(*given: Tensor) -> Tensor:
+        logits = linear(*given)
+        made.append(logits.numel())
+        return logits
+
+    monkeypatch.setattr(F, "linear", watched)
+    largest = 4 * VOCABULARY + 1
+    cross_entropy(hidden, weight, bias, target, largest=largest)[0].backward()
+    monkeypatch.setattr(module, "LARGEST_LOGITS", largest)
+    token_log_probs(hidden, weight, bias, target)
+    assert sum(made) == 2 * ROWS * STEPS * VOCABULARY
+    assert max(made) <= largest
+
+
+@pytest.mark.parametrize("largest", [1 << 26, 3 * VOCABULARY, 1])
+def test_log_probabilities_of_targets(largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGEST_LOGITS", largest)
+    hidden, weight, bias, target = example()
+    scored = token_log_probs(hidden, weight, bias, target)
+    log_probs = (hidden @ weight.T + bias).log_softmax(-1)
+    expected = log_probs.gather(-1, target.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    assert_close(scored, expected.masked_fill(target == IGNORE, 0.0))

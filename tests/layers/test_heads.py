@@ -1,0 +1,36 @@
+"""The token head: logits, log-probabilities, scores and predictions that agree with each other."""
+
+from __future__ import annotations
+
+import torch
+from torch.testing import assert_close
+
+from seqwright.layers.encoder import last_real
+from seqwright.layers.heads import TokenHead
+
+
+def test_its_answers_agree() -> None:
+    torch.manual_seed(0)
+    head = TokenHead(4, 7).double()
+    hidden = torch.randn(2, 3, 4, dtype=torch.float64)
+    target = torch.randint(7, (2, 3))
+    log_probs = head(hidden).log_softmax(-1)
+    assert_close(head.log_probs(hidden), log_probs)
+    assert_close(head.score(hidden, target), log_probs.gather(-1, target.unsqueeze(-1)).squeeze(-1))
+    total, count = head.loss(hidden, target)
+    assert_close(total, -head.score(hidden, target).sum())
+    assert count == 6
+    assert torch.equal(head.predict(hidden), log_probs.argmax(-1))
+
+
+def test_log_probabilities_are_taken_in_float32_at_least() -> None:
+    head = TokenHead(4, 7).bfloat16()
+    hidden = torch.randn(2, 4).bfloat16()
+    assert head.log_probs(hidden).dtype == torch.float32
+    assert head.score(hidden, torch.tensor([1, 2])).dtype == torch.float32
+
+
+def test_the_last_real_vector_of_each_row() -> None:
+    x = torch.arange(12.0).view(2, 3, 2)
+    assert last_real(x, None).tolist() == [[4, 5], [10, 11]]
+    assert last_real(x, torch.tensor([1, 3])).tolist() == [[0, 1], [10, 11]]

@@ -1,0 +1,190 @@
+"""The likelihood of whole texts: every token scored once, with exactly the context that the rule gives it."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from seqwright.batch import Batch, Source
+from seqwright.config import UserError
+from seqwright.metrics import likelihood
+from seqwright.metrics.likelihood import EvaluationConfig, ScoredText, likelihood_scores, random_windows, score_text
+from tests.contract.kinds import CONTEXT, VOCABULARY, small
+
+SOS, EOS = 2, 3
+
+
+def text(length: int, seed: int = 0) -> Tensor:
+    """A framed text (N,): documents between <sos> and <eos>."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(4, VOCABULARY.size, (length,), generator=generator)
+    ids[::9] = SOS
+    ids[8::9] = EOS
+    return ids
+
+
+def alone(model: Any, context: Tensor, id: int) -> float:
+    """log p(id) after exactly this context."""
+    with torch.no_grad():
+        state = model.start(Source.nothing(1), capacity=len(context))
+        return model.step(context.unsqueeze(0), state)[0][0, id].item()
+
+
+def brute_force(model: Any, ids: Tensor, stride: int) -> list[float]:
+    """Token by token: the first window shows all before; later ones move by the stride and score what is new."""
+    length = min(CONTEXT, len(ids) - 1)
+    scores = []
+    for place in range(len(ids) - 1):
+        moves = math.ceil(max(0, place + 1 - length) / stride)
+        end = min(length + moves * stride, len(ids) - 1)
+        predicted = int(ids[place + 1])
+        context = ids[end - length : place + 1]
+        scores.append(0.0 if predicted == SOS else alone(model, context, predicted))
+    return scores
+
+
+@pytest.mark.parametrize("stride", [1, 3, CONTEXT // 2, CONTEXT, 50])
+@pytest.mark.parametrize("length", [5, CONTEXT + 1, 31])
+def test_windows_give_each_token_the_context_of_the_rule(length: int, stride: int) -> None:
+    model, ids = small("gpt"), text(length)
+    scored = score_text(model, ids, sos=SOS, stride=stride, batch=3)
+    np.testing.assert_allclose(scored.log_probs, brute_force(model, ids, min(stride, CONTEXT)), atol=1e-9)
+    assert scored.tokens == int((ids[1:] != SOS).sum())
+
+
+def test_the_usual_stride_is_half_the_context() -> None:
+    model, ids = small("gpt"), text(31)
+    usual = score_text(model, ids, sos=SOS)
+    half = score_text(model, ids, sos=SOS, stride=CONTEXT // 2)
+    np.testing.assert_array_equal(usual.log_probs, half.log_probs)
+
+
+def test_stride_1_gives_each_token_the_fullest_context() -> None:
+    model, ids = small("gpt rotary"), text(20)
+    scored = score_text(model, ids, sos=None, stride=1)
+    for place in range(len(ids) - 1):
+        context = ids[max(0, place + 1 - CONTEXT) : place + 1]
+        assert scored.log_probs[place] == pytest.approx(alone(model, context, int(ids[place + 1])), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["lstm", "window", "rnn sigmoid"])
+def test_carried_state_reads_the_text_as_one_window(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ids = small(name), text(33)
+    with torch.no_grad():
+        whole, _ = model.score(Batch.of_text(ids[None, :-1], ids[None, 1:].contiguous()))
+    monkeypatch.setattr(likelihood, "CHUNK", 5)
+    scored = score_text(model, ids, sos=None)
+    np.testing.assert_allclose(scored.log_probs, whole[0].numpy(), atol=1e-9)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 7, 100])
+def test_slices_side_by_side_are_slices_alone(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(likelihood, "CHUNK", 4)
+    model, ids = small("gru"), text(33)
+    scored = score_text(model, ids, sos=SOS, rows=rows)
+    size = math.ceil(32 / min(rows, 32))
+    for begin in range(0, 32, size):
+        part = score_text(model, ids[begin : begin + size + 1], sos=SOS)
+        np.testing.assert_allclose(scored.log_probs[begin : begin + size], part.log_probs, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gpt", "lstm"])
+def test_progress_ends_with_the_text(name: str) -> None:
+    heard: list[tuple[int, int]] = []
+    score_text(small(name), text(40), sos=SOS, rows=3, watch=lambda done, of: heard.append((done, of)))
+    assert heard[-1] == (39, 39)
+    assert [done for done, _ in heard] == sorted({done for done, _ in heard})
+
+
+def test_a_text_of_one_token_has_nothing_to_predict() -> None:
+    with pytest.raises(UserError, match="at least one token"):
+        score_text(small("gpt"), text(1), sos=SOS)
+
+
+def scored(documents: int, length: int = 3) -> ScoredText:
+    """Documents framed by <sos>, the token t of document d with log-probability -(d + 1)."""
+    log_probs, real = [], []
+    for document in range(documents):
+        log_probs += [-(document + 1.0)] * length + [0.0]
+        real += [True] * length + [False]
+    return ScoredText(log_probs=np.array(log_probs[:-1]), real=np.array(real[:-1]))
+
+
+def test_documents_are_the_units_of_the_bootstrap() -> None:
+    units = scored(40).units()
+    np.testing.assert_array_equal(units, [[3.0 * (document + 1), 3.0] for document in range(40)])
+
+
+def test_blocks_are_the_units_of_a_text_with_few_documents() -> None:
+    one = ScoredText(log_probs=np.full(1000, -1.0), real=np.ones(1000, bool))
+    np.testing.assert_array_equal(one.units()[:, 1], [256, 256, 256, 232])
+    assert one.units().sum(0).tolist() == [1000, 1000]
+    few = scored(29)
+    assert few.units()[:, 1].sum() == few.tokens
+
+
+def test_the_json_of_an_evaluation() -> None:
+    text = scored(40)
+    result = likelihood_scores(text, bytes=240, characters=200, signature="valid|stride 4", resamples=200)
+    assert json.loads(json.dumps(result)) == result
+    assert result["tokens"] == 120
+    assert result["nll"] == pytest.approx(20.5)
+    assert result["perplexity"] == pytest.approx(math.exp(20.5))
+    assert result["bits_per_byte"] == pytest.approx(20.5 * 120 / math.log(2) / 240)
+    assert result["bits_per_character"] == pytest.approx(20.5 * 120 / math.log(2) / 200)
+    for name, score in result["scores"].items():
+        assert score["value"] == result[name]
+        assert score["low"] < score["value"] < score["high"]
+        assert score["signature"] == f"{name}|valid|stride 4"
+    assert result["scores"]["nll"]["high"] - result["scores"]["nll"]["low"] < 15
+
+
+def test_bits_are_refused_where_the_tokens_do_not_determine_the_text() -> None:
+    result = likelihood_scores(scored(40), bytes=240, characters=200, signature="", lossy="words are lower-cased")
+    assert result["bits_per_byte"] is None
+    assert result["bits_per_character"] is None
+    assert result["refused"] == dict.fromkeys(("bits_per_byte", "bits_per_character"), "words are lower-cased")
+    assert set(result["scores"]) == {"nll", "perplexity"}
+
+
+def test_a_short_text_has_scores_without_intervals() -> None:
+    result = likelihood_scores(scored(2), bytes=10, characters=10, signature="")
+    assert result["scores"]["nll"]["low"] is None
+    assert result["nll"] == pytest.approx(1.5)
+
+
+def test_random_windows_are_a_loop_over_random_places() -> None:
+    model, ids = small("gpt"), text(40)
+    mean = random_windows(model, ids, context=6, batch=4, batches=3, seed=5, device="cpu")
+    generator = torch.Generator().manual_seed(5)
+    total = 0.0
+    for _ in range(3):
+        for place in torch.randint(len(ids) - 6, (4,), generator=generator).tolist():
+            for end in range(place + 1, place + 7):
+                total -= alone(model, ids[place:end], int(ids[end]))
+    assert mean == pytest.approx(total / (3 * 4 * 6))
+
+
+def test_random_windows_must_fit() -> None:
+    with pytest.raises(UserError, match="random_batches = 0"):
+        random_windows(small("gpt"), text(6), context=6, batch=1, batches=1, seed=1, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stride": 0}, "stride"),
+        ({"batch": 0}, "batch"),
+        ({"resamples": -1}, "resamples"),
+        ({"random_batch": 0}, "ran"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, int], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        EvaluationConfig(**options)  # type: ignore[arg-type]

@@ -1,0 +1,47 @@
+"""The bootstrap: intervals that hold the truth as often as they say, and none where they would pretend."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seqwright.metrics.score import FEWEST_UNITS, Floats, Score, bootstrap
+
+
+def ratio(sums: Floats) -> Floats:
+    return sums[:, 0] / sums[:, 1]
+
+
+def test_intervals_cover_a_known_mean() -> None:
+    generator = np.random.default_rng(0)
+    held = 0
+    for trial in range(200):
+        tokens = generator.integers(5, 30, 60).astype(float)
+        nll = tokens * 2.0 + generator.normal(0, 3, 60) * np.sqrt(tokens)  # 2 nats a token in the long run
+        low, high = bootstrap(np.stack([nll, tokens], 1), ratio, resamples=200, seed=trial)
+        assert low is not None
+        assert high is not None
+        held += low <= 2.0 <= high
+    assert 0.88 <= held / 200 <= 0.99
+
+
+def test_units_are_resampled_whole() -> None:
+    alike = np.tile([[6.0, 3.0]], (20, 1))
+    assert bootstrap(alike, ratio, resamples=50, seed=1) == (2.0, 2.0)
+
+
+def test_the_seed_decides() -> None:
+    counts = np.stack([np.arange(1.0, 41), np.ones(40)], 1)
+    first = bootstrap(counts, ratio, resamples=100, seed=1)
+    assert bootstrap(counts, ratio, resamples=100, seed=1) == first
+    assert bootstrap(counts, ratio, resamples=100, seed=2) != first
+
+
+def test_too_few_units_or_no_resamples_give_no_interval() -> None:
+    few = np.ones((FEWEST_UNITS - 1, 2))
+    assert bootstrap(few, ratio, resamples=100, seed=1) == (None, None)
+    assert bootstrap(np.ones((50, 2)), ratio, resamples=0, seed=1) == (None, None)
+
+
+def test_a_score_is_plain_json() -> None:
+    score = Score(value=1.5, low=1.0, high=2.0, signature="nll|text")
+    assert score.as_json() == {"value": 1.5, "low": 1.0, "high": 2.0, "signature": "nll|text"}

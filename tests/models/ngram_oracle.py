@@ -1,0 +1,86 @@
+"""The textbook's formulas, written naively over dictionaries: what the tables must agree with."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from functools import cached_property
+
+SOS = 2
+
+
+class Oracle:
+    """p(w | h) of every kind of smoothing, for documents given as lists of ids framed by <sos> and <eos>."""
+
+    def __init__(self, documents, order, kind, *, predictable, discounts=None, k=1.0, cutoff=0, running=False):
+        self.order, self.kind, self.k, self.cutoff = order, kind, k, cutoff
+        self.predictable, self.discounts = predictable, discounts
+        self.texts = [[id for document in documents for id in document]] if running else documents
+        self.raw = Counter()
+        for text in self.texts:
+            for n in range(1, order + 1):
+                for i in range(len(text) - n + 1):
+                    self.raw[tuple(text[i : i + n])] += 1
+
+    @cached_property
+    def counts(self):
+        """What each kind reads of an n-gram."""
+        left = defaultdict(set)
+        for ngram in self.raw:
+            if ngram[-1] in self.predictable:
+                left[ngram[1:]].add(ngram[0])
+        read = {}
+        for ngram, occurred in self.raw.items():
+            full = len(ngram) == self.order or ngram[0] == SOS
+            if ngram[-1] not in self.predictable:
+                read[ngram] = 0
+            elif self.kind == "kneser-ney":
+                read[ngram] = occurred if full else len(left[ngram])
+            elif self.kind in ("add-k", "mle"):
+                read[ngram] = occurred if full else 0
+            else:
+                read[ngram] = occurred
+        return read
+
+    @cached_property
+    def followers(self):
+        found = defaultdict(list)
+        for ngram, count in self.counts.items():
+            if count:
+                found[ngram[:-1]].append(ngram)
+        return found
+
+    def kept(self, ngram):
+        return len(ngram) == 1 or self.raw[ngram] > self.cutoff
+
+    def share(self, ngram):
+        """What is left of a count after discounting; nothing of what was cut off."""
+        count = self.counts.get(ngram, 0)
+        if not count or not self.kept(ngram):
+            return 0
+        return count - (0 if self.discounts is None else self.discounts[len(ngram) - 1][min(count, 3)])
+
+    def probability(self, word, history):
+        if word not in self.predictable:
+            return 0.0
+        return self._p(word, tuple(history[max(0, len(history) - self.order + 1) :]))
+
+    def _p(self, word, history):
+        shorter = self._p(word, history[1:]) if history else 1 / len(self.predictable)
+        room = sum(self.counts[ngram] for ngram in self.followers[history])
+        if not room:
+            return shorter
+        if self.kind == "stupid-backoff":
+            return self._score(word, history) / sum(self._score(w, history) for w in self.predictable)
+        if self.kind == "add-k":
+            room += self.k * len(self.predictable)
+        if self.kind == "witten-bell":
+            room += len(self.followers[history])
+        passed = 1 - sum(self.share(ngram) for ngram in self.followers[history]) / room
+        return self.share((*history, word)) / room + passed * shorter
+
+    def _score(self, word, history):
+        """Stupid back-off before it is normalised, over the uniform distribution."""
+        room = sum(self.counts[ngram] for ngram in self.followers[history])
+        if room and self.share((*history, word)):
+            return self.counts[(*history, word)] / room
+        return 0.4 * (self._score(word, history[1:]) if history else 1 / len(self.predictable))

@@ -1,0 +1,123 @@
+"""GPT: its blocks are PyTorch's Transformer layers, fresh weights have the papers' sizes, bad sizes are refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from seqwright import build
+from seqwright.batch import Batch, Vocabulary
+from seqwright.config import UserError
+from seqwright.layers.block import Block
+from seqwright.models.gpt import GPTConfig
+from seqwright.models.language_model import LanguageModel
+
+WIDTH, HEADS, INNER = 12, 3, 20
+
+
+def fresh(vocabulary: int = 50, **options: object) -> LanguageModel:
+    torch.manual_seed(0)
+    return build.model(GPTConfig(**options), Vocabulary(size=vocabulary))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_block_is_pytorchs_transformer_layer(norm: str, activation: str, bias: bool) -> None:
+    torch.manual_seed(0)
+    theirs = nn.TransformerEncoderLayer(
+        WIDTH, HEADS, INNER, dropout=0.0, activation=activation, norm_first=norm == "pre", batch_first=True
+    ).double()
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter)
+    ours = Block(WIDTH, HEADS, INNER, norm=norm, activation=activation, bias=bias).double()  # type: ignore[arg-type]
+    pairs: list[tuple[nn.Module, torch.Tensor, torch.Tensor]] = [
+        (ours.attention.query_key_value, theirs.self_attn.in_proj_weight, theirs.self_attn.in_proj_bias),
+        (ours.attention.output, theirs.self_attn.out_proj.weight, theirs.self_attn.out_proj.bias),
+        (ours.feed_forward.up, theirs.linear1.weight, theirs.linear1.bias),
+        (ours.feed_forward.down, theirs.linear2.weight, theirs.linear2.bias),
+    ]
+    for mine, weight, offset in pairs:
+        if not bias:
+            nn.init.zeros_(offset)
+        mine.load_state_dict({"weight": weight} | ({"bias": offset} if bias else {}))
+    ours.attention_norm.load_state_dict(theirs.norm1.state_dict())
+    ours.feed_forward_norm.load_state_dict(theirs.norm2.state_dict())
+    x = torch.randn(2, 5, WIDTH, dtype=torch.float64)
+    mask = nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.float64)
+    assert_close(ours(x, torch.arange(5).unsqueeze(0)), theirs(x, src_mask=mask, is_causal=True))
+
+
+def test_fresh_weights_have_gpt_2s_sizes() -> None:
+    model = fresh(vocabulary=500, layers=8, width=64)
+    sizes = {name: parameter.std().item() for name, parameter in model.named_parameters() if parameter.dim() > 1}
+    assert sizes["embedding.weight"] == pytest.approx(0.02, rel=0.1)
+    assert sizes["encoder.positions.table.weight"] == pytest.approx(0.02, rel=0.1)
+    assert sizes["encoder.blocks.3.attention.query_key_value.weight"] == pytest.approx(0.02, rel=0.1)
+    for last in ("attention.output", "feed_forward.down"):  # 16 branches add up
+        assert sizes[f"encoder.blocks.3.{last}.weight"] == pytest.approx(0.02 / 4, rel=0.1)
+    assert all((p == 0).all() for name, p in model.named_parameters() if name.endswith("bias"))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"positions": "rotary"}, {"positions": "none", "norm": "post"}, {"tied": False}]
+)
+def test_a_fresh_model_prefers_no_token(options: dict[str, object]) -> None:
+    model = fresh(width=64, **options).eval()
+    ids = torch.randint(50, (4, 9))
+    with torch.no_grad():
+        scored, _ = model.score(Batch.of_text(ids[:, :-1], ids[:, 1:].contiguous()))
+    assert -scored.mean().item() == pytest.approx(torch.tensor(50.0).log().item(), abs=0.35)
+
+
+def test_post_norm_ends_in_a_normalisation_and_pre_norm_adds_one() -> None:
+    batch = Batch.of_text(torch.tensor([[1, 2, 3]]), torch.tensor([[2, 3, 4]]))
+    for norm in ("pre", "post"):
+        hidden, _ = fresh(norm=norm).hidden(batch)
+        assert_close(hidden.mean(-1), torch.zeros(1, 3), atol=1e-5, rtol=0)
+        assert_close(hidden.std(-1, unbiased=False), torch.ones(1, 3), atol=1e-2, rtol=0)
+    assert isinstance(fresh(norm="pre").get_submodule("encoder.norm"), nn.LayerNorm)
+    assert isinstance(fresh(norm="post").get_submodule("encoder.norm"), nn.Identity)
+
+
+def test_rotations_make_answers_depend_on_distance_alone() -> None:
+    """The same ids a few places later, behind a beginning that cannot be seen, get the same answers."""
+    model = fresh(positions="rotary", layers=2, width=16, heads=2, context=16).double().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    blocks = model.get_submodule("encoder.blocks")
+    x = torch.randn(1, 5, 16, dtype=torch.float64)
+    results = []
+    for shift in (0, 7):
+        out = x
+        for block in blocks.children():
+            out = block(out, torch.arange(shift, shift + 5).unsqueeze(0))
+        results.append(out)
+    assert_close(results[0], results[1], atol=1e-5, rtol=0)  # rotation tables are float32
+
+
+def test_without_positions_order_before_the_last_token_is_lost() -> None:
+    model = fresh(positions="none", layers=1).double().eval()
+    given = [torch.tensor([[5, 6, 7, 8]]), torch.tensor([[7, 5, 6, 8]])]
+    with torch.no_grad():
+        one, other = (model(Batch.of_text(ids, ids))[0, -1] for ids in given)
+    assert_close(one, other)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"width": 100, "heads": 8}, "width 100 cannot be split over 8 heads; try 96 or 104."),
+        ({"width": 3, "heads": 8}, "width 3 cannot be split over 8 heads; try 8."),
+        ({"layers": 0}, "layers must be at least 1, not 0."),
+        ({"width": 12, "heads": 4, "positions": "rotary"}, "width / heads must be even, not 3"),
+        ({"width": 9, "heads": 3, "positions": "sinusoidal"}, "width must be even, not 9"),
+        ({"readout": "flatten"}, "set tied = false"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        GPTConfig(**options)  # type: ignore[arg-type]
+    assert message in str(caught.value)

@@ -1,0 +1,88 @@
+"""Recurrent networks: how they begin, where dropout falls, and what does not fit together."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from seqwright import build
+from seqwright.batch import Batch, Source, Vocabulary
+from seqwright.config import UserError
+from seqwright.models.language_model import LanguageModel
+from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
+
+GIVEN = Batch.of_text(torch.tensor([[1, 2, 3, 4]]), torch.tensor([[2, 3, 4, 5]]))
+
+
+def fresh(config: RecurrentConfig) -> LanguageModel:
+    torch.manual_seed(0)
+    return build.model(config, Vocabulary(size=9))
+
+
+def test_forget_gates_begin_where_the_configuration_says() -> None:
+    model = fresh(LSTMConfig(width=4, layers=2, forget_bias=1.5))
+    for layer in range(2):
+        biases = [model.get_parameter(f"encoder.network.{name}_l{layer}") for name in ("bias_ih", "bias_hh")]
+        assert_close(sum(bias[4:8] for bias in biases), torch.full((4,), 1.5))
+
+
+def test_the_embedding_may_have_its_own_size() -> None:
+    model = fresh(GRUConfig(width=6, embedding=3))
+    assert model.embedding.weight.shape == (9, 3)
+    assert model(GIVEN).shape == (1, 4, 9)
+
+
+def test_a_tied_model_begins_without_preference() -> None:
+    model = fresh(LSTMConfig(width=64, tied=True))
+    assert model.head.readout.weight is model.embedding.weight
+    assert model(GIVEN).std() < 1
+
+
+@pytest.mark.parametrize("config", [ElmanConfig, LSTMConfig, GRUConfig])
+def test_dropout_acts_in_training_only(config: type[RecurrentConfig]) -> None:
+    model = fresh(config(width=6, layers=2, dropout=0.5))
+    assert not torch.equal(model(GIVEN), model(GIVEN))
+    model.eval()
+    assert torch.equal(model(GIVEN), model(GIVEN))
+
+
+def test_states_are_never_dropped_between_steps() -> None:
+    """With everything read dropped, what is left is the carried state alone, the same at every try."""
+    model = fresh(LSTMConfig(width=6, dropout=1.0))
+    begun = model.start(Source.nothing(1), capacity=4)
+    after = []
+    for _ in range(2):
+        _, state = model.hidden(GIVEN, begun)
+        assert state is not None
+        after.append(dict(state.tensors()))
+    assert_close(after[0], after[1], atol=0, rtol=0)
+    assert (after[0]["hidden"] != 0).any()
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "sigmoid", "linear"])
+def test_an_elman_network_passes_its_sums_through_its_activation(activation: str) -> None:
+    model = fresh(ElmanConfig(width=3, activation=activation)).double()  # type: ignore[arg-type]
+    function = {"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid, "linear": lambda x: x}[activation]
+    w = {name.removesuffix("_l0"): p for name, p in model.get_submodule("encoder.network").named_parameters()}
+    hidden, _ = model.hidden(GIVEN)
+    h = torch.zeros(3, dtype=torch.float64)
+    for t, x in enumerate(model.embedding(GIVEN.input[0])):
+        h = function(w["weight_ih"] @ x + w["bias_ih"] + w["weight_hh"] @ h + w["bias_hh"])
+        assert_close(hidden[0, t], h)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"width": 0}, "width must be at least 1"),
+        ({"layers": 0}, "layers must be at least 1"),
+        ({"tied": True, "embedding": 5}, "they are 5 and 256"),
+        ({"tied": True, "readout": "flatten", "length": 4}, "set tied = false"),
+        ({"readout": "flatten"}, "give both or neither"),
+        ({"length": 4}, "give both or neither"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        LSTMConfig(**options)  # type: ignore[arg-type]

@@ -1,0 +1,170 @@
+"""Pages about runs: well-formed, self-contained and harmless, whatever a model said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from made_up_runs import NASTY, counted_run, trained_run
+
+from seqwright.config import UserError
+from seqwright.reporting.comparison import comparison
+from seqwright.reporting.facts import RunFacts, headline
+from seqwright.reporting.report import SAMPLES, report
+
+VOID = {"meta", "link"}
+LADDER = [counted_run("trigram"), trained_run("gpt"), trained_run("lstm", final=1.7, pace=0.02)]
+PAGES = {
+    "trained": report(trained_run()),
+    "long": report(trained_run(records=5000)),
+    "counted": report(counted_run()),
+    "empty": report(RunFacts(name="empty", recipe={}, environment={}, log=[], summary={})),
+    "ladder": comparison(LADDER),
+    "counted only": comparison([counted_run("bigram", nll=2.4), counted_run("trigram")]),
+}
+
+
+class Outline(HTMLParser):
+    """What a browser would make of a page: its tags, its attributes and the text of its elements."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.texts.setdefault(self.open[-1], []).append(data)
+
+
+@pytest.fixture(params=PAGES)
+def page(request: pytest.FixtureRequest) -> str:
+    return PAGES[request.param]
+
+
+def test_tags_balance(page: str) -> None:
+    outline = Outline(page)
+    assert outline.open == []
+    assert {"html", "head", "body", "main", "h1"} <= set(outline.tags)
+
+
+def test_nothing_is_fetched(page: str) -> None:
+    outline = Outline(page)
+    assert not {"img", "iframe", "object", "embed", "base", "form"} & set(outline.tags)
+    sources = [value for name, value in outline.attributes if name in ("src", "href", "srcset", "action", "data")]
+    assert sources == ["data:,"]
+    styles = " ".join(outline.texts["style"] + [value for name, value in outline.attributes if name == "style"])
+    assert "url(" not in styles
+    assert "@import" not in styles
+
+
+def test_is_text_that_any_browser_reads(page: str) -> None:
+    page.encode("utf-8")  # no lone surrogates
+    assert not [c for c in page if ord(c) < 0x20 and c not in "\n\t"]
+    geometry = {"points", "x", "y", "x1", "x2", "y1", "y2", "cx", "cy"}
+    assert not [value for name, value in Outline(page).attributes if name in geometry and "n" in value]  # nan, inf
+
+
+def test_what_a_model_said_stays_text() -> None:
+    outline = Outline(PAGES["counted"])
+    assert outline.tags.count("script") == 1  # ours
+    said = "".join(outline.texts["div"])
+    assert '<script>alert("x")</script> & naïve 🙂␀␛[31m' in said
+    assert "�" in said
+
+
+def test_names_and_settings_stay_text() -> None:
+    run = trained_run("<b>&\"'")
+    hostile = replace(
+        run,
+        recipe={"model": {"<i>": "</dd>"}},
+        environment={"</main>": "<u>"},
+        log=[*run.log, {"kind": "note", "text": "{text}<s>"}],
+    )
+    for page in (report(hostile), comparison([hostile, counted_run("</title>")])):
+        outline = Outline(page)
+        assert outline.open == []
+        assert not {"u", "s"} & set(outline.tags)
+        assert "<b>&\"'" in "".join(outline.texts["h1"] + outline.texts["td"])
+
+
+def test_report_has_its_parts() -> None:
+    texts = Outline(PAGES["trained"]).texts
+    parts = ["Scores", "Curves", "Samples over time", "What happened", "Settings", "Environment"]
+    assert texts["h2"] == parts
+    assert {"4.711", "10.7 M", "1,200", "1 m 12 s"} <= set(texts["dd"])
+    assert any("stride:half" in code for code in texts["code"])
+    assert {"Loss over steps", "Loss over time", "Learning rate", "Gradient norm"} <= set(texts["span"])
+
+
+def test_a_counted_model_has_no_curves() -> None:
+    outline = Outline(PAGES["counted"])
+    assert outline.texts["h2"] == ["Scores", "Sample", "Settings", "Environment"]
+    assert "svg" not in outline.tags
+
+
+def test_many_records_are_thinned_and_it_is_said() -> None:
+    assert "Of 5,000 records 400 are drawn" in PAGES["long"]
+    assert "are drawn" not in PAGES["trained"]
+    assert len(PAGES["long"]) < 250_000
+
+
+def test_many_samples_are_spread_and_it_is_said() -> None:
+    samples = [{"kind": "sample", "step": step, "prompt": "", "text": f"text {step}"} for step in range(100)]
+    outline = Outline(report(replace(counted_run(), log=samples)))
+    assert outline.tags.count("details") == SAMPLES
+    assert {"step 0", "step 99"} <= set(outline.texts["span"])
+    assert f"{SAMPLES} of 100" in " ".join(outline.texts["p"])
+
+
+def test_a_resumed_run_counts_its_later_records() -> None:
+    log = [
+        {"kind": "train", "step": s, "seconds": s, "loss": loss} for s, loss in ((1, 3.0), (2, 2.9), (2, 2.8), (3, 2.7))
+    ]
+    run = replace(trained_run(), log=log)
+    assert run.points("train", "loss") == [(1, 3.0), (2, 2.8), (3, 2.7)]
+
+
+def test_values_that_cannot_be_drawn_are_left_out() -> None:
+    losses = [2.0, float("nan"), float("inf"), None, 1.0]
+    log = [{"kind": "train", "step": step, "loss": loss} for step, loss in enumerate(losses)]
+    assert replace(trained_run(), log=log).points("train", "loss") == [(0, 2.0), (4, 1.0)]
+
+
+def test_the_ladder_is_sorted_and_draws_every_run() -> None:
+    outline = Outline(PAGES["ladder"])
+    cells = outline.texts["td"]
+    assert [cell for cell in cells if cell in ("gpt", "lstm", "trigram")][:3] == ["gpt", "lstm", "trigram"]
+    names = [value for name, value in outline.attributes if name == "data-name"]
+    assert names == ["gpt", "lstm", "trigram"] * 2
+    assert outline.texts["h2"] == ["Ladder", "Curves", "A sample of each", "What differs", "Environment"]
+
+
+def test_runs_compare_on_what_they_share() -> None:
+    lossy = counted_run("words")
+    scores = {**lossy.scores, "bits_per_byte": None}
+    lossy = replace(lossy, summary={**lossy.summary, "scores": scores})
+    assert headline([lossy, trained_run()]) == "bits_per_character"
+    assert headline([trained_run()]) == "bits_per_byte"
+    tokens_only = replace(lossy, summary={"scores": {"nll": lossy.scores["nll"]}})
+    assert "same tokenizer" in comparison([tokens_only, trained_run()])
+    with pytest.raises(UserError, match="evaluate each"):
+        comparison([replace(lossy, summary={}), trained_run()])
+
+
+def test_the_fake_text_is_nasty_enough() -> None:
+    assert {"\x00", "\x1b", "\ud800", "<", "&", "🙂"} <= set(NASTY)

@@ -1,0 +1,26 @@
+"""The training section refuses what makes no sense, all at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from seqwright.config import UserError
+from seqwright.training.config import TrainingConfig
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 5, "epochs": 1.0}, "steps or epochs, not both"),
+        ({"steps": 0}, "steps must be above 0"),
+        ({"batch": 0}, "batch must be at least 1"),
+        ({"micro_batch": 0}, "micro_batch must be above 0"),
+        ({"rate": -1.0}, "rate must not be below 0"),
+        ({"clip": -1.0}, "clip must not be below 0"),
+        ({"beta2": 1.5}, "beta2 is a share between 0 and 1"),
+        ({"keep": 0, "final": 2.0}, "keep must be at least 1, not 0; final is a share"),
+    ],
+)
+def test_it_refuses(options: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        TrainingConfig(**options)  # type: ignore[arg-type]

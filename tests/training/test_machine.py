@@ -1,0 +1,44 @@
+"""Device, precision and determinism, applied from outside and taken back afterwards."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from seqwright.config import UserError
+from seqwright.training import machine
+
+
+def test_auto_takes_what_is_there() -> None:
+    assert machine.device("cpu") == torch.device("cpu")
+    wanted = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    assert machine.device("auto").type == wanted
+
+
+def test_a_missing_device_names_the_next_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match=r"no 'cuda' device; use training.device=auto or cpu"):
+        machine.device("cuda")
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_precision_is_that_of_matrix_products(precision: str, dtype: torch.dtype) -> None:
+    with machine.autocast(torch.device("cpu"), precision):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
+
+
+def test_determinism_ends_with_its_block() -> None:
+    before = torch.are_deterministic_algorithms_enabled()
+    with machine.determinism(True):
+        assert torch.are_deterministic_algorithms_enabled()
+    assert torch.are_deterministic_algorithms_enabled() == before
+
+
+def test_noise_is_a_function_of_seed_and_step() -> None:
+    def noise(seed: int, step: int) -> float:
+        machine.seed_step(seed, step)
+        return torch.rand(()).item()
+
+    assert noise(1, 5) == noise(1, 5)
+    assert len({noise(seed, step) for seed in range(3) for step in range(3)}) == 9
+    noise(1 << 62, 1)

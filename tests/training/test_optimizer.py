@@ -1,0 +1,74 @@
+"""Optimizers: who decays, and a memory that goes on from tensors to the same bits."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+import torch
+from torch import nn
+
+from seqwright.training.config import TrainingConfig
+from seqwright.training.optimizer import memory, optimizer, remember
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2))
+
+
+def descend(module: nn.Module, made: torch.optim.Optimizer, steps: range) -> None:
+    for step in steps:
+        x = torch.randn(5, 3, generator=torch.Generator().manual_seed(step))
+        made.zero_grad()
+        module(x).square().sum().backward()
+        made.step()
+
+
+@pytest.mark.parametrize("kind", ["adamw", "sgd"])
+def test_a_remembered_optimizer_goes_on_to_the_same_bits(kind: Literal["adamw", "sgd"]) -> None:
+    config = TrainingConfig(optimizer=kind, rate=0.01)
+    whole = network()
+    made = optimizer(whole, config)
+    descend(whole, made, range(3))
+    saved = {name: value.clone() for name, value in memory(made, whole).items()}
+    resumed = network()
+    resumed.load_state_dict(whole.state_dict())
+    descend(whole, made, range(3, 6))
+    again = optimizer(resumed, config)
+    remember(again, resumed, saved)
+    descend(resumed, again, range(3, 6))
+    for ours, theirs in zip(resumed.parameters(), whole.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    after, expected = memory(again, resumed), memory(made, whole)
+    assert after.keys() == expected.keys()
+    assert all(torch.equal(after[name], expected[name]) for name in expected)
+
+
+def test_memory_has_plain_names() -> None:
+    module = network()
+    made = optimizer(module, TrainingConfig())
+    descend(module, made, range(1))
+    names = {f"{name}/{q}" for name, _ in module.named_parameters() for q in ("step", "exp_avg", "exp_avg_sq")}
+    assert set(memory(made, module)) == names
+
+
+@pytest.mark.parametrize("kind", ["adamw", "sgd"])
+def test_matrices_decay_and_biases_do_not(kind: Literal["adamw", "sgd"]) -> None:
+    module = network()
+    before = {name: p.detach().clone() for name, p in module.named_parameters()}
+    made = optimizer(module, TrainingConfig(optimizer=kind, rate=0.5, weight_decay=0.2))
+    for parameter in module.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    made.step()
+    for name, parameter in module.named_parameters():
+        shrunk = 0.9 if parameter.dim() >= 2 else 1.0
+        torch.testing.assert_close(parameter.detach(), before[name] * shrunk)
+
+
+def test_frozen_parameters_are_left_out() -> None:
+    module = network()
+    module[0].requires_grad_(False)
+    made = optimizer(module, TrainingConfig())
+    held = sum(len(group["params"]) for group in made.param_groups)
+    assert held == 4

@@ -1,0 +1,264 @@
+"""The training loop: accumulated = one batch, resumed = uninterrupted, stopped = saved, and every log line true."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.testing import assert_close
+
+from seqwright import build
+from seqwright.batch import IGNORE, Batch, Vocabulary
+from seqwright.config import UserError
+from seqwright.interface import Feed
+from seqwright.models.gpt import GPTConfig
+from seqwright.models.recurrent import LSTMConfig
+from seqwright.models.window import SimpleConfig
+from seqwright.training.config import TrainingConfig
+from seqwright.training.trainer import Trainer, total_steps
+
+from .tiny import VOCABULARY, Kept, Same, Shuffled, Slices, random_ids
+
+
+def fresh(config: object, seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return build.model(config, Vocabulary(size=VOCABULARY))
+
+
+def gpt(dropout: float = 0.0) -> GPTConfig:
+    return GPTConfig(layers=2, width=8, heads=2, context=8, dropout=dropout)
+
+
+def lstm(dropout: float = 0.0) -> LSTMConfig:
+    return LSTMConfig(layers=2, width=6, dropout=dropout)
+
+
+def shuffled() -> Shuffled:
+    """Three batches an epoch; the last has fewer rows, and rows differ in length."""
+    return Shuffled(random_ids(14, 9), rows=5)
+
+
+def slices() -> Slices:
+    """Six windows an epoch with carried state."""
+    return Slices(random_ids(5, 25), window=4)
+
+
+def options(**changes: Any) -> TrainingConfig:
+    usual = {"device": "cpu", "warmup": 2, "rate": 0.02, "log_every": 1, "evaluate_every": 0, "checkpoint_every": 0}
+    return TrainingConfig(**(usual | changes))
+
+
+def plain(**changes: Any) -> TrainingConfig:
+    """Gradient descent with nothing added."""
+    bare = {"optimizer": "sgd", "schedule": "constant", "warmup": 0, "weight_decay": 0.0, "clip": None}
+    return options(**(bare | changes))
+
+
+def train(model: nn.Module, feed: Feed, config: TrainingConfig) -> Kept:
+    kept = Kept()
+    assert Trainer(model, feed, config, kept).fit() is None
+    return kept
+
+
+@pytest.mark.parametrize(("config", "feed"), [(gpt(), shuffled()), (lstm(), shuffled()), (lstm(), slices())])
+@pytest.mark.parametrize("rows", [1, 2, 4])
+def test_accumulated_micro_batches_are_one_batch(config: object, feed: Feed, rows: int) -> None:
+    whole, parts = fresh(config).double(), fresh(config).double()
+    one = train(whole, feed, plain(steps=7, rate=0.5))
+    several = train(parts, feed, plain(steps=7, rate=0.5, micro_batch=rows))
+    for ours, theirs in zip(parts.parameters(), whole.parameters(), strict=True):
+        assert_close(ours, theirs, rtol=0, atol=1e-12)
+    for ours, theirs in zip(several.of_kind("train"), one.of_kind("train"), strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], abs=1e-12)
+        assert ours["tokens"] == theirs["tokens"]
+    if feed.carried:
+        assert_close(several.saved[7][0]["carry"], one.saved[7][0]["carry"], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize(
+    ("config", "make"), [(gpt(dropout=0.2), shuffled), (lstm(dropout=0.2), slices)], ids=["gpt", "lstm carried"]
+)
+@pytest.mark.parametrize("at", [1, 4, 6])
+def test_resumed_is_uninterrupted_to_the_bit(config: object, make: Callable[[], Feed], optimizer: str, at: int) -> None:
+    steps = options(steps=11, optimizer=optimizer, checkpoint_every=1, micro_batch=3)
+    whole = train(fresh(config), make(), steps)
+    resumed = Kept()
+    trainer = Trainer(fresh(config, seed=99), make(), steps, resumed)
+    trainer.restore(*whole.saved[at])
+    torch.rand(7)  # whatever else drew numbers must not matter
+    trainer.fit()
+    (groups, progress), (expected, uninterrupted) = resumed.saved[11], whole.saved[11]
+    assert groups.keys() == expected.keys()
+    for name, group in expected.items():
+        assert groups[name].keys() == group.keys()
+        for key, value in group.items():
+            assert torch.equal(groups[name][key], value), f"{name} {key}"
+    assert progress | {"seconds": 0} == uninterrupted | {"seconds": 0}
+    after = [record for record in whole.of_kind("epoch") if record["step"] > at]
+    assert resumed.of_kind("epoch") == after
+
+
+def test_rows_begin_afresh_with_each_epoch() -> None:
+    feed = slices()
+    model = fresh(lstm())
+    kept = train(model, feed, plain(epochs=2, rate=0.0, log_every=1))
+    losses = [record["loss"] for record in kept.of_kind("train")]
+    assert losses[6:] == losses[:6]
+    ids = feed.ids
+    with torch.no_grad():
+        whole, _ = model.eval().score(Batch.of_text(ids[:, :-1], ids[:, 1:].contiguous()))
+    assert losses[:6] == pytest.approx((-whole).view(5, 6, 4).mean((0, 2)).tolist(), abs=1e-5)
+
+
+def test_batch_1_is_stochastic_gradient_descent_by_hand() -> None:
+    feed = Shuffled(random_ids(4, 9), rows=1)
+    model = fresh(SimpleConfig(width=5)).double()
+    by_hand = copy.deepcopy(model)
+    train(model, feed, plain(epochs=2, rate=0.3))
+    for step in range(8):
+        given = feed.batch(step)
+        logits = by_hand(given)
+        loss = F.cross_entropy(logits.flatten(0, 1), given.target.flatten(), ignore_index=IGNORE)
+        parameters = list(by_hand.parameters())
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+                parameter -= 0.3 * gradient
+    for ours, theirs in zip(model.parameters(), by_hand.parameters(), strict=True):
+        assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+def length_of_the_step(clip: float | None) -> tuple[float, float]:
+    """How far one step moves all parameters at rate 1, and the gradient norm that the log tells."""
+    model = fresh(gpt()).double()
+    before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    kept = train(model, shuffled(), plain(steps=1, rate=1.0, clip=clip))
+    moved = nn.utils.parameters_to_vector(model.parameters()).detach() - before
+    return moved.norm().item(), kept.of_kind("train")[0]["gradient_norm"]
+
+
+def test_long_gradients_are_shortened_and_short_ones_left() -> None:
+    moved, norm = length_of_the_step(None)
+    assert moved == pytest.approx(norm)
+    assert length_of_the_step(0) == (moved, norm)
+    assert length_of_the_step(2 * norm) == (moved, norm)
+    clipped, told = length_of_the_step(norm / 4)
+    assert clipped == pytest.approx(norm / 4, rel=1e-4)
+    assert told == norm  # the log tells the length before
+
+
+def test_the_epochs_mean_loss_is_the_mean_over_its_tokens() -> None:
+    feed = shuffled()
+    model = fresh(gpt())
+    kept = train(model, feed, plain(epochs=2, rate=0.0, log_every=2))
+    epochs = kept.of_kind("epoch")
+    assert [(record["epoch"], record["step"]) for record in epochs] == [(1, 3), (2, 6)]
+    with torch.no_grad():
+        batches = [feed.batch(step) for step in range(3)]
+        total = -sum(model.eval().score(batch)[0].sum().item() for batch in batches)
+    for record in epochs:
+        assert record["loss"] == pytest.approx(total / sum(batch.count for batch in batches), rel=1e-6)
+
+
+def test_log_lines_cover_the_steps_since_the_last() -> None:
+    every = train(fresh(gpt()), shuffled(), options(steps=7)).of_kind("train")
+    some = train(fresh(gpt()), shuffled(), options(steps=7, log_every=3)).of_kind("train")
+    assert [record["step"] for record in some] == [3, 6, 7]
+    counts = [shuffled().batch(step).count for step in range(7)]
+    mean = sum(record["loss"] * count for record, count in zip(every[:3], counts, strict=False)) / sum(counts[:3])
+    assert some[0]["loss"] == pytest.approx(mean)
+    assert some[0]["tokens"] == sum(counts[:3])
+    assert [record["rate"] for record in every[:3]] == pytest.approx([0.01, 0.02, 0.02])
+
+
+def test_a_loss_that_is_not_finite_names_the_step_and_the_batch() -> None:
+    feed = Shuffled(random_ids(8, 9).clamp(max=9), rows=2)
+    feed.ids[3] = 10
+    bad = next(step for step in range(4) if (feed.batch(step).input == 10).any())
+    model = fresh(lstm())
+    with torch.no_grad():
+        model.embedding.weight[10] = torch.nan  # only one row ever reads it
+    kept = Kept()
+    trainer = Trainer(model, feed, options(steps=20, log_every=20), kept, show=lambda batch: f"{batch.input.tolist()}")
+    with pytest.raises(UserError) as caught:
+        trainer.fit()
+    assert f"at step {bad + 1}," in str(caught.value)
+    assert str(feed.batch(bad).input.tolist()) in str(caught.value)
+    assert kept.saved == {}
+
+
+def test_a_rate_that_is_too_high_is_refused_before_anything_is_saved() -> None:
+    kept = Kept()
+    trainer = Trainer(fresh(gpt()), shuffled(), plain(steps=30, rate=1e30, checkpoint_every=10), kept)
+    with pytest.raises(UserError, match=r"no longer finite at step \d.*(\n.*)*Lower training.rate"):
+        trainer.fit()
+    for groups, _ in kept.saved.values():
+        assert all(tensor.isfinite().all() for tensor in groups["model"].values())
+
+
+@pytest.mark.parametrize(("number", "reason"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+def test_asked_to_stop_it_finishes_the_step_saves_and_says_why(number: signal.Signals, reason: str) -> None:
+    def ask(step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
+        if step == 4:
+            os.kill(os.getpid(), number)
+
+    whole = train(fresh(gpt(dropout=0.2)), shuffled(), options(steps=9))
+    kept = Kept()
+    assert Trainer(fresh(gpt(dropout=0.2)), shuffled(), options(steps=9), kept, watch=ask).fit() == reason
+    assert list(kept.saved) == [4]
+    resumed = Kept()
+    trainer = Trainer(fresh(gpt(dropout=0.2), seed=9), shuffled(), options(steps=9), resumed)
+    trainer.restore(*kept.saved[4])
+    assert trainer.fit() is None
+    for name, value in whole.saved[9][0]["model"].items():
+        assert torch.equal(resumed.saved[9][0]["model"][name], value)
+
+
+def test_evaluations_samples_and_checkpoints_come_when_due() -> None:
+    scores = iter([3.0, 2.0, 2.5])
+    kept = Kept()
+    trainer = Trainer(
+        fresh(gpt()),
+        shuffled(),
+        options(steps=10, evaluate_every=4, sample_every=5, checkpoint_every=3),
+        kept,
+        evaluate=lambda: {"nll": next(scores)},
+        sample=lambda: [{"text": "once"}],
+    )
+    trainer.fit()
+    assert [record["step"] for record in kept.of_kind("evaluation")] == [4, 8, 10]
+    assert [record["step"] for record in kept.of_kind("sample")] == [5, 10]
+    assert list(kept.saved) == [3, 4, 6, 8, 9, 10]  # the best so far is always kept
+    assert (trainer.progress.best, trainer.progress.best_step) == (2.0, 8)
+
+
+def test_a_finished_training_has_nothing_left_to_do() -> None:
+    kept = train(fresh(gpt()), shuffled(), options(steps=3))
+    again = Kept()
+    trainer = Trainer(fresh(gpt()), shuffled(), options(steps=3), again)
+    trainer.restore(*kept.saved[3])
+    assert trainer.fit() is None
+    assert again.records == []
+
+
+def test_half_precision_trains_and_leaves_full_weights() -> None:
+    model = fresh(gpt())
+    kept = train(model, Same(shuffled().batch(0)), options(steps=40, rate=0.01, precision="bf16"))
+    losses = [record["loss"] for record in kept.of_kind("train")]
+    assert losses[-1] < 0.8 * losses[0]
+    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("config", "steps"),
+    [({"steps": 7}, 7), ({"epochs": 2.0}, 6), ({"epochs": 0.5}, 2), ({"epochs": 0.01}, 1), ({}, 2000)],
+)
+def test_how_long_a_recipe_trains(config: dict[str, Any], steps: int) -> None:
+    assert total_steps(TrainingConfig(**config), shuffled()) == steps

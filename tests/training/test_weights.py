@@ -1,0 +1,49 @@
+"""Weights by plain name: tied ones once, temporary buffers never, another model's refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from seqwright import build
+from seqwright.batch import Vocabulary
+from seqwright.config import UserError
+from seqwright.models.gpt import GPTConfig
+from seqwright.training.weights import load_weights, weights
+
+
+def gpt(**options: object) -> nn.Module:
+    return build.model(GPTConfig(layers=1, width=8, heads=2, context=4, **options), Vocabulary(size=5))  # type: ignore[arg-type]
+
+
+def test_tied_weights_are_saved_once_and_stay_tied() -> None:
+    model, other = gpt(), gpt()
+    saved = {name: tensor.detach().clone() for name, tensor in weights(model).items()}
+    assert "embedding.weight" in saved
+    assert "head.readout.weight" not in saved
+    load_weights(other, saved)
+    for ours, theirs in zip(other.parameters(), model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert other.head.readout.weight is other.embedding.weight
+
+
+def test_buffers_that_can_be_computed_are_not_saved() -> None:
+    assert set(weights(gpt(positions="rotary"))) == {name for name, _ in gpt(positions="rotary").named_parameters()}
+
+
+def test_lasting_buffers_are_saved() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    assert set(weights(model)) == set(model.state_dict())
+
+
+def test_another_models_weights_are_refused_with_reasons() -> None:
+    saved = dict(weights(gpt()))
+    with pytest.raises(UserError, match=r"missing: \['head.readout.weight'\]; unknown: none"):
+        load_weights(gpt(tied=False), saved)
+    with pytest.raises(UserError, match=r"unknown: \['encoder.positions.table.weight'\]"):
+        load_weights(gpt(positions="none"), saved)
+    with pytest.raises(
+        UserError, match=r"of another shape: .*feed_forward.up.weight.*the recipe they were trained with"
+    ):
+        load_weights(gpt(inner=9), saved)

@@ -1,0 +1,84 @@
+"""Feeds held in memory and a keeper that is a list: what a training needs, and nothing on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqwright.batch import IGNORE, Batch
+
+VOCABULARY = 11
+
+
+class Same:
+    """One batch, again and again: an epoch is one step."""
+
+    steps_per_epoch = 1
+    carried = False
+
+    def __init__(self, batch: Batch):
+        self.only = batch
+
+    def batch(self, step: int) -> Batch:
+        return self.only
+
+
+class Shuffled:
+    """Rows (N, T + 1) in disjoint batches, in an order that is a function of the epoch; odd rows end early."""
+
+    carried = False
+
+    def __init__(self, ids: Tensor, rows: int):
+        self.ids = ids
+        self.rows = rows
+        self.steps_per_epoch = -(-len(ids) // rows)
+
+    def batch(self, step: int) -> Batch:
+        epoch, place = divmod(step, self.steps_per_epoch)
+        order = torch.randperm(len(self.ids), generator=torch.Generator().manual_seed(epoch))
+        chosen = order[place * self.rows : (place + 1) * self.rows]
+        ids = self.ids[chosen]
+        target = ids[:, 1:].clone()
+        target[chosen % 2 == 1, -2:] = IGNORE
+        return Batch.of_text(ids[:, :-1].contiguous(), target)
+
+
+class Slices:
+    """A long text as rows (B, N + 1) read window by window: row b of a batch continues row b of the one before."""
+
+    carried = True
+
+    def __init__(self, ids: Tensor, window: int):
+        self.ids = ids
+        self.window = window
+        self.steps_per_epoch = (ids.size(1) - 1) // window
+
+    def batch(self, step: int) -> Batch:
+        begin = step % self.steps_per_epoch * self.window
+        ids = self.ids[:, begin : begin + self.window + 1]
+        return Batch.of_text(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
+
+
+def random_ids(rows: int, length: int, seed: int = 0) -> Tensor:
+    return torch.randint(VOCABULARY, (rows, length), generator=torch.Generator().manual_seed(seed))
+
+
+@dataclass
+class Kept:
+    """Remembers what training logged and saved."""
+
+    records: list[dict[str, Any]] = field(default_factory=list)
+    saved: dict[int, tuple[dict[str, dict[str, Tensor]], dict[str, Any]]] = field(default_factory=dict)
+
+    def log(self, record: dict[str, Any]) -> None:
+        self.records.append(record)
+
+    def save(self, step: int, groups: dict[str, dict[str, Tensor]], progress: dict[str, Any], best: int | None) -> None:
+        copied = {name: {key: value.detach().clone() for key, value in group.items()} for name, group in groups.items()}
+        self.saved[step] = copied, progress
+
+    def of_kind(self, kind: str) -> list[dict[str, Any]]:
+        return [record for record in self.records if record["kind"] == kind]

@@ -1,0 +1,129 @@
+"""Worked examples 4 and 7: an Elman network forward, backward and after a step; gates and counting networks by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from seqwright import build
+from seqwright.batch import Vocabulary
+from seqwright.models.language_model import LanguageModel
+from seqwright.models.recurrent import ElmanConfig, LSTMConfig, RecurrentEncoder
+
+from .golden import descend, fill, golden, near, way_2
+
+EXAMPLE = golden("rnn")
+NAMES = {
+    "embedding.weight": "embedding.weight",
+    "rnn.weight_ih": "encoder.encoder.network.weight_ih_l0",
+    "rnn.weight_hh": "encoder.encoder.network.weight_hh_l0",
+    "rnn.bias_ih": "encoder.encoder.network.bias_ih_l0",
+    "rnn.bias_hh": "encoder.encoder.network.bias_hh_l0",
+    "readout.weight": "head.readout.weight",
+    "readout.bias": "head.readout.bias",
+}
+GIVEN = way_2(EXAMPLE["ids"], EXAMPLE["target"])
+
+
+@pytest.fixture
+def model() -> LanguageModel:
+    config = ElmanConfig(width=4, readout="flatten", length=4)
+    made = build.model(config, Vocabulary(size=13)).double()
+    given = EXAMPLE["parameters"]
+    fill(made, {NAMES[name]: torch.tensor(value, dtype=torch.float64) for name, value in given.items()})
+    return made
+
+
+def loss_of(model: LanguageModel) -> Tensor:
+    hidden, _ = model.hidden(GIVEN)
+    total, count = model.head.loss(hidden, GIVEN.target)
+    assert count == 1
+    return total
+
+
+def test_the_hidden_states(model: LanguageModel) -> None:
+    hidden, _ = model.hidden(GIVEN)
+    near(hidden[0, -1].view(4, 4), EXAMPLE["hidden"], 6)
+
+
+def test_the_probabilities_and_the_loss(model: LanguageModel) -> None:
+    probabilities = model(GIVEN)[0, -1].softmax(-1)
+    near(probabilities, EXAMPLE["probabilities"], 6)
+    near(loss_of(model), 2.588474, 6)
+
+
+def test_every_gradient(model: LanguageModel) -> None:
+    loss_of(model).backward()
+    named = dict(model.named_parameters())
+    assert set(named) == set(NAMES.values())
+    for name, expected in EXAMPLE["gradients"].items():
+        gradient = named[NAMES[name]].grad
+        assert gradient is not None
+        near(gradient, expected, 6)
+    near(named[NAMES["rnn.weight_hh"]].grad[0], [0.0896, -0.0204, 0.0843, 0.0201])
+
+
+@pytest.mark.parametrize(
+    ("learning", "loss"),
+    [
+        ("encoder.", 2.505397),
+        (("encoder.", "head."), 1.894523),
+        ("", 1.892993),
+    ],
+)
+def test_one_step_of_gradient_descent(model: LanguageModel, learning: str | tuple[str, ...], loss: float) -> None:
+    loss_of(model).backward()
+    descend([p for name, p in model.named_parameters() if name.startswith(learning)], 0.1)
+    near(loss_of(model), loss, 6)
+
+
+def test_the_target_is_more_probable_afterwards(model: LanguageModel) -> None:
+    loss_of(model).backward()
+    descend(model.parameters(), 0.1)
+    near((-loss_of(model)).exp(), EXAMPLE["target_probability_after"], 6)
+    near((-loss_of(model)).exp(), 0.1506)
+
+
+@pytest.mark.parametrize(
+    ("forget_bias", "cells", "hiddens"),
+    [
+        (0.0, [0.5568, -0.0005, 0.2872], [0.3696, -0.0002, 0.1740]),
+        (1.0, [0.5568, 0.1353, 0.4270], [0.3696, 0.0467, 0.2551]),
+    ],
+)
+def test_an_lstm_of_one_unit(forget_bias: float, cells: list[float], hiddens: list[float]) -> None:
+    encoder = RecurrentEncoder(LSTMConfig(width=1, forget_bias=forget_bias))
+    network = encoder.network
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if name.startswith("weight"):
+                parameter.fill_(1.0)
+            else:
+                parameter[[0, 2, 3]] = 0.0  # all biases but the forget gate's, which the configuration set
+    state = encoder.start(1, 3, network.weight_ih_l0)
+    for x, cell, hidden in zip([1.0, -1.0, 0.5], cells, hiddens, strict=True):
+        output, state = encoder(torch.tensor([[[x]]]), state)
+        near(state.cell.flatten(), [cell])
+        near(output.flatten(), [hidden])
+
+
+def linear_network(input_weights: list[float]) -> RecurrentEncoder:
+    """h_t = w · x_t + h_(t-1)."""
+    config = ElmanConfig(width=1, embedding=len(input_weights), activation="linear")
+    encoder = RecurrentEncoder(config).double()
+    zero, one = torch.zeros(1), torch.ones(1, 1)
+    fill(encoder.network, {"weight_ih_l0": torch.tensor([input_weights]), "weight_hh_l0": one})
+    fill(encoder.network, {"bias_ih_l0": zero, "bias_hh_l0": zero})
+    return encoder
+
+
+def test_the_summation_network() -> None:
+    totals, _ = linear_network([1.0])(torch.tensor([[[2.0], [-0.5], [1.0], [1.0]]], dtype=torch.float64))
+    near(totals.flatten(), [2, 1.5, 2.5, 3.5], 12)
+
+
+def test_the_comparison_network() -> None:
+    pairs = torch.tensor([[[2.0, -2.0], [0.0, 3.5], [1.0, 2.2]]], dtype=torch.float64)
+    difference, _ = linear_network([1.0, -1.0])(pairs)
+    near(torch.sigmoid(5 * difference).flatten(), [1.0000, 0.9241, 0.0293])

@@ -1,0 +1,33 @@
+"""Worked example 1: the simple model cannot know which of two successors follows, and learns exactly that."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from seqwright import build
+from seqwright.batch import Batch, Vocabulary
+from seqwright.models.window import SimpleConfig
+from seqwright.training.config import TrainingConfig
+from seqwright.training.trainer import Trainer
+from tests.training.tiny import Kept, Same
+
+from .golden import near
+
+CÓ, LÀM, MỚI, ĂN = range(4)
+
+
+def test_the_simple_model_reaches_its_ceiling() -> None:
+    given = Batch.of_text(torch.tensor([[CÓ, LÀM, MỚI, CÓ]]), torch.tensor([[LÀM, MỚI, CÓ, ĂN]]))
+    torch.manual_seed(1)
+    model = build.model(SimpleConfig(width=8), Vocabulary(size=4))
+    config = TrainingConfig(steps=400, rate=0.1, warmup=0, weight_decay=0.0, device="cpu")
+    Trainer(model, Same(given), config, Kept()).fit()
+    model.eval()
+    with torch.no_grad():
+        scored, _ = model.score(given)
+        said = model(given).argmax(-1)
+    near(-scored.mean(), 0.3466)
+    near(-scored.mean(), math.log(2) / 2, 3)
+    assert (said == given.target).double().mean() == 3 / 4
