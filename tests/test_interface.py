@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from seqwright.batch import Source
 from seqwright.decoding.generate import generate
 from seqwright.decoding.sampling import SamplingOptions
-from seqwright.interface import State, per_source
+from seqwright.interface import State, per_source, shared
 from seqwright.layers.attention import Attend
 
 WIDTH, VOCABULARY = 4, 9
@@ -20,8 +20,8 @@ WIDTH, VOCABULARY = 4, 9
 
 @dataclass
 class Memory(State):
-    vectors: Tensor = per_source()  # noqa: RUF009  (B, S, D)
-    mask: Tensor = per_source()  # noqa: RUF009  (B, S)
+    vectors: Tensor = per_source()
+    mask: Tensor = per_source()
 
 
 @dataclass
@@ -120,6 +120,20 @@ def test_joining_admits_sources_with_their_rows(model: Translator) -> None:
     log_probs, _ = model.step(indices(1, 2, 3).unsqueeze(1), first.join(rest))
     for row in range(3):
         assert_close(log_probs[row : row + 1], said_alone(model, row, [row + 1]))
+
+
+@dataclass
+class Counted(State):
+    seen: Tensor  # (R,)
+    steps: Tensor = shared()
+
+
+def test_what_all_rows_share_is_kept_whole() -> None:
+    state = Counted(indices(4, 5, 6), torch.tensor(3))
+    taken = state.select(indices(2, 0), indices(0))
+    assert (taken.seen.tolist(), int(taken.steps)) == ([6, 4], 3)
+    joined = taken.join(Counted(indices(9), torch.tensor(8)))
+    assert (joined.seen.tolist(), int(joined.steps)) == ([6, 4, 9], 8)
 
 
 def test_a_nested_state_is_written_and_read_by_dotted_names(model: Translator) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from seqwright import build, session
 from seqwright import recipe as recipes
-from seqwright import session
-from seqwright.config import UserError
+from seqwright.config import UserError, parse_override
 from seqwright.recipe import Recipe
-from seqwright.run import Run
+from seqwright.run import Run, refuse_unfinished
+from seqwright.run_directory import RunDirectory, is_run
 from seqwright.suggest import text_recipe
 
 RUNS = Path("runs")
@@ -32,13 +32,15 @@ def train(
     run: str | Path | None = None,
     listener: session.Listener | None = None,
 ) -> Run:
-    """Trains a recipe, or the recipe that suits a text, and opens the finished run."""
+    """Trains a recipe, the recipe that suits a text, or (`run` alone) a run begun before; opens the finished run."""
     wanted = (
-        recipe if isinstance(recipe, Recipe) else wanted_recipe(recipe, text=text, valid=valid, model=model, set=set)
+        recipe
+        if isinstance(recipe, Recipe)
+        else wanted_recipe(recipe, text=text, valid=valid, model=model, set=set, run=run)
     )
     path = Path(run) if run is not None else RUNS / wanted.name
     session.train(wanted, path, listener)
-    return Run(path)
+    return open(path)
 
 
 def wanted_recipe(
@@ -48,31 +50,37 @@ def wanted_recipe(
     valid: str | Sequence[str] | None = None,
     model: str | None = None,
     set: Sequence[str] = (),
+    run: str | Path | None = None,
 ) -> Recipe:
-    """The recipe of a file or name, or the one that suits a text."""
+    """The recipe of a file or name, or the one that suits a text, or the one that a run was begun with."""
     overrides = [*([f'model.kind="{model}"'] if model else []), *set]
-    if text is None:
-        if recipe is None:
-            raise UserError("name a recipe, or give your own text with --text FILE.")
-        return recipes.load(recipe, overrides)
     if recipe is not None:
-        files = {"data.train": text, "data.valid": valid}
-        own = [f"{key}={_toml(_several(value))}" for key, value in files.items() if value is not None]
-        return recipes.load(recipe, [*own, *overrides])
-    table = text_recipe(_several(text), None if valid is None else _several(valid), model)
-    return recipes.make(table, overrides, origin="--text", base=Path())
+        return recipes.load(recipe, overrides, train=_several(text), valid=_several(valid))
+    if text is not None:
+        chosen = dict(map(parse_override, overrides))
+        kinds = {"kind": chosen.get("model.kind"), "tokenizer": chosen.get("tokenizer.kind")}
+        table = text_recipe(
+            _several(text), _several(valid), **{key: str(value) for key, value in kinds.items() if value is not None}
+        )
+        return recipes.make(table, overrides, origin="--text", base=Path())
+    if run is None or valid is not None:
+        raise UserError("name a recipe, or give your own text with --text FILE.")
+    if not is_run(Path(run)):
+        raise UserError(f"no run at {run} to go on with; name a recipe, or give your own text with --text FILE.")
+    begun = RunDirectory.open(run)
+    return recipes.make(begun.recipe(), overrides, origin=str(begun.recipe_path), settled=True)
 
 
 def open(path: str | Path, *, device: str = "auto") -> Run:
-    """A finished run, ready to use."""
-    return Run(path, device=device)
+    """A finished run, ready to use; its class is the one that fits its task."""
+    directory = RunDirectory.open(path)
+    settings = recipes.make(directory.recipe(), origin=str(directory.recipe_path), settled=True)
+    refuse_unfinished(directory)
+    task = settings.data.kind
+    kind = build.kit(task).run
+    model = build.model(settings.model, kind.sizes(directory), task=task)
+    return kind(directory, settings, model, device=device)
 
 
-def _several(names: str | Sequence[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
-
-
-def _toml(value: Any) -> str:
-    import json
-
-    return json.dumps(value)
+def _several(names: str | Sequence[str] | None) -> list[str]:
+    return [names] if isinstance(names, str) else list(names or ())

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from seqwright.batch import Vocabulary
 from seqwright.config import Reader, UserError, did_you_mean
-from seqwright.data.pairs import Documents, Prefixes
-from seqwright.data.rows import Rows
-from seqwright.data.stream import Stream
-from seqwright.data.windows import Windows
-from seqwright.interface import Feed
+from seqwright.data.text import TextConfig
+from seqwright.decoding.sampling import SamplingOptions
+from seqwright.metrics.likelihood import EvaluationConfig
 from seqwright.models.gpt import GPTConfig, gpt
 from seqwright.models.ngram import NGram, NGramConfig
 from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, recurrent
 from seqwright.models.window import SimpleConfig, WindowConfig, simple, window
+from seqwright.run import Run
+from seqwright.tasks.language import LanguageRun, LanguageTask
+from seqwright.tasks.task import Task
+from seqwright.text.training import TokenizerConfig
 
-MODELS: dict[str, tuple[type, Callable[[Any, Vocabulary], Any]]] = {
+Models = Mapping[str, tuple[type, Callable[[Any, Any], Any]]]
+"""kind → (configuration class, builder of (configuration, sizes of the task))."""
+
+LANGUAGE_MODELS: Models = {
     "ngram": (NGramConfig, NGram),
     "simple": (SimpleConfig, simple),
     "window": (WindowConfig, window),
@@ -30,61 +35,63 @@ MODELS: dict[str, tuple[type, Callable[[Any, Vocabulary], Any]]] = {
 COUNTED = ("ngram",)
 """Kinds that are estimated by counting, without gradients."""
 
-FEEDS: dict[str, Callable[..., Feed]] = {
-    "windows": Windows,
-    "rows": Rows,
-    "prefixes": Prefixes,
-    "documents": Documents,
+
+@dataclass(frozen=True, kw_only=True)
+class Kit:
+    """All that belongs to a kind of data: the sections of its recipes, its models, how it trains and what it does."""
+
+    data: type
+    tokenizer: type
+    decoding: type
+    evaluation: type
+    models: Models
+    default_model: str
+    task: type[Task]
+    run: type[Run]
+
+
+TASKS: dict[str, Kit] = {
+    "text": Kit(
+        data=TextConfig,
+        tokenizer=TokenizerConfig,
+        decoding=SamplingOptions,
+        evaluation=EvaluationConfig,
+        models=LANGUAGE_MODELS,
+        default_model="gpt",
+        task=LanguageTask,
+        run=LanguageRun,
+    ),
 }
 
-DEFAULT_MODEL = "gpt"
-DEFAULT_LENGTH = 128
-"""Tokens that a step reads in each row, for models that see any length."""
+
+def kit(kind: str) -> Kit:
+    """The kit of a kind of data."""
+    if kind not in TASKS:
+        raise UserError(f"no data kind '{kind}'.{did_you_mean(kind, TASKS)}")
+    return TASKS[kind]
 
 
-def model_config(table: Mapping[str, Any], reader: Reader | None = None) -> Any:
-    """The configuration that a [model] table describes; its `kind` picks the class."""
+def model_config(table: Mapping[str, Any], reader: Reader | None = None, *, task: str = "text") -> Any:
+    """The configuration that a [model] table describes; its `kind` picks the class from the models of the task."""
     own = reader or Reader("[model]")
+    models = kit(task).models
     rest = {key: value for key, value in table.items() if key != "kind"}
-    kind = table.get("kind", DEFAULT_MODEL)
+    kind = table.get("kind", kit(task).default_model)
     config = None
-    if kind in MODELS:
-        config = own.read(MODELS[kind][0], rest, "model")
+    if kind in models:
+        config = own.read(models[kind][0], rest, "model")
     else:
-        own.problem("model.kind", f"no model kind '{kind}'.{did_you_mean(str(kind), MODELS)}")
+        own.problem("model.kind", f"no model kind '{kind}' for {task}.{did_you_mean(str(kind), models)}")
     if reader is None:
         own.finish()
     return config
 
 
-def kind_of(config: Any) -> str:
+def kind_of(config: Any, *, task: str = "text") -> str:
     """The word that picks this configuration's class."""
-    return next(kind for kind, (cls, _) in MODELS.items() if type(config) is cls)
+    return next(kind for kind, (cls, _) in kit(task).models.items() if type(config) is cls)
 
 
-def model(config: Any, vocabulary: Vocabulary) -> Any:
-    """The model of a configuration, with fresh weights."""
-    return MODELS[kind_of(config)][1](config, vocabulary)
-
-
-def feed(
-    stream: Stream, *, examples: str | None, context: int | None, length: int | None, batch: int, seed: int, kind: str
-) -> Feed:
-    """Training data for a model of this kind and context, cut into the examples that the recipe names."""
-    if examples is None:
-        examples = "rows" if kind in ("rnn", "lstm", "gru") and context is None else "windows"
-    if examples == "rows" and context is not None:
-        raise UserError(
-            f'examples = "rows" carries a state from step to step, but {kind} sees at most {context} tokens at a time;'
-            ' use data.examples = "windows".'
-        )
-    length = length or context or DEFAULT_LENGTH
-    if context is not None and length > context:
-        raise UserError(f"training.length is {length}, but the model sees at most {context} tokens; lower it.")
-    if examples == "windows" and stream.positions < length:
-        key = "training.length" if context is None else "model.context"
-        raise UserError(
-            f"the training text has {stream.positions:,} tokens, fewer than one window of {length}; "
-            f"set {key} to {max(1, stream.positions // 4)} or so, or give more text."
-        )
-    return FEEDS[examples](stream, context=length, batch=batch, seed=seed)
+def model(config: Any, sizes: Any, *, task: str = "text") -> Any:
+    """The model of a configuration, with fresh weights, for a vocabulary or whatever else the task counts in."""
+    return kit(task).models[kind_of(config, task=task)][1](config, sizes)

@@ -53,9 +53,18 @@ def seqwright() -> None:
     """Train, compare, look inside and ship sequence models on your own data, from counting n-grams to GPT."""
 
 
+def refuse_broken_text(arguments: list[str]) -> None:
+    """Raises where an argument holds bytes that are not UTF-8: no prompt, recipe or log could take them."""
+    for argument in arguments:
+        shown = argument.encode("utf-8", "backslashreplace").decode()
+        if shown != argument:
+            raise UserError(f"the argument '{shown}' is not UTF-8; write it (or rename the file) in UTF-8.")
+
+
 def main() -> None:
     """Runs a command; what a user can mend is one clear message and exit code 2."""
     try:
+        refuse_broken_text(sys.argv)
         status = seqwright.main(standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
     except click.exceptions.Exit as stop:
@@ -66,9 +75,6 @@ def main() -> None:
     except UserError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except BrokenPipeError:  # the reader of our output has seen enough
-        sys.stderr.close()
-        sys.exit(0)
     except (KeyboardInterrupt, click.exceptions.Abort):
         click.echo("stopped.", err=True)
         sys.exit(130)

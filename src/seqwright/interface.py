@@ -100,8 +100,10 @@ class Model(Protocol):
 class Autoregressive(Model, Protocol):
     """A model with a next id: n-gram, RNN, GPT, translator, mixture."""
 
-    context: int | None
-    """The longest input it can see at once; None where a state carries any length."""
+    @property
+    def context(self) -> int | None:
+        """The longest input it can see at once; None where a state carries any length."""
+        ...
 
     def start(self, source: Source, *, capacity: int) -> State:
         """Before anything is said. `capacity` bounds the ids, padding included, that a row will be given."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,38 +22,36 @@ from seqwright.config import (
 )
 from seqwright.data.embedded import is_embedded
 from seqwright.data.files import DATA_ROOT, resolve
-from seqwright.data.text import TextConfig
-from seqwright.decoding.sampling import SamplingOptions
-from seqwright.metrics.likelihood import EvaluationConfig
-from seqwright.text.training import TokenizerConfig
 from seqwright.training.config import TrainingConfig
 
+DEFAULT_TASK = "text"
 SHIPPED = Path(__file__).parent / "recipes"
 
 MAY_CHANGE = {
     "name",
     *(f"training.{key}" for key in ("steps", "epochs", "log_every", "evaluate_every", "sample_every")),
     *(f"training.{key}" for key in ("checkpoint_every", "keep", "device")),
-    *(f"evaluation.{field.name}" for field in fields(EvaluationConfig)),
-    *(f"decoding.{field.name}" for field in fields(SamplingOptions)),
 }
-"""Keys that may differ when a run goes on: they change when it stops or what is looked at, not what is learnt."""
+"""Keys that may differ when a run goes on, beside [evaluation] and [decoding]: they change when it stops or what is
+looked at, not what is learnt."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
+    """A complete description of a run; `data.kind` decides what the other sections are."""
+
     name: str
-    data: TextConfig
-    tokenizer: TokenizerConfig
+    data: Any
+    tokenizer: Any
     model: Any
-    """The configuration class of the model's kind."""
     training: TrainingConfig
-    decoding: SamplingOptions
-    evaluation: EvaluationConfig
+    decoding: Any
+    evaluation: Any
 
     @property
     def kind(self) -> str:
-        return build.kind_of(self.model)
+        """The model's kind."""
+        return build.kind_of(self.model, task=self.data.kind)
 
     def table(self) -> dict[str, Any]:
         """The whole recipe as plain tables, defaults included."""
@@ -64,18 +62,29 @@ class Recipe:
         return write_toml(self.table())
 
 
-SECTIONS: dict[str, type | None] = {
-    "data": TextConfig,
-    "tokenizer": TokenizerConfig,
-    "model": None,  # its kind picks the class
-    "training": TrainingConfig,
-    "decoding": SamplingOptions,
-    "evaluation": EvaluationConfig,
-}
+SECTIONS = ("data", "tokenizer", "model", "training", "decoding", "evaluation")
 
 
-def load(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe of a file, or of a name that ships with seqwright, with `key=value` overrides."""
+def sections(task: str) -> dict[str, type | None]:
+    """The classes behind the sections of a recipe; none for [model], whose kind picks it."""
+    kit = build.kit(task)
+    return {
+        "data": kit.data,
+        "tokenizer": kit.tokenizer,
+        "model": None,
+        "training": TrainingConfig,
+        "decoding": kit.decoding,
+        "evaluation": kit.evaluation,
+    }
+
+
+def load(
+    recipe: str | Path, overrides: Sequence[str] = (), *, train: Sequence[str] = (), valid: Sequence[str] = ()
+) -> Recipe:
+    """The recipe of a file, or of a name that ships with seqwright, with `key=value` overrides.
+
+    `train` and `valid` are files of the user's own, in the place of the recipe's and named from where one stands.
+    """
     path = find(recipe)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -84,6 +93,9 @@ def load(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}.") from error
     table.setdefault("name", path.stem)
+    data = table.setdefault("data", {})
+    if isinstance(data, dict):  # otherwise `make` says what is wrong
+        table["data"] = _with_files(data, train, valid)
     # What ships with seqwright names files of the data root, or of the folder one stands in.
     base = Path() if path.parent == SHIPPED else path.parent
     return make(table, overrides, origin=str(path), base=base)
@@ -108,21 +120,32 @@ def make(
         set_dotted(table, key, value)
         origins[key] = f"--set {override}"
     reader = Reader(origin, origins)
-    for key in table.keys() - SECTIONS.keys() - {"name"}:
+    for key in table.keys() - {*SECTIONS, "name"}:
         reader.problem(key, f"a recipe has no section [{key}].{did_you_mean(key, [*SECTIONS, 'name'])}")
+    task = _task(table, reader)
     read: dict[str, Any] = {}
-    for key, cls in SECTIONS.items():
+    for key, cls in sections(task).items():
         section = table.get(key, {})
         if not isinstance(section, Mapping):
             reader.problem(key, f"'{key}' is a section: write [{key}] with keys under it.")
         elif cls is None:
-            read[key] = build.model_config(section, reader)
+            read[key] = build.model_config(section, reader, task=task)
         else:
             read[key] = reader.read(cls, section, key)
     reader.finish()
     if not settled:
         read["data"] = settle(read["data"], base)
     return Recipe(name=str(table.get("name", "run")), **read)
+
+
+def _task(table: Mapping[str, Any], reader: Reader) -> str:
+    """The kind of data that a recipe is about; text where it does not say, or says what is not known."""
+    data = table.get("data", {})
+    kind = data.get("kind", DEFAULT_TASK) if isinstance(data, Mapping) else DEFAULT_TASK
+    if kind not in build.TASKS:
+        reader.problem("data.kind", f"no data kind '{kind}'.{did_you_mean(str(kind), build.TASKS)}")
+        return DEFAULT_TASK
+    return str(kind)
 
 
 def find(recipe: str | Path) -> Path:
@@ -151,15 +174,27 @@ def about(path: Path) -> str:
     return " ".join(lines)
 
 
-def settle(data: TextConfig, base: Path | None) -> TextConfig:
+def settle(data: Any, base: Path | None) -> Any:
     """File names that mean the same wherever they are read: absolute, or relative to the data root."""
     settled: dict[str, Any] = {}
-    for key in ("train", "valid"):
+    for key in data.files:
         names = getattr(data, key)
         if names is not None:
             several = (names,) if isinstance(names, str) else names
             settled[key] = tuple(_settle(name, base) for name in several)
     return replace(data, **settled)
+
+
+def _with_files(data: dict[str, Any], train: Sequence[str], valid: Sequence[str]) -> dict[str, Any]:
+    """[data] about other files; what measured the old ones goes with them."""
+    own = dict(data)
+    if train:
+        own.pop("valid", None)
+        own["train"] = [_settle(name, None) for name in train]
+    if valid:
+        own.pop("split", None)
+        own["valid"] = [_settle(name, None) for name in valid]
+    return own
 
 
 def _settle(name: str, base: Path | None) -> str:
@@ -184,7 +219,11 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 
 def check_same(old: Recipe, new: Recipe, where: Path) -> None:
     """Refuses to go on with a run under another recipe, but for the keys that do not change what is learnt."""
-    changed = [d for d in differences(old.table(), new.table()) if d[0] not in MAY_CHANGE]
+    changed = [
+        d
+        for d in differences(old.table(), new.table())
+        if d[0] not in MAY_CHANGE and not d[0].startswith(("evaluation.", "decoding."))
+    ]
     if changed:
         lines = [f"{where} was begun with another recipe:"]
         lines += [f"  {key} was {_show(before)}, now {_show(after)}" for key, before, after in changed]

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -102,7 +102,7 @@ class RunDirectory:
             )
         run.recipe()
         run.records()
-        if run.tokenizer_path.exists():
+        if run.finished or run.tokenizer_path.exists():
             read_json(run.tokenizer_path)
         if run.finished:
             run.summary()
@@ -124,9 +124,9 @@ class RunDirectory:
                     f"{self.path} is being written by {file.read() or 'another process'}. "
                     "Wait for it, stop it, or give this one another folder with --run."
                 ) from None
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {platform.node()} since {_now()}")
-            file.flush()
+            with suppress(OSError):  # who holds it is a courtesy; a full disk is met, and named, by what must be kept
+                file.truncate(0)
+                os.write(file.fileno(), f"process {os.getpid()} on {platform.node()} since {_now()}".encode())
             recover(self.path)
             recover(self.checkpoints.path)
             yield self
@@ -143,13 +143,36 @@ class RunDirectory:
     def environment(self) -> Any:
         return read_json(self.environment_path)
 
-    def summary(self) -> Any:
-        return read_json(self.summary_path)
+    def summary(self) -> dict[str, Any]:
+        found = read_json(self.summary_path)
+        if not isinstance(found, dict):
+            raise UserError(f"{self.summary_path} is damaged: it holds no scores. Delete it to finish the run again.")
+        return found
 
     @property
     def finished(self) -> bool:
         """Whether training came to its end: the summary is written last."""
         return self.summary_path.exists()
+
+    @property
+    def learnt(self) -> bool:
+        """Whether there is anything a training would go on from or end with."""
+        return bool(self.checkpoints.steps()) or self.model_path.exists()
+
+    def clear(self) -> None:
+        """Forgets how far a training came that learnt nothing: the next one may have another recipe."""
+        self.tokenizer_path.unlink(missing_ok=True)
+        self.log_path.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Takes back a run that learnt nothing; whatever else lies in its folder stays."""
+        self.environment_path.unlink(missing_ok=True)
+        self.clear()
+        self.recipe_path.unlink(missing_ok=True)
+        (self.path / LOCK).unlink(missing_ok=True)
+        for folder in (self.checkpoints.path, self.path):
+            with suppress(OSError):  # not there, or not empty
+                folder.rmdir()
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Adds one line to the log."""

@@ -24,10 +24,15 @@ GPT_SIZES: list[tuple[float, dict[str, Any]]] = [
 ]
 
 
-def text_recipe(files: Sequence[str], valid: Sequence[str] | None = None, kind: str | None = None) -> dict[str, Any]:
+def text_recipe(
+    files: Sequence[str],
+    valid: Sequence[str] = (),
+    *,
+    kind: str = build.kit("text").default_model,
+    tokenizer: str = "byte-bpe",
+) -> dict[str, Any]:
     """The tables of a recipe for a language model of some files; `--set` goes on top of them."""
-    kind = kind or build.DEFAULT_MODEL
-    pick(kind, build.MODELS, "model")
+    pick(kind, build.LANGUAGE_MODELS, "model")
     size = sum(_bytes(file) for file in files)
     sizes = next(sizes for most, sizes in GPT_SIZES if size <= most)
     data: dict[str, Any] = {"kind": "text", "train": list(files)}
@@ -38,7 +43,7 @@ def text_recipe(files: Sequence[str], valid: Sequence[str] | None = None, kind: 
     table: dict[str, Any] = {
         "name": f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}",
         "data": data,
-        "tokenizer": {"kind": "byte-bpe", "size": sizes["size"]},
+        "tokenizer": {"kind": tokenizer} | ({"size": sizes["size"]} if tokenizer == "byte-bpe" else {}),
         "model": {"kind": kind},
     }
     if kind in build.COUNTED:

@@ -1,11 +1,19 @@
-"""Stop strings: what is shown is the text up to the first of them, in whatever pieces the text comes."""
+"""Text in, text out: what is shown is the text up to the first stop string, in whatever pieces it comes."""
 
 from __future__ import annotations
 
+import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqwright.decoding.text import StopWatch
+from seqwright import build
+from seqwright.decoding.sampling import SamplingOptions
+from seqwright.decoding.text import StopWatch, complete
+from seqwright.models.gpt import GPTConfig
+from seqwright.models.language_model import LanguageModel
+from seqwright.text.tokenizer import Tokenizer
+from seqwright.text.training import TokenizerConfig, train
 
 texts = st.text("abc", max_size=12)
 stop_strings = st.lists(st.text("abc", min_size=1, max_size=4), max_size=3)
@@ -57,3 +65,51 @@ def test_the_beginning_of_a_stop_is_held_until_it_is_clear() -> None:
     assert watch.feed("b\n") == "\nb"
     assert watch.feed("\nc") == ""
     assert watch.stopped
+
+
+PROMPTS = ["ăn", "", "quả nhớ kẻ trồng cây"]
+
+
+@pytest.fixture(scope="module", params=["characters", "bytes"])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return train(TokenizerConfig(kind=request.param), ["ăn quả nhớ kẻ trồng cây", "có chí thì nên"])
+
+
+@pytest.fixture
+def model(tokenizer: Tokenizer) -> LanguageModel:
+    torch.manual_seed(0)
+    made = build.model(GPTConfig(layers=1, width=8, heads=2, context=12), tokenizer.vocabulary)
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return made.double().eval()
+
+
+def test_what_is_heard_is_the_text_that_the_ids_say(model: LanguageModel, tokenizer: Tokenizer) -> None:
+    heard = ["", "", ""]
+
+    def listen(row: int, text: str) -> None:
+        heard[row] += text
+
+    options = SamplingOptions(tokens=30, seed=5)
+    for row, said in enumerate(complete(model, tokenizer, PROMPTS, options, listen=listen)):
+        assert said.text == heard[row]
+        whole = tokenizer.decode(tokenizer.encode(said.prompt) + said.ids)
+        assert whole == said.prompt + said.text
+        assert said.reason in ("length", "end")
+
+
+def test_a_stop_string_cuts_the_text_that_would_have_come(model: LanguageModel, tokenizer: Tokenizer) -> None:
+    free = complete(model, tokenizer, PROMPTS, SamplingOptions(tokens=30), seeds=[1, 2, 3])
+    stop = free[0].text[4:6]
+    cut = complete(model, tokenizer, PROMPTS, SamplingOptions(tokens=30, stop=(stop,)), seeds=[1, 2, 3])
+    for ours, whole in zip(cut, free, strict=True):
+        assert ours.text == whole.text.partition(stop)[0]
+        assert ours.reason == ("stop" if stop in whole.text else whole.reason)
+    assert cut[0].reason == "stop"
+
+
+def test_the_unread_front_of_a_prompt_is_counted(model: LanguageModel, tokenizer: Tokenizer) -> None:
+    said = complete(model, tokenizer, PROMPTS, SamplingOptions(tokens=2))
+    lengths = [1 + len(tokenizer.encode(prompt)) for prompt in PROMPTS]
+    assert [row.unread for row in said] == [max(0, length - 12) for length in lengths]
+    assert said[2].unread > 0

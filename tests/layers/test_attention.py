@@ -54,29 +54,53 @@ def test_dropout_acts_in_training_only() -> None:
 
 
 def empty(rows: int, capacity: int, layers: int = 2) -> KeyValues:
-    return KeyValues.empty(rows, layers, H, capacity, torch.zeros((), dtype=torch.float64), E)
+    return KeyValues.empty(rows, layers, H, E, capacity, torch.zeros((), dtype=torch.float64))
 
 
 def test_each_row_is_written_behind_what_it_holds() -> None:
     memory = empty(2, 6)
-    first, second = random(2, H, 3, E), random(2, H, 2, E, seed=1)
+    first, second = random(2, 3, H, E), random(2, 2, H, E, seed=1)
     memory.write(1, first, -first)
     memory = memory.advance(3, torch.tensor([3, 1]))
-    keys, values = memory.write(1, second, -second)
-    assert_close(keys[0, :, :5], torch.cat([first[0], second[0]], 1))
-    assert_close(keys[1, :, :3], torch.cat([first[1, :, :1], second[1]], 1))  # padding was overwritten
+    keys, values = memory.write(1, second, -second)  # (B, H, K, E)
+    assert_close(keys[0], torch.cat([first[0], second[0]]).transpose(0, 1))
+    assert_close(keys[1, :, :3], torch.cat([first[1, :1], second[1]]).transpose(0, 1))  # padding was overwritten
     assert_close(values, -keys)
     assert (memory.key[:, 0] == 0).all()  # the other layer
     assert memory.advance(2, None).length.tolist() == [5, 3]
 
 
 def test_new_positions_see_what_is_before_them_and_themselves() -> None:
-    memory = empty(2, 5).advance(3, torch.tensor([3, 1]))
+    memory = empty(2, 9).advance(3, torch.tensor([3, 1]))
     assert memory.slots(2).tolist() == [[3, 4], [1, 2]]
     assert memory.mask(2).long().tolist() == [
         [[[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]],
         [[[1, 1, 0, 0, 0], [1, 1, 1, 0, 0]]],
     ]
+
+
+def test_padding_may_count_for_more_than_the_capacity() -> None:
+    memory = empty(2, 4).advance(3, torch.tensor([3, 1])).advance(1, None)
+    memory = memory.select(torch.tensor([1]))  # the long row is finished, the short one goes on to the end
+    assert memory.mask(2).long().tolist() == [[[[1, 1, 1, 0], [1, 1, 1, 1]]]]
+    keys, _ = memory.write(0, random(1, 2, H, E), random(1, 2, H, E))
+    assert keys.size(2) == 4
+    assert memory.advance(2, None).length.tolist() == [4]
+
+
+@pytest.mark.parametrize("rows", [[1, 0], [0, 0, 1], [1]])
+def test_selecting_and_joining_keep_what_was_written(rows: list[int]) -> None:
+    memory, other = empty(2, 6), empty(1, 6)
+    written = random(2, 3, H, E)
+    memory.write(0, written, -written)
+    taken = memory.advance(3, None).select(torch.tensor(rows))
+    assert_close(taken.key[:, 0, :3], written[rows])
+    assert_close(taken.value[:, 0, :3], -written[rows])
+    assert (taken.key[:, :, 3:] == 0).all()  # masked slots meet a weight of zero, and 0 · NaN is NaN
+    joined = other.advance(1, None).join(taken)
+    assert joined.length.tolist() == [1] + [3] * len(rows)
+    assert joined.mask(1).size(-1) == 4
+    assert_close(joined.key[1:], taken.key)
 
 
 def test_what_lies_in_padded_slots_is_never_attended() -> None:

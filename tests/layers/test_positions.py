@@ -27,11 +27,11 @@ def test_no_positions_change_nothing() -> None:
 
 
 def test_turning_keeps_lengths_and_leaves_the_first_position_alone() -> None:
-    x = torch.randn(2, 3, 4, 6)  # (B, H, T, E)
+    x = torch.randn(2, 4, 3, 6)  # (B, T, H, E)
     turned = Rotary(6, 16)(x, torch.tensor([[0, 1, 2, 3], [0, 9, 10, 15]]))
     assert_close(turned.norm(dim=-1), x.norm(dim=-1))
-    assert_close(turned[:, :, 0], x[:, :, 0])
-    assert not torch.allclose(turned[:, :, 1], x[:, :, 1])
+    assert_close(turned[:, 0], x[:, 0])
+    assert not torch.allclose(turned[:, 1], x[:, 1])
 
 
 def test_odd_sizes_are_refused() -> None:

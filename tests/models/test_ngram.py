@@ -18,8 +18,9 @@ from seqwright.models.ngrams.trace import continuations, total, trace
 from seqwright.storage import load_tensors, save_tensors
 
 COWS = (
-    "the cows eat grass / our cows eat hay daily / factory-farm cows eat corn / on an organic farm , cows eat hay and / "
-    "do your cows eat grass or corn ? / what do cows eat if they have / cows eat corn when there is no / "
+    "the cows eat grass / our cows eat hay daily / factory-farm cows eat corn / "
+    "on an organic farm , cows eat hay and / do your cows eat grass or corn ? / what do cows eat if they have / "
+    "cows eat corn when there is no / "
     "which cows eat which foods depends / if cows eat grass / when cows eat corn their stomachs / "
     "should we let cows eat corn ?"
 )
@@ -67,6 +68,7 @@ def test_no_perturbed_table_has_a_higher_likelihood() -> None:
     cows = Cows(order=3, smoothing="mle")
     counts = np.array([4, 3, 2, 1, 1])
     best = cows.next("cows eat")[[cows.id[w] for w in ("corn", "grass", "hay", "if", "which")]].double().numpy()
+    best /= best.sum()  # tables are float32
     generator = np.random.default_rng(0)
     for scale in (1e-3, 1e-2, 0.1, 1.0):
         perturbed = best * np.exp(scale * generator.normal(size=(1000, 5)))
@@ -81,7 +83,9 @@ def test_sampled_continuations_pass_a_chi_squared_test() -> None:
     observed = torch.bincount(drawn, minlength=len(p))
     assert observed[p == 0].sum() == 0
     expected = 5000 * p[p > 0]
-    assert ((observed[p > 0] - expected) ** 2 / expected).sum() < 18.47  # 0.1 % of samples exceed it, 4 degrees of freedom
+    assert (
+        (observed[p > 0] - expected) ** 2 / expected
+    ).sum() < 18.47  # 0.1 % of samples exceed it, 4 degrees of freedom
 
 
 def test_add_k_is_the_formula() -> None:

@@ -9,11 +9,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ngram_oracle import Oracle
 
 from seqwright.batch import Source, Vocabulary
 from seqwright.models.ngram import NGram, NGramConfig
-
-from .ngram_oracle import Oracle
 
 VOCABULARY = Vocabulary(size=9, unk=0, pad=1, sos=2, eos=3)
 PREDICTABLE = (0, 3, 4, 5, 6, 7, 8)
@@ -67,9 +66,7 @@ def test_running_contexts_are_the_formula_over_one_long_text(kind: str, texts: l
     for end in range(1, min(len(stream), 25)):
         if stream[end - 1] != 3:  # nothing is predicted between <eos> and <sos>
             found = distribution(model, stream[:end])
-            assert found == pytest.approx(
-                [oracle.probability(w, stream[:end]) for w in range(9)], rel=1e-4, abs=1e-7
-            )
+            assert found == pytest.approx([oracle.probability(w, stream[:end]) for w in range(9)], rel=1e-4, abs=1e-7)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -88,7 +85,6 @@ def test_pruned_tables_still_sum_to_one(kind: str, texts: list[list[int]], thres
 def test_pruning_takes_what_matters_least() -> None:
     generator = np.random.default_rng(5)
     texts = [[2, *generator.geometric(0.5, 12).clip(max=4) + 3, 3] for _ in range(40)]
-    ids = np.concatenate(texts)
     perplexities = []
     for threshold in (0.0, 1e-4, 1e-3, 1e-2):
         model = fitted(texts, order=3, smoothing="witten-bell", prune=threshold)
@@ -97,17 +93,16 @@ def test_pruning_takes_what_matters_least() -> None:
     sizes, values = zip(*perplexities, strict=True)
     assert sizes[0] > sizes[1] > sizes[3]
     assert values[1] < values[0] * 1.02
-    assert len(ids) > 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_counting_within_a_limit_changes_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqwright.models.ngrams.scratch.SMALLEST_BLOCK", 50)
-    monkeypatch.setattr("seqwright.models.ngrams.scratch.BYTES_A_ROW", 2**20 // 50)
+    monkeypatch.setattr("seqwright.models.ngrams.scratch.BYTES_A_ROW", 2**27 // 50)
     generator = np.random.default_rng(2)
     texts = [[2, *generator.integers(4, 9, generator.integers(0, 20)), 3] for _ in range(60)]
     free = fitted(texts, order=4, smoothing=kind)
-    limited = fitted(texts, order=4, smoothing=kind, memory=2**20)
+    limited = fitted(texts, order=4, smoothing=kind, memory=2**27)
     assert np.array_equal(free.discounts, limited.discounts)
     for name, tensor in free.tensors().items():
         torch.testing.assert_close(limited.tensors()[name], tensor, rtol=1e-6, atol=1e-7)

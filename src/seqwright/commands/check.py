@@ -15,11 +15,11 @@ def command(run: str, as_json: bool) -> int:
 
     Prints the largest difference found for each; exits with 1 if a law is broken.
     """
+    from seqwright.api import open as open_run
     from seqwright.reporting.terminal import Column, table
-    from seqwright.run import Run
     from seqwright.studies.check import check
 
-    findings = check(Run(run, device="cpu"))
+    findings = check(open_run(run, device="cpu"))
     rows = [{"law": f.law, "difference": f.difference, "tolerance": f.tolerance, "holds": f.holds} for f in findings]
     if as_json:
         print_json({"run": run, "holds": all(f.holds for f in findings), "laws": rows})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -13,7 +13,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 RUN = click.argument("run", type=click.Path())
 SET = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key; may be repeated.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object (or one a line) for machines.")
-DEVICE = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
+DEVICE = click.option(
+    "--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="auto", help="Where to compute."
+)
 
 
 def print_json(value: Any) -> None:
@@ -24,10 +26,10 @@ def print_json(value: Any) -> None:
 
 
 def print_table(table: Any) -> None:
-    """A rich table on standard output."""
+    """A rich table on standard output, as wide as it needs to be where no window cuts it off."""
     from rich.console import Console
 
-    Console(file=sys.stdout).print(table)
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
 def print_scores(scores: Any) -> None:
@@ -51,18 +53,23 @@ def read_lines(file: str | None) -> Iterator[str]:
     yield from documents_of(text, "line")
 
 
-def options_from(overrides: tuple[str, ...], section: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Options of one section: those given by flag, and those of `--set section.key=value`."""
-    from seqwright.config import UserError, parse_override
+def options_from(
+    overrides: tuple[str, ...], section: str, config: type, given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Options of one section: those given by flag, and those of `--set section.key=value`, checked as in a recipe."""
+    from seqwright.config import Reader, UserError, parse_override
 
-    options = {key: value for key, value in given.items() if value is not None}
+    options = {key: value for key, value in (given or {}).items() if value is not None}
     for override in overrides:
         key, value = parse_override(override)
         name = key.removeprefix(f"{section}.")
         if name == key or "." in name:
             raise UserError(f"--set {override}: here only keys of [{section}] can be set, as in {section}.seed=2.")
         options[name] = value
-    return options
+    reader = Reader("options")
+    checked = reader.read(config, options, section)
+    reader.finish()
+    return {name: getattr(checked, name) for name in options}
 
 
 def _decode(raw: bytes, number: int) -> str:

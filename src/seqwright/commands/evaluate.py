@@ -25,12 +25,14 @@ def command(
     seqwright evaluate runs/notes-gpt --on held-out.txt
     seqwright evaluate runs/notes-gpt --set evaluation.stride=1      (each token with the fullest context)
     """
-    from seqwright.run import Run
+    from seqwright.api import open as open_run
+    from seqwright.metrics.likelihood import EvaluationConfig
 
     if more and not on:
         raise click.UsageError(f"name files with --on, as in --on {' '.join(more)}.")
     files = [*on, *more]
-    scores = Run(run, device=device).evaluate(files or None, **options_from(overrides, "evaluation", {}))
+    options = options_from(overrides, "evaluation", EvaluationConfig)
+    scores = open_run(run, device=device).evaluate(files or None, **options)
     if as_json:
         print_json({"run": run, "on": files or "validation"} | scores)
         return

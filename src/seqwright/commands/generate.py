@@ -47,13 +47,14 @@ def command(
     \b
     seqwright generate runs/notes-gpt "Once upon a time" --tokens 300 --temperature 0.8
     """
-    from seqwright.run import Run
+    from seqwright.api import open as open_run
+    from seqwright.decoding.sampling import SamplingOptions
 
     flags = {"tokens": tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    options = options_from(overrides, "decoding", flags | {"stop": stop or None})
-    opened = Run(run, device=device)
+    options = options_from(overrides, "decoding", SamplingOptions, flags | {"stop": list(stop) or None})
+    opened = open_run(run, device=device)
     given = list(read_lines(prompts)) if prompts else [prompt]
-    first = options.get("seed", opened.recipe.decoding.seed)
+    first = options.get("seed", opened.settings.decoding.seed)
     asked = [(text, first + n) for text in given for n in range(samples)]
     alone = len(asked) == 1 and not as_json
     if alone:

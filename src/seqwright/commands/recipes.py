@@ -43,10 +43,12 @@ def _keys() -> list[dict[str, str]]:
     from seqwright.config import describe
 
     rows = []
-    for section, cls in recipe.SECTIONS.items():
-        classes = {section: cls} if cls else {f"{section} ({kind})": made[0] for kind, made in build.MODELS.items()}
-        for place, described in classes.items():
-            for key in describe(described):
-                default = "" if key.default is None else str(key.default)
-                rows.append({"key": f"{place}.{key.name}", "type": key.type, "default": default, "help": key.help})
+    for task, kit in build.TASKS.items():
+        for section, cls in recipe.sections(task).items():
+            classes = {section: cls} if cls else {f"{section} ({k})": made[0] for k, made in kit.models.items()}
+            for place, described in classes.items():
+                for key in describe(described):
+                    default = "" if key.default is None else str(key.default)
+                    row = {"data": task, "key": f"{place}.{key.name}", "type": key.type}
+                    rows.append(row | {"default": default, "help": key.help})
     return rows

@@ -20,9 +20,9 @@ def command(run: str, file: str | None, by_token: bool, device: str, as_json: bo
 
     Each line is a document of its own. Lines come out as they are scored.
     """
-    from seqwright.run import Run
+    from seqwright.api import open as open_run
 
-    opened = Run(run, device=device)
+    opened = open_run(run, device=device)
     for line in opened.score(read_lines(file)):
         tokens = opened.tokenizer.tokens(line.ids)
         if as_json:

@@ -37,16 +37,15 @@ def command(
     \b
     seqwright train shakespeare-cpu
     seqwright train --text notes.txt --set training.steps=500
-    seqwright train --run runs/notes-gpt            (goes on where it stopped)
+    seqwright train --run runs/notes-gpt                               (goes on where it stopped)
+    seqwright train --run runs/notes-gpt --set training.steps=1000     (goes on beyond its end)
     """
     from seqwright.api import RUNS, wanted_recipe
     from seqwright.reporting.progress import TrainingProgress
     from seqwright.session import train
 
-    wanted = None
-    if recipe or text or not run or overrides or model:
-        wanted = wanted_recipe(recipe, text=text or None, valid=valid or None, model=model, set=overrides)
-    path = Path(run) if run else RUNS / (wanted.name if wanted else "")
+    wanted = wanted_recipe(recipe, text=text or None, valid=valid or None, model=model, set=overrides, run=run)
+    path = Path(run) if run else RUNS / wanted.name
     with TrainingProgress(quiet=quiet or as_json) as progress:
         outcome = train(wanted, path, progress)
     if as_json:

@@ -25,6 +25,12 @@ class Prefixes:
         """Prefixes longer than the context, of which the last `context` ids are kept."""
         self.steps_per_epoch = -(-len(self.last) // batch)
 
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the numbers should know."""
+        said = f"{self.cut:,} prefixes are longer than {self.context} tokens; the last {self.context} of each are read."
+        return [said] if self.cut else []
+
     def batch(self, step: int) -> Batch:
         chosen = _chosen(self.seed, step, self.steps_per_epoch, len(self.last), self.rows)
         first, last = self.first[chosen, None], self.last[chosen, None]  # (B, 1)
@@ -42,7 +48,7 @@ class Documents:
     carried = False
 
     def __init__(self, stream: Stream, *, context: int, batch: int, seed: int):
-        self.stream, self.rows, self.seed = stream, batch, seed
+        self.stream, self.context, self.rows, self.seed = stream, context, batch, seed
         begins = document_starts(stream)
         # The last id of a document is predicted and not read: where another document follows, its successor is <sos>.
         lengths = np.diff(begins, append=len(stream.ids)) - 1
@@ -53,6 +59,12 @@ class Documents:
         self.first = np.repeat(begins, pieces) + number * context  # (examples,)
         self.lengths = np.minimum(np.repeat(lengths, pieces) - number * context, context)
         self.steps_per_epoch = -(-len(self.first) // batch)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the numbers should know."""
+        said = f"{self.cut:,} documents are longer than {self.context} tokens and are read in pieces of so many."
+        return [said] if self.cut else []
 
     def batch(self, step: int) -> Batch:
         chosen = _chosen(self.seed, step, self.steps_per_epoch, len(self.first), self.rows)

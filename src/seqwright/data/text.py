@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from seqwright.config import UserError
 from seqwright.data.embedded import embedded_text, is_embedded
@@ -27,7 +27,7 @@ _SPLIT = re.compile(r"(tail|documents) (\d+(?:\.\d+)?)%")
 class TextConfig:
     kind: Literal["text"] = "text"
     """Plain text for a language model."""
-    train: tuple[str, ...] | str
+    train: tuple[str, ...] | str = ()
     """Files to learn from (plain, .gz or .xz): beside the recipe, then under the data root SEQWRIGHT_DATA."""
     valid: tuple[str, ...] | str | None = None
     """Files to measure progress on."""
@@ -40,9 +40,12 @@ class TextConfig:
     examples: Literal["windows", "rows", "prefixes", "documents"] | None = None
     """windows (packed), rows (state carried on), prefixes (one target each) or documents. Left out: by the model."""
 
+    files: ClassVar[tuple[str, ...]] = ("train", "valid")
+    """The keys that name files."""
+
     def __post_init__(self) -> None:
         if not self.train:
-            raise UserError("train names no file.")
+            raise UserError("train names no file; give your own text with --text FILE.")
         if self.valid == ():
             raise UserError("valid names no file; leave it out where there is none.")
         if self.split is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -32,12 +33,16 @@ class SamplingOptions:
     def __post_init__(self) -> None:
         if self.tokens < 1:
             raise UserError(f"tokens must be at least 1, not {self.tokens}.")
-        if self.temperature < 0:
+        if not 0 <= self.temperature < math.inf:
             raise UserError(f"temperature must be 0 (greedy) or more, not {self.temperature}.")
         if self.top_k is not None and self.top_k < 1:
             raise UserError(f"top_k must be at least 1, not {self.top_k}.")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UserError(f"top_p is a share of the probability: above 0 and at most 1, not {self.top_p}.")
+        if not -(1 << 63) <= self.seed < 1 << 63:
+            raise UserError(f"seed must fit in 64 bits, but is {self.seed}.")
+        if abs(self.seed) >= 1 << 62:
+            raise UserError(f"seed must be below 2^62, not {self.seed}.")
         if "" in self.stop:
             raise UserError("stop must not hold an empty string: it would end every output at once.")
 
@@ -50,7 +55,7 @@ def choose(log_probs: Tensor, options: SamplingOptions, seeds: Tensor, positions
         log_probs = temper(log_probs, options.temperature)
     if options.top_k is not None:
         log_probs = top_k(log_probs, options.top_k)
-    if options.top_p is not None:
+    if options.top_p is not None and options.top_p < 1:
         log_probs = top_p(log_probs, options.top_p)
     return draw(log_probs, uniform(seeds, positions))
 

@@ -91,7 +91,8 @@ class KeyValues(State):
             buffer = held.new_zeros(len(rows), *held.shape[1:])
             buffer[:, :, :stop] = held[:, :, :stop].index_select(0, rows)
             buffers.append(buffer)
-        return KeyValues(*buffers, self.length.index_select(0, rows), self.used)
+        key, value = buffers
+        return replace(self, key=key, value=value, length=self.length.index_select(0, rows))
 
 
 class SelfAttention(nn.Module):

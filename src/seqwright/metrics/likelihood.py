@@ -42,7 +42,7 @@ class EvaluationConfig:
         for name in ("batch", "random_batch"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, not {getattr(self, name)}.")
-        for name in ("random_batches", "resamples"):
+        for name in ("random_batches", "resamples", "seed"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} must not be below 0, but is {getattr(self, name)}.")
         if self.stride is not None and self.stride < 1:

@@ -121,8 +121,7 @@ def gpt(config: GPTConfig, vocabulary: Vocabulary) -> LanguageModel:
     model = LanguageModel(
         vocabulary.size, config.width, encoder, tied=config.tied, readout_bias=config.readout == "flatten"
     )
-    # Sinusoids have unit size: tokens are scaled by √D to meet them, so they begin at 1/√D (Vaswani et al. 2017).
-    nn.init.normal_(model.embedding.weight, std=config.width**-0.5 if config.positions == "sinusoidal" else 0.02)
+    nn.init.normal_(model.embedding.weight, std=0.02)
     if not config.tied:
         nn.init.normal_(model.head.readout.weight, std=0.02)
     return model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,7 +21,8 @@ from seqwright.models.ngrams.scratch import Scratch
 from seqwright.models.ngrams.smoothing import Kind, estimate
 from seqwright.models.ngrams.tables import assemble, uniform
 
-SMALLEST_MEMORY = 2**20
+SMALLEST_MEMORY = 2**27
+"""Below this, what every block costs outweighs the block."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +68,10 @@ class NGramConfig:
 class Text(Protocol):
     """What an n-gram counts."""
 
-    ids: NDArray[np.integer]
-    """Documents one after another, each framed <sos> … <eos>."""
+    @property
+    def ids(self) -> NDArray[np.integer[Any]]:
+        """Documents one after another, each framed <sos> … <eos>."""
+        ...
 
 
 @dataclass
@@ -80,7 +83,7 @@ class Contexts(State):
 
 
 class NGram:
-    """An n-gram behind the seam, counted by `fit`; until then nothing is known and all that can be predicted is alike."""
+    """An n-gram behind the seam, counted by `fit`; before that, whatever can be predicted is equally probable."""
 
     context = None
 
@@ -152,7 +155,7 @@ class NGram:
     def __call__(self, batch: Batch) -> Tensor:
         """Log-probabilities, which are their own logits."""
         contexts = self._contexts(batch, None)
-        flat = self.tables.distribution(contexts.reshape(len(contexts), -1))  # (B * T, V)
+        flat = self.tables.distribution(contexts.reshape(len(contexts), batch.input.numel()))  # (B * T, V)
         return torch.from_numpy(flat).view(*batch.input.shape, -1).to(batch.input.device)
 
     def _contexts(self, batch: Batch, state: Contexts | None) -> Rows:

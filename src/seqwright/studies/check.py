@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from seqwright.api import open as open_run
 from seqwright.batch import Batch
 from seqwright.run import Run
 from seqwright.studies.laws import LAWS
@@ -58,7 +59,7 @@ def _rows(run: Run, length: int) -> Batch:
 
 def _opened_again(run: Run) -> float:
     """0 where the folder, opened once more, gives the same weights bit for bit."""
-    first, second = Run(run.path, device="cpu"), Run(run.path, device="cpu")
+    first, second = (open_run(run.path, device="cpu") for _ in range(2))
     one, other = (
         weights(r.model) if isinstance(r.model, torch.nn.Module) else r.model.tensors() for r in (first, second)
     )

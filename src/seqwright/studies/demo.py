@@ -15,19 +15,19 @@ from seqwright.storage import write_text
 BASE: dict[str, Any] = {
     "data": {"kind": "text", "train": "embedded:topics", "split": "tail 10%"},
     "tokenizer": {"kind": "byte-bpe", "size": 512},
-    "training": {"batch": 16, "rate": 3e-3, "warmup": 30, "evaluate_every": 60, "sample_every": 0, "length": 64},
+    "training": {"steps": 400, "batch": 32, "length": 32, "rate": 3e-3, "warmup": 30, "sample_every": 0},
     "decoding": {"tokens": 60, "temperature": 0.8},
 }
 
 LADDER: dict[str, dict[str, Any]] = {
     "ngram": {"model": {"kind": "ngram", "order": 4}},
-    "simple": {"model": {"kind": "simple", "width": 128}, "training": {"steps": 300}},
-    "window": {"model": {"kind": "window", "window": 6, "width": 256, "embedding": 64}, "training": {"steps": 300}},
-    "rnn": {"model": {"kind": "rnn", "width": 256}, "training": {"steps": 300}},
-    "lstm": {"model": {"kind": "lstm", "width": 256}, "training": {"steps": 300, "rate": 5e-3}},
+    "simple": {"model": {"kind": "simple", "width": 128}},
+    "window": {"model": {"kind": "window", "window": 6, "width": 256, "embedding": 64}},
+    "rnn": {"model": {"kind": "rnn", "width": 256}},
+    "lstm": {"model": {"kind": "lstm", "width": 256}, "training": {"rate": 8e-3}},
     "gpt": {
         "model": {"kind": "gpt", "layers": 3, "width": 128, "heads": 4, "context": 64, "positions": "rotary"},
-        "training": {"steps": 400},
+        "training": {"steps": 1000, "batch": 16, "length": 64, "rate": 4e-3, "warmup": 50},
     },
 }
 
@@ -57,5 +57,4 @@ def demo(folder: Path, listener: Listener) -> tuple[list[Rung], Path]:
 
 
 def _merged(name: str, departures: dict[str, Any]) -> dict[str, Any]:
-    sections = {key: dict(BASE.get(key, {})) | departures.get(key, {}) for key in {**BASE, **departures}}
-    return {"name": name} | sections
+    return {"name": name} | {key: BASE.get(key, {}) | departures.get(key, {}) for key in {**BASE, **departures}}

@@ -103,6 +103,12 @@ class Tokenizer:
         return Vocabulary(size=self.size, unk=self.unk, pad=self.pad, sos=self.sos, eos=self.eos)
 
     def encode(self, text: str) -> list[int]:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(
+                f"character {error.start} of the text is half of a surrogate pair; give whole text."
+            ) from error
         ids: list[int] = self.encode_all([text]).ids.tolist()
         return ids
 

@@ -73,6 +73,8 @@ class TrainingConfig:
         for name in ("rate", "weight_decay", "warmup", "clip", "evaluate_every", "sample_every", "checkpoint_every"):
             if (getattr(self, name) or 0) < 0:
                 problems.append(f"{name} must not be below 0, but is {getattr(self, name)}")
+        if not 0 <= self.seed < 1 << 63:
+            problems.append(f"seed must be 0 or more and below 2^63, not {self.seed}")
         for name in ("final", "smoothing", "beta1", "beta2"):
             if not 0 <= getattr(self, name) <= 1:
                 problems.append(f"{name} is a share between 0 and 1, not {getattr(self, name)}")

@@ -53,15 +53,19 @@ class Progress:
     epoch_loss: float = 0.0
     """Sums over the epoch under way."""
     epoch_count: int = 0
+    interval_loss: float = 0.0
+    """Sums since the last line of the log."""
+    interval_tokens: int = 0
+    interval_seconds: float = 0.0
 
 
 class Interval:
     """Sums since the last line of the log, kept on the device: asking a GPU after each step would make it wait."""
 
-    def __init__(self, device: torch.device):
-        self.loss = torch.zeros((), dtype=_wide(device), device=device)
-        self.tokens = 0
-        self.seconds = 0.0
+    def __init__(self, device: torch.device, loss: float = 0.0, tokens: int = 0, seconds: float = 0.0):
+        self.loss = torch.full((), loss, dtype=_wide(device), device=device)
+        self.tokens = tokens
+        self.seconds = seconds
         self.bad_step = torch.full((), -1, dtype=torch.long, device=device)
         """The first step whose loss or gradient was not finite."""
 
@@ -71,7 +75,7 @@ class Interval:
 
 
 class Trainer:
-    """Fits a model to a feed. `evaluate(step)` returns scores with "nll"; `sample(step)` returns texts for the log."""
+    """Fits a model to a feed. `evaluate` returns scores with "nll", or None; `sample` texts for the log."""
 
     def __init__(
         self,
@@ -80,7 +84,7 @@ class Trainer:
         config: TrainingConfig,
         keeper: Keeper,
         *,
-        evaluate: Callable[[], dict[str, Any]] | None = None,
+        evaluate: Callable[[], dict[str, Any] | None] = lambda: None,
         sample: Callable[[], list[dict[str, str]]] | None = None,
         show: Callable[[Batch], str] = lambda batch: str(batch.input[0].tolist()),
         watch: Watcher = lambda step, steps, loss, tokens_per_second: None,
@@ -113,7 +117,7 @@ class Trainer:
                 self._maybe_end_epoch()
                 if step % self.config.log_every == 0 or last:
                     self._log()
-                if self.evaluate and (last or (every["evaluate"] and step % every["evaluate"] == 0)):
+                if last or (every["evaluate"] and step % every["evaluate"] == 0):
                     self._evaluate()
                 if self.sample and (last or (every["sample"] and step % every["sample"] == 0)):
                     for text in self.sample():
@@ -132,6 +136,9 @@ class Trainer:
         remember(self.optimizer, self.model, groups["optimizer"])
         self.progress = Progress(**progress)
         self.epoch_loss.fill_(self.progress.epoch_loss)
+        self.interval = Interval(
+            self.device, self.progress.interval_loss, self.progress.interval_tokens, self.progress.interval_seconds
+        )
         if "carry" in groups:
             self.carry = self._start(self.feed.batch(self.progress.step).rows).filled(groups["carry"])
 
@@ -139,6 +146,9 @@ class Trainer:
         """Leaves a checkpoint from which training goes on as if it had never stopped."""
         self._refuse_non_finite()
         self.progress.epoch_loss = self.epoch_loss.item()
+        self.progress.interval_loss = self.interval.loss.item()
+        self.progress.interval_tokens = self.interval.tokens
+        self.progress.interval_seconds = self.interval.seconds
         groups = {"model": weights(self.model), "optimizer": memory(self.optimizer, self.model)}
         if self.carry is not None:
             groups["carry"] = {name: tensor.contiguous() for name, tensor in self.carry.tensors()}
@@ -232,9 +242,10 @@ class Trainer:
         progress.epoch_count = 0
 
     def _evaluate(self) -> None:
-        assert self.evaluate is not None
         self._refuse_non_finite()
         scores = self.evaluate()
+        if scores is None:
+            return
         progress = self.progress
         self.keeper.log({"kind": "evaluation", "step": progress.step, "seconds": round(progress.seconds, 3), **scores})
         if progress.best is None or scores["nll"] < progress.best:

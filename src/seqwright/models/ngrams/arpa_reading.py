@@ -7,11 +7,12 @@ their bytes, whose values for the vocabulary are checked to be distinct.
 from __future__ import annotations
 
 import functools
+import math
+import mmap
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,30 +35,39 @@ NEWLINE, BLANK = 10, 32
 def read_arpa(path: Path) -> tuple[Tables, list[str]]:
     """A model and its tokens; ids 0 to 3 are <unk>, <pad>, <sos> and <eos>, then words as they stand in the file."""
     file = _File(path)
-    announced, sections = file.sections()
-    unigrams = file.parse(1, *sections[0], keep_words=True)
+    sections = file.sections()
+    unigrams = file.parse(sections[0])
     names, ids = _vocabulary(unigrams.words)
-    lookup = np.argsort(unigrams.hashes[:, 0])
-    hashes = unigrams.hashes[lookup, 0]
-    if (hashes[1:] == hashes[:-1]).any():
-        twice = lookup[1:][hashes[1:] == hashes[:-1]].min()
-        file.complain(unigrams.lines[twice], f"'{unigrams.words[twice]}' stands twice among the 1-grams.")
+    lookup = _Lookup(unigrams.hashes[:, 0], ids)
+    if lookup.twice is not None:
+        raise file.fault(
+            unigrams.lines[lookup.twice], f"'{unigrams.words[lookup.twice]}' stands twice among the 1-grams."
+        )
     levels = [_unigram_level(unigrams, ids, len(names), len(sections))]
-    for n, section in enumerate(sections[1:], 2):
-        fields = file.parse(n, *section)
-        place = search(hashes, fields.hashes.ravel()).reshape(-1, n)
-        if (place == ABSENT).any():
-            file.complain(fields.lines[(place == ABSENT).any(1)][0], "a word is not among the 1-grams.")
-        levels.append(_level(file, fields, ids[lookup[place]], levels, len(names), top=n == len(sections)))
-    for n, (level, count) in enumerate(zip(levels[1:], announced[1:], strict=True), 2):
-        if len(level.key) != count:
-            file.complain(sections[n - 1][0], f"\\data\\ announces {count} {n}-grams, but {len(level.key)} follow.")
+    for section in sections[1:]:
+        fields = file.parse(section)
+        words = lookup(fields.hashes)
+        if (words == ABSENT).any():
+            raise file.fault(fields.lines[(words == ABSENT).any(1)][0], "a word is not among the 1-grams.")
+        levels.append(_level(file, fields, words, levels, len(names), top=section is sections[-1]))
     return Tables(levels, len(names)), names
 
 
 @dataclass(frozen=True)
+class Section:
+    """The lines of the n-grams of one length."""
+
+    n: int
+    count: int
+    """N-grams announced in the head of the file."""
+    line: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
 class Fields:
-    """The lines of a section."""
+    """What stands in the lines of a section."""
 
     log_prob: NDArray[np.float64]
     """Natural logarithms."""
@@ -76,79 +86,128 @@ class _File:
     def __init__(self, path: Path):
         self.path = path
         try:
-            self.data: Bytes = np.fromfile(path, np.uint8)
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror}.") from None
+            with path.open("rb") as file:
+                self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:  # ValueError: an empty file
+            raise UserError(f"cannot read {path}: {error}.") from None
+        self.data: Bytes = np.frombuffer(self.map, np.uint8)
 
-    def complain(self, line: int, reason: str) -> NoReturn:
-        raise UserError(f"{self.path}, line {line}: {reason} Write the file anew with the program that made it.")
+    def fault(self, line: int, reason: str) -> UserError:
+        return UserError(f"{self.path}, line {line}: {reason} Write the file anew with the program that made it.")
 
-    def line(self, at: int) -> int:
-        return 1 + int(np.count_nonzero(self.data[:at] == NEWLINE))
-
-    def sections(self) -> tuple[list[int], list[tuple[int, int, int]]]:
-        """The announced counts, and of each order: line number, first byte and end of its lines."""
-        marks = np.flatnonzero(self.data == ord("\\"))
-        marks = marks[(marks == 0) | (self.data[marks - 1] == NEWLINE)]
+    def sections(self) -> list[Section]:
+        """The sections that the head announces, each where it should be."""
         announced: list[int] = []
-        sections: list[tuple[int, int, int]] = []
-        ends = [*marks[1:], len(self.data)]
-        for mark, end in zip(marks.tolist(), ends, strict=True):
-            title, _, body = self.data[mark : min(end, mark + 4096)].tobytes().partition(b"\n")
-            start = mark + len(title) + 1
-            title = title.strip()
-            if title == b"\\data\\":
-                announced = [int(count) for count in re.findall(rb"ngram\s+\d+\s*=\s*(\d+)", body)]
-            elif title == b"\\end\\":
-                break
-            elif title == b"\\%d-grams:" % (len(sections) + 1):
-                sections.append((self.line(start), start, int(end)))
+        sections: list[Section] = []
+        for title, line, start, stop in self._parts():
+            n = len(sections) + 1
+            wanted = "\\data\\" if not announced else f"\\{n}-grams:" if n <= len(announced) else "\\end\\"
+            if title != wanted:
+                raise self.fault(line, f"expected {wanted} here.")
+            if title == "\\end\\":
+                return sections
+            if title == "\\data\\":
+                announced = [int(count) for count in re.findall(rb"ngram\s+\d+\s*=\s*(\d+)", self.map[start:stop])]
             else:
-                self.complain(self.line(mark), f"expected \\{len(sections) + 1}-grams: or \\end\\.")
-        else:
-            self.complain(self.line(len(self.data)), "there is no \\end\\: the file is cut short or not ARPA.")
-        if not sections or len(sections) != len(announced):
-            self.complain(1, f"\\data\\ announces {len(announced)} orders, but {len(sections)} follow.")
-        return announced, sections
+                sections.append(Section(n, announced[n - 1], line + 1, start, stop))
+        raise self.fault(
+            1 + self._newlines(0, len(self.data)), "there is no \\end\\: the file is cut short or not ARPA."
+        )
 
-    def parse(self, n: int, line: int, start: int, end: int, *, keep_words: bool = False) -> Fields:
+    def _parts(self) -> Iterator[tuple[str, int, int, int]]:
+        """Titles, with their lines and where what stands below them begins and ends."""
+        mark = max(self.map.find(b"\\data\\"), 0)
+        line = 1 + self._newlines(0, mark)
+        while mark < len(self.data):
+            title, _, _ = self.map[mark : mark + 80].partition(b"\n")
+            stop = self.map.find(b"\n\\", mark) + 1 or len(self.data)
+            yield title.decode(errors="replace").strip(), line, mark + len(title) + 1, stop
+            line += self._newlines(mark, stop)
+            mark = stop
+
+    def parse(self, section: Section) -> Fields:
         """The fields of a section's lines."""
-        found = []
-        while start < end:
-            stop = min(start + CHUNK, end)
-            if stop < end:  # up to the end of a line
-                stop = start + 1 + int(np.flatnonzero(self.data[start:stop] == NEWLINE)[-1])
-            found.append(self._chunk(n, line, self.data[start:stop], keep_words))
-            line += int(np.count_nonzero(self.data[start:stop] == NEWLINE))
+        start, line = section.start, section.line
+        found = [self._chunk(section.n, line, self.data[:0])]
+        while start < section.stop:
+            stop = 1 + self.map.rfind(b"\n", start, min(start + CHUNK, section.stop))  # whole lines
+            if not stop:
+                raise self.fault(line, f"the line is longer than {CHUNK:,} bytes.")
+            found.append(self._chunk(section.n, line, self.data[start:stop]))
+            line += self._newlines(start, stop)
             start = stop
-        columns = ([getattr(part, name) for part in found] for name in ("log_prob", "back_off", "hashes", "lines"))
-        return Fields(*map(np.concatenate, columns), [word for part in found for word in part.words])
+        fields = Fields(
+            np.concatenate([part.log_prob for part in found]),
+            np.concatenate([part.back_off for part in found]),
+            np.concatenate([part.hashes for part in found]),
+            np.concatenate([part.lines for part in found]),
+            [word for part in found for word in part.words],
+        )
+        if len(fields.lines) != section.count:
+            n = section.n
+            raise self.fault(section.line, f"{section.count} {n}-grams are announced, but {len(fields.lines)} follow.")
+        return fields
 
-    def _chunk(self, n: int, line: int, text: Bytes, keep_words: bool) -> Fields:
+    def _chunk(self, n: int, line: int, text: Bytes) -> Fields:
         inside = np.concatenate([[False], text > BLANK, [False]])
         starts = np.flatnonzero(inside[1:-1] & ~inside[:-2])
         ends = np.flatnonzero(inside[1:-1] & ~inside[2:]) + 1
-        on = np.cumsum(text == NEWLINE)[starts]  # the line of each field
-        lines, first, many = np.unique(on, return_index=True, return_counts=True)
+        upto = np.searchsorted(starts, np.flatnonzero(text == NEWLINE))  # fields before the end of each line
+        first, many = np.append(0, upto[:-1]), np.diff(upto, prepend=0)
+        lines = line + np.flatnonzero(many)
+        first, many = first[many > 0], many[many > 0]
         wrong = (many != n + 1) & (many != n + 2)
         if wrong.any():
-            self.complain(line + lines[wrong][0], f"expected a number, {n} words and perhaps a back-off weight.")
+            raise self.fault(lines[wrong][0], f"expected a number, {n} words and perhaps a back-off weight.")
 
-        def numbers(fields: Rows) -> NDArray[np.float64]:
-            width = int((ends - starts)[fields].max(initial=1))
-            at = starts[fields, None] + np.arange(width)
-            padded = np.where(at < ends[fields, None], text.take(at, mode="clip"), 0).astype(np.uint8)
-            try:
-                logs = padded.view(f"S{width}")[:, 0].astype(float)
-            except ValueError as error:
-                self.complain(line + on[fields[0]], f"here or soon after: {error}.")
-            return np.where(logs <= NO_MASS, -np.inf, logs * LN10)
+        def logs(at: Rows, of: Rows) -> NDArray[np.float64]:
+            numbers = _numbers(text, starts[at], ends[at])
+            if np.isnan(numbers).any():
+                raise self.fault(of[np.isnan(numbers)][0], "there is no number where one is expected.")
+            return np.where(numbers <= NO_MASS, -np.inf, numbers * LN10)
 
-        back_off = np.zeros(len(first))
-        back_off[many == n + 2] = numbers(first[many == n + 2] + n + 1)
+        back_off, weighted = np.zeros(len(first)), many == n + 2
+        back_off[weighted] = logs(first[weighted] + n + 1, lines[weighted])
         words = first[:, None] + 1 + np.arange(n)
-        spelt = [text[starts[w] : ends[w]].tobytes().decode() for w in words[:, 0]] if keep_words else []
-        return Fields(numbers(first), back_off, _hashes(text, starts, ends)[words], line + lines, spelt)
+        spelt = []
+        if n == 1:
+            spelt = [self._word(text[starts[w] : ends[w]], int(at)) for (w,), at in zip(words, lines, strict=True)]
+        return Fields(logs(first, lines), back_off, _hashes(text, starts, ends)[words], lines, spelt)
+
+    def _word(self, spelt: Bytes, line: int) -> str:
+        try:
+            return spelt.tobytes().decode()
+        except UnicodeDecodeError as error:
+            raise self.fault(line, f"the word is not UTF-8: {error.reason}.") from None
+
+    def _newlines(self, start: int, stop: int) -> int:
+        return int(np.count_nonzero(self.data[start:stop] == NEWLINE))
+
+
+def _numbers(text: Bytes, starts: Rows, ends: Rows) -> NDArray[np.float64]:
+    """The numbers that some fields spell, NaN where they spell none."""
+    width = int((ends - starts).max(initial=1))
+    at = starts[:, None] + np.arange(width)
+    characters = np.where(at < ends[:, None], text.take(at, mode="clip"), 0).astype(np.uint8)  # (R, width)
+    minus, dots, digits = characters[:, 0] == ord("-"), characters == ord("."), characters - np.uint8(ord("0"))
+    is_digit = digits <= 9
+    value, after, beyond = np.zeros(len(starts)), np.zeros(len(starts), np.int64), np.zeros(len(starts), bool)
+    for digit, real, dot in zip(digits.T, is_digit.T, dots.T, strict=True):
+        value = np.where(real, value * 10 + digit, value)
+        after += real & beyond
+        beyond |= dot
+    value = np.where(minus, -value, value) / 10.0**after
+    plain = (is_digit.sum(1) + dots.sum(1) + minus == ends - starts) & (dots.sum(1) <= 1) & is_digit.any(1)
+    for row in np.flatnonzero(~plain):  # exponents, inf
+        value[row] = _number(characters[row].tobytes().rstrip(b"\0"))
+    return value
+
+
+def _number(spelt: bytes) -> float:
+    try:
+        return float(spelt)
+    except ValueError:
+        return math.nan
 
 
 def _hashes(text: Bytes, starts: Rows, ends: Rows) -> Rows:
@@ -162,7 +221,31 @@ def _hashes(text: Bytes, starts: Rows, ends: Rows) -> Rows:
 def _powers() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Powers of an odd number and of its inverse modulo 2 ** 64."""
     inverse = np.uint64(pow(int(BASE), -1, 2**64))
-    return tuple(np.cumprod(np.full(CHUNK, base), dtype=np.uint64) for base in (BASE, inverse))
+    return np.cumprod(np.full(CHUNK, BASE), dtype=np.uint64), np.cumprod(np.full(CHUNK, inverse), dtype=np.uint64)
+
+
+class _Lookup:
+    """From hashes of words to ids: a table by the first bits answers most, a search in sorted hashes the rest."""
+
+    def __init__(self, hashes: Rows, ids: Rows):
+        order = np.argsort(hashes, kind="stable")
+        self.hashes, self.ids = hashes[order], ids[order]
+        again = np.flatnonzero(self.hashes[1:] == self.hashes[:-1])
+        self.twice = int(order[again + 1].min()) if len(again) else None
+        """The place of a word that was given before, if there is one."""
+        self.shift = np.uint64(64 - len(hashes).bit_length() - 3)
+        self.table = np.zeros(1 << int(64 - self.shift), np.int64)
+        self.table[self._slots(self.hashes)] = np.arange(len(hashes))
+
+    def __call__(self, hashes: Rows) -> Rows:
+        """Ids, ABSENT where no word has the hash."""
+        place = self.table[self._slots(hashes)]
+        missed = self.hashes[place] != hashes
+        place[missed] = search(self.hashes, hashes[missed])
+        return np.where(place == ABSENT, ABSENT, self.ids[place])
+
+    def _slots(self, hashes: Rows) -> Rows:
+        return (hashes.view(np.uint64) >> self.shift).view(np.int64)
 
 
 def _vocabulary(words: list[str]) -> tuple[list[str], Rows]:
@@ -194,13 +277,13 @@ def _level(file: _File, fields: Fields, words: Rows, levels: list[Level], vocabu
     for level, column in zip(levels[1:], words.T[1:-1], strict=True):
         prefix = level.find(prefix, column, vocabulary)
     if (prefix == ABSENT).any():
-        file.complain(
+        raise file.fault(
             fields.lines[prefix == ABSENT][0], "what comes before the last word is not an n-gram of the file."
         )
     key = prefix * vocabulary + words[:, -1]
     order = np.argsort(key, kind="stable")
     again = key[order][1:] == key[order][:-1]
     if again.any():
-        file.complain(fields.lines[order[1:][again]].min(), "the n-gram stands twice.")
+        raise file.fault(fields.lines[order[1:][again]].min(), "the n-gram stands twice.")
     log_prob, back_off = (logs[order].astype(np.float32) for logs in (fields.log_prob, fields.back_off))
     return Level(key[order], log_prob, None if top else back_off, None)

@@ -8,6 +8,7 @@ memory is sorted block by block, and the sorted runs are merged.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from seqwright.models.ngrams.scratch import Scratch
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Ids = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Order:
     key: Rows
     """row(prefix) * V + last id; for unigrams the id itself, so that every id has its row, seen or not."""
     count: Rows
-    """How often it occurred as something predicted: zero where the last id is never predicted (<sos>), a mere context."""
+    """How often it occurred with its last id predicted: zero where that never is (<sos>), and it is only a context."""
     suffix: Rows
     """The row, one order below, of the n-gram without its first id; for unigrams the id itself."""
     first: Mask
@@ -66,9 +68,10 @@ class Run:
 
 
 def count_ngrams(
-    ids: NDArray[np.integer], order: int, *, predictable: Mask, sos: int | None, running: bool, scratch: Scratch
+    ids: Ids, order: int, *, predictable: Mask, sos: int | None, running: bool, scratch: Scratch
 ) -> Counts:
     """The n-grams of lengths 1 to `order`; unless `running`, none reaches over a <sos>."""
+    scratch.watch(ids)
     unigrams, appearance = _unigrams(ids, predictable, sos, scratch)
     counted = Counts([unigrams], appearance)
     rows = scratch.map(lambda words: words, ids, dtype=np.int64)
@@ -90,7 +93,7 @@ def count_ngrams(
     return counted
 
 
-def _unigrams(ids: NDArray[np.integer], predictable: Mask, sos: int | None, scratch: Scratch) -> tuple[Order, Rows]:
+def _unigrams(ids: Ids, predictable: Mask, sos: int | None, scratch: Scratch) -> tuple[Order, Rows]:
     """Every id of the vocabulary as an order, and where each appears first."""
     every = np.arange(len(predictable))
     count, appearance = np.zeros_like(every), np.full_like(every, -1)
@@ -106,7 +109,7 @@ def _unigrams(ids: NDArray[np.integer], predictable: Mask, sos: int | None, scra
     return Order(every, count, every, every == sos), appearance
 
 
-def _run(ids: NDArray[np.integer], rows: Rows, block: slice, vocabulary: int, border: int | None) -> tuple[Run, Rows]:
+def _run(ids: Ids, rows: Rows, block: slice, vocabulary: int, border: int | None) -> tuple[Run, Rows]:
     """The n-grams that end in a block, and the place in the run of each, by position; -1 where none ends.
 
     `rows` holds the n-grams one shorter that end at each position; none is made of one that ends before a border.

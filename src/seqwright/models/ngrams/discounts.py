@@ -38,7 +38,7 @@ def discounts_for(
 
 
 def modified_discounts(tally: Floats) -> Floats | None:
-    """D1, D2, D3+ (Chen & Goodman 1998, equation 26), given how many n-grams were counted n times; None if they fail."""
+    """D1, D2, D3+ (Chen & Goodman 1998, equation 26), given the counts of counts; None if they fail."""
     if not tally[1:4].all():
         return None
     times = np.arange(1, 4)

@@ -21,7 +21,7 @@ from seqwright.storage import writable
 
 Array = NDArray[Any]
 
-BYTES_A_ROW = 160
+BYTES_A_ROW = 320
 """What work on one n-gram takes at its peak, sorting included: measured."""
 SMALLEST_BLOCK = 4096
 
@@ -39,8 +39,9 @@ class Scratch:
             return np.empty(size, dtype)
         folder = Path(tempfile.gettempdir())
         with writable(folder), tempfile.TemporaryFile(dir=folder) as file:
-            # Room is taken now: a disk that fills up under a map kills the process instead of raising.
-            os.posix_fallocate(file.fileno(), 0, size * np.dtype(dtype).itemsize)
+            if hasattr(os, "posix_fallocate"):  # not on macOS
+                # Room is taken now: a disk that fills up under a map kills the process instead of raising.
+                os.posix_fallocate(file.fileno(), 0, size * np.dtype(dtype).itemsize)
             array = np.memmap(file, dtype, "r+", shape=(size,))
         self._maps.append(weakref.ref(array))
         return array
@@ -52,6 +53,11 @@ class Scratch:
         kept = self.empty(len(array), array.dtype)
         kept[:] = array
         return kept
+
+    def watch(self, array: Array) -> None:
+        """Lets go of a mapped array of someone else's as of our own."""
+        if isinstance(array, np.memmap):
+            self._maps.append(weakref.ref(array))
 
     def blocks(self, size: int) -> Iterator[slice]:
         """Consecutive slices that cover `size` rows; after each, what was mapped for it is let go."""
@@ -84,8 +90,7 @@ class Scratch:
         """How often each of `size` rows is pointed at by the `index` of what is counted."""
         if self.block is None:
             return np.bincount(index[counted > 0], minlength=size)
-        total = self.empty(size, np.int64)
-        total[:] = 0
+        total = self.empty(size, np.int64)  # a new file is all zeros
         for block in self.blocks(len(index)):
             rows, times = np.unique(index[block][counted[block] > 0], return_counts=True)
             for part in self.blocks(size):

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +79,8 @@ def estimate(
                 room += sums(count > 0)
             passed = scratch.take(below, order.suffix[rows])
             if kind == "stupid-backoff":
-                shorter = scratch.take(normaliser, orders[n - 1].suffix[span]) if n > 1 else np.ones(len(room))
+                suffix = orders[n - 1].suffix[span] if n > 1 else np.zeros(len(room), int)
+                shorter = scratch.take(normaliser, suffix)
                 probability[rows], weight[span], normalisers[span] = _backed_off(sums, keep, room, passed, shorter)
             else:
                 probability[rows], weight[span] = _interpolated(sums, keep, room, passed)
@@ -92,7 +94,7 @@ def estimate(
 def counts_read(orders: list[Order], kind: Kind, scratch: Scratch) -> list[Rows]:
     """The counts, order by order, that a kind of smoothing reads."""
     read = [order.count for order in orders]
-    for n, (order, above) in enumerate(zip(orders, orders[1:], strict=False)):
+    for n, (order, above) in enumerate(pairwise(orders)):
         if kind == "kneser-ney":
             # Lower orders count distinct contexts, not occurrences: "Francisco" is frequent, but only after "San"
             # (Kneser & Ney 1995). Nothing stands before <sos>, so what begins with it keeps its occurrences.
@@ -124,8 +126,9 @@ class _Sums:
         self.context = context
         self.contexts = contexts
 
-    def __call__(self, values: NDArray[np.generic]) -> Floats:
-        return np.bincount(self.context, values, self.contexts)
+    def __call__(self, values: NDArray[Any]) -> Floats:
+        totals: Floats = np.bincount(self.context, values, self.contexts).astype(float)
+        return totals
 
 
 def _interpolated(sums: _Sums, keep: Floats, room: Floats, passed: Floats) -> tuple[Floats, Floats]:

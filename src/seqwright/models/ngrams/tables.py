@@ -121,7 +121,7 @@ class Tables:
         return value
 
     def children(self, m: int, contexts: Rows) -> tuple[Rows, Rows]:
-        """Rows of the n-grams that continue contexts of m + 1 ids, one context after another; which context each continues."""
+        """Rows of the n-grams that continue contexts of m + 1 ids (R,), and for each the place of its context in R."""
         key = self.levels[m + 1].key
         asked = np.flatnonzero(contexts != ABSENT)
         first = np.searchsorted(key, contexts[asked] * self.vocabulary)
@@ -155,21 +155,26 @@ class Tables:
 
     def _answer(self, m: int, shorter: Logs, context: Rows, row: Rows) -> Logs:
         """What a level says where it has the n-gram, else what the shorter context said, weighted."""
-        return np.where(row != ABSENT, self.levels[m + 1].log_prob[row], shorter + self._weight(m, context))
+        value = shorter + self._weight(m, context)
+        there = row != ABSENT
+        value[there] = self.levels[m + 1].log_prob[row[there]]
+        return value
 
     def _weight(self, m: int, context: Rows) -> Logs:
         """log weight of contexts of m + 1 ids; 0 where the context is absent."""
         back_off = self.levels[m].back_off
         assert back_off is not None
-        return np.where(context != ABSENT, back_off[context], np.float32(0))
+        weight, known = np.zeros(context.shape, np.float32), context != ABSENT
+        weight[known] = back_off[context[known]]
+        return weight
 
 
 def uniform(predictable: Mask, order: int) -> Tables:
     """The tables of a model that has seen nothing."""
-    empty = [Level(np.empty(0, np.int64), *[np.empty(0, np.float32)] * 2, None) for _ in range(order - 1)]
+    none = np.empty(0, np.float32)
     every = np.arange(len(predictable))
     unigrams = Level(every, log(predictable / predictable.sum()), np.zeros(len(every), np.float32), None)
-    return Tables([unigrams, *empty], len(every))
+    return Tables([unigrams, *[Level(every[:0], none, none, None)] * (order - 1)], len(every))
 
 
 def assemble(counted: Counts, found: Estimate, kept: list[Mask] | None, scratch: Scratch) -> Tables:

@@ -42,26 +42,24 @@ def trace(tables: Tables, context: Sequence[int], id: int, discounts: NDArray[np
     """The steps from the longest context to the order that answers; log p is its log_prob and the weights before it."""
     contexts = _contexts(tables, context)
     steps: list[Step] = []
-    for n in reversed(range(tables.order)):
-        if n > len(context):
-            continue
-        row = contexts[n - 1] if n else None
-        seen = row is None or row != ABSENT
-        found = id if row is None else int(tables.levels[n].find(np.array([row]), np.array([id]), tables.vocabulary)[0])
-        here = found != ABSENT
-        counts, weights = tables.levels[n].count, tables.levels[n - 1].back_off if n else None
-        count = int(counts[found]) if here and counts is not None else None
+    for n in range(min(len(context), tables.order - 1), -1, -1):
+        row = int(contexts[n - 1]) if n else 0
+        level = tables.levels[n]
+        found = int(level.find(np.array([row]), np.array([id]), tables.vocabulary)[0]) if n else id
+        answers = found != ABSENT
+        weights = tables.levels[n - 1].back_off if n else None
+        count = int(level.count[found]) if answers and level.count is not None else None
         steps.append(
             Step(
                 context=tuple(context[len(context) - n :]),
-                seen=seen,
-                back_off=float(weights[row]) if weights is not None and seen and not here else 0.0,
-                log_prob=float(tables.levels[n].log_prob[found]) if here else None,
+                seen=row != ABSENT,
+                back_off=float(weights[row]) if weights is not None and row != ABSENT and not answers else 0.0,
+                log_prob=float(level.log_prob[found]) if answers else None,
                 count=count,
-                discount=float(discounts[n][min(count, 3)]) if count is not None else 0.0,
+                discount=0.0 if count is None else float(discounts[n][min(count, 3)]),
             )
         )
-        if here:
+        if answers:
             break
     return steps
 
@@ -84,7 +82,9 @@ def continuations(tables: Tables, context: Sequence[int]) -> list[Continuation]:
         rows = ids = np.flatnonzero(np.isfinite(level.log_prob))
     best = np.argsort(-level.log_prob[rows], kind="stable")
     return [
-        Continuation(int(ids[i]), None if level.count is None else int(level.count[rows[i]]), float(level.log_prob[rows[i]]))
+        Continuation(
+            int(ids[i]), None if level.count is None else int(level.count[rows[i]]), float(level.log_prob[rows[i]])
+        )
         for i in best
     ]
 

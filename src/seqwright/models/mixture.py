@@ -1,0 +1,109 @@
+"""Mixtures: several models answer, and their probabilities are averaged with weights that suit held-out text.
+
+Whatever is behind the seam can be mixed, an n-gram with an LSTM too, as long as the vocabulary is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from seqwright.batch import IGNORE, Batch, Source
+from seqwright.config import UserError
+from seqwright.interface import Autoregressive, State
+
+ROUNDS = 200
+ENOUGH = 1e-7
+"""EM ends when no weight moves by more."""
+
+
+@dataclass
+class Both(State):
+    """What two models remember; of more than two, the second is itself a Both."""
+
+    first: State
+    rest: State
+
+
+class Mixture:
+    """p(w | h) = Σ weight_i p_i(w | h)."""
+
+    def __init__(self, models: Sequence[Autoregressive], weights: Sequence[float] | Tensor):
+        self.models = list(models)
+        self.weights = torch.as_tensor(weights, dtype=torch.float64)
+        if len(self.models) < 2 or len(self.models) != len(self.weights):
+            raise UserError(
+                f"a mixture needs two or more models and a weight for each, not {len(self.weights)} weights."
+            )
+        if (self.weights < 0).any() or not torch.isclose(self.weights.sum(), torch.ones(()).double()):
+            raise UserError(
+                f"the weights of a mixture add up to one and none is negative, unlike {self.weights.tolist()}."
+            )
+        sights = [model.context for model in self.models if model.context is not None]
+        self.context = min(sights, default=None)
+
+    def start(self, source: Source, *, capacity: int) -> State:
+        return _join([model.start(source, capacity=capacity) for model in self.models])
+
+    def step(self, ids: Tensor, state: State, count: Tensor | None = None) -> tuple[Tensor, State]:
+        answers = [
+            model.step(ids, own, count) for model, own in zip(self.models, _split(state, len(self.models)), strict=True)
+        ]
+        return self._mix([log_probs for log_probs, _ in answers]), _join([after for _, after in answers])
+
+    def score(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
+        states = [None] * len(self.models) if state is None else _split(state, len(self.models))
+        answers = [model.score(batch, own) for model, own in zip(self.models, states, strict=True)]
+        mixed = self._mix([scores for scores, _ in answers])
+        after = [own for _, own in answers if own is not None]
+        return mixed.masked_fill(batch.target == IGNORE, 0), _join(after) if after else None
+
+    def __call__(self, batch: Batch) -> Tensor:
+        return self._mix([model(batch).log_softmax(-1) for model in self.models])
+
+    def _mix(self, log_probs: list[Tensor]) -> Tensor:
+        """log Σ weight_i p_i; models may lie on several devices, the first says where the answer goes."""
+        device = log_probs[0].device
+        stacked = torch.stack([p.to(device) for p in log_probs], -1)
+        return torch.logsumexp(stacked + self.weights.log().to(stacked), -1)
+
+
+def tuned(models: Sequence[Autoregressive], held_out: Iterable[Batch]) -> Mixture:
+    """The mixture with the weights under which the held-out text is most probable."""
+    scores = [
+        torch.stack([model.score(batch)[0][batch.target != IGNORE].double().cpu() for model in models], -1)
+        for batch in held_out
+    ]
+    if not sum(len(part) for part in scores):
+        raise UserError("the held-out text has no tokens to tune the weights on; give more.")
+    return Mixture(models, best_weights(torch.cat(scores)))
+
+
+def best_weights(scores: Tensor) -> Tensor:
+    """Weights (M,) of the largest likelihood for log-probabilities (T, M), by EM (Jelinek & Mercer 1980).
+
+    Tokens to which no model gives any mass say nothing and are left out.
+    """
+    scores = scores[scores.isfinite().any(-1)]
+    weights = torch.full((scores.size(1),), 1 / scores.size(1), dtype=scores.dtype)
+    for _ in range(ROUNDS):
+        shares = (scores + weights.log()).softmax(-1)  # (T, M): which model answered, as far as one can tell
+        before, weights = weights, shares.mean(0)
+        if (weights - before).abs().max() < ENOUGH:
+            break
+    return weights / weights.sum()
+
+
+def _join(states: list[State]) -> State:
+    first, *rest = states
+    return Both(first, _join(rest)) if rest else first
+
+
+def _split(state: State, many: int) -> list[State]:
+    if many == 1:
+        return [state]
+    assert isinstance(state, Both)
+    return [state.first, *_split(state.rest, many - 1)]

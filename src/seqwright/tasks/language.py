@@ -1,0 +1,193 @@
+"""Language modelling: text in documents, next-token examples, likelihood; runs that generate and score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from seqwright.batch import Batch, Vocabulary
+from seqwright.config import UserError
+from seqwright.data.pairs import Documents, Prefixes
+from seqwright.data.rows import Rows
+from seqwright.data.stream import Stream, make_stream
+from seqwright.data.text import Document, TextConfig, document_kind, read_corpus, read_splits
+from seqwright.data.windows import Windows
+from seqwright.decoding.text import Continuation, complete
+from seqwright.evaluate import evaluate_text
+from seqwright.interface import Autoregressive, Feed
+from seqwright.metrics.lines import ScoredLine, score_lines
+from seqwright.run import Run
+from seqwright.run_directory import RunDirectory
+from seqwright.storage import write_text
+from seqwright.tasks.task import Note, Settings
+from seqwright.text.tokenizer import Tokenizer
+from seqwright.text.training import train as train_tokenizer
+
+FEEDS: dict[str, Callable[..., Feed]] = {
+    "windows": Windows,
+    "rows": Rows,
+    "prefixes": Prefixes,
+    "documents": Documents,
+}
+CARRIED = ("rnn", "lstm", "gru")
+"""Kinds that learn from contiguous rows with carried state unless told otherwise."""
+DEFAULT_LENGTH = 128
+"""Tokens that a step reads in each row, for models that see any length."""
+QUICK_ROWS = 16
+"""Slices side by side when a model with carried state is evaluated during training."""
+QUICK_TOKENS = 1 << 16
+"""The most of the validation text that is scored during training; all of it is scored at the end."""
+
+
+class LanguageTask:
+    """The data side of training a language model."""
+
+    def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
+        self.settings, self.note = settings, note
+        data: TextConfig = settings.data
+        train, valid = read_splits(data, document_kind(data, settings.tokenizer.kind))
+        for said in train.notes:
+            note(said)
+        if valid is not None and data.split is not None:
+            note(f"held out for validation: {data.split} of the text ({valid.characters:,} characters).")
+        self.tokenizer = saved_tokenizer(settings, directory, train.documents, note)
+        self.train = make_stream(train, self.tokenizer)
+        self.valid = None if valid is None else make_stream(valid, self.tokenizer)
+        for name, stream in (("training", self.train), ("validation", self.valid)):
+            if stream is not None and stream.unknown:
+                note(f"{stream.unknown:,} of {stream.targets:,} {name} tokens are <unk>.")
+        size = f"{self.train.targets:,} training tokens in {self.train.documents:,} document(s)"
+        note(f"{size}; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}.")
+
+    @property
+    def sizes(self) -> Vocabulary:
+        return self.tokenizer.vocabulary
+
+    @property
+    def fingerprint(self) -> str:
+        return self.train.fingerprint
+
+    @property
+    def corpus(self) -> Stream:
+        return self.train
+
+    def feed(self, model: Autoregressive) -> Feed:
+        """Training data cut into the examples that the recipe names, or that suit the model."""
+        training, kind, context = self.settings.training, self.settings.kind, model.context
+        default = "rows" if kind in CARRIED and context is None else "windows"
+        examples = self.settings.data.examples or default
+        length = training.length or context or DEFAULT_LENGTH
+        if examples == "rows" and context is not None:
+            raise UserError(
+                f'examples = "rows" carries a state from step to step, but {kind} sees at most {context} tokens at a'
+                ' time; use data.examples = "windows".'
+            )
+        if context is not None and length > context:
+            raise UserError(f"training.length is {length}, but the model sees at most {context} tokens; lower it.")
+        if examples == "windows" and self.train.positions < length:
+            key = "training.length" if context is None else "model.context"
+            raise UserError(
+                f"the training text has {self.train.positions:,} tokens, fewer than one window of {length}; "
+                f"set {key} to {max(1, self.train.positions // 4)} or so, or give more text."
+            )
+        feed = FEEDS[examples](self.train, context=length, batch=training.batch, seed=training.seed)
+        if isinstance(feed, Prefixes | Documents) and feed.cut:
+            self.note(f"{feed.cut:,} {examples} are longer than {length} tokens and were cut.")
+        return feed
+
+    def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
+        if self.valid is None:
+            return None
+        config = self.settings.evaluation
+        if not quick:
+            return evaluate_text(model, self.tokenizer, self.valid, config, device=device)
+        fast = replace(config, resamples=0, random_batches=0, stride=model.context)
+        valid = self.valid.first(QUICK_TOKENS)
+        scores = evaluate_text(model, self.tokenizer, valid, fast, device=device, rows=QUICK_ROWS)
+        return {key: scores[key] for key in ("nll", "perplexity", "bits_per_byte", "bits_per_character")}
+
+    def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
+        said = complete(model, self.tokenizer, [""], self.settings.decoding, device=device)
+        return [{"prompt": one.prompt, "text": one.text} for one in said]
+
+    def show(self, batch: Batch) -> str:
+        return repr(self.tokenizer.decode(batch.input[0].tolist())[:200])
+
+
+class LanguageRun(Run):
+    """A trained language model: `run = seqwright.open("runs/x"); run.generate("Once")`."""
+
+    does = "continues text"
+    verbs = ("generate", "score", "evaluate")
+
+    @staticmethod
+    def sizes(directory: RunDirectory) -> Vocabulary:
+        return Tokenizer.open(directory.tokenizer_path).vocabulary
+
+    @property
+    def documents(self) -> Document:
+        """What a document was in training: a line, a paragraph or a file."""
+        return document_kind(self.settings.data, self.settings.tokenizer.kind)
+
+    def generate(
+        self,
+        prompts: str | Sequence[str] = "",
+        *,
+        listen: Callable[[int, str], None] = lambda row, text: None,
+        seeds: Sequence[int] | None = None,
+        **options: Any,
+    ) -> list[Continuation]:
+        """Continues each prompt; options are those of the recipe's [decoding] section."""
+        several = [prompts] if isinstance(prompts, str) else list(prompts)
+        return complete(
+            self.model,
+            self.tokenizer,
+            several,
+            replace(self.settings.decoding, **options),
+            seeds=seeds,
+            device=self.device,
+            listen=listen,
+        )
+
+    def evaluate(
+        self,
+        on: str | Sequence[str] | None = None,
+        *,
+        watch: Callable[[int, int], None] = lambda done, of: None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Scores on files, or on the run's own validation text; options are those of [evaluation]."""
+        config = replace(self.settings.evaluation, **options)
+        return evaluate_text(self.model, self.tokenizer, self.stream(on), config, device=self.device, watch=watch)
+
+    def score(self, lines: Iterable[str]) -> Iterator[ScoredLine]:
+        """Log-probability and surprisals of each line, in order, as it comes."""
+        vocabulary = self.tokenizer.vocabulary
+        ended = vocabulary.eos if self.documents != "file" else None
+        return score_lines(
+            self.model, lines, self.tokenizer.encode_all, sos=vocabulary.sos, eos=ended, device=self.device
+        )
+
+    def stream(self, on: str | Sequence[str] | None = None) -> Stream:
+        """A text as this run reads it: framed ids."""
+        data = self.settings.data
+        if on is not None:
+            return make_stream(read_corpus(on, self.documents, errors=data.errors), self.tokenizer)
+        _, valid = read_splits(data, self.documents)
+        if valid is None:
+            raise UserError(f"{self.path} has no validation text of its own; name a file with --on.")
+        return make_stream(valid, self.tokenizer)
+
+
+def saved_tokenizer(settings: Settings, directory: RunDirectory, texts: Sequence[str], note: Note) -> Tokenizer:
+    """The run's tokenizer, learnt from these texts where the run has none yet."""
+    if directory.tokenizer_path.exists():
+        return Tokenizer.open(directory.tokenizer_path)
+    tokenizer = train_tokenizer(settings.tokenizer, texts)
+    write_text(directory.tokenizer_path, tokenizer.json)
+    for said in tokenizer.notes:
+        note(said)
+    return tokenizer

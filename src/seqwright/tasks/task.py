@@ -1,0 +1,81 @@
+"""A task: what a kind of data makes of a run - its tokenizer, examples, scores and samples.
+
+`data.kind` in a recipe picks the task from `build.TASKS`. A session trains any task through this protocol; what can be
+done with a finished run is the business of the task's `Run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from seqwright.batch import Batch
+from seqwright.interface import Feed
+from seqwright.run_directory import RunDirectory
+from seqwright.training.config import TrainingConfig
+
+Note = Callable[[str], None]
+"""Says a sentence and puts it on record."""
+
+
+class Settings(Protocol):
+    """The sections of a recipe that a task reads."""
+
+    @property
+    def data(self) -> Any: ...
+
+    @property
+    def tokenizer(self) -> Any: ...
+
+    @property
+    def training(self) -> TrainingConfig: ...
+
+    @property
+    def decoding(self) -> Any: ...
+
+    @property
+    def evaluation(self) -> Any: ...
+
+    @property
+    def kind(self) -> str:
+        """The model's kind."""
+        ...
+
+
+class Task(Protocol):
+    """The data side of a training. Made from (settings, directory, note); what it noticed is noted on the way."""
+
+    def __init__(self, settings: Settings, directory: RunDirectory, note: Note): ...
+
+    @property
+    def sizes(self) -> Any:
+        """What a model of this task is built for: a `Vocabulary`, or several, or classes."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the training data: a resumed run must find the data it left."""
+        ...
+
+    @property
+    def corpus(self) -> Any:
+        """What counted models count."""
+        ...
+
+    def feed(self, model: Any) -> Feed:
+        """Examples in the order of training."""
+        ...
+
+    def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
+        """Scores on the validation data, "nll" among them; `quick` ones are for the log. None without such data."""
+        ...
+
+    def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
+        """A few outputs for the log, each with its "prompt" and "text"."""
+        ...
+
+    def show(self, batch: Batch) -> str:
+        """The beginning of a batch as a person reads it."""
+        ...

@@ -1,0 +1,115 @@
+"""Killed without warning, again and again, training ends with the same bits as if nothing had happened."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from seqwright import recipe, session
+from tests.journeys.commands import records, text_of
+
+KILLS = 10
+COMMON: dict[str, Any] = {
+    "steps": 400,
+    "batch": 8,
+    "checkpoint_every": 7,
+    "log_every": 3,
+    "evaluate_every": 50,
+    "keep": 1,
+}
+MODELS: dict[str, dict[str, Any]] = {
+    "gpt": {"kind": "gpt", "layers": 2, "width": 32, "heads": 2, "context": 16, "dropout": 0.2},
+    "lstm": {"kind": "lstm", "layers": 2, "width": 32, "dropout": 0.2},
+}
+
+
+def wanted(kind: str, text: Path, **training: Any) -> recipe.Recipe:
+    table = {
+        "data": {"train": [str(text)], "split": "tail 10%"},
+        "tokenizer": {"kind": "characters"},
+        "model": MODELS[kind],
+        "training": COMMON | {"sample_every": 100} | ({"length": 16} if kind == "lstm" else {}) | training,
+        "decoding": {"tokens": 20},
+    }
+    return recipe.make(table)
+
+
+def train(asked: recipe.Recipe, path: Path) -> None:
+    torch.set_num_threads(1)  # sums are taken in the same order on any machine
+    session.train(asked, path)
+
+
+def worker(asked: recipe.Recipe, path: Path) -> Any:
+    """A training process, forked from a server that has torch loaded, so that it is at work at once."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["seqwright.session"])
+    process = processes.Process(target=train, args=(asked, path), daemon=True)
+    process.start()
+    return process
+
+
+def undisturbed(asked: recipe.Recipe, path: Path) -> float:
+    """Trains to the end; the seconds it took."""
+    begun = time.monotonic()
+    process = worker(asked, path)
+    process.join(120)
+    assert process.exitcode == 0
+    return time.monotonic() - begun
+
+
+def weights(path: Path) -> bytes:
+    return (path / "model.safetensors").read_bytes()
+
+
+def log_of(path: Path) -> list[dict[str, Any]]:
+    """What a training says of itself, but for how long it took."""
+    kept = records(path, "train") + records(path, "epoch") + records(path, "evaluation") + records(path, "sample")
+    timed = {"seconds", "tokens_per_second"}
+    return [{key: value for key, value in record.items() if key not in timed} for record in kept]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(text_of(100))
+    return path
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_killed_ten_times_the_weights_are_the_same_to_the_bit(kind: str, text: Path, tmp_path: Path) -> None:
+    asked = wanted(kind, text)
+    seconds = undisturbed(asked, tmp_path / "whole")
+    moments = random.Random(kind)
+    killed = tmp_path / "killed"
+    reached = []
+    for _ in range(KILLS):
+        process = worker(asked, killed)
+        process.join(moments.uniform(0, seconds / 6))
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL, "it was over before it could be killed"
+        reached.append(max((record["step"] for record in records(killed, "train")), default=0))
+    assert not (killed / "summary.json").exists()
+    assert reached[-1] > 0, "no kill met a training under way"
+    undisturbed(asked, killed)
+    assert weights(killed) == weights(tmp_path / "whole")
+    assert log_of(killed) == log_of(tmp_path / "whole")
+    assert len(records(killed, "resume")) > 1
+
+
+@pytest.mark.parametrize("training", [{}, {"precision": "bf16"}, {"deterministic": True}], ids=str)
+def test_the_same_recipe_gives_the_same_bits(text: Path, tmp_path: Path, training: dict[str, Any]) -> None:
+    asked = wanted("gpt", text, steps=12, **training)
+    for name in ("one", "other"):
+        train(asked, tmp_path / name)
+    assert weights(tmp_path / "one") == weights(tmp_path / "other")
+    assert log_of(tmp_path / "one") == log_of(tmp_path / "other")
+    train(wanted("gpt", text, steps=12, seed=2, **training), tmp_path / "seeded")
+    assert weights(tmp_path / "seeded") != weights(tmp_path / "one")

@@ -1,0 +1,84 @@
+"""Mixtures: the average they say, the laws of the seam, and weights found by EM."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from test_ngram import Cows
+from torch.testing import assert_close
+
+from seqwright.batch import Source
+from seqwright.config import UserError
+from seqwright.interface import Autoregressive
+from seqwright.models.mixture import Mixture, best_weights, tuned
+
+
+@pytest.fixture(scope="module")
+def cows() -> list[Cows]:
+    return [Cows(order=3), Cows(order=2, smoothing="add-k"), Cows(order=1, smoothing="mle")]
+
+
+@pytest.fixture
+def mixture(cows: list[Cows]) -> Mixture:
+    return Mixture([each.model for each in cows], [0.5, 0.3, 0.2])
+
+
+def test_it_is_the_weighted_average(cows: list[Cows], mixture: Mixture) -> None:
+    batch = cows[0].batch("<sos> do cows eat corn or hay <eos>")
+    parts = [each.model(batch).exp() for each in cows]
+    expected = 0.5 * parts[0] + 0.3 * parts[1] + 0.2 * parts[2]
+    assert_close(mixture(batch).exp(), expected)
+    assert_close(mixture.score(batch)[0].exp(), expected.gather(-1, batch.target[..., None])[..., 0])
+    assert isinstance(mixture, Autoregressive)
+
+
+def test_stepping_selecting_and_joining_go_through(cows: list[Cows], mixture: Mixture) -> None:
+    batch = cows[0].batch("<sos> do cows eat corn or hay <eos>")
+    expected = mixture(batch)
+    state = mixture.start(batch.source, capacity=9)
+    for t in range(batch.input.size(1)):
+        stepped, state = mixture.step(batch.input[:, t : t + 1], state.select(torch.tensor([0])))
+        assert_close(stepped, expected[:, t])
+    doubled = state.join(mixture.start(Source.nothing(1), capacity=9))
+    log_probs, _ = mixture.step(torch.tensor([[4], [2]]), doubled)
+    assert_close(log_probs[1], expected[0, 0])
+
+
+def test_carried_states_equal_one_long_window(cows: list[Cows], mixture: Mixture) -> None:
+    whole = cows[0].batch("<sos> do cows eat corn or hay <eos>")
+    state = mixture.start(whole.source, capacity=9)
+    parts = []
+    for text in ("<sos> do cows eat", "eat corn or hay <eos>"):
+        part, state = mixture.score(cows[0].batch(text), state)
+        parts.append(part)
+    assert_close(torch.cat(parts, 1), mixture.score(whole)[0])
+
+
+def test_em_finds_the_weights_that_made_the_text() -> None:
+    generator = torch.Generator().manual_seed(0)
+    first, second = torch.tensor([0.7, 0.2, 0.1]), torch.tensor([0.1, 0.1, 0.8])
+    drawn = torch.multinomial(0.3 * first + 0.7 * second, 20000, replacement=True, generator=generator)
+    found = best_weights(torch.stack([first, second], -1).log()[drawn].double())
+    assert found.tolist() == pytest.approx([0.3, 0.7], abs=0.02)
+    useless = torch.tensor([[-1.0, -torch.inf], [-torch.inf, -torch.inf]])
+    assert best_weights(useless).tolist() == [1, 0]
+
+
+def test_tuning_helps_held_out_text(cows: list[Cows]) -> None:
+    held_out = [cows[0].batch("<sos> our cows eat corn daily <eos>"), cows[0].batch("<sos> what cows have <eos>")]
+    models = [each.model for each in cows]
+    found = tuned(models, held_out)
+
+    def total(model: Autoregressive) -> float:
+        return sum(model.score(batch)[0].sum().item() for batch in held_out)
+
+    assert total(found) >= max(map(total, [*models, Mixture(models, [0.4, 0.3, 0.3])]))
+
+
+def test_weights_must_make_sense(cows: list[Cows]) -> None:
+    models = [each.model for each in cows]
+    for weights in ([0.5, 0.5], [0.5, 0.6, 0.2], [1.5, -0.3, -0.2]):
+        with pytest.raises(UserError, match="weight"):
+            Mixture(models, weights)
+    with pytest.raises(UserError, match="give more"):
+        tuned(models, [])

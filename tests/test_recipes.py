@@ -1,0 +1,113 @@
+"""The recipes that ship: each loads, says what it shows, and builds the model whose size the lectures print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from seqwright import build
+from seqwright.api import wanted_recipe
+from seqwright.batch import Vocabulary
+from seqwright.config import UserError
+from seqwright.recipe import Recipe, about, load, shipped
+
+TEXT = "embedded:topics"
+
+# Worked example 11: parameters, tokens of a batch, learning rate.
+GPTS = {
+    "gpt": (116_534_784, 64 * 512, 2.5e-4),
+    "gpt2": (1_557_611_200, 512 * 1024, 2e-4),
+    "gpt3-small": (125_226_240, 0.5e6, 6e-4),
+    "gpt3-medium": (355_871_744, 0.5e6, 3e-4),
+    "gpt3-large": (760_300_032, 0.5e6, 2.5e-4),
+    "gpt3-xl": (1_315_723_264, 1e6, 2e-4),
+    "gpt3-2.7b": (2_651_553_280, 1e6, 1.6e-4),
+    "gpt3-6.7b": (6_658_404_352, 2e6, 1.2e-4),
+    "gpt3-13b": (12_853_386_240, 2e6, 1e-4),
+    "gpt3-175b": (174_604_259_328, 3.2e6, 0.6e-4),
+}
+
+LENGTH, WIDTH, VOCABULARY = 40, 128, 1000
+RNN = VOCABULARY * WIDTH + 2 * (WIDTH * WIDTH + WIDTH)
+BLOCK = 4 * (WIDTH * WIDTH + WIDTH) + (WIDTH * 4 * WIDTH + 4 * WIDTH) + (4 * WIDTH * WIDTH + WIDTH) + 2 * 2 * WIDTH
+TRANSFORMER = VOCABULARY * WIDTH + 2 * BLOCK
+FLATTENED = LENGTH * WIDTH * VOCABULARY + VOCABULARY
+
+LECTURES = {
+    "lecture-generation": RNN + WIDTH * VOCABULARY + VOCABULARY,
+    "lecture-generation-way1": RNN + WIDTH * VOCABULARY + VOCABULARY,
+    "lecture-generation-way2": RNN + FLATTENED,
+    "lecture-generation-transformer": TRANSFORMER + WIDTH * VOCABULARY,
+    "lecture-generation-transformer-way1": TRANSFORMER + WIDTH * VOCABULARY,
+    "lecture-generation-transformer-way2": TRANSFORMER + FLATTENED,
+}
+
+
+def parameters(recipe: Recipe) -> int:
+    """Counted without memory."""
+    assert recipe.tokenizer.size is not None
+    with torch.device("meta"):
+        model = build.model(recipe.model, Vocabulary(size=recipe.tokenizer.size))
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", GPTS)
+def test_the_sizes_batches_and_rates_of_the_papers(name: str) -> None:
+    recipe = wanted_recipe(name, text=TEXT)
+    expected, tokens, rate = GPTS[name]
+    assert parameters(recipe) == expected
+    assert recipe.training.batch * recipe.model.context == pytest.approx(tokens, rel=0.05)
+    assert recipe.training.rate == rate
+
+
+@pytest.mark.parametrize("name", LECTURES)
+def test_the_sizes_of_the_practice_sheet(name: str) -> None:
+    recipe = load(name)
+    assert recipe.tokenizer.size == VOCABULARY
+    assert (recipe.training.length or getattr(recipe.model, "context", None) or recipe.model.length) == LENGTH
+    assert parameters(recipe) == LECTURES[name]
+    assert f"{LECTURES[name]:,} parameters" in about(shipped()[name])
+
+
+def test_the_practice_sheet_says_so_too() -> None:
+    assert LECTURES["lecture-generation"] == LECTURES["lecture-generation-way1"] == 290_024
+    assert LECTURES["lecture-generation-way2"] == 5_282_024
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_recipe_says_what_it_shows_and_loads(name: str) -> None:
+    assert len(about(shipped()[name])) > 40
+    recipe = wanted_recipe(name, text=TEXT)
+    assert recipe.name == name
+    assert recipe.data.train == (TEXT,)
+
+
+def test_every_shipped_recipe_is_checked_here() -> None:
+    assert shipped().keys() == GPTS.keys() | LECTURES.keys() | {"shakespeare-cpu"}
+
+
+def test_a_recipe_for_any_text_asks_for_one() -> None:
+    with pytest.raises(UserError, match=r"gpt2\.toml: \[data\] train names no file; give your own text with --text"):
+        load("gpt2")
+
+
+def test_own_files_are_named_from_here_and_take_the_place_of_the_recipes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("train.txt", "valid.txt"):
+        (tmp_path / name).write_text("text\n")
+    (tmp_path / "recipes").mkdir()
+    written = tmp_path / "recipes" / "mine.toml"
+    written.write_text('[data]\ntrain = "elsewhere.txt"\nvalid = "elsewhere.txt"\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SEQWRIGHT_DATA", raising=False)
+    own = wanted_recipe(written, text="train.txt")
+    assert own.data.train == (str(tmp_path / "train.txt"),)
+    assert own.data.valid is None
+    both = wanted_recipe("gpt", text="train.txt", valid="valid.txt")
+    assert both.data.valid == (str(tmp_path / "valid.txt"),)
+    assert both.data.split is None
+    with pytest.raises(UserError, match=r"no file .*recipes/elsewhere\.txt"):
+        wanted_recipe(written)
