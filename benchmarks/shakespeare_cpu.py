@@ -119,11 +119,10 @@ def main() -> None:
     text = documents_of(corpus.documents[0], "file")[0]
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     our_seconds, our_nll, whole = ours(arguments.set)
-    print(
-        f"seqwright shakespeare-cpu: {our_seconds:6.1f} s  nll {our_nll:.4f} (200 random batches, seed 1)  whole text {whole:.4f}"
-    )
+    measure = "200 random batches, seed 1"
+    print(f"seqwright shakespeare-cpu: {our_seconds:6.1f} s  nll {our_nll:.4f} ({measure}), whole text {whole:.4f}")
     peer_seconds, peer_nll = plain(text, arguments.steps)
-    print(f"nanoGPT's CPU settings:    {peer_seconds:6.1f} s  nll {peer_nll:.4f} (200 random batches, seed 1)")
+    print(f"nanoGPT's CPU settings:    {peer_seconds:6.1f} s  nll {peer_nll:.4f} ({measure})")
     print(f"ratio: {our_seconds / peer_seconds:.2f} of the peer's time, {our_nll - peer_nll:+.4f} nats")
 
 

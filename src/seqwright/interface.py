@@ -142,7 +142,6 @@ class Head(Protocol):
         ...
 
 
-@runtime_checkable
 class Trainable(Model, Protocol):
     """A model trained by gradients: hidden vectors, then a head, so that the loss decides how logits are made."""
 

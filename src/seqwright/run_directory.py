@@ -80,8 +80,12 @@ class RunDirectory:
         with run.writing():
             if is_run(run.path):
                 raise UserError(f"{path} already holds a run. Choose another folder, or delete it to start again.")
-            write_text(run.recipe_path, recipe)
-            write_json(run.environment_path, {"format": FORMAT, **environment()})
+            try:
+                write_text(run.recipe_path, recipe)
+                write_json(run.environment_path, {"format": FORMAT, **environment()})
+            except BaseException:
+                run.discard()
+                raise
         return run
 
     @classmethod

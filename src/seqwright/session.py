@@ -156,7 +156,7 @@ class Session:
             "steps": progress.step,
             "steps_per_epoch": trainer.feed.steps_per_epoch,
             "seconds": progress.seconds,
-            "tokens": progress.tokens,
+            "trained_tokens": progress.tokens,
             "parameters": sum(p.numel() for p in trainer.model.parameters()),
             "best_step": best,
         }

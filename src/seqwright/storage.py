@@ -29,8 +29,10 @@ ASIDE = ".tmp"
 """How the names of unfinished files and folders begin; safetensors' own begin so too."""
 REPLACED = ".old-"
 """How the name of a folder begins while its replacement takes its place."""
+ABOUT = "seqwright"
+"""The one metadata key, which holds all that is said about the tensors: several would be written in any order."""
 SHARED = "shared"
-"""The metadata key under which tied tensors are named."""
+"""The key in there under which tied tensors are named."""
 PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 
 
@@ -88,14 +90,14 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Writes tensors by name, with a few words about them. Tied tensors are written once and tied again by loading."""
     kept, shared = _untied(tensors)
-    about = dict(metadata or {})
+    about: dict[str, Any] = dict(metadata or {})
     assert SHARED not in about, f"the metadata key '{SHARED}' is taken"
     if shared:
-        about[SHARED] = json.dumps(shared)
+        about[SHARED] = shared
     with _aside(path) as aside:
         aside.touch()
         mode = aside.stat().st_mode
-        save_file(kept, aside, about or None)  # an empty dict would spoil the header of an empty file
+        save_file(kept, aside, {ABOUT: json.dumps(about)})
         aside.chmod(mode)  # safetensors makes files that only their owner can read; a run is to be shared
 
 
@@ -107,9 +109,9 @@ def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[s
             "Ask its author for safetensors, or convert it where you trust it."
         )
     with _readable(path), safe_open(path, framework="pt", device=str(device)) as file:
-        metadata = dict(file.metadata() or {})
+        metadata = json.loads((file.metadata() or {}).get(ABOUT, "{}"))
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        tensors |= {name: tensors[twin] for name, twin in json.loads(metadata.pop(SHARED, "{}")).items()}
+        tensors |= {name: tensors[twin] for name, twin in metadata.pop(SHARED, {}).items()}
     return tensors, metadata
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import random
 import signal
@@ -49,19 +50,18 @@ def train(asked: recipe.Recipe, path: Path) -> None:
 def worker(asked: recipe.Recipe, path: Path) -> Any:
     """A training process, forked from a server that has torch loaded, so that it is at work at once."""
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["seqwright.session"])
+    processes.set_forkserver_preload(["seqwright.session", "torch._dynamo"])  # optimizers load the latter
     process = processes.Process(target=train, args=(asked, path), daemon=True)
     process.start()
     return process
 
 
-def undisturbed(asked: recipe.Recipe, path: Path) -> float:
-    """Trains to the end; the seconds it took."""
-    begun = time.monotonic()
+def finished(asked: recipe.Recipe, path: Path) -> float:
+    """Trains to the end; the seconds spent in steps."""
     process = worker(asked, path)
     process.join(120)
     assert process.exitcode == 0
-    return time.monotonic() - begun
+    return float(json.loads((path / "summary.json").read_text())["seconds"])
 
 
 def weights(path: Path) -> bytes:
@@ -82,26 +82,41 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
+def disturbed(asked: recipe.Recipe, path: Path, moments: random.Random, most: float) -> int:
+    """Trains until killed at a random moment: while it opens the run, or up to `most` seconds after a line of its log.
+
+    Returns the last step that the log knows.
+    """
+    before = len(lines_of(path))
+    process = worker(asked, path)
+    if moments.random() < 0.7:
+        while len(lines_of(path)) <= before:
+            assert process.is_alive()
+            time.sleep(0.002)
+    process.join(moments.uniform(0, most))
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL, "it was over before it could be killed"
+    return max((record["step"] for record in records(path, "train")), default=0)
+
+
+def lines_of(path: Path) -> list[bytes]:
+    log = path / "log.jsonl"
+    return log.read_bytes().split(b"\n") if log.exists() else []
+
+
 @pytest.mark.parametrize("kind", MODELS)
 def test_killed_ten_times_the_weights_are_the_same_to_the_bit(kind: str, text: Path, tmp_path: Path) -> None:
     asked = wanted(kind, text)
-    seconds = undisturbed(asked, tmp_path / "whole")
+    seconds = finished(asked, tmp_path / "whole")
     moments = random.Random(kind)
     killed = tmp_path / "killed"
-    reached = []
-    for _ in range(KILLS):
-        process = worker(asked, killed)
-        process.join(moments.uniform(0, seconds / 6))
-        process.kill()
-        process.join()
-        assert process.exitcode == -signal.SIGKILL, "it was over before it could be killed"
-        reached.append(max((record["step"] for record in records(killed, "train")), default=0))
-    assert not (killed / "summary.json").exists()
-    assert reached[-1] > 0, "no kill met a training under way"
-    undisturbed(asked, killed)
+    reached = [disturbed(asked, killed, moments, seconds / 8) for _ in range(KILLS)]
+    assert len({step for step in reached if 0 < step < asked.training.steps}) >= 3, "kills must meet training under way"
+    finished(asked, killed)
     assert weights(killed) == weights(tmp_path / "whole")
     assert log_of(killed) == log_of(tmp_path / "whole")
-    assert len(records(killed, "resume")) > 1
+    assert records(killed, "resume")
 
 
 @pytest.mark.parametrize("training", [{}, {"precision": "bf16"}, {"deterministic": True}], ids=str)

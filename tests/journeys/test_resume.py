@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
-from seqwright import session
+from seqwright.text import training
 from tests.journeys.commands import TINY_GPT, ended, files, records, start, text_of, wait_until
 from tests.journeys.conftest import Command
 
@@ -41,7 +42,8 @@ def test_asked_to_stop_it_saves_and_says_how_to_go_on(
 def test_stopped_while_it_reads_nothing_is_left(here: Path) -> None:
     (here / "long.txt").write_text(text_of(200_000))
     process = start("train", "--text", "long.txt", *TINY_GPT, "--run", "run", cwd=here)
-    wait_until((here / "run").exists, process)
+    wait_until((here / "run" / "environment.json").exists, process)
+    time.sleep(0.2)  # the text is being read and cut into tokens: that takes seconds
     process.send_signal(signal.SIGINT)
     said = ended(process)
     assert (said.status, said.err.split()[-1]) == (130, "stopped.")
@@ -54,7 +56,7 @@ def test_stopped_while_the_vocabulary_is_learnt_nothing_is_left(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session, "train_tokenizer", interrupted)
+    monkeypatch.setattr(training, "_merge_pairs", interrupted)
     assert seqwright("train", "--text", "text.txt", "--run", "run").status == 130
     assert files(here) == {"text.txt"}
 

@@ -42,7 +42,7 @@ def trained_run(
         "steps": steps,
         "seconds": steps * pace,
         "parameters": 10_745_088,
-        "tokens": steps * 3072,
+        "trained_tokens": steps * 3072,
         "best_step": steps,
     }
     return _run(name, kind=kind, log=log, summary=summary, nll=final + 0.05)
@@ -55,7 +55,11 @@ def counted_run(name: str = "trigram", *, nll: float = 1.95) -> RunFacts:
         {"kind": "sample", "step": 0, "prompt": "", "text": NASTY},
     ]
     return _run(
-        name, kind="ngram", log=log, summary={"seconds": 0.21, "parameters": 48_211, "tokens": 1_003_854}, nll=nll
+        name,
+        kind="ngram",
+        log=log,
+        summary={"seconds": 0.21, "parameters": 48_211, "trained_tokens": 1_003_854},
+        nll=nll,
     )
 
 

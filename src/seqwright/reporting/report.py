@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from seqwright.reporting.facts import Record, RunFacts, flatten, headline, title
 from seqwright.reporting.markup import Html, element
 from seqwright.reporting.numbers import count, duration, figure, interval
-from seqwright.reporting.page import grid, keys, page, section, table, tiles
+from seqwright.reporting.page import grid, keys, page, section, show, table, tiles
 from seqwright.reporting.svg import SMALL, Axis, Series, chart, thinning
 
 STEPS = Axis(title="step")
@@ -41,16 +41,16 @@ def _header(run: RunFacts) -> Html:
     written = {
         "parameters": ("parameters", count),
         "steps": ("steps", "{:,}".format),
-        "tokens": ("tokens read", count),
+        "trained_tokens": ("tokens read", count),
         "seconds": ("training time", duration),
     }
     figures |= {name: write(run.summary[key]) for key, (name, write) in written.items() if run.summary.get(key)}
-    makings = (run.setting("model", "kind"), run.setting("tokenizer", "kind"), run.setting("data", "train"))
+    makings = [run.setting(*place) for place in (("model", "kind"), ("tokenizer", "kind"), ("data", "train"))]
     return element(
         "header",
         element("p", "Run", class_="kind"),
         element("h1", run.name),
-        element("p", " · ".join(str(word) for word in makings if word), class_="lead"),
+        element("p", " · ".join(show(word) for word in makings if word), class_="lead"),
         tiles(figures),
     )
 

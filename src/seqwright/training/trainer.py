@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -89,10 +89,9 @@ class Trainer:
         show: Callable[[Batch], str] = lambda batch: str(batch.input[0].tolist()),
         watch: Watcher = lambda step, steps, loss, tokens_per_second: None,
     ):
-        assert isinstance(model, Trainable)
         self.device = machine.device(config.device)
         self.model = model.to(self.device)
-        self.objective = Objective(self.model, smoothing=config.smoothing)
+        self.objective = Objective(cast(Trainable, self.model), smoothing=config.smoothing)
         self.optimizer = optimizer(self.model, config)
         self.feed, self.config, self.keeper = feed, config, keeper
         self.evaluate, self.sample, self.show, self.watch = evaluate, sample, show, watch

@@ -1,0 +1,179 @@
+"""What users get wrong: one clear error that says the next move, exit code 2, and nothing left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.commands import TINY, TINY_GPT, ended, files, start, text_of
+from tests.journeys.conftest import Command
+
+
+def tiny(*settings: str) -> list[str]:
+    return [*TINY_GPT, *(item for setting in settings for item in ("--set", setting))]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "bad.txt is empty."),
+        (b"\xef\xbb\xbf", "bad.txt is empty."),
+        (
+            b"one line\n",
+            "text has 8 tokens, fewer than one window of 16; set model.context to 2 or so, or give more text.",
+        ),
+        (b"two words", "fewer than one window of 16; set model.context to 2 or so, or give more text."),
+        (b"x", "leaves one side empty; hold out another share, or name a file in data.valid."),
+        (bytes(range(256)) * 4, "looks binary or UTF-16: NUL at byte 0 (line 1); give a text file, or set data.errors"),
+        (
+            b"fine\n" * 400 + b"ol\xe9\n",
+            "is not UTF-8: 0xe9 at byte 2,002 (line 401); give a text file, or set data.e",
+        ),
+    ],
+    ids=["empty", "mark only", "one line", "two words", "one letter", "binary", "broken UTF-8"],
+)
+def test_texts_that_cannot_be_learnt(seqwright: Command, here: Path, content: bytes, message: str) -> None:
+    (here / "bad.txt").write_bytes(content)
+    before = files(here)
+    said = seqwright("train", "--text", "bad.txt", *TINY_GPT, "--run", "runs/bad")
+    assert said.status == 2
+    assert message in said.err
+    assert files(here) - before <= {"runs"}
+
+
+def test_a_line_and_two_words_are_enough_to_count(seqwright: Command, here: Path) -> None:
+    (here / "two.txt").write_text("two words")
+    assert seqwright("train", "--text", "two.txt", "--model", "ngram", "--run", "counted").status == 0
+    assert seqwright("generate", "counted", "two", "--tokens", "3").status == 0
+
+
+def test_broken_text_is_read_when_asked(seqwright: Command, here: Path) -> None:
+    (here / "bad.txt").write_bytes(text_of(60).encode() + b"ol\xe9\n")
+    said = seqwright("train", "--text", "bad.txt", *tiny("data.errors=replace"), "--run", "run")
+    assert said.status == 0, said.err
+    assert "bad.txt: 1 places were not UTF-8 text and are read as U+FFFD." in " ".join(said.err.split())
+
+
+RECIPE = """
+[data]
+train = "text.txt"
+[modl]
+kind = "gpt"
+[model]
+kind = "gpt"
+layer = 3
+[training]
+rate = "fast"
+bacth = 2
+"""
+
+
+def test_every_problem_of_a_recipe_is_reported_at_once(seqwright: Command, here: Path) -> None:
+    (here / "mine.toml").write_text(RECIPE)
+    said = seqwright("train", "mine.toml", "--set", "decoding.top_q=3")
+    assert said.status == 2
+    for problem in (
+        "mine.toml: a recipe has no section [modl]. Did you mean 'model'?",
+        "mine.toml: [model] has no key 'layer'. Did you mean 'layers'?",
+        'mine.toml: training.rate must be a number, not "fast".',
+        "mine.toml: [training] has no key 'bacth'. Did you mean 'batch'?",
+        "--set decoding.top_q=3: [decoding] has no key 'top_q'. Did you mean 'top_p'?",
+    ):
+        assert problem in said.err
+    assert files(here) == {"text.txt", "mine.toml"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--text", "txet.txt"], "no file txet.txt. Did you mean 'text.txt'?"),
+        (["--text", "."], "is a folder; name the files in it."),
+        ([], "name a recipe, or give your own text with --text FILE."),
+        (["--run", "nowhere"], "no run at nowhere to go on with; name a recipe, or give your own text"),
+        (["--valid", "text.txt", "--run", "nowhere"], "give your own text with --text FILE."),
+        (["gpt3-smal"], "no recipe 'gpt3-smal'. Did you mean 'gpt3-small'?"),
+        (["gpt3-small"], "train names no file; give your own text with --text FILE."),
+        (["text.txt"], "text.txt is no valid TOML"),
+        (["--text", "text.txt", "--model", "lsmt"], "no model kind 'lsmt'. Did you mean 'lstm'?"),
+        (["--text", "text.txt", "--set", "tokenizer.kind=word"], "Did you mean 'words'?"),
+        (["--text", "text.txt", "--set", "model.layers"], "expected key=value, as in --set training.steps=100."),
+        (["--text", "text.txt", "--set", "model.width=100", "--set", "model.heads=8"], "try 96 or 104."),
+        (["--text", "text.txt", "--set", "training.seed=-1"], "seed must be 0 or more"),
+        (["--text", "text.txt", "--set", "training.rate=nan"], "training.rate must be a number, not NaN."),
+        (["--text", "text.txt", "--set", "data.split=10%"], 'write "tail 10%" or "documents 5%".'),
+        (["--text", "text.txt", "--set", "data=3"], "'data' is a section"),
+        (["--text", "text.txt", "--set", "training.length=4096"], "but the model sees at most 32 tokens; lower it."),
+        (["--text", "text.txt", "--set", "model.context=4096"], "fewer than one window of 4096; set model.context to"),
+        (["--text", "text.txt", "--set", "data.examples=rows"], 'use data.examples = "windows".'),
+        (["--text", "text.txt", "--set", "training.device=cuda"], "no 'cuda' device; use training.device=auto or cpu."),
+        (["--text", "text.txt", "--run", "text.txt"], "Choose a folder that is yours to write."),
+        (["--text", "text.txt", "--run", "."], "holds other things (text.txt). Choose an empty folder."),
+        (["--text", "ol\udce9.txt"], r"the argument 'ol\udce9.txt' is not UTF-8"),
+    ],
+    ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else "",
+)
+def test_training_asked_for_wrongly(seqwright: Command, here: Path, arguments: list[str], message: str) -> None:
+    said = seqwright("train", *arguments)
+    assert said.status == 2
+    assert message in said.err
+    assert said.out == ""
+    assert files(here) - {"runs"} == {"text.txt"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["generate", "RUN", "--temperature", "-1"], "temperature must be 0 (greedy) or more, not -1.0."),
+        (["generate", "RUN", "--temperature", "nan"], "decoding.temperature must be a number"),
+        (["generate", "RUN", "--top-p", "1.5"], "top_p is a share of the probability: above 0 and at most 1, not 1.5."),
+        (["generate", "RUN", "--top-k", "0"], "top_k must be at least 1, not 0."),
+        (["generate", "RUN", "--tokens", "0"], "tokens must be at least 1, not 0."),
+        (["generate", "RUN", "--stop", ""], "it would end every output at once."),
+        (["generate", "RUN", "--seed", str(1 << 63)], "seed must fit in 64 bits"),
+        (["generate", "RUN", "--set", "decoding.top_q=1"], "[decoding] has no key 'top_q'. Did you mean 'top_p'?"),
+        (["generate", "RUN", "--set", "model.width=1"], "here only keys of [decoding] can be set"),
+        (["generate", "RUN", "--device", "gpu"], "'gpu' is not one of"),
+        (["generate", "RUN", "ol\udce9"], r"the argument 'ol\udce9' is not UTF-8"),
+        (["generate", "RUN", "--prompts", "none.txt"], "no file none.txt."),
+        (["evaluate", "RUN", "--set", "evaluation.strid=1"], "Did you mean 'stride'?"),
+        (["evaluate", "RUN", "--set", "evaluation.seed=-1"], "seed must not be below 0"),
+        (["evaluate", "RUN", "text.txt"], "name files with --on, as in --on text.txt."),
+        (["evaluate", "RUN", "--on", "txet.txt"], "no file txet.txt. Did you mean 'text.txt'?"),
+        (["score", "RUN", "none.txt"], "no file none.txt."),
+        (["tokenize", "text.txt"], "text.txt"),
+        (["check", "nowhere"], "no run at nowhere. Train one with `seqwright train --run nowhere`."),
+        (["check", "text.txt"], "text.txt is a file. Name the folder of a run."),
+        (["check", "."], ". is not a run: environment.json is missing."),
+        (["runs", "nowhere"], "no runs in nowhere; `seqwright train --text FILE` makes one."),
+        (["recipes", "gtp2"], "no recipe 'gtp2'. Did you mean 'gpt2'?"),
+        (["recipe"], "no command 'recipe'. Did you mean 'recipes'?"),
+        (["generate"], "Missing argument 'RUN'."),
+    ],
+    ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else "",
+)
+def test_a_run_used_wrongly(seqwright: Command, here: Path, trained: Path, arguments: list[str], message: str) -> None:
+    said = seqwright(*(str(trained) if item == "RUN" else item for item in arguments))
+    assert said.status == 2
+    assert message in said.err
+    assert files(here) == {"text.txt"}
+
+
+def test_input_that_is_no_text(seqwright: Command, trained: Path) -> None:
+    said = seqwright("score", trained, input=b"fine\nbro\xffken\n")
+    assert said.status == 2
+    assert "standard input, line 2: not UTF-8 at byte 3 of the line." in said.err
+
+
+def test_an_argument_that_is_no_text_in_a_process_of_its_own(here: Path, trained: Path) -> None:
+    said = ended(start("generate", trained, "ol\udce9", cwd=here))
+    assert (said.status, said.out) == (2, "")
+    assert said.err == "error: the argument 'ol\\udce9' is not UTF-8; write it (or rename the file) in UTF-8.\n"
+
+
+def test_the_validation_text_is_looked_at_too(seqwright: Command, here: Path) -> None:
+    (here / "empty.txt").touch()
+    said = seqwright("train", "--text", "text.txt", "--valid", "empty.txt", *TINY, "--run", "run")
+    assert said.status == 2
+    assert "empty.txt is empty." in said.err
+    assert files(here) == {"text.txt", "empty.txt"}
