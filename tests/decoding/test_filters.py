@@ -10,7 +10,20 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from seqwright.decoding.filters import ban, temper, top_k, top_p
+from seqwright.decoding.filters import (
+    ban,
+    bias,
+    counts_of,
+    force,
+    min_p,
+    no_repeat,
+    penalise_counts,
+    penalise_repetition,
+    temper,
+    top_k,
+    top_p,
+    typical,
+)
 
 
 @st.composite
@@ -96,9 +109,104 @@ def test_temperature_divides_differences(log_probs: Tensor, temperature: float) 
     assert_close(temper(log_probs, 1.0), log_probs)
 
 
+@given(distributions(), st.floats(0.01, 1.0))
+def test_min_p_keeps_what_is_near_the_best(log_probs: Tensor, p: float) -> None:
+    filtered = min_p(log_probs, p)
+    is_normalised(filtered)
+    keeps_proportions(filtered, log_probs)
+    probable = log_probs.exp()
+    near = (probable / probable.amax(-1, keepdim=True) / p - 1).abs() < 1e-9  # either answer is right on the border
+    assert ((filtered > -math.inf) == (probable >= p * probable.amax(-1, keepdim=True)))[~near].all()
+
+
+@given(distributions(), st.floats(0.01, 1.0))
+def test_typical_keeps_the_tokens_nearest_to_the_entropy(log_probs: Tensor, p: float) -> None:
+    filtered = typical(log_probs, p)
+    is_normalised(filtered)
+    keeps_proportions(filtered, log_probs)
+    for after, before in zip(filtered, log_probs, strict=True):
+        possible = before > -math.inf
+        entropy = -(before.exp() * before)[possible].sum()
+        distance = (-before - entropy).abs()
+        kept = after > -math.inf
+        assert before.exp()[kept].sum() >= p - 1e-9
+        if (possible & ~kept).any():
+            assert distance[kept].max() <= distance[possible & ~kept].min() + 1e-9
+            farthest = distance.masked_fill(~kept, -math.inf).argmax()
+            assert before.exp()[kept].sum() - before[farthest].exp() < p + 1e-9
+
+
+@st.composite
+def histories(draw: st.DrawFn, size: int, rows: int) -> Tensor:
+    """Ids (B, T), rows of different lengths padded on the left with -1."""
+    width = draw(st.integers(0, 9))
+    lengths = [draw(st.integers(0, width)) for _ in range(rows)]
+    ids = [[-1] * (width - n) + draw(st.lists(st.integers(0, size - 1), min_size=n, max_size=n)) for n in lengths]
+    return torch.tensor(ids, dtype=torch.long).view(rows, width)
+
+
+@given(distributions(), st.data(), st.floats(0.1, 4.0), st.floats(-2.0, 2.0), st.floats(-2.0, 2.0))
+def test_penalties_act_on_what_was_said(
+    log_probs: Tensor, data: st.DataObject, repetition: float, presence: float, frequency: float
+) -> None:
+    history = data.draw(histories(log_probs.size(1), log_probs.size(0)))
+    counts = counts_of(history, log_probs.size(1))
+    assert counts.tolist() == [[row.count(id) for id in range(log_probs.size(1))] for row in history.tolist()]
+    repeated = penalise_repetition(log_probs, counts, repetition)
+    told = penalise_counts(log_probs, counts, presence=presence, frequency=frequency)
+    for filtered in (repeated, told):
+        is_normalised(filtered)
+    for row, before in enumerate(log_probs):
+        possible = before > -math.inf
+        expected = torch.where(counts[row] > 0, repetition * before, before).log_softmax(-1)
+        assert_close(repeated[row], expected)
+        off = frequency * counts[row] + presence * (counts[row] > 0)
+        assert_close(told[row][possible], (before - off).log_softmax(-1)[possible])
+    nothing = torch.zeros_like(counts)
+    assert_close(penalise_repetition(log_probs, nothing, repetition), log_probs)
+    assert_close(penalise_counts(log_probs, nothing, presence=presence, frequency=frequency), log_probs)
+
+
+@given(distributions(), st.data(), st.integers(1, 4))
+def test_no_n_gram_is_said_twice(log_probs: Tensor, data: st.DataObject, n: int) -> None:
+    history = data.draw(histories(log_probs.size(1), log_probs.size(0)))
+    filtered = no_repeat(log_probs, history, n)
+    is_normalised(filtered)
+    for row, padded in enumerate(history.tolist()):
+        said = [id for id in padded if id >= 0]
+        grams = {tuple(said[i : i + n]) for i in range(len(said) - n + 1)}
+        free = [tuple([*said, id][-n:]) not in grams or len(said) + 1 < n for id in range(log_probs.size(1))]
+        allowed = torch.tensor(free) & (log_probs[row] > -math.inf)
+        if allowed.any():
+            assert torch.equal(filtered[row] > -math.inf, allowed)
+            keeps_proportions(filtered[row : row + 1], log_probs[row : row + 1])
+        else:
+            assert_close(filtered[row], log_probs[row])
+
+
+@given(distributions(), st.data())
+def test_bias_multiplies_odds(log_probs: Tensor, data: st.DataObject) -> None:
+    numbers = st.lists(st.floats(-5, 5), min_size=log_probs.size(1), max_size=log_probs.size(1))
+    added = torch.tensor(data.draw(numbers), dtype=torch.float64)
+    filtered = bias(log_probs, added)
+    is_normalised(filtered)
+    assert_close(filtered - filtered[:, :1], log_probs - log_probs[:, :1] + added - added[0])
+
+
+@given(distributions(), st.data())
+def test_a_forced_row_says_that_and_a_free_one_is_as_before(log_probs: Tensor, data: st.DataObject) -> None:
+    ids = st.lists(st.integers(-1, log_probs.size(1) - 1), min_size=len(log_probs), max_size=len(log_probs))
+    forced = torch.tensor(data.draw(ids))
+    filtered = force(log_probs, forced)
+    is_normalised(filtered)
+    assert torch.equal(filtered.argmax(-1)[forced >= 0], forced[forced >= 0])
+    assert torch.equal(filtered[forced < 0], log_probs[forced < 0])
+
+
 @given(distributions(), st.integers(1, 12), st.floats(0.01, 1.0))
 def test_rows_do_not_know_each_other(log_probs: Tensor, k: int, p: float) -> None:
     for row in range(len(log_probs)):
         alone = slice(row, row + 1)
         assert torch.equal(top_k(log_probs, k)[alone], top_k(log_probs[alone], k))
-        assert torch.equal(top_p(log_probs, p)[alone], top_p(log_probs[alone], p))
+        for filtered in (top_p, min_p, typical):
+            assert torch.equal(filtered(log_probs, p)[alone], filtered(log_probs[alone], p))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 import click
 
@@ -16,6 +17,10 @@ from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, prin
 @click.option("--temperature", type=float, help="0 is greedy; below 1 is sharper, above 1 flatter.")
 @click.option("--top-k", type=int, help="Draw from the k most probable tokens only.")
 @click.option("--top-p", type=float, help="Draw from the fewest tokens that hold this share of the probability.")
+@click.option("--min-p", type=float, help="Draw from tokens at least this many times as probable as the best one.")
+@click.option("--typical", type=float, help="Draw from the most typical tokens that hold this share.")
+@click.option("--repetition-penalty", type=float, help="Above 1: say again less gladly what was said.")
+@click.option("--no-repeat", type=int, metavar="N", help="Never say an n-gram of N tokens twice.")
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be repeated.")
 @click.option("--seed", type=int, help="The same seed gives the same text.")
 @click.option(
@@ -34,6 +39,10 @@ def command(
     temperature: float | None,
     top_k: int | None,
     top_p: float | None,
+    min_p: float | None,
+    typical: float | None,
+    repetition_penalty: float | None,
+    no_repeat: int | None,
     stop: tuple[str, ...],
     seed: int | None,
     samples: int,
@@ -46,11 +55,13 @@ def command(
 
     \b
     seqwright generate runs/notes-gpt "Once upon a time" --tokens 300 --temperature 0.8
+    seqwright generate runs/notes-gpt --min-p 0.05 --set decoding.presence_penalty=0.5
     """
     from seqwright.api import open as open_run
     from seqwright.decoding.sampling import SamplingOptions
 
-    flags = {"tokens": tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    flags: dict[str, Any] = {"tokens": tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    flags |= {"min_p": min_p, "typical": typical, "repetition_penalty": repetition_penalty, "no_repeat": no_repeat}
     options = options_from(overrides, "decoding", SamplingOptions, flags | {"stop": list(stop) or None})
     opened = open_run(run, device=device)
     given = list(read_lines(prompts)) if prompts else [prompt]

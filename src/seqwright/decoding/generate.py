@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from seqwright.batch import Source
-from seqwright.decoding.filters import ban
 from seqwright.decoding.sampling import SamplingOptions, choose
+from seqwright.decoding.steering import Steering
 from seqwright.interface import Autoregressive, State
 
 
@@ -55,13 +55,15 @@ def generate(
     longest = max((len(row.prompt) for row in rows), default=0)
     capacity = longest + options.tokens if model.context is None else min(model.context, longest + options.tokens)
     reader = _Reader(model, rows, source or Source.nothing(len(rows), device), capacity)
-    forbidden = torch.tensor(list(banned), dtype=torch.long, device=device)
+    steering: Steering | None = None
     while reader.alive:
         log_probs = reader.read()
         alive = [rows[n] for n in reader.alive]
+        steering = steering or Steering(options, log_probs.size(-1), banned, device)
+        steered = steering(log_probs, [row.prompt for row in alive], [row.ids for row in alive])
         seed = torch.tensor([row.seed for row in alive], device=device)
         position = torch.tensor([len(row.ids) for row in alive], device=device)
-        chosen = choose(ban(log_probs, forbidden) if banned else log_probs, options, seed, position)
+        chosen = choose(steered, options, seed, position)
         said = log_probs.gather(-1, chosen.unsqueeze(-1)).squeeze(-1).tolist()
         going = []
         for place, (n, id, log_prob) in enumerate(zip(reader.alive, chosen.tolist(), said, strict=True)):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seqwright.config import UserError
-from seqwright.decoding.filters import temper, top_k, top_p
+from seqwright.decoding.filters import min_p, temper, top_k, top_p, typical
 
 GOLDEN = -7046029254386353131
 """0x9E3779B97F4A7C15, the step of splitmix64, as a signed number."""
@@ -25,6 +25,24 @@ class SamplingOptions:
     """Only the k most probable tokens may be drawn."""
     top_p: float | None = None
     """Only the fewest tokens that hold this share of the probability may be drawn."""
+    min_p: float | None = None
+    """Only tokens at least this many times as probable as the best one may be drawn."""
+    typical: float | None = None
+    """Only the tokens of most typical surprise that hold this share of the probability may be drawn."""
+    repetition_penalty: float = 1.0
+    """Multiplies the log-probability of every token that prompt or output already has; above 1 discourages them."""
+    presence_penalty: float = 0.0
+    """Taken off the log-probability of a token that the output already has."""
+    frequency_penalty: float = 0.0
+    """Taken off the log-probability of a token for each time that the output already has it."""
+    no_repeat: int | None = None
+    """No n-gram of this many tokens is said that prompt or output already has."""
+    banned: tuple[int, ...] = ()
+    """Ids that are never said."""
+    forced: tuple[int, ...] = ()
+    """Ids with which the output begins."""
+    bias: tuple[tuple[int, float], ...] = ()
+    """Pairs [id, number]: the number is added to the log-probability of the id."""
     stop: tuple[str, ...] = ()
     """Text that ends the output; it is not part of it."""
     seed: int = 0
@@ -37,8 +55,14 @@ class SamplingOptions:
             raise UserError(f"temperature must be 0 (greedy) or more, not {self.temperature}.")
         if self.top_k is not None and self.top_k < 1:
             raise UserError(f"top_k must be at least 1, not {self.top_k}.")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UserError(f"top_p is a share of the probability: above 0 and at most 1, not {self.top_p}.")
+        for name in ("top_p", "min_p", "typical"):
+            share = getattr(self, name)
+            if share is not None and not 0 < share <= 1:
+                raise UserError(f"{name} is a share of the probability: above 0 and at most 1, not {share}.")
+        if self.repetition_penalty <= 0:
+            raise UserError(f"repetition_penalty must be above 0 (1 changes nothing), not {self.repetition_penalty}.")
+        if self.no_repeat is not None and self.no_repeat < 1:
+            raise UserError(f"no_repeat must be at least 1, not {self.no_repeat}.")
         if not -(1 << 63) <= self.seed < 1 << 63:
             raise UserError(f"seed must fit in 64 bits, but is {self.seed}.")
         if abs(self.seed) >= 1 << 62:
@@ -57,6 +81,10 @@ def choose(log_probs: Tensor, options: SamplingOptions, seeds: Tensor, positions
         log_probs = top_k(log_probs, options.top_k)
     if options.top_p is not None and options.top_p < 1:
         log_probs = top_p(log_probs, options.top_p)
+    if options.min_p is not None:
+        log_probs = min_p(log_probs, options.min_p)
+    if options.typical is not None and options.typical < 1:
+        log_probs = typical(log_probs, options.typical)
     return draw(log_probs, uniform(seeds, positions))
 
 
