@@ -15,6 +15,16 @@ CONTEXT = 8
 
 GPT: dict[str, object] = {"kind": "gpt", "width": 8, "layers": 2, "heads": 2, "context": CONTEXT}
 
+LLAMA: dict[str, object] = GPT | {
+    "positions": "rotary",
+    "normalised": "rms",
+    "activation": "swiglu",
+    "heads": 4,
+    "key_heads": 2,
+    "bias": False,
+    "tied": False,
+}
+
 SMALL: dict[str, dict[str, object]] = {
     "ngram": {"kind": "ngram", "order": 3, "smoothing": "add-k", "k": 0.1},
     "simple": {"kind": "simple", "width": 6},
@@ -32,6 +42,16 @@ SMALL: dict[str, dict[str, object]] = {
     "gpt sinusoidal": GPT | {"positions": "sinusoidal"},
     "gpt rotary": GPT | {"positions": "rotary", "bias": False},
     "gpt unplaced": GPT | {"positions": "none", "tied": False},
+    "gpt rms": GPT | {"normalised": "rms"},
+    "gpt swiglu": GPT | {"activation": "swiglu"},
+    "gpt grouped": GPT | {"heads": 4, "key_heads": 2},
+    "gpt multi-query": GPT | {"key_heads": 1, "window": 3},
+    "gpt alibi": GPT | {"positions": "alibi"},
+    "gpt relative": GPT | {"positions": "relative"},
+    "gpt window": GPT | {"window": 3},
+    "gpt window alibi": GPT | {"window": 3, "positions": "alibi", "norm": "post"},
+    "gpt query-key norm": GPT | {"query_key_norm": True, "positions": "rotary"},
+    "gpt as llama": LLAMA,
     "gpt flatten": GPT | {"tied": False, "readout": "flatten"},
 }
 

@@ -37,6 +37,18 @@ def test_attending_is_averaging_with_the_weights(mask: Tensor | None) -> None:
         assert (weights.masked_select(~mask) == 0).all()
 
 
+@pytest.mark.parametrize("groups", [1, H])
+@pytest.mark.parametrize("mask", [None, some_mask(B, 1, T, K)], ids=["seen", "masked"])
+@pytest.mark.parametrize("rows", [None, 1, B])
+def test_so_it_is_with_biases_and_shared_keys(groups: int, mask: Tensor | None, rows: int | None) -> None:
+    query, key, value = random(B, H, T, E), random(B, groups, K, E, seed=1), random(B, groups, K, E, seed=2)
+    bias = None if rows is None else random(rows, H, T, K, seed=3)
+    weights = Attend().weights(query, key, mask=mask, bias=bias)  # (B, H, T, K)
+    assert_close(Attend()(query, key, value, mask=mask, bias=bias), weights @ value.repeat_interleave(H // groups, 1))
+    if bias is not None:
+        assert (weights - Attend().weights(query, key, mask=mask)).abs().max() > 0.1
+
+
 def test_causal_attending_is_averaging_with_the_causal_weights() -> None:
     query, key, value = random(B, H, T, E), random(B, H, T, E, seed=1), random(B, H, T, E, seed=2)
     weights = Attend().weights(query, key, causal=True)

@@ -114,6 +114,9 @@ def test_without_positions_order_before_the_last_token_is_lost() -> None:
         ({"layers": 0}, "layers must be at least 1, not 0."),
         ({"width": 12, "heads": 4, "positions": "rotary"}, "width / heads must be even, not 3"),
         ({"width": 9, "heads": 3, "positions": "sinusoidal"}, "width must be even, not 9"),
+        ({"heads": 4, "key_heads": 3}, "4 heads cannot share 3 key heads; try 1 or 2 or 4."),
+        ({"window": 0}, "window must be at least 1"),
+        ({"attention_dropout": 1.0}, "attention_dropout is a share"),
         ({"readout": "flatten"}, "set tied = false"),
     ],
 )

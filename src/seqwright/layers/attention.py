@@ -14,22 +14,49 @@ from seqwright.layers.positions import Rotary
 
 
 class Attend(nn.Module):
-    """softmax(query keyᵀ / √E) value: a module of its own so that an inspector can listen to it without a flag here."""
+    """softmax(query keyᵀ / √E + bias) value: a module of its own so that an inspector can listen to it without a flag
+    here. Keys and values may have fewer heads, each shared by a group of neighbouring query heads."""
 
     def __init__(self, dropout: float = 0.0):
         super().__init__()
         self.dropout = dropout
 
     def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor | None = None, causal: bool = False
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        causal: bool = False,
     ) -> Tensor:
-        """(B, H, T, E) from keys and values (B, H, K, E); mask (B or 1, 1, T or 1, K), True = may be attended."""
-        dropout = self.dropout if self.training else 0.0
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal)
+        """(B, H, T, E) from keys and values (B, G, K, E), H a multiple of G.
 
-    def weights(self, query: Tensor, key: Tensor, *, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        mask (B or 1, 1, T or 1, K): True = may be attended; bias (B or 1, H, T, K) is added to the scores.
+        """
+        dropout = self.dropout if self.training else 0.0
+        grouped = query.size(1) != key.size(1)
+        if bias is not None:
+            mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal, enable_gqa=grouped
+        )
+
+    def weights(
+        self,
+        query: Tensor,
+        key: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
         """The attention weights (B, H, T, K) that `forward` averages with; for looking, not for speed."""
+        key = key.repeat_interleave(query.size(1) // key.size(1), 1)  # (B, H, K, E)
         scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+        if bias is not None:
+            scores = scores + bias
         if causal:
             mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         if mask is not None:
@@ -38,12 +65,20 @@ class Attend(nn.Module):
         return scores.softmax(-1)
 
 
+def visible(query: Tensor, key: Tensor, window: int | None = None) -> Tensor:
+    """Which key positions (K,) each query position (B or 1, T) sees, (B or 1, 1, T, K): itself and those before it,
+    but for what lies `window` or more behind (Child et al. 2019)."""
+    distance = query.unsqueeze(-1) - key  # (B or 1, T, K)
+    seen = distance >= 0
+    return (seen if window is None else seen & (distance < window)).unsqueeze(1)
+
+
 @dataclass
 class KeyValues(State):
     """Keys and values of all that was read, in buffers of fixed capacity; padded slots are masked, then overwritten."""
 
-    key: Tensor  # (B, L, K, H, E)
-    value: Tensor  # (B, L, K, H, E)
+    key: Tensor  # (B, L, K, G, E), G heads of keys
+    value: Tensor  # (B, L, K, G, E)
     length: Tensor  # (B,) how many slots are real
     used: Tensor = shared()
     """() long: slots that any row has written; beyond them the buffers are never read."""
@@ -56,7 +91,7 @@ class KeyValues(State):
         )
 
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Puts (B, T, H, E) behind what each row holds, in place; keys and values (B, H, K, E) of the layer so far."""
+        """Puts (B, T, G, E) behind what each row holds, in place; keys and values (B, G, K, E) of the layer so far."""
         rows = torch.arange(key.size(0), device=key.device).unsqueeze(1)  # (B, 1)
         slots = self.slots(key.size(1))
         self.key[:, layer][rows, slots] = key
@@ -68,10 +103,13 @@ class KeyValues(State):
         """The positions (B, T) that the next ids take."""
         return self.length.unsqueeze(1) + torch.arange(steps, device=self.length.device)
 
-    def mask(self, steps: int) -> Tensor:
-        """(B, 1, T, K): each new position sees all before it and itself."""
-        places = torch.arange(self.stop(steps), device=self.length.device)
-        return (places <= self.slots(steps).unsqueeze(-1)).unsqueeze(1)
+    def places(self, steps: int) -> Tensor:
+        """The positions (K,) of the keys that are read together with so many new ids."""
+        return torch.arange(self.stop(steps), device=self.length.device)
+
+    def mask(self, steps: int, window: int | None = None) -> Tensor:
+        """(B, 1, T, K): each new position sees all before it and itself, or those inside its window."""
+        return visible(self.slots(steps), self.places(steps), window)
 
     def stop(self, steps: int) -> int:
         """The first slot that stays unused when each row has been given so many more ids, padding included."""
@@ -99,25 +137,49 @@ class SelfAttention(nn.Module):
     """Every position asks those before it and itself (Vaswani et al. 2017); the projection in and out is here."""
 
     def __init__(
-        self, width: int, heads: int, *, bias: bool = True, dropout: float = 0.0, rotary: Rotary | None = None
+        self,
+        width: int,
+        heads: int,
+        *,
+        key_heads: int | None = None,
+        window: int | None = None,
+        query_key_norm: bool = False,
+        bias: bool = True,
+        dropout: float = 0.0,
+        rotary: Rotary | None = None,
     ):
         super().__init__()
-        self.heads = heads
-        self.query_key_value = nn.Linear(width, 3 * width, bias=bias)
+        size = width // heads
+        # Fewer heads of keys and values, each for a group of queries (Shazeer 2019; Ainslie et al. 2023).
+        self.heads, self.key_heads = heads, key_heads or heads
+        self.window = window
+        self.query_key_value = nn.Linear(width, (heads + 2 * self.key_heads) * size, bias=bias)
+        # Scores between vectors of one length cannot run away (Henry et al. 2020).
+        self.query_norm = nn.RMSNorm(size, eps=1e-6) if query_key_norm else nn.Identity()
+        self.key_norm = nn.RMSNorm(size, eps=1e-6) if query_key_norm else nn.Identity()
         self.attend = Attend(dropout)
         self.output = nn.Linear(width, width, bias=bias)
         self.rotary = rotary
 
-    def forward(self, x: Tensor, positions: Tensor, memory: KeyValues | None = None, layer: int = 0) -> Tensor:
-        """(B, T, D) from (B, T, D). With a memory, earlier keys and values are attended too."""
-        projected = self.query_key_value(x).unflatten(-1, (3, self.heads, -1))  # (B, T, 3, H, E)
-        query, key, value = projected.unbind(2)  # each (B, T, H, E)
+    def forward(
+        self, x: Tensor, positions: Tensor, memory: KeyValues | None = None, layer: int = 0, bias: Tensor | None = None
+    ) -> Tensor:
+        """(B, T, D) from (B, T, D). With a memory, earlier keys and values are attended too; bias as for Attend."""
+        projected = self.query_key_value(x).unflatten(-1, (self.heads + 2 * self.key_heads, -1))
+        query, key, value = projected.split([self.heads, self.key_heads, self.key_heads], 2)  # (B, T, H or G, E)
+        query, key = self.query_norm(query), self.key_norm(key)
         if self.rotary is not None:
             query, key = self.rotary(query, positions), self.rotary(key, positions)
-        if memory is None:
-            keys, values = key.transpose(1, 2), value.transpose(1, 2)  # (B, H, T, E)
-            attended = self.attend(query.transpose(1, 2), keys, values, causal=True)
+        query = query.transpose(1, 2)  # (B, H, T, E)
+        if memory is not None:
+            keys, values = memory.write(layer, key, value)  # (B, G, K, E)
+            attended = self.attend(query, keys, values, mask=memory.mask(x.size(1), self.window), bias=bias)
         else:
-            keys, values = memory.write(layer, key, value)  # (B, H, K, E)
-            attended = self.attend(query.transpose(1, 2), keys, values, mask=memory.mask(x.size(1)))
+            keys, values = key.transpose(1, 2), value.transpose(1, 2)  # (B, G, T, E)
+            if bias is None and (self.window is None or self.window >= x.size(1)):
+                attended = self.attend(query, keys, values, causal=True)  # the fast path needs no mask in memory
+            else:
+                places = torch.arange(x.size(1), device=x.device)
+                mask = visible(places.unsqueeze(0), places, self.window)
+                attended = self.attend(query, keys, values, mask=mask, bias=bias)
         return self.output(attended.transpose(1, 2).flatten(-2))
