@@ -236,9 +236,9 @@ def test_no_checkpoint_yet(checkpoints: Checkpoints) -> None:
     assert checkpoints.steps() == []
 
 
-def test_the_newest_and_the_best_are_kept(checkpoints: Checkpoints) -> None:
+def test_the_newest_and_those_still_needed_are_kept(checkpoints: Checkpoints) -> None:
     for step in (10, 20, 30, 40, 50):
-        checkpoints.save(step, groups_of(step), {}, keep=2, best=20 if step > 20 else None)
+        checkpoints.save(step, groups_of(step), {}, keep=2, kept=[20, 99])
     assert checkpoints.steps() == [20, 40, 50]
     assert sorted(p.name for p in checkpoints.path.iterdir()) == [
         *("latest", "step-00000020", "step-00000040", "step-00000050")

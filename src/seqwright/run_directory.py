@@ -19,7 +19,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -230,9 +230,9 @@ class Checkpoints:
         state: Mapping[str, Any],
         *,
         keep: int,
-        best: int | None = None,
+        kept: Collection[int] = (),
     ) -> None:
-        """Writes a checkpoint, points to it, then lets go of all but the `keep` newest and the best.
+        """Writes a checkpoint, points to it, then lets go of all but the `keep` newest and those of steps in `kept`.
 
         Checkpoints of later steps go too: they belong to a history that was given up when training went on from here.
         """
@@ -248,7 +248,7 @@ class Checkpoints:
         write_text(self.pointer, f"{step}\n")
         newest = [s for s in self.steps() if s <= step][-keep:]
         for old in self.steps():
-            if old not in newest and old != best:
+            if old not in newest and (old > step or old not in kept):
                 remove(self._folder(old))
 
     def load(self, step: int) -> Checkpoint:

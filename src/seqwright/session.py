@@ -14,16 +14,15 @@ from seqwright.config import UserError
 from seqwright.recipe import Recipe
 from seqwright.reporting.facts import RunFacts
 from seqwright.reporting.report import report
-from seqwright.run_directory import RunDirectory, is_run
+from seqwright.reporting.writers import TensorBoard, log_csv
+from seqwright.run_directory import Checkpoint, RunDirectory, is_run
 from seqwright.storage import save_tensors, write_json, write_text
 from seqwright.training import machine
+from seqwright.training.average import mean
+from seqwright.training.progress import chosen_steps
+from seqwright.training.schedule import ENDLESS
 from seqwright.training.trainer import Groups, Trainer, total_steps
 from seqwright.training.weights import load_weights, weights
-
-QUICK_ROWS = 16
-"""Slices side by side when a model with carried state is evaluated during training."""
-QUICK_TOKENS = 1 << 16
-"""The most of the validation text that is scored during training; all of it is scored at the end."""
 
 
 class Listener(Protocol):
@@ -80,6 +79,7 @@ class Session:
 
     def __init__(self, wanted: Recipe, directory: RunDirectory, listener: Listener):
         self.recipe, self.directory, self.listener = wanted, directory, listener
+        self.board: TensorBoard | None = None
 
     def run(self) -> Outcome:
         path = self.directory.path
@@ -99,10 +99,19 @@ class Session:
     def log(self, record: dict[str, Any]) -> None:
         self.directory.log(record)
         self.listener.record(record)
+        if self.board is not None:
+            self.board(record)
 
-    def save(self, step: int, groups: Groups, progress: dict[str, Any], best: int | None) -> None:
+    def save(self, step: int, groups: Groups, progress: dict[str, Any], kept: list[int]) -> None:
         state = {"progress": progress, "corpus": self.task.fingerprint}
-        self.directory.checkpoints.save(step, groups, state, keep=self.recipe.training.keep, best=best)
+        self.directory.checkpoints.save(step, groups, state, keep=1, kept=kept)
+
+    def load(self, step: int) -> tuple[Groups, dict[str, Any]]:
+        checkpoint = self.directory.checkpoints.load(step)
+        return checkpoint.groups, checkpoint.state["progress"]
+
+    def rewind(self, step: int) -> None:
+        self.directory.rewind(step)
 
     def _wants_more(self) -> bool:
         """Whether a finished run is asked for more steps than it took."""
@@ -111,7 +120,7 @@ class Session:
         asked = self.recipe.training.steps
         if self.recipe.training.epochs is not None:
             asked = round(self.recipe.training.epochs * self.directory.summary()["steps_per_epoch"])
-        return (asked or 0) > self.directory.summary()["steps"]
+        return (asked or 0) > self.directory.summary()["asked_steps"]
 
     def note(self, text: str) -> None:
         """Says it, and puts it on record where it is not there from an earlier sitting."""
@@ -142,25 +151,50 @@ class Session:
                 )
             trainer.restore(checkpoint.groups, checkpoint.state["progress"])
             self.directory.rewind(checkpoint.step)
-            self.log({"kind": "resume", "step": checkpoint.step})
-            self.listener.say(checkpoint.note or f"going on from step {checkpoint.step:,}.")
+            self._say_what_goes_on(trainer, checkpoint)
+        if "tensorboard" in self.recipe.training.writers:
+            self.board = TensorBoard(self.directory.path / "tensorboard", trainer.progress.step)
         stopped = trainer.fit()
+        self._close_writers()
         progress = trainer.progress
-        if progress.step < trainer.steps:
+        if not trainer.over:
             self.log({"kind": "stop", "step": progress.step, "reason": stopped})
             return Outcome(path=self.directory.path, summary=None, stopped=stopped)
-        best = progress.best_step or progress.step
-        if best != progress.step:
-            load_weights(trainer.model, self.directory.checkpoints.load(best).groups["model"])
+        return Outcome(path=self.directory.path, summary=self._settle(trainer))
+
+    def _settle(self, trainer: Trainer) -> dict[str, Any]:
+        """Takes the weights that the recipe wants to end with, and finishes."""
+        progress = trainer.progress
+        chosen = chosen_steps(progress, self.recipe.training)
+        groups = [self.directory.checkpoints.load(step).groups for step in chosen]
+        load_weights(trainer.model, mean([group.get("ema", group["model"]) for group in groups]))
         facts = {
             "steps": progress.step,
+            "asked_steps": trainer.steps,
             "steps_per_epoch": trainer.feed.steps_per_epoch,
             "seconds": progress.seconds,
             "trained_tokens": progress.tokens,
             "parameters": sum(p.numel() for p in trainer.model.parameters()),
-            "best_step": best,
+            "best_step": progress.best_step or progress.step,
+            "weights": {"kind": self.recipe.training.weights, "steps": chosen, "ema": self.recipe.training.ema},
         }
-        return Outcome(path=self.directory.path, summary=self._finish(weights(trainer.model), facts, trainer.device))
+        return self._finish(weights(trainer.model), facts, trainer.device)
+
+    def _say_what_goes_on(self, trainer: Trainer, checkpoint: Checkpoint) -> None:
+        self.log({"kind": "resume", "step": checkpoint.step})
+        self.listener.say(checkpoint.note or f"going on from step {checkpoint.step:,}.")
+        schedule = self.recipe.training.schedule
+        if self.directory.finished and schedule not in ENDLESS:
+            self.note(
+                f"the {schedule} schedule is stretched to {trainer.steps:,} steps: the rate goes on at "
+                f"{trainer.rate(checkpoint.step):.3g}, where the finished run had come down further."
+            )
+
+    def _close_writers(self) -> None:
+        if self.board is not None:
+            self.board.close()
+        if "csv" in self.recipe.training.writers:
+            write_text(self.directory.path / "log.csv", log_csv(self.directory.records()))
 
     def _trainer(self) -> Trainer:
         config = self.recipe.training
@@ -192,8 +226,9 @@ class Session:
         self, tensors: dict[str, torch.Tensor], facts: dict[str, Any], device: torch.device | str
     ) -> dict[str, Any]:
         """Weights, scores, sample, summary and report, the summary last: it is what says that a run is finished."""
-        step = str(facts.get("best_step", facts["steps"]))
-        save_tensors(self.directory.model_path, tensors, {"kind": self.recipe.kind, "step": step})
+        steps = facts["weights"]["steps"] if "weights" in facts else [facts["steps"]]
+        about = {"kind": self.recipe.kind, "step": " ".join(map(str, steps))}
+        save_tensors(self.directory.model_path, tensors, about)
         scores = self.task.evaluate(self.model, device, quick=False) or {}
         if self.recipe.kind in build.COUNTED:
             for text in self._sample(device):

@@ -31,6 +31,18 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
+REMEMBERING: dict[str, Any] = {
+    "ema": 0.95,
+    "schedule": "plateau",
+    "plateau_patience": 1,
+    "patience": 50,
+    "spike": 3.5,
+    "keep": 3,
+    "weights": "average-last",
+}
+"""Everything that a checkpoint must carry, in one training."""
+
+
 def wanted(kind: str, text: Path, **training: Any) -> recipe.Recipe:
     table = {
         "data": {"train": [str(text)], "split": "tail 10%"},
@@ -105,10 +117,15 @@ def lines_of(path: Path) -> list[bytes]:
     return log.read_bytes().split(b"\n") if log.exists() else []
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_killed_ten_times_the_weights_are_the_same_to_the_bit(kind: str, text: Path, tmp_path: Path) -> None:
-    asked = wanted(kind, text)
+@pytest.mark.parametrize(("kind", "training"), [("gpt", {}), ("lstm", {}), ("gpt", REMEMBERING)])
+def test_killed_ten_times_the_weights_are_the_same_to_the_bit(
+    kind: str, training: dict[str, Any], text: Path, tmp_path: Path
+) -> None:
+    asked = wanted(kind, text, **training)
     seconds = finished(asked, tmp_path / "whole")
+    if training:
+        assert records(tmp_path / "whole", "spike"), "nothing to go back from"
+        assert len({record["rate"] for record in records(tmp_path / "whole", "train")[-60:]}) > 1, "no plateau"
     moments = random.Random(kind)
     killed = tmp_path / "killed"
     reached = [disturbed(asked, killed, moments, seconds / 8) for _ in range(KILLS)]

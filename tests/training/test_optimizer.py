@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -25,9 +25,10 @@ def descend(module: nn.Module, made: torch.optim.Optimizer, steps: range) -> Non
         made.step()
 
 
-@pytest.mark.parametrize("kind", ["adamw", "sgd"])
-def test_a_remembered_optimizer_goes_on_to_the_same_bits(kind: Literal["adamw", "sgd"]) -> None:
-    config = TrainingConfig(optimizer=kind, rate=0.01)
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("kind", ["adamw", "adam", "sgd", "adafactor"])
+def test_a_remembered_optimizer_goes_on_to_the_same_bits(kind: Any, momentum: float) -> None:
+    config = TrainingConfig(optimizer=kind, rate=0.01, momentum=momentum)
     whole = network()
     made = optimizer(whole, config)
     descend(whole, made, range(3))
@@ -72,3 +73,23 @@ def test_frozen_parameters_are_left_out() -> None:
     made = optimizer(module, TrainingConfig())
     held = sum(len(group["params"]) for group in made.param_groups)
     assert held == 4
+
+
+def test_momentum_remembers_gradients() -> None:
+    module = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(module.weight)
+    made = optimizer(module, TrainingConfig(optimizer="sgd", rate=0.1, momentum=0.5, weight_decay=0.0))
+    places = []
+    for _ in range(3):
+        module.weight.grad = torch.ones(1, 1)
+        made.step()
+        places.append(module.weight.item())
+    assert places == pytest.approx([-0.1, -0.25, -0.425])  # steps of 1, 1.5 and 1.75
+
+
+def test_an_optimizer_forgets_what_came_after() -> None:
+    module = network()
+    made = optimizer(module, TrainingConfig())
+    descend(module, made, range(2))
+    remember(made, module, {})
+    assert memory(made, module) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,9 +77,17 @@ class Kept:
     def log(self, record: dict[str, Any]) -> None:
         self.records.append(record)
 
-    def save(self, step: int, groups: dict[str, dict[str, Tensor]], progress: dict[str, Any], best: int | None) -> None:
+    def save(self, step: int, groups: dict[str, dict[str, Tensor]], progress: dict[str, Any], kept: list[int]) -> None:
         copied = {name: {key: value.detach().clone() for key, value in group.items()} for name, group in groups.items()}
-        self.saved[step] = copied, progress
+        self.saved[step] = copied, json.loads(json.dumps(progress))
+        for old in [old for old in self.saved if old > step]:
+            del self.saved[old]
+
+    def load(self, step: int) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+        return self.saved[step]
+
+    def rewind(self, step: int) -> None:
+        self.records = [record for record in self.records if record["step"] <= step]
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         return [record for record in self.records if record["kind"] == kind]

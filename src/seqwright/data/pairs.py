@@ -15,8 +15,8 @@ class Prefixes:
 
     carried = False
 
-    def __init__(self, stream: Stream, *, context: int, batch: int, seed: int):
-        self.stream, self.context, self.rows, self.seed = stream, context, batch, seed
+    def __init__(self, stream: Stream, *, context: int, batch: int, seed: int, curriculum: bool = False):
+        self.stream, self.context, self.rows, self.seed, self.curriculum = stream, context, batch, seed, curriculum
         self.last = np.flatnonzero(stream.ids[1:] != stream.sos)  # (examples,) the last id of each prefix
         begins = document_starts(stream)
         begin = begins[np.searchsorted(begins, self.last, side="right") - 1]
@@ -32,7 +32,11 @@ class Prefixes:
         return [said] if self.cut else []
 
     def batch(self, step: int) -> Batch:
-        chosen = _chosen(self.seed, step, self.steps_per_epoch, len(self.last), self.rows)
+        epoch, number = divmod(step, self.steps_per_epoch)
+        order = permutation(self.seed, epoch, len(self.last))
+        if self.curriculum and epoch == 0:
+            order = shortest_first(order, self.last - self.first)
+        chosen = order[number * self.rows : (number + 1) * self.rows]
         first, last = self.first[chosen, None], self.last[chosen, None]  # (B, 1)
         positions = first + np.arange(self.context)  # (B, T)
         input, target = self.stream.gather(positions, positions <= last)
@@ -47,8 +51,8 @@ class Documents:
 
     carried = False
 
-    def __init__(self, stream: Stream, *, context: int, batch: int, seed: int):
-        self.stream, self.context, self.rows, self.seed = stream, context, batch, seed
+    def __init__(self, stream: Stream, *, context: int, batch: int, seed: int, curriculum: bool = False):
+        self.stream, self.context, self.rows, self.seed, self.curriculum = stream, context, batch, seed, curriculum
         begins = document_starts(stream)
         # The last id of a document is predicted and not read: where another document follows, its successor is <sos>.
         lengths = np.diff(begins, append=len(stream.ids)) - 1
@@ -67,7 +71,11 @@ class Documents:
         return [said] if self.cut else []
 
     def batch(self, step: int) -> Batch:
-        chosen = _chosen(self.seed, step, self.steps_per_epoch, len(self.first), self.rows)
+        epoch, number = divmod(step, self.steps_per_epoch)
+        order = permutation(self.seed, epoch, len(self.first))
+        if self.curriculum and epoch == 0:
+            order = shortest_first(order, self.lengths)
+        chosen = order[number * self.rows : (number + 1) * self.rows]
         lengths = self.lengths[chosen, None]  # (B, 1)
         inside = np.arange(lengths.max())  # (T,)
         return to_batch(*self.stream.gather(self.first[chosen, None] + inside, inside < lengths))
@@ -78,7 +86,6 @@ def document_starts(stream: Stream) -> NDArray[np.int64]:
     return np.flatnonzero(stream.ids == stream.sos)
 
 
-def _chosen(seed: int, step: int, steps_per_epoch: int, examples: int, rows: int) -> NDArray[np.int64]:
-    """The examples of a step."""
-    epoch, number = divmod(step, steps_per_epoch)
-    return permutation(seed, epoch, examples)[number * rows : (number + 1) * rows]
+def shortest_first(order: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same examples from short to long (Bengio et al. 2009); those of one length stay in their order."""
+    return order[np.argsort(lengths[order], kind="stable")]

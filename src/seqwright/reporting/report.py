@@ -138,7 +138,14 @@ def _spread(records: list[Record], limit: int) -> list[Record]:
 
 def _events(run: RunFacts) -> Html:
     """Notes, resumptions and the reason of the end, in the order they happened."""
-    told = {"note": "{text}", "resume": "resumed", "stop": "stopped: {reason}"}
+    told = {
+        "note": "{text}",
+        "resume": "resumed",
+        "stop": "stopped: {reason}",
+        "early": "ended early: no better than at step {best_step}",
+        "spike": "went back here: the loss spiked to {loss:.3g} at step {at}",
+        "memory": "out of memory: {micro_batch} rows at a time from here on",
+    }
     events = [
         part
         for record in run.log

@@ -93,7 +93,13 @@ class LanguageTask:
                 f"the training text has {self.train.positions:,} tokens, fewer than one window of {length}; "
                 f"set {key} to {max(1, self.train.positions // 4)} or so, or give more text."
             )
-        feed = FEEDS[examples](self.train, context=length, batch=training.batch, seed=training.seed)
+        ordered = {"curriculum": True} if training.curriculum else {}
+        if ordered and examples not in ("prefixes", "documents"):
+            raise UserError(
+                f"a curriculum by length needs examples of different lengths, but {examples} are all of one length; "
+                'use data.examples = "documents", or set training.curriculum = false.'
+            )
+        feed = FEEDS[examples](self.train, context=length, batch=training.batch, seed=training.seed, **ordered)
         if isinstance(feed, Prefixes | Documents) and feed.cut:
             self.note(f"{feed.cut:,} {examples} are longer than {length} tokens and were cut.")
         return feed

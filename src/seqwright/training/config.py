@@ -18,26 +18,44 @@ class TrainingConfig:
     """Rows of each step; 1 is stochastic gradient descent in the strict sense."""
     length: int | None = None
     """Tokens of a row that a step reads; the model's context unless given (128 for models that see any length)."""
-    micro_batch: int | None = None
-    """Rows computed at a time where a whole batch does not fit in memory; the result is that of the whole batch."""
-    optimizer: Literal["adamw", "sgd"] = "adamw"
-    """AdamW (Loshchilov & Hutter 2019) or plain gradient descent."""
+    micro_batch: int | Literal["auto"] | None = None
+    """Rows computed at a time where a whole batch does not fit in memory; the result is that of the whole batch. auto
+    halves them until they fit."""
+    curriculum: bool = False
+    """Whether the first epoch goes from short examples to long ones (data.examples documents or prefixes)."""
+    optimizer: Literal["adamw", "adam", "sgd", "adafactor"] = "adamw"
+    """AdamW (Loshchilov & Hutter 2019), Adam (Kingma & Ba 2015), gradient descent, or Adafactor, which remembers rows
+    and columns only (Shazeer & Stern 2018)."""
     rate: float = 1e-3
     """The learning rate at the top of the schedule."""
-    schedule: Literal["constant", "linear", "cosine"] = "cosine"
-    """How the rate falls after the warm-up."""
+    schedule: Literal["constant", "linear", "cosine", "stable", "inverse-root", "one-cycle", "plateau"] = "cosine"
+    """How the rate falls after the warm-up: not at all, in a line, in half a cosine, in the last fifth only (stable),
+    with the root of the step, after a rise of its own (one-cycle), or whenever validation stands still (plateau)."""
     warmup: int = 100
     """Steps over which the rate rises in a straight line from near 0."""
     final: float = 0.1
-    """The share of the rate that is left at the last step (linear, cosine)."""
+    """The share of the rate that is left at the last step (linear, cosine, stable, one-cycle)."""
+    plateau_patience: int = 2
+    """Evaluations without a new best after which plateau lowers the rate."""
+    plateau_factor: float = 0.5
+    """What plateau multiplies the rate by."""
     weight_decay: float = 0.1
     """Pull of matrices towards zero, in units of the rate."""
     beta1: float = 0.9
-    """AdamW's memory of gradients."""
+    """Adam's and AdamW's memory of gradients."""
     beta2: float = 0.99
-    """AdamW's memory of squared gradients."""
+    """Adam's and AdamW's memory of squared gradients."""
+    momentum: float = 0.0
+    """Gradient descent's memory of gradients."""
     clip: float | None = 1.0
     """The largest gradient norm; longer gradients are shortened to it. 0 means no limit."""
+    ema: float | None = None
+    """Decay of a running average of the weights, as in 0.999; evaluated, sampled and kept in place of the weights."""
+    patience: int | None = None
+    """Evaluations without a new best after which training ends early; never unless given."""
+    spike: float | None = None
+    """Standard deviations above its recent course at which a loss counts as a spike: training then goes back to the
+    last checkpoint and leaves out the batch and the one before it. Never unless given; 6 is a good number."""
     smoothing: float = 0.0
     """Label smoothing: the share of the target spread over the whole vocabulary."""
     precision: Literal["fp32", "bf16"] = "fp32"
@@ -57,17 +75,24 @@ class TrainingConfig:
     checkpoint_every: int | None = None
     """Steps between checkpoints; as evaluations unless given. 0 = only when stopped and at the end."""
     keep: int = 2
-    """Checkpoints kept, beside the best one."""
+    """Newest checkpoints kept."""
+    keep_best: int = 1
+    """Best checkpoints kept."""
+    weights: Literal["best", "last", "average-last", "average-best"] = "best"
+    """What the run ends with: the best checkpoint's weights, the last one's, or the mean of those that keep (last) or
+    keep_best (best) names."""
+    writers: tuple[Literal["csv", "tensorboard"], ...] = ()
+    """Further places for the log: log.csv, written when training stops; TensorBoard's files, as training goes."""
 
     def __post_init__(self) -> None:
         problems = []
         if self.steps is not None and self.epochs is not None:
             problems.append("give steps or epochs, not both")
-        for name in ("steps", "epochs", "length", "micro_batch"):
+        for name in ("steps", "epochs", "length", "micro_batch", "patience", "spike"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if isinstance(value, int | float) and value <= 0:
                 problems.append(f"{name} must be above 0, not {value}")
-        for name in ("batch", "log_every", "keep"):
+        for name in ("batch", "log_every", "keep", "keep_best", "plateau_patience"):
             if getattr(self, name) < 1:
                 problems.append(f"{name} must be at least 1, not {getattr(self, name)}")
         for name in ("rate", "weight_decay", "warmup", "clip", "evaluate_every", "sample_every", "checkpoint_every"):
@@ -75,8 +100,8 @@ class TrainingConfig:
                 problems.append(f"{name} must not be below 0, but is {getattr(self, name)}")
         if not 0 <= self.seed < 1 << 63:
             problems.append(f"seed must be 0 or more and below 2^63, not {self.seed}")
-        for name in ("final", "smoothing", "beta1", "beta2"):
-            if not 0 <= getattr(self, name) <= 1:
+        for name in ("final", "smoothing", "beta1", "beta2", "momentum", "plateau_factor", "ema"):
+            if not 0 <= (getattr(self, name) or 0) <= 1:
                 problems.append(f"{name} is a share between 0 and 1, not {getattr(self, name)}")
         if problems:
             raise UserError("; ".join(problems) + ".")

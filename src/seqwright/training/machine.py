@@ -46,3 +46,8 @@ def determinism(wanted: bool) -> Iterator[None]:
 def seed_step(seed: int, step: int) -> None:
     """Makes dropout a function of (seed, step), so that a resumed run draws what the uninterrupted one drew."""
     torch.manual_seed((seed * 1_000_003 + step) & ((1 << 63) - 1))
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether a device, or the machine itself, had no memory left."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -19,10 +19,13 @@ def optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.Optimize
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
     ]
     if config.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=config.rate)
+        return torch.optim.SGD(groups, lr=config.rate, momentum=config.momentum)
+    if config.optimizer == "adafactor":
+        return torch.optim.Adafactor(groups, lr=config.rate)
     fused = parameters[0].device.type in ("cuda", "cpu")
     betas = (config.beta1, config.beta2)
-    return torch.optim.AdamW(groups, lr=config.rate, betas=betas, eps=1e-8, fused=fused)
+    adam = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return adam(groups, lr=config.rate, betas=betas, eps=1e-8, fused=fused)
 
 
 def memory(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:
@@ -39,6 +42,7 @@ def memory(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, Ten
 def remember(optimizer: torch.optim.Optimizer, module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Gives an optimizer the memory that `memory` took."""
     named = dict(module.named_parameters())
+    optimizer.state.clear()
     for key, value in tensors.items():
         name, quantity = key.rsplit("/", 1)
         parameter = named[name]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from typing import Any, Protocol, cast
 
 import torch
@@ -15,14 +16,21 @@ from seqwright.batch import Batch, Source
 from seqwright.config import UserError
 from seqwright.interface import Feed, State, Trainable
 from seqwright.training import machine
+from seqwright.training.accumulate import accumulate, out_of_memory
+from seqwright.training.average import RunningAverage
 from seqwright.training.config import TrainingConfig
 from seqwright.training.objective import Objective
 from seqwright.training.optimizer import memory, optimizer, remember
+from seqwright.training.progress import Interval, Progress, judge, wide
 from seqwright.training.schedule import schedule
 from seqwright.training.signals import StopRequest
+from seqwright.training.spikes import Trend
 from seqwright.training.weights import load_weights, weights
 
 Groups = dict[str, dict[str, Tensor]]
+
+MOST_SKIPPED = 50
+"""Steps left out because of spikes, after which training gives up: something else is wrong."""
 
 
 class Keeper(Protocol):
@@ -30,48 +38,21 @@ class Keeper(Protocol):
 
     def log(self, record: dict[str, Any]) -> None: ...
 
-    def save(self, step: int, groups: Groups, progress: dict[str, Any], best: int | None) -> None: ...
+    def save(self, step: int, groups: Groups, progress: dict[str, Any], kept: list[int]) -> None:
+        """Writes a checkpoint; those of the steps in `kept` are still needed."""
+
+    def load(self, step: int) -> tuple[Groups, dict[str, Any]]:
+        """A checkpoint that is still there."""
+        ...
+
+    def rewind(self, step: int) -> None:
+        """Forgets what was logged after a step."""
 
 
 class Watcher(Protocol):
     """Who is told after every step."""
 
     def __call__(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None: ...
-
-
-@dataclass
-class Progress:
-    """All that training remembers beside weights, optimizer and carried state."""
-
-    step: int = 0
-    seconds: float = 0.0
-    """Spent in steps; evaluations, samples and checkpoints are not counted."""
-    tokens: int = 0
-    best: float | None = None
-    """The lowest validation nll so far, and the step it was seen at."""
-    best_step: int | None = None
-    epoch_loss: float = 0.0
-    """Sums over the epoch under way."""
-    epoch_count: int = 0
-    interval_loss: float = 0.0
-    """Sums since the last line of the log."""
-    interval_tokens: int = 0
-    interval_seconds: float = 0.0
-
-
-class Interval:
-    """Sums since the last line of the log, kept on the device: asking a GPU after each step would make it wait."""
-
-    def __init__(self, device: torch.device, loss: float = 0.0, tokens: int = 0, seconds: float = 0.0):
-        self.loss = torch.full((), loss, dtype=_wide(device), device=device)
-        self.tokens = tokens
-        self.seconds = seconds
-        self.bad_step = torch.full((), -1, dtype=torch.long, device=device)
-        """The first step whose loss or gradient was not finite."""
-
-    @property
-    def tokens_per_second(self) -> float:
-        return self.tokens / max(self.seconds, 1e-9)
 
 
 class Trainer:
@@ -101,17 +82,24 @@ class Trainer:
         )
         self.progress = Progress()
         self.carry: State | None = None
-        self.epoch_loss = torch.zeros((), dtype=_wide(self.device), device=self.device)
+        self.average = None if config.ema is None else RunningAverage(self.model, config.ema)
+        self.epoch_loss = torch.zeros((), dtype=wide(self.device), device=self.device)
         self.interval = Interval(self.device)
-        self.norm = torch.zeros((), device=self.device)
+        self.norm = self.step_loss = torch.zeros((), device=self.device)
         self.last_loss: float | None = None
 
     def fit(self) -> str | None:
         """Trains until the last step or until asked to stop; None, or what asked."""
         every = self._intervals()
+        if self.config.spike is not None and not self.progress.recent:
+            self._remember_step(0)
+            self.save()  # so that there is always something to go back to
         with StopRequest() as stop, machine.determinism(self.config.deterministic):
-            while self.progress.step < self.steps:
+            while not self.over:
                 self._timed_step()
+                if self._spiked():
+                    self._go_back()
+                    continue
                 step, last = self.progress.step, self.progress.step == self.steps
                 self._maybe_end_epoch()
                 if step % self.config.log_every == 0 or last:
@@ -119,25 +107,37 @@ class Trainer:
                 if last or (every["evaluate"] and step % every["evaluate"] == 0):
                     self._evaluate()
                 if self.sample and (last or (every["sample"] and step % every["sample"] == 0)):
-                    for text in self.sample():
-                        self.keeper.log({"kind": "sample", "step": step, **text})
+                    self._sample()
                 due = every["checkpoint"] and step % every["checkpoint"] == 0
+                if due or self.over:
+                    self._remember_step(step)
                 asked = stop.reason  # looked at once: a signal that comes while leaving would find nothing saved
-                if due or last or asked or self.progress.best_step == step:
+                if due or self.over or asked or any(step == ranked for _, ranked in self.progress.ranking):
                     self.save()
                 if asked:
                     return asked
         return None
 
+    @property
+    def over(self) -> bool:
+        """Whether the last step was taken, or early stopping ended the training."""
+        return self.progress.step >= self.steps or self.progress.early is not None
+
     def restore(self, groups: Groups, progress: Mapping[str, Any]) -> None:
         """Becomes the trainer that wrote this checkpoint."""
         load_weights(self.model, groups["model"])
         remember(self.optimizer, self.model, groups["optimizer"])
+        if self.average is not None:
+            self.average.load(groups["ema"])
         self.progress = Progress(**progress)
+        self.progress.ranking = [(nll, step) for nll, step in self.progress.ranking]
+        if self.progress.early is not None and self.steps > self.progress.early:  # asked for more: another chance
+            self.progress.early, self.progress.waited = None, 0
         self.epoch_loss.fill_(self.progress.epoch_loss)
         self.interval = Interval(
             self.device, self.progress.interval_loss, self.progress.interval_tokens, self.progress.interval_seconds
         )
+        self.carry = None
         if "carry" in groups:
             self.carry = self._start(self.feed.batch(self.progress.step).rows).filled(groups["carry"])
 
@@ -149,9 +149,12 @@ class Trainer:
         self.progress.interval_tokens = self.interval.tokens
         self.progress.interval_seconds = self.interval.seconds
         groups = {"model": weights(self.model), "optimizer": memory(self.optimizer, self.model)}
+        if self.average is not None:
+            groups["ema"] = self.average.tensors
         if self.carry is not None:
             groups["carry"] = {name: tensor.contiguous() for name, tensor in self.carry.tensors()}
-        self.keeper.save(self.progress.step, groups, asdict(self.progress), self.progress.best_step)
+        progress = asdict(self.progress) | {"ranking": [list(ranked) for ranked in self.progress.ranking]}
+        self.keeper.save(self.progress.step, groups, progress, self.progress.kept)
 
     def _timed_step(self) -> None:
         begun = time.perf_counter()
@@ -164,29 +167,79 @@ class Trainer:
     def _step(self) -> None:
         """One update from one batch of the feed."""
         step, config = self.progress.step, self.config
-        machine.seed_step(config.seed, step)
+        if step in self.progress.skipped:
+            self.progress.step += 1
+            if step % self.feed.steps_per_epoch == 0:
+                self.carry = None  # rows begin afresh all the same
+            return
         self.model.train()
         batch = self.feed.batch(step)
-        count = batch.count
-        state = self._carried(batch.rows, step)
-        afters: list[State] = []
-        loss = torch.zeros_like(self.epoch_loss)
-        for rows in torch.split(torch.arange(batch.rows), config.micro_batch or batch.rows):
-            part = take(batch, rows).to(self.device, non_blocking=True)
-            before = None if state is None else state.select(rows.to(self.device), rows.to(self.device))
-            with machine.autocast(self.device, config.precision):
-                total, _, after = self.objective(part, before)
-            (total / max(count, 1)).backward()
-            loss += total.detach()
-            if after is not None:
-                afters.append(after.detach())
+        loss, self.carry = self._gradients(batch, self._carried(batch.rows, step), step)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip or math.inf)
         for group in self.optimizer.param_groups:
-            group["lr"] = config.rate * self.share(step)
+            group["lr"] = self.rate(step)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.carry = joined(afters)
-        self._account(loss, count, norm)
+        if self.average is not None:
+            self.average.update(step + 1)
+        self._account(loss, batch.count, norm)
+
+    def _gradients(self, batch: Batch, state: State | None, step: int) -> tuple[Tensor, State | None]:
+        """The loss sum of a batch and the state after it, its gradients left in the parameters."""
+        config, progress = self.config, self.progress
+        while True:
+            asked = None if config.micro_batch == "auto" else config.micro_batch
+            rows = min(batch.rows, progress.micro_batch or asked or batch.rows)
+            machine.seed_step(config.seed, step)
+            try:
+                return accumulate(
+                    self.objective, batch, state, rows=rows, device=self.device, precision=config.precision
+                )
+            except RuntimeError as error:
+                if not machine.is_out_of_memory(error):
+                    raise
+                if config.micro_batch != "auto" or rows == 1:
+                    raise out_of_memory(batch, rows) from error
+            # Outside the handler, which would keep what the failed attempt holds in memory.
+            self.optimizer.zero_grad(set_to_none=True)
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+            progress.micro_batch = -(-rows // 2)
+            self.keeper.log({"kind": "memory", "step": step, "micro_batch": progress.micro_batch})
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step."""
+        return self.config.rate * self.share(step) * self.config.plateau_factor**self.progress.lowered
+
+    def _spiked(self) -> bool:
+        """Whether the loss of the step just taken stands far above the recent ones; follows it where it does not."""
+        if self.config.spike is None or self.progress.step - 1 in self.progress.skipped:
+            return False
+        loss = self.step_loss.item() if self.norm.isfinite() else math.inf
+        trend = Trend(*self.progress.trend)
+        if trend.spikes(loss, self.config.spike):
+            return True
+        self.progress.trend = list(trend.followed(loss))
+        return False
+
+    def _go_back(self) -> None:
+        """Goes on from the last checkpoint that was due, without the batch that spiked and the one that led to it.
+
+        Nothing but the checkpointed state decides: a run that is killed here finds the same spike again.
+        """
+        at, back = self.progress.step - 1, self.progress.recent[-1]
+        skipped = sorted({*self.progress.skipped, max(back, at - 1), at})
+        if len(skipped) > MOST_SKIPPED:
+            raise UserError(
+                f"the loss has spiked again and again, now at step {at + 1}; {MOST_SKIPPED} steps were left out. "
+                "Lower training.rate, raise training.warmup, or raise training.spike."
+            )
+        loss = self.step_loss.item()
+        self.restore(*self.keeper.load(back))
+        self.progress.skipped = skipped
+        self.keeper.rewind(back)
+        self.save()
+        self.keeper.log({"kind": "spike", "step": back, "at": at + 1, "loss": loss, "skipped": skipped})
 
     def _carried(self, rows: int, step: int) -> State | None:
         """The state that the rows of this step continue from; rows begin afresh with each epoch."""
@@ -200,6 +253,7 @@ class Trainer:
         return self.model.start(Source.nothing(rows, self.device), capacity=0)  # type: ignore[operator]
 
     def _account(self, loss: Tensor, count: int, norm: Tensor) -> None:
+        self.step_loss = loss / max(1, count)
         self.progress.step += 1
         self.progress.tokens += count
         self.progress.epoch_count += count
@@ -214,6 +268,8 @@ class Trainer:
     def _log(self) -> None:
         self._refuse_non_finite()
         progress = self.progress
+        if not self.interval.tokens:  # every step since the last line was left out
+            return
         self.last_loss = self.interval.loss.item() / max(1, self.interval.tokens)
         self.keeper.log(
             {
@@ -222,7 +278,7 @@ class Trainer:
                 "seconds": round(progress.seconds, 3),
                 "epoch": round(progress.step / self.feed.steps_per_epoch, 4),
                 "loss": self.last_loss,
-                "rate": self.config.rate * self.share(progress.step - 1),
+                "rate": self.rate(progress.step - 1),
                 "gradient_norm": self.norm.item(),
                 "tokens": progress.tokens,
                 "tokens_per_second": round(self.interval.tokens_per_second, 1),
@@ -242,13 +298,29 @@ class Trainer:
 
     def _evaluate(self) -> None:
         self._refuse_non_finite()
-        scores = self.evaluate()
+        with self._averaged():
+            scores = self.evaluate()
         if scores is None:
             return
         progress = self.progress
         self.keeper.log({"kind": "evaluation", "step": progress.step, "seconds": round(progress.seconds, 3), **scores})
-        if progress.best is None or scores["nll"] < progress.best:
-            progress.best, progress.best_step = scores["nll"], progress.step
+        judge(progress, scores["nll"], self.config, self.steps)
+        if progress.early is not None:
+            self.keeper.log({"kind": "early", "step": progress.step, "best_step": progress.best_step})
+
+    def _sample(self) -> None:
+        assert self.sample is not None
+        with self._averaged():
+            texts = self.sample()
+        for text in texts:
+            self.keeper.log({"kind": "sample", "step": self.progress.step, **text})
+
+    def _averaged(self) -> AbstractContextManager[None]:
+        """Inside, the model is the one that will be kept."""
+        return nullcontext() if self.average is None else self.average.applied()
+
+    def _remember_step(self, step: int) -> None:
+        self.progress.recent = [*self.progress.recent, step][-self.config.keep :]
 
     def _refuse_non_finite(self) -> None:
         bad = int(self.interval.bad_step.item())
@@ -271,23 +343,3 @@ def total_steps(config: TrainingConfig, feed: Feed) -> int:
     if config.epochs is not None:
         return max(1, round(config.epochs * feed.steps_per_epoch))
     return config.steps or 2000
-
-
-def take(batch: Batch, rows: Tensor) -> Batch:
-    """These rows of a batch."""
-    if len(rows) == batch.rows:
-        return batch
-    return replace(batch, source=batch.source.select(rows), input=batch.input[rows], target=batch.target[rows])
-
-
-def joined(states: list[State]) -> State | None:
-    """The states of consecutive micro-batches as one."""
-    whole = states[0] if states else None
-    for state in states[1:]:
-        assert whole is not None
-        whole = whole.join(state)
-    return whole
-
-
-def _wide(device: torch.device) -> torch.dtype:
-    return torch.float32 if device.type == "mps" else torch.float64
