@@ -134,7 +134,7 @@ def make(
             read[key] = reader.read(cls, section, key)
     reader.finish()
     if not settled:
-        read["data"] = settle(read["data"], base)
+        read |= {key: settle(read[key], base) for key in ("data", "tokenizer")}
     return Recipe(name=str(table.get("name", "run")), **read)
 
 
@@ -174,15 +174,16 @@ def about(path: Path) -> str:
     return " ".join(lines)
 
 
-def settle(data: Any, base: Path | None) -> Any:
+def settle(section: Any, base: Path | None) -> Any:
     """File names that mean the same wherever they are read: absolute, or relative to the data root."""
     settled: dict[str, Any] = {}
-    for key in data.files:
-        names = getattr(data, key)
-        if names is not None:
-            several = (names,) if isinstance(names, str) else names
-            settled[key] = tuple(_settle(name, base) for name in several)
-    return replace(data, **settled)
+    for key in section.files:
+        names = getattr(section, key)
+        if isinstance(names, str):
+            settled[key] = _settle(names, base)
+        elif names is not None:
+            settled[key] = tuple(_settle(name, base) for name in names)
+    return replace(section, **settled)
 
 
 def _with_files(data: dict[str, Any], train: Sequence[str], valid: Sequence[str]) -> dict[str, Any]:

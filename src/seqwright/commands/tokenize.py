@@ -2,62 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
-from seqwright.commands.common import JSON, print_json, read_lines
+from seqwright.commands.common import JSON, print_json, print_table, read_lines
 
 
 @click.command("tokenize")
 @click.argument("tokenizer", type=click.Path())
-@click.argument("file", required=False)
+@click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("--ids", is_flag=True, help="Show ids instead of tokens.")
-@click.option("--summary", is_flag=True, help="Only the counts over all lines.")
+@click.option("--summary", is_flag=True, help="Only the report: what is lost, what is unknown, how fine the cuts are.")
 @JSON
-def command(tokenizer: str, file: str | None, ids: bool, summary: bool, as_json: bool) -> None:
-    """How TOKENIZER (a run or a tokenizer.json) cuts each line of FILE or standard input, and what is lost."""
+def command(tokenizer: str, files: Sequence[str], ids: bool, summary: bool, as_json: bool) -> None:
+    """How TOKENIZER (a run, a tokenizer.json or a SentencePiece .model) cuts each line of FILEs or standard input.
+
+    A report follows: what is lost and unknown, bytes per token, tokens per word by file and by script.
+    """
+    opened = _open(tokenizer)
+    from seqwright.text.coverage import coverage
+
+    for file in files or ["-"]:
+        lines = list(read_lines(file))
+        if not summary:
+            _show(opened, lines, ids=ids, as_json=as_json)
+        about = {"file": file, "kind": opened.kind, "vocabulary": opened.size, "lossless": opened.lossless}
+        found = about | coverage(opened, lines)
+        if as_json:
+            print_json(found)
+        else:
+            _report(found, aside=not summary)
+
+
+def _open(tokenizer: str) -> Any:
     from seqwright.config import UserError
     from seqwright.run_directory import RunDirectory
-    from seqwright.text.tokenizer import Tokenizer
+    from seqwright.text.importing import import_tokenizer
 
     path = Path(tokenizer)
     if path.is_dir():
         path = RunDirectory.open(path).tokenizer_path
         if not path.exists():
             raise UserError(f"{tokenizer} has no tokenizer yet; train it first.")
-    opened = Tokenizer.open(path)
-    lines = tokens = size = unknown = lost = 0
-    for line in read_lines(file):
-        encoded = opened.encode(line)
-        missing = 0 if opened.unk is None else encoded.count(opened.unk)
-        exact = opened.decode(encoded) == line
-        lines, tokens, size = lines + 1, tokens + len(encoded), size + len(line.encode())
-        unknown, lost = unknown + missing, lost + (not exact)
-        if summary:
-            continue
+    return import_tokenizer(path)
+
+
+def _show(tokenizer: Any, lines: Sequence[str], *, ids: bool, as_json: bool) -> None:
+    for line in lines:
+        encoded = tokenizer.encode(line)
+        exact = tokenizer.decode(encoded) == line
+        tokens = tokenizer.tokens(encoded)
         if as_json:
-            shown = {"text": line, "ids": encoded, "tokens": opened.tokens(encoded), "unknown": missing, "exact": exact}
-            print_json(shown)
+            missing = 0 if tokenizer.unk is None else encoded.count(tokenizer.unk)
+            print_json({"text": line, "ids": encoded, "tokens": tokens, "unknown": missing, "exact": exact})
         else:
-            cut = " ".join(map(str, encoded)) if ids else " ".join(repr(t)[1:-1] for t in opened.tokens(encoded))
+            cut = " ".join(map(str, encoded)) if ids else " ".join(repr(token)[1:-1] for token in tokens)
             click.echo(f"{cut}{'' if exact else '    (not exact)'}")
-    counts = {
-        "kind": opened.kind,
-        "vocabulary": opened.size,
-        "lossless": opened.lossless,
-        "lines": lines,
-        "tokens": tokens,
-        "bytes": size,
-        "bytes_per_token": round(size / max(1, tokens), 4),
-        "unknown": unknown,
-        "lines_not_exact": lost,
-    }
-    if as_json:
-        print_json(counts)
-    else:
-        said = ", ".join(
-            f"{key.replace('_', ' ')} {value:,}" if type(value) is int else f"{key.replace('_', ' ')} {value}"
-            for key, value in counts.items()
-        )
-        click.echo(said, err=not summary)
+
+
+def _report(found: dict[str, Any], *, aside: bool) -> None:
+    from seqwright.reporting.terminal import Column, table
+
+    lists = ("unknown_examples", "scripts")
+    said = ", ".join(
+        f"{key.replace('_', ' ')} {value:,}" if type(value) is int else f"{key.replace('_', ' ')} {value}"
+        for key, value in found.items()
+        if key not in lists
+    )
+    click.echo(said, err=aside)
+    if aside:
+        return
+    for unit in found["unknown_examples"]:
+        click.echo(f"  unknown {unit['text']!r} {unit.get('name', '')}: {unit['count']:,}".replace(" :", ":"))
+    columns = [
+        Column("script", "script"),
+        Column("words", "words", "{:,}".format),
+        Column("tokens", "tokens", "{:,}".format),
+        Column("tokens_per_word", "tokens/word", "{:.2f}".format),
+    ]
+    print_table(table(found["scripts"], columns))

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from seqwright.config import UserError
 from seqwright.data.embedded import embedded_text, is_embedded
 from seqwright.data.files import Errors, read_text, resolve
-from seqwright.text.backend import Kind
+from seqwright.text.backend import SPLIT_AT_SPACE, Kind
 
 Document = Literal["line", "blank-line", "file"]
 
@@ -34,7 +34,8 @@ class TextConfig:
     split: str | None = None
     """Validation text from the training files: "tail 10%" takes the end, "documents 5%" a fixed choice of documents."""
     document: Document | None = None
-    """What a document is: line, blank-line (paragraphs) or file. Left out: line for words, file otherwise."""
+    """What a document is: line, blank-line (paragraphs) or file. Left out: line for words, bpe and wordpiece, which do
+    not know line ends, and file otherwise."""
     errors: Errors = "strict"
     """strict refuses files that are not UTF-8 text; replace reads U+FFFD where they are broken, and says how often."""
     examples: Literal["windows", "rows", "prefixes", "documents"] | None = None
@@ -103,8 +104,8 @@ def documents_of(text: str, kind: Document) -> list[str]:
 
 
 def document_kind(config: TextConfig, tokenizer: Kind) -> Document:
-    """What a document is: what the recipe says, otherwise a line for words and a file for kinds that know line ends."""
-    return config.document or ("line" if tokenizer == "words" else "file")
+    """What a document is: what the recipe says, otherwise a line for kinds that do not know line ends, and a file."""
+    return config.document or ("line" if tokenizer in SPLIT_AT_SPACE else "file")
 
 
 def read_splits(config: TextConfig, kind: Document, *, base: Path | None = None) -> tuple[Corpus, Corpus | None]:

@@ -10,6 +10,7 @@ import torch
 
 from seqwright.batch import Batch, Vocabulary
 from seqwright.config import UserError
+from seqwright.data.files import resolve
 from seqwright.data.pairs import Documents, Prefixes
 from seqwright.data.rows import Rows
 from seqwright.data.stream import Stream, make_stream
@@ -192,7 +193,10 @@ def saved_tokenizer(settings: Settings, directory: RunDirectory, texts: Sequence
     """The run's tokenizer, learnt from these texts where the run has none yet."""
     if directory.tokenizer_path.exists():
         return Tokenizer.open(directory.tokenizer_path)
-    tokenizer = train_tokenizer(settings.tokenizer, texts)
+    config = settings.tokenizer
+    if config.file is not None:
+        config = replace(config, file=str(resolve(config.file)))
+    tokenizer = train_tokenizer(config, texts)
     write_text(directory.tokenizer_path, tokenizer.json)
     for said in tokenizer.notes:
         note(said)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import normalizers
 
 Ids = NDArray[np.unsignedinteger[Any]]
 Lookup = Callable[[Sequence[str]], tuple[Ids, list[int]]]
@@ -55,11 +56,12 @@ def utf8_bytes(first: int, dtype: type[np.unsignedinteger[Any]]) -> Lookup:
     return look_up
 
 
-def merged(backend: Any, dtype: type[np.unsignedinteger[Any]]) -> Lookup:
-    """Asks the library to merge pairs."""
+def merged(backend: Any, dtype: type[np.unsignedinteger[Any]], steps: Sequence[Any] | None) -> Lookup:
+    """Asks the library to find the pieces; texts come normalised, but for these steps (None: but for all it has)."""
     backend = copy.deepcopy(backend)
     backend.encode_special_tokens = True  # lost in copying
-    backend.normalizer = None  # texts are normalised already, and twice is not always the same as once
+    if steps is not None:  # texts are normalised already, and twice is not always the same as once
+        backend.normalizer = normalizers.Sequence(list(steps)) if steps else None
 
     def look_up(texts: Sequence[str]) -> tuple[Ids, list[int]]:
         encoded = [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
@@ -67,3 +69,13 @@ def merged(backend: Any, dtype: type[np.unsignedinteger[Any]]) -> Lookup:
         return np.concatenate([np.zeros(0, dtype), *arrays]), [len(ids) for ids in encoded]
 
     return look_up
+
+
+def guarded(look_up: Lookup, reserved: Sequence[int], unknown: int) -> Lookup:
+    """A lookup in which a special's name that was typed is unknown text, never the special."""
+
+    def guard(texts: Sequence[str]) -> tuple[Ids, list[int]]:
+        ids, lengths = look_up(texts)
+        return np.where(np.isin(ids, reserved), ids.dtype.type(unknown), ids), lengths
+
+    return guard

@@ -7,9 +7,10 @@ import functools
 import hashlib
 import json
 import re
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,11 +21,20 @@ from seqwright.batch import Vocabulary
 from seqwright.config import UserError
 from seqwright.storage import write_text
 from seqwright.text import lookup
-from seqwright.text.backend import byte_names, normal_steps, parse, unescape
+from seqwright.text.backend import MARK, SPLIT_AT_SPACE, normal_steps, parse, simplify, structural_steps
 from seqwright.text.lookup import Ids
+from seqwright.text.surfaces import surfaces
 
 PIECE = 1 << 16
 """Characters handed to the normaliser and the library at once: long texts are encoded in bounded memory."""
+
+ROLES = {
+    "unk": ("<unk>", "[UNK]"),
+    "pad": ("<pad>", "[PAD]"),
+    "sos": ("<sos>", "<s>", "<bos>", "[CLS]"),
+    "eos": ("<eos>", "</s>", "[SEP]", "<|endoftext|>"),
+}
+"""What each reserved id is called, here and elsewhere."""
 
 # No kind joins a character to the white space after it, so nothing changes when a text is cut there.
 _BORDER = re.compile(r"(?<=\S)(?=[ \n])")
@@ -49,28 +59,25 @@ class Tokenizer:
     def __init__(self, text: str, notes: Sequence[str] = ()):
         """Of the text of a tokenizer.json."""
         self._backend, facts = parse(text)
+        self._facts = facts
         self.kind = facts.kind
         self.notes = tuple(notes)
         """What was learnt from part of the text, or could surprise: to be said once, after training."""
-        self.size: int = self._backend.get_vocab_size()
-        """V, specials included."""
         vocabulary = self._backend.get_vocab()
+        self._surfaces = surfaces(json.loads(text), facts, vocabulary)
+        self.size = len(self._surfaces.pieces)
+        """V, specials included."""
         self.specials: dict[str, int] = {name: vocabulary[name] for name in facts.specials}
-        self.unk = self.specials.get("<unk>")
-        self.pad = self.specials.get("<pad>")
-        self.sos = self.specials.get("<sos>")
-        self.eos = self.specials.get("<eos>")
-        self.lossless = facts.kind in ("bytes", "byte-bpe") and facts.normalise == "none" and not facts.lowercase
+        self.unk, self.pad, self.sos, self.eos = (self._role(*names) for names in ROLES.values())
+        self.lossless = (
+            facts.kind in ("bytes", "byte-bpe")
+            and facts.normalise == "none"
+            and not (facts.lowercase or facts.imported)
+        )
         """decode(encode(text)) == text for every text. Other kinds give back some texts: see `Encoded.exact`."""
         self.dtype: type[np.unsignedinteger[Any]] = np.uint16 if self.size < 1 << 16 else np.uint32
-        self._lowercase = facts.lowercase
-        steps = normal_steps(facts)
-        self._normaliser = normalizers.Sequence(steps) if steps else None
-        self._glue = b" " if facts.kind == "words" else b""
-        self._surfaces = self._read_surfaces(vocabulary)
-        self._units: dict[str, int] = {}
-        if facts.kind in ("words", "characters"):
-            self._units = {surface.decode(): id for id, surface in enumerate(self._surfaces) if surface}
+        forms = normal_steps(replace(facts, split="white-space"))
+        self._normaliser = normalizers.Sequence(forms) if forms else None
         self._lookup = self._make_lookup()
 
     @classmethod
@@ -116,14 +123,15 @@ class Tokenizer:
         """Every text, in one array: the way to encode a corpus."""
         arrays: list[Ids] = [np.zeros(0, self.dtype)]
         lengths: list[int] = []
-        unknown, exact = 0, self.kind != "words"
-        for batch, owners in _batches(texts):
+        unknown, exact = 0, self.kind not in SPLIT_AT_SPACE or self._facts.imported
+        whole = sys.maxsize if self._facts.imported else PIECE  # how others split is not ours to know
+        for batch, owners in _batches(texts, whole):
             normal = [self.normalise(piece) for piece in batch]
-            exact = exact and normal == batch
             ids, counts = self._lookup(normal)
+            exact = exact and self._is_exact(batch, normal, ids, counts)
             missing = int(np.count_nonzero(ids == self._absent))
             if missing and self.unk is None:
-                first = next(unit for piece in normal for unit in self.unknowns(piece))
+                first = next(unit for piece in batch for unit in self.unknowns(piece))
                 raise UserError(
                     f"{first!r} is not in the vocabulary, and there is no <unk>: add it to tokenizer.specials."
                 )
@@ -135,81 +143,101 @@ class Tokenizer:
         return Encoded(ids=np.concatenate(arrays), lengths=lengths, unknown=unknown, exact=exact and not unknown)
 
     def normalise(self, text: str) -> str:
-        """The text that is really encoded: in its normal form, lower-cased."""
-        if self._normaliser is None:
+        """The text that is really encoded: in its normal form, lower-cased, its punctuation set apart."""
+        if self._facts.imported:
             return text
-        if text.isascii():  # every normal form of ASCII is itself
-            return text.lower() if self._lowercase else text
-        return str(self._normaliser.normalize_str(text))
+        if self._normaliser is not None:
+            if not text.isascii():
+                text = str(self._normaliser.normalize_str(text))
+            elif self._facts.lowercase:  # every normal form of ASCII is itself
+                text = text.lower()
+        return simplify(text, self._facts)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids; specials leave no trace."""
-        joined = b"".join([self._piece(id) for id in ids]).decode(errors="replace")
-        return joined.removeprefix(self._glue.decode())
+        joined = b"".join([self._surfaces.pieces[id] for id in ids]).decode(errors="replace")
+        return joined.removeprefix(self._surfaces.lead).removesuffix(self._surfaces.trail)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """How each id looks to a person: specials by name, bytes that are no characters as `\\xe1`."""
-        names = {id: name for name, id in self.specials.items()}
-        return [names.get(id) or self._surfaces[id].decode(errors="backslashreplace") for id in ids]
+        return [self._shown(id) for id in ids]
 
     def unknowns(self, text: str) -> Counter[str]:
         """The words or characters of a text that are not in the vocabulary, with their counts."""
         if self.kind in ("bytes", "byte-bpe"):
             return Counter()
         normal = self.normalise(text)
-        units = normal.split() if self.kind == "words" else normal
-        return Counter(unit for unit in units if unit not in self._units)
+        units = Counter(normal.split() if self.kind in ("words", "wordpiece") else normal)
+        if self.kind in ("words", "characters"):
+            return Counter({unit: count for unit, count in units.items() if unit not in self._units})
+        return Counter({unit: count for unit, count in units.items() if self._absent in self._lookup([unit])[0]})
+
+    @functools.cached_property
+    def _units(self) -> dict[str, int]:
+        """The words or characters, with their ids."""
+        pieces = self._surfaces.pieces
+        lead = self._surfaces.lead
+        return {piece.decode().removeprefix(lead): id for id, piece in enumerate(pieces) if piece}
 
     @property
     def _absent(self) -> int:
         """The id that stands for what is not in the vocabulary; past its end where there is no <unk>."""
         return self.size if self.unk is None else self.unk
 
-    def _piece(self, id: int) -> bytes:
-        surface = self._surfaces[id]
-        return self._glue + surface if surface else b""
+    def _role(self, *names: str) -> int | None:
+        return next((self.specials[name] for name in names if name in self.specials), None)
 
-    def _read_surfaces(self, vocabulary: Mapping[str, int]) -> list[bytes]:
-        """The bytes each id stands for; nothing for specials."""
-        surfaces = [b""] * self.size
-        byte_of = {name: byte for byte, name in enumerate(byte_names())}
-        for name, id in vocabulary.items():
-            if name in self.specials:
-                continue
-            if self.kind in ("bytes", "byte-bpe"):
-                surfaces[id] = bytes(byte_of[character] for character in name)
-            else:
-                surfaces[id] = unescape(name, tuple(self.specials)).encode()
-        return surfaces
+    def _shown(self, id: int) -> str:
+        if not (piece := self._surfaces.pieces[id]):
+            return str(self._backend.id_to_token(id))
+        if self.kind == "wordpiece" or self._surfaces.trail:
+            return str(self._backend.id_to_token(id)).replace(MARK, "</w>")
+        shown = piece.decode(errors="backslashreplace")
+        return shown.removeprefix(" ") if self.kind == "words" else shown
+
+    def _is_exact(self, texts: Sequence[str], normal: Sequence[str], ids: Ids, counts: Sequence[int]) -> bool:
+        """Whether these ids give these texts back."""
+        if not self._facts.imported:
+            return texts == normal and (self.kind != "unigram" or not any(MARK in text for text in texts))
+        borders = np.cumsum(counts)[:-1]
+        return [self.decode(own.tolist()) for own in np.split(ids, borders)] == texts
 
     def _make_lookup(self) -> lookup.Lookup:
-        if self.kind == "byte-bpe":
-            return lookup.merged(self._backend, self.dtype)
         if self.kind == "bytes":
-            return lookup.utf8_bytes(self._surfaces.index(b"\0"), self.dtype)
-        table = lookup.words if self.kind == "words" else lookup.characters
-        return table(self._units, self._absent, self.dtype)
+            return lookup.utf8_bytes(self._surfaces.pieces.index(b"\0"), self.dtype)
+        if self.kind in ("words", "characters"):
+            table = lookup.words if self.kind == "words" else lookup.characters
+            return table(self._units, self._absent, self.dtype)
+        if not self._facts.imported:
+            return lookup.merged(self._backend, self.dtype, structural_steps(self._facts))
+        found = lookup.merged(self._backend, self.dtype, None)
+        return lookup.guarded(found, list(self.specials.values()), self._absent)
 
 
 class Decoder:
     """Ids to text one at a time, for streams: what it gives, joined, is `decode` of all the ids."""
 
     def __init__(self, tokenizer: Tokenizer):
-        self._tokenizer = tokenizer
+        self._surfaces = tokenizer._surfaces
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._glue = tokenizer._glue.decode()
+        self._lead = self._surfaces.lead
+        self._held = ""
 
     def feed(self, id: int) -> str:
         """The characters that this id completes; maybe none."""
-        return self._emit(self._utf8.decode(self._tokenizer._piece(id)))
+        return self._emit(self._utf8.decode(self._surfaces.pieces[id]))
 
     def finish(self) -> str:
         """What an unfinished character is shown as."""
-        return self._emit(self._utf8.decode(b"", final=True))
+        return (self._emit(self._utf8.decode(b"", final=True)) + self._held).removesuffix(self._surfaces.trail)
 
     def _emit(self, text: str) -> str:
-        if text and self._glue:  # the first word has nothing before it
-            text, self._glue = text.removeprefix(self._glue), ""
+        if text and self._lead:  # the first word has nothing before it
+            text, self._lead = text.removeprefix(self._lead), ""
+        if self._surfaces.trail:  # the last one has nothing after it, and any may be the last
+            text = self._held + text
+            kept = text.removesuffix(self._surfaces.trail)
+            text, self._held = kept, text[len(kept) :]
         return text
 
 
@@ -222,16 +250,16 @@ def pieces(text: str, size: int = PIECE) -> Iterator[str]:
     yield text[start:]
 
 
-def _batches(texts: Iterable[str], size: int = 64 * PIECE) -> Iterator[tuple[list[str], list[int]]]:
+def _batches(texts: Iterable[str], piece: int, size: int = 64 * PIECE) -> Iterator[tuple[list[str], list[int]]]:
     """Pieces of texts, and the number of the text each belongs to, a bounded amount at a time."""
     batch: list[str] = []
     owners: list[int] = []
     room = size
     for owner, text in enumerate(texts):
-        for piece in pieces(text):
-            batch.append(piece)
+        for part in pieces(text, piece):
+            batch.append(part)
             owners.append(owner)
-            room -= len(piece)
+            room -= len(part)
             if room <= 0:
                 yield batch, owners
                 batch, owners, room = [], [], size

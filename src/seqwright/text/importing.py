@@ -1,0 +1,38 @@
+"""Tokenizers made elsewhere: a tokenizer.json of any program, or a SentencePiece `.model`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tokenizers import AddedToken
+
+from seqwright.config import UserError
+from seqwright.text import sentencepiece
+from seqwright.text.backend import parse
+from seqwright.text.tokenizer import ROLES, Tokenizer
+
+
+def import_tokenizer(path: Path, specials: Sequence[str] = ()) -> Tokenizer:
+    """The tokenizer of a file; specials that it has no word for, under any of their usual names, come after its ids."""
+    try:
+        data = path.read_bytes()
+        backend = (
+            sentencepiece.pipeline(sentencepiece.read_model(data))
+            if path.suffix == ".model"
+            else parse(data.decode())[0]
+        )
+        found = Tokenizer(backend.to_str())
+        missing = [name for name in specials if not _has(found, name)]
+        backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in missing])
+        notes = [f"{path.name} has no {name}: it is added as id {backend.token_to_id(name)}." for name in missing]
+        return Tokenizer(backend.to_str(), notes)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read as a tokenizer: {error}.") from error
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def _has(tokenizer: Tokenizer, name: str) -> bool:
+    role = next((role for role, names in ROLES.items() if name in names), None)
+    return name in tokenizer.specials or (role is not None and getattr(tokenizer, role) is not None)

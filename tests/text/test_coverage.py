@@ -1,0 +1,59 @@
+"""The coverage report, and the vocabulary of the lectures' IMDB practice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqwright.data.files import read_text
+from seqwright.text.coverage import coverage, script
+from seqwright.text.training import TokenizerConfig, train
+
+
+def test_what_is_unknown_is_named() -> None:
+    tokenizer = train(TokenizerConfig(kind="characters"), ["abc "])
+    found = coverage(tokenizer, ["ab é", "éé c", "cab"])
+    assert (found["unknown"], found["lines_not_exact"], found["unknown_kinds"]) == (3, 2, 1)
+    assert found["unknown_examples"] == [
+        {"text": "é", "count": 3, "name": "U+00E9 LATIN SMALL LETTER E WITH ACUTE"},
+    ]
+    assert found["known_share"] == pytest.approx(8 / 11)
+
+
+def test_cuts_are_counted_by_script() -> None:
+    tokenizer = train(TokenizerConfig(kind="bytes"), [])
+    found = coverage(tokenizer, ["cat мир", "dog 12"])
+    assert found["scripts"] == [
+        {"script": "latin", "words": 2, "tokens": 6, "tokens_per_word": 3.0},
+        {"script": "cyrillic", "words": 1, "tokens": 6, "tokens_per_word": 6.0},
+        {"script": "none", "words": 1, "tokens": 2, "tokens_per_word": 2.0},
+    ]
+    assert found["bytes_per_token"] == 1.0
+    assert (script("(日本)"), script("«ế»")) == ("cjk", "latin")
+
+
+def test_basic_english_makes_twelve_replacements() -> None:
+    tokenizer = train(TokenizerConfig(kind="words", split="basic-english"), ["x"])
+    assert tokenizer.normalise('It\'s "good"; (A.B.),<br />yes: no!?').split() == [
+        *("it", "'", "s", "good", "(", "a", ".", "b", ".", ")", ",", "yes", "no", "!", "?"),
+    ]
+
+
+@pytest.mark.slow
+def test_the_vocabulary_of_imdb(data_root: Path) -> None:
+    text, _ = read_text(data_root / "imdb/train.tsv.xz")
+    reviews = [line.split("\t", 2)[2] for line in text.removesuffix("\n").split("\n")]
+    specials = ("<pad>", "<s>", "<unk>")
+    config = TokenizerConfig(kind="words", split="basic-english", minimum_count=3, size=20_000, specials=specials)
+    tokenizer = train(config, reviews)
+    encoded = tokenizer.encode_all(reviews)
+    lengths = np.array(encoded.lengths)
+    counts = Counter(word for review in reviews for word in tokenizer.normalise(review).split())
+    assert (len(encoded.ids), len(counts), sum(count >= 3 for count in counts.values())) == (6_767_187, 100_682, 40_250)
+    assert (tokenizer.size, counts[tokenizer.tokens([19_999])[0]]) == (20_000, 10)
+    assert 1 - encoded.unknown / len(encoded.ids) == pytest.approx(0.9742, abs=5e-5)
+    assert np.mean(lengths > 500) == pytest.approx(0.1135, abs=5e-5)
+    assert (lengths - 500).clip(0).sum() / lengths.sum() == pytest.approx(0.0930, abs=5e-5)
