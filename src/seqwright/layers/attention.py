@@ -96,27 +96,44 @@ class KeyValues(State):
 
 
 class SelfAttention(nn.Module):
-    """Every position asks those before it and itself (Vaswani et al. 2017); the projection in and out is here."""
+    """Every position asks those before it and itself, or all of them (Vaswani et al. 2017); the projection in and out
+    is here."""
 
     def __init__(
-        self, width: int, heads: int, *, bias: bool = True, dropout: float = 0.0, rotary: Rotary | None = None
+        self,
+        width: int,
+        heads: int,
+        *,
+        bias: bool = True,
+        dropout: float = 0.0,
+        rotary: Rotary | None = None,
+        causal: bool = True,
     ):
         super().__init__()
         self.heads = heads
+        self.causal = causal
         self.query_key_value = nn.Linear(width, 3 * width, bias=bias)
         self.attend = Attend(dropout)
         self.output = nn.Linear(width, width, bias=bias)
         self.rotary = rotary
 
-    def forward(self, x: Tensor, positions: Tensor, memory: KeyValues | None = None, layer: int = 0) -> Tensor:
-        """(B, T, D) from (B, T, D). With a memory, earlier keys and values are attended too."""
+    def forward(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        memory: KeyValues | None = None,
+        layer: int = 0,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """(B, T, D) from (B, T, D). With a memory, earlier keys and values are attended too; a mask (B, 1, 1, T) says
+        which positions are real where all are seen."""
         projected = self.query_key_value(x).unflatten(-1, (3, self.heads, -1))  # (B, T, 3, H, E)
         query, key, value = projected.unbind(2)  # each (B, T, H, E)
         if self.rotary is not None:
             query, key = self.rotary(query, positions), self.rotary(key, positions)
         if memory is None:
             keys, values = key.transpose(1, 2), value.transpose(1, 2)  # (B, H, T, E)
-            attended = self.attend(query.transpose(1, 2), keys, values, causal=True)
+            attended = self.attend(query.transpose(1, 2), keys, values, mask=mask, causal=self.causal)
         else:
             keys, values = memory.write(layer, key, value)  # (B, H, K, E)
             attended = self.attend(query.transpose(1, 2), keys, values, mask=memory.mask(x.size(1)))
