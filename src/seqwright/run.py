@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from seqwright.batch import Source
 from seqwright.config import UserError
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import load_tensors
@@ -42,6 +43,10 @@ class Run:
             model.to(self.device).eval()
         else:
             model.load(tensors)
+
+    def source(self, rows: int, length: int) -> Source:
+        """A made-up source for each of so many rows, as this run's models are given: nothing, unless it reads one."""
+        return Source.nothing(rows)
 
     @property
     def path(self) -> Path:

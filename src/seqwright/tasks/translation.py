@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import torch
 
-from seqwright.batch import Batch, Vocabularies
+from seqwright.batch import Batch, Source, Vocabularies
 from seqwright.config import UserError
 from seqwright.data.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs
 from seqwright.data.pair_formats import Pair
@@ -137,7 +138,16 @@ class TranslationRun(Run):
     def sizes(directory: RunDirectory) -> Vocabularies:
         return sizes_of(open_tokenizers(directory))
 
-    @property
+    def source(self, rows: int, length: int) -> Source:
+        """Sources of different lengths, ended as they are in training."""
+        tokenizer = self.tokenizers.source
+        plain = [id for id in range(tokenizer.size) if id not in tokenizer.specials.values()]
+        drawn = torch.tensor(plain)[torch.arange(rows * length) * 7919 % len(plain)].view(rows, length)
+        lengths = torch.tensor([max(1, length - 3 * row) for row in range(rows)])
+        drawn[torch.arange(rows), lengths - 1] = tokenizer.eos  # type: ignore[assignment]
+        return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=drawn)
+
+    @functools.cached_property
     def tokenizers(self) -> Tokenizers:
         return open_tokenizers(self.directory)
 
