@@ -11,7 +11,7 @@ from seqwright.config import UserError, parse_override
 from seqwright.recipe import Recipe
 from seqwright.run import Run, refuse_unfinished
 from seqwright.run_directory import RunDirectory, is_run
-from seqwright.suggest import text_recipe
+from seqwright.suggest import pairs_recipe, text_recipe
 
 RUNS = Path("runs")
 """Where runs go unless told otherwise."""
@@ -26,17 +26,18 @@ def train(
     recipe: Recipe | str | Path | None = None,
     *,
     text: str | Sequence[str] | None = None,
+    pairs: Sequence[str] | None = None,
     valid: str | Sequence[str] | None = None,
     model: str | None = None,
     set: Sequence[str] = (),
     run: str | Path | None = None,
     listener: session.Listener | None = None,
 ) -> Run:
-    """Trains a recipe, the recipe that suits a text, or (`run` alone) a run begun before; opens the finished run."""
+    """Trains a recipe, the recipe that suits a text or pairs (source and target files), or (`run` alone) a run begun before; opens the finished run."""
     wanted = (
         recipe
         if isinstance(recipe, Recipe)
-        else wanted_recipe(recipe, text=text, valid=valid, model=model, set=set, run=run)
+        else wanted_recipe(recipe, text=text, pairs=pairs, valid=valid, model=model, set=set, run=run)
     )
     path = Path(run) if run is not None else RUNS / wanted.name
     session.train(wanted, path, listener)
@@ -47,26 +48,30 @@ def wanted_recipe(
     recipe: str | Path | None,
     *,
     text: str | Sequence[str] | None = None,
+    pairs: Sequence[str] | None = None,
     valid: str | Sequence[str] | None = None,
     model: str | None = None,
     set: Sequence[str] = (),
     run: str | Path | None = None,
 ) -> Recipe:
-    """The recipe of a file or name, or the one that suits a text, or the one that a run was begun with."""
+    """The recipe of a file or name, or the one that suits a text or pairs, or the one that a run was begun with."""
     overrides = [*([f'model.kind="{model}"'] if model else []), *set]
+    if text is not None and pairs is not None:
+        raise UserError("--text is for a language model, --pairs for a translator; give one of them.")
+    own = _several(text if pairs is None else pairs)
     if recipe is not None:
-        return recipes.load(recipe, overrides, train=_several(text), valid=_several(valid))
-    if text is not None:
+        return recipes.load(recipe, overrides, train=own, valid=_several(valid))
+    if own:
         chosen = dict(map(parse_override, overrides))
         kinds = {"kind": chosen.get("model.kind"), "tokenizer": chosen.get("tokenizer.kind")}
-        table = text_recipe(
-            _several(text), _several(valid), **{key: str(value) for key, value in kinds.items() if value is not None}
-        )
-        return recipes.make(table, overrides, origin="--text", base=Path())
+        suited = text_recipe if pairs is None else pairs_recipe
+        table = suited(own, _several(valid), **{key: str(value) for key, value in kinds.items() if value is not None})
+        return recipes.make(table, overrides, origin="--text" if pairs is None else "--pairs", base=Path())
+    yours = "give your own data with --text FILE or --pairs SOURCE TARGET"
     if run is None or valid is not None:
-        raise UserError("name a recipe, or give your own text with --text FILE.")
+        raise UserError(f"name a recipe, or {yours}.")
     if not is_run(Path(run)):
-        raise UserError(f"no run at {run} to go on with; name a recipe, or give your own text with --text FILE.")
+        raise UserError(f"no run at {run} to go on with; name a recipe, or {yours}.")
     begun = RunDirectory.open(run)
     return recipes.make(begun.recipe(), overrides, origin=str(begun.recipe_path), settled=True)
 

@@ -25,6 +25,15 @@ class Vocabulary:
     eos: int | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Vocabularies:
+    """The two sides of a source-to-target task; with a joint vocabulary they are one and the same."""
+
+    source: Vocabulary
+    target: Vocabulary
+    joint: bool
+
+
 class Movable:
     """A dataclass of optional tensors that can be sent to a device as one thing."""
 

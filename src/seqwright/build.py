@@ -7,16 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqwright.config import Reader, UserError, did_you_mean
+from seqwright.data.parallel import PairsConfig
 from seqwright.data.text import TextConfig
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.metrics.likelihood import EvaluationConfig
 from seqwright.models.gpt import GPTConfig, gpt
 from seqwright.models.ngram import NGram, NGramConfig
 from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, recurrent
+from seqwright.models.seq2seq import ElmanSeq2SeqConfig, GRUSeq2SeqConfig, LSTMSeq2SeqConfig, seq2seq
+from seqwright.models.transformer import TransformerConfig, transformer
 from seqwright.models.window import SimpleConfig, WindowConfig, simple, window
 from seqwright.run import Run
 from seqwright.tasks.language import LanguageRun, LanguageTask
+from seqwright.tasks.pair_scores import PairEvaluationConfig
 from seqwright.tasks.task import Task
+from seqwright.tasks.translation import PairTokenizerConfig, TranslationRun, TranslationTask
 from seqwright.text.training import TokenizerConfig
 
 Models = Mapping[str, tuple[type, Callable[[Any, Any], Any]]]
@@ -30,6 +35,13 @@ LANGUAGE_MODELS: Models = {
     "lstm": (LSTMConfig, recurrent),
     "gru": (GRUConfig, recurrent),
     "gpt": (GPTConfig, gpt),
+}
+
+TRANSLATORS: Models = {
+    "transformer": (TransformerConfig, transformer),
+    "rnn": (ElmanSeq2SeqConfig, seq2seq),
+    "lstm": (LSTMSeq2SeqConfig, seq2seq),
+    "gru": (GRUSeq2SeqConfig, seq2seq),
 }
 
 COUNTED = ("ngram",)
@@ -60,6 +72,16 @@ TASKS: dict[str, Kit] = {
         default_model="gpt",
         task=LanguageTask,
         run=LanguageRun,
+    ),
+    "pairs": Kit(
+        data=PairsConfig,
+        tokenizer=PairTokenizerConfig,
+        decoding=SamplingOptions,
+        evaluation=PairEvaluationConfig,
+        models=TRANSLATORS,
+        default_model="transformer",
+        task=TranslationTask,
+        run=TranslationRun,
     ),
 }
 

@@ -15,6 +15,7 @@ COMMANDS = {
     "train": "Train a recipe or your own text; run it again to go on where it stopped.",
     "evaluate": "Score a run on a text, with signatures and intervals.",
     "generate": "Continue a prompt.",
+    "translate": "Turn each source line of a file into a target line.",
     "score": "Log-probability and surprisal of each line of a file.",
     "check": "Prove on your own model the laws that every model keeps.",
     "tokenize": "Show how text is cut into tokens, and what is lost.",

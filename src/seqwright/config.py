@@ -52,6 +52,13 @@ def pick(kind: str, table: Mapping[str, Any], what: str) -> Any:
     return table[kind]
 
 
+def check_sizes(config: object, *names: str) -> None:
+    """Refuses sizes below one."""
+    for name in names:
+        if getattr(config, name) < 1:
+            raise UserError(f"{name} must be at least 1, not {getattr(config, name)}.")
+
+
 class Reader:
     """Fills dataclasses from plain tables, remembering where each key was written and every problem met."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from seqwright.batch import Source
 from seqwright.config import UserError
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import load_tensors
@@ -14,7 +15,7 @@ from seqwright.text.tokenizer import Tokenizer
 from seqwright.training import machine
 from seqwright.training.weights import load_weights
 
-VERBS = ("generate", "score", "evaluate")
+VERBS = ("generate", "translate", "score", "evaluate")
 """Everything that some run can do; a run asked for what it cannot do names what it can."""
 
 
@@ -42,6 +43,10 @@ class Run:
             model.to(self.device).eval()
         else:
             model.load(tensors)
+
+    def source(self, rows: int, length: int) -> Source:
+        """A made-up source for each of so many rows, as this run's models are given: nothing, unless it reads one."""
+        return Source.nothing(rows)
 
     @property
     def path(self) -> Path:

@@ -60,6 +60,7 @@ class RunDirectory:
         self.path = path
         self.recipe_path = path / "recipe.toml"
         self.tokenizer_path = path / "tokenizer.json"
+        self.source_tokenizer_path = path / "source-tokenizer.json"
         self.model_path = path / "model.safetensors"
         self.log_path = path / "log.jsonl"
         self.summary_path = path / "summary.json"
@@ -166,6 +167,7 @@ class RunDirectory:
     def clear(self) -> None:
         """Forgets how far a training came that learnt nothing: the next one may have another recipe."""
         self.tokenizer_path.unlink(missing_ok=True)
+        self.source_tokenizer_path.unlink(missing_ok=True)
         self.log_path.unlink(missing_ok=True)
 
     def discard(self) -> None:

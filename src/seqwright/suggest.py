@@ -67,6 +67,50 @@ def text_recipe(
     return table
 
 
+# Up to this many bytes of both sides: joint byte-bpe vocabulary, Transformer layers, width, heads, dropout, tokens a step.
+TRANSFORMER_SIZES: list[tuple[float, dict[str, Any]]] = [
+    (40 * KILO, {"size": 400, "layers": 2, "width": 64, "heads": 2, "dropout": 0.1, "tokens": 512}),
+    (400 * KILO, {"size": 1000, "layers": 2, "width": 96, "heads": 4, "dropout": 0.2, "tokens": 1024}),
+    (8 * MEGA, {"size": 8000, "layers": 4, "width": 128, "heads": 4, "dropout": 0.3, "tokens": 2048}),
+    (80 * MEGA, {"size": 16000, "layers": 6, "width": 256, "heads": 4, "dropout": 0.2, "tokens": 4096}),
+    (float("inf"), {"size": 32000, "layers": 6, "width": 512, "heads": 8, "dropout": 0.1, "tokens": 8192}),
+]
+
+
+def pairs_recipe(
+    files: Sequence[str],
+    valid: Sequence[str] = (),
+    *,
+    kind: str = build.kit("pairs").default_model,
+    tokenizer: str = "byte-bpe",
+) -> dict[str, Any]:
+    """The tables of a recipe for a translator between some files; `--set` goes on top of them."""
+    pick(kind, build.TRANSLATORS, "model")
+    size = sum(_bytes(file) for file in files)
+    sizes = next(sizes for most, sizes in TRANSFORMER_SIZES if size <= most)
+    data: dict[str, Any] = {"kind": "pairs", "train": list(files), "tokens": sizes["tokens"]}
+    data |= {"valid": list(valid)} if valid else {"split": "documents 3%"}
+    model = {"kind": kind, "layers": sizes["layers"], "width": sizes["width"], "dropout": sizes["dropout"]}
+    if kind == "transformer":
+        model |= {"heads": sizes["heads"], "inner": 2 * sizes["width"]}
+    else:
+        model |= {"layers": 1, "width": 2 * sizes["width"]}
+    return {
+        "name": f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}",
+        "data": data,
+        "tokenizer": {"kind": tokenizer} | ({"size": sizes["size"]} if tokenizer == "byte-bpe" else {}),
+        "model": model,
+        "training": {
+            "steps": _steps(2 * size),
+            "rate": _rate(sizes["width"]),
+            "warmup": 200,
+            "smoothing": 0.1,
+            "weight_decay": 0.01,
+            "beta2": 0.98,
+        },
+    }
+
+
 def _steps(size: int) -> int:
     """More text, more steps: from a few hundred to some tens of thousands."""
     return int(min(20_000, max(300, 1000 * (size / MEGA) ** 0.5)) // 100 * 100)

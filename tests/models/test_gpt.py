@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from seqwright import build
 from seqwright.batch import Batch, Vocabulary
 from seqwright.config import UserError
-from seqwright.layers.block import Block
+from seqwright.layers.block import Block, BlockConfig
 from seqwright.models.gpt import GPTConfig
 from seqwright.models.language_model import LanguageModel
 
@@ -32,7 +32,8 @@ def test_a_block_is_pytorchs_transformer_layer(norm: str, activation: str, bias:
     ).double()
     for parameter in theirs.parameters():
         nn.init.normal_(parameter)
-    ours = Block(WIDTH, HEADS, INNER, norm=norm, activation=activation, bias=bias).double()  # type: ignore[arg-type]
+    config = BlockConfig(width=WIDTH, heads=HEADS, inner=INNER, norm=norm, activation=activation, bias=bias)  # type: ignore[arg-type]
+    ours = Block(config).double()
     pairs: list[tuple[nn.Module, torch.Tensor, torch.Tensor]] = [
         (ours.attention.query_key_value, theirs.self_attn.in_proj_weight, theirs.self_attn.in_proj_bias),
         (ours.attention.output, theirs.self_attn.out_proj.weight, theirs.self_attn.out_proj.bias),

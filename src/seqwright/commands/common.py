@@ -18,6 +18,27 @@ DEVICE = click.option(
 )
 
 
+class Several(click.Command):
+    """A command in which an option may be followed by several files: `--on SOURCE TARGET`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spread(args))
+
+
+def spread(args: list[str]) -> list[str]:
+    """`--pairs A B` as `--pairs A --pairs B`: --pairs, --on and, beside --pairs, --valid take all up to the next option."""
+    greedy = {"--pairs", "--on"} | ({"--valid"} if "--pairs" in args else set())
+    rewritten: list[str] = []
+    option = ""
+    for place, word in enumerate(args):
+        if word.startswith("-") and word != "-":
+            option = word
+        elif option in greedy and args[place - 1] != option:
+            rewritten.append(option)
+        rewritten.append(word)
+    return rewritten
+
+
 def print_json(value: Any) -> None:
     """One line of JSON; numbers that JSON has no word for become null."""
     from seqwright.storage import to_json

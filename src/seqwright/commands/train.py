@@ -6,15 +6,23 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.common import JSON, SET, print_json, print_scores
+from seqwright.commands.common import JSON, SET, Several, print_json, print_scores
 
 
-@click.command("train")
+@click.command("train", cls=Several)
 @click.argument("recipe", required=False)
 @click.option(
     "--text", "-t", multiple=True, metavar="FILE", help="Your own text, instead of a recipe; may be repeated."
 )
-@click.option("--valid", multiple=True, metavar="FILE", help="Text to validate on; otherwise some is held out.")
+@click.option(
+    "--pairs",
+    multiple=True,
+    metavar="SOURCE TARGET",
+    help="Your own source and target, line by line, instead of a recipe; or one .tsv or .jsonl file.",
+)
+@click.option(
+    "--valid", multiple=True, metavar="FILE", help="Text (or source and target) to validate on; else some is held out."
+)
 @click.option("--model", metavar="KIND", help="Short for --set model.kind=KIND.")
 @click.option(
     "--run", "run", type=click.Path(), help="The run's folder; runs/NAME unless given. Alone: go on with that run."
@@ -25,6 +33,7 @@ from seqwright.commands.common import JSON, SET, print_json, print_scores
 def command(
     recipe: str | None,
     text: tuple[str, ...],
+    pairs: tuple[str, ...],
     valid: tuple[str, ...],
     model: str | None,
     run: str | None,
@@ -32,11 +41,12 @@ def command(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Train RECIPE (a file, or a name from `seqwright recipes`), or a language model of your own text.
+    """Train RECIPE (a file, or a name from `seqwright recipes`), or a model of your own text or pairs.
 
     \b
     seqwright train shakespeare-cpu
     seqwright train --text notes.txt --set training.steps=500
+    seqwright train --pairs a.en a.de --valid b.en b.de --run runs/en-de
     seqwright train --run runs/notes-gpt                               (goes on where it stopped)
     seqwright train --run runs/notes-gpt --set training.steps=1000     (goes on beyond its end)
     """
@@ -44,7 +54,9 @@ def command(
     from seqwright.reporting.progress import TrainingProgress
     from seqwright.session import train
 
-    wanted = wanted_recipe(recipe, text=text or None, valid=valid or None, model=model, set=overrides, run=run)
+    wanted = wanted_recipe(
+        recipe, text=text or None, pairs=pairs or None, valid=valid or None, model=model, set=overrides, run=run
+    )
     path = Path(run) if run else RUNS / wanted.name
     with TrainingProgress(quiet=quiet or as_json) as progress:
         outcome = train(wanted, path, progress)

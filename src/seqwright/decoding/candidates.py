@@ -57,9 +57,7 @@ def by_score(log_probs: Tensor, totals: Tensor) -> Candidates:
     values, ids = best(log_probs, 2 * beams)  # (Q · K, M)
     spread = totals.unsqueeze(-1) + values.view(queues, beams, -1)  # (Q, K, M)
     found, places = spread.flatten(1).topk(min(2 * beams, spread[0].numel()))
-    return Candidates(
-        log_probs=found, parents=places // spread.size(-1), ids=ids.view(queues, -1).gather(1, places)
-    )
+    return Candidates(log_probs=found, parents=places // spread.size(-1), ids=ids.view(queues, -1).gather(1, places))
 
 
 def by_groups(log_probs: Tensor, totals: Tensor, groups: int, diversity: float) -> Candidates:
@@ -71,7 +69,9 @@ def by_groups(log_probs: Tensor, totals: Tensor, groups: int, diversity: float) 
     taken = torch.zeros_like(by_group[:, 0, 0])  # (B, V): what each word costs by now
     parts = []
     for group in range(groups):
-        part = by_score((by_group[:, group] - taken.unsqueeze(1)).flatten(0, 1), totals.view(-1, groups, beams)[:, group])
+        part = by_score(
+            (by_group[:, group] - taken.unsqueeze(1)).flatten(0, 1), totals.view(-1, groups, beams)[:, group]
+        )
         cost = taken.gather(1, part.ids)
         parts.append(Candidates(log_probs=part.log_probs + cost, parents=part.parents, ids=part.ids))
         chosen = part.ids[:, :beams]
@@ -108,7 +108,9 @@ def by_banks(log_probs: Tensor, totals: Tensor, past: Tensor, required: Tensor, 
 
 
 def _in_turn(found: Candidates, past: Tensor, required: Tensor) -> Candidates:
-    same = (found.parents.unsqueeze(2) == found.parents.unsqueeze(1)) & (found.ids.unsqueeze(2) == found.ids.unsqueeze(1))
+    same = (found.parents.unsqueeze(2) == found.parents.unsqueeze(1)) & (
+        found.ids.unsqueeze(2) == found.ids.unsqueeze(1)
+    )
     log_probs = found.log_probs.masked_fill(same.tril(-1).any(-1), -torch.inf)  # each continuation once
     said = past.gather(1, found.parents.unsqueeze(-1).expand(-1, -1, past.size(-1)))
     banks = bank(torch.cat([said, found.ids.unsqueeze(-1)], -1), required)  # (Q, C)

@@ -72,9 +72,7 @@ def search(
         ]
     if options.kind == "greedy":
         options = replace(options, kind="beam", width=1, groups=1, best=1, stop="finished", finished=1)
-    return beam_search(
-        model, source, options, prompts=begun, most=most, rules=rules, required=phrases, listen=listen
-    )
+    return beam_search(model, source, options, prompts=begun, most=most, rules=rules, required=phrases, listen=listen)
 
 
 def lengths(
@@ -86,7 +84,9 @@ def lengths(
         return most.tolist()
     for prompt in prompts:
         if len(prompt) > model.context:
-            raise UserError(f"a prompt of {len(prompt)} tokens does not fit the context of {model.context}; shorten it.")
+            raise UserError(
+                f"a prompt of {len(prompt)} tokens does not fit the context of {model.context}; shorten it."
+            )
     return [min(t, model.context - len(p) + 1) for t, p in zip(most.tolist(), prompts, strict=True)]
 
 

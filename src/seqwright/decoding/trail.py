@@ -93,9 +93,7 @@ class Trail:
         ]
 
 
-def _gathered(
-    texts: list[list[list[int]]], log_probs: Tensor, scores: Tensor, reason: str
-) -> list[list[Hypothesis]]:
+def _gathered(texts: list[list[list[int]]], log_probs: Tensor, scores: Tensor, reason: str) -> list[list[Hypothesis]]:
     """One list a source, without the places that nothing filled."""
     return [
         [

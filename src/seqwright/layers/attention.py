@@ -145,7 +145,7 @@ class KeyValues(State):
 
 
 class SelfAttention(nn.Module):
-    """Every position asks those before it and itself (Vaswani et al. 2017); the projection in and out is here."""
+    """Every position asks those before it and itself, or all of them (Vaswani et al. 2017)."""
 
     def __init__(
         self,
@@ -158,9 +158,11 @@ class SelfAttention(nn.Module):
         bias: bool = True,
         dropout: float = 0.0,
         rotary: Rotary | None = None,
+        causal: bool = True,
     ):
         super().__init__()
         size = width // heads
+        self.causal = causal
         # Fewer heads of keys and values, each for a group of queries (Shazeer 2019; Ainslie et al. 2023).
         self.heads, self.key_heads = heads, key_heads or heads
         self.window = window
@@ -173,24 +175,33 @@ class SelfAttention(nn.Module):
         self.rotary = rotary
 
     def forward(
-        self, x: Tensor, positions: Tensor, memory: KeyValues | None = None, layer: int = 0, bias: Tensor | None = None
+        self,
+        x: Tensor,
+        positions: Tensor,
+        memory: KeyValues | None = None,
+        layer: int = 0,
+        *,
+        bias: Tensor | None = None,
+        mask: Tensor | None = None,
     ) -> Tensor:
-        """(B, T, D) from (B, T, D). With a memory, earlier keys and values are attended too; bias as for Attend."""
+        """(B, T, D) from (B, T, D). With a memory, earlier keys and values are attended too; bias as for Attend; where
+        all positions are seen, a mask (B, 1, 1, T) says which are real."""
         projected = self.query_key_value(x).unflatten(-1, (self.heads + 2 * self.key_heads, -1))
         query, key, value = projected.split([self.heads, self.key_heads, self.key_heads], 2)  # (B, T, H or G, E)
         query, key = self.query_norm(query), self.key_norm(key)
         if self.rotary is not None:
             query, key = self.rotary(query, positions), self.rotary(key, positions)
         query = query.transpose(1, 2)  # (B, H, T, E)
+        causal = False
         if memory is not None:
             keys, values = memory.write(layer, key, value)  # (B, G, K, E)
-            attended = self.attend(query, keys, values, mask=memory.mask(x.size(1), self.window), bias=bias)
+            mask = memory.mask(x.size(1), self.window)
         else:
             keys, values = key.transpose(1, 2), value.transpose(1, 2)  # (B, G, T, E)
-            if bias is None and (self.window is None or self.window >= x.size(1)):
-                attended = self.attend(query, keys, values, causal=True)  # the fast path needs no mask in memory
-            else:
+            # The fast path needs no mask in memory.
+            causal = self.causal and bias is None and (self.window is None or self.window >= x.size(1))
+            if self.causal and not causal:
                 places = torch.arange(x.size(1), device=x.device)
                 mask = visible(places.unsqueeze(0), places, self.window)
-                attended = self.attend(query, keys, values, mask=mask, bias=bias)
+        attended = self.attend(query, keys, values, mask=mask, bias=bias, causal=causal)
         return self.output(attended.transpose(1, 2).flatten(-2))

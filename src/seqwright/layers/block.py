@@ -1,17 +1,19 @@
-"""One Transformer layer: attention and a feed-forward network, each with its residual path and normalisation."""
+"""One Transformer layer: attention, in decoders cross-attention, and a feed-forward network, each with its residual
+path and normalisation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seqwright.config import UserError, check_sizes
 from seqwright.layers.attention import KeyValues, SelfAttention
+from seqwright.layers.cross_attention import CrossAttention, Given
 from seqwright.layers.positions import Rotary
-
-Normalisation = Literal["layer", "rms"]
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
@@ -20,9 +22,82 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def normalisation(kind: Normalisation, width: int, epsilon: float = 1e-5) -> nn.Module:
+@dataclass(frozen=True, kw_only=True)
+class BlockConfig:
+    """The switches that every Transformer's blocks share."""
+
+    width: int = 128
+    """Size of the vectors that flow through the blocks."""
+    heads: int = 4
+    """Attention heads; they share the width evenly."""
+    key_heads: int | None = None
+    """Heads of keys and values, each shared by a group of query heads (grouped-query attention); as heads unless
+    given, 1 is multi-query attention."""
+    inner: int | None = None
+    """Width inside the feed-forward networks; four times the width unless given, 8/3 of it for swiglu."""
+    rotary_base: float = 10000.0
+    """The longest wavelength of rotary positions, over 2π; greater for longer contexts."""
+    window: int | None = None
+    """How many tokens, itself included, each position attends to; all before it unless given (sliding window)."""
+    query_key_norm: bool = False
+    """Whether queries and keys are normalised, head by head, before they meet (QK-norm)."""
+    norm: Literal["pre", "post"] = "pre"
+    """Normalise what each part reads (pre) or the sum it makes (post, as in the first papers)."""
+    normalised: Literal["layer", "rms"] = "layer"
+    """What a normalisation does: LayerNorm, or RMSNorm, which leaves the mean alone."""
+    epsilon: float = 1e-5
+    """What normalisations add to a variance before they divide by its root."""
+    activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"
+    """The nonlinearity of the feed-forward networks; gelu-tanh is GPT-2's approximation, swiglu has a gate."""
+    bias: bool = True
+    """Whether the linear maps have biases."""
+    dropout: float = 0.0
+    """Share of activations dropped in training: of the embedding, of each branch's output, of attention weights."""
+    attention_dropout: float | None = None
+    """Share of attention weights dropped, where it is not that of dropout."""
+    embedding_dropout: float | None = None
+    """Share of the embedding dropped, where it is not that of dropout."""
+
+    def __post_init__(self) -> None:
+        check_sizes(self, "width", "heads")
+        if self.width % self.heads:
+            below = self.width - self.width % self.heads
+            near = [size for size in (below, below + self.heads) if size > 0]
+            raise UserError(
+                f"width {self.width} cannot be split over {self.heads} heads; try {' or '.join(map(str, near))}."
+            )
+        if self.key_heads is not None and (self.key_heads < 1 or self.heads % self.key_heads):
+            fitting = [str(n) for n in range(1, self.heads + 1) if self.heads % n == 0]
+            raise UserError(f"{self.heads} heads cannot share {self.key_heads} key heads; try {' or '.join(fitting)}.")
+        if self.window is not None and self.window < 1:
+            raise UserError(f"window must be at least 1 (each token sees itself), not {self.window}.")
+        for name in ("dropout", "attention_dropout", "embedding_dropout"):
+            if not 0 <= (getattr(self, name) or 0) < 1:
+                raise UserError(f"{name} is a share: 0 or more and below 1, not {getattr(self, name)}.")
+
+    @property
+    def size(self) -> int:
+        """Width of a head."""
+        return self.width // self.heads
+
+    @property
+    def inner_width(self) -> int:
+        """Four times the width; with a gate's third matrix, 8/3 of it (up to eights) makes as many parameters."""
+        gated = -(-8 * self.width // 24) * 8
+        return self.inner or (gated if self.activation == "swiglu" else 4 * self.width)
+
+    def check_positions(self, kind: str) -> None:
+        """Refuses positions that come in pairs where the sizes are odd."""
+        if kind == "rotary" and self.size % 2:
+            raise UserError(f"rotary positions turn pairs: width / heads must be even, not {self.size}.")
+        if kind == "sinusoidal" and self.width % 2:
+            raise UserError(f"sinusoidal positions come in pairs: width must be even, not {self.width}.")
+
+
+def normalisation(config: BlockConfig) -> nn.Module:
     """Mean 0 and deviation 1 (Ba et al. 2016), or only a root mean square of 1 (Zhang & Sennrich 2019)."""
-    return nn.RMSNorm(width, eps=epsilon) if kind == "rms" else nn.LayerNorm(width, eps=epsilon)
+    kind = nn.RMSNorm if config.normalised == "rms" else nn.LayerNorm
+    return kind(config.width, eps=config.epsilon)
 
 
 class FeedForward(nn.Sequential):
@@ -49,57 +124,63 @@ class GatedFeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then feed-forward.
+    """Attention, cross-attention where there is a memory to ask, then feed-forward.
 
     Post-LN normalises the sum, x = norm(x + f(x)), as Vaswani et al. (2017) drew it; pre-LN normalises what a part
     reads, x = x + f(norm(x)), which trains without warm-up (Xiong et al. 2020).
     """
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        inner: int,
-        *,
-        norm: Literal["pre", "post"] = "pre",
-        normalised: Normalisation = "layer",
-        epsilon: float = 1e-5,
-        activation: str = "gelu",
-        bias: bool = True,
-        dropout: float = 0.0,
-        attention_dropout: float | None = None,
-        key_heads: int | None = None,
-        window: int | None = None,
-        query_key_norm: bool = False,
-        rotary: Rotary | None = None,
-    ):
+    def __init__(self, config: BlockConfig, *, rotary: Rotary | None = None, causal: bool = True, cross: bool = False):
         super().__init__()
-        self.pre = norm == "pre"
+        self.pre = config.norm == "pre"
+        dropped = config.dropout if config.attention_dropout is None else config.attention_dropout
         self.attention = SelfAttention(
-            width,
-            heads,
-            key_heads=key_heads,
-            window=window,
-            query_key_norm=query_key_norm,
-            bias=bias,
-            dropout=dropout if attention_dropout is None else attention_dropout,
+            config.width,
+            config.heads,
+            key_heads=config.key_heads,
+            window=config.window,
+            query_key_norm=config.query_key_norm,
+            bias=config.bias,
+            dropout=dropped,
             rotary=rotary,
+            causal=causal,
         )
+        self.attention_norm = normalisation(config)
+        self.cross: CrossAttention | None = None
+        if cross:
+            self.cross = CrossAttention(config.width, config.heads, bias=config.bias, dropout=dropped)
+            self.cross_norm = normalisation(config)
         self.feed_forward: nn.Module
-        if activation == "swiglu":
-            self.feed_forward = GatedFeedForward(width, inner, bias=bias)
+        if config.activation == "swiglu":
+            self.feed_forward = GatedFeedForward(config.width, config.inner_width, bias=config.bias)
         else:
-            self.feed_forward = FeedForward(width, inner, activation=activation, bias=bias)
-        self.attention_norm = normalisation(normalised, width, epsilon)
-        self.feed_forward_norm = normalisation(normalised, width, epsilon)
-        self.dropout = nn.Dropout(dropout)
+            self.feed_forward = FeedForward(
+                config.width, config.inner_width, activation=config.activation, bias=config.bias
+            )
+        self.feed_forward_norm = normalisation(config)
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(
-        self, x: Tensor, positions: Tensor, memory: KeyValues | None = None, layer: int = 0, bias: Tensor | None = None
+        self,
+        x: Tensor,
+        positions: Tensor,
+        memory: KeyValues | None = None,
+        layer: int = 0,
+        *,
+        bias: Tensor | None = None,
+        mask: Tensor | None = None,
+        given: Given | None = None,
     ) -> Tensor:
-        """(B, T, D) from (B, T, D)."""
+        """(B, T, D) from (B, T, D); bias and mask as for self-attention, `given` holds what cross-attention may ask."""
+        x = self._part(
+            x, self.attention_norm, lambda y: self.attention(y, positions, memory, layer, bias=bias, mask=mask)
+        )
+        if self.cross is not None:
+            asked = self.cross
+            x = self._part(x, self.cross_norm, lambda y: asked(y, given))
+        return self._part(x, self.feed_forward_norm, self.feed_forward)
+
+    def _part(self, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor]) -> Tensor:
         if self.pre:
-            x = x + self.dropout(self.attention(self.attention_norm(x), positions, memory, layer, bias))
-            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
-        x = self.attention_norm(x + self.dropout(self.attention(x, positions, memory, layer, bias)))
-        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+            return x + self.dropout(part(norm(x)))
+        return norm(x + self.dropout(part(x)))

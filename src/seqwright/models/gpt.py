@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from seqwright.batch import Vocabulary
-from seqwright.config import UserError
+from seqwright.config import UserError, check_sizes
 from seqwright.layers.attention import KeyValues
-from seqwright.layers.block import Block, normalisation
+from seqwright.layers.block import Block, BlockConfig, normalisation
 from seqwright.layers.flatten import PrefixFlatten
 from seqwright.layers.positions import Learned, Rotary, Sinusoidal, Unplaced
 from seqwright.layers.relative import ALiBi, Buckets
@@ -20,79 +20,25 @@ from seqwright.models.language_model import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)
-class GPTConfig:
+class GPTConfig(BlockConfig):
     layers: int = 4
     """Blocks."""
-    width: int = 128
-    """Size of the vectors that flow through the blocks."""
-    heads: int = 4
-    """Attention heads; they share the width evenly."""
-    key_heads: int | None = None
-    """Heads of keys and values, each shared by a group of query heads (grouped-query attention); as heads unless
-    given, 1 is multi-query attention."""
     context: int = 128
     """The longest input, in tokens."""
-    inner: int | None = None
-    """Width inside the feed-forward networks; four times the width unless given, 8/3 of it for swiglu."""
     positions: Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"] = "learned"
     """How a token knows where it stands: vectors added to the tokens (learned, sinusoidal), turned queries and keys
     (rotary), or numbers added to the scores by distance (alibi: straight lines; relative: T5's learned buckets)."""
-    rotary_base: float = 10000.0
-    """The longest wavelength of rotary positions, over 2π; greater for longer contexts."""
-    window: int | None = None
-    """How many tokens, itself included, each position attends to; all before it unless given (sliding window)."""
-    query_key_norm: bool = False
-    """Whether queries and keys are normalised, head by head, before they meet (QK-norm)."""
-    norm: Literal["pre", "post"] = "pre"
-    """Normalise what each part reads (pre) or the sum it makes (post, as in the first papers)."""
-    normalised: Literal["layer", "rms"] = "layer"
-    """What a normalisation does: LayerNorm, or RMSNorm, which leaves the mean alone."""
-    epsilon: float = 1e-5
-    """What normalisations add to a variance before they divide by its root."""
-    activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"
-    """The nonlinearity of the feed-forward networks; gelu-tanh is GPT-2's approximation, swiglu has a gate."""
-    bias: bool = True
-    """Whether the linear maps have biases."""
     tied: bool = True
     """Whether the read-out is the embedding transposed."""
-    dropout: float = 0.0
-    """Share of activations dropped in training: of the embedding, of each branch's output, of attention weights."""
-    attention_dropout: float | None = None
-    """Share of attention weights dropped, where it is not that of dropout."""
-    embedding_dropout: float | None = None
-    """Share of the embedding dropped, where it is not that of dropout."""
     readout: Literal["each", "flatten"] = "each"
     """What predicts: each position's own vector, or all so far flattened to the context (the lectures' way 2)."""
 
     def __post_init__(self) -> None:
-        check_sizes(self, "layers", "width", "heads", "context")
-        if self.width % self.heads:
-            below = self.width - self.width % self.heads
-            near = [size for size in (below, below + self.heads) if size > 0]
-            raise UserError(
-                f"width {self.width} cannot be split over {self.heads} heads; try {' or '.join(map(str, near))}."
-            )
-        if self.key_heads is not None and (self.key_heads < 1 or self.heads % self.key_heads):
-            fitting = [str(n) for n in range(1, self.heads + 1) if self.heads % n == 0]
-            raise UserError(f"{self.heads} heads cannot share {self.key_heads} key heads; try {' or '.join(fitting)}.")
-        if self.window is not None and self.window < 1:
-            raise UserError(f"window must be at least 1 (each token sees itself), not {self.window}.")
-        for name in ("dropout", "attention_dropout", "embedding_dropout"):
-            if not 0 <= (getattr(self, name) or 0) < 1:
-                raise UserError(f"{name} is a share: 0 or more and below 1, not {getattr(self, name)}.")
-        if self.positions == "rotary" and (self.width // self.heads) % 2:
-            raise UserError(f"rotary positions turn pairs: width / heads must be even, not {self.width // self.heads}.")
-        if self.positions == "sinusoidal" and self.width % 2:
-            raise UserError(f"sinusoidal positions come in pairs: width must be even, not {self.width}.")
+        super().__post_init__()
+        check_sizes(self, "layers", "context")
+        self.check_positions(self.positions)
         if self.readout == "flatten" and self.tied:
             raise UserError('readout = "flatten" reads context × width numbers; it cannot be tied: set tied = false.')
-
-
-def check_sizes(config: object, *names: str) -> None:
-    """Refuses sizes below one."""
-    for name in names:
-        if getattr(config, name) < 1:
-            raise UserError(f"{name} must be at least 1, not {getattr(config, name)}.")
 
 
 class GPTEncoder(nn.Module):
@@ -102,7 +48,7 @@ class GPTEncoder(nn.Module):
         super().__init__()
         self.width = config.width
         self.context = config.context
-        self.size = config.width // config.heads
+        self.size = config.size
         self.key_heads = config.key_heads or config.heads
         rotary = Rotary(self.size, config.context, config.rotary_base) if config.positions == "rotary" else None
         placed = {"learned": Learned, "sinusoidal": Sinusoidal}.get(config.positions)
@@ -110,27 +56,8 @@ class GPTEncoder(nn.Module):
         distance = {"alibi": ALiBi, "relative": Buckets}.get(config.positions)
         self.distance = distance(config.heads) if distance else None
         self.dropout = nn.Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
-        self.blocks = nn.ModuleList(
-            Block(
-                config.width,
-                config.heads,
-                config.inner or default_inner(config),
-                norm=config.norm,
-                normalised=config.normalised,
-                epsilon=config.epsilon,
-                activation=config.activation,
-                bias=config.bias,
-                dropout=config.dropout,
-                attention_dropout=config.attention_dropout,
-                key_heads=config.key_heads,
-                window=config.window,
-                query_key_norm=config.query_key_norm,
-                rotary=rotary,
-            )
-            for _ in range(config.layers)
-        )
-        last = normalisation(config.normalised, config.width, config.epsilon)
-        self.norm = last if config.norm == "pre" else nn.Identity()
+        self.blocks = nn.ModuleList(Block(config, rotary=rotary) for _ in range(config.layers))
+        self.norm = normalisation(config) if config.norm == "pre" else nn.Identity()
 
     def start(self, rows: int, capacity: int, like: Tensor) -> KeyValues:
         return KeyValues.empty(rows, len(self.blocks), self.key_heads, self.size, min(capacity, self.context), like)
@@ -147,13 +74,8 @@ class GPTEncoder(nn.Module):
         bias = None if self.distance is None else self.distance(positions, places).to(x.dtype)  # (B or 1, H, T, K)
         x = self.dropout(self.positions(x, positions))
         for layer, block in enumerate(self.blocks):
-            x = block(x, positions, state, layer, bias)
+            x = block(x, positions, state, layer, bias=bias)
         return self.norm(x), state and state.advance(x.size(1), count)
-
-
-def default_inner(config: GPTConfig) -> int:
-    """Four times the width; with a gate's third matrix, 8/3 of it (rounded up to eights) makes as many parameters."""
-    return -(-8 * config.width // 24) * 8 if config.activation == "swiglu" else 4 * config.width
 
 
 def gpt(config: GPTConfig, vocabulary: Vocabulary) -> LanguageModel:

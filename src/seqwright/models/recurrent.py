@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqwright.batch import Vocabulary
-from seqwright.config import UserError
+from seqwright.config import UserError, check_sizes
 from seqwright.interface import State
 from seqwright.layers.elman import ACTIVATIONS, Elman
 from seqwright.layers.flatten import PrefixFlatten
@@ -37,9 +37,7 @@ class RecurrentConfig:
     cell: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for name in ("layers", "width"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        check_sizes(self, "layers", "width")
         if self.tied and self.embedding not in (None, self.width):
             raise UserError(f"a tied read-out needs embedding = width; they are {self.embedding} and {self.width}.")
         if self.tied and self.readout == "flatten":

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seqwright.batch import Vocabulary
-from seqwright.config import UserError
+from seqwright.config import check_sizes
 from seqwright.interface import State
 from seqwright.models.language_model import LanguageModel
 
@@ -19,8 +19,7 @@ class SimpleConfig:
     """Size of the token vectors and of the hidden layer."""
 
     def __post_init__(self) -> None:
-        if self.width < 1:
-            raise UserError(f"width must be at least 1, not {self.width}.")
+        check_sizes(self, "width")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +34,7 @@ class WindowConfig:
     """Share of the hidden layer dropped in training."""
 
     def __post_init__(self) -> None:
-        for name in ("window", "width", "embedding"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        check_sizes(self, "window", "width", "embedding")
 
 
 @dataclass

@@ -54,7 +54,7 @@ def _rows(run: Run, length: int) -> Batch:
     if vocabulary.sos is not None:
         drawn[:, 0] = vocabulary.sos
     rows = torch.from_numpy(drawn)
-    return Batch.of_text(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
+    return Batch(source=run.source(ROWS, length), input=rows[:, :-1].contiguous(), target=rows[:, 1:].contiguous())
 
 
 def _opened_again(run: Run) -> float:

@@ -7,6 +7,7 @@ to the same numbers: 0 in exact arithmetic, rounding in floating point.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -73,11 +74,15 @@ def padding_changes_nothing(model: Autoregressive, batch: Batch) -> float:
     """A padded row scores as it does alone, and padding scores nothing."""
     count = _ragged(batch)
     padded = torch.arange(batch.input.size(1), device=count.device) >= count.unsqueeze(1)
-    given = Batch.of_text(batch.input.masked_fill(padded, 0), batch.target.masked_fill(padded, IGNORE))
+    given = replace(batch, input=batch.input.masked_fill(padded, 0), target=batch.target.masked_fill(padded, IGNORE))
     scored, _ = model.score(given)
     worst = scored[padded].abs().max().item() if padded.any() else 0.0
     for row, real in enumerate(count.tolist()):
-        alone = Batch.of_text(batch.input[row : row + 1, :real], batch.target[row : row + 1, :real].contiguous())
+        alone = Batch(
+            source=_source(batch, row),
+            input=batch.input[row : row + 1, :real],
+            target=batch.target[row : row + 1, :real].contiguous(),
+        )
         worst = max(worst, gap(scored[row : row + 1, :real], model.score(alone)[0]))
     return worst
 
@@ -89,7 +94,7 @@ def carried_windows_are_one_window(model: Autoregressive, batch: Batch) -> float
     parts = []
     for span in (slice(0, 3), slice(3, 4), slice(4, None)):
         if batch.input[:, span].size(1):
-            window = Batch.of_text(batch.input[:, span].contiguous(), batch.target[:, span].contiguous())
+            window = replace(batch, input=batch.input[:, span].contiguous(), target=batch.target[:, span].contiguous())
             part, state = model.score(window, state)
             parts.append(part)
     return gap(torch.cat(parts, 1), whole)
@@ -98,14 +103,39 @@ def carried_windows_are_one_window(model: Autoregressive, batch: Batch) -> float
 def selected_rows_are_alone(model: Autoregressive, batch: Batch) -> float:
     """Rows taken, repeated and reordered go on as they would alone."""
     half = max(1, batch.input.size(1) // 2)
-    rows = torch.arange(batch.rows, device=batch.input.device).flip(0).repeat_interleave(2)
+    sources = torch.arange(batch.rows, device=batch.input.device).flip(0)
+    rows = sources.repeat_interleave(2)
     _, state = model.step(batch.input[:, :half], _start(model, batch))
     more = batch.input[rows, half : half + 1]
-    continued, _ = model.step(more, state.select(rows))
+    continued, _ = model.step(more, state.select(rows, sources))
     worst = 0.0
     for place, row in enumerate(rows.tolist()):
         ids = torch.cat([batch.input[row : row + 1, :half], more[place : place + 1]], 1)
         alone, _ = model.step(ids, _start(model, batch, row))
+        worst = max(worst, gap(continued[place : place + 1], alone))
+    return worst
+
+
+def beams_share_their_memory(model: Autoregressive, batch: Batch) -> float:
+    """Rows of one source multiply and change places among themselves; what was read of it is neither copied nor moved."""
+    half = max(1, batch.input.size(1) // 2)
+    _, state = model.step(batch.input[:, :half], _start(model, batch))
+    fanned = torch.arange(batch.rows, device=batch.input.device).repeat_interleave(2)
+    wide = state.select(fanned)
+    more = batch.input[:, half : half + 1].repeat_interleave(2, 0)
+    more[1::2] = batch.input[:, :1]  # the second of each pair goes another way
+    _, wide = model.step(more, wide)
+    swapped = torch.arange(2 * batch.rows, device=batch.input.device).view(-1, 2).flip(1).flatten()
+    wide = wide.select(swapped)
+    last = batch.input[:, -1:].repeat_interleave(2, 0)
+    continued, after = model.step(last, wide)
+    held = {name: tensor.data_ptr() for name, tensor in state.tensors() if name.startswith("memory.")}
+    if any(tensor.data_ptr() != held[name] for name, tensor in after.tensors() if name in held):
+        return float("inf")
+    worst = 0.0
+    for place, row in enumerate(swapped.tolist()):
+        ids = torch.cat([batch.input[row // 2, :half], more[row], last[row]]).unsqueeze(0)
+        alone, _ = model.step(ids, _start(model, batch, row // 2))
         worst = max(worst, gap(continued[place : place + 1], alone))
     return worst
 
@@ -143,7 +173,7 @@ def the_future_is_not_seen(model: Autoregressive, batch: Batch) -> float:
     changed = batch.input.clone()
     changed[:, half:] = batch.input[:, half:].flip(1)
     changed[:, -1] = batch.input[:, 0]
-    return gap(model(Batch.of_text(changed, batch.target))[:, :half], model(batch)[:, :half])
+    return gap(model(replace(batch, input=changed))[:, :half], model(batch)[:, :half])
 
 
 def a_generated_row_is_alone(model: Autoregressive, batch: Batch) -> float:
@@ -153,10 +183,10 @@ def a_generated_row_is_alone(model: Autoregressive, batch: Batch) -> float:
     seeds = [row + 5 for row in range(len(prompts))]
     options = SamplingOptions(tokens=batch.input.size(1) + 4, temperature=0.8)
     device = batch.input.device
-    together = generate(model, prompts, options, seeds=seeds, device=device)
+    together = generate(model, prompts, options, seeds=seeds, source=batch.source, device=device)
     changed = 0
-    for prompt, seed, row in zip(prompts, seeds, together, strict=True):
-        alone = generate(model, [prompt], options, seeds=[seed], device=device)[0]
+    for n, row in enumerate(together):
+        alone = generate(model, [prompts[n]], options, seeds=[seeds[n]], source=_source(batch, n), device=device)[0]
         changed += alone.ids != row.ids
     return changed / len(prompts)
 
@@ -170,6 +200,7 @@ LAWS: dict[str, Law] = {
     "padded = unpadded": padding_changes_nothing,
     "carried windows = one window": carried_windows_are_one_window,
     "selected rows = alone": selected_rows_are_alone,
+    "beams share their memory": beams_share_their_memory,
     "joined rows = alone": joined_rows_are_alone,
     "a state written = read": a_state_survives_writing,
     "the future is not seen": the_future_is_not_seen,
@@ -185,8 +216,15 @@ def gap(one: Tensor, other: Tensor) -> float:
 
 
 def _start(model: Autoregressive, batch: Batch, row: int | None = None) -> State:
-    source = batch.source if row is None else Source.nothing(1, batch.input.device)
+    source = batch.source if row is None else _source(batch, row)
     return model.start(source, capacity=batch.input.size(1) + 1)
+
+
+def _source(batch: Batch, row: int) -> Source:
+    """The source of one row, without the padding that its neighbours needed."""
+    own = batch.source.select(torch.tensor([row], device=batch.input.device))
+    real = int(own.mask.sum())
+    return replace(own, mask=own.mask[:, :real], ids=None if own.ids is None else own.ids[:, :real])
 
 
 def _ragged(batch: Batch) -> Tensor:

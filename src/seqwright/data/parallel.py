@@ -1,0 +1,160 @@
+"""Sources and targets: parallel files, and files that hold both sides, as pairs split into training and validation."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, get_args
+
+from seqwright.config import UserError
+from seqwright.data.embedded_pairs import embedded_pairs
+from seqwright.data.files import Errors, read_text, resolve
+from seqwright.data.pair_formats import FORMATS, Pair
+from seqwright.data.text import documents_of, parse_split
+
+Format = Literal["lines", "tsv", "jsonl", "scan", "cmudict"]
+SUFFIXES: dict[str, Format] = {".tsv": "tsv", ".jsonl": "jsonl", ".dict": "cmudict"}
+PREFIX = "embedded:"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairsConfig:
+    kind: Literal["pairs"] = "pairs"
+    """Sources and targets: translation, summaries, parses, phonemes."""
+    train: tuple[str, ...] | str = ()
+    """Files to learn from (plain, .gz or .xz): source and target in turn, line by line, or files that hold both."""
+    valid: tuple[str, ...] | str | None = None
+    """Files to measure progress on."""
+    split: str | None = None
+    """Validation pairs from the training files: "tail 5%", or "documents 5%", a fixed choice by the source's text."""
+    format: Format | None = None
+    """lines, tsv, jsonl ({"source": …, "target": …}, lists for several), scan or cmudict. Left out: by the name."""
+    columns: tuple[int, int] = (1, 2)
+    """Which columns of a .tsv file are source and target."""
+    sources: int = 1
+    """How many source files there are to each target file; their lines are read one after the other."""
+    tags: tuple[str, ...] = ()
+    """A reserved token for each pair of files, put before its sources: "<2de>" says which language is wanted."""
+    longest: int = 256
+    """Pairs with more tokens than this on either side are left out of training, and counted."""
+    tokens: int | None = None
+    """Tokens of a step on the longer side, padding included; left out: training.batch pairs."""
+    errors: Errors = "strict"
+    """strict refuses files that are not UTF-8 text; replace reads U+FFFD where they are broken, and says how often."""
+
+    files: ClassVar[tuple[str, ...]] = ("train", "valid")
+    """The keys that name files."""
+
+    def __post_init__(self) -> None:
+        if not self.train:
+            raise UserError("train names no files; give your own with --pairs SOURCE TARGET.")
+        if self.split is not None:
+            parse_split(self.split)
+        if self.split is not None and self.valid is not None:
+            raise UserError("valid and split both say what to validate on; keep one.")
+        for name in ("sources", "longest", "tokens"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        if min(self.columns) < 1:
+            raise UserError(f"columns are counted from 1, not {min(self.columns)}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """Pairs in order."""
+
+    pairs: Sequence[Pair]
+    notes: tuple[str, ...] = ()
+    """What was mended while reading, to be said."""
+
+    def split(self, rule: str) -> tuple[Pairs, Pairs]:
+        """Training and held-out part; by "documents", all pairs with one source fall on one side."""
+        way, share = parse_split(rule)
+        if way == "tail":
+            cut = int(len(self.pairs) * (1 - share))
+            out = [n >= cut for n in range(len(self.pairs))]
+        else:
+            out = [_fraction("\n".join(pair.sources)) < share for pair in self.pairs]
+        train, valid = (
+            [pair for pair, held in zip(self.pairs, out, strict=True) if held == side] for side in (False, True)
+        )
+        if not train or not valid:
+            raise UserError(f'split = "{rule}" of {len(self.pairs)} pairs leaves one side empty; name files in valid.')
+        return Pairs(pairs=train, notes=self.notes), Pairs(pairs=valid)
+
+
+def read_splits(config: PairsConfig) -> tuple[Pairs, Pairs | None]:
+    """The training pairs and the validation pairs, if there are any."""
+    train = read_pairs(config.train, config)
+    if config.valid is not None:
+        return train, read_pairs(config.valid, config)
+    return train.split(config.split) if config.split is not None else (train, None)
+
+
+def read_pairs(files: Sequence[str] | str, config: PairsConfig, *, references: int = 1) -> Pairs:
+    """The pairs of some files; parallel ones come in turn: `config.sources` sources, then so many references."""
+    names = [files] if isinstance(files, str) else list(files)
+    notes: list[str] = []
+    pairs: list[Pair] = []
+    groups = list(_groups(names, config, config.sources + references))
+    if config.tags and len(config.tags) != len(groups):
+        raise UserError(f"tags names {len(config.tags)} for {len(groups)} (pairs of) files; give one for each.")
+    for number, group in enumerate(groups):
+        found = _read(group, config, notes)
+        tag = config.tags[number] if config.tags else None
+        pairs += [replace(pair, tag=tag) for pair in found] if tag else found
+    empty = sum(not any(pair.sources) or not any(pair.targets) for pair in pairs)
+    if empty:
+        notes.append(f"{empty:,} of {len(pairs):,} pairs of {names[0]} … have an empty side.")
+    return Pairs(pairs=pairs, notes=tuple(notes))
+
+
+def format_of(name: str, config: PairsConfig) -> str:
+    """How a file is written: what the recipe says, otherwise what its name ends in."""
+    if config.format is not None:
+        return config.format
+    plain = name.removesuffix(".xz").removesuffix(".gz")
+    return next((kind for suffix, kind in SUFFIXES.items() if plain.endswith(suffix)), "lines")
+
+
+def _groups(names: list[str], config: PairsConfig, size: int) -> list[tuple[str, ...]]:
+    """Files that belong together."""
+    if all(name.startswith(PREFIX) or format_of(name, config) != "lines" for name in names):
+        return [(name,) for name in names]
+    if len(names) % size:
+        raise UserError(
+            f"{len(names)} file(s), but source and target come in turn, {size} files together: {', '.join(names)}."
+            f" Files that hold both sides end in {', '.join(SUFFIXES)}, or data.format says so"
+            f" ({', '.join(get_args(Format))})."
+        )
+    return [tuple(names[n : n + size]) for n in range(0, len(names), size)]
+
+
+def _read(group: tuple[str, ...], config: PairsConfig, notes: list[str]) -> list[Pair]:
+    if group[0].startswith(PREFIX):
+        return embedded_pairs(group[0].removeprefix(PREFIX))
+    sides = [_lines(name, config.errors, notes) for name in group]
+    kind = format_of(group[0], config)
+    if kind != "lines":
+        return FORMATS[kind](sides[0], group[0], config.columns)
+    counts = {name: len(lines) for name, lines in zip(group, sides, strict=True)}
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{name} has {count:,}" for name, count in counts.items())
+        raise UserError(f"line n of one file must be the translation of line n of the other, but {said} lines.")
+    return [Pair(row[: config.sources], row[config.sources :]) for row in zip(*sides, strict=True)]
+
+
+def _lines(name: str, errors: Errors, notes: list[str]) -> list[str]:
+    path = resolve(name)
+    text, replaced = read_text(path, errors)
+    if replaced:
+        notes.append(f"{path}: {replaced:,} places were not UTF-8 text and are read as U+FFFD.")
+    if "\r\n" in text:
+        notes.append(f"{path}: lines end in CR LF, read as line ends.")
+    return documents_of(text, "line")
+
+
+def _fraction(text: str) -> float:
+    """A number in [0, 1) that depends on the text alone: the choice survives a reordered or grown corpus."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") / 2**64

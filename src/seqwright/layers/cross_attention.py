@@ -1,0 +1,84 @@
+"""Cross-attention: a decoder's positions ask a memory that the beams of one source share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqwright.interface import State, per_source
+from seqwright.layers.attention import Attend
+
+
+class Given(NamedTuple):
+    """What one layer's cross-attention may ask."""
+
+    key: Tensor  # (B, H, S, E)
+    value: Tensor  # (B, H, S, E)
+    mask: Tensor | None  # (B, 1, 1, S), None where every position is real
+
+
+@dataclass
+class Memory(State):
+    """Keys and values of the source for every layer, computed once and held once for each source."""
+
+    key_value: Tensor = per_source()
+    """(B, S, L, 2, H, E): as the projection leaves it."""
+    mask: Tensor = per_source()
+    """(B, S)"""
+
+    def layers(self) -> list[Given]:
+        mask = needed(self.mask)
+        folded = None if mask is None else mask[:, None, None]
+        return [Given(*pair.permute(2, 0, 3, 1, 4).unbind(0), folded) for pair in self.key_value.unbind(2)]
+
+    def join(self, other: Self) -> Self:
+        """The sources of both; the shorter ones are padded."""
+        longest = max(self.mask.size(1), other.mask.size(1))
+        mine, theirs = (
+            type(memory)(pad(memory.key_value, longest), pad(memory.mask, longest)) for memory in (self, other)
+        )
+        return State.join(mine, theirs)
+
+
+class Remember(nn.Linear):
+    """The keys and values of a memory for every layer of a decoder, by one product."""
+
+    def __init__(self, width: int, layers: int, heads: int, *, bias: bool = True):
+        super().__init__(width, layers * 2 * width, bias=bias)
+        self.layout = (layers, 2, heads, width // heads)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """(B, S, L, 2, H, E) from (B, S, D)."""
+        return super().forward(vectors).unflatten(-1, self.layout)
+
+
+class CrossAttention(nn.Module):
+    """Every position asks the memory (Vaswani et al. 2017), whose keys and values are given."""
+
+    def __init__(self, width: int, heads: int, *, bias: bool = True, dropout: float = 0.0):
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, width, bias=bias)
+        self.attend = Attend(dropout)
+        self.output = nn.Linear(width, width, bias=bias)
+
+    def forward(self, x: Tensor, given: Given) -> Tensor:
+        """(R, T, D) from (R, T, D), R rows over the B sources of the memory: beams are folded into the query axis."""
+        query = self.query(x).view(given.key.size(0), -1, self.heads, given.key.size(-1))  # (B, R / B · T, H, E)
+        attended = self.attend(query.transpose(1, 2), given.key, given.value, mask=given.mask)
+        return self.output(attended.transpose(1, 2).reshape(x.shape))
+
+
+def needed(mask: Tensor) -> Tensor | None:
+    """The mask, or None where it hides nothing: attention is faster without. A GPU would have to stop and tell us."""
+    return None if mask.device.type == "cpu" and bool(mask.all()) else mask
+
+
+def pad(x: Tensor, longest: int) -> Tensor:
+    """(B, longest, …) from (B, S, …), zeros (False) behind."""
+    if x.size(1) == longest:
+        return x
+    return F.pad(x, (0, 0) * (x.dim() - 2) + (0, longest - x.size(1)))

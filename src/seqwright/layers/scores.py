@@ -1,0 +1,104 @@
+"""How well a decoder's state fits each vector of the memory: the scores of the lectures, each one small class.
+
+A score first makes keys of the memory (once a source), then compares queries (B, T, D) with keys (B, S, D): (B, T, S).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class Dot(nn.Module):
+    """query · key (Luong et al. 2015)."""
+
+    def __init__(self, width: int):
+        super().__init__()
+
+    def keys(self, memory: Tensor) -> Tensor:
+        return memory
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return query @ key.transpose(1, 2)
+
+
+class ScaledDot(Dot):
+    """query · key / √D: scores keep their size whatever the width (Vaswani et al. 2017)."""
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return super().forward(query, key) / math.sqrt(query.size(-1))
+
+
+class General(Dot):
+    """queryᵀ W memory (Luong et al. 2015)."""
+
+    def __init__(self, width: int):
+        super().__init__(width)
+        self.map = nn.Linear(width, width, bias=False)
+
+    def keys(self, memory: Tensor) -> Tensor:
+        return self.map(memory)
+
+
+class Additive(nn.Module):
+    """vᵀ tanh(W₁ query + W₂ memory) (Bahdanau et al. 2015)."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.query = nn.Linear(width, width, bias=False)
+        self.memory = nn.Linear(width, width, bias=False)
+        self.energy = nn.Linear(width, 1, bias=False)
+
+    def keys(self, memory: Tensor) -> Tensor:
+        return self.memory(memory)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return self.energy(torch.tanh(self.query(query).unsqueeze(2) + key.unsqueeze(1))).squeeze(-1)
+
+
+class Concat(nn.Module):
+    """vᵀ tanh(W [query; memory]) (Luong et al. 2015): additive attention, its two maps written as one."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.map = nn.Linear(2 * width, width, bias=False)
+        self.energy = nn.Linear(width, 1, bias=False)
+
+    def keys(self, memory: Tensor) -> Tensor:
+        # W [q; m] = W_q q + W_m m, so the memory's share is computed once a source, not once a pair.
+        return memory @ self.map.weight[:, memory.size(-1) :].T
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        own = query @ self.map.weight[:, : query.size(-1)].T  # (B, T, D)
+        return self.energy(torch.tanh(own.unsqueeze(2) + key.unsqueeze(1))).squeeze(-1)
+
+
+SCORES: dict[str, type[nn.Module]] = {
+    "parameter-free": ScaledDot,
+    "dot": Dot,
+    "scaled-dot": ScaledDot,
+    "general": General,
+    "concat": Concat,
+    "additive": Additive,
+}
+
+
+class Ask(nn.Module):
+    """softmax(scores) memory: a module of its own, so that an inspector can listen to it."""
+
+    def __init__(self, score: nn.Module):
+        super().__init__()
+        self.score = score
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) from values (B, S, D); mask (B, S), True = may be attended."""
+        return self.weights(query, key, mask=mask) @ value
+
+    def weights(self, query: Tensor, key: Tensor, *, mask: Tensor | None = None) -> Tensor:
+        """(B, T, S)"""
+        scores = self.score(query, key)
+        if mask is not None:
+            scores = scores.masked_fill(~mask.unsqueeze(1), -torch.inf)
+        return scores.softmax(-1)

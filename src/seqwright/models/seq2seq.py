@@ -1,0 +1,223 @@
+"""Recurrent encoder-decoders: the bottleneck (Sutskever et al. 2014), and attention past it (Bahdanau et al. 2015)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from seqwright.batch import Vocabularies
+from seqwright.config import UserError, check_sizes
+from seqwright.interface import State, per_source
+from seqwright.layers.cross_attention import needed, pad
+from seqwright.layers.scores import SCORES, Ask
+from seqwright.models.encoder_decoder import EncoderDecoder, Reading, Tied, settled_tie
+from seqwright.models.recurrent import (
+    ElmanConfig,
+    GRUConfig,
+    Hidden,
+    HiddenAndCell,
+    LSTMConfig,
+    RecurrentConfig,
+    RecurrentEncoder,
+)
+
+NETWORKS: dict[type[RecurrentConfig], type[nn.RNNBase]] = {ElmanConfig: nn.RNN, LSTMConfig: nn.LSTM, GRUConfig: nn.GRU}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seq2SeqConfig:
+    layers: int = 1
+    """Stacked networks on each side, each reading the one below."""
+    width: int = 256
+    """Size of the hidden state; a bidirectional encoder gives half of it to each direction."""
+    embedding: int | None = None
+    """Size of the token vectors; the width unless given."""
+    bidirectional: bool = True
+    """Whether the source is read from both ends (Schuster & Paliwal 1997)."""
+    attention: Literal["none", "parameter-free", "dot", "scaled-dot", "general", "concat", "additive"] = "additive"
+    """How the decoder asks the source: not at all (all passes the last state), or by one of the lectures' scores.
+    parameter-free adds the mean by scaled dot products to the state and learns nothing of its own."""
+    feeding: bool = False
+    """Whether the vector that predicted the last token is part of the next input (Luong et al. 2015). The decoder is
+    then a loop of steps, in training too, and slower."""
+    tied: Tied | None = None
+    """three-way: both embeddings and the read-out are one table; two-way: target embedding and read-out; or none.
+    Left out: as much as vocabularies and sizes allow."""
+    dropout: float = 0.2
+    """Share dropped of what each layer reads and of the output, never between steps (Zaremba et al. 2014)."""
+
+    cell: ClassVar[type[RecurrentConfig]]
+
+    def __post_init__(self) -> None:
+        check_sizes(self, "layers", "width")
+        if self.bidirectional and self.width % 2:
+            raise UserError(f"a bidirectional encoder halves the width: it must be even, not {self.width}.")
+        if self.tied not in (None, "none") and self.embedding not in (None, self.width):
+            raise UserError(f"a tied read-out needs embedding = width; they are {self.embedding} and {self.width}.")
+        if self.feeding and self.attention == "none":
+            raise UserError('feeding feeds what attention found back; give attention another kind than "none".')
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElmanSeq2SeqConfig(Seq2SeqConfig):
+    cell: ClassVar[type[RecurrentConfig]] = ElmanConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class LSTMSeq2SeqConfig(Seq2SeqConfig):
+    cell: ClassVar[type[RecurrentConfig]] = LSTMConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class GRUSeq2SeqConfig(Seq2SeqConfig):
+    cell: ClassVar[type[RecurrentConfig]] = GRUConfig
+
+
+@dataclass
+class Read(State):
+    """The source as the decoder finds it: its vectors, and the states in which reading ended."""
+
+    vectors: Tensor = per_source()
+    """(B, S, D)"""
+    keys: Tensor = per_source()
+    """(B, S, D): what queries are compared with; (B, S, 0) without attention."""
+    mask: Tensor = per_source()
+    """(B, S)"""
+    last: Tensor = per_source()
+    """(B, C, L, D): hidden, and cell where there is one, of every layer."""
+
+    def join(self, other: Self) -> Self:
+        """The sources of both; the shorter ones are padded."""
+        longest = max(self.mask.size(1), other.mask.size(1))
+        mine, theirs = (
+            type(read)(*(pad(part, longest) for part in (read.vectors, read.keys, read.mask)), read.last)
+            for read in (self, other)
+        )
+        return State.join(mine, theirs)
+
+
+@dataclass
+class Asking(State):
+    """A decoder's own state and, with input feeding, the vector that predicted last."""
+
+    hidden: Hidden | HiddenAndCell
+    fed: Tensor  # (R, D), or (R, 0) without input feeding
+
+
+class RecurrentReader(nn.Module):
+    """Reads the source in one direction or in both."""
+
+    def __init__(self, config: Seq2SeqConfig):
+        super().__init__()
+        self.directions = 2 if config.bidirectional else 1
+        self.network = NETWORKS[config.cell](
+            config.embedding or config.width,
+            config.width // self.directions,
+            config.layers,
+            batch_first=True,
+            dropout=config.dropout if config.layers > 1 else 0.0,
+            bidirectional=config.bidirectional,
+        )
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Reading:
+        x = self.dropout(x)
+        if needed(mask) is None:
+            vectors, last = self.network(x)
+        else:  # each direction begins at a row's own end
+            packed = pack_padded_sequence(x, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
+            vectors, last = self.network(packed)
+            vectors, _ = pad_packed_sequence(vectors, batch_first=True, total_length=x.size(1))
+        last = torch.stack(last if isinstance(last, tuple) else (last,))  # (C, L · directions, B, D / directions)
+        last = last.unflatten(1, (-1, self.directions)).permute(3, 0, 1, 2, 4).flatten(-2)  # (B, C, L, D)
+        return Reading(self.dropout(vectors), mask, last)
+
+
+class RecurrentDecoder(nn.Module):
+    """A recurrent network begun where the encoder ended; with attention, its state asks the source before it predicts."""
+
+    context = None
+
+    def __init__(self, config: Seq2SeqConfig):
+        super().__init__()
+        self.width = config.width
+        self.feeding = config.feeding
+        embedding = config.embedding or config.width
+        self.network = RecurrentEncoder(
+            config.cell(
+                layers=config.layers,
+                width=config.width,
+                embedding=embedding + (config.width if config.feeding else 0),
+                dropout=config.dropout,
+            )
+        )
+        self.ask = None if config.attention == "none" else Ask(SCORES[config.attention](config.width))
+        self.combine = None
+        if config.attention not in ("none", "parameter-free"):
+            self.combine = nn.Linear(2 * config.width, config.width, bias=False)
+
+    def remember(self, reading: Reading) -> Read:
+        vectors = reading.vectors
+        keys = vectors[..., :0] if self.ask is None else self.ask.score.keys(vectors)
+        return Read(vectors, keys, reading.mask, reading.last)
+
+    def start(self, memory: State, capacity: int) -> Asking:
+        assert isinstance(memory, Read)
+        hidden = (HiddenAndCell if memory.last.size(1) == 2 else Hidden)(*memory.last.unbind(1))
+        fed = memory.vectors.new_zeros(len(memory.mask), self.width if self.feeding else 0)
+        return Asking(hidden, fed)
+
+    def forward(
+        self, x: Tensor, memory: State, state: Asking | None = None, count: Tensor | None = None
+    ) -> tuple[Tensor, Asking | None]:
+        assert isinstance(memory, Read)
+        begun = self.start(memory, 0) if state is None else state
+        if self.feeding:
+            output, after = self._fed(x, memory, begun, count)
+        else:
+            hidden, last = self.network(x, begun.hidden, count)
+            output, after = self._asked(hidden, memory), Asking(last, begun.fed)
+        return output, None if state is None else after
+
+    def _asked(self, hidden: Tensor, memory: Read) -> Tensor:
+        """(R, T, D): what predicts, from states (R, T, D). Beams are folded into the query axis."""
+        if self.ask is None:
+            return hidden
+        query = hidden.reshape(memory.mask.size(0), -1, self.width)  # (B, R / B · T, D)
+        found = self.ask(query, memory.keys, memory.vectors, mask=needed(memory.mask)).view_as(hidden)
+        if self.combine is None:
+            return hidden + found
+        return torch.tanh(self.combine(torch.cat([found, hidden], -1)))
+
+    def _fed(self, x: Tensor, memory: Read, state: Asking, count: Tensor | None) -> tuple[Tensor, Asking]:
+        """One position after the other: each needs what the one before found. Rows stand still past their count."""
+        outputs = []
+        for t in range(x.size(1)):
+            given = torch.cat([x[:, t], state.fed], -1).unsqueeze(1)
+            hidden, last = self.network(given, state.hidden)
+            output = self._asked(hidden, memory)
+            outputs.append(output)
+            moved = Asking(last, output.squeeze(1))
+            state = moved if count is None else _where(t < count, moved, state)
+        return torch.cat(outputs, 1), state
+
+
+def _where(moving: Tensor, after: Asking, before: Asking) -> Asking:
+    """Rows that move take the state after, the others keep the one before."""
+    held = dict(before.tensors())
+    chosen = {
+        name: torch.where(moving.view(-1, *[1] * (value.dim() - 1)), value, held[name])
+        for name, value in after.tensors()
+    }
+    return before.filled(chosen)
+
+
+def seq2seq(config: Seq2SeqConfig, sizes: Vocabularies) -> EncoderDecoder:
+    """A recurrent encoder-decoder with fresh weights."""
+    embedding = config.embedding or config.width
+    tied = settled_tie(config.tied, sizes) if embedding == config.width else "none"
+    return EncoderDecoder(sizes, embedding, RecurrentReader(config), RecurrentDecoder(config), tied=tied)

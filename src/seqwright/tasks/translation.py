@@ -1,0 +1,239 @@
+"""Source to target: pairs in buckets of like length, teacher forcing, translations; runs that translate."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqwright.batch import Batch, Source, Vocabularies
+from seqwright.config import UserError
+from seqwright.data.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs
+from seqwright.data.pair_formats import Pair
+from seqwright.data.parallel import Pairs, PairsConfig, format_of, read_pairs, read_splits
+from seqwright.interface import Autoregressive
+from seqwright.run import Run
+from seqwright.run_directory import RunDirectory
+from seqwright.storage import write_text
+from seqwright.tasks.pair_scores import likelihood, likelihood_scores, quality, signature_of
+from seqwright.tasks.task import Note, Settings
+from seqwright.tasks.translating import AT_ONCE, Translation, translate
+from seqwright.text.backend import Kind
+from seqwright.text.tokenizer import Tokenizer
+from seqwright.text.training import TokenizerConfig
+from seqwright.text.training import train as train_tokenizer
+
+SHOWN = 3
+"""Translations in the log at each sampling."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairTokenizerConfig(TokenizerConfig):
+    joint: bool = True
+    """One vocabulary for both sides; otherwise the keys of this section are the target's."""
+    source_kind: Kind | None = None
+    """The kind of a separate source vocabulary; the target's unless given."""
+    source_size: int | None = None
+    """The size of a separate source vocabulary; the target's unless given."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.joint and (self.source_kind is not None or self.source_size is not None):
+            raise UserError("source_kind and source_size are of a separate source vocabulary: set joint = false.")
+
+    def of_source(self) -> TokenizerConfig:
+        """The configuration of a separate source vocabulary."""
+        kind = self.source_kind or self.kind
+        return replace(self, kind=kind, size=self.source_size or (self.size if kind == self.kind else None))
+
+
+class TranslationTask:
+    """The data side of training a translator."""
+
+    def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
+        self.settings, self.note = settings, note
+        data: PairsConfig = settings.data
+        train, valid = read_splits(data)
+        for said in train.notes:
+            note(said)
+        if valid is not None and data.split is not None:
+            note(f"held out for validation: {data.split} of the pairs ({len(valid.pairs):,}).")
+        self.tokenizers = saved_tokenizers(settings, directory, train, note)
+        self.train = encode_pairs(train.pairs, self.tokenizers)
+        self.valid_pairs = () if valid is None else valid.pairs
+        self.valid = None if valid is None else encode_pairs(valid.pairs, self.tokenizers)
+        for name, pairs in (("training", self.train), ("validation", self.valid)):
+            for side in ("source", "target"):
+                if pairs is not None and (unknown := getattr(pairs, side).unknown):
+                    note(f"{unknown:,} {name} tokens on the {side} side are <unk>.")
+        vocabularies = f"{self.tokenizers.target.kind} vocabulary of {self.tokenizers.target.size:,}"
+        if not self.tokenizers.joint:
+            vocabularies += f", {self.tokenizers.source.kind} source vocabulary of {self.tokenizers.source.size:,}"
+        note(f"{len(self.train):,} training pairs, {len(self.train.target.ids):,} target tokens; {vocabularies}.")
+
+    @property
+    def sizes(self) -> Vocabularies:
+        return sizes_of(self.tokenizers)
+
+    @property
+    def fingerprint(self) -> str:
+        return self.train.fingerprint
+
+    @property
+    def corpus(self) -> EncodedPairs:
+        return self.train
+
+    def feed(self, model: Autoregressive) -> Buckets:
+        data, training = self.settings.data, self.settings.training
+        longest = min(data.longest, model.context or data.longest)
+        feed = Buckets(self.train, seed=training.seed, tokens=data.tokens, batch=training.batch, longest=longest)
+        if feed.left_out:
+            self.note(
+                f"{feed.left_out:,} of {len(self.train):,} training pairs have a side of more than {longest} tokens"
+                " and are left out (data.longest)."
+            )
+        return feed
+
+    def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
+        if self.valid is None:
+            return None
+        if not quick:
+            return evaluate(model, self.valid, self.valid_pairs, self.settings, device)
+        counts = likelihood(model, self.valid, device).sum(0)
+        scores = {"nll": float(counts[0] / counts[1]), "perplexity": float(torch.tensor(counts[0] / counts[1]).exp())}
+        some = self.valid_pairs[: self.settings.evaluation.sentences]
+        if some:
+            said = self._translate(model, some, device)
+            scores |= quality(said, some)
+        return scores
+
+    def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
+        some = self.valid_pairs[:SHOWN]
+        return [
+            {"prompt": " ".join(said.source), "text": said.text, "reference": pair.targets[0]}
+            for said, pair in zip(self._translate(model, some, device), some, strict=True)
+        ]
+
+    def show(self, batch: Batch) -> str:
+        assert batch.source.ids is not None
+        source = self.tokenizers.source.decode(batch.source.ids[0].tolist())
+        return f"{source[:100]!r} → {self.tokenizers.target.decode(batch.input[0].tolist())[:100]!r}"
+
+    def _translate(self, model: Autoregressive, pairs: Sequence[Pair], device: torch.device | str) -> list[Translation]:
+        given = [(pair.sources, pair.tag) for pair in pairs]
+        return list(translate(model, self.tokenizers, given, self.settings.decoding, truncate=True, device=device))
+
+
+class TranslationRun(Run):
+    """A trained translator: `run = seqwright.open("runs/x"); run.translate(["A dog runs."])`."""
+
+    does = "turns sources into targets"
+    verbs = ("translate", "evaluate")
+
+    @staticmethod
+    def sizes(directory: RunDirectory) -> Vocabularies:
+        return sizes_of(open_tokenizers(directory))
+
+    def source(self, rows: int, length: int) -> Source:
+        """Sources of different lengths, ended as they are in training."""
+        tokenizer = self.tokenizers.source
+        plain = [id for id in range(tokenizer.size) if id not in tokenizer.specials.values()]
+        drawn = torch.tensor(plain)[torch.arange(rows * length) * 7919 % len(plain)].view(rows, length)
+        lengths = torch.tensor([max(1, length - 3 * row) for row in range(rows)])
+        drawn[torch.arange(rows), lengths - 1] = tokenizer.eos  # type: ignore[assignment]
+        return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=drawn)
+
+    @functools.cached_property
+    def tokenizers(self) -> Tokenizers:
+        return open_tokenizers(self.directory)
+
+    def translate(
+        self,
+        sources: Iterable[str | Sequence[str]],
+        *,
+        tag: str | None = None,
+        truncate: bool = False,
+        at_once: int = AT_ONCE,
+        **options: Any,
+    ) -> Iterator[Translation]:
+        """Each source's translation, in order; options are those of the recipe's [decoding] section."""
+        given = (((source,) if isinstance(source, str) else tuple(source), tag) for source in sources)
+        chosen = replace(self.settings.decoding, **options)
+        return translate(
+            self.model, self.tokenizers, given, chosen, truncate=truncate, at_once=at_once, device=self.device
+        )
+
+    def evaluate(
+        self,
+        on: str | Sequence[str] | None = None,
+        *,
+        watch: Callable[[int, int], None] = lambda done, of: None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Scores on files (source, then one or more references), or on the run's own validation pairs."""
+        pairs = self.pairs(on).pairs
+        settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
+        return evaluate(self.model, encode_pairs(pairs, self.tokenizers), pairs, settings, self.device)
+
+    def pairs(self, on: str | Sequence[str] | None = None) -> Pairs:
+        """Pairs as this run reads them."""
+        data: PairsConfig = self.settings.data
+        if on is not None:
+            files = [on] if isinstance(on, str) else list(on)
+            plain = replace(
+                data, tags=data.tags[:1], format=None if format_of(files[0], data) == "lines" else data.format
+            )
+            return read_pairs(files, plain, references=max(1, len(files) - data.sources))
+        _, valid = read_splits(data)
+        if valid is None:
+            raise UserError(f"{self.path} has no validation pairs of its own; name files with --on SOURCE TARGET.")
+        return valid
+
+
+def evaluate(
+    model: Autoregressive, encoded: EncodedPairs, pairs: Sequence[Pair], settings: Settings, device: torch.device | str
+) -> dict[str, Any]:
+    """Likelihood of the references and quality of the translations."""
+    config = settings.evaluation
+    scores = likelihood_scores(likelihood(model, encoded, device), config, signature_of(encoded))
+    given = [(pair.sources, pair.tag) for pair in pairs]
+    said = list(translate(model, encoded.tokenizers, given, settings.decoding, truncate=True, device=device))
+    plain = {name: score["value"] for name, score in scores.items()}
+    return plain | quality(said, pairs) | {"tokens": len(encoded.target.ids), "scores": scores}
+
+
+def sizes_of(tokenizers: Tokenizers) -> Vocabularies:
+    return Vocabularies(
+        source=tokenizers.source.vocabulary, target=tokenizers.target.vocabulary, joint=tokenizers.joint
+    )
+
+
+def open_tokenizers(directory: RunDirectory) -> Tokenizers:
+    """The tokenizers of a run: one file where the vocabulary is joint."""
+    target = Tokenizer.open(directory.tokenizer_path)
+    separate = directory.source_tokenizer_path.exists()
+    return Tokenizers(source=Tokenizer.open(directory.source_tokenizer_path) if separate else target, target=target)
+
+
+def saved_tokenizers(settings: Settings, directory: RunDirectory, train: Pairs, note: Note) -> Tokenizers:
+    """The run's tokenizers, learnt from the training pairs where the run has none yet."""
+    if directory.tokenizer_path.exists():
+        return open_tokenizers(directory)
+    config: PairTokenizerConfig = settings.tokenizer
+    tags = tuple(dict.fromkeys(pair.tag for pair in train.pairs if pair.tag and pair.tag not in config.specials))
+    config = replace(config, specials=(*config.specials, *tags))
+    sources = [text for pair in train.pairs for text in pair.sources]
+    targets = [text for pair in train.pairs for text in pair.targets]
+    learnt: dict[Path, Tokenizer] = {}
+    if not config.joint:
+        learnt[directory.source_tokenizer_path] = train_tokenizer(config.of_source(), sources)
+    learnt[directory.tokenizer_path] = train_tokenizer(config, [*sources, *targets] if config.joint else targets)
+    for path, tokenizer in learnt.items():
+        write_text(path, tokenizer.json)
+        for said in tokenizer.notes:
+            note(said)
+    return open_tokenizers(directory)

@@ -1,0 +1,57 @@
+"""Small encoder-decoders of every kind; a kind of `build.py` without a row here fails the suite."""
+
+from __future__ import annotations
+
+import torch
+
+from seqwright import build
+from seqwright.batch import Batch, Source, Vocabularies, Vocabulary
+
+from .kinds import CONTEXT, VOCABULARY, batch
+
+OTHER = Vocabulary(size=9, unk=0, pad=1, sos=2, eos=3)
+
+TRANSFORMER: dict[str, object] = {"kind": "transformer", "width": 8, "layers": 2, "heads": 2, "context": CONTEXT}
+GRU: dict[str, object] = {"kind": "gru", "width": 6}
+
+TRANSLATORS: dict[str, dict[str, object]] = {
+    "transformer": TRANSFORMER,
+    "transformer post": TRANSFORMER | {"norm": "post", "activation": "gelu", "tied": "none"},
+    "transformer learned": TRANSFORMER | {"positions": "learned", "decoder_layers": 1},
+    "transformer rotary": TRANSFORMER | {"positions": "rotary", "bias": False, "tied": "two-way"},
+    "transformer unplaced": TRANSFORMER | {"positions": "none"},
+    "rnn": {"kind": "rnn", "width": 6},
+    "lstm": {"kind": "lstm", "width": 6, "layers": 2, "embedding": 5},
+    "lstm fed": {"kind": "lstm", "width": 6, "layers": 2, "feeding": True},
+    "gru bottleneck": GRU | {"attention": "none"},
+    "gru parameter-free": GRU | {"attention": "parameter-free", "bidirectional": False},
+    "gru dot": GRU | {"attention": "dot"},
+    "gru scaled-dot": GRU | {"attention": "scaled-dot", "layers": 2},
+    "gru general": GRU | {"attention": "general", "feeding": True},
+    "gru concat": GRU | {"attention": "concat"},
+    "gru additive": GRU | {"attention": "additive", "tied": "none"},
+}
+
+
+def sizes(*, joint: bool = True) -> Vocabularies:
+    return Vocabularies(source=VOCABULARY if joint else OTHER, target=VOCABULARY, joint=joint)
+
+
+def translator(name: str, *, joint: bool = True):
+    """The model of a row, in float64 and evaluation mode, with weights far from symmetric."""
+    torch.manual_seed(7)
+    model = build.model(build.model_config(dict(TRANSLATORS[name]), task="pairs"), sizes(joint=joint), task="pairs")
+    for parameter in model.parameters():  # fresh weights are so small that mistakes would hide
+        torch.nn.init.normal_(parameter, std=0.4)
+    return model.double().eval()
+
+
+def pairs(rows: int = 3, steps: int = CONTEXT, seed: int = 0) -> Batch:
+    """Targets without padding, each with a source of another length."""
+    given = batch(rows, steps, seed)
+    generator = torch.Generator().manual_seed(seed + 1)
+    lengths = torch.tensor([CONTEXT - 3 * row for row in range(rows)]).clamp(min=1)
+    ids = torch.randint(3, OTHER.size, (rows, CONTEXT), generator=generator)
+    mask = torch.arange(CONTEXT) < lengths.unsqueeze(1)
+    source = Source(mask=mask, ids=ids.masked_fill(~mask, 1))
+    return Batch(source=source, input=given.input, target=given.target)
