@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from seqwright.layers.block import Block
+from seqwright.layers.block import Block, BlockConfig
 from seqwright.layers.positions import Rotary, sinusoids
 
 from .golden import near
@@ -59,5 +59,5 @@ def test_rotated_products_know_distance_only(first: int, second: int, product: f
 
 
 def test_layer_norm_divides_by_the_population_deviation() -> None:
-    norm = Block(4, 1, 4).attention_norm
+    norm = Block(BlockConfig(width=4, heads=1)).attention_norm
     near(norm(torch.tensor([1.0, 2, 3, 4])), [-1.3416, -0.4472, 0.4472, 1.3416])
