@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from seqwright.api import check as check
+    from seqwright.api import demo as demo
+    from seqwright.api import list_recipes as list_recipes
+    from seqwright.api import list_runs as list_runs
     from seqwright.api import load as load
     from seqwright.api import open as open
+    from seqwright.api import tokenizer as tokenizer
     from seqwright.api import train as train
     from seqwright.config import UserError as UserError
 
-_HOMES = {"load": "api", "open": "api", "train": "api", "UserError": "config"}
+_VERBS = ("check", "demo", "list_recipes", "list_runs", "load", "open", "tokenizer", "train")
+_HOMES = dict.fromkeys(_VERBS, "api") | {"UserError": "config"}
 
 
 def __getattr__(name: str) -> Any:  # torch is heavy: it is imported by the first verb that needs it

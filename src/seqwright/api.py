@@ -1,9 +1,10 @@
-"""The verbs of the command line as Python functions."""
+"""The verbs of the command line as Python functions; those that need a run are methods of what `open` returns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from seqwright import build, session
 from seqwright import recipe as recipes
@@ -11,7 +12,13 @@ from seqwright.config import UserError, parse_override
 from seqwright.recipe import Recipe
 from seqwright.run import Run, refuse_unfinished
 from seqwright.run_directory import RunDirectory, is_run
+from seqwright.studies.check import Finding
+from seqwright.studies.check import check as prove
+from seqwright.studies.demo import Rung
+from seqwright.studies.demo import demo as train_ladder
+from seqwright.studies.listing import listing
 from seqwright.suggest import pairs_recipe, text_recipe
+from seqwright.text.tokenizer import Tokenizer
 
 RUNS = Path("runs")
 """Where runs go unless told otherwise."""
@@ -33,7 +40,8 @@ def train(
     run: str | Path | None = None,
     listener: session.Listener | None = None,
 ) -> Run:
-    """Trains a recipe, the recipe that suits a text or pairs (source and target files), or (`run` alone) a run begun before; opens the finished run."""
+    """Trains a recipe, or the one that suits a text or pairs (source and target files), or (`run` alone) a run begun
+    before; the finished run, opened."""
     wanted = (
         recipe
         if isinstance(recipe, Recipe)
@@ -85,6 +93,31 @@ def open(path: str | Path, *, device: str = "auto") -> Run:
     kind = build.kit(task).run
     model = build.model(settings.model, kind.sizes(directory), task=task)
     return kind(directory, settings, model, device=device)
+
+
+def demo(folder: str | Path = RUNS / "demo", listener: session.Listener | None = None) -> list[Rung]:
+    """The ladder of language models on a text that every Python carries, trained or found finished."""
+    return train_ladder(Path(folder), listener or session.Silence())[0]
+
+
+def check(run: Run | str | Path) -> list[Finding]:
+    """The laws that every model keeps, asked of this one."""
+    return prove(run if isinstance(run, Run) else open(run, device="cpu"))
+
+
+def tokenizer(path: str | Path) -> Tokenizer:
+    """The tokenizer of a run or of a tokenizer.json."""
+    return Tokenizer.open(RunDirectory.open(path).tokenizer_path if Path(path).is_dir() else path)
+
+
+def list_recipes() -> dict[str, str]:
+    """What ships with seqwright: the name of each recipe and what it shows."""
+    return {name: recipes.about(path) for name, path in recipes.shipped().items()}
+
+
+def list_runs(folder: str | Path = RUNS) -> list[dict[str, Any]]:
+    """The runs in a folder and what they reached."""
+    return listing(folder)
 
 
 def _several(names: str | Sequence[str] | None) -> list[str]:

@@ -12,6 +12,7 @@ import difflib
 import functools
 import inspect
 import json
+import re
 import sys
 import textwrap
 import tomllib
@@ -103,8 +104,11 @@ class Reader:
             return None
         try:
             return cls(**values)
-        except UserError as error:  # a check between several keys, made by the dataclass itself
-            self.problem(section, f"[{section}] {error}" if section else str(error))
+        except UserError as error:  # a check of values, made by the dataclass itself, which names its keys
+            words = set(re.findall(r"\w+", str(error)))
+            named = [prefix + key for key in values if key in words and prefix + key in self.origins]
+            origin = self.origins[named[0]] if named else self.origin
+            self.problems.append(f"{origin}: [{section}] {error}" if section else f"{origin}: {error}")
             return None
 
     def finish(self) -> None:

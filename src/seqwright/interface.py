@@ -123,8 +123,8 @@ class Autoregressive(Model, Protocol):
     def step(self, ids: Tensor, state: State, count: Tensor | None = None) -> tuple[Tensor, State]:
         """Reads ids (B, T); log-probabilities (B, V), natural log, float32, after the last real one.
 
-        `count` (B,) says how many ids of each row are real where rows are right-padded. A chunk is a prefill: it
-        equals its ids one at a time.
+        `count` (B,) says how many ids of each row, at least one, are real where rows are right-padded. A chunk is a
+        prefill: it equals its ids one at a time.
         """
         ...
 

@@ -27,6 +27,9 @@ from seqwright.training.config import TrainingConfig
 DEFAULT_TASK = "text"
 SHIPPED = Path(__file__).parent / "recipes"
 
+RIVALS = (("training.steps", "training.epochs"), ("data.valid", "data.split"))
+"""Keys of which a recipe has one or the other."""
+
 MAY_CHANGE = {
     "name",
     *(f"training.{key}" for key in ("steps", "epochs", "log_every", "evaluate_every", "sample_every")),
@@ -117,6 +120,7 @@ def make(
     origins = {}
     for override in overrides:
         key, value = parse_override(override)
+        _drop_rival(table, key)
         set_dotted(table, key, value)
         origins[key] = f"--set {override}"
     reader = Reader(origin, origins)
@@ -136,6 +140,15 @@ def make(
     if not settled:
         read |= {key: settle(read[key], base) for key in ("data", "tokenizer")}
     return Recipe(name=str(table.get("name", "run")), **read)
+
+
+def _drop_rival(table: dict[str, Any], key: str) -> None:
+    """Forgets the recipe's own answer to a question that an override answers by another key."""
+    for pair in RIVALS:
+        if key in pair:
+            section, rival = pair[1 - pair.index(key)].split(".")
+            if isinstance(table.get(section), dict):
+                table[section].pop(rival, None)
 
 
 def _task(table: Mapping[str, Any], reader: Reader) -> str:

@@ -19,6 +19,10 @@ VERBS = ("generate", "translate", "score", "evaluate")
 """Everything that some run can do; a run asked for what it cannot do names what it can."""
 
 
+class NotItsVerb(UserError, AttributeError):
+    """A run was asked for what its models do not do."""
+
+
 class Run:
     """What a run directory holds, ready to use. `seqwright.open` picks the class that fits the run's task."""
 
@@ -55,7 +59,7 @@ class Run:
     def __getattr__(self, name: str) -> Any:
         if name in VERBS:
             instead = " or ".join(f"`seqwright {verb}`" for verb in self.verbs)
-            raise UserError(f"{self.path} holds a '{self.settings.kind}' model, which {self.does}; try {instead}.")
+            raise NotItsVerb(f"{self.path} holds a '{self.settings.kind}' model, which {self.does}; try {instead}.")
         raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
 
 

@@ -8,6 +8,7 @@ import torch
 from seqwright import build
 from seqwright.interface import Autoregressive, Counted
 from seqwright.studies.laws import LAWS
+from seqwright.studies.training_laws import TRAINING_LAWS
 
 from .kinds import SMALL, batch, small
 
@@ -33,3 +34,9 @@ def test_law(name: str, law: str) -> None:
     tolerance = 1e-9 if isinstance(model, torch.nn.Module) else 1e-5
     with torch.no_grad():
         assert LAWS[law](model, batch()) <= tolerance
+
+
+@pytest.mark.parametrize("law", TRAINING_LAWS)
+@pytest.mark.parametrize("name", [name for name, row in SMALL.items() if row["kind"] not in build.COUNTED])
+def test_training_law(name: str, law: str) -> None:
+    assert TRAINING_LAWS[law](small(name), batch()) <= 1e-9

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from seqwright import build
-from seqwright.interface import Autoregressive, Trainable
+from seqwright.interface import Autoregressive
 from seqwright.studies.laws import LAWS
+from seqwright.studies.training_laws import TRAINING_LAWS
 
 from .translators import TRANSLATORS, pairs, translator
 
@@ -20,7 +21,7 @@ def test_every_kind_has_a_row() -> None:
 def test_it_satisfies_the_protocols(name: str) -> None:
     model = translator(name)
     assert isinstance(model, Autoregressive)
-    assert isinstance(model, Trainable)
+    assert all(hasattr(model, part) for part in ("hidden", "head", "parameters"))
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -44,3 +45,9 @@ def test_the_source_matters(name: str) -> None:
         mine, _ = model.step(given.input, model.start(given.source, capacity=9))
         theirs, _ = model.step(given.input, model.start(other, capacity=9))
     assert (mine - theirs).abs().amax(-1).min() > 1e-6
+
+
+@pytest.mark.parametrize("law", TRAINING_LAWS)
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_training_law(name: str, law: str) -> None:
+    assert TRAINING_LAWS[law](translator(name), pairs()) <= 1e-9

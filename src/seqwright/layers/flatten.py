@@ -42,7 +42,9 @@ class PrefixFlatten(nn.Module):
         steps = torch.arange(x.size(1), device=x.device)
         slots = begun.length.unsqueeze(1) + steps  # (B, T)
         rows = torch.arange(x.size(0), device=x.device).unsqueeze(1)
-        seen = begun.seen.to(hidden.dtype).index_put((rows, slots), hidden)  # (B, context, D)
+        # Room behind the context for padding, which may stand there and is cut off again.
+        room = torch.cat([begun.seen.to(hidden.dtype), torch.zeros_like(hidden)], 1)
+        seen = room.index_put((rows, slots), hidden)[:, : self.context]  # (B, context, D)
         visible = torch.arange(self.context, device=x.device) <= slots.unsqueeze(-1)  # (B, T, context)
         flat = (seen.unsqueeze(1) * visible.unsqueeze(-1)).flatten(2)  # (B, T, context * D)
         if state is None:

@@ -60,7 +60,7 @@ class GPTEncoder(nn.Module):
         self.norm = normalisation(config) if config.norm == "pre" else nn.Identity()
 
     def start(self, rows: int, capacity: int, like: Tensor) -> KeyValues:
-        return KeyValues.empty(rows, len(self.blocks), self.key_heads, self.size, min(capacity, self.context), like)
+        return KeyValues.empty(rows, len(self.blocks), self.key_heads, self.size, capacity, like)
 
     def forward(
         self, x: Tensor, state: KeyValues | None = None, count: Tensor | None = None
@@ -72,6 +72,7 @@ class GPTEncoder(nn.Module):
             places, positions = state.places(x.size(1)), state.slots(x.size(1))  # (K,), (B, T)
         # Numbers for distances are shared by the layers, as in both papers.
         bias = None if self.distance is None else self.distance(positions, places).to(x.dtype)  # (B or 1, H, T, K)
+        positions = positions.clamp(max=self.context - 1)  # beyond it stands only padding
         x = self.dropout(self.positions(x, positions))
         for layer, block in enumerate(self.blocks):
             x = block(x, positions, state, layer, bias=bias)

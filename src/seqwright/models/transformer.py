@@ -88,9 +88,7 @@ class TransformerDecoder(Stack):
     def start(self, memory: State, capacity: int) -> KeyValues:
         assert isinstance(memory, Memory)
         rows = memory.mask.size(0)
-        return KeyValues.empty(
-            rows, len(self.blocks), self.key_heads, self.size, min(capacity, self.context), memory.key_value
-        )
+        return KeyValues.empty(rows, len(self.blocks), self.key_heads, self.size, capacity, memory.key_value)
 
     def forward(
         self, x: Tensor, memory: State, state: KeyValues | None = None, count: Tensor | None = None
@@ -99,7 +97,7 @@ class TransformerDecoder(Stack):
         if state is None:
             positions = torch.arange(x.size(1), device=x.device).unsqueeze(0)  # (1, T)
         else:
-            positions = state.slots(x.size(1))  # (R, T)
+            positions = state.slots(x.size(1)).clamp(max=self.context - 1)  # (R, T); beyond it stands only padding
         x = self.dropout(self.positions(x, positions))
         for layer, (block, given) in enumerate(zip(self.blocks, memory.layers(), strict=True)):
             x = block(x, positions, state, layer, given=given)

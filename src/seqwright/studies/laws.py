@@ -48,17 +48,19 @@ def a_chunk_is_its_ids(model: Autoregressive, batch: Batch) -> float:
 
 
 def a_ragged_chunk_is_its_rows(model: Autoregressive, batch: Batch) -> float:
-    """Prompts of different lengths in one padded chunk = each alone, then and afterwards."""
+    """Prompts of different lengths in one padded chunk = each alone, and so is the next padded chunk."""
     count = _ragged(batch)
-    width = int(count.max())
-    state = model.start(batch.source, capacity=batch.input.size(1))
+    left = batch.input.size(1) - count
+    then = (torch.arange(batch.rows, device=left.device) + 1).clamp(max=left)
+    width, wide = int(count.max()), int(then.max())
+    state = model.start(batch.source, capacity=batch.input.size(1) + wide)  # padding takes slots too
     first, state = model.step(batch.input[:, :width], state, count)
-    more = batch.input[:, -1:]
-    second, _ = model.step(more, state)
+    more = batch.input[:, -wide:]
+    second, _ = model.step(more, state, then)
     worst = 0.0
-    for row, real in enumerate(count.tolist()):
+    for row, (real, further) in enumerate(zip(count.tolist(), then.tolist(), strict=True)):
         alone, own = model.step(batch.input[row : row + 1, :real], _start(model, batch, row))
-        after, _ = model.step(more[row : row + 1], own)
+        after, _ = model.step(more[row : row + 1, :further], own)
         worst = max(worst, gap(first[row : row + 1], alone), gap(second[row : row + 1], after))
     return worst
 
