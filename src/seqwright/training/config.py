@@ -34,7 +34,7 @@ class TrainingConfig:
     warmup: int = 100
     """Steps over which the rate rises in a straight line from near 0."""
     final: float = 0.1
-    """The share of the rate that is left at the last step (linear, cosine, stable, one-cycle)."""
+    """The share of the rate left at the last step (linear, cosine, stable, one-cycle), or at least (plateau)."""
     plateau_patience: int = 2
     """Evaluations without a new best after which plateau lowers the rate."""
     plateau_factor: float = 0.5
