@@ -85,7 +85,11 @@ def test_a_recipe_says_what_it_shows_and_loads(name: str) -> None:
 
 
 def test_every_shipped_recipe_is_checked_here() -> None:
-    assert shipped().keys() == GPTS.keys() | LECTURES.keys() | {"shakespeare-cpu"}
+    assert shipped().keys() == GPTS.keys() | LECTURES.keys() | {
+        "shakespeare-cpu",
+        "python-reference",
+        "python-assistant",
+    }
 
 
 def test_a_recipe_for_any_text_asks_for_one() -> None:

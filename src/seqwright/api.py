@@ -17,7 +17,7 @@ from seqwright.studies.check import check as prove
 from seqwright.studies.demo import Rung
 from seqwright.studies.demo import demo as train_ladder
 from seqwright.studies.listing import listing
-from seqwright.suggest import pairs_recipe, text_recipe
+from seqwright.suggest import chat_recipe, fine_tuned, pairs_recipe, text_recipe
 from seqwright.text.tokenizer import Tokenizer
 
 RUNS = Path("runs")
@@ -34,18 +34,22 @@ def train(
     *,
     text: str | Sequence[str] | None = None,
     pairs: Sequence[str] | None = None,
+    chat: str | Sequence[str] | None = None,
     valid: str | Sequence[str] | None = None,
     model: str | None = None,
+    base: str | Path | None = None,
     set: Sequence[str] = (),
     run: str | Path | None = None,
     listener: session.Listener | None = None,
 ) -> Run:
-    """Trains a recipe, or the one that suits a text or pairs (source and target files), or (`run` alone) a run begun
-    before; the finished run, opened."""
+    """Trains a recipe, or the one that suits a text, pairs (source and target files) or conversations, or (`run` alone)
+    a run begun before; the finished run, opened. `base` is a run to begin with."""
     wanted = (
         recipe
         if isinstance(recipe, Recipe)
-        else wanted_recipe(recipe, text=text, pairs=pairs, valid=valid, model=model, set=set, run=run)
+        else wanted_recipe(
+            recipe, text=text, pairs=pairs, chat=chat, valid=valid, model=model, base=base, set=set, run=run
+        )
     )
     path = Path(run) if run is not None else RUNS / wanted.name
     session.train(wanted, path, listener)
@@ -57,25 +61,32 @@ def wanted_recipe(
     *,
     text: str | Sequence[str] | None = None,
     pairs: Sequence[str] | None = None,
+    chat: str | Sequence[str] | None = None,
     valid: str | Sequence[str] | None = None,
     model: str | None = None,
+    base: str | Path | None = None,
     set: Sequence[str] = (),
     run: str | Path | None = None,
 ) -> Recipe:
     """The recipe of a file or name, or the one that suits a text or pairs, or the one that a run was begun with."""
     overrides = [*([f'model.kind="{model}"'] if model else []), *set]
-    if text is not None and pairs is not None:
-        raise UserError("--text is for a language model, --pairs for a translator; give one of them.")
-    own = _several(text if pairs is None else pairs)
+    given = {"--text": text, "--pairs": pairs, "--chat": chat}
+    flags = [flag for flag, files in given.items() if files is not None]
+    if len(flags) > 1:
+        raise UserError(f"{' and '.join(flags)} are different kinds of data; give one of them.")
+    own = _several(given[flags[0]]) if flags else []
     if recipe is not None:
-        return recipes.load(recipe, overrides, train=own, valid=_several(valid))
+        beginning = [f'training.base="{Path(base).resolve()}"'] if base else []
+        return recipes.load(recipe, [*beginning, *overrides], train=own, valid=_several(valid))
     if own:
         chosen = dict(map(parse_override, overrides))
         kinds = {"kind": chosen.get("model.kind"), "tokenizer": chosen.get("tokenizer.kind")}
-        suited = text_recipe if pairs is None else pairs_recipe
+        suited = {"--text": text_recipe, "--pairs": pairs_recipe, "--chat": chat_recipe}[flags[0]]
         table = suited(own, _several(valid), **{key: str(value) for key, value in kinds.items() if value is not None})
-        return recipes.make(table, overrides, origin="--text" if pairs is None else "--pairs", base=Path())
-    yours = "give your own data with --text FILE or --pairs SOURCE TARGET"
+        if base is not None:
+            table = fine_tuned(table, RunDirectory.open(base).recipe(), Path(base))
+        return recipes.make(table, overrides, origin=flags[0], base=Path())
+    yours = "give your own data with --text FILE, --pairs SOURCE TARGET or --chat FILE"
     if run is None or valid is not None:
         raise UserError(f"name a recipe, or {yours}.")
     if not is_run(Path(run)):

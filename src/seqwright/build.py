@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqwright.config import Reader, UserError, did_you_mean
+from seqwright.data.chat import ChatConfig
 from seqwright.data.parallel import PairsConfig
 from seqwright.data.text import TextConfig
 from seqwright.decoding.sampling import SamplingOptions
@@ -18,6 +19,7 @@ from seqwright.models.seq2seq import ElmanSeq2SeqConfig, GRUSeq2SeqConfig, LSTMS
 from seqwright.models.transformer import TransformerConfig, transformer
 from seqwright.models.window import SimpleConfig, WindowConfig, simple, window
 from seqwright.run import Run
+from seqwright.tasks.chat import ChatRun, ChatTask
 from seqwright.tasks.language import LanguageRun, LanguageTask
 from seqwright.tasks.pair_scores import PairEvaluationConfig
 from seqwright.tasks.task import Task
@@ -46,6 +48,8 @@ TRANSLATORS: Models = {
 
 COUNTED = ("ngram",)
 """Kinds that are estimated by counting, without gradients."""
+
+ASSISTANTS: Models = {kind: entry for kind, entry in LANGUAGE_MODELS.items() if kind not in COUNTED}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +86,16 @@ TASKS: dict[str, Kit] = {
         default_model="transformer",
         task=TranslationTask,
         run=TranslationRun,
+    ),
+    "chat": Kit(
+        data=ChatConfig,
+        tokenizer=TokenizerConfig,
+        decoding=SamplingOptions,
+        evaluation=EvaluationConfig,
+        models=ASSISTANTS,
+        default_model="gpt",
+        task=ChatTask,
+        run=ChatRun,
     ),
 }
 

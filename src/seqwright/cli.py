@@ -16,6 +16,7 @@ COMMANDS = {
     "evaluate": "Score a run on a text, with signatures and intervals.",
     "generate": "Continue a prompt.",
     "translate": "Turn each source line of a file into a target line.",
+    "chat": "Talk with an assistant.",
     "score": "Log-probability and surprisal of each line of a file.",
     "check": "Prove on your own model the laws that every model keeps.",
     "tokenize": "Show how text is cut into tokens, and what is lost.",

@@ -15,7 +15,7 @@ from seqwright.text.tokenizer import Tokenizer
 from seqwright.training import machine
 from seqwright.training.weights import load_weights
 
-VERBS = ("generate", "translate", "score", "evaluate")
+VERBS = ("generate", "translate", "chat", "score", "evaluate")
 """Everything that some run can do; a run asked for what it cannot do names what it can."""
 
 

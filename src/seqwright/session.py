@@ -11,18 +11,20 @@ import torch
 
 from seqwright import build, recipe
 from seqwright.config import UserError
+from seqwright.layers.lora import adapt, merge
 from seqwright.recipe import Recipe
 from seqwright.reporting.facts import RunFacts
 from seqwright.reporting.report import report
 from seqwright.reporting.writers import TensorBoard, log_csv
+from seqwright.run import refuse_unfinished
 from seqwright.run_directory import Checkpoint, RunDirectory, is_run
-from seqwright.storage import save_tensors, write_json, write_text
+from seqwright.storage import load_tensors, save_tensors, write_json, write_text
 from seqwright.training import machine
 from seqwright.training.average import mean
 from seqwright.training.progress import chosen_steps
 from seqwright.training.schedule import ENDLESS
 from seqwright.training.trainer import Groups, Trainer, total_steps
-from seqwright.training.weights import load_weights, weights
+from seqwright.training.weights import begin_with, load_weights, weights
 
 
 class Listener(Protocol):
@@ -94,7 +96,19 @@ class Session:
         self.model = build.model(self.recipe.model, self.task.sizes, task=self.recipe.data.kind)
         if self.recipe.kind in build.COUNTED:
             return Outcome(path=path, summary=self._count())
+        self._begin()
         return self._descend()
+
+    def _begin(self) -> None:
+        """Gives a fresh model the weights it begins with, and the corrections it learns in their place."""
+        training = self.recipe.training
+        if training.base is not None and not self.directory.checkpoints.steps():
+            base = RunDirectory.open(training.base)
+            refuse_unfinished(base)
+            begin_with(self.model, load_tensors(base.model_path)[0])
+        if training.lora is not None:
+            adapted = adapt(self.model.encoder, rank=training.lora, scale=training.lora_scale)
+            self.listener.say(f"LoRA of rank {training.lora} on {adapted} matrices; the embedding is learnt in full.")
 
     def log(self, record: dict[str, Any]) -> None:
         self.directory.log(record)
@@ -168,6 +182,7 @@ class Session:
         chosen = chosen_steps(progress, self.recipe.training)
         groups = [self.directory.checkpoints.load(step).groups for step in chosen]
         load_weights(trainer.model, mean([group.get("ema", group["model"]) for group in groups]))
+        merge(trainer.model)
         facts = {
             "steps": progress.step,
             "asked_steps": trainer.steps,

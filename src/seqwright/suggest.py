@@ -111,6 +111,34 @@ def pairs_recipe(
     }
 
 
+def chat_recipe(
+    files: Sequence[str],
+    valid: Sequence[str] = (),
+    *,
+    kind: str = build.kit("chat").default_model,
+    tokenizer: str = "byte-bpe",
+) -> dict[str, Any]:
+    """The tables of a recipe for an assistant of some files of conversations."""
+    table = text_recipe(files, valid, kind=kind, tokenizer=tokenizer)
+    table["data"] |= {"kind": "chat"}
+    if "split" in table["data"]:
+        table["data"]["split"] = "tail 10%"
+    if "context" in table["model"]:
+        table["model"]["context"] *= 2  # a question must fit beside its answer
+    return table
+
+
+def fine_tuned(table: dict[str, Any], base: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The same recipe, begun with the weights of a run: its model and tokenizer, and a tenth of its rate."""
+    rate = base["training"]["rate"] / 10
+    training = {key: value for key, value in table["training"].items() if key in ("batch", "steps")}
+    return table | {
+        "model": base["model"],
+        "tokenizer": base["tokenizer"],
+        "training": training | {"rate": rate, "base": str(path.resolve())},
+    }
+
+
 def _steps(size: int) -> int:
     """More text, more steps: from a few hundred to some tens of thousands."""
     return int(min(20_000, max(300, 1000 * (size / MEGA) ** 0.5)) // 100 * 100)

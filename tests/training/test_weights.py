@@ -10,7 +10,7 @@ from seqwright import build
 from seqwright.batch import Vocabulary
 from seqwright.config import UserError
 from seqwright.models.gpt import GPTConfig
-from seqwright.training.weights import load_weights, weights
+from seqwright.training.weights import begin_with, load_weights, weights
 
 
 def gpt(**options: object) -> nn.Module:
@@ -47,3 +47,16 @@ def test_another_models_weights_are_refused_with_reasons() -> None:
         UserError, match=r"of another shape: .*feed_forward.up.weight.*the recipe they were trained with"
     ):
         load_weights(gpt(inner=9), saved)
+
+
+def test_a_grown_model_begins_with_what_was_there() -> None:
+    torch.manual_seed(0)
+    old, new = nn.Embedding(5, 3), nn.Embedding(7, 3)
+    fresh = new.weight.detach().clone()
+    begin_with(new, weights(old))
+    assert torch.equal(new.weight[:5], old.weight)
+    torch.testing.assert_close(new.weight[5:], fresh[5:] + old.weight.mean(0))
+    with pytest.raises(UserError, match="of another shape"):
+        begin_with(nn.Embedding(7, 4), weights(old))
+    with pytest.raises(UserError, match="of another shape"):
+        begin_with(nn.Embedding(4, 3), weights(old))

@@ -64,13 +64,14 @@ def command(
     flags |= {"min_p": min_p, "typical": typical, "repetition_penalty": repetition_penalty, "no_repeat": no_repeat}
     options = options_from(overrides, "decoding", SamplingOptions, flags | {"stop": list(stop) or None})
     opened = open_run(run, device=device)
+    go_on = opened.generate  # a run that cannot continue text says so before anything is shown
     given = list(read_lines(prompts)) if prompts else [prompt]
     first = options.get("seed", opened.settings.decoding.seed)
     asked = [(text, first + n) for text in given for n in range(samples)]
     alone = len(asked) == 1 and not as_json
     if alone:
         click.echo(given[0], nl=False)
-    continuations = opened.generate(
+    continuations = go_on(
         [text for text, _ in asked],
         seeds=[number for _, number in asked],
         listen=(lambda row, text: click.echo(text, nl=False)) if alone else (lambda row, text: None),

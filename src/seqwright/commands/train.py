@@ -23,6 +23,8 @@ from seqwright.commands.common import JSON, SET, Several, print_json, print_scor
 @click.option(
     "--valid", multiple=True, metavar="FILE", help="Text (or source and target) to validate on; else some is held out."
 )
+@click.option("--chat", multiple=True, metavar="FILE", help="Conversations as JSON lines, for an assistant.")
+@click.option("--from", "base", type=click.Path(), metavar="RUN", help="Begin with the weights of a finished run.")
 @click.option("--model", metavar="KIND", help="Short for --set model.kind=KIND.")
 @click.option(
     "--run", "run", type=click.Path(), help="The run's folder; runs/NAME unless given. Alone: go on with that run."
@@ -34,6 +36,8 @@ def command(
     recipe: str | None,
     text: tuple[str, ...],
     pairs: tuple[str, ...],
+    chat: tuple[str, ...],
+    base: str | None,
     valid: tuple[str, ...],
     model: str | None,
     run: str | None,
@@ -41,12 +45,13 @@ def command(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Train RECIPE (a file, or a name from `seqwright recipes`), or a model of your own text or pairs.
+    """Train RECIPE (a file, or a name from `seqwright recipes`), or a model of your own text, pairs or conversations.
 
     \b
     seqwright train shakespeare-cpu
     seqwright train --text notes.txt --set training.steps=500
     seqwright train --pairs a.en a.de --valid b.en b.de --run runs/en-de
+    seqwright train --chat talks.jsonl --from runs/notes-gpt           (an assistant; --set training.lora=8)
     seqwright train --run runs/notes-gpt                               (goes on where it stopped)
     seqwright train --run runs/notes-gpt --set training.steps=1000     (goes on beyond its end)
     """
@@ -54,9 +59,8 @@ def command(
     from seqwright.reporting.progress import TrainingProgress
     from seqwright.session import train
 
-    wanted = wanted_recipe(
-        recipe, text=text or None, pairs=pairs or None, valid=valid or None, model=model, set=overrides, run=run
-    )
+    files = {"text": text or None, "pairs": pairs or None, "chat": chat or None, "valid": valid or None}
+    wanted = wanted_recipe(recipe, **files, model=model, base=base, set=overrides, run=run)
     path = Path(run) if run else RUNS / wanted.name
     with TrainingProgress(quiet=quiet or as_json) as progress:
         outcome = train(wanted, path, progress)

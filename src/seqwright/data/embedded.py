@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 from seqwright.config import UserError, did_you_mean
 
 PREFIX = "embedded:"
+ASKED = ("What is {} for?", "What does {} do?", "Tell me about {}.")
 
 
 def is_embedded(name: str) -> bool:
@@ -37,4 +40,25 @@ def standard_library() -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in sources)
 
 
-TEXTS: dict[str, Callable[[], str]] = {"topics": topics, "standard-library": standard_library}
+def questions() -> str:
+    """What the parts of the standard library are for, asked, and answered by the first lines of their descriptions."""
+    folder = Path(sysconfig.get_path("stdlib"))
+    lines: list[str] = []
+    for path in sorted(folder.glob("[a-z]*.py")):
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        parts = [n for n in module.body if isinstance(n, ast.ClassDef | ast.FunctionDef) and n.name[0] != "_"]
+        named = [(path.stem, module), *((f"{path.stem}.{part.name}", part) for part in parts)]
+        for name, part in named:
+            if described := ast.get_docstring(part):
+                question = ASKED[len(lines) % len(ASKED)].format(name)
+                answer = " ".join(described.split("\n\n")[0].split())
+                messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+                lines.append(json.dumps({"messages": messages}, ensure_ascii=False))
+    return "\n".join(lines)
+
+
+TEXTS: dict[str, Callable[[], str]] = {
+    "topics": topics,
+    "standard-library": standard_library,
+    "questions": questions,
+}

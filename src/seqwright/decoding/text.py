@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from seqwright.decoding.generate import generate
+from seqwright.decoding.generate import Row, generate
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.interface import Autoregressive
 from seqwright.text.tokenizer import Decoder, Tokenizer
@@ -73,7 +73,43 @@ def complete(
     """Continues each prompt; `listen(row, text)` hears each row's text as it comes, in whole characters."""
     vocabulary = tokenizer.vocabulary
     beginning = [] if vocabulary.sos is None else [vocabulary.sos]
-    encoded = [beginning + tokenizer.encode(prompt) for prompt in prompts]
+    spoken = speak(
+        model,
+        tokenizer,
+        [beginning + tokenizer.encode(prompt) for prompt in prompts],
+        options,
+        end=vocabulary.eos,
+        banned=[id for id in (vocabulary.unk, vocabulary.pad, vocabulary.sos) if id is not None],
+        seeds=seeds,
+        device=device,
+        listen=listen,
+    )
+    return [
+        Continuation(
+            prompt=prompt,
+            text=text,
+            ids=row.ids,
+            log_prob=row.log_prob,
+            reason="stop" if stopped else row.reason,
+            unread=max(0, len(row.prompt) - model.context) if model.context is not None else 0,
+        )
+        for prompt, (row, text, stopped) in zip(prompts, spoken, strict=True)
+    ]
+
+
+def speak(
+    model: Autoregressive,
+    tokenizer: Tokenizer,
+    prompts: Sequence[Sequence[int]],
+    options: SamplingOptions,
+    *,
+    end: int | None,
+    banned: Sequence[int],
+    seeds: Sequence[int] | None = None,
+    device: torch.device | str = "cpu",
+    listen: Callable[[int, str], None] = lambda row, text: None,
+) -> list[tuple[Row, str, bool]]:
+    """Each row of ids continued: its ids, its text up to a stop string, and whether one ended it."""
     decoders = [Decoder(tokenizer) for _ in prompts]
     watches = [StopWatch(options.stop) for _ in prompts]
     texts = ["" for _ in prompts]
@@ -87,29 +123,10 @@ def complete(
         show(row, watches[row].feed(decoders[row].feed(id)))
         return watches[row].stopped
 
-    rows = generate(
-        model,
-        encoded,
-        options,
-        end=vocabulary.eos,
-        banned=[id for id in (vocabulary.unk, vocabulary.pad, vocabulary.sos) if id is not None],
-        seeds=seeds,
-        device=device,
-        listen=hear,
-    )
+    rows = generate(model, prompts, options, end=end, banned=banned, seeds=seeds, device=device, listen=hear)
     for row in range(len(prompts)):
         if not watches[row].stopped:
             show(row, watches[row].feed(decoders[row].finish()))
         if not watches[row].stopped:
             show(row, watches[row].finish())
-    return [
-        Continuation(
-            prompt=prompt,
-            text=texts[n],
-            ids=row.ids,
-            log_prob=row.log_prob,
-            reason="stop" if watches[n].stopped else row.reason,
-            unread=max(0, len(row.prompt) - model.context) if model.context is not None else 0,
-        )
-        for n, (prompt, row) in enumerate(zip(prompts, rows, strict=True))
-    ]
+    return [(row, texts[n], watches[n].stopped) for n, row in enumerate(rows)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -193,11 +194,18 @@ def saved_tokenizer(settings: Settings, directory: RunDirectory, texts: Sequence
     """The run's tokenizer, learnt from these texts where the run has none yet."""
     if directory.tokenizer_path.exists():
         return Tokenizer.open(directory.tokenizer_path)
-    config = settings.tokenizer
-    if config.file is not None:
-        config = replace(config, file=str(resolve(config.file)))
-    tokenizer = train_tokenizer(config, texts)
+    tokenizer = fitting_tokenizer(settings, texts)
     write_text(directory.tokenizer_path, tokenizer.json)
     for said in tokenizer.notes:
         note(said)
     return tokenizer
+
+
+def fitting_tokenizer(settings: Settings, texts: Sequence[str]) -> Tokenizer:
+    """The tokenizer of the run to begin with, or one learnt from these texts, or taken from the file that is named."""
+    if settings.training.base is not None:
+        return Tokenizer.open(Path(settings.training.base) / "tokenizer.json")
+    config = settings.tokenizer
+    if config.file is not None:
+        config = replace(config, file=str(resolve(config.file)))
+    return train_tokenizer(config, texts)

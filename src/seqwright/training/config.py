@@ -34,7 +34,7 @@ class TrainingConfig:
     warmup: int = 100
     """Steps over which the rate rises in a straight line from near 0."""
     final: float = 0.1
-    """The share of the rate that is left at the last step (linear, cosine, stable, one-cycle)."""
+    """The share of the rate left at the last step (linear, cosine, stable, one-cycle), or at least (plateau)."""
     plateau_patience: int = 2
     """Evaluations without a new best after which plateau lowers the rate."""
     plateau_factor: float = 0.5
@@ -58,6 +58,13 @@ class TrainingConfig:
     last checkpoint and leaves out the batch and the one before it. Never unless given; 6 is a good number."""
     smoothing: float = 0.0
     """Label smoothing: the share of the target spread over the whole vocabulary."""
+    base: str | None = None
+    """A finished run to begin with: its weights, and its tokenizer with what is new added; model must be as there."""
+    lora: int | None = None
+    """Rank of the corrections that are learnt in place of the encoder's own matrices, which stay as base has them
+    (LoRA); they are merged at the end. All weights are learnt unless given."""
+    lora_scale: float = 16.0
+    """What LoRA's corrections are multiplied by, over their rank."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """bf16 computes matrix products in half the bits; weights and optimizer stay fp32."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -88,7 +95,7 @@ class TrainingConfig:
         problems = []
         if self.steps is not None and self.epochs is not None:
             problems.append("give steps or epochs, not both")
-        for name in ("steps", "epochs", "length", "micro_batch", "patience", "spike"):
+        for name in ("steps", "epochs", "length", "micro_batch", "patience", "spike", "lora"):
             value = getattr(self, name)
             if isinstance(value, int | float) and value <= 0:
                 problems.append(f"{name} must be above 0, not {value}")
@@ -103,5 +110,7 @@ class TrainingConfig:
         for name in ("final", "smoothing", "beta1", "beta2", "momentum", "plateau_factor", "ema"):
             if not 0 <= (getattr(self, name) or 0) <= 1:
                 problems.append(f"{name} is a share between 0 and 1, not {getattr(self, name)}")
+        if self.lora is not None and self.base is None:
+            problems.append("lora corrects a trained model; name one in training.base (or with --from)")
         if problems:
             raise UserError("; ".join(problems) + ".")

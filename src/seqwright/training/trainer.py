@@ -209,7 +209,9 @@ class Trainer:
 
     def rate(self, step: int) -> float:
         """The learning rate of a step."""
-        return self.config.rate * self.share(step) * self.config.plateau_factor**self.progress.lowered
+        config = self.config
+        lowered = max(config.final, config.plateau_factor**self.progress.lowered) if self.progress.lowered else 1.0
+        return config.rate * self.share(step) * lowered
 
     def _spiked(self) -> bool:
         """Whether the loss of the step just taken stands far above the recent ones; follows it where it does not."""

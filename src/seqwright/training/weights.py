@@ -36,6 +36,21 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             tensor.copy_(tensors[name])
 
 
+def begin_with(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Fills a fresh model with a trained one's weights; tokens that are new begin near the mean of the old ones."""
+    mine = weights(model)
+    grown = {
+        name: fresh.detach().clone()
+        for name, fresh in mine.items()
+        if name in tensors and len(tensors[name]) < len(fresh) and tensors[name].shape[1:] == fresh.shape[1:]
+    }
+    for name, fresh in grown.items():
+        old = tensors[name].to(fresh)
+        fresh[: len(old)] = old
+        fresh[len(old) :] += old.mean(0)
+    load_weights(model, {**tensors, **grown})
+
+
 def _saved(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from model.named_parameters(remove_duplicate=False)
     for prefix, module in model.named_modules():

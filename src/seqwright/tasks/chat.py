@@ -1,0 +1,245 @@
+"""Assistants: conversations in turns, a loss on what the assistant says, runs that answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from seqwright import __version__
+from seqwright.batch import IGNORE, Batch, Vocabulary
+from seqwright.config import UserError
+from seqwright.data.chat import (
+    Conversation,
+    Conversations,
+    Message,
+    Turns,
+    parsed,
+    read_conversations,
+    read_splits,
+)
+from seqwright.decoding.sampling import SamplingOptions
+from seqwright.decoding.text import speak
+from seqwright.interface import Autoregressive
+from seqwright.metrics.likelihood import EvaluationConfig
+from seqwright.metrics.score import Floats, Score, bootstrap
+from seqwright.run import Run
+from seqwright.run_directory import RunDirectory
+from seqwright.storage import write_text
+from seqwright.tasks.language import fitting_tokenizer
+from seqwright.tasks.task import Note, Settings
+from seqwright.text.growing import with_specials
+from seqwright.text.tokenizer import Tokenizer
+
+DEFAULT_LENGTH = 512
+"""Tokens that a step reads in each row, for models that see any length."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    content: str
+    reason: str
+    """Why it ended: "end" (the assistant's turn was over), "stop" or "length"."""
+    forgotten: int
+    """Messages at the front that did not fit the model's context any more."""
+
+
+class ChatTask:
+    """The data side of training an assistant."""
+
+    def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
+        self.settings, self.note = settings, note
+        self.train, self.valid, notes = read_splits(settings.data)
+        for said in notes:
+            note(said)
+        self.tokenizer = self._tokenizer(directory)
+        self.turns = Turns(self.tokenizer, settings.data)
+        self.examples = Conversations(self.train, self.turns, context=1 << 30, batch=1, seed=0)
+        held_out = "none held out" if self.valid is None else f"{len(self.valid):,} held out"
+        note(
+            f"{len(self.train):,} conversations ({held_out}), {self.examples.targets:,} tokens of the assistant to"
+            f" learn; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
+        )
+
+    def _tokenizer(self, directory: RunDirectory) -> Tokenizer:
+        """The run's tokenizer: that of the run it begins with, or one learnt here, with the turn markers."""
+        if directory.tokenizer_path.exists():
+            return Tokenizer.open(directory.tokenizer_path)
+        known = fitting_tokenizer(self.settings, [message.content for talk in self.train for message in talk])
+        tokenizer = with_specials(known, self.settings.data.markers)
+        write_text(directory.tokenizer_path, tokenizer.json)
+        for said in tokenizer.notes:
+            self.note(said)
+        return tokenizer
+
+    @property
+    def sizes(self) -> Vocabulary:
+        return self.tokenizer.vocabulary
+
+    @property
+    def fingerprint(self) -> str:
+        return self.examples.fingerprint
+
+    @property
+    def corpus(self) -> Any:
+        raise UserError("an assistant is trained by gradients; choose another model.kind.")
+
+    def feed(self, model: Autoregressive) -> Conversations:
+        training = self.settings.training
+        length = training.length or model.context or DEFAULT_LENGTH
+        feed = Conversations(self.train, self.turns, context=length, batch=training.batch, seed=training.seed)
+        if feed.cut:
+            self.note(
+                f"{feed.cut:,} conversations are longer than {length} tokens and are read in pieces;"
+                f" {feed.unlearnt:,} pieces without a word of the assistant are left out."
+            )
+        return feed
+
+    def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
+        if self.valid is None:
+            return None
+        config = self.settings.evaluation
+        return evaluate_turns(
+            model, self.turns, self.valid, replace(config, resamples=0) if quick else config, device=device
+        )
+
+    def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
+        """The answer to the first question of a held-out conversation."""
+        talk = (self.valid or self.train)[0]
+        asked = next(n for n, message in enumerate(talk) if message.role == "assistant")
+        said = reply(model, self.turns, talk[:asked], self.settings.decoding, device=device)
+        return [{"prompt": "".join(f"{m.role}: {m.content}\n" for m in talk[:asked]), "text": said.content}]
+
+    def show(self, batch: Batch) -> str:
+        return " ".join(self.tokenizer.tokens(batch.input[0].tolist()))[:200]
+
+
+class ChatRun(Run):
+    """An assistant: `run = seqwright.open("runs/x"); run.chat("How are you?").content`."""
+
+    does = "answers in a conversation"
+    verbs = ("chat", "evaluate")
+
+    def __init__(self, directory: RunDirectory, settings: Any, model: Any, *, device: str = "auto"):
+        super().__init__(directory, settings, model, device=device)
+        self.turns = Turns(self.tokenizer, settings.data)
+
+    @staticmethod
+    def sizes(directory: RunDirectory) -> Vocabulary:
+        return Tokenizer.open(directory.tokenizer_path).vocabulary
+
+    def chat(
+        self,
+        messages: str | Sequence[Mapping[str, str]],
+        *,
+        listen: Callable[[str], None] = lambda text: None,
+        **options: Any,
+    ) -> Reply:
+        """Answers a question, or a conversation of {"role", "content"} tables; options are those of [decoding]."""
+        several = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+        talk = tuple(Message(entry["role"], entry["content"]) for entry in several)
+        decoding = replace(self.settings.decoding, **options)
+        return reply(self.model, self.turns, talk, decoding, device=self.device, listen=listen)
+
+    def evaluate(
+        self,
+        on: str | Sequence[str] | None = None,
+        *,
+        watch: Callable[[int, int], None] = lambda done, of: None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Scores of the assistant's words in files of conversations, or in those the run held out."""
+        if on is not None:
+            talks: list[Conversation] | None = parsed(read_conversations(on, self.settings.data.errors))
+        else:
+            _, talks, _ = read_splits(self.settings.data)
+        if talks is None:
+            raise UserError(f"{self.path} held out no conversations; name a file with --on.")
+        config = replace(self.settings.evaluation, **options)
+        return evaluate_turns(self.model, self.turns, talks, config, device=self.device, watch=watch)
+
+
+def reply(
+    model: Autoregressive,
+    turns: Turns,
+    talk: Conversation,
+    options: SamplingOptions,
+    *,
+    device: torch.device | str = "cpu",
+    listen: Callable[[str], None] = lambda text: None,
+) -> Reply:
+    """What the assistant says next; the oldest messages are forgotten where all do not fit the model's context."""
+    prompt, forgotten = fitting(turns, talk, model.context, options.tokens)
+    vocabulary = turns.tokenizer.vocabulary
+    reserved = (vocabulary.unk, vocabulary.pad, vocabulary.sos, vocabulary.eos, *turns.marker.values())
+    [(row, text, stopped)] = speak(
+        model,
+        turns.tokenizer,
+        [prompt],
+        options,
+        end=turns.end,
+        banned=[id for id in reserved if id is not None],
+        device=device,
+        listen=lambda _, piece: listen(piece),
+    )
+    return Reply(content=text, reason="stop" if stopped else row.reason, forgotten=forgotten)
+
+
+def fitting(turns: Turns, talk: Conversation, context: int | None, tokens: int) -> tuple[list[int], int]:
+    """The prompt of a conversation with room for an answer, and how many of its messages were left out for that.
+
+    The system's first word and the last message always stay; half the context is room enough.
+    """
+    lead = 1 if talk and talk[0].role == "system" else 0
+    forgotten = 0
+    prompt = turns.prompt(talk)
+    while context is not None and len(prompt) + min(tokens, context // 2) > context:
+        if lead + forgotten + 1 >= len(talk):
+            break
+        forgotten += 1
+        prompt = turns.prompt((*talk[:lead], *talk[lead + forgotten :]))
+    return prompt, forgotten
+
+
+@torch.inference_mode()
+def evaluate_turns(
+    model: Autoregressive,
+    turns: Turns,
+    talks: Sequence[Conversation],
+    config: EvaluationConfig,
+    *,
+    device: torch.device | str = "cpu",
+    watch: Callable[[int, int], None] = lambda done, of: None,
+) -> dict[str, Any]:
+    """nll and perplexity of what the assistant says, conversation by conversation, with intervals and signature."""
+    if isinstance(model, torch.nn.Module):
+        model.eval()
+    length = model.context or DEFAULT_LENGTH
+    examples = Conversations(talks, turns, context=length, batch=config.batch, seed=0)
+    counts = np.zeros((len(examples.examples), 2))
+    for begin in range(0, len(counts), config.batch):
+        batch = examples.of(range(begin, min(begin + config.batch, len(counts))))
+        scored, _ = model.score(batch.to(device))
+        counts[begin : begin + batch.rows, 0] = -scored.double().sum(1).cpu().numpy()
+        counts[begin : begin + batch.rows, 1] = (batch.target != IGNORE).sum(1).numpy()
+        watch(begin + batch.rows, len(counts))
+    tokenizer = turns.tokenizer
+    signature = (
+        f"tokens:{examples.targets}|turns:assistant|context:{length}"
+        f"|tokenizer:{tokenizer.kind}-{tokenizer.size}-{tokenizer.hash[:8]}|text:{examples.fingerprint[:8]}"
+        f"|bootstrap:{config.resamples}-{config.seed}|seqwright:{__version__}"
+    )
+    formulas: dict[str, Callable[[Floats], Floats]] = {
+        "nll": lambda sums: sums[:, 0] / sums[:, 1],
+        "perplexity": lambda sums: np.exp(sums[:, 0] / sums[:, 1]),
+    }
+    scores = {}
+    for name, formula in formulas.items():
+        low, high = bootstrap(counts, formula, resamples=config.resamples, seed=config.seed)
+        value = float(formula(counts.sum(0, keepdims=True))[0])
+        scores[name] = Score(value=value, low=low, high=high, signature=f"{name}|{signature}").as_json()
+    plain = {name: score["value"] for name, score in scores.items()}
+    return plain | {"tokens": examples.targets, "scores": scores}

@@ -1,0 +1,136 @@
+"""Conversations: turns framed by markers, a loss on the assistant's words alone, errors that name file and line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqwright.batch import IGNORE
+from seqwright.config import UserError
+from seqwright.data.chat import ChatConfig, Conversations, Message, Turns, read_conversations, read_splits
+from seqwright.data.embedded import embedded_text
+from seqwright.text.growing import with_specials
+from seqwright.text.tokenizer import Tokenizer
+from seqwright.text.training import TokenizerConfig, train
+
+TALK = (
+    Message("system", "be"),
+    Message("user", "hi"),
+    Message("assistant", "yes"),
+    Message("user", "<|end|>"),
+    Message("assistant", ""),
+)
+
+
+def turns() -> Turns:
+    config = ChatConfig(train="talks.jsonl")
+    return Turns(with_specials(train(TokenizerConfig(kind="bytes"), []), config.markers), config)
+
+
+def line(*messages: tuple[str, str]) -> str:
+    return json.dumps({"messages": [{"role": role, "content": content} for role, content in messages]})
+
+
+def test_only_the_assistants_words_and_their_end_are_learnt() -> None:
+    framed = turns()
+    ids, said = framed.frame(TALK)
+    names = framed.tokenizer.tokens(ids)
+    shown = [f"[{name}]" if own else name for name, own in zip(names, said, strict=True)]
+    assert " ".join(shown) == (
+        "<sos> <|system|> b e <|end|> <|user|> h i <|end|> <|assistant|> [y] [e] [s] [<|end|>] "
+        "<|user|> < | e n d | > <|end|> <|assistant|> [<|end|>]"  # what a user types is never a marker
+    )
+    assert framed.prompt(TALK[:2]) == ids[:10]
+
+
+def test_targets_are_the_next_ids_of_the_assistant() -> None:
+    framed = turns()
+    feed = Conversations([TALK, TALK[1:3]], framed, context=64, batch=2, seed=0)
+    batch = feed.batch(0)
+    for input, target in zip(batch.input, batch.target, strict=True):
+        learnt = (target != IGNORE).nonzero().flatten().tolist()
+        assert all(target[t] == input[t + 1] for t in learnt if t + 1 < len(input) and input[t + 1] != feed.pad)
+    assert feed.targets == batch.count == (4 + 1) + 4
+    assert (feed.cut, feed.steps_per_epoch) == (0, 1)
+
+
+def test_each_epoch_has_every_conversation_once_in_an_order_of_its_own() -> None:
+    talks = [(Message("user", str(n)), Message("assistant", str(n))) for n in range(10, 21)]
+    feed = Conversations(talks, turns(), context=64, batch=4, seed=3)
+    epochs = [[tuple(row) for n in range(3) for row in feed.batch(3 * epoch + n).input.tolist()] for epoch in (0, 1)]
+    assert len(set(epochs[0])) == 11
+    assert sorted(epochs[0]) == sorted(epochs[1])
+    assert epochs[0] != epochs[1]
+
+
+def test_long_conversations_are_read_in_pieces_and_counted() -> None:
+    talk = (Message("user", "x" * 40), Message("assistant", "y" * 13))
+    feed = Conversations([talk, TALK[1:3]], turns(), context=16, batch=8, seed=0)
+    assert (feed.cut, feed.unlearnt) == (1, 2)
+    whole = Conversations([talk, TALK[1:3]], turns(), context=1000, batch=8, seed=0)
+    assert feed.targets == whole.targets == 14 + 4
+    assert all(len(input) <= 16 for input, _ in feed.examples)
+    assert feed.fingerprint != whole.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("not json", "line 2 is no conversation"),
+        ("[]", 'write {"messages"'),
+        ('{"messages": [{"role": "user"}]}', 'has a "role" and a "content"'),
+        (line(("user", "a"), ("asistant", "b")), "no role 'asistant'. Did you mean 'assistant'?"),
+        (line(("user", "a")), "no turn of the assistant"),
+    ],
+)
+def test_what_is_no_conversation_is_named_with_its_line(tmp_path: Path, bad: str, message: str) -> None:
+    file = tmp_path / "talks.jsonl"
+    file.write_text(line(("user", "a"), ("assistant", "b")) + "\n" + bad + "\n")
+    with pytest.raises(UserError) as caught:
+        read_conversations(str(file))
+    assert message in str(caught.value)
+    assert f"{file}, line 2" in str(caught.value)
+
+
+def test_held_out_conversations_are_not_learnt(tmp_path: Path) -> None:
+    file = tmp_path / "talks.jsonl"
+    file.write_text("\n".join(line(("user", str(n)), ("assistant", "yes")) for n in range(50)) + "\n\n")
+    learnt, held_out, _ = read_splits(ChatConfig(train=str(file), split="documents 20%"))
+    assert held_out
+    assert len(learnt) + len(held_out) == 50
+    assert not set(learnt) & set(held_out)
+
+
+@pytest.mark.parametrize("options", [{}, {"train": "a", "user": "<|end|>"}, {"train": "a", "split": "x"}])
+def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UserError):
+        ChatConfig(**options)
+
+
+def test_every_python_has_questions_about_itself() -> None:
+    lines = embedded_text("embedded:questions").split("\n")
+    assert len(lines) > 500
+    assert any("calendar" in asked for asked in lines)
+
+
+@pytest.mark.parametrize("kind", ["words", "characters", "bytes", "byte-bpe"])
+def test_new_specials_come_last_and_move_nothing(kind: Any) -> None:
+    text = "to be or not to be <eos> "
+    size = 300 if kind == "byte-bpe" else None
+    before = train(TokenizerConfig(kind=kind, size=size), [text])
+    after = with_specials(before, ["<|user|>", "<eos>", "<|end|>"])
+    assert after.size == before.size + 2
+    assert after.specials == before.specials | {"<|user|>": before.size, "<|end|>": before.size + 1}
+    assert after.encode(text) == before.encode(text)
+    assert after.decode([*after.encode(text), before.size]) == before.decode(before.encode(text))
+    assert Tokenizer(after.json).specials == after.specials
+    assert with_specials(after, ["<|end|>"]) is after
+
+
+def test_a_word_of_the_text_cannot_become_a_special() -> None:
+    known = train(TokenizerConfig(kind="words"), ["say <|user|> twice"])
+    with pytest.raises(UserError, match="choose another name"):
+        with_specials(known, ["<|user|>"])

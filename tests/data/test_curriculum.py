@@ -1,0 +1,43 @@
+"""A curriculum by length: the first epoch from short to long, every example still once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seqwright.data.pairs import Documents, Prefixes
+from seqwright.data.stream import Stream
+
+
+def stream() -> Stream:
+    """Documents of different lengths; 0 is <sos> and 1 <eos>."""
+    generator = np.random.default_rng(0)
+    ids: list[int] = []
+    for length in generator.permutation(np.arange(1, 24)):
+        ids += [0, *generator.integers(2, 9, length).tolist(), 1]
+    return Stream(
+        ids=np.array(ids, np.uint16), sos=0, pad=0, documents=23, characters=1, bytes=1, unknown=0, exact=True
+    )
+
+
+def rows(feed: Any, epoch: int) -> list[tuple[int, ...]]:
+    """Every example of an epoch in order, padding cut off."""
+    found = []
+    for number in range(feed.steps_per_epoch):
+        batch = feed.batch(epoch * feed.steps_per_epoch + number)
+        last = [int((row != -100).nonzero().max()) for row in batch.target]
+        found += [tuple(row[: stop + 1].tolist()) for row, stop in zip(batch.input, last, strict=True)]
+    return found
+
+
+@pytest.mark.parametrize("kind", [Documents, Prefixes])
+def test_short_examples_come_first(kind: Any) -> None:
+    plain = kind(stream(), context=30, batch=4, seed=5)
+    ordered = kind(stream(), context=30, batch=4, seed=5, curriculum=True)
+    lengths = [len(row) for row in rows(ordered, 0)]
+    assert lengths == sorted(lengths)
+    assert lengths != [len(row) for row in rows(plain, 0)]
+    assert sorted(rows(ordered, 0)) == sorted(rows(plain, 0))
+    assert rows(ordered, 1) == rows(plain, 1)
