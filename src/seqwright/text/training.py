@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -79,7 +79,7 @@ class TokenizerConfig:
             raise UserError("compression is for bpe, in bytes per token: more than 1.")
 
 
-def train(config: TokenizerConfig, texts: Sequence[str]) -> Tokenizer:
+def train(config: TokenizerConfig, texts: Collection[str]) -> Tokenizer:
     """The tokenizer of these texts."""
     if config.file is not None:
         return import_tokenizer(Path(config.file), config.specials)
@@ -104,7 +104,7 @@ def train(config: TokenizerConfig, texts: Sequence[str]) -> Tokenizer:
     return Tokenizer(backend.to_str(), notes)
 
 
-def _most_frequent(config: TokenizerConfig, texts: Sequence[str], facts: Facts) -> list[str]:
+def _most_frequent(config: TokenizerConfig, texts: Collection[str], facts: Facts) -> list[str]:
     """Words or characters by descending count, ties by code point."""
     counts: Counter[str] = Counter()
     for normal in _normalised(facts, chain.from_iterable(map(pieces, texts))):
@@ -208,7 +208,7 @@ def _normalised(facts: Facts, texts: Iterable[str]) -> Iterator[str]:
     return map(Tokenizer(assemble(plain, []).to_str()).normalise, texts)
 
 
-def _sample(texts: Sequence[str], limit: int) -> tuple[Iterator[str], float]:
+def _sample(texts: Collection[str], limit: int) -> tuple[Iterator[str], float]:
     """At most about `limit` bytes of the texts, evenly spread, and their share of the whole."""
     total = sum(len(text.encode()) for text in texts)
     stride = -(-total // limit)
@@ -227,7 +227,7 @@ def _chopped(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _normal_form_notes(config: TokenizerConfig, texts: Sequence[str]) -> Iterator[str]:
+def _normal_form_notes(config: TokenizerConfig, texts: Collection[str]) -> Iterator[str]:
     if config.normalise == "none" and config.kind not in ("bytes", "byte-bpe"):
         count = sum(not unicodedata.is_normalized("NFC", text) for text in texts)
         if count:
