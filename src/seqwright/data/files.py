@@ -68,7 +68,7 @@ def plain_suffix(path: Path) -> str:
 
 def read_text(path: Path, errors: Errors = "strict") -> tuple[str, int]:
     """The text of a file, and how many broken places in it were replaced by U+FFFD (none unless asked for)."""
-    data = _read_bytes(path)
+    data = read_bytes(path)
     if data in (b"", BYTE_ORDER_MARK.encode()):
         raise UserError(f"{path} is empty.")
     if errors == "replace":
@@ -85,7 +85,8 @@ def read_text(path: Path, errors: Errors = "strict") -> tuple[str, int]:
         raise UserError(f"{path} is not UTF-8: {broken}; {instead}") from error
 
 
-def _read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """What a file holds, decompressed."""
     try:
         if path.suffix == ".gz":
             return gzip.decompress(path.read_bytes())

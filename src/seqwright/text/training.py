@@ -155,11 +155,14 @@ def _merge_bytes(config: TokenizerConfig, sample: Iterable[str], facts: Facts, n
 
 def _unigram(config: TokenizerConfig, sample: Iterable[str], facts: Facts, notes: list[str]) -> Backend:
     """The pieces under which the text is likeliest, each word cut in the best way (Kudo 2018)."""
-    trainer = trainers.UnigramTrainer(vocab_size=_room(config), special_tokens=[], show_progress=False)
+    needed = set("".join(config.specials))  # so that no typed special is better cut as the special itself
+    trainer = trainers.UnigramTrainer(
+        vocab_size=max(1, _room(config) - len(needed)), special_tokens=[], show_progress=False
+    )
     learnt = _learnt(models.Unigram(), trainer, sample, assemble(facts, []))["vocab"]
     kept = {name: score for name, score in learnt if name not in config.specials}
-    for character in sorted(set("".join(config.specials)) - kept.keys()):
-        kept[character] = min(kept.values(), default=0.0) - 10
+    least = min(kept.values(), default=0.0) - 10
+    kept |= dict.fromkeys(sorted(needed - kept.keys()), least)
     return assemble(facts, list(kept), scores=list(kept.values()))
 
 
