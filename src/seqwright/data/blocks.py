@@ -71,10 +71,9 @@ def blocks(path: Path, kind: Document, size: int = BLOCK) -> Iterator[Block]:
     cut = _before_word if kind == "file" and plain_suffix(path) not in JSON_LINES else _after_document
     end = "\n\n" if kind == "blank-line" else "\n"
     held, first, line = "", True, 1
-    for text in _decoded(path, size):
+    texts = _decoded(path, size)
+    for text in texts if kind == "file" else _line_ends(texts):
         held += text
-        if kind != "file":
-            held = held.replace("\r\n", "\n")
         place = cut(held, end)
         if place:
             yield Block(path=path, text=held[:place], first=first, line=line)
@@ -96,6 +95,16 @@ def _before_word(text: str, end: str) -> int:
     while place > 0 and (text[place - 1].isspace() or text[place] not in " \n"):
         place -= 1
     return max(0, place)
+
+
+def _line_ends(texts: Iterator[str]) -> Iterator[str]:
+    """CR LF as LF, also where the two come in different parts."""
+    held = ""
+    for text in texts:
+        text = held + text
+        held = "\r" if text.endswith("\r") else ""
+        yield text.removesuffix("\r").replace("\r\n", "\n")
+    yield held
 
 
 def _decoded(path: Path, size: int) -> Iterator[str]:
