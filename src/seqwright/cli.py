@@ -22,6 +22,7 @@ COMMANDS = {
     "tokenize": "Show how text is cut into tokens, and what is lost.",
     "recipes": "List the recipes that come with seqwright, or the keys a recipe may have.",
     "runs": "List trained runs and what they reached.",
+    "data": "List, verify, audit and prepare data.",
 }
 
 

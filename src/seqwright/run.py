@@ -40,7 +40,12 @@ class Run:
         self.directory, self.settings, self.model = directory, settings, model
         self.tokenizer = Tokenizer.open(directory.tokenizer_path)
         self.device = torch.device("cpu")
-        tensors, _ = load_tensors(directory.model_path)
+        tensors, about = load_tensors(directory.model_path)
+        if about.get("tokenizer", self.tokenizer.hash) != self.tokenizer.hash:
+            raise UserError(
+                f"{directory.tokenizer_path} does not fit the weights beside it: they were trained with tokenizer"
+                f" {about['tokenizer']}, and this one is {self.tokenizer.hash}. Put the old one back."
+            )
         if isinstance(model, torch.nn.Module):
             self.device = machine.device(device)
             load_weights(model, tensors)

@@ -19,6 +19,7 @@ from seqwright.reporting.writers import TensorBoard, log_csv
 from seqwright.run import refuse_unfinished
 from seqwright.run_directory import Checkpoint, RunDirectory, is_run
 from seqwright.storage import load_tensors, save_tensors, write_json, write_text
+from seqwright.text.tokenizer import Tokenizer
 from seqwright.training import machine
 from seqwright.training.average import mean
 from seqwright.training.progress import chosen_steps
@@ -243,6 +244,8 @@ class Session:
         """Weights, scores, sample, summary and report, the summary last: it is what says that a run is finished."""
         steps = facts["weights"]["steps"] if "weights" in facts else [facts["steps"]]
         about = {"kind": self.recipe.kind, "step": " ".join(map(str, steps))}
+        if self.directory.tokenizer_path.exists():
+            about["tokenizer"] = Tokenizer.open(self.directory.tokenizer_path).hash
         save_tensors(self.directory.model_path, tensors, about)
         scores = self.task.evaluate(self.model, device, quick=False) or {}
         if self.recipe.kind in build.COUNTED:

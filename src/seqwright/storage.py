@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,13 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
 def write_text(path: Path, text: str) -> None:
     with _aside(path) as aside:
         aside.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
+    """Writes bytes as they come, so that a large file needs no more memory than a chunk."""
+    with _aside(path) as aside, aside.open("wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 from seqwright import build
 from seqwright.config import pick
 from seqwright.data.embedded import embedded_text, is_embedded
-from seqwright.data.files import read_text, resolve
+from seqwright.data.files import PACKED, expand, read_text, resolve
+from seqwright.data.prepare import is_prepared
+from seqwright.storage import read_json
 
 KILO, MEGA = 1_000, 1_000_000
 
@@ -38,7 +40,7 @@ def text_recipe(
     data: dict[str, Any] = {"kind": "text", "train": list(files)}
     if valid:
         data["valid"] = list(valid)
-    elif kind not in build.COUNTED:
+    elif kind not in build.COUNTED and not _tokenizers(files):
         data["split"] = "tail 5%"
     table: dict[str, Any] = {
         "name": f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}",
@@ -46,6 +48,8 @@ def text_recipe(
         "tokenizer": {"kind": tokenizer} | ({"size": sizes["size"]} if tokenizer == "byte-bpe" else {}),
         "model": {"kind": kind},
     }
+    if _tokenizers(files):  # a prepared text is encoded already, with the tokenizer beside it
+        table["tokenizer"] = {"file": str(_tokenizers(files)[0])}
     if kind in build.COUNTED:
         return table
     if kind == "gpt":
@@ -149,9 +153,19 @@ def _rate(width: int) -> float:
     return round(min(2e-3, 0.25 / width), 6)
 
 
+def _tokenizers(files: Sequence[str]) -> list[Path]:
+    """Those of prepared folders."""
+    folders = [resolve(file) for file in files if not is_embedded(file)]
+    return [folder / "tokenizer.json" for folder in folders if is_prepared(folder)]
+
+
 def _bytes(file: str) -> int:
     if is_embedded(file):
         return len(embedded_text(file))
-    path = resolve(file)
+    if is_prepared(resolve(file)):
+        return int(read_json(resolve(file) / "index.json")["bytes"])
     # Compressed text must be opened to know its size; plain text need not be.
-    return len(read_text(path, "replace")[0]) if path.suffix in (".gz", ".xz") else path.stat().st_size
+    return sum(
+        len(read_text(path, "replace")[0]) if path.suffix in PACKED else path.stat().st_size
+        for path in expand(resolve(file))[0]
+    )

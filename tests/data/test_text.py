@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seqwright.config import UserError
-from seqwright.data.text import Corpus, TextConfig, document_kind, documents_of, read_corpus, read_splits, split
+from seqwright.data.text import Corpus, TextConfig, document_kind, documents_of, read_corpus, split
 
 
 def lines(count: int) -> Corpus:
@@ -88,20 +88,3 @@ def test_what_a_document_is_depends_on_the_tokenizer() -> None:
     assert document_kind(TextConfig(train="a"), "words") == "line"
     assert document_kind(TextConfig(train="a"), "characters") == "file"
     assert document_kind(TextConfig(train="a", document="blank-line"), "words") == "blank-line"
-
-
-def test_validation_comes_from_a_file_or_a_split_or_nowhere(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("a\nb\n")
-    (tmp_path / "b.txt").write_text("c\n")
-    named = read_splits(TextConfig(train="a.txt", valid=("b.txt",)), "line", base=tmp_path)
-    assert [corpus and corpus.documents for corpus in named] == [["a", "b"], ["c"]]
-    cut = read_splits(TextConfig(train="a.txt", split="tail 50%"), "line", base=tmp_path)
-    assert [corpus and corpus.documents for corpus in cut] == [["a"], ["b"]]
-    assert read_splits(TextConfig(train="a.txt"), "line", base=tmp_path)[1] is None
-
-
-def test_tiny_shakespeare_is_cut_as_everyone_cuts_it(data_root: Path) -> None:
-    config = TextConfig(train="tiny_shakespeare/input.txt.xz", split="tail 10%")
-    train, valid = read_splits(config, "file", base=data_root)
-    assert valid is not None
-    assert (train.characters, valid.characters) == (1_003_854, 111_540)

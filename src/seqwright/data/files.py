@@ -1,4 +1,4 @@
-"""Text from files: plain, .gz or .xz, in UTF-8, found beside the recipe or under the data root.
+"""Text from files, folders and patterns: plain, .gz or .xz, in UTF-8, beside the recipe or under the data root.
 
 The text is exact: line endings stay as they are (what a line is, is decided by `data/text.py`); only a byte order mark
 at the very beginning is dropped.
@@ -20,6 +20,10 @@ Errors = Literal["strict", "replace"]
 DATA_ROOT = "SEQWRIGHT_DATA"
 """The environment variable that names the folder where relative paths are looked for second."""
 
+PACKED = (".gz", ".xz")
+TEXTS = (".txt", ".text", ".md", ".markdown", ".rst", ".jsonl", ".ndjson", ".csv", ".tsv")
+"""What the files of a folder are recognised by; a file that is named is read whatever it is called."""
+
 BYTE_ORDER_MARK = "\ufeff"
 REPLACEMENT = "\ufffd"
 
@@ -31,16 +35,40 @@ def resolve(path: str, base: Path | None = None) -> Path:
     folders = [base or Path(), *([Path(root)] if root else [])]
     places = [wanted] if wanted.is_absolute() else [folder / wanted for folder in folders]
     for place in places:
-        if place.exists():
+        # A file may be called "a[1].txt", so what is there comes before what a pattern could mean.
+        if place.exists() or (is_pattern(place) and expand(place)[0]):
             return place
     tried = " or ".join(str(place) for place in places)
     unset = "" if root or wanted.is_absolute() else f" {DATA_ROOT} (the data root, looked in second) is not set."
     raise UserError(f"no file {tried}.{_nearest(places)}{unset}")
 
 
+def expand(path: Path) -> tuple[list[Path], list[Path]]:
+    """The files that a file, folder or pattern stands for, in order, and those of a folder that hold no known text."""
+    if is_pattern(path) and not path.exists():
+        anchor = next(parent for parent in path.parents if not is_pattern(parent))
+        return sorted(found for found in anchor.glob(str(path.relative_to(anchor))) if found.is_file()), []
+    if not path.is_dir():
+        return [path], []
+    inside = [found for found in sorted(path.rglob("*")) if found.is_file() and not _hidden(found, path)]
+    texts = [found for found in inside if plain_suffix(found) in TEXTS]
+    if not texts:
+        raise UserError(f"the folder {path} has no files that end in {', '.join(TEXTS)} (nor those with .gz or .xz).")
+    return texts, [found for found in inside if found not in set(texts)]
+
+
+def is_pattern(path: Path) -> bool:
+    return any(sign in str(path) for sign in "*?[")
+
+
+def plain_suffix(path: Path) -> str:
+    """`.jsonl` of `a.jsonl.xz`: what a file holds, however it is compressed."""
+    return (Path(path.stem) if path.suffix in PACKED else path).suffix.lower()
+
+
 def read_text(path: Path, errors: Errors = "strict") -> tuple[str, int]:
     """The text of a file, and how many broken places in it were replaced by U+FFFD (none unless asked for)."""
-    data = _read_bytes(path)
+    data = read_bytes(path)
     if data in (b"", BYTE_ORDER_MARK.encode()):
         raise UserError(f"{path} is empty.")
     if errors == "replace":
@@ -57,7 +85,8 @@ def read_text(path: Path, errors: Errors = "strict") -> tuple[str, int]:
         raise UserError(f"{path} is not UTF-8: {broken}; {instead}") from error
 
 
-def _read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """What a file holds, decompressed."""
     try:
         if path.suffix == ".gz":
             return gzip.decompress(path.read_bytes())
@@ -70,6 +99,10 @@ def _read_bytes(path: Path) -> bytes:
         raise UserError(f"{path} is a folder; name the files in it.") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
 def _place(data: bytes, offset: int) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=16)
 def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
     """0 … count - 1 in the order of this epoch; the same array for the same question, so do not write to it."""
     order = np.argsort(_bits(seed, epoch, 0, count), kind="stable")

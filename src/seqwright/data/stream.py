@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -43,7 +44,7 @@ class Stream:
     @functools.cached_property
     def targets(self) -> int:
         """Ids that are predicted: all but `<sos>`."""
-        return len(self.ids) - int(np.count_nonzero(self.ids == self.sos))
+        return len(self.ids) - sum(int(np.count_nonzero(part == self.sos)) for part in self._parts())
 
     def first(self, tokens: int) -> Stream:
         """The beginning of the stream, with its share of the text's characters and bytes."""
@@ -56,7 +57,14 @@ class Stream:
     @functools.cached_property
     def fingerprint(self) -> str:
         """sha256 of the ids: a resumed run must find the corpus it left."""
-        return hashlib.sha256(self.ids.astype("<u4").tobytes()).hexdigest()
+        found = hashlib.sha256()
+        for part in self._parts():
+            found.update(part.astype("<u4").tobytes())
+        return found.hexdigest()
+
+    def _parts(self, size: int = 1 << 20) -> Iterator[Ids]:
+        """The ids a few at a time: they may lie on disk, and be more than memory holds."""
+        return (self.ids[start : start + size] for start in range(0, len(self.ids), size))
 
     def gather(self, positions: NDArray[np.int64], real: NDArray[np.bool_]) -> tuple[Ids, NDArray[np.int64]]:
         """Input and target at positions (B, T); padding and IGNORE where they are not real."""
@@ -74,7 +82,7 @@ def make_stream(corpus: Corpus, tokenizer: Tokenizer) -> Stream:
     if not len(encoded.ids) and (corpus.kind == "file" or tokenizer.eos is None):
         raise UserError("the text has no tokens, so there is nothing to predict; give more text.")
     return Stream(
-        ids=_frame(encoded.ids, encoded.lengths, tokenizer, ended=corpus.kind != "file"),
+        ids=frame(encoded.ids, encoded.lengths, tokenizer, ended=corpus.kind != "file"),
         sos=tokenizer.sos,
         # Padding is never attended nor predicted, so without <pad> any id will do.
         pad=tokenizer.sos if tokenizer.pad is None else tokenizer.pad,
@@ -90,7 +98,7 @@ def to_batch(input: NDArray[np.integer], target: NDArray[np.int64]) -> Batch:
     return Batch.of_text(torch.from_numpy(input.astype(np.int64)), torch.from_numpy(target))
 
 
-def _frame(ids: Ids, lengths: list[int], tokenizer: Tokenizer, *, ended: bool) -> Ids:
+def frame(ids: Ids, lengths: list[int], tokenizer: Tokenizer, *, ended: bool) -> Ids:
     """`<sos>` before each document and `<eos>` after it, placed without a loop over documents."""
     closed = 0 if tokenizer.eos is None else len(lengths) if ended else len(lengths) - 1
     widths = np.array(lengths, np.int64) + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +12,8 @@ from typing import ClassVar, Literal
 
 from seqwright.config import UserError
 from seqwright.data.embedded import embedded_text, is_embedded
-from seqwright.data.files import Errors, read_text, resolve
+from seqwright.data.files import Errors, expand, read_text, resolve
+from seqwright.data.records import holds_records, records
 from seqwright.text.backend import SPLIT_AT_SPACE, Kind
 
 Document = Literal["line", "blank-line", "file"]
@@ -28,7 +29,12 @@ class TextConfig:
     kind: Literal["text"] = "text"
     """Plain text for a language model."""
     train: tuple[str, ...] | str = ()
-    """Files to learn from (plain, .gz or .xz): beside the recipe, then under the data root SEQWRIGHT_DATA."""
+    """Files, folders or patterns to learn from (text, Markdown, .jsonl, .csv, .tsv; plain, .gz or .xz), or folders that
+    `seqwright data prepare` made: beside the recipe, then under the data root SEQWRIGHT_DATA."""
+    weights: tuple[float, ...] = ()
+    """How much of what is learnt comes from each entry of train, in the same order; left out: as much as there is."""
+    columns: tuple[str, ...] = ()
+    """The column of .jsonl, .csv and .tsv files that is the text, by name or counted from "1"; each is a document."""
     valid: tuple[str, ...] | str | None = None
     """Files to measure progress on."""
     split: str | None = None
@@ -49,6 +55,12 @@ class TextConfig:
             raise UserError("train names no file; give your own text with --text FILE.")
         if self.valid == ():
             raise UserError("valid names no file; leave it out where there is none.")
+        if self.weights and (isinstance(self.train, str) or len(self.weights) != len(self.train)):
+            raise UserError("weights needs one number for each entry of train, in the same order.")
+        if any(weight <= 0 for weight in self.weights):
+            raise UserError("weights must be above 0; take the files that should not be learnt from out of train.")
+        if self.columns and self.document not in (None, "line"):
+            raise UserError(f'with columns each record is a document; document = "{self.document}" has no meaning.')
         if self.split is not None:
             parse_split(self.split)
         if self.split is not None and self.valid is not None:
@@ -75,22 +87,43 @@ class Corpus:
         return sum(len(document.encode()) for document in self.documents) + len(END[self.kind]) * len(self.documents)
 
 
-def read_corpus(files: Sequence[str] | str, kind: Document, *, base: Path | None = None, errors: Errors) -> Corpus:
-    """The documents of some files."""
+def read_corpus(
+    files: Sequence[str] | str,
+    kind: Document,
+    *,
+    base: Path | None = None,
+    errors: Errors,
+    columns: Sequence[str] = (),
+) -> Corpus:
+    """The documents of some files, folders and patterns."""
     documents: list[str] = []
     notes: list[str] = []
-    for file in [files] if isinstance(files, str) else files:
-        if is_embedded(file):
-            documents += documents_of(embedded_text(file), kind)
+    for name in [files] if isinstance(files, str) else files:
+        if is_embedded(name):
+            documents += documents_of(embedded_text(name), kind)
             continue
-        path = resolve(file, base)
-        text, replaced = read_text(path, errors)
-        if replaced:
-            notes.append(f"{path}: {replaced:,} places were not UTF-8 text and are read as U+FFFD.")
-        if kind != "file" and "\r\n" in text:
-            notes.append(f"{path}: lines end in CR LF, read as line ends.")
-        documents += documents_of(text, kind)
+        paths, others = expand(resolve(name, base))
+        if others:
+            shown = ", ".join([path.name for path in others[:3]] + ["…"] * (len(others) > 3))
+            notes.append(f"{name}: {len(others):,} files of other kinds are left out ({shown}).")
+        for path in paths:
+            text, replaced = read_text(path, errors)
+            if replaced:
+                notes.append(f"{path}: {replaced:,} places were not UTF-8 text and are read as U+FFFD.")
+            if holds_records(path):
+                documents += texts_of(records(text, path, columns), path, columns)
+                continue
+            if kind != "file" and "\r\n" in text:
+                notes.append(f"{path}: lines end in CR LF, read as line ends.")
+            documents += documents_of(text, kind)
     return Corpus(documents=documents, kind=kind, notes=tuple(notes))
+
+
+def texts_of(rows: Iterable[tuple[str, ...]], path: Path, columns: Sequence[str]) -> Iterator[str]:
+    """The texts of a file's records: each is a document."""
+    if len(columns) != 1:
+        raise UserError(f'{path} holds records; say which column is the text, as in data.columns = ["text"] or ["3"].')
+    return (row[0] for row in rows)
 
 
 def documents_of(text: str, kind: Document) -> list[str]:
@@ -105,15 +138,7 @@ def documents_of(text: str, kind: Document) -> list[str]:
 
 def document_kind(config: TextConfig, tokenizer: Kind) -> Document:
     """What a document is: what the recipe says, otherwise a line for kinds that do not know line ends, and a file."""
-    return config.document or ("line" if tokenizer in SPLIT_AT_SPACE else "file")
-
-
-def read_splits(config: TextConfig, kind: Document, *, base: Path | None = None) -> tuple[Corpus, Corpus | None]:
-    """The training corpus and the validation corpus, if there is one."""
-    train = read_corpus(config.train, kind, base=base, errors=config.errors)
-    if config.valid is not None:
-        return train, read_corpus(config.valid, kind, base=base, errors=config.errors)
-    return split(train, config.split) if config.split is not None else (train, None)
+    return config.document or ("line" if config.columns or tokenizer in SPLIT_AT_SPACE else "file")
 
 
 def parse_split(rule: str) -> tuple[str, Fraction]:

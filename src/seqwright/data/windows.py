@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqwright.batch import Batch
 from seqwright.data.order import draw, permutation
@@ -28,12 +29,23 @@ class Windows:
 
     def batch(self, step: int) -> Batch:
         epoch, number = divmod(step, self.steps_per_epoch)
-        order = permutation(self.seed, epoch, self.windows)
-        chosen = order[number * self.rows : (number + 1) * self.rows]  # (B,)
+        places = np.arange(number * self.rows, min((number + 1) * self.rows, self.windows))
+        return to_batch(*self.read(epoch * self.windows + places))
+
+    def read(self, places: NDArray[np.int64]) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+        """Input and target (B, T) of windows by their places in the order of all epochs, one after the other."""
+        parts = [
+            self._read(int(epoch), places[places // self.windows == epoch] % self.windows)
+            for epoch in np.unique(places // self.windows)
+        ]
+        return np.concatenate([input for input, _ in parts]), np.concatenate([target for _, target in parts])
+
+    def _read(self, epoch: int, places: NDArray[np.int64]) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+        chosen = permutation(self.seed, epoch, self.windows)[places]  # (B,)
         begin = chosen * self.context - draw(self.seed, epoch, *self.shifts)
         end = np.minimum(begin + self.context, self.stream.positions)
         positions = np.maximum(begin, 0)[:, None] + np.arange(self.context)  # (B, T)
-        return to_batch(*self.stream.gather(positions, positions < end[:, None]))
+        return self.stream.gather(positions, positions < end[:, None])
 
 
 def _grid(positions: int, context: int) -> tuple[int, tuple[int, int]]:

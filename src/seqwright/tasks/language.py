@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,13 @@ import torch
 
 from seqwright.batch import Batch, Vocabulary
 from seqwright.config import UserError
+from seqwright.data.corpora import read_corpora, to_stream
 from seqwright.data.files import resolve
+from seqwright.data.mixture import Mixture, epochs
 from seqwright.data.pairs import Documents, Prefixes
 from seqwright.data.rows import Rows
 from seqwright.data.stream import Stream, make_stream
-from seqwright.data.text import Document, TextConfig, document_kind, read_corpus, read_splits
+from seqwright.data.text import Corpus, Document, TextConfig, document_kind, read_corpus
 from seqwright.data.windows import Windows
 from seqwright.decoding.text import Continuation, complete
 from seqwright.evaluate import evaluate_text
@@ -27,6 +30,7 @@ from seqwright.storage import write_text
 from seqwright.tasks.task import Note, Settings
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.training import train as train_tokenizer
+from seqwright.training.trainer import total_steps
 
 FEEDS: dict[str, Callable[..., Feed]] = {
     "windows": Windows,
@@ -50,18 +54,23 @@ class LanguageTask:
     def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
         self.settings, self.note = settings, note
         data: TextConfig = settings.data
-        train, valid = read_splits(data, document_kind(data, settings.tokenizer.kind))
-        for said in train.notes:
+        corpora = read_corpora(data, document_kind(data, settings.tokenizer.kind))
+        valid = corpora.valid
+        for said in corpora.notes:
             note(said)
-        if valid is not None and data.split is not None:
+        if isinstance(valid, Corpus) and data.split is not None:
             note(f"held out for validation: {data.split} of the text ({valid.characters:,} characters).")
-        self.tokenizer = saved_tokenizer(settings, directory, train.documents, note)
-        self.train = make_stream(train, self.tokenizer)
-        self.valid = None if valid is None else make_stream(valid, self.tokenizer)
-        for name, stream in (("training", self.train), ("validation", self.valid)):
+        if corpora.leak:
+            note(corpora.leak)
+        self.tokenizer = saved_tokenizer(settings, directory, corpora.texts, note)
+        self.names = corpora.names
+        self.streams = [to_stream(corpus, self.tokenizer) for corpus in corpora.train]
+        self.valid = None if valid is None else to_stream(valid, self.tokenizer)
+        for name, stream in (*(("training", stream) for stream in self.streams), ("validation", self.valid)):
             if stream is not None and stream.unknown:
                 note(f"{stream.unknown:,} of {stream.targets:,} {name} tokens are <unk>.")
-        size = f"{self.train.targets:,} training tokens in {self.train.documents:,} document(s)"
+        targets, documents = (sum(getattr(s, key) for s in self.streams) for key in ("targets", "documents"))
+        size = f"{targets:,} training tokens in {documents:,} document(s)"
         note(f"{size}; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}.")
 
     @property
@@ -70,11 +79,14 @@ class LanguageTask:
 
     @property
     def fingerprint(self) -> str:
-        return self.train.fingerprint
+        prints = [stream.fingerprint for stream in self.streams]
+        return prints[0] if len(prints) == 1 else hashlib.sha256("".join(prints).encode()).hexdigest()
 
     @property
     def corpus(self) -> Stream:
-        return self.train
+        if len(self.streams) > 1:
+            raise UserError("counted models read every text once; leave data.weights out, or train another kind.")
+        return self.streams[0]
 
     def feed(self, model: Autoregressive) -> Feed:
         """Training data cut into the examples that the recipe names, or that suit the model."""
@@ -89,21 +101,39 @@ class LanguageTask:
             )
         if context is not None and length > context:
             raise UserError(f"training.length is {length}, but the model sees at most {context} tokens; lower it.")
-        if examples == "windows" and self.train.positions < length:
+        shortest = min(stream.positions for stream in self.streams)
+        if examples == "windows" and shortest < length:
             key = "training.length" if context is None else "model.context"
             raise UserError(
-                f"the training text has {self.train.positions:,} tokens, fewer than one window of {length}; "
-                f"set {key} to {max(1, self.train.positions // 4)} or so, or give more text."
+                f"the training text has {shortest:,} tokens, fewer than one window of {length}; "
+                f"set {key} to {max(1, shortest // 4)} or so, or give more text."
             )
+        if len(self.streams) > 1:
+            return self._mixture(examples, length)
         ordered = {"curriculum": True} if training.curriculum else {}
         if ordered and examples not in ("prefixes", "documents"):
             raise UserError(
                 f"a curriculum by length needs examples of different lengths, but {examples} are all of one length; "
                 'use data.examples = "documents", or set training.curriculum = false.'
             )
-        feed = FEEDS[examples](self.train, context=length, batch=training.batch, seed=training.seed, **ordered)
+        feed = FEEDS[examples](self.streams[0], context=length, batch=training.batch, seed=training.seed, **ordered)
         if isinstance(feed, Prefixes | Documents) and feed.cut:
             self.note(f"{feed.cut:,} {examples} are longer than {length} tokens and were cut.")
+        return feed
+
+    def _mixture(self, examples: str, length: int) -> Feed:
+        """Several corpora by weight, and how often each will be read."""
+        training, weights = self.settings.training, self.settings.data.weights
+        if examples != "windows":
+            raise UserError(
+                f'corpora are mixed window by window; "{examples}" cannot be: use data.examples = "windows".'
+            )
+        feed = Mixture(self.streams, weights, context=length, batch=training.batch, seed=training.seed)
+        tokens = total_steps(training, feed) * training.batch * length
+        for name, weight, stream in zip(self.names, weights, self.streams, strict=True):
+            share = weight / sum(weights)
+            read = epochs(share, tokens, stream.positions)
+            self.note(f"{name}: {share:.1%} of what is read, {stream.targets:,} tokens, {read:.2f} epochs.")
         return feed
 
     def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
@@ -183,11 +213,12 @@ class LanguageRun(Run):
         """A text as this run reads it: framed ids."""
         data = self.settings.data
         if on is not None:
-            return make_stream(read_corpus(on, self.documents, errors=data.errors), self.tokenizer)
-        _, valid = read_splits(data, self.documents)
+            corpus = read_corpus(on, self.documents, errors=data.errors, columns=data.columns)
+            return make_stream(corpus, self.tokenizer)
+        valid = read_corpora(data, self.documents).valid
         if valid is None:
             raise UserError(f"{self.path} has no validation text of its own; name a file with --on.")
-        return make_stream(valid, self.tokenizer)
+        return to_stream(valid, self.tokenizer)
 
 
 def saved_tokenizer(settings: Settings, directory: RunDirectory, texts: Sequence[str], note: Note) -> Tokenizer:
@@ -208,4 +239,6 @@ def fitting_tokenizer(settings: Settings, texts: Sequence[str]) -> Tokenizer:
     config = settings.tokenizer
     if config.file is not None:
         config = replace(config, file=str(resolve(config.file)))
+    elif not texts:
+        raise UserError("a prepared text has its tokenizer beside it: set tokenizer.file to the tokenizer.json there.")
     return train_tokenizer(config, texts)

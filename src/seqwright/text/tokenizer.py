@@ -61,6 +61,8 @@ class Tokenizer:
         self._backend, facts = parse(text)
         self._facts = facts
         self.kind = facts.kind
+        self.imported = facts.imported
+        """Made elsewhere: the library does all of it, on whole texts."""
         self.notes = tuple(notes)
         """What was learnt from part of the text, or could surprise: to be said once, after training."""
         vocabulary = self._backend.get_vocab()
@@ -123,8 +125,8 @@ class Tokenizer:
         """Every text, in one array: the way to encode a corpus."""
         arrays: list[Ids] = [np.zeros(0, self.dtype)]
         lengths: list[int] = []
-        unknown, exact = 0, self.kind not in SPLIT_AT_SPACE or self._facts.imported
-        whole = sys.maxsize if self._facts.imported else PIECE  # how others split is not ours to know
+        unknown, exact = 0, self.kind not in SPLIT_AT_SPACE or self.imported
+        whole = sys.maxsize if self.imported else PIECE  # how others split is not ours to know
         for batch, owners in _batches(texts, whole):
             normal = [self.normalise(piece) for piece in batch]
             ids, counts = self._lookup(normal)
@@ -144,7 +146,7 @@ class Tokenizer:
 
     def normalise(self, text: str) -> str:
         """The text that is really encoded: in its normal form, lower-cased, its punctuation set apart."""
-        if self._facts.imported:
+        if self.imported:
             return text
         if self._normaliser is not None:
             if not text.isascii():
@@ -197,7 +199,7 @@ class Tokenizer:
 
     def _is_exact(self, texts: Sequence[str], normal: Sequence[str], ids: Ids, counts: Sequence[int]) -> bool:
         """Whether these ids give these texts back."""
-        if not self._facts.imported:
+        if not self.imported:
             return texts == normal and (self.kind != "unigram" or not any(MARK in text for text in texts))
         borders = np.cumsum(counts)[:-1]
         return [self.decode(own.tolist()) for own in np.split(ids, borders)] == texts
@@ -208,7 +210,7 @@ class Tokenizer:
         if self.kind in ("words", "characters"):
             table = lookup.words if self.kind == "words" else lookup.characters
             return table(self._units, self._absent, self.dtype)
-        if not self._facts.imported:
+        if not self.imported:
             return lookup.merged(self._backend, self.dtype, structural_steps(self._facts))
         found = lookup.merged(self._backend, self.dtype, None)
         return lookup.guarded(found, list(self.specials.values()), self._absent)

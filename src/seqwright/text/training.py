@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -79,7 +79,7 @@ class TokenizerConfig:
             raise UserError("compression is for bpe, in bytes per token: more than 1.")
 
 
-def train(config: TokenizerConfig, texts: Sequence[str]) -> Tokenizer:
+def train(config: TokenizerConfig, texts: Collection[str]) -> Tokenizer:
     """The tokenizer of these texts."""
     if config.file is not None:
         return import_tokenizer(Path(config.file), config.specials)
@@ -104,7 +104,7 @@ def train(config: TokenizerConfig, texts: Sequence[str]) -> Tokenizer:
     return Tokenizer(backend.to_str(), notes)
 
 
-def _most_frequent(config: TokenizerConfig, texts: Sequence[str], facts: Facts) -> list[str]:
+def _most_frequent(config: TokenizerConfig, texts: Collection[str], facts: Facts) -> list[str]:
     """Words or characters by descending count, ties by code point."""
     counts: Counter[str] = Counter()
     for normal in _normalised(facts, chain.from_iterable(map(pieces, texts))):
@@ -155,11 +155,14 @@ def _merge_bytes(config: TokenizerConfig, sample: Iterable[str], facts: Facts, n
 
 def _unigram(config: TokenizerConfig, sample: Iterable[str], facts: Facts, notes: list[str]) -> Backend:
     """The pieces under which the text is likeliest, each word cut in the best way (Kudo 2018)."""
-    trainer = trainers.UnigramTrainer(vocab_size=_room(config), special_tokens=[], show_progress=False)
+    needed = set("".join(config.specials))  # so that no typed special is better cut as the special itself
+    trainer = trainers.UnigramTrainer(
+        vocab_size=max(1, _room(config) - len(needed)), special_tokens=[], show_progress=False
+    )
     learnt = _learnt(models.Unigram(), trainer, sample, assemble(facts, []))["vocab"]
     kept = {name: score for name, score in learnt if name not in config.specials}
-    for character in sorted(set("".join(config.specials)) - kept.keys()):
-        kept[character] = min(kept.values(), default=0.0) - 10
+    least = min(kept.values(), default=0.0) - 10
+    kept |= dict.fromkeys(sorted(needed - kept.keys()), least)
     return assemble(facts, list(kept), scores=list(kept.values()))
 
 
@@ -208,7 +211,7 @@ def _normalised(facts: Facts, texts: Iterable[str]) -> Iterator[str]:
     return map(Tokenizer(assemble(plain, []).to_str()).normalise, texts)
 
 
-def _sample(texts: Sequence[str], limit: int) -> tuple[Iterator[str], float]:
+def _sample(texts: Collection[str], limit: int) -> tuple[Iterator[str], float]:
     """At most about `limit` bytes of the texts, evenly spread, and their share of the whole."""
     total = sum(len(text.encode()) for text in texts)
     stride = -(-total // limit)
@@ -227,7 +230,7 @@ def _chopped(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _normal_form_notes(config: TokenizerConfig, texts: Sequence[str]) -> Iterator[str]:
+def _normal_form_notes(config: TokenizerConfig, texts: Collection[str]) -> Iterator[str]:
     if config.normalise == "none" and config.kind not in ("bytes", "byte-bpe"):
         count = sum(not unicodedata.is_normalized("NFC", text) for text in texts)
         if count:

@@ -1,0 +1,196 @@
+"""`seqwright data`: what is known, what is there, and what a user's own files hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from seqwright.commands.common import JSON, SET, options_from, print_json, print_table
+
+DOCUMENT = click.option(
+    "--document", type=click.Choice(["line", "blank-line", "file"]), default="line", help="What a document is."
+)
+
+
+@click.group("data", invoke_without_command=True)
+@JSON
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """List the named data sets and which of their files are there; `verify`, `audit` and `prepare` do more."""
+    if context.invoked_subcommand is None:
+        _list(as_json)
+
+
+@command.command("verify")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@JSON
+def verify(names: Sequence[str], as_json: bool) -> None:
+    """Compare the files of the named data sets, of all that are there, or of prepared folders with their checksums."""
+    from seqwright.data import catalogue, prepare
+
+    wrong = 0
+    for name in names or catalogue.SETS:
+        folder = Path(name)
+        if prepare.is_prepared(folder):
+            found = [("ids.bin", "verified" if prepare.verify(folder) else "differs")]
+        else:
+            found = list(catalogue.states(name, catalogue.data_root(), verify=True))
+        if not names:  # of all sets, those that nobody fetched are no fault
+            found = [(file, state) for file, state in found if state != "missing"]
+        for file, state in found:
+            wrong += state != "verified"
+            row = {"set": name, "file": file, "state": state}
+            print_json(row) if as_json else click.echo(f"{state:9} {name}/{file}")
+    if wrong:
+        raise SystemExit(1)
+
+
+@command.command("audit")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--against", multiple=True, metavar="FILE", help="Training text that FILE should share nothing with.")
+@DOCUMENT
+@JSON
+def audit(files: Sequence[str], against: Sequence[str], document: Any, as_json: bool) -> None:
+    """What FILEs (or folders, or patterns) hold: sizes, encoding, line ends, odd characters, scripts, copies, leaks."""
+    from seqwright.data import audit as auditing
+    from seqwright.data.files import expand, resolve
+    from seqwright.data.text import read_corpus
+
+    for name in files:
+        for path in expand(resolve(name))[0]:
+            found = auditing.audit(path, document=document)
+            if against:
+                train = read_corpus(list(against), document, errors="replace").documents
+                found["leaks"] = auditing.leaks(train, read_corpus(str(path), document, errors="replace").documents)
+            if as_json:
+                print_json(found | {"warnings": auditing.warnings(found)})
+            else:
+                _say(found, auditing.warnings(found))
+
+
+@command.command("prepare")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--out", required=True, type=click.Path(), help="The folder to make; name it in data.train afterwards.")
+@click.option("--tokenizer", type=click.Path(), help="A tokenizer.json or .model; otherwise one is learnt first.")
+@click.option("--columns", multiple=True, help="The key of JSON lines that holds the text.")
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Processes that encode.")
+@DOCUMENT
+@SET
+@JSON
+def prepare(
+    files: Sequence[str],
+    out: str,
+    tokenizer: str | None,
+    columns: Sequence[str],
+    workers: int,
+    document: Any,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Encode large FILEs to a folder once, in bounded memory; run it again to go on where it stopped."""
+    from seqwright.data.files import expand, resolve
+    from seqwright.data.prepare import learn
+    from seqwright.data.prepare import prepare as encode
+    from seqwright.text.importing import import_tokenizer
+    from seqwright.text.training import TokenizerConfig
+
+    paths = [path for name in files for path in expand(resolve(name))[0]]
+    folder = Path(out)
+    begun = folder / "tokenizer.json"
+    config = TokenizerConfig(**options_from(overrides, "tokenizer", TokenizerConfig))
+    if tokenizer is not None:
+        chosen = import_tokenizer(Path(tokenizer), config.specials)
+    elif begun.exists():
+        chosen = import_tokenizer(begun)
+    else:
+        click.echo("learning a tokenizer…", err=True)
+        chosen = learn(config, paths, document, columns)
+    for note in chosen.notes:
+        click.echo(note, err=True)
+    stream = encode(paths, folder, chosen, document=document, columns=columns, workers=workers, watch=_watcher(paths))
+    done = {"folder": out, "ids": len(stream.ids), "documents": stream.documents, "bytes": stream.bytes}
+    done |= {"unknown": stream.unknown, "exact": stream.exact, "tokenizer": chosen.hash, "vocabulary": chosen.size}
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(f"{len(stream.ids):,} ids of {stream.documents:,} documents in {out}. In a recipe:")
+        click.echo(f'[data]\ntrain = "{out}"\n[tokenizer]\nfile = "{begun}"')
+
+
+def _watcher(paths: Sequence[Path]) -> Any:
+    """Says how far encoding is, now and then, with its rate."""
+    import time
+
+    plain = all(path.suffix not in (".gz", ".xz") for path in paths)
+    whole = sum(path.stat().st_size for path in paths) if plain else None
+    begun = last = time.monotonic()
+
+    def watch(done: int, tokens: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < 5:
+            return
+        last = now
+        rate = done / (now - begun)
+        left = f" of {whole / 1e6:,.0f} MB, {max(0, whole - done) / rate:,.0f} s left" if whole else " MB"
+        click.echo(f"{done / 1e6:,.0f}{left}, {rate / 1e6:.1f} MB/s, {tokens:,} ids", err=True)
+
+    return watch
+
+
+def _list(as_json: bool) -> None:
+    import os
+
+    from seqwright.data.catalogue import SETS, states
+    from seqwright.data.files import DATA_ROOT
+    from seqwright.reporting.terminal import Column, table
+
+    root = Path(os.environ.get(DATA_ROOT, ""))
+    users = _users()
+    rows = []
+    for name, one in SETS.items():
+        there = sum(state == "there" for _, state in states(name, root)) if os.environ.get(DATA_ROOT) else 0
+        row: dict[str, Any] = {"name": name, "title": one.title, "task": one.task, "terms": one.terms}
+        rows.append(row | {"there": there, "files": len(one.files), "recipes": users.get(name, [])})
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    shown = [row | {"found": f"{row['there']}/{row['files']}", "used": ", ".join(row["recipes"])} for row in rows]
+    columns = [Column("name", "set"), Column("found", "files"), Column("title", "what it is"), Column("task", "for")]
+    print_table(table(shown, [*columns, Column("terms", "terms"), Column("used", "recipes")]))
+    if not os.environ.get(DATA_ROOT):
+        click.echo(f"{DATA_ROOT} is not set, so none is looked for; export it as the folder that holds them.", err=True)
+
+
+def _users() -> dict[str, list[str]]:
+    """The recipes that ship with seqwright, by the data set they read."""
+    from seqwright.data.catalogue import SETS
+    from seqwright.recipe import shipped
+
+    texts = {name: path.read_text(encoding="utf-8") for name, path in shipped().items()}
+    return {known: [name for name, text in texts.items() if f'"{known}/' in text] for known in SETS}
+
+
+def _say(found: dict[str, Any], warnings: Sequence[str]) -> None:
+    for key, value in found.items():
+        if key not in ("examples_of_copies", "leaks"):
+            click.echo(f"{key.replace('_', ' '):20} {_written(value)}")
+    for part in (found, found.get("leaks", {})):
+        for copy in part.get("examples_of_copies", []):
+            click.echo(f"  document {copy['document']:,} ≈ {copy['of']:,} ({copy['similarity']:.0%}): {copy['text']!r}")
+    if "leaks" in found:
+        leaks = found["leaks"]
+        said = f"{leaks['copies']:,} word for word, {leaks['near_copies']:,} nearly"
+        click.echo(f"{'leaks':20} {said}, of {leaks['held_out_documents']:,} documents")
+    for warning in warnings:
+        click.echo(f"! {warning}")
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_written(item)}" for key, item in value.items()) or "none"
+    return f"{value:,}" if type(value) is int else str(value)

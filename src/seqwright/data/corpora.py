@@ -1,0 +1,98 @@
+"""What a recipe's [data] asks for: corpora to learn from, one or several by weight, and the one to measure on."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from seqwright.config import UserError
+from seqwright.data.embedded import is_embedded
+from seqwright.data.files import resolve
+from seqwright.data.prepare import is_prepared, open_prepared
+from seqwright.data.stream import Stream, make_stream
+from seqwright.data.text import Corpus, Document, TextConfig, read_corpus, split
+from seqwright.text.tokenizer import Tokenizer
+
+Readable = Corpus | Path
+"""Documents in memory, or the folder of a prepared corpus."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpora:
+    names: list[str]
+    train: list[Readable]
+    valid: Readable | None
+
+    @property
+    def texts(self) -> list[str]:
+        """Every training document that is there as text: what a tokenizer learns from."""
+        return list(chain.from_iterable(part.documents for part in self.train if isinstance(part, Corpus)))
+
+    @property
+    def notes(self) -> list[str]:
+        return [note for part in self.train if isinstance(part, Corpus) for note in part.notes]
+
+    @property
+    def leak(self) -> str | None:
+        """What should be said of validation documents that stand in the training text too."""
+        if not isinstance(self.valid, Corpus) or len(self.valid.documents) < 2:
+            return None
+        known = {_digest(document) for document in self.texts}
+        shared = [document for document in self.valid.documents if document.strip() and _digest(document) in known]
+        if not shared:
+            return None
+        share = sum(map(len, shared)) / max(1, self.valid.characters)
+        return (
+            f"{len(shared):,} of {len(self.valid.documents):,} validation documents also stand in the training text,"
+            f" word for word ({share:.1%} of its characters); `seqwright data audit` finds near copies too."
+        )
+
+
+def read_corpora(config: TextConfig, kind: Document, *, base: Path | None = None) -> Corpora:
+    """The corpora of a recipe; each entry of `train` is one of its own where weights are given."""
+    names = [config.train] if isinstance(config.train, str) else list(config.train)
+    prepared = [_prepared(name, base) for name in names]
+    if any(prepared) and len(names) > 1 and not config.weights:
+        raise UserError("several prepared corpora are mixed by weight; say how with data.weights.")
+    groups = [[name] for name in names] if config.weights else [names]
+    whole = [
+        folder or read_corpus(group, kind, base=base, errors=config.errors, columns=config.columns)
+        for group, folder in zip(groups, prepared, strict=False)
+    ]
+    train, valid = _held_out(config, kind, whole, base)
+    return Corpora(names=[", ".join(group) for group in groups], train=train, valid=valid)
+
+
+def to_stream(corpus: Readable, tokenizer: Tokenizer) -> Stream:
+    return make_stream(corpus, tokenizer) if isinstance(corpus, Corpus) else open_prepared(corpus, tokenizer)
+
+
+def _held_out(
+    config: TextConfig, kind: Document, train: list[Readable], base: Path | None
+) -> tuple[list[Readable], Readable | None]:
+    """What is left to learn from, and what to measure on."""
+    if config.valid is not None:
+        one = config.valid if isinstance(config.valid, str) else config.valid[0]
+        return train, _prepared(one, base) or read_corpus(
+            config.valid, kind, base=base, errors=config.errors, columns=config.columns
+        )
+    if config.split is None:
+        return train, None
+    parts = []
+    for corpus in train:
+        if not isinstance(corpus, Corpus):
+            raise UserError(f"{corpus} is prepared, and cannot be split; prepare the validation text by itself.")
+        parts.append(split(corpus, config.split))
+    held = chain.from_iterable(valid.documents for _, valid in parts)
+    return [kept for kept, _ in parts], Corpus(documents=list(held), kind=kind)
+
+
+def _prepared(name: str, base: Path | None) -> Path | None:
+    path = None if is_embedded(name) else resolve(name, base)
+    return path if path is not None and is_prepared(path) else None
+
+
+def _digest(document: str) -> bytes:
+    return hashlib.blake2b(" ".join(document.split()).encode(), digest_size=16).digest()

@@ -1,0 +1,132 @@
+"""Records from files: JSON lines, CSV and TSV, by the columns that `data.columns` names.
+
+Columns are named by their key or heading, or counted from 1 ("3") in files without a heading. The file's name decides:
+.jsonl and .ndjson, .csv (quoted where needed) and .tsv (never quoted; the last column takes what is left of its line).
+Whatever does not fit is refused with its file, its line and what was found there.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from seqwright.config import UserError, did_you_mean
+from seqwright.data.files import plain_suffix
+
+JSON_LINES = (".jsonl", ".ndjson")
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
+RECORDS = (*JSON_LINES, *DELIMITERS)
+
+Row = tuple[str, ...]
+
+
+def holds_records(path: Path) -> bool:
+    return plain_suffix(path) in RECORDS
+
+
+def records(text: str, path: Path, columns: Sequence[str], *, line: int = 1) -> Iterator[Row]:
+    """The wanted columns of each record in a file's text; the path is for its kind and for messages.
+
+    JSON lines may be read in parts, of which the first line is then said.
+    """
+    suffix = plain_suffix(path)
+    if suffix in JSON_LINES:
+        return _json_lines(text, path, columns, line)
+    assert line == 1
+    rows = _quoted(text, path) if suffix == ".csv" else _tabbed(text)
+    return _table(rows, path, columns, DELIMITERS[suffix])
+
+
+def _json_lines(text: str, path: Path, columns: Sequence[str], first: int) -> Iterator[Row]:
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), first):
+        place = f"{path}, line {number:,}"
+        if not line.strip():
+            raise UserError(f"{place} is empty; JSON lines hold one object each. Delete it.")
+        try:
+            found = json.loads(line, object_pairs_hook=_once)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{place} is no JSON object: {error}. Found: {line[:60]!r}.") from None
+        if not isinstance(found, dict):
+            raise UserError(f"{place} holds {_short(found)}, not an object with keys.")
+        row = []
+        for column in columns:
+            if column not in found:
+                raise UserError(f"{place} has no key '{column}'.{did_you_mean(column, found)}")
+            if not isinstance(found[column], str):
+                raise UserError(f"{place}: '{column}' is {_short(found[column])}, not a string.")
+            row.append(found[column])
+        yield tuple(row)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; a key that it has twice is an error, since one of the two values would be lost."""
+    twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
+    if twice:
+        raise ValueError(f"the key '{twice[0]}' stands there twice")
+    return dict(pairs)
+
+
+def _table(rows: Iterable[tuple[int, list[str]]], path: Path, columns: Sequence[str], delimiter: str) -> Iterator[Row]:
+    rest = iter(rows)
+    line, first = next(rest)
+    counted = all(column.isdecimal() for column in columns)
+    if counted:
+        wanted = [int(column) - 1 for column in columns]
+        if not all(0 <= place < len(first) for place in wanted):
+            asked = ", ".join(columns)
+            raise UserError(f"{path}, line {line} {_found(first, delimiter)}; data.columns asks for {asked}.")
+        yield tuple(first[place] for place in wanted)
+    else:
+        twice = [name for name, count in Counter(first).items() if count > 1]
+        if twice:
+            raise UserError(f'{path}: two columns are headed \'{twice[0]}\'; rename one, or count columns: "1", "2".')
+        for column in columns:
+            if column not in first:
+                near = did_you_mean(column, first)
+                raise UserError(f"{path} has no column '{column}': its first line {_found(first, delimiter)}.{near}")
+        wanted = [first.index(column) for column in columns]
+    for line, row in rest:
+        if len(row) != len(first):
+            raise UserError(
+                f"{path}, line {line:,} {_found(row, delimiter)}, where the first line has {len(first)}; mend the line."
+            )
+        yield tuple(row[place] for place in wanted)
+
+
+def _found(row: list[str], delimiter: str) -> str:
+    """What a line holds, and what it may have been separated by instead."""
+    text = delimiter.join(row)
+    others = [name for other, name in NAMES.items() if other != delimiter and other in text]
+    hint = f" (is it separated by {others[0]}s?)" if len(row) == 1 and others else ""
+    return f"has {len(row)} {NAMES[delimiter]}-separated column(s){hint}: {text[:60]!r}"
+
+
+def _tabbed(text: str) -> Iterator[tuple[int, list[str]]]:
+    width = -1
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+        row = line.removesuffix("\r").split("\t", width)
+        width = len(row) - 1 if number == 1 else width
+        yield number, row
+
+
+def _quoted(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(sys.maxsize)  # a field of ten megabytes is a long text, not a mistake
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in reader:
+            if row:  # the end of the file
+                yield reader.line_num, row
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num:,} is no CSV: {error}.") from error
+
+
+def _short(value: Any) -> str:
+    shown = json.dumps(value, ensure_ascii=False)
+    return shown if len(shown) < 60 else shown[:60] + "…"

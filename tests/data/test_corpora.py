@@ -1,0 +1,85 @@
+"""What [data] asks for: corpora, their validation, and what both share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seqwright.config import UserError
+from seqwright.data.corpora import read_corpora, to_stream
+from seqwright.data.prepare import prepare
+from seqwright.data.text import Corpus, TextConfig
+from seqwright.text.training import TokenizerConfig, train
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "a.txt").write_text("a\nb\n")
+    (tmp_path / "b.txt").write_text("c\nd\n")
+    return tmp_path
+
+
+def held_out(config: TextConfig, folder: Path) -> list[str] | None:
+    valid = read_corpora(config, "line", base=folder).valid
+    assert valid is None or isinstance(valid, Corpus)
+    return None if valid is None else list(valid.documents)
+
+
+def test_validation_comes_from_a_file_or_a_split_or_nowhere(folder: Path) -> None:
+    assert held_out(TextConfig(train="a.txt", valid=("b.txt",)), folder) == ["c", "d"]
+    assert held_out(TextConfig(train="a.txt", split="tail 50%"), folder) == ["b"]
+    assert held_out(TextConfig(train="a.txt"), folder) is None
+
+
+def test_weighted_corpora_are_split_one_by_one(folder: Path) -> None:
+    config = TextConfig(train=("a.txt", "b.txt"), weights=(1.0, 3.0), split="tail 50%")
+    corpora = read_corpora(config, "line", base=folder)
+    assert [part.documents for part in corpora.train if isinstance(part, Corpus)] == [["a"], ["c"]]
+    assert held_out(config, folder) == ["b", "d"]
+    assert corpora.texts == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"train": ("a", "b"), "weights": (1.0,)}, "one number for each entry"),
+        ({"train": "a", "weights": (1.0,)}, "one number for each entry"),
+        ({"train": ("a", "b"), "weights": (1.0, 0.0)}, "above 0"),
+        ({"train": "a", "columns": ("text",), "document": "file"}, "each record is a document"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        TextConfig(**settings)
+
+
+def test_a_leak_is_said(folder: Path) -> None:
+    (folder / "valid.txt").write_text("x\na \ny\n")
+    leak = read_corpora(TextConfig(train="a.txt", valid="valid.txt"), "line", base=folder).leak
+    assert leak is not None
+    assert leak.startswith("1 of 3 validation documents also stand in the training text")
+    assert read_corpora(TextConfig(train="a.txt", valid="b.txt"), "line", base=folder).leak is None
+
+
+def test_prepared_folders_are_corpora(folder: Path) -> None:
+    tokenizer = train(TokenizerConfig(kind="bytes"), [])
+    prepare([folder / "a.txt"], folder / "a.ids", tokenizer, document="line")
+    corpora = read_corpora(TextConfig(train="a.ids", valid="b.txt"), "line", base=folder)
+    assert corpora.texts == []
+    assert to_stream(corpora.train[0], tokenizer).documents == 2
+    with pytest.raises(UserError, match="cannot be split"):
+        read_corpora(TextConfig(train="a.ids", split="tail 50%"), "line", base=folder)
+    with pytest.raises(UserError, match=r"say how with data\.weights"):
+        read_corpora(TextConfig(train=("a.ids", "b.txt")), "line", base=folder)
+    mixed = read_corpora(TextConfig(train=("a.ids", "b.txt"), weights=(1.0, 1.0)), "line", base=folder)
+    assert [isinstance(part, Path) for part in mixed.train] == [True, False]
+
+
+def test_tiny_shakespeare_is_cut_as_everyone_cuts_it(data_root: Path) -> None:
+    config = TextConfig(train="tiny_shakespeare/input.txt.xz", split="tail 10%")
+    corpora = read_corpora(config, "file", base=data_root)
+    [train], valid = corpora.train, corpora.valid
+    assert isinstance(train, Corpus)
+    assert isinstance(valid, Corpus)
+    assert (train.characters, valid.characters) == (1_003_854, 111_540)

@@ -1,0 +1,158 @@
+"""Prepared corpora: the ids of reading everything at once, whatever the blocks, the workers and the interruptions."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqwright import storage
+from seqwright.config import UserError
+from seqwright.data import prepare as module
+from seqwright.data.blocks import Blocks, blocks
+from seqwright.data.prepare import learn, open_prepared, prepare, verify
+from seqwright.data.stream import make_stream
+from seqwright.data.text import Document, read_corpus
+from seqwright.text.training import TokenizerConfig, train
+
+TEXT = "một con mèo  \n\n\tsat on the mat\nthe cat sat\r\n\n" * 40 + "end"
+KINDS: list[Document] = ["line", "blank-line", "file"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for number, path in enumerate(paths):
+        path.write_bytes((TEXT[number:] * (number + 1)).encode())
+    return paths
+
+
+@given(text=st.text(alphabet="ab \n\rế", min_size=1), size=st.integers(1, 9), kind=st.sampled_from(KINDS))
+def test_blocks_are_the_text(text: str, size: int, kind: Document, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("blocks") / "a.txt"
+    path.write_bytes(text.encode())
+    read = "".join(block.text for block in blocks(path, kind, size))
+    assert read == (text if kind == "file" else text.replace("\r\n", "\n"))
+
+
+@pytest.mark.parametrize("document", KINDS)
+@pytest.mark.parametrize("kind", ["byte-bpe", "unigram", "words", "bpe"])
+def test_prepared_ids_are_those_of_reading_at_once(files, tmp_path, kind, document) -> None:
+    corpus = read_corpus([str(path) for path in files], document, errors="strict")
+    tokenizer = train(TokenizerConfig(kind=kind, size=None if kind == "words" else 400), corpus.documents)
+    at_once = make_stream(corpus, tokenizer)
+    stream = prepare(files, tmp_path / "out", tokenizer, document=document, block=900)
+    assert stream.ids.tolist() == at_once.ids.tolist()
+    assert (stream.documents, stream.bytes, stream.characters) == (at_once.documents, at_once.bytes, at_once.characters)
+    assert (stream.unknown, stream.exact, stream.fingerprint) == (at_once.unknown, at_once.exact, at_once.fingerprint)
+    assert isinstance(stream.ids, np.memmap)
+    assert verify(tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_workers_change_nothing(files, tmp_path) -> None:
+    tokenizer = train(TokenizerConfig(size=300), [TEXT])
+    one = prepare(files, tmp_path / "one", tokenizer, document="file", block=500)
+    two = prepare(files, tmp_path / "two", tokenizer, document="file", block=500, workers=2)
+    assert np.array_equal(one.ids, two.ids)
+
+
+def test_an_interrupted_preparation_goes_on(files, tmp_path, monkeypatch) -> None:
+    tokenizer = train(TokenizerConfig(size=300), [TEXT])
+    whole = prepare(files, tmp_path / "whole", tokenizer, document="line", block=300)
+    done: list[int] = []
+
+    def stop(size: int, tokens: int) -> None:
+        done.append(size)
+        if len(done) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(files, tmp_path / "out", tokenizer, document="line", block=300, watch=stop)
+    (tmp_path / "out" / "parts" / "00004.bin").write_bytes(b"torn")
+    worked: list[str] = []
+    work = module._work
+    monkeypatch.setattr(module, "_work", lambda block, *rest: (worked.append(block.text), work(block, *rest))[1])
+    again = prepare(files, tmp_path / "out", tokenizer, document="line", block=300)
+    assert np.array_equal(again.ids, whole.ids)
+    blocks_of_all = sum(1 for path in files for _ in blocks(path, "line", 300))
+    assert len(worked) == blocks_of_all - 4
+    assert not (tmp_path / "out" / "parts").exists()
+
+
+def test_a_full_disk_is_one_clear_error_and_can_be_mended(files, tmp_path, monkeypatch) -> None:
+    tokenizer = train(TokenizerConfig(size=300), [TEXT])
+    sync = storage._sync
+
+    def full(path: Path) -> None:
+        if path.name.endswith("00003.bin"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(path)
+
+    monkeypatch.setattr(storage, "_sync", full)
+    with pytest.raises(UserError, match=r"no room to write .*00003\.bin"):
+        prepare(files, tmp_path / "out", tokenizer, document="line", block=300)
+    monkeypatch.setattr(storage, "_sync", sync)
+    prepare(files, tmp_path / "out", tokenizer, document="line", block=300)
+    assert verify(tmp_path / "out")
+
+
+def test_another_tokenizer_is_refused_with_both_hashes(files, tmp_path) -> None:
+    first, second = (train(TokenizerConfig(size=size), [TEXT]) for size in (270, 271))
+    prepare(files, tmp_path / "out", first, document="line")
+    with pytest.raises(UserError, match=f"{first.hash[:16]}.*{second.hash[:16]}.*tokenizer.file"):
+        open_prepared(tmp_path / "out", second)
+    with pytest.raises(UserError, match=f"tokenizer was {first.hash}, now {second.hash}"):
+        prepare(files, tmp_path / "out", second, document="line")
+
+
+def test_damage_is_found(files, tmp_path) -> None:
+    tokenizer = train(TokenizerConfig(size=300), [TEXT])
+    prepare(files, tmp_path / "out", tokenizer, document="line")
+    path = tmp_path / "out" / "ids.bin"
+    data = bytearray(path.read_bytes())
+    data[7] ^= 1
+    path.write_bytes(data)
+    assert not verify(tmp_path / "out")
+    path.write_bytes(data[:-1])
+    with pytest.raises(UserError, match="cut short"):
+        open_prepared(tmp_path / "out", tokenizer)
+    with pytest.raises(UserError, match="other things"):
+        prepare(files, tmp_path, tokenizer, document="line")
+
+
+def test_json_lines_are_read_in_parts(tmp_path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"text": f"số {n}\nlines"}) + "\n" for n in range(50)), encoding="utf-8")
+    texts = list(Blocks([path], "line", ["text"], size=64))
+    assert texts == [f"số {n}\nlines" for n in range(50)]
+    with path.open("a") as file:
+        file.write('{"txt": "x"}\n')
+    with pytest.raises(UserError, match="line 51 has no key 'text'"):
+        list(Blocks([path], "line", ["text"], size=64))
+
+
+def test_pieces_are_learnt_from_a_sample_that_is_said(tmp_path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("the cat sat on the mat\n" * 200_000)
+    tokenizer = learn(TokenizerConfig(size=300, sample_bytes=1_500_000), [path], "line")
+    assert tokenizer.notes == ("byte-bpe learnt its pieces from about 33.3% of the text (tokenizer.sample_bytes).",)
+    assert tokenizer.tokens(tokenizer.encode("the cat"))[-1] == " cat"
+
+
+def test_what_is_no_text_is_refused_with_its_place(tmp_path) -> None:
+    path = tmp_path / "a.txt"
+    for data, message in [
+        (b"ab\0", "NUL at byte 2"),
+        (b"ab\xff", "near byte 2"),
+        (b"ab\xe1", "very end"),
+        (b"", "empty"),
+    ]:
+        path.write_bytes(data)
+        with pytest.raises(UserError, match=message):
+            list(blocks(path, "line"))
