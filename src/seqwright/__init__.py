@@ -26,6 +26,10 @@ _VERBS = ("check", "demo", "list_recipes", "list_runs", "load", "open", "tokeniz
 _HOMES = dict.fromkeys(_VERBS, "api") | {"UserError": "config"}
 
 
+def __dir__() -> list[str]:
+    return [*_HOMES, "__version__"]
+
+
 def __getattr__(name: str) -> Any:  # torch is heavy: it is imported by the first verb that needs it
     if name not in _HOMES:
         raise AttributeError(f"module 'seqwright' has no attribute '{name}'")

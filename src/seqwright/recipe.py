@@ -203,7 +203,8 @@ def _with_files(data: dict[str, Any], train: Sequence[str], valid: Sequence[str]
     """[data] about other files; what measured the old ones goes with them."""
     own = dict(data)
     if train:
-        own.pop("valid", None)
+        if own.pop("valid", None) is not None and not valid:
+            own["split"] = "tail 5%"  # the recipe meant to be measured, and its own text is not this one
         own["train"] = [_settle(name, None) for name in train]
     if valid:
         own.pop("split", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +94,7 @@ class Session:
         write_text(self.directory.recipe_path, self.recipe.toml())
         self.known = set(self.directory.notes())
         self.task = build.kit(self.recipe.data.kind).task(self.recipe, self.directory, self.note)
+        refuse_too_large(self.recipe, self.task.sizes)
         torch.manual_seed(self.recipe.training.seed)
         self.model = build.model(self.recipe.model, self.task.sizes, task=self.recipe.data.kind)
         if self.recipe.kind in build.COUNTED:
@@ -256,6 +258,21 @@ class Session:
         write_text(self.directory.report_path, report(facts_of(self.directory, summary)))
         write_json(self.directory.summary_path, summary)
         return summary
+
+
+def refuse_too_large(wanted: Recipe, sizes: Any) -> None:
+    """Raises where a model, its gradients and its optimizer would not fit the memory of the machine."""
+    if wanted.kind in build.COUNTED or machine.device(wanted.training.device).type != "cpu":
+        return
+    with torch.device("meta"):
+        model = build.model(wanted.model, sizes, task=wanted.data.kind)
+    parameters = sum(p.numel() for p in model.parameters())
+    needed, there = 16 * parameters, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise UserError(
+            f"a model of {parameters:,} parameters needs about {needed / 1e9:,.0f} GB to be trained, and this machine"
+            f" has {there / 1e9:,.0f} GB; make it narrower or shallower, or give it a shorter context."
+        )
 
 
 def facts_of(directory: RunDirectory, summary: dict[str, Any] | None = None) -> RunFacts:

@@ -46,6 +46,10 @@ def _keys() -> list[dict[str, str]]:
     for task, kit in build.TASKS.items():
         for section, cls in recipe.sections(task).items():
             classes = {section: cls} if cls else {f"{section} ({k})": made[0] for k, made in kit.models.items()}
+            if cls is None:
+                kinds = " | ".join(f'"{kind}"' for kind in kit.models)
+                row = {"data": task, "key": "model.kind", "type": kinds, "default": kit.default_model}
+                rows.append(row | {"help": "What the model is; its other keys depend on it."})
             for place, described in classes.items():
                 for key in describe(described):
                     default = "" if key.default is None else str(key.default)

@@ -9,6 +9,9 @@ import click
 from seqwright.commands.common import JSON, SET, Several, print_json, print_scores
 
 
+KINDS = "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru or transformer"
+
+
 @click.command("train", cls=Several)
 @click.argument("recipe", required=False)
 @click.option(
@@ -25,7 +28,11 @@ from seqwright.commands.common import JSON, SET, Several, print_json, print_scor
 )
 @click.option("--chat", multiple=True, metavar="FILE", help="Conversations as JSON lines, for an assistant.")
 @click.option("--from", "base", type=click.Path(), metavar="RUN", help="Begin with the weights of a finished run.")
-@click.option("--model", metavar="KIND", help="Short for --set model.kind=KIND.")
+@click.option(
+    "--model",
+    metavar="KIND",
+    help="Short for --set model.kind=KIND: ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru or transformer.",
+)
 @click.option(
     "--run", "run", type=click.Path(), help="The run's folder; runs/NAME unless given. Alone: go on with that run."
 )
@@ -75,4 +82,4 @@ def command(
         click.echo(f"{path} {done}: {outcome.summary['parameters']:,} parameters, report in {path / 'report.html'}")
         if "scores" in outcome.summary:
             print_scores(outcome.summary["scores"])
-    return {"Ctrl-C": 130, "SIGTERM": 143}.get(outcome.stopped or "", 0)
+    return {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129}.get(outcome.stopped or "", 0)

@@ -30,7 +30,9 @@ def bias(log_probs: Tensor, added: Tensor) -> Tensor:
 
 def temper(log_probs: Tensor, temperature: float) -> Tensor:
     """Flatter above temperature 1, sharper below, renormalised."""
-    return (log_probs / temperature).log_softmax(-1)
+    wide = log_probs if log_probs.device.type == "mps" else log_probs.double()
+    # From the top down and in double precision, so that no temperature makes the most probable token infinite.
+    return ((wide - wide.amax(-1, keepdim=True)) / temperature).log_softmax(-1)
 
 
 def top_k(log_probs: Tensor, k: int) -> Tensor:

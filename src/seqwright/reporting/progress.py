@@ -61,7 +61,7 @@ class TrainingProgress:
             line = f"step {record['step']:,}  validation nll {figure(record['nll'])}{tail}"
             self.console.print(Text(line), style="bold")
         elif record["kind"] == "sample":
-            shown = " ".join(record["text"].split())
+            shown = "".join(c if c.isprintable() else "·" for c in " ".join(record["text"].split()))
             self.console.print(Text(f"  sample: {shown[:160]}"), style="italic dim")
 
     def _draw(self, step: int, steps: int, status: str) -> None:

@@ -63,6 +63,8 @@ class LanguageTask:
         if corpora.leak:
             note(corpora.leak)
         self.tokenizer = saved_tokenizer(settings, directory, corpora.texts, note)
+        if valid is None:
+            note("nothing is held out, so there will be no score; give --valid FILE, or set data.split.")
         self.names = corpora.names
         self.streams = [to_stream(corpus, self.tokenizer) for corpus in corpora.train]
         self.valid = None if valid is None else to_stream(valid, self.tokenizer)

@@ -31,8 +31,8 @@ class TrainingConfig:
     schedule: Literal["constant", "linear", "cosine", "stable", "inverse-root", "one-cycle", "plateau"] = "cosine"
     """How the rate falls after the warm-up: not at all, in a line, in half a cosine, in the last fifth only (stable),
     with the root of the step, after a rise of its own (one-cycle), or whenever validation stands still (plateau)."""
-    warmup: int = 100
-    """Steps over which the rate rises in a straight line from near 0."""
+    warmup: int | None = None
+    """Steps over which the rate rises in a straight line from near 0; a tenth of them, at most 100, unless given."""
     final: float = 0.1
     """The share of the rate left at the last step (linear, cosine, stable, one-cycle), or at least (plateau)."""
     plateau_patience: int = 2

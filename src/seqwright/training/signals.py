@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: asked politely, training finishes the step, saves and ends; asked twice, it ends at once."""
+"""Ctrl-C, SIGTERM and a closed terminal: asked politely, training finishes the step, saves and ends; asked twice, it ends at once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         self._before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():  # only there may handlers be set
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._hear)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asked us to stay
+                    self._before[number] = signal.signal(number, self._hear)
         return self
 
     def __exit__(

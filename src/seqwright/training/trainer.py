@@ -77,9 +77,7 @@ class Trainer:
         self.feed, self.config, self.keeper = feed, config, keeper
         self.evaluate, self.sample, self.show, self.watch = evaluate, sample, show, watch
         self.steps = total_steps(config, feed)
-        self.share = schedule(
-            config.schedule, steps=self.steps, warmup=min(config.warmup, self.steps // 2), final=config.final
-        )
+        self.share = schedule(config.schedule, steps=self.steps, warmup=warmup(config, self.steps), final=config.final)
         self.progress = Progress()
         self.carry: State | None = None
         self.average = None if config.ema is None else RunningAverage(self.model, config.ema)
@@ -305,6 +303,11 @@ class Trainer:
         if scores is None:
             return
         progress = self.progress
+        if not math.isfinite(scores["nll"]):
+            raise UserError(
+                f"the model has no finite score on the validation data at step {progress.step}: its weights have run away."
+                " Lower training.rate or raise training.warmup."
+            )
         self.keeper.log({"kind": "evaluation", "step": progress.step, "seconds": round(progress.seconds, 3), **scores})
         judge(progress, scores["nll"], self.config, self.steps)
         if progress.early is not None:
@@ -338,6 +341,15 @@ class Trainer:
         evaluate = config.evaluate_every if config.evaluate_every is not None else max(1, self.steps // 10)
         others = {"sample": config.sample_every, "checkpoint": config.checkpoint_every}
         return {"evaluate": evaluate} | {k: evaluate if v is None else v for k, v in others.items()}
+
+
+def warmup(config: TrainingConfig, steps: int) -> int:
+    """Steps of rising rate: as the recipe says, otherwise a tenth of the training and at most 100."""
+    if config.warmup is None:
+        return min(100, steps // 10)
+    if config.warmup > steps:
+        raise UserError(f"training.warmup is {config.warmup} steps, but there are only {steps}; lower it.")
+    return config.warmup
 
 
 def total_steps(config: TrainingConfig, feed: Feed) -> int:
