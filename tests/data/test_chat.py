@@ -116,15 +116,16 @@ def test_every_python_has_questions_about_itself() -> None:
     assert any("calendar" in asked for asked in lines)
 
 
-@pytest.mark.parametrize("kind", ["words", "characters", "bytes", "byte-bpe"])
+@pytest.mark.parametrize("kind", ["words", "characters", "bytes", "byte-bpe", "bpe", "unigram", "wordpiece"])
 def test_new_specials_come_last_and_move_nothing(kind: Any) -> None:
     text = "to be or not to be <eos> "
-    size = 300 if kind == "byte-bpe" else None
+    size = {"byte-bpe": 300, "bpe": 40, "unigram": 40, "wordpiece": 40}.get(kind)
     before = train(TokenizerConfig(kind=kind, size=size), [text])
     after = with_specials(before, ["<|user|>", "<eos>", "<|end|>"])
     assert after.size == before.size + 2
     assert after.specials == before.specials | {"<|user|>": before.size, "<|end|>": before.size + 1}
     assert after.encode(text) == before.encode(text)
+    assert before.size not in after.encode("say <|user|>")  # typed, it stays text
     assert after.decode([*after.encode(text), before.size]) == before.decode(before.encode(text))
     assert Tokenizer(after.json).specials == after.specials
     assert with_specials(after, ["<|end|>"]) is after
