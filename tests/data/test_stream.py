@@ -25,6 +25,7 @@ def test_lines_are_ended() -> None:
     stream = stream_of(["a b", "", "a"], "line")
     assert stream.ids.tolist() == [2, 4, 5, 3, 2, 3, 2, 4, 3]
     assert (stream.documents, stream.targets, stream.positions) == (3, 6, 8)
+    assert stream.lengths.tolist() == [3, 1, 2]
 
 
 def test_files_are_separated() -> None:

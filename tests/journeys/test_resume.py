@@ -56,7 +56,7 @@ def test_stopped_while_the_vocabulary_is_learnt_nothing_is_left(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "_merge_pairs", interrupted)
+    monkeypatch.setattr(training, "_sample", interrupted)
     assert seqwright("train", "--text", "text.txt", "--run", "run").status == 130
     assert files(here) == {"text.txt"}
 

@@ -21,6 +21,9 @@ from seqwright.data.text import Corpus
 from seqwright.text.lookup import Ids
 from seqwright.text.tokenizer import Tokenizer
 
+PART = 1 << 20
+"""Ids looked at together."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
@@ -62,9 +65,16 @@ class Stream:
             found.update(part.astype("<u4").tobytes())
         return found.hexdigest()
 
-    def _parts(self, size: int = 1 << 20) -> Iterator[Ids]:
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Ids of each document, `<sos>` not counted."""
+        starts = [np.flatnonzero(part == self.sos) + place * PART for place, part in enumerate(self._parts())]
+        borders = np.concatenate([*starts, [len(self.ids)]])
+        return borders[1:] - borders[:-1] - 1
+
+    def _parts(self) -> Iterator[Ids]:
         """The ids a few at a time: they may lie on disk, and be more than memory holds."""
-        return (self.ids[start : start + size] for start in range(0, len(self.ids), size))
+        return (self.ids[start : start + PART] for start in range(0, len(self.ids), PART))
 
     def gather(self, positions: NDArray[np.int64], real: NDArray[np.bool_]) -> tuple[Ids, NDArray[np.int64]]:
         """Input and target at positions (B, T); padding and IGNORE where they are not real."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from seqwright.batch import Batch, Vocabulary
@@ -74,6 +75,12 @@ class LanguageTask:
         targets, documents = (sum(getattr(s, key) for s in self.streams) for key in ("targets", "documents"))
         size = f"{targets:,} training tokens in {documents:,} document(s)"
         note(f"{size}; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}.")
+        if documents > 1:
+            lengths = np.concatenate([stream.lengths for stream in self.streams])
+            middle, most = np.quantile(lengths, [0.5, 0.99], method="higher")
+            note(
+                f"documents: half of up to {middle:,} tokens, 99 % of up to {most:,}, the longest of {lengths.max():,}."
+            )
 
     @property
     def sizes(self) -> Vocabulary:
