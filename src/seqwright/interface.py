@@ -51,6 +51,17 @@ class State:
                 taken[f.name] = value.index_select(0, index)
         return replace(self, **taken)
 
+    def reorder(self, rows: Tensor) -> Self:
+        """As `select` within groups, with as many rows as there are; this state is used up, so it may move in place."""
+        moved: dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, State):
+                moved[f.name] = value.reorder(rows)
+            elif not f.metadata.get("per_source") and not f.metadata.get("shared"):
+                moved[f.name] = value.index_select(0, rows)
+        return replace(self, **moved)
+
     def join(self, other: Self) -> Self:
         """The rows of both, ours first: admits new requests. Both must come from `start` with the same capacity."""
         joined: dict[str, Any] = {}

@@ -94,6 +94,17 @@ class KeyValues(State):
         key, value = buffers
         return replace(self, key=key, value=value, length=self.length.index_select(0, rows))
 
+    def reorder(self, rows: Tensor) -> KeyValues:
+        """Rows that stay where they are cost nothing, the others one copy of what is used."""
+        moved = torch.arange(len(rows), device=rows.device)
+        if rows.device.type == "cpu":  # elsewhere counting the movers would wait for the device
+            moved = (moved != rows).nonzero().squeeze(1)
+        stop = self.stop(0)
+        for held in (self.key, self.value):
+            used = held[:, :, :stop]
+            used.index_copy_(0, moved, used.index_select(0, rows[moved]))
+        return replace(self, length=self.length.index_select(0, rows))
+
 
 class SelfAttention(nn.Module):
     """Every position asks those before it and itself (Vaswani et al. 2017); the projection in and out is here."""

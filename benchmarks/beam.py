@@ -1,0 +1,122 @@
+"""Beam search against transformers' `generate`: the same GPT-2-shaped weights, prompts, widths and lengths in one run.
+
+Both sides search `--length` tokens without an early end (the end is never probable under random weights, and both are
+told to go on), so the work is the same; the outputs must be equal before a ratio is printed.
+
+    python benchmarks/beam.py [--device cuda] [--static] [--batch 16] [--width 5] [--length 64]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from seqwright import build
+from seqwright.batch import Source, Vocabulary
+from seqwright.decoding.options import SearchOptions
+from seqwright.decoding.search import search
+
+LAYERS, WIDTH, HEADS, SIZE, PROMPT = 6, 512, 8, 32_000, 8
+
+
+def models(context: int) -> tuple[Any, Any]:
+    """Our GPT and theirs with the same weights."""
+    torch.manual_seed(0)
+    table = {"kind": "gpt", "layers": LAYERS, "width": WIDTH, "heads": HEADS, "context": context}
+    mine = build.model(build.model_config(table), Vocabulary(size=SIZE)).eval()
+    config = GPT2Config(
+        vocab_size=SIZE,
+        n_positions=context,
+        n_embd=WIDTH,
+        n_layer=LAYERS,
+        n_head=HEADS,
+        activation_function="gelu",
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    peer = GPT2LMHeadModel(config).eval()
+    named = dict(mine.named_parameters())
+    with torch.no_grad():
+        named["embedding.weight"].mul_(20)  # sharper, so that rounding does not decide
+        peer.transformer.wte.weight.copy_(named["embedding.weight"])
+        peer.transformer.wpe.weight.copy_(named["encoder.positions.table.weight"])
+        for layer, block in enumerate(peer.transformer.h):
+            ours = f"encoder.blocks.{layer}."
+            for theirs, name in {
+                "ln_1": "attention_norm",
+                "attn.c_attn": "attention.query_key_value",
+                "attn.c_proj": "attention.output",
+                "ln_2": "feed_forward_norm",
+                "mlp.c_fc": "feed_forward.up",
+                "mlp.c_proj": "feed_forward.down",
+            }.items():
+                module = block.get_submodule(theirs)
+                weight = named[f"{ours}{name}.weight"]
+                module.weight.copy_(weight if "ln" in theirs else weight.T)
+                module.bias.copy_(named[f"{ours}{name}.bias"])
+        peer.transformer.ln_f.weight.copy_(named["encoder.norm.weight"])
+        peer.transformer.ln_f.bias.copy_(named["encoder.norm.bias"])
+    return mine, peer
+
+
+def timed(work: Callable[[], Any], repeats: int, device: str) -> tuple[float, Any]:
+    """Seconds of the quickest of several runs after a warm-up, and what came out."""
+    out = work()
+    best = float("inf")
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        out = work()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - begun)
+    return best, out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--static", action="store_true", help="give the peer its static cache")
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--width", type=int, default=5)
+    parser.add_argument("--length", type=int, default=64)
+    parser.add_argument("--repeats", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    device, batch, width, length = arguments.device, arguments.batch, arguments.width, arguments.length
+    mine, peer = (model.to(device) for model in models(PROMPT + length))
+    prompts = torch.randint(3, SIZE, (batch, PROMPT), generator=torch.Generator().manual_seed(1)).to(device)
+    options = SearchOptions(
+        width=width, length=length, shortest=length, normalisation="power", alpha=1.0, unended="among"
+    )
+
+    def ours() -> list[list[int]]:
+        source = Source.nothing(batch, device)
+        found = search(mine, source, options, sos=None, eos=2, prompts=prompts.tolist())
+        return [own[0].ids for own in found]
+
+    def theirs() -> list[list[int]]:
+        more = {"cache_implementation": "static"} if arguments.static else {}
+        out = peer.generate(
+            input_ids=prompts, attention_mask=torch.ones_like(prompts), num_beams=width, do_sample=False, pad_token_id=0,
+            max_new_tokens=length, min_new_tokens=length, length_penalty=1.0, early_stopping=True, **more,
+        )  # fmt: skip
+        return out[:, PROMPT:].tolist()
+
+    our_seconds, our_ids = timed(ours, arguments.repeats, device)
+    with torch.inference_mode():
+        peer_seconds, peer_ids = timed(theirs, arguments.repeats, device)
+    equal = sum(one == other for one, other in zip(our_ids, peer_ids, strict=True))
+    print(f"torch {torch.__version__} on {device}; {LAYERS} layers of width {WIDTH}, {SIZE:,} words;", end=" ")
+    print(f"batch {batch}, beam {width}, {length} tokens: {equal} of {batch} outputs equal")
+    print(f"seqwright    {our_seconds:7.2f} s  {batch * length / our_seconds:8.0f} tokens/s")
+    print(f"transformers {peer_seconds:7.2f} s  {batch * length / peer_seconds:8.0f} tokens/s")
+    print(f"ratio: {peer_seconds / our_seconds:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Candidates: which continuations of a beam are worth keeping, and in which order they are served.
+
+A queue is a group of K beams that compete: all beams of a source, or a part of them in diverse search. Every function
+works on all queues of a batch at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from seqwright.decoding.rules import NOTHING, bank, begun, met
+
+CHUNK = 64
+"""Ids whose maximum is taken together when the best few of a large vocabulary are looked for on a CPU."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """Continuations of each queue in the order in which they are served; C of them, at least K."""
+
+    log_probs: Tensor
+    """(Q, C) of the whole hypothesis, minus infinity for none."""
+    parents: Tensor
+    """(Q, C) beams of the queue that they continue."""
+    ids: Tensor
+    """(Q, C)"""
+
+
+def best(log_probs: Tensor, many: int) -> tuple[Tensor, Tensor]:
+    """Values and ids (R, many) of the greatest entries of each row (R, V), or all where V is less."""
+    rows, size = log_probs.shape
+    many = min(many, size)
+    chunks = size // CHUNK
+    if log_probs.device.type != "cpu" or chunks < 4 * many:
+        return torch.topk(log_probs, many)
+    # The best few lie in the chunks with the greatest maxima: one pass over the row instead of a partial sort of it.
+    body = log_probs[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK))
+    places = body.amax(-1).topk(many).indices  # (R, many)
+    values = body.gather(1, places.unsqueeze(-1).expand(-1, -1, CHUNK)).flatten(1)
+    ids = (places.unsqueeze(-1) * CHUNK + torch.arange(CHUNK)).flatten(1)
+    rest = torch.arange(chunks * CHUNK, size)
+    values = torch.cat([values, log_probs[:, rest]], 1)
+    ids = torch.cat([ids, rest.expand(rows, -1)], 1)
+    top, order = values.topk(many)
+    return top, ids.gather(1, order)
+
+
+def by_score(log_probs: Tensor, totals: Tensor) -> Candidates:
+    """The 2K best continuations of each queue: log_probs (Q · K, V) after hypotheses of totals (Q, K).
+
+    A hypothesis has one end, so that at least K of them go on (Wolf et al. 2020 keep as many).
+    """
+    queues, beams = totals.shape
+    values, ids = best(log_probs, 2 * beams)  # (Q · K, M)
+    spread = totals.unsqueeze(-1) + values.view(queues, beams, -1)  # (Q, K, M)
+    found, places = spread.flatten(1).topk(min(2 * beams, spread[0].numel()))
+    return Candidates(
+        log_probs=found, parents=places // spread.size(-1), ids=ids.view(queues, -1).gather(1, places)
+    )
+
+
+def by_groups(log_probs: Tensor, totals: Tensor, groups: int, diversity: float) -> Candidates:
+    """As `by_score`, but groups of a source choose one after the other and pay for words that were already chosen."""
+    if groups == 1:
+        return by_score(log_probs, totals)
+    queues, beams = totals.shape
+    by_group = log_probs.view(-1, groups, beams, log_probs.size(-1))  # (B, G, K, V)
+    taken = torch.zeros_like(by_group[:, 0, 0])  # (B, V): what each word costs by now
+    parts = []
+    for group in range(groups):
+        part = by_score((by_group[:, group] - taken.unsqueeze(1)).flatten(0, 1), totals.view(-1, groups, beams)[:, group])
+        cost = taken.gather(1, part.ids)
+        parts.append(Candidates(log_probs=part.log_probs + cost, parents=part.parents, ids=part.ids))
+        chosen = part.ids[:, :beams]
+        taken = taken.scatter_add(1, chosen, torch.full_like(cost[:, :beams], diversity))
+    return Candidates(
+        **{
+            name: torch.stack([getattr(part, name) for part in parts], 1).flatten(0, 1)
+            for name in ("log_probs", "parents", "ids")
+        }
+    )
+
+
+def by_banks(log_probs: Tensor, totals: Tensor, past: Tensor, required: Tensor, eos: int) -> Candidates:
+    """Served in turn from banks of equal progress towards the required phrases (Post & Vilar 2018), fullest bank first.
+
+    `past` (Q, K, T) is what each beam has said. Beside the best continuations stand the next id of every unmet phrase, each beam's best id and its end. The fullest
+    bank always keeps a beam, which can always go on: phrases are met as soon as their ids have been served.
+    """
+    queues, beams = totals.shape
+    plain = by_score(log_probs, totals)
+    own = log_probs.view(queues, beams, -1)
+    progress = begun(past, required).clamp(max=required.size(-1) - 1)  # (Q, K, C)
+    following = required.unsqueeze(1).expand(-1, beams, -1, -1).gather(-1, progress.unsqueeze(-1)).squeeze(-1)
+    following = following.masked_fill(met(past, required), NOTHING)
+    extra = torch.cat([following, own.argmax(-1, keepdim=True), following.new_full((queues, beams, 1), eos)], -1)
+    gained = own.gather(-1, extra.clamp(min=0)).masked_fill(extra == NOTHING, -torch.inf)
+    parents = torch.arange(beams, device=past.device).view(1, -1, 1).expand_as(extra)
+    together = Candidates(
+        log_probs=torch.cat([plain.log_probs, (totals.unsqueeze(-1) + gained).flatten(1)], 1),
+        parents=torch.cat([plain.parents, parents.flatten(1)], 1),
+        ids=torch.cat([plain.ids, extra.flatten(1)], 1),
+    )
+    return _in_turn(together, past, required)
+
+
+def _in_turn(found: Candidates, past: Tensor, required: Tensor) -> Candidates:
+    same = (found.parents.unsqueeze(2) == found.parents.unsqueeze(1)) & (found.ids.unsqueeze(2) == found.ids.unsqueeze(1))
+    log_probs = found.log_probs.masked_fill(same.tril(-1).any(-1), -torch.inf)  # each continuation once
+    said = past.gather(1, found.parents.unsqueeze(-1).expand(-1, -1, past.size(-1)))
+    banks = bank(torch.cat([said, found.ids.unsqueeze(-1)], -1), required)  # (Q, C)
+    above = (banks.unsqueeze(2) == banks.unsqueeze(1)) & (log_probs.unsqueeze(2) < log_probs.unsqueeze(1))
+    turn = above.sum(-1).masked_fill(log_probs == -torch.inf, log_probs.size(1))
+    order = (turn * (int(required.numel()) + 1) - banks).argsort(dim=-1, stable=True)
+    return Candidates(
+        log_probs=log_probs.gather(1, order), parents=found.parents.gather(1, order), ids=found.ids.gather(1, order)
+    )
+
+
+def stay(parents: Tensor) -> Tensor:
+    """A beam for each survivor (Q, K): the first child of a parent takes its place, the others those left empty.
+
+    Most survivors then need no copy of their state, and no place is read after it was written.
+    """
+    same = parents.unsqueeze(2) == parents.unsqueeze(1)  # (Q, K, K)
+    first = ~same.tril(-1).any(-1)
+    taken = torch.zeros_like(parents).scatter(1, parents, 1)
+    empty = taken.argsort(dim=1, stable=True)  # places without a heir come first
+    waiting = ((~first).cumsum(1) - 1).clamp(min=0)
+    return torch.where(first, parents, empty.gather(1, waiting))

@@ -1,0 +1,160 @@
+"""Exact search: the best hypotheses there are, depth first, leaving out what can no longer win.
+
+For small cases, and for measuring what a beam misses (Stahlberg & Byrne 2019).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from seqwright.batch import Source
+from seqwright.decoding.normalisation import best_possible, normalise
+from seqwright.decoding.options import Hypothesis, SearchOptions
+from seqwright.decoding.rules import NOTHING, Rules, met
+from seqwright.interface import Autoregressive, State
+
+AT_ONCE = 64
+"""Children of a prefix that the model reads together, most probable first."""
+
+
+@dataclass
+class Found:
+    """The best so far, and what it took."""
+
+    best: list[Hypothesis]
+    nodes: int = 0
+    """Prefixes whose next ids were looked at."""
+    proven: bool = True
+    """False where the search gave up: there may be better ones."""
+
+
+@dataclass
+class _Heap:
+    """The best few scores with their hypotheses."""
+
+    size: int
+    items: list[tuple[float, int, Hypothesis]] = field(default_factory=list)
+    offers: int = 0
+
+    @property
+    def threshold(self) -> float:
+        """What a newcomer must exceed."""
+        return self.items[0][0] if len(self.items) == self.size else -torch.inf
+
+    def offer(self, hypothesis: Hypothesis) -> None:
+        self.offers += 1
+        item = (hypothesis.score, -self.offers, hypothesis)  # of equals the later leaves first
+        if len(self.items) < self.size:
+            heapq.heappush(self.items, item)
+        elif hypothesis.score > self.threshold:
+            heapq.heapreplace(self.items, item)
+
+    def ordered(self) -> list[Hypothesis]:
+        return [item[2] for item in sorted(self.items, key=lambda item: -item[0])]
+
+
+@torch.inference_mode()
+def exact_search(
+    model: Autoregressive,
+    source: Source,
+    options: SearchOptions,
+    *,
+    prompt: Sequence[int],
+    most: int,
+    rules: Rules,
+    required: Tensor | None = None,
+    known: Sequence[Hypothesis] = (),
+) -> Found:
+    """The best hypotheses of one source; `known` ones, from a beam, let it leave out more from the start."""
+    search = _Exact(model, options, rules, prompt, most, required)
+    for hypothesis in known:
+        search.offer(hypothesis)
+    ids = torch.tensor([list(prompt)], device=source.device)
+    log_probs, state = model.step(ids, model.start(source, capacity=len(prompt) + most - 1))
+    search.visit(log_probs, state, [], log_probs.new_zeros(()))
+    best = search.complete.ordered()
+    cut = search.cut.ordered()
+    together = sorted(best + cut, key=lambda h: -h.score) if options.unended == "among" else best + cut
+    return Found(together[: options.best], search.nodes, search.proven)
+
+
+class _Exact:
+    def __init__(
+        self,
+        model: Autoregressive,
+        options: SearchOptions,
+        rules: Rules,
+        prompt: Sequence[int],
+        most: int,
+        required: Tensor | None,
+    ):
+        self.model, self.options, self.rules, self.required = model, options, rules, required
+        self.prompt, self.most = list(prompt), most
+        self.complete, self.cut = _Heap(options.best), _Heap(options.best)
+        self.seen: set[tuple[int, ...]] = set()
+        self.nodes, self.proven = 0, True
+
+    @property
+    def threshold(self) -> float:
+        """What a prefix must be able to exceed."""
+        if self.options.unended == "among":
+            return max(self.complete.threshold, self.cut.threshold)
+        return self.complete.threshold
+
+    def offer(self, hypothesis: Hypothesis) -> None:
+        if (key := (*hypothesis.ids, NOTHING if hypothesis.reason == "end" else NOTHING - 1)) not in self.seen:
+            self.seen.add(key)
+            (self.complete if hypothesis.reason == "end" else self.cut).offer(hypothesis)
+
+    def visit(self, log_probs: Tensor, state: State, said: list[int], total: Tensor) -> None:
+        """Everything that may follow `said`, given what the model answers to it (1, V)."""
+        if self.options.nodes is not None and self.nodes >= self.options.nodes:
+            self.proven = False
+            return
+        self.nodes += 1
+        length = len(said) + 1
+        row = torch.tensor([self.prompt + said], device=log_probs.device)
+        totals = total + self.rules.restrict(log_probs, row, len(said), self.required)[0]  # (V,)
+        if self.rules.eos != NOTHING:
+            self._offer(said, totals[self.rules.eos], length, "end")
+            totals[self.rules.eos] = -torch.inf
+        ordered, ids = totals.sort(descending=True, stable=True)
+        if length == self.most:
+            self._cut_off(said, ids, ordered)
+            return
+        bounds = best_possible(ordered, length, self.most, self.options).tolist()
+        for first in range(0, len(bounds), AT_ONCE):
+            part = [n for n in range(first, min(first + AT_ONCE, len(bounds))) if self._worth(bounds[n])]
+            if not part:  # bounds fall along the order
+                return
+            self._descend(state, said, ids[part], ordered[part], [bounds[n] for n in part])
+
+    def _cut_off(self, said: list[int], ids: Tensor, totals: Tensor) -> None:
+        """Offers the best that reach the cut-off with all that is required."""
+        if self.required is not None:
+            texts = torch.cat([ids.new_tensor(said).expand(len(ids), -1), ids.unsqueeze(1)], 1)
+            whole = met(texts.unsqueeze(0), self.required).all(-1)[0]
+            ids, totals = ids[whole], totals[whole]
+        for id, total in zip(ids[: self.options.best].tolist(), totals[: self.options.best], strict=True):
+            self._offer([*said, id], total, len(said) + 1, "length")
+
+    def _descend(self, state: State, said: list[int], ids: Tensor, totals: Tensor, bounds: list[float]) -> None:
+        rows = torch.zeros(len(ids), dtype=torch.long, device=ids.device)
+        log_probs, after = self.model.step(ids.unsqueeze(1), state.select(rows))
+        for n, id in enumerate(ids.tolist()):
+            if self._worth(bounds[n]):
+                row = rows.new_tensor([n])
+                self.visit(log_probs[n : n + 1], after.select(row), [*said, id], totals[n])
+
+    def _worth(self, bound: float) -> bool:
+        return bound > self.threshold
+
+    def _offer(self, said: list[int], log_prob: Tensor, length: int, reason: str) -> None:
+        if log_prob > -torch.inf:
+            score = float(normalise(log_prob, length, self.options))
+            self.offer(Hypothesis(ids=said, log_prob=float(log_prob), score=score, reason=reason))

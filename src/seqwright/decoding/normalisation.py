@@ -1,0 +1,36 @@
+"""Length normalisation: what a hypothesis of some length is compared by, and the best it can still become.
+
+Every rule is monotone in the length for a fixed log-probability; the bounds of both searches rest on that.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from seqwright.decoding.options import SearchOptions
+
+Numbers = TypeVar("Numbers", Tensor, float)
+
+
+def normalise(log_prob: Numbers, length: Tensor | int, options: SearchOptions) -> Numbers:
+    """The score of log-probabilities at a length that counts the end: greater is better."""
+    match options.normalisation:
+        case "power":  # the lectures' |y|^α
+            return log_prob / length**options.alpha
+        case "gnmt":  # Wu et al. 2016
+            return log_prob / ((5 + length) / 6) ** options.alpha
+        case "average":
+            return log_prob / length
+        case "reward":  # He et al. 2016
+            return log_prob + options.alpha * length
+        case _:
+            return log_prob
+
+
+def best_possible(log_prob: Tensor, length: int, most: Tensor | int, options: SearchOptions) -> Tensor:
+    """No ending of a live hypothesis scores more: log-probabilities only fall, and scores are monotone in length."""
+    soonest = normalise(log_prob, length + 1, options)
+    return torch.maximum(soonest, normalise(log_prob, most, options))

@@ -1,0 +1,88 @@
+"""What a search is asked for, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from seqwright.config import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hypothesis:
+    """One output that a search found."""
+
+    ids: list[int]
+    """What was said after the prompt, without the end."""
+    log_prob: float
+    """log p(ids and end | source) under the model itself, natural log."""
+    score: float
+    """What hypotheses are compared by: the log-probability, normalised for length and coverage."""
+    reason: str
+    """"end" where the model said so, "length" where the search was cut off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    kind: Literal["beam", "greedy", "exact", "sample"] = "beam"
+    """How outputs are looked for: the best few at every step, the best one, all of them (small cases), or by chance."""
+    width: int = 5
+    """Hypotheses kept for each source at every step of a beam."""
+    best: int = 1
+    """Outputs returned for each source, best first."""
+    length: int = 200
+    """The most tokens said, the end included (the cut-off T)."""
+    length_ratio: float = 0.0
+    """Tokens allowed beyond `length` for each token of the source: T = length_ratio · |x| + length."""
+    shortest: int = 0
+    """Tokens that must be said before the end."""
+    normalisation: Literal["none", "power", "gnmt", "average", "reward"] = "gnmt"
+    """How lengths are made comparable: not, by |y|^alpha, by ((5 + |y|) / 6)^alpha, by |y|, by adding alpha a token."""
+    alpha: float = 0.6
+    """The strength of the normalisation."""
+    coverage: float = 0.0
+    """Strength of the penalty for source tokens that were hardly attended (Wu et al. 2016); needs such a model."""
+    stop: Literal["finished", "bound", "now"] = "finished"
+    """When a beam ends: enough have ended; no live one can still win; none would win if it ended now."""
+    finished: int | None = None
+    """How many ended hypotheses are enough; the width unless given."""
+    unended: Literal["behind", "among"] = "behind"
+    """Where hypotheses cut off before their end rank: behind those that ended, or among them by score."""
+    groups: int = 1
+    """Parts of a beam that avoid each other's words (diverse beam search, Vijayakumar et al. 2018)."""
+    diversity: float = 0.5
+    """What a word costs a group for each earlier group that says it at the same step."""
+    no_repeat: int = 0
+    """No run of so many tokens may occur twice in an output; 0 allows all."""
+    temperature: float = 1.0
+    """For kind = "sample": flatter above 1, sharper below."""
+    top_k: int | None = None
+    """For kind = "sample": only the k most probable tokens may be drawn."""
+    top_p: float | None = None
+    """For kind = "sample": only the fewest tokens that hold this share of the probability may be drawn."""
+    seed: int = 0
+    """For kind = "sample": the same seed, source and model give the same outputs, whatever else is in the batch."""
+    nodes: int | None = None
+    """For kind = "exact": the most prefixes looked at for a source before the search gives up unproven."""
+
+    def __post_init__(self) -> None:
+        for name in ("width", "best", "length", "groups"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        for name in ("length_ratio", "shortest", "coverage", "diversity", "no_repeat"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} must not be below 0, but is {getattr(self, name)}.")
+        for name in ("finished", "nodes"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        if self.width % self.groups:
+            raise UserError(f"a beam of {self.width} cannot be split into {self.groups} groups; make width a multiple.")
+        if self.kind == "beam" and self.best > self.width:
+            raise UserError(f"a beam of {self.width} cannot answer the {self.best} best; raise width.")
+        if self.coverage and self.kind not in ("beam", "greedy"):
+            raise UserError(f"a coverage penalty is taken by beams, not by kind = '{self.kind}'.")
+
+    @property
+    def enough(self) -> int:
+        """Ended hypotheses of a group after which it may stop."""
+        return self.finished or self.width // self.groups
