@@ -16,6 +16,7 @@ COMMANDS = {
     "evaluate": "Score a run on a text, with signatures and intervals.",
     "generate": "Continue a prompt.",
     "score": "Log-probability and surprisal of each line of a file.",
+    "search-audit": "How often a beam misses the best output: model error or search error.",
     "check": "Prove on your own model the laws that every model keeps.",
     "tokenize": "Show how text is cut into tokens, and what is lost.",
     "recipes": "List the recipes that come with seqwright, or the keys a recipe may have.",
@@ -32,7 +33,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"seqwright.commands.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"seqwright.commands.{cmd_name.replace('-', '_')}").command
         return command
 
     def resolve_command(

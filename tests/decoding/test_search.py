@@ -115,9 +115,7 @@ def test_greedy_is_what_generation_says_at_temperature_0(name: str) -> None:
     prompts = [[5, 6], [7]]
     found = looked_for(model, SearchOptions(kind="greedy", length=6), 2, prompts=prompts)
     framed = [[VOCABULARY.sos, *prompt] for prompt in prompts]
-    said = generate(
-        model, framed, SamplingOptions(tokens=6, temperature=0), end=VOCABULARY.eos, banned=FACTS["banned"]
-    )
+    said = generate(model, framed, SamplingOptions(tokens=6, temperature=0), end=VOCABULARY.eos, banned=FACTS["banned"])
     for (hypothesis,), row in zip(found, said, strict=True):
         assert hypothesis.ids == row.ids
         assert hypothesis.reason == row.reason

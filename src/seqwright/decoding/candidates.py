@@ -37,7 +37,7 @@ def best(log_probs: Tensor, many: int) -> tuple[Tensor, Tensor]:
     if log_probs.device.type != "cpu" or chunks < 4 * many:
         return torch.topk(log_probs, many)
     # The best few lie in the chunks with the greatest maxima: one pass over the row instead of a partial sort of it.
-    body = log_probs[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK))
+    body = log_probs[:, : chunks * CHUNK].view(rows, chunks, CHUNK)
     places = body.amax(-1).topk(many).indices  # (R, many)
     values = body.gather(1, places.unsqueeze(-1).expand(-1, -1, CHUNK)).flatten(1)
     ids = (places.unsqueeze(-1) * CHUNK + torch.arange(CHUNK)).flatten(1)
@@ -57,21 +57,21 @@ def by_score(log_probs: Tensor, totals: Tensor) -> Candidates:
     values, ids = best(log_probs, 2 * beams)  # (Q · K, M)
     spread = totals.unsqueeze(-1) + values.view(queues, beams, -1)  # (Q, K, M)
     found, places = spread.flatten(1).topk(min(2 * beams, spread[0].numel()))
-    return Candidates(
-        log_probs=found, parents=places // spread.size(-1), ids=ids.view(queues, -1).gather(1, places)
-    )
+    return Candidates(log_probs=found, parents=places // spread.size(-1), ids=ids.view(queues, -1).gather(1, places))
 
 
 def by_groups(log_probs: Tensor, totals: Tensor, groups: int, diversity: float) -> Candidates:
     """As `by_score`, but groups of a source choose one after the other and pay for words that were already chosen."""
     if groups == 1:
         return by_score(log_probs, totals)
-    queues, beams = totals.shape
+    beams = totals.size(1)
     by_group = log_probs.view(-1, groups, beams, log_probs.size(-1))  # (B, G, K, V)
     taken = torch.zeros_like(by_group[:, 0, 0])  # (B, V): what each word costs by now
     parts = []
     for group in range(groups):
-        part = by_score((by_group[:, group] - taken.unsqueeze(1)).flatten(0, 1), totals.view(-1, groups, beams)[:, group])
+        part = by_score(
+            (by_group[:, group] - taken.unsqueeze(1)).flatten(0, 1), totals.view(-1, groups, beams)[:, group]
+        )
         cost = taken.gather(1, part.ids)
         parts.append(Candidates(log_probs=part.log_probs + cost, parents=part.parents, ids=part.ids))
         chosen = part.ids[:, :beams]
@@ -87,8 +87,9 @@ def by_groups(log_probs: Tensor, totals: Tensor, groups: int, diversity: float) 
 def by_banks(log_probs: Tensor, totals: Tensor, past: Tensor, required: Tensor, eos: int) -> Candidates:
     """Served in turn from banks of equal progress towards the required phrases (Post & Vilar 2018), fullest bank first.
 
-    `past` (Q, K, T) is what each beam has said. Beside the best continuations stand the next id of every unmet phrase, each beam's best id and its end. The fullest
-    bank always keeps a beam, which can always go on: phrases are met as soon as their ids have been served.
+    `past` (Q, K, T) is what each beam has said. Beside the best continuations stand the next id of every unmet phrase,
+    each beam's best id and its end. The fullest bank always keeps a beam, which can always go on: phrases are met as
+    soon as their ids have been served.
     """
     queues, beams = totals.shape
     plain = by_score(log_probs, totals)
@@ -108,7 +109,9 @@ def by_banks(log_probs: Tensor, totals: Tensor, past: Tensor, required: Tensor, 
 
 
 def _in_turn(found: Candidates, past: Tensor, required: Tensor) -> Candidates:
-    same = (found.parents.unsqueeze(2) == found.parents.unsqueeze(1)) & (found.ids.unsqueeze(2) == found.ids.unsqueeze(1))
+    same = (found.parents.unsqueeze(2) == found.parents.unsqueeze(1)) & (
+        found.ids.unsqueeze(2) == found.ids.unsqueeze(1)
+    )
     log_probs = found.log_probs.masked_fill(same.tril(-1).any(-1), -torch.inf)  # each continuation once
     said = past.gather(1, found.parents.unsqueeze(-1).expand(-1, -1, past.size(-1)))
     banks = bank(torch.cat([said, found.ids.unsqueeze(-1)], -1), required)  # (Q, C)

@@ -34,9 +34,9 @@ def search(
 ) -> list[list[Hypothesis]]:
     """The best outputs of each source, best first.
 
-    `banned` ids are never said. `prompts` are what each output begins with: read after <sos>, neither scored nor counted
-    in the length. `forbidden` phrases occur in no output, `required` ones (for each source) in all that end. `listen`
-    hears every step of a beam.
+    `banned` ids are never said. `prompts` are what each output begins with: read after <sos>, neither scored nor
+    counted in the length. `forbidden` phrases occur in no output, `required` ones (for each source) in all that end.
+    `listen` hears every step of a beam.
     """
     if source.rows == 0:
         return []
@@ -72,9 +72,7 @@ def search(
         ]
     if options.kind == "greedy":
         options = replace(options, kind="beam", width=1, groups=1, best=1, stop="finished", finished=1)
-    return beam_search(
-        model, source, options, prompts=begun, most=most, rules=rules, required=phrases, listen=listen
-    )
+    return beam_search(model, source, options, prompts=begun, most=most, rules=rules, required=phrases, listen=listen)
 
 
 def lengths(
@@ -86,7 +84,9 @@ def lengths(
         return most.tolist()
     for prompt in prompts:
         if len(prompt) > model.context:
-            raise UserError(f"a prompt of {len(prompt)} tokens does not fit the context of {model.context}; shorten it.")
+            raise UserError(
+                f"a prompt of {len(prompt)} tokens does not fit the context of {model.context}; shorten it."
+            )
     return [min(t, model.context - len(p) + 1) for t, p in zip(most.tolist(), prompts, strict=True)]
 
 
@@ -124,7 +124,7 @@ def sample(
         Hypothesis(
             ids=row.ids,
             log_prob=row.log_prob,
-            score=normalise(row.log_prob, len(row.ids) + (row.reason == "end"), options),
+            score=float(normalise(torch.tensor(row.log_prob), len(row.ids) + (row.reason == "end"), options)),
             reason="end" if row.reason == "end" else "length",
         )
         for row in drawn

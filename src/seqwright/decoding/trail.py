@@ -52,7 +52,7 @@ class Trail:
             if options.unended == "among":
                 both.sort(key=lambda hypothesis: -hypothesis.score)
             # Groups may have found the same words.
-            distinct = {tuple(hypothesis.ids) + (hypothesis.reason,): hypothesis for hypothesis in reversed(both)}
+            distinct = {(*hypothesis.ids, hypothesis.reason): hypothesis for hypothesis in reversed(both)}
             found.append(list(reversed(distinct.values()))[: options.best])
         return found
 
@@ -93,9 +93,7 @@ class Trail:
         ]
 
 
-def _gathered(
-    texts: list[list[list[int]]], log_probs: Tensor, scores: Tensor, reason: str
-) -> list[list[Hypothesis]]:
+def _gathered(texts: list[list[list[int]]], log_probs: Tensor, scores: Tensor, reason: str) -> list[list[Hypothesis]]:
     """One list a source, without the places that nothing filled."""
     return [
         [
