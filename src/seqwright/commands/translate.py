@@ -12,7 +12,7 @@ from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, prin
 @click.command("translate")
 @RUN
 @click.argument("file", required=False)
-@click.option("--tag", metavar="<NAME>", help="The reserved token that says what is wanted, as in --tag '<2de>'.")
+@click.option("--tag", metavar="<NAME>", help="The reserved token that says what is wanted, as in --tag '<de>'.")
 @click.option("--truncate", is_flag=True, help="Cut off sources that are too long for the model, and say so.")
 @SET
 @DEVICE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,7 @@ def likelihood(model: Autoregressive, pairs: EncodedPairs, device: torch.device 
 
 def likelihood_scores(counts: Floats, config: PairEvaluationConfig, signature: str) -> dict[str, Any]:
     """nll and perplexity of a target token, with intervals."""
-    formulas = {
+    formulas: dict[str, Callable[[Floats], Floats]] = {
         "nll": lambda sums: sums[:, 0] / sums[:, 1],
         "perplexity": lambda sums: np.exp(sums[:, 0] / sums[:, 1]),
     }
