@@ -2,9 +2,9 @@
 
     SEQWRIGHT_DATA=… python benchmarks/translation_cpu.py [--steps 12]
 
-JoeyNMT (`pip install joeynmt importlib_metadata`) is measured twice: on batches of random pairs under the same budget of
-tokens, as its own sampler draws them, and on our buckets, which hold less padding. Both take target tokens (padding not
-counted) over CPU seconds of forward, backward and update.
+JoeyNMT (`pip install joeynmt importlib_metadata`) is measured twice: on batches of random pairs under the same budget
+of tokens, as its own sampler draws them, and on our buckets, which hold less padding. Both take target tokens
+(padding not counted) over CPU seconds of forward, backward and update.
 """
 
 from __future__ import annotations

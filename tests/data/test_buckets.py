@@ -15,7 +15,7 @@ from seqwright.data.pair_formats import Pair
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.training import TokenizerConfig, train
 
-WORDS = "a b c d e f g".split()
+WORDS = ["a", "b", "c", "d", "e", "f", "g"]
 
 
 def some_pairs(count: int, seed: int = 0) -> list[Pair]:

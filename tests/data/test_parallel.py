@@ -80,7 +80,7 @@ def test_what_does_not_fit_is_named() -> None:
         read_pairs(write("c.jsonl", '{"source": "a", "target": "b"}', '{"source": 3, "target": "b"}'), CONFIG)
     with pytest.raises(UserError, match="IN: … OUT"):
         read_pairs(write("d", "jump"), PairsConfig(train="unused", format="scan"))
-    with pytest.raises(UserError, match="no embedded pairs 'summary'. Did you mean 'summaries'"):
+    with pytest.raises(UserError, match=r"no embedded pairs 'summary'\. Did you mean 'summaries'"):
         embedded_pairs("summary")
 
 

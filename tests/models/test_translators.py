@@ -16,9 +16,7 @@ from seqwright.models.transformer import TransformerConfig
 def made(config: object, source: int = 20, target: int | None = None) -> EncoderDecoder:
     sides = Vocabulary(size=source), Vocabulary(size=source if target is None else target)
     with torch.device("meta"):
-        return build.model(
-            config, Vocabularies(source=sides[0], target=sides[1], joint=target is None), task="pairs"
-        )
+        return build.model(config, Vocabularies(source=sides[0], target=sides[1], joint=target is None), task="pairs")
 
 
 def parameters(model: EncoderDecoder) -> int:

@@ -149,5 +149,5 @@ def test_sizes_suit_the_data(folder: Path) -> None:
         (folder / name).write_text("word " * 2_000_000)
     big = wanted_recipe(None, pairs=[str(folder / "big.a"), str(folder / "big.b")])
     assert big.model.width > small.model.width
-    with pytest.raises(UserError, match="--text is for a language model"):
+    with pytest.raises(UserError, match="different kinds of data"):
         wanted_recipe(None, pairs=files, text=files[0])

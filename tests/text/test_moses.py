@@ -29,7 +29,12 @@ def test_words_and_punctuation_apart(language: Language, text: str, expected: st
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("„Ja“ – sagt er…", '"Ja" - sagt er...'), ("das ’s", "das 's"), ("10 % ( rund )", "10% (rund)"), ("a\u00a0!", "a!")],
+    [
+        ("„Ja“ – sagt er…", '"Ja" - sagt er...'),
+        ("das ’s", "das 's"),
+        ("10 % ( rund )", "10% (rund)"),
+        ("a\u00a0!", "a!"),
+    ],
 )
 def test_punctuation_is_made_plain(text: str, expected: str) -> None:
     assert normalise_punctuation(text, "de") == expected

@@ -29,8 +29,8 @@ class PairsConfig:
     split: str | None = None
     """Validation pairs from the training files: "tail 5%", or "documents 5%", a fixed choice by the source's text."""
     format: Format | None = None
-    """lines, tsv, jsonl ({"source": …, "target": …}, lists for several), scan, cmudict or speeches (a play). Left out: by
-    the name."""
+    """lines, tsv, jsonl ({"source": …, "target": …}, lists for several), scan, cmudict or speeches (a play). Left
+    out: by the name."""
     columns: tuple[int, int] = (1, 2)
     """Which columns of a .tsv file are source and target."""
     sources: int = 1

@@ -209,11 +209,11 @@ def a_generated_row_is_alone(model: Autoregressive, batch: Batch) -> float:
 def a_searched_row_is_alone(model: Autoregressive, batch: Batch) -> float:
     """By how much the best outputs of a beam differ from those of each row alone."""
     prompts = [batch.input[row, :real].tolist() for row, real in enumerate(_ragged(batch).tolist())]
-    options, device = SearchOptions(width=3, best=3, length=6), batch.input.device
-    together = search(model, Source.nothing(len(prompts), device), options, sos=None, eos=None, prompts=prompts)
+    options = SearchOptions(width=3, best=3, length=6)
+    together = search(model, batch.source, options, sos=None, eos=None, prompts=prompts)
     worst = 0.0
-    for prompt, found in zip(prompts, together, strict=True):
-        (alone,) = search(model, Source.nothing(1, device), options, sos=None, eos=None, prompts=[prompt])
+    for n, found in enumerate(together):
+        (alone,) = search(model, _source(batch, n), options, sos=None, eos=None, prompts=prompts[n : n + 1])
         if len(alone) != len(found):
             return float("inf")
         worst = max(worst, *(abs(one.score - other.score) for one, other in zip(found, alone, strict=True)))

@@ -105,7 +105,16 @@ class TrainingConfig:
         for name in ("batch", "log_every", "keep", "keep_best", "plateau_patience"):
             if getattr(self, name) < 1:
                 problems.append(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("rate", "weight_decay", "r_drop", "warmup", "clip", "evaluate_every", "sample_every", "checkpoint_every"):
+        for name in (
+            "rate",
+            "weight_decay",
+            "r_drop",
+            "warmup",
+            "clip",
+            "evaluate_every",
+            "sample_every",
+            "checkpoint_every",
+        ):
             if (getattr(self, name) or 0) < 0:
                 problems.append(f"{name} must not be below 0, but is {getattr(self, name)}")
         if not 0 <= self.seed < 1 << 63:
