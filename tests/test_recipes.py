@@ -9,9 +9,10 @@ import torch
 
 from seqwright import build
 from seqwright.api import wanted_recipe
-from seqwright.batch import Vocabulary
+from seqwright.batch import Vocabularies, Vocabulary
 from seqwright.config import UserError
 from seqwright.recipe import Recipe, about, load, shipped
+from seqwright.training.schedule import schedule
 
 TEXT = "embedded:topics"
 
@@ -42,6 +43,33 @@ LECTURES = {
     "lecture-generation-transformer": TRANSFORMER + WIDTH * VOCABULARY,
     "lecture-generation-transformer-way1": TRANSFORMER + WIDTH * VOCABULARY,
     "lecture-generation-transformer-way2": TRANSFORMER + FLATTENED,
+}
+
+
+# Four layers of width 128 and inner 256 on each side, pre-LN: attention, feed-forward and norms of encoder and decoder.
+ATTENTION, FEED_FORWARD, NORM = 4 * (128 * 128 + 128), 2 * 128 * 256 + 256 + 128, 2 * 128
+TINY = 10_000 * 128 + 4 * (3 * ATTENTION + 2 * FEED_FORWARD + 5 * NORM) + 2 * NORM
+
+# Encoder-decoders: parameters, None where the vocabulary depends on the data.
+TRANSLATORS = {
+    "wmt14-base": 63_082_496,
+    "wmt14-big": 214_245_376,
+    "multi30k-en-de": TINY,
+    "multi30k-en-fr": TINY,
+    "multi30k-de-en": TINY,
+    "multi30k-de-en-lstm": None,
+    "multi30k-de-en-gru": None,
+    "multi30k-de-en-attention": None,
+    "tatoeba-en-de": None,
+    "vlsp-en-vi": None,
+    "dates-en-vi": None,
+    "scan-simple": None,
+    "scan-length": None,
+    "cmudict": None,
+    "python-summaries": None,
+    "python-trees": None,
+    "python-signatures": None,
+    "shakespeare-dialogue": None,
 }
 
 
@@ -85,11 +113,32 @@ def test_a_recipe_says_what_it_shows_and_loads(name: str) -> None:
 
 
 def test_every_shipped_recipe_is_checked_here() -> None:
-    assert shipped().keys() == GPTS.keys() | LECTURES.keys() | {
+    assert shipped().keys() == GPTS.keys() | LECTURES.keys() | TRANSLATORS.keys() | {
         "shakespeare-cpu",
         "python-reference",
         "python-assistant",
     }
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_the_sizes_of_translators(name: str) -> None:
+    recipe = wanted_recipe(name, pairs=["embedded:signatures"])
+    size = TRANSLATORS[name]
+    assert recipe.data.kind == "pairs"
+    if size is None:  # its vocabulary is as large as the data makes it
+        return
+    side = Vocabulary(size=recipe.tokenizer.size)
+    with torch.device("meta"):
+        model = build.model(recipe.model, Vocabularies(source=side, target=side, joint=True), task="pairs")
+    assert sum(parameter.numel() for parameter in model.parameters()) == size
+
+
+def test_the_papers_translator_follows_its_schedule() -> None:
+    training = wanted_recipe("wmt14-base", pairs=["embedded:signatures"]).training
+    share = schedule(training.schedule, steps=100_000, warmup=training.warmup, final=training.final)
+    for step in (0, 1000, 3999, 4000, 50_000):
+        paper = 512**-0.5 * min((step + 1) ** -0.5, (step + 1) * 4000**-1.5)
+        assert training.rate * share(step) == pytest.approx(paper, rel=1e-3)
 
 
 def test_a_recipe_for_any_text_asks_for_one() -> None:

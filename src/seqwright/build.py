@@ -23,6 +23,7 @@ from seqwright.tasks.chat import ChatRun, ChatTask
 from seqwright.tasks.language import LanguageRun, LanguageTask
 from seqwright.tasks.pair_scores import PairEvaluationConfig
 from seqwright.tasks.task import Task
+from seqwright.tasks.translating import TranslationOptions
 from seqwright.tasks.translation import PairTokenizerConfig, TranslationRun, TranslationTask
 from seqwright.text.training import TokenizerConfig
 
@@ -80,7 +81,7 @@ TASKS: dict[str, Kit] = {
     "pairs": Kit(
         data=PairsConfig,
         tokenizer=PairTokenizerConfig,
-        decoding=SamplingOptions,
+        decoding=TranslationOptions,
         evaluation=PairEvaluationConfig,
         models=TRANSLATORS,
         default_model="transformer",

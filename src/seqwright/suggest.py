@@ -71,7 +71,7 @@ def text_recipe(
     return table
 
 
-# Up to this many bytes of both sides: joint byte-bpe vocabulary, Transformer layers, width, heads, dropout, tokens a step.
+# Up to this many bytes of both sides: joint byte-bpe vocabulary, layers, width, heads, dropout, tokens of a step.
 TRANSFORMER_SIZES: list[tuple[float, dict[str, Any]]] = [
     (40 * KILO, {"size": 400, "layers": 2, "width": 64, "heads": 2, "dropout": 0.1, "tokens": 512}),
     (400 * KILO, {"size": 1000, "layers": 2, "width": 96, "heads": 4, "dropout": 0.2, "tokens": 1024}),

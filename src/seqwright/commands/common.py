@@ -26,7 +26,7 @@ class Several(click.Command):
 
 
 def spread(args: list[str]) -> list[str]:
-    """`--pairs A B` as `--pairs A --pairs B`: --pairs, --on and, beside --pairs, --valid take all up to the next option."""
+    """`--pairs A B` as `--pairs A --pairs B`: --pairs, --on and, with --pairs, --valid take all up to the next."""
     greedy = {"--pairs", "--on"} | ({"--valid"} if "--pairs" in args else set())
     rewritten: list[str] = []
     option = ""

@@ -12,7 +12,7 @@ from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, prin
 @click.command("translate")
 @RUN
 @click.argument("file", required=False)
-@click.option("--tag", metavar="<NAME>", help="The reserved token that says what is wanted, as in --tag '<2de>'.")
+@click.option("--tag", metavar="<NAME>", help="The reserved token that says what is wanted, as in --tag '<de>'.")
 @click.option("--truncate", is_flag=True, help="Cut off sources that are too long for the model, and say so.")
 @SET
 @DEVICE
@@ -43,7 +43,7 @@ def command(
     lines = (tuple(line.split("\t")) if several else line for line in read_lines(file))
     more = {"at_once": 1} if typed else {}
     shortened = 0
-    for said in opened.translate(lines, tag=tag, truncate=truncate, **more, **options):
+    for number, said in enumerate(opened.translate(lines, tag=tag, truncate=truncate, **more, **options), 1):
         shortened += said.unread > 0
         if as_json:
             print_json(
@@ -52,10 +52,14 @@ def command(
                     "text": said.text,
                     "log_prob": said.log_prob,
                     "reason": said.reason,
+                    "others": list(said.others),
                     "unread": said.unread,
+                    "warnings": [flag.as_json() for flag in said.warnings],
                 }
             )
         else:
             click.echo(said.text.replace("\n", " "))
+            for flag in said.warnings:
+                click.echo(f"line {number:,} looks degenerate: {flag.text}.", err=True)
     if shortened:
         click.echo(f"{shortened:,} source(s) did not fit the model and were cut off.", err=True)

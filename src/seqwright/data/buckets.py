@@ -155,9 +155,13 @@ class Buckets:
         self.steps_per_epoch = len(self.cuts) - 1
 
     def batch(self, step: int) -> Batch:
+        return self.pairs.batch(self.rows(step))
+
+    def rows(self, step: int) -> Ints:
+        """Which pairs a step reads."""
         epoch, number = divmod(step, self.steps_per_epoch)
         place = permutation(self.seed, epoch, self.steps_per_epoch)[number]
-        return self.pairs.batch(self._order(epoch)[self.cuts[place] : self.cuts[place + 1]])
+        return self._order(epoch)[self.cuts[place] : self.cuts[place + 1]]
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 a feed lives as long as its training
     def _order(self, epoch: int) -> Ints:

@@ -1,4 +1,4 @@
-"""One file that holds both sides: tab-separated, JSON lines, and the files of SCAN and CMUdict, line by line to pairs."""
+"""One file that holds both sides: tab-separated, JSON lines, the files of SCAN and CMUdict, and plays."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from seqwright.config import UserError
@@ -78,11 +79,24 @@ def cmudict(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[P
     return [Pair((word,), tuple(several)) for word, several in said.items()]
 
 
+def speeches(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[Pair]:
+    """A play, `SPEAKER:` above each speech and a blank line below: what is said → what is answered."""
+    said = []
+    for block in "\n".join(lines).split("\n\n"):
+        speaker, _, speech = block.partition("\n")
+        if speaker.endswith(":") and speech:
+            said.append(" ".join(speech.split()))
+    if len(said) < 2:
+        raise UserError(f"{name} holds no play: each speech stands under a line `SPEAKER:`, a blank line after it.")
+    return [Pair((one,), (answer,)) for one, answer in pairwise(said)]
+
+
 FORMATS: dict[str, Callable[[Sequence[str], str, tuple[int, int]], list[Pair]]] = {
     "tsv": tsv,
     "jsonl": jsonl,
     "scan": scan,
     "cmudict": cmudict,
+    "speeches": speeches,
 }
 
 

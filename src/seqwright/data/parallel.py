@@ -13,7 +13,7 @@ from seqwright.data.files import Errors, read_text, resolve
 from seqwright.data.pair_formats import FORMATS, Pair
 from seqwright.data.text import documents_of, parse_split
 
-Format = Literal["lines", "tsv", "jsonl", "scan", "cmudict"]
+Format = Literal["lines", "tsv", "jsonl", "scan", "cmudict", "speeches"]
 SUFFIXES: dict[str, Format] = {".tsv": "tsv", ".jsonl": "jsonl", ".dict": "cmudict"}
 PREFIX = "embedded:"
 
@@ -29,13 +29,14 @@ class PairsConfig:
     split: str | None = None
     """Validation pairs from the training files: "tail 5%", or "documents 5%", a fixed choice by the source's text."""
     format: Format | None = None
-    """lines, tsv, jsonl ({"source": …, "target": …}, lists for several), scan or cmudict. Left out: by the name."""
+    """lines, tsv, jsonl ({"source": …, "target": …}, lists for several), scan, cmudict or speeches (a play). Left
+    out: by the name."""
     columns: tuple[int, int] = (1, 2)
     """Which columns of a .tsv file are source and target."""
     sources: int = 1
     """How many source files there are to each target file; their lines are read one after the other."""
     tags: tuple[str, ...] = ()
-    """A reserved token for each pair of files, put before its sources: "<2de>" says which language is wanted."""
+    """A reserved token for each pair of files, put before its sources: "<de>" says which language is wanted."""
     longest: int = 256
     """Pairs with more tokens than this on either side are left out of training, and counted."""
     tokens: int | None = None

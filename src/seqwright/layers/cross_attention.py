@@ -32,7 +32,8 @@ class Memory(State):
     def layers(self) -> list[Given]:
         mask = needed(self.mask)
         folded = None if mask is None else mask[:, None, None]
-        return [Given(*pair.permute(2, 0, 3, 1, 4).unbind(0), folded) for pair in self.key_value.unbind(2)]
+        places_last = self.key_value.permute(2, 3, 0, 4, 1, 5)  # (L, 2, B, H, S, E)
+        return [Given(key, value, folded) for key, value in (pair.unbind(0) for pair in places_last.unbind(0))]
 
     def join(self, other: Self) -> Self:
         """The sources of both; the shorter ones are padded."""
@@ -52,7 +53,7 @@ class Remember(nn.Linear):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """(B, S, L, 2, H, E) from (B, S, D)."""
-        return super().forward(vectors).unflatten(-1, self.layout)
+        return super().forward(vectors).view(*vectors.shape[:2], *self.layout)
 
 
 class CrossAttention(nn.Module):

@@ -11,14 +11,18 @@ import torch
 from torch import Tensor, nn
 
 
-class Dot(nn.Module):
-    """query · key (Luong et al. 2015)."""
+class Score(nn.Module):
+    """What all scores have; the memory itself is the key unless a score has a map for it."""
 
     def __init__(self, width: int):
         super().__init__()
 
     def keys(self, memory: Tensor) -> Tensor:
         return memory
+
+
+class Dot(Score):
+    """query · key (Luong et al. 2015)."""
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         return query @ key.transpose(1, 2)
@@ -42,11 +46,11 @@ class General(Dot):
         return self.map(memory)
 
 
-class Additive(nn.Module):
+class Additive(Score):
     """vᵀ tanh(W₁ query + W₂ memory) (Bahdanau et al. 2015)."""
 
     def __init__(self, width: int):
-        super().__init__()
+        super().__init__(width)
         self.query = nn.Linear(width, width, bias=False)
         self.memory = nn.Linear(width, width, bias=False)
         self.energy = nn.Linear(width, 1, bias=False)
@@ -58,11 +62,11 @@ class Additive(nn.Module):
         return self.energy(torch.tanh(self.query(query).unsqueeze(2) + key.unsqueeze(1))).squeeze(-1)
 
 
-class Concat(nn.Module):
+class Concat(Score):
     """vᵀ tanh(W [query; memory]) (Luong et al. 2015): additive attention, its two maps written as one."""
 
     def __init__(self, width: int):
-        super().__init__()
+        super().__init__(width)
         self.map = nn.Linear(2 * width, width, bias=False)
         self.energy = nn.Linear(width, 1, bias=False)
 
@@ -75,7 +79,7 @@ class Concat(nn.Module):
         return self.energy(torch.tanh(own.unsqueeze(2) + key.unsqueeze(1))).squeeze(-1)
 
 
-SCORES: dict[str, type[nn.Module]] = {
+SCORES: dict[str, type[Score]] = {
     "parameter-free": ScaledDot,
     "dot": Dot,
     "scaled-dot": ScaledDot,
@@ -88,9 +92,12 @@ SCORES: dict[str, type[nn.Module]] = {
 class Ask(nn.Module):
     """softmax(scores) memory: a module of its own, so that an inspector can listen to it."""
 
-    def __init__(self, score: nn.Module):
+    def __init__(self, score: Score):
         super().__init__()
         self.score = score
+
+    def keys(self, memory: Tensor) -> Tensor:
+        return self.score.keys(memory)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) from values (B, S, D); mask (B, S), True = may be attended."""

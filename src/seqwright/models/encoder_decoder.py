@@ -72,7 +72,7 @@ class EncoderDecoder(nn.Module):
         self.target_embedding = (
             self.source_embedding if tied == "three-way" else nn.Embedding(sizes.target.size, embedding)
         )
-        self.reader: Reader = reader  # type: ignore[assignment]
+        self.reader: Reader = reader
         self.decoder: Decoder = decoder  # type: ignore[assignment]
         self.head = TokenHead(self.decoder.width, sizes.target.size, bias=tied == "none")
         if tied != "none":

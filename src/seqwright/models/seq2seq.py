@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
@@ -25,7 +26,11 @@ from seqwright.models.recurrent import (
     RecurrentEncoder,
 )
 
-NETWORKS: dict[type[RecurrentConfig], type[nn.RNNBase]] = {ElmanConfig: nn.RNN, LSTMConfig: nn.LSTM, GRUConfig: nn.GRU}
+NETWORKS: dict[type[RecurrentConfig], Callable[..., nn.RNNBase]] = {
+    ElmanConfig: nn.RNN,
+    LSTMConfig: nn.LSTM,
+    GRUConfig: nn.GRU,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +99,7 @@ class Read(State):
         """The sources of both; the shorter ones are padded."""
         longest = max(self.mask.size(1), other.mask.size(1))
         mine, theirs = (
-            type(read)(*(pad(part, longest) for part in (read.vectors, read.keys, read.mask)), read.last)
+            type(read)(pad(read.vectors, longest), pad(read.keys, longest), pad(read.mask, longest), read.last)
             for read in (self, other)
         )
         return State.join(mine, theirs)
@@ -133,12 +138,14 @@ class RecurrentReader(nn.Module):
             vectors, last = self.network(packed)
             vectors, _ = pad_packed_sequence(vectors, batch_first=True, total_length=x.size(1))
         last = torch.stack(last if isinstance(last, tuple) else (last,))  # (C, L · directions, B, D / directions)
-        last = last.unflatten(1, (-1, self.directions)).permute(3, 0, 1, 2, 4).flatten(-2)  # (B, C, L, D)
+        last = (
+            last.view(len(last), -1, self.directions, *last.shape[2:]).permute(3, 0, 1, 2, 4).flatten(-2)
+        )  # (B, C, L, D)
         return Reading(self.dropout(vectors), mask, last)
 
 
 class RecurrentDecoder(nn.Module):
-    """A recurrent network begun where the encoder ended; with attention, its state asks the source before it predicts."""
+    """A recurrent network begun where the encoder ended; with attention, its states ask the source, then predict."""
 
     context = None
 
@@ -161,8 +168,9 @@ class RecurrentDecoder(nn.Module):
             self.combine = nn.Linear(2 * config.width, config.width, bias=False)
 
     def remember(self, reading: Reading) -> Read:
+        assert reading.last is not None
         vectors = reading.vectors
-        keys = vectors[..., :0] if self.ask is None else self.ask.score.keys(vectors)
+        keys = vectors[..., :0] if self.ask is None else self.ask.keys(vectors)
         return Read(vectors, keys, reading.mask, reading.last)
 
     def start(self, memory: State, capacity: int) -> Asking:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seqwright.batch import Vocabularies
-from seqwright.config import check_sizes
+from seqwright.config import UserError, check_sizes
 from seqwright.interface import State
 from seqwright.layers.attention import KeyValues
 from seqwright.layers.block import Block, BlockConfig, normalisation
@@ -42,6 +42,8 @@ class TransformerConfig(BlockConfig):
         if self.decoder_layers is not None:
             check_sizes(self, "decoder_layers")
         self.check_positions(self.positions)
+        if self.window is not None:
+            raise UserError("a sliding window looks back, and an encoder looks both ways; leave window out.")
 
 
 class Stack(nn.Module):
@@ -114,11 +116,11 @@ def transformer(config: TransformerConfig, sizes: Vocabularies) -> EncoderDecode
 
 @torch.no_grad()
 def initialise(stack: nn.Module, width: int) -> None:
-    """Glorot & Bengio's (2010) uniform start, for each map as if it stood alone: fused ones are drawn in their parts."""
+    """Glorot & Bengio's (2010) uniform start, for each map as if it stood alone: fused ones are drawn in parts."""
     for name, part in stack.named_modules():
         if isinstance(part, nn.Linear):
             fused = name.endswith(("query_key_value", "keys_values"))
-            for piece in part.weight.split(width if fused else part.out_features):
+            for piece in torch.split(part.weight, width if fused else part.out_features):
                 nn.init.xavier_uniform_(piece)
             if part.bias is not None:
                 nn.init.zeros_(part.bias)

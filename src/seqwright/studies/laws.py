@@ -14,7 +14,9 @@ from torch import Tensor
 
 from seqwright.batch import IGNORE, Batch, Source
 from seqwright.decoding.generate import generate
+from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.sampling import SamplingOptions
+from seqwright.decoding.search import search
 from seqwright.interface import Autoregressive, State
 
 Law = Callable[[Autoregressive, Batch], float]
@@ -119,7 +121,7 @@ def selected_rows_are_alone(model: Autoregressive, batch: Batch) -> float:
 
 
 def beams_share_their_memory(model: Autoregressive, batch: Batch) -> float:
-    """Rows of one source multiply and change places among themselves; what was read of it is neither copied nor moved."""
+    """Rows of one source multiply and change places among themselves; what was read of it stays in its place."""
     half = max(1, batch.input.size(1) // 2)
     _, state = model.step(batch.input[:, :half], _start(model, batch))
     fanned = torch.arange(batch.rows, device=batch.input.device).repeat_interleave(2)
@@ -140,6 +142,17 @@ def beams_share_their_memory(model: Autoregressive, batch: Batch) -> float:
         alone, _ = model.step(ids, _start(model, batch, row // 2))
         worst = max(worst, gap(continued[place : place + 1], alone))
     return worst
+
+
+def reordered_rows_are_selected(model: Autoregressive, batch: Batch) -> float:
+    """Rows moved in place, as a beam moves them, go on as selected ones do."""
+    half = max(1, batch.input.size(1) // 2)
+    rows = torch.arange(batch.rows, device=batch.input.device).roll(1)
+    rows[-1] = rows[0]  # one row is lost, another doubled
+    _, state = model.step(batch.input[:, :half], _start(model, batch))
+    more = batch.input[:, half : half + 1]
+    selected, _ = model.step(more, state.select(rows))
+    return gap(model.step(more, state.reorder(rows))[0], selected)
 
 
 def joined_rows_are_alone(model: Autoregressive, batch: Batch) -> float:
@@ -193,6 +206,20 @@ def a_generated_row_is_alone(model: Autoregressive, batch: Batch) -> float:
     return changed / len(prompts)
 
 
+def a_searched_row_is_alone(model: Autoregressive, batch: Batch) -> float:
+    """By how much the best outputs of a beam differ from those of each row alone."""
+    prompts = [batch.input[row, :real].tolist() for row, real in enumerate(_ragged(batch).tolist())]
+    options = SearchOptions(width=3, best=3, length=6)
+    together = search(model, batch.source, options, sos=None, eos=None, prompts=prompts)
+    worst = 0.0
+    for n, found in enumerate(together):
+        (alone,) = search(model, _source(batch, n), options, sos=None, eos=None, prompts=prompts[n : n + 1])
+        if len(alone) != len(found):
+            return float("inf")
+        worst = max(worst, *(abs(one.score - other.score) for one, other in zip(found, alone, strict=True)))
+    return worst
+
+
 LAWS: dict[str, Law] = {
     "stepping = teacher forcing": stepping_is_teacher_forcing,
     "probabilities sum to one": probabilities_sum_to_one,
@@ -203,10 +230,12 @@ LAWS: dict[str, Law] = {
     "carried windows = one window": carried_windows_are_one_window,
     "selected rows = alone": selected_rows_are_alone,
     "beams share their memory": beams_share_their_memory,
+    "reordered rows = selected": reordered_rows_are_selected,
     "joined rows = alone": joined_rows_are_alone,
     "a state written = read": a_state_survives_writing,
     "the future is not seen": the_future_is_not_seen,
     "a generated row = alone": a_generated_row_is_alone,
+    "a searched row = alone": a_searched_row_is_alone,
 }
 
 

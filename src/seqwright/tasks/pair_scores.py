@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,19 +13,47 @@ from seqwright import __version__
 from seqwright.batch import IGNORE
 from seqwright.config import UserError
 from seqwright.data.buckets import Buckets, EncodedPairs
-from seqwright.data.pair_formats import Pair
+from seqwright.decoding.options import SearchOptions
 from seqwright.interface import Autoregressive
-from seqwright.metrics.score import Floats, Score, bootstrap
-from seqwright.tasks.translating import Translation
+from seqwright.metrics.counts import Counts, by_length
+from seqwright.metrics.edits import error_rate
+from seqwright.metrics.overlap import rouge
+from seqwright.metrics.score import Floats
+from seqwright.metrics.translation import References, bleu, chrf, exact_match, ter
+from seqwright.text.moses import Language, lower_tokens
 
 TOKENS = 4096
 """Tokens scored at a time."""
 
+Metric = Literal["bleu", "chrf", "ter", "exact_match", "word_error_rate", "rouge_1", "rouge_2", "rouge_l"]
+
+
+def word_error_rate(outputs: Sequence[str], references: References) -> Counts:
+    """Of words, or of whatever else white space parts: phonemes, actions."""
+    parted = [[reference.split() for reference in several] for several in references]
+    return replace(error_rate([output.split() for output in outputs], parted), name="word_error_rate")
+
+
+METRICS: dict[str, Callable[[Sequence[str], References], Counts]] = {
+    "bleu": bleu,
+    "chrf": chrf,
+    "ter": ter,
+    "exact_match": exact_match,
+    "word_error_rate": word_error_rate,
+    "rouge_1": lambda outputs, references: rouge(outputs, references, "1"),
+    "rouge_2": lambda outputs, references: rouge(outputs, references, "2"),
+    "rouge_l": lambda outputs, references: rouge(outputs, references, "L"),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class PairEvaluationConfig:
+    metrics: tuple[Metric, ...] = ("bleu", "chrf")
+    """How outputs are compared with their references, beside the likelihood of these."""
+    moses: Language | None = None
+    """The target's language: BLEU is then also counted on lower-cased text, cut into words by Moses' rules."""
     sentences: int = 64
-    """Validation sources translated at each evaluation during training, for the log; 0 for none."""
+    """Validation sources translated (greedily) at each evaluation during training, for the log; 0 for none."""
     resamples: int = 1000
     """Bootstrap resamples behind an interval; 0 for none."""
     seed: int = 1
@@ -39,54 +67,65 @@ class PairEvaluationConfig:
 
 @torch.inference_mode()
 def likelihood(model: Autoregressive, pairs: EncodedPairs, device: torch.device | str) -> Floats:
-    """(pairs, 2): nll sum and token count of each target, its end included."""
+    """(pairs, 2): nll sum and token count of each target, its end included; none where a side exceeds the context."""
     if isinstance(model, torch.nn.Module):
         model.eval()
     longest = model.context or int(max(pairs.source.lengths.max(), pairs.target.lengths.max()))
     feed = Buckets(pairs, seed=0, tokens=TOKENS, batch=1, longest=longest)
-    parts = []
+    found = np.zeros((len(pairs), 2))
     for step in range(feed.steps_per_epoch):
         batch = feed.batch(step)
         scored, _ = model.score(batch.to(device))
         counts = (batch.target != IGNORE).sum(1)
-        parts.append(np.stack([-scored.double().sum(1).cpu().numpy(), counts.double().numpy()], 1))
-    return np.concatenate(parts)
+        found[feed.rows(step)] = np.stack([-scored.double().sum(1).cpu().numpy(), counts.double().numpy()], 1)
+    return found
 
 
-def likelihood_scores(counts: Floats, config: PairEvaluationConfig, signature: str) -> dict[str, Any]:
-    """nll and perplexity of a target token, with intervals."""
-    formulas = {
+def likelihood_counts(rows: Floats, pairs: EncodedPairs) -> Iterator[Counts]:
+    """nll and perplexity of a target token."""
+    target = pairs.tokenizers.target
+    too_long = int((rows[:, 1] == 0).sum())
+    facts = [
+        f"pairs:{len(rows) - too_long}",
+        *([f"too_long:{too_long}"] if too_long else []),
+        f"tokens:{int(rows[:, 1].sum())}",
+        f"tokenizer:{target.kind}-{target.size}-{target.hash[:8]}",
+        f"text:{pairs.fingerprint[:8]}",
+        f"seqwright:{__version__}",
+    ]
+    formulas: dict[str, Callable[[Floats], Floats]] = {
         "nll": lambda sums: sums[:, 0] / sums[:, 1],
         "perplexity": lambda sums: np.exp(sums[:, 0] / sums[:, 1]),
     }
-    scores = {}
     for name, formula in formulas.items():
-        low, high = bootstrap(counts, formula, resamples=config.resamples, seed=config.seed)
-        value = float(formula(counts.sum(0, keepdims=True))[0])
-        scores[name] = Score(value=value, low=low, high=high, signature=f"{name}|{signature}").as_json()
-    return scores
+        yield Counts(name=name, rows=rows, formula=formula, signature="|".join([name, *facts]), better=-1)
 
 
-def signature_of(pairs: EncodedPairs) -> str:
-    """What the likelihood was taken over."""
-    target = pairs.tokenizers.target
-    return "|".join(
-        [
-            f"pairs:{len(pairs)}",
-            f"tokens:{len(pairs.target.ids)}",
-            f"tokenizer:{target.kind}-{target.size}-{target.hash[:8]}",
-            f"text:{pairs.fingerprint[:8]}",
-            f"seqwright:{__version__}",
-        ]
-    )
+def quality_counts(
+    outputs: Sequence[str], references: References, config: PairEvaluationConfig, options: SearchOptions
+) -> Iterator[Counts]:
+    """What each metric that was asked for counts in every output that a search with these options gave."""
+    how = f"search:{options.kind}"
+    if options.kind == "beam":
+        how += f"-{options.width}-{options.normalisation}-{options.alpha}"
+    for counts in _quality_counts(outputs, references, config):
+        yield replace(counts, signature=f"{counts.signature}|{how}")
 
 
-def quality(translations: Sequence[Translation], pairs: Sequence[Pair]) -> dict[str, float]:
-    """BLEU and exact match of translations against every reference."""
-    import sacrebleu
+def _quality_counts(outputs: Sequence[str], references: References, config: PairEvaluationConfig) -> Iterator[Counts]:
+    for name in config.metrics:
+        yield METRICS[name](outputs, references)
+    if config.moses is not None:
+        language = config.moses
+        parted = [[lower_tokens(reference, language) for reference in several] for several in references]
+        counted = bleu([lower_tokens(output, language) for output in outputs], parted, tokenize="none")
+        rest = counted.signature.partition("|")[2]
+        yield replace(counted, name="bleu_moses", signature=f"bleu_moses|words:moses-{language}-lowercased|{rest}")
 
-    said = [translation.text for translation in translations]
-    most = max(len(pair.targets) for pair in pairs)
-    references = [[pair.targets[n] if n < len(pair.targets) else "" for pair in pairs] for n in range(most)]
-    exact = sum(text in pair.targets for text, pair in zip(said, pairs, strict=True)) / len(said)
-    return {"bleu": sacrebleu.corpus_bleu(said, references).score, "exact_match": exact}
+
+def scored(counts: Sequence[Counts], config: PairEvaluationConfig, lengths: Sequence[int]) -> dict[str, Any]:
+    """Values, scores with interval and signature, and values by the length of the source, in words."""
+    scores = {one.name: one.score(resamples=config.resamples, seed=config.seed).as_json() for one in counts}
+    apart = {one.name: by_length(one, lengths) for one in counts if len(one.rows) == len(lengths)}
+    table = {name: [{"length": at, "sources": n, "value": v} for at, n, v in rows] for name, rows in apart.items()}
+    return {name: score["value"] for name, score in scores.items()} | {"scores": scores, "by_source_length": table}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,14 +13,40 @@ import torch
 from seqwright.batch import Source
 from seqwright.config import UserError
 from seqwright.data.buckets import Side, Tokenizers, encode_sources
-from seqwright.decoding.generate import generate
-from seqwright.decoding.sampling import SamplingOptions
+from seqwright.decoding.options import Hypothesis, SearchOptions
+from seqwright.decoding.risk import least_risk
+from seqwright.decoding.search import search
+from seqwright.decoding.watch import Flag, watch
 from seqwright.interface import Autoregressive
+from seqwright.metrics.score import Floats
+from seqwright.metrics.utility import pairwise_bleu, pairwise_chrf, pairwise_f1
+from seqwright.text.tokenizer import Tokenizer
 
 AT_ONCE = 512
 """Lines read ahead, so that lines of like length can share a batch."""
 BUDGET = 2048
 """Source tokens of a batch, padding included."""
+UTILITIES: dict[str, Callable[[Sequence[str]], Floats]] = {
+    "chrf": pairwise_chrf,
+    "bleu": pairwise_bleu,
+    "f1": pairwise_f1,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationOptions(SearchOptions):
+    length: int = 10
+    """The most tokens said, the end included, beyond those that length_ratio allows."""
+    length_ratio: float = 2.0
+    """Tokens allowed for each token of the source: outputs are cut off at T = length_ratio · |x| + length."""
+    risk: Literal["none", "chrf", "bleu", "f1"] = "none"
+    """Of the `best` outputs found or drawn, choose the one most like the others by this measure (minimum Bayes risk,
+    Kumar & Byrne 2004), rather than the first."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.risk != "none" and self.best < 2:
+            raise UserError("minimum Bayes risk chooses among several outputs; raise best.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +55,23 @@ class Translation:
     text: str
     log_prob: float
     """Of the ids said and their end, natural log."""
+    tokens: int
+    """How many were said."""
     reason: str
     """"end" where the model said so, "length" where it was cut off, "empty" where the source says nothing."""
+    others: tuple[str, ...] = ()
+    """The rest of the n best, best first."""
     unread: int = 0
     """Source tokens that did not fit and were cut off, as asked."""
+
+    @property
+    def warnings(self) -> list[Flag]:
+        """Why it should not be trusted."""
+        if self.reason == "empty":
+            return []
+        return watch(
+            self.text, source=" ".join(self.source), reason=self.reason, log_prob=self.log_prob, tokens=self.tokens
+        )
 
 
 Given = tuple[tuple[str, ...], str | None]
@@ -43,7 +83,7 @@ def translate(
     model: Autoregressive,
     tokenizers: Tokenizers,
     given: Iterable[Given],
-    options: SamplingOptions,
+    options: TranslationOptions,
     *,
     truncate: bool = False,
     at_once: int = AT_ONCE,
@@ -60,44 +100,52 @@ def translate(
         found: list[Translation | None] = [None] * len(chunk)
         real = [n for n, (sources, _) in enumerate(chunk) if any(text.strip() for text in sources)]
         for rows in _groups(real, cut.lengths):
-            for n, (ids, log_prob, reason) in zip(
-                rows, _search(model, tokenizers, cut, rows, options, device), strict=True
-            ):
-                found[n] = Translation(
-                    source=chunk[n][0],
-                    text=tokenizers.target.decode(ids),
-                    log_prob=log_prob,
-                    reason=reason,
-                    unread=int(side.lengths[n] - cut.lengths[n]),
-                )
+            outputs = search_rows(model, tokenizers, cut, rows, options, device)
+            for n, several in zip(rows, outputs, strict=True):
+                found[n] = _chosen(chunk[n][0], several, tokenizers.target, options, side.lengths[n] - cut.lengths[n])
         for (sources, _), translation in zip(chunk, found, strict=True):
-            yield translation or Translation(source=sources, text="", log_prob=0.0, reason="empty")
+            yield translation or Translation(source=sources, text="", log_prob=0.0, tokens=0, reason="empty")
         done += len(chunk)
 
 
-def _search(
+def search_rows(
     model: Autoregressive,
     tokenizers: Tokenizers,
     side: Side,
     rows: Sequence[int],
-    options: SamplingOptions,
+    options: SearchOptions,
     device: torch.device | str,
-) -> list[tuple[list[int], float, str]]:
+) -> list[list[Hypothesis]]:
+    """The best outputs of these sources together."""
     ids, mask = side.padded(np.array(rows), 0)
     source = Source(mask=torch.from_numpy(mask), ids=torch.from_numpy(ids)).to(device)
     target = tokenizers.target
-    most = min(options.tokens, 2 * ids.shape[1] + 10, model.context or options.tokens)
-    banned = [id for name, id in target.specials.items() if name != "<eos>"]
-    said = generate(
-        model,
-        [[target.sos]] * len(rows),  # type: ignore[list-item]
-        replace(options, tokens=most, temperature=0.0),
-        end=target.eos,
-        banned=banned,
+    return search(model, source, options, sos=target.sos, eos=target.eos, banned=banned(target))
+
+
+def banned(target: Tokenizer) -> list[int]:
+    """Reserved ids that no output holds."""
+    return [id for name, id in target.specials.items() if name != "<eos>"]
+
+
+def _chosen(
+    source: tuple[str, ...], several: list[Hypothesis], target: Tokenizer, options: TranslationOptions, unread: int
+) -> Translation:
+    texts = [target.decode(hypothesis.ids) for hypothesis in several]
+    best = 0
+    if options.risk != "none":
+        # Samples come as often as they are probable; an n-best list is weighed by its log-probabilities.
+        weights = None if options.kind == "sample" else [hypothesis.log_prob for hypothesis in several]
+        best, _ = least_risk(UTILITIES[options.risk](texts), weights)
+    return Translation(
         source=source,
-        device=device,
+        text=texts[best],
+        log_prob=several[best].log_prob,
+        tokens=len(several[best].ids),
+        reason=several[best].reason,
+        others=tuple(texts[:best] + texts[best + 1 :]),
+        unread=int(unread),
     )
-    return [(row.ids, row.log_prob, row.reason) for row in said]
 
 
 def _cut(side: Side, context: int | None, truncate: bool, eos: int | None, *, first: int) -> Side:

@@ -8,20 +8,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from seqwright.batch import Batch, Source, Vocabularies
-from seqwright.config import UserError
-from seqwright.data.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs
+from seqwright.config import UserError, to_table
+from seqwright.data.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs, encode_sources
 from seqwright.data.pair_formats import Pair
 from seqwright.data.parallel import Pairs, PairsConfig, format_of, read_pairs, read_splits
+from seqwright.decoding.options import SearchOptions
 from seqwright.interface import Autoregressive
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import write_text
-from seqwright.tasks.pair_scores import likelihood, likelihood_scores, quality, signature_of
+from seqwright.studies.search_audit import Audit, search_audit
+from seqwright.tasks.pair_scores import likelihood, likelihood_counts, quality_counts, scored
 from seqwright.tasks.task import Note, Settings
-from seqwright.tasks.translating import AT_ONCE, Translation, translate
+from seqwright.tasks.translating import AT_ONCE, Translation, banned, translate
 from seqwright.text.backend import Kind
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.training import TokenizerConfig
@@ -103,13 +106,13 @@ class TranslationTask:
             return None
         if not quick:
             return evaluate(model, self.valid, self.valid_pairs, self.settings, device)
-        counts = likelihood(model, self.valid, device).sum(0)
-        scores = {"nll": float(counts[0] / counts[1]), "perplexity": float(torch.tensor(counts[0] / counts[1]).exp())}
+        counts = [*likelihood_counts(likelihood(model, self.valid, device), self.valid)]
         some = self.valid_pairs[: self.settings.evaluation.sentences]
         if some:
-            said = self._translate(model, some, device)
-            scores |= quality(said, some)
-        return scores
+            outputs = [said.text for said in self._translate(model, some, device)]
+            references = [pair.targets for pair in some]
+            counts += quality_counts(outputs, references, self.settings.evaluation, self.settings.decoding)
+        return {one.name: one.value for one in counts}
 
     def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
         some = self.valid_pairs[:SHOWN]
@@ -125,14 +128,15 @@ class TranslationTask:
 
     def _translate(self, model: Autoregressive, pairs: Sequence[Pair], device: torch.device | str) -> list[Translation]:
         given = [(pair.sources, pair.tag) for pair in pairs]
-        return list(translate(model, self.tokenizers, given, self.settings.decoding, truncate=True, device=device))
+        quick = replace(self.settings.decoding, kind="greedy", best=1, risk="none")
+        return list(translate(model, self.tokenizers, given, quick, truncate=True, device=device))
 
 
 class TranslationRun(Run):
     """A trained translator: `run = seqwright.open("runs/x"); run.translate(["A dog runs."])`."""
 
     does = "turns sources into targets"
-    verbs = ("translate", "evaluate")
+    verbs = ("translate", "evaluate", "search_audit")
 
     @staticmethod
     def sizes(directory: RunDirectory) -> Vocabularies:
@@ -179,6 +183,15 @@ class TranslationRun(Run):
         settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
         return evaluate(self.model, encode_pairs(pairs, self.tokenizers), pairs, settings, self.device)
 
+    def search_audit(self, sources: Sequence[str], options: SearchOptions, widths: Sequence[int]) -> Audit:
+        """How often beams of these widths miss the best translation of each source."""
+        target = self.tokenizers.target
+        ids, mask = encode_sources([((text,), None) for text in sources], self.tokenizers.source).padded(
+            np.arange(len(sources)), 0
+        )
+        source = Source(mask=torch.from_numpy(mask), ids=torch.from_numpy(ids)).to(self.device)
+        return search_audit(self.model, source, options, widths, sos=target.sos, eos=target.eos, banned=banned(target))
+
     def pairs(self, on: str | Sequence[str] | None = None) -> Pairs:
         """Pairs as this run reads them."""
         data: PairsConfig = self.settings.data
@@ -199,11 +212,18 @@ def evaluate(
 ) -> dict[str, Any]:
     """Likelihood of the references and quality of the translations."""
     config = settings.evaluation
-    scores = likelihood_scores(likelihood(model, encoded, device), config, signature_of(encoded))
+    counts = [*likelihood_counts(likelihood(model, encoded, device), encoded)]
     given = [(pair.sources, pair.tag) for pair in pairs]
     said = list(translate(model, encoded.tokenizers, given, settings.decoding, truncate=True, device=device))
-    plain = {name: score["value"] for name, score in scores.items()}
-    return plain | quality(said, pairs) | {"tokens": len(encoded.target.ids), "scores": scores}
+    references = [pair.targets for pair in pairs]
+    found = list(quality_counts([one.text for one in said], references, config, settings.decoding))
+    lengths = [sum(len(text.split()) for text in pair.sources) for pair in pairs]
+    return scored([*counts, *found], config, lengths) | {
+        "tokens": len(encoded.target.ids),
+        "search": to_table(settings.decoding),
+        "unread": sum(one.unread > 0 for one in said),
+        "degenerate": sum(bool(one.warnings) for one in said),
+    }
 
 
 def sizes_of(tokenizers: Tokenizers) -> Vocabularies:

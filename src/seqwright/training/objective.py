@@ -4,24 +4,39 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from seqwright.batch import Batch
-from seqwright.interface import State, Trainable
+from seqwright.batch import IGNORE, Batch
+from seqwright.interface import Head, State, Trainable
+from seqwright.layers.cross_entropy import exact
 
 
 class Objective(nn.Module):
-    """Negative log-likelihood of the targets, with label smoothing where asked for.
+    """Negative log-likelihood of the targets, with label smoothing and R-Drop where asked for.
 
     Sums cross this boundary, never means: micro-batches and ranks are added up and divided once by the token count of
     the whole step, so that accumulated = one batch.
     """
 
-    def __init__(self, model: Trainable, *, smoothing: float = 0.0):
+    def __init__(self, model: Trainable, *, smoothing: float = 0.0, r_drop: float = 0.0):
         super().__init__()
         self.model = model
         self.smoothing = smoothing
+        self.r_drop = r_drop
 
     def forward(self, batch: Batch, state: State | None = None) -> tuple[Tensor, Tensor, State | None]:
         """(loss sum, token count, state after)."""
-        hidden, state = self.model.hidden(batch, state)
+        hidden, after = self.model.hidden(batch, state)
         total, count = self.model.head.loss(hidden, batch.target, self.smoothing)
-        return total, count, state
+        if self.r_drop:
+            # The same batch under another dropout (Liang et al. 2021), whose loss this is halved: the mean of both
+            # likelihoods, and half of alpha times their divergence.
+            again, _ = self.model.hidden(batch, state)
+            other, _ = self.model.head.loss(again, batch.target, self.smoothing)
+            total = (total + other + self.r_drop * divergence(self.model.head, hidden, again, batch.target)) / 2
+        return total, count, after
+
+
+def divergence(head: Head, one: Tensor, other: Tensor, target: Tensor) -> Tensor:
+    """The mean of KL(p ‖ q) and KL(q ‖ p), summed over real targets, for the distributions that a head makes."""
+    real = target != IGNORE
+    p, q = (exact(head(hidden[real])).log_softmax(-1) for hidden in (one, other))
+    return ((p.exp() - q.exp()) * (p - q)).sum() / 2

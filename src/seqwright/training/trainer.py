@@ -72,7 +72,7 @@ class Trainer:
     ):
         self.device = machine.device(config.device)
         self.model = model.to(self.device)
-        self.objective = Objective(cast(Trainable, self.model), smoothing=config.smoothing)
+        self.objective = Objective(cast(Trainable, self.model), smoothing=config.smoothing, r_drop=config.r_drop)
         self.optimizer = optimizer(self.model, config)
         self.feed, self.config, self.keeper = feed, config, keeper
         self.evaluate, self.sample, self.show, self.watch = evaluate, sample, show, watch

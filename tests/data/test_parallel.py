@@ -1,0 +1,120 @@
+"""Pairs from every kind of file, and what is said of files that do not fit."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from seqwright.config import UserError
+from seqwright.data.embedded_pairs import embedded_pairs
+from seqwright.data.pair_formats import Pair
+from seqwright.data.parallel import PairsConfig, read_pairs
+from seqwright.data.python_pairs import tree
+
+CONFIG = PairsConfig(train="unused")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(name: str, *lines: str) -> str:
+    Path(name).write_text("".join(line + "\n" for line in lines))
+    return name
+
+
+def test_parallel_files_in_turn() -> None:
+    files = [write("a.en", "one", "two"), write("a.de", "eins", "zwei"), write("b.en", "x"), write("b.de", "y")]
+    pairs = read_pairs(files, CONFIG).pairs
+    assert pairs == [Pair(("one",), ("eins",)), Pair(("two",), ("zwei",)), Pair(("x",), ("y",))]
+
+
+def test_several_sources_and_several_references() -> None:
+    files = [write("context", "c"), write("source", "s"), write("first", "f"), write("second", "g")]
+    pairs = read_pairs(files, PairsConfig(train="unused", sources=2), references=2).pairs
+    assert pairs == [Pair(("c", "s"), ("f", "g"))]
+
+
+def test_files_of_both_sides() -> None:
+    assert read_pairs(write("a.tsv", "Hi.\tHallo!\tCC-BY"), CONFIG).pairs == [Pair(("Hi.",), ("Hallo!",))]
+    swapped = PairsConfig(train="unused", columns=(2, 1))
+    assert read_pairs("a.tsv", swapped).pairs == [Pair(("Hallo!",), ("Hi.",))]
+    json = write("a.jsonl", '{"source": ["a", "b"], "target": "c", "tag": "<de>"}')
+    assert read_pairs(json, CONFIG).pairs == [Pair(("a", "b"), ("c",), "<de>")]
+    scan = write("a.txt", "IN: jump twice OUT: I_JUMP I_JUMP")
+    assert read_pairs(scan, PairsConfig(train="unused", format="scan")).pairs == [
+        Pair(("jump twice",), ("I_JUMP I_JUMP",))
+    ]
+    spoken = write("a.dict", "read R EH1 D", "read(2) R IY1 D", "read(3) R IY0 D # variant", "'em AH0 M")
+    assert read_pairs(spoken, CONFIG).pairs == [Pair(("read",), ("R EH D", "R IY D")), Pair(("'em",), ("AH M",))]
+    play = write("play", "A:", "Who's", "there?", "", "B:", "Nay.", "", "A:", "Long live!")
+    assert read_pairs(play, PairsConfig(train="unused", format="speeches")).pairs == [
+        Pair(("Who's there?",), ("Nay.",)),
+        Pair(("Nay.",), ("Long live!",)),
+    ]
+
+
+def test_tags_go_with_their_files() -> None:
+    files = [write("a.en", "one"), write("a.de", "eins"), write("a.fr", "un")]
+    config = PairsConfig(train="unused", tags=("<de>", "<fr>"))
+    pairs = read_pairs([files[0], files[1], files[0], files[2]], config).pairs
+    assert [pair.tag for pair in pairs] == ["<de>", "<fr>"]
+    with pytest.raises(UserError, match="tags names 2 for 1"):
+        read_pairs(files[:2], config)
+
+
+def test_what_does_not_fit_is_named() -> None:
+    write("a", "one", "two")
+    write("b", "eins")
+    with pytest.raises(UserError, match=r"a has 2, b has 1 lines"):
+        read_pairs(["a", "b"], CONFIG)
+    with pytest.raises(UserError, match="in turn"):
+        read_pairs(["a"], CONFIG)
+    with pytest.raises(UserError, match=r"line 1: 1 column"):
+        read_pairs(write("c.tsv", "no tab"), CONFIG)
+    with pytest.raises(UserError, match=r"line 2: expected"):
+        read_pairs(write("c.jsonl", '{"source": "a", "target": "b"}', '{"source": 3, "target": "b"}'), CONFIG)
+    with pytest.raises(UserError, match="IN: … OUT"):
+        read_pairs(write("d", "jump"), PairsConfig(train="unused", format="scan"))
+    with pytest.raises(UserError, match=r"no embedded pairs 'summary'\. Did you mean 'summaries'"):
+        embedded_pairs("summary")
+
+
+def test_empty_sides_are_counted() -> None:
+    pairs = read_pairs([write("a", "one", ""), write("b", "eins", "zwei")], CONFIG)
+    assert len(pairs.pairs) == 2
+    assert pairs.notes[0].startswith("1 of 2 pairs")
+
+
+def test_a_split_keeps_equal_sources_together() -> None:
+    lines = [f"{n % 40}\tx{n}" for n in range(400)]
+    train, valid = read_pairs(write("a.tsv", *lines), CONFIG).split("documents 20%")
+    assert len(train.pairs) + len(valid.pairs) == 400
+    assert not {pair.sources for pair in train.pairs} & {pair.sources for pair in valid.pairs}
+    again = read_pairs(write("a.tsv", *reversed(lines)), CONFIG).split("documents 20%")[1]
+    assert {pair.targets for pair in again.pairs} == {pair.targets for pair in valid.pairs}
+
+
+def test_trees_are_written_in_brackets() -> None:
+    import ast
+
+    assert tree(ast.parse("a.b + f(1, x='y')", mode="eval").body) == (
+        "(BinOp (Attribute (Name a) b) (Add) (Call (Name f) (Constant 1) (keyword 'x' (Constant 'y'))))"
+    )
+
+
+@pytest.mark.skipif(importlib.util.find_spec("babel") is None, reason="needs Babel: the extra [samples]")
+def test_dates_in_two_languages() -> None:
+    pairs = {pair.sources[0]: pair.targets[0] for pair in embedded_pairs("dates-en-vi")}
+    assert len(pairs) > 10_000
+    assert pairs["Wednesday, December 21, 2039"] == "Thứ Tư, 21 tháng 12, 2039"
+
+
+def test_dates_without_babel_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "babel", None)
+    with pytest.raises(UserError, match=r"seqwright\[samples\]"):
+        embedded_pairs("dates-en-vi")

@@ -1,0 +1,76 @@
+"""Encoder-decoders: the paper's sizes, what is tied, and that attention without parameters has none."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from seqwright import build
+from seqwright.batch import Vocabularies, Vocabulary
+from seqwright.config import UserError
+from seqwright.models.encoder_decoder import EncoderDecoder
+from seqwright.models.seq2seq import GRUSeq2SeqConfig
+from seqwright.models.transformer import TransformerConfig
+
+
+def made(config: object, source: int = 20, target: int | None = None) -> EncoderDecoder:
+    sides = Vocabulary(size=source), Vocabulary(size=source if target is None else target)
+    with torch.device("meta"):
+        return build.model(config, Vocabularies(source=sides[0], target=sides[1], joint=target is None), task="pairs")
+
+
+def parameters(model: EncoderDecoder) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("width", "inner", "heads", "expected"), [(512, 2048, 8, 63_082_496), (1024, 4096, 16, 214_245_376)]
+)
+def test_the_papers_base_and_big(width: int, inner: int, heads: int, expected: int) -> None:
+    config = TransformerConfig(layers=6, width=width, inner=inner, heads=heads, norm="post")
+    assert parameters(made(config, 37_000)) == expected
+
+
+def test_what_is_tied() -> None:
+    joint = made(TransformerConfig(width=8, heads=2))
+    assert joint.source_embedding is joint.target_embedding
+    assert joint.head.readout.weight is joint.source_embedding.weight
+    separate = made(TransformerConfig(width=8, heads=2), 20, 30)
+    assert separate.head.readout.weight is separate.target_embedding.weight
+    assert separate.source_embedding.weight.size(0) == 20
+    loose = made(TransformerConfig(width=8, heads=2, tied="none"))
+    assert len({id(p) for p in (loose.source_embedding.weight, loose.target_embedding.weight)}) == 2
+    assert loose.head.readout.weight is not loose.target_embedding.weight
+
+
+def test_three_way_needs_one_vocabulary() -> None:
+    with pytest.raises(UserError, match=r"tokenizer\.joint"):
+        made(TransformerConfig(width=8, heads=2, tied="three-way"), 20, 30)
+
+
+def test_parameter_free_attention_adds_none() -> None:
+    bottleneck, free, dot = (
+        parameters(made(GRUSeq2SeqConfig(width=8, attention=kind)))  # type: ignore[arg-type]
+        for kind in ("none", "parameter-free", "dot")
+    )
+    assert free == bottleneck
+    assert dot == bottleneck + 2 * 8 * 8  # the map that joins state and context
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"width": 7}, "even"),
+        ({"width": 8, "embedding": 4, "tied": "two-way"}, "embedding = width"),
+        ({"width": 8, "attention": "none", "feeding": True}, "feeding"),
+        ({"width": 0}, "at least 1"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(options: dict[str, object], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        GRUSeq2SeqConfig(**options)  # type: ignore[arg-type]
+
+
+def test_an_unknown_attention_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(UserError, match="additive"):
+        build.model_config({"kind": "gru", "attention": "aditive"}, task="pairs")

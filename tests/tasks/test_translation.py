@@ -1,0 +1,153 @@
+"""Runs that turn sources into targets: trained, opened, asked and scored as users do, on a language made up here."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+import seqwright as sw
+from seqwright.api import wanted_recipe
+from seqwright.config import UserError
+from seqwright.tasks.translation import TranslationRun
+
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "big", "dogs"]
+
+
+def sentences(count: int, seed: int) -> list[list[str]]:
+    chosen = random.Random(seed)
+    return [chosen.choices(WORDS, k=chosen.randint(1, 5)) for _ in range(count)]
+
+
+def write(folder: Path, name: str, count: int, seed: int) -> list[str]:
+    """A source, and its words backwards in capitals."""
+    lines = sentences(count, seed)
+    (folder / f"{name}.src").write_text("".join(" ".join(line) + "\n" for line in lines))
+    (folder / f"{name}.tgt").write_text("".join(" ".join(reversed(line)).upper() + "\n" for line in lines))
+    return [str(folder / f"{name}.{side}") for side in ("src", "tgt")]
+
+
+SMALL = [
+    *("tokenizer.kind=words", "model.layers=1", "model.width=32", "model.dropout=0.0", "data.tokens=256"),
+    *("training.steps=200", "training.rate=4e-3", "training.warmup=30", "training.evaluate_every=250"),
+    "evaluation.resamples=50",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pairs")
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> TranslationRun:
+    train, valid = write(folder, "train", 600, 1), write(folder, "valid", 30, 2)
+    made = sw.train(pairs=train, valid=valid, set=[*SMALL, "model.heads=2", "model.inner=64"], run=folder / "run")
+    assert isinstance(made, TranslationRun)
+    return made
+
+
+def test_it_learns_to_translate(run: TranslationRun) -> None:
+    said = [one.text for one in run.translate(["the cat sat", "", "big dogs"])]
+    assert said == ["SAT CAT THE", "", "DOGS BIG"]
+
+
+def test_a_line_is_translated_as_if_alone(run: TranslationRun) -> None:
+    lines = [" ".join(line) for line in sentences(20, 9)]
+    together = [(one.text, round(one.log_prob, 4)) for one in run.translate(lines)]
+    alone = [(one.text, round(one.log_prob, 4)) for line in lines for one in run.translate([line])]
+    assert together == alone
+    assert [(one.text, round(one.log_prob, 4)) for one in run.translate(lines, at_once=3)] == together
+
+
+def test_its_scores_are_those_of_training_and_of_the_search(run: TranslationRun, folder: Path) -> None:
+    files = [str(folder / "valid.src"), str(folder / "valid.tgt")]
+    scores = run.evaluate(files)
+    assert scores["nll"] == pytest.approx(run.directory.summary()["nll"], abs=1e-6)
+    assert scores["bleu"] > 60
+    assert scores["scores"]["bleu"]["signature"].endswith("search:beam-5-gnmt-0.6")
+    assert sum(bucket["sources"] for bucket in scores["by_source_length"]["bleu"]) == 30
+    twice = run.evaluate([*files, files[1]])  # a second reference
+    assert "nrefs:2" in twice["scores"]["bleu"]["signature"]
+    assert twice["bleu"] == pytest.approx(scores["bleu"])
+
+
+def test_the_likelihood_is_that_of_each_pair(run: TranslationRun) -> None:
+    from seqwright.data.buckets import encode_pairs
+    from seqwright.tasks.pair_scores import likelihood
+
+    pairs = run.pairs().pairs
+    together = likelihood(run.model, encode_pairs(pairs, run.tokenizers), "cpu")
+    for n in (0, 7, 29):
+        alone = likelihood(run.model, encode_pairs([pairs[n]], run.tokenizers), "cpu")
+        assert together[n] == pytest.approx(alone[0], abs=1e-4)
+
+
+def test_sources_that_do_not_fit_are_refused_or_cut_and_counted(run: TranslationRun) -> None:
+    long = " ".join(["cat"] * 600)
+    with pytest.raises(UserError, match=r"source 2 has 601 tokens.*--truncate"):
+        list(run.translate(["cat", long]))
+    said = list(run.translate(["cat", long], truncate=True))
+    assert [one.unread for one in said] == [0, 601 - 512]
+
+
+def test_minimum_bayes_risk_chooses_among_several(run: TranslationRun) -> None:
+    (said,) = run.translate(["the cat sat"], best=3, risk="chrf")
+    assert len(said.others) == 2
+    with pytest.raises(UserError, match="raise best"):
+        list(run.translate(["the cat sat"], risk="chrf"))
+
+
+def test_the_log_shows_sources_outputs_and_references(run: TranslationRun) -> None:
+    samples = [record for record in run.directory.records() if record["kind"] == "sample"]
+    assert samples[0]["reference"] == run.pairs().pairs[0].targets[0]
+    evaluations = [record for record in run.directory.records() if record["kind"] == "evaluation"]
+    assert {"nll", "bleu", "chrf"} <= evaluations[-1].keys()
+
+
+def test_what_it_cannot_do_names_what_it_can(run: TranslationRun) -> None:
+    with pytest.raises(UserError, match="turns sources into targets; try `seqwright translate`"):
+        run.generate("x")
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
+def test_recurrent_ones_with_two_vocabularies_too(kind: str, folder: Path) -> None:
+    train, valid = write(folder, f"{kind}-train", 60, 1), write(folder, f"{kind}-valid", 10, 2)
+    steps = ["training.steps=5", "tokenizer.joint=false", "tokenizer.source_kind=characters"]
+    made = sw.train(pairs=train, valid=valid, model=kind, set=[*SMALL, *steps], run=folder / kind)
+    assert made.tokenizers.source.kind == "characters"
+    assert not made.tokenizers.joint
+    assert len(list(made.translate(["cat", "mat"]))) == 2
+    assert sw.open(folder / kind).evaluate()["nll"] == pytest.approx(made.directory.summary()["nll"], abs=1e-6)
+
+
+def test_tags_choose_what_is_wanted(folder: Path) -> None:
+    lines = sentences(300, 3)
+    for name, turn in (("up", str.upper), ("down", str.lower)):
+        (folder / f"tag.{name}").write_text("".join(turn(" ".join(line)) + "\n" for line in lines))
+    source = str(folder / "tag.down")
+    files = [source, str(folder / "tag.up"), source, source]
+    made = sw.train(
+        pairs=files,
+        model="gru",
+        set=[*SMALL, 'data.tags=["<up>", "<down>"]', "data.split=tail 5%"],
+        run=folder / "tags",
+    )
+    said = {tag: next(made.translate(["the cat"], tag=tag)).text for tag in ("<up>", "<down>")}
+    assert said["<up>"].isupper()
+    assert said["<down>"].islower()
+    with pytest.raises(UserError, match="it knows <up>, <down>"):
+        list(made.translate(["the cat"], tag="<left>"))
+
+
+def test_sizes_suit_the_data(folder: Path) -> None:
+    files = write(folder, "sizes", 5, 0)
+    small = wanted_recipe(None, pairs=files)
+    assert (small.model.width, small.data.split) == (64, "documents 3%")
+    for name in ("big.a", "big.b"):
+        (folder / name).write_text("word " * 2_000_000)
+    big = wanted_recipe(None, pairs=[str(folder / "big.a"), str(folder / "big.b")])
+    assert big.model.width > small.model.width
+    with pytest.raises(UserError, match="different kinds of data"):
+        wanted_recipe(None, pairs=files, text=files[0])
