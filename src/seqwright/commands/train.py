@@ -8,7 +8,6 @@ import click
 
 from seqwright.commands.common import JSON, SET, Several, print_json, print_scores
 
-
 KINDS = "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru or transformer"
 
 
@@ -31,7 +30,7 @@ KINDS = "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru 
 @click.option(
     "--model",
     metavar="KIND",
-    help="Short for --set model.kind=KIND: ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru or transformer.",
+    help=f"Short for --set model.kind=KIND: {KINDS}.",
 )
 @click.option(
     "--run", "run", type=click.Path(), help="The run's folder; runs/NAME unless given. Alone: go on with that run."

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal: asked politely, training finishes the step, saves and ends; asked twice, it ends at once."""
+"""Ctrl-C, SIGTERM and a closed terminal: asked once, training finishes the step, saves and ends; twice, at once."""
 
 from __future__ import annotations
 

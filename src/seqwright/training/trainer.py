@@ -305,7 +305,7 @@ class Trainer:
         progress = self.progress
         if not math.isfinite(scores["nll"]):
             raise UserError(
-                f"the model has no finite score on the validation data at step {progress.step}: its weights have run away."
+                f"the model has no finite score on the validation data at step {progress.step}: its weights ran away."
                 " Lower training.rate or raise training.warmup."
             )
         self.keeper.log({"kind": "evaluation", "step": progress.step, "seconds": round(progress.seconds, 3), **scores})
