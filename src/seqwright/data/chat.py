@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from seqwright.batch import IGNORE, Batch
 from seqwright.config import UserError, did_you_mean
-from seqwright.data.files import Errors
+from seqwright.data.embedded import embedded_text, is_embedded
+from seqwright.data.files import Errors, read_text, resolve
 from seqwright.data.order import permutation
 from seqwright.data.stream import to_batch
-from seqwright.data.text import Corpus, parse_split, read_corpus, split
+from seqwright.data.text import Corpus, documents_of, parse_split, split
 from seqwright.text.tokenizer import Tokenizer
 
 ROLES = ("system", "user", "assistant")
@@ -75,9 +76,10 @@ def read_conversations(files: Sequence[str] | str, errors: Errors = "strict") ->
     lines: list[str] = []
     notes: list[str] = []
     for file in [files] if isinstance(files, str) else files:
-        corpus = read_corpus(file, "line", errors=errors)
-        notes += corpus.notes
-        for number, line in enumerate(corpus.documents, 1):
+        text, replaced = (embedded_text(file), 0) if is_embedded(file) else read_text(resolve(file), errors)
+        if replaced:
+            notes.append(f"{file}: {replaced:,} places were not UTF-8 text and are read as U+FFFD.")
+        for number, line in enumerate(documents_of(text, "line"), 1):
             if line.strip():
                 try:
                     conversation_of(json.loads(line))
