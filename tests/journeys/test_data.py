@@ -87,4 +87,4 @@ def test_corpora_are_mixed_by_weight(here: Path, seqwright: Command) -> None:
     (here / "mix.toml").write_text('[data]\ntrain = ["text.txt", "more.txt"]\nweights = [1, 3]\nsplit = "tail 10%"\n')
     said = seqwright("train", "mix.toml", *TINY_GPT, "--run", "mix")
     assert said.status == 0
-    assert "75.0% of what is read" in said.err.replace("\n", " ")
+    assert "75.0% of what is read" in " ".join(said.err.split())

@@ -93,9 +93,9 @@ def read_corpus(
     *,
     base: Path | None = None,
     errors: Errors,
-    columns: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
 ) -> Corpus:
-    """The documents of some files, folders and patterns."""
+    """The documents of some files, folders and patterns; the lines of records too, where no column is asked for."""
     documents: list[str] = []
     notes: list[str] = []
     for name in [files] if isinstance(files, str) else files:
@@ -110,7 +110,7 @@ def read_corpus(
             text, replaced = read_text(path, errors)
             if replaced:
                 notes.append(f"{path}: {replaced:,} places were not UTF-8 text and are read as U+FFFD.")
-            if holds_records(path):
+            if columns is not None and holds_records(path):
                 documents += texts_of(records(text, path, columns), path, columns)
                 continue
             if kind != "file" and "\r\n" in text:

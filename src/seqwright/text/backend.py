@@ -70,6 +70,16 @@ def assemble(
     return backend
 
 
+def grow(backend: Tokenizer, facts: Facts, names: Sequence[str]) -> None:
+    """Adds reserved tokens after all ids; a pipeline of ours learns to tell their typed names from them."""
+    backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
+    if not facts.imported:
+        grown = replace(facts, specials=(*facts.specials, *names))
+        if steps := normal_steps(grown) + structural_steps(grown):
+            backend.normalizer = normalizers.Sequence(steps)
+        backend.decoder = _joiner(grown)
+
+
 def parse(text: str) -> tuple[Tokenizer, Facts]:
     """The backend that a tokenizer.json describes, and its facts."""
     try:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tokenizers import AddedToken
-
 from seqwright.config import UserError
 from seqwright.text import sentencepiece
-from seqwright.text.backend import parse
+from seqwright.text.backend import grow, parse
 from seqwright.text.tokenizer import ROLES, Tokenizer
 
 
@@ -24,7 +22,8 @@ def import_tokenizer(path: Path, specials: Sequence[str] = ()) -> Tokenizer:
         )
         found = Tokenizer(backend.to_str())
         missing = [name for name in specials if not _has(found, name)]
-        backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in missing])
+        backend, facts = parse(backend.to_str())
+        grow(backend, facts, missing)
         notes = [f"{path.name} has no {name}: it is added as id {backend.token_to_id(name)}." for name in missing]
         return Tokenizer(backend.to_str(), notes)
     except (OSError, UnicodeDecodeError) as error:
