@@ -18,6 +18,7 @@ COMMANDS = {
     "translate": "Turn each source line of a file into a target line.",
     "chat": "Talk with an assistant.",
     "score": "Log-probability and surprisal of each line of a file.",
+    "search-audit": "How often a beam misses the best output: model error or search error.",
     "check": "Prove on your own model the laws that every model keeps.",
     "tokenize": "Show how text is cut into tokens, and what is lost.",
     "recipes": "List the recipes that come with seqwright, or the keys a recipe may have.",
@@ -35,7 +36,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"seqwright.commands.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"seqwright.commands.{cmd_name.replace('-', '_')}").command
         return command
 
     def resolve_command(

@@ -15,7 +15,7 @@ from seqwright.text.tokenizer import Tokenizer
 from seqwright.training import machine
 from seqwright.training.weights import load_weights
 
-VERBS = ("generate", "translate", "chat", "score", "evaluate")
+VERBS = ("generate", "translate", "chat", "score", "evaluate", "search_audit")
 """Everything that some run can do; a run asked for what it cannot do names what it can."""
 
 
@@ -63,7 +63,7 @@ class Run:
 
     def __getattr__(self, name: str) -> Any:
         if name in VERBS:
-            instead = " or ".join(f"`seqwright {verb}`" for verb in self.verbs)
+            instead = " or ".join(f"`seqwright {verb.replace('_', '-')}`" for verb in self.verbs)
             raise NotItsVerb(f"{self.path} holds a '{self.settings.kind}' model, which {self.does}; try {instead}.")
         raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
 

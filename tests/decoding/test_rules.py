@@ -53,7 +53,7 @@ def test_what_is_forbidden_is_not_completed(phrases: list[list[int]], text: list
     log_probs = torch.zeros(1, VOCABULARY.size)
     left = without_phrases(log_probs, torch.tensor([text], dtype=torch.long), table)[0].isfinite().tolist()
     for id in range(VOCABULARY.size):
-        ends = any((text + [id])[-len(phrase) :] == phrase for phrase in phrases)
+        ends = any([*text, id][-len(phrase) :] == phrase for phrase in phrases)
         assert left[id] == (not ends)
 
 

@@ -34,7 +34,8 @@ def test_the_whole_way_as_processes(here: Path) -> None:
     assert len(said.out.removesuffix("\n")) == len("the cat") + 9
 
 
-def test_every_command_speaks_to_people(seqwright: Command, trained: Path) -> None:
+def test_every_command_speaks_to_people(seqwright: Command, trained: Path, here: Path) -> None:
+    (here / "words.txt").write_text("the\ncat\n")
     runs = trained.parent
     spoken = {
         ("evaluate", trained): "bits per byte",
@@ -42,6 +43,7 @@ def test_every_command_speaks_to_people(seqwright: Command, trained: Path) -> No
         ("generate", trained, "the", "--samples", "2", "--tokens", "5"): "--- 2 (seed 1)",
         ("score", trained, "text.txt", "--tokens"): "the",
         ("check", trained): "holds",
+        ("search-audit", trained, "words.txt", "--length", "2", "--widths", "1,30"): "2 of 2 lines have a proven best",
         ("tokenize", trained, "text.txt", "--summary"): "lossless False",
         ("runs", runs): "finished",
         ("recipes",): "gpt3-175b",
@@ -61,6 +63,9 @@ def test_every_command_speaks_to_machines(seqwright: Command, trained: Path) -> 
     assert scores["scores"]["perplexity"]["signature"]
     said = seqwright("generate", trained, "the", "--samples", "3", "--tokens", "5", "--json").lines
     assert [row["seed"] for row in said] == [0, 1, 2]
+    assert all(row["warnings"] == [] or row["warnings"][0]["measure"] for row in said)
+    audit = seqwright("search-audit", trained, "--length", "2", "--widths", "1,40", "--json", input=b"the\ncat\n").json
+    assert (audit["proven"], audit["widths"][-1]["missed"]) == (2, 0)
     scored = seqwright("score", trained, "--json", "--tokens", input=b"the cat\nsat\n").lines
     assert [row["text"] for row in scored] == ["the cat", "sat"]
     assert len(scored[1]["surprisals"]) == 3

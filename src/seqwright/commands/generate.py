@@ -59,6 +59,7 @@ def command(
     """
     from seqwright.api import open as open_run
     from seqwright.decoding.sampling import SamplingOptions
+    from seqwright.decoding.watch import watch
 
     flags: dict[str, Any] = {"tokens": tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     flags |= {"min_p": min_p, "typical": typical, "repetition_penalty": repetition_penalty, "no_repeat": no_repeat}
@@ -78,8 +79,9 @@ def command(
         **options,
     )
     for n, said in enumerate(continuations):
+        warnings = watch(said.text, log_prob=said.log_prob, tokens=len(said.ids))
         if as_json:
-            print_json(asdict(said) | {"seed": asked[n][1]})
+            print_json(asdict(said) | {"seed": asked[n][1], "warnings": [flag.as_json() for flag in warnings]})
         elif alone:
             click.echo()
         else:
@@ -88,3 +90,5 @@ def command(
             click.echo(
                 f"the first {said.unread} tokens of the prompt did not fit the context and were not read.", err=True
             )
+        for flag in warnings if not as_json else ():
+            click.echo(f"output {n + 1} looks degenerate: {flag.text}.", err=True)

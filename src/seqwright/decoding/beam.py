@@ -158,7 +158,7 @@ class _Search:
         return by_banks(allowed, live.totals, own, required, self.rules.eos)
 
     def put_aside(self, found: Candidates, length: int) -> Tensor:
-        """Keeps what ended among the first K candidates: an end that does not make the beam is none. Which did (Q, C)."""
+        """What ended among the first K candidates is kept: an end that does not make the beam is none."""
         live, first = self.live, slice(self.beams)
         ended = (found.ids == self.rules.eos) & (found.log_probs > -torch.inf) & ~live.done.unsqueeze(1)
         ended[:, self.beams :] = False
@@ -193,7 +193,7 @@ class _Search:
         return parents, torch.full_like(found.ids, NOTHING).scatter(1, going, places)
 
     def _presentable(self, length: int) -> Tensor:
-        """Totals (Q, K) without hypotheses that lack a required phrase, where others of the queue have all of theirs."""
+        """Totals (Q, K) without hypotheses that lack a required phrase, where others of the queue have them all."""
         if not self.constrained:
             return self.live.totals
         own = self.live.said[..., self.live.said.size(-1) - length :]

@@ -37,7 +37,7 @@ def best(log_probs: Tensor, many: int) -> tuple[Tensor, Tensor]:
     if log_probs.device.type != "cpu" or chunks < 4 * many:
         return torch.topk(log_probs, many)
     # The best few lie in the chunks with the greatest maxima: one pass over the row instead of a partial sort of it.
-    body = log_probs[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK))
+    body = log_probs[:, : chunks * CHUNK].view(rows, chunks, CHUNK)
     places = body.amax(-1).topk(many).indices  # (R, many)
     values = body.gather(1, places.unsqueeze(-1).expand(-1, -1, CHUNK)).flatten(1)
     ids = (places.unsqueeze(-1) * CHUNK + torch.arange(CHUNK)).flatten(1)
@@ -64,7 +64,7 @@ def by_groups(log_probs: Tensor, totals: Tensor, groups: int, diversity: float) 
     """As `by_score`, but groups of a source choose one after the other and pay for words that were already chosen."""
     if groups == 1:
         return by_score(log_probs, totals)
-    queues, beams = totals.shape
+    beams = totals.size(1)
     by_group = log_probs.view(-1, groups, beams, log_probs.size(-1))  # (B, G, K, V)
     taken = torch.zeros_like(by_group[:, 0, 0])  # (B, V): what each word costs by now
     parts = []
@@ -87,8 +87,9 @@ def by_groups(log_probs: Tensor, totals: Tensor, groups: int, diversity: float) 
 def by_banks(log_probs: Tensor, totals: Tensor, past: Tensor, required: Tensor, eos: int) -> Candidates:
     """Served in turn from banks of equal progress towards the required phrases (Post & Vilar 2018), fullest bank first.
 
-    `past` (Q, K, T) is what each beam has said. Beside the best continuations stand the next id of every unmet phrase, each beam's best id and its end. The fullest
-    bank always keeps a beam, which can always go on: phrases are met as soon as their ids have been served.
+    `past` (Q, K, T) is what each beam has said. Beside the best continuations stand the next id of every unmet phrase,
+    each beam's best id and its end. The fullest bank always keeps a beam, which can always go on: phrases are met as
+    soon as their ids have been served.
     """
     queues, beams = totals.shape
     plain = by_score(log_probs, totals)

@@ -5,17 +5,13 @@ Every rule is monotone in the length for a fixed log-probability; the bounds of 
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import torch
 from torch import Tensor
 
 from seqwright.decoding.options import SearchOptions
 
-Numbers = TypeVar("Numbers", Tensor, float)
 
-
-def normalise(log_prob: Numbers, length: Tensor | int, options: SearchOptions) -> Numbers:
+def normalise(log_prob: Tensor, length: Tensor | int, options: SearchOptions) -> Tensor:
     """The score of log-probabilities at a length that counts the end: greater is better."""
     match options.normalisation:
         case "power":  # the lectures' |y|^α

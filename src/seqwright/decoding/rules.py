@@ -1,7 +1,7 @@
 """Rules: what may be said next, whatever the model thinks. Minus infinity where a rule forbids, no renormalising.
 
-Scores stay log p(y | x) under the model, so hypotheses found under different rules can be compared. Every rule is a pure
-function of what each row has said, so beams carry no state for it.
+Scores stay log p(y | x) under the model, so hypotheses found under different rules can be compared. Every rule is a
+pure function of what each row has said, so beams carry no state for it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Rules:
         if self.forbidden is not None:
             log_probs = without_phrases(log_probs, said, self.forbidden)
         if required is not None and self.eos != NOTHING:
-            own = said[:, said.size(1) - length :].unflatten(0, (len(required), -1))
+            own = said[:, said.size(1) - length :].reshape(len(required), len(said) // len(required), length)
             missing = ~met(own, required).all(-1).flatten()  # (R,)
             log_probs = log_probs.clone()
             log_probs[:, self.eos].masked_fill_(missing, -torch.inf)

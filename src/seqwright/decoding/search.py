@@ -34,9 +34,9 @@ def search(
 ) -> list[list[Hypothesis]]:
     """The best outputs of each source, best first.
 
-    `banned` ids are never said. `prompts` are what each output begins with: read after <sos>, neither scored nor counted
-    in the length. `forbidden` phrases occur in no output, `required` ones (for each source) in all that end. `listen`
-    hears every step of a beam.
+    `banned` ids are never said. `prompts` are what each output begins with: read after <sos>, neither scored nor
+    counted in the length. `forbidden` phrases occur in no output, `required` ones (for each source) in all that end.
+    `listen` hears every step of a beam.
     """
     if source.rows == 0:
         return []
@@ -124,7 +124,7 @@ def sample(
         Hypothesis(
             ids=row.ids,
             log_prob=row.log_prob,
-            score=normalise(row.log_prob, len(row.ids) + (row.reason == "end"), options),
+            score=float(normalise(torch.tensor(row.log_prob), len(row.ids) + (row.reason == "end"), options)),
             reason="end" if row.reason == "end" else "length",
         )
         for row in drawn

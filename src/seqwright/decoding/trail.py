@@ -52,7 +52,7 @@ class Trail:
             if options.unended == "among":
                 both.sort(key=lambda hypothesis: -hypothesis.score)
             # Groups may have found the same words.
-            distinct = {tuple(hypothesis.ids) + (hypothesis.reason,): hypothesis for hypothesis in reversed(both)}
+            distinct = {(*hypothesis.ids, hypothesis.reason): hypothesis for hypothesis in reversed(both)}
             found.append(list(reversed(distinct.values()))[: options.best])
         return found
 

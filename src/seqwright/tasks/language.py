@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from seqwright.batch import Batch, Vocabulary
+from seqwright.batch import Batch, Source, Vocabulary
 from seqwright.config import UserError
 from seqwright.data.corpora import read_corpora, to_stream
 from seqwright.data.files import resolve
@@ -20,6 +20,7 @@ from seqwright.data.rows import Rows
 from seqwright.data.stream import Stream, make_stream
 from seqwright.data.text import Corpus, Document, TextConfig, document_kind, read_corpus
 from seqwright.data.windows import Windows
+from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.text import Continuation, complete
 from seqwright.evaluate import evaluate_text
 from seqwright.interface import Autoregressive, Feed
@@ -27,6 +28,7 @@ from seqwright.metrics.lines import ScoredLine, score_lines
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import write_text
+from seqwright.studies.search_audit import Audit, search_audit
 from seqwright.tasks.task import Note, Settings
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.training import train as train_tokenizer
@@ -161,7 +163,7 @@ class LanguageRun(Run):
     """A trained language model: `run = seqwright.open("runs/x"); run.generate("Once")`."""
 
     does = "continues text"
-    verbs = ("generate", "score", "evaluate")
+    verbs = ("generate", "score", "evaluate", "search_audit")
 
     @staticmethod
     def sizes(directory: RunDirectory) -> Vocabulary:
@@ -209,6 +211,20 @@ class LanguageRun(Run):
         ended = vocabulary.eos if self.documents != "file" else None
         return score_lines(
             self.model, lines, self.tokenizer.encode_all, sos=vocabulary.sos, eos=ended, device=self.device
+        )
+
+    def search_audit(self, prompts: Sequence[str], options: SearchOptions, widths: Sequence[int]) -> Audit:
+        """How often beams of these widths miss the best continuation of each prompt."""
+        vocabulary = self.tokenizer.vocabulary
+        return search_audit(
+            self.model,
+            Source.nothing(len(prompts), self.device),
+            options,
+            widths,
+            sos=vocabulary.sos,
+            eos=vocabulary.eos,
+            banned=[id for id in (vocabulary.unk, vocabulary.pad, vocabulary.sos) if id is not None],
+            prompts=[self.tokenizer.encode(prompt) for prompt in prompts],
         )
 
     def stream(self, on: str | Sequence[str] | None = None) -> Stream:

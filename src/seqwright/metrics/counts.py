@@ -1,0 +1,61 @@
+"""Additive counts: one row for each example, a formula for their sums; scores, intervals, buckets and tests follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqwright.metrics.score import Floats, Score, bootstrap
+
+EDGES = (10, 20, 30, 40, 50)
+"""Source lengths at which one bucket ends and the next begins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What a metric counted in each example."""
+
+    name: str
+    rows: Floats
+    """(examples, quantities); a corpus is their sum."""
+    formula: Callable[[Floats], Floats]
+    """Sums (N, quantities) to scores (N,)."""
+    signature: str
+    better: int = 1
+    """1 where greater is better, -1 for errors."""
+
+    @property
+    def value(self) -> float:
+        """The score of all examples together."""
+        return float(self.formula(self.rows.sum(0, keepdims=True))[0])
+
+    def score(self, *, resamples: int = 1000, seed: int = 1) -> Score:
+        """The value with its bootstrap interval and signature."""
+        low, high = bootstrap(self.rows, self.formula, resamples=resamples, seed=seed)
+        return Score(value=self.value, low=low, high=high, signature=self.signature)
+
+    def select(self, which: NDArray[np.int64]) -> Self:
+        """These examples alone."""
+        return replace(self, rows=self.rows[which])
+
+
+def ratio(sums: Floats) -> Floats:
+    """The first quantity over the second, in per cent; 0 where there is nothing."""
+    return 100 * sums[:, 0] / np.maximum(sums[:, 1], 1)
+
+
+def by_length(counts: Counts, lengths: Sequence[int], edges: Sequence[int] = EDGES) -> list[tuple[str, int, float]]:
+    """(lengths, examples, score) of each bucket of source lengths that holds any example."""
+    bucket = np.searchsorted(np.asarray(edges), np.asarray(lengths), side="right")
+    starts = [0, *edges]
+    found = []
+    for n, start in enumerate(starts):
+        which = np.flatnonzero(bucket == n)
+        if len(which):
+            label = f"{start}-{starts[n + 1] - 1}" if n + 1 < len(starts) else f"{start}+"
+            found.append((label, len(which), counts.select(which).value))
+    return found

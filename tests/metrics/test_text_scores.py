@@ -1,0 +1,154 @@
+"""Scores of outputs against references: sacrebleu's own numbers, brute force beside the fast ways, tests that can tell."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from functools import cache
+
+import numpy as np
+import pytest
+import sacrebleu
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqwright.config import UserError
+from seqwright.metrics.counts import Counts, by_length
+from seqwright.metrics.edits import common_subsequence, edit_distance, error_rate
+from seqwright.metrics.overlap import rouge
+from seqwright.metrics.paired import compare
+from seqwright.metrics.translation import bleu, chrf, exact_match, ter
+from seqwright.metrics.utility import UTILITIES, pairwise_bleu, pairwise_chrf, pairwise_f1
+
+WORDS = "the a cat dog sat ran on under mat tree , .".split()
+ITEMS = st.lists(st.sampled_from("abcd"), max_size=7)
+
+
+def texts(many: int, seed: int) -> list[str]:
+    chosen = random.Random(seed)
+    return [" ".join(chosen.choices(WORDS, k=chosen.randint(4, 12))) for _ in range(many)]
+
+
+def worse(originals: list[str], rate: float, seed: int) -> list[str]:
+    """With some words replaced."""
+    chosen = random.Random(seed)
+    return [" ".join(chosen.choice(WORDS) if chosen.random() < rate else w for w in t.split()) for t in originals]
+
+
+TRUTH = texts(60, 1)
+OTHER = worse(TRUTH, 0.2, 2)
+OUTPUTS = worse(TRUTH, 0.3, 3)
+REFERENCES = [[one, other] for one, other in zip(TRUTH, OTHER, strict=True)]
+
+
+def test_the_numbers_are_sacrebleus() -> None:
+    streams = [TRUTH, OTHER]
+    assert bleu(OUTPUTS, REFERENCES).value == pytest.approx(sacrebleu.corpus_bleu(OUTPUTS, streams).score)
+    assert chrf(OUTPUTS, REFERENCES).value == pytest.approx(sacrebleu.corpus_chrf(OUTPUTS, streams).score)
+    assert ter(OUTPUTS, REFERENCES).value == pytest.approx(sacrebleu.corpus_ter(OUTPUTS, streams).score)
+    plain = bleu(OUTPUTS, REFERENCES, tokenize="none", lowercase=True)
+    expected = sacrebleu.corpus_bleu(OUTPUTS, streams, tokenize="none", lowercase=True).score
+    assert plain.value == pytest.approx(expected)
+    assert "tok:none" in plain.signature
+    assert "case:lc" in plain.signature
+    assert "nrefs:2" in bleu(OUTPUTS, REFERENCES).signature
+
+
+def test_lines_may_have_different_numbers_of_references() -> None:
+    ragged = [several[: 1 + n % 2] for n, several in enumerate(REFERENCES)]
+    streams = [TRUTH, [None if n % 2 == 0 else other for n, other in enumerate(OTHER)]]
+    assert bleu(OUTPUTS, ragged).value == pytest.approx(sacrebleu.corpus_bleu(OUTPUTS, streams).score)
+
+
+@pytest.mark.parametrize("metric", [bleu, chrf, ter, exact_match])
+def test_counts_add_up_and_have_intervals(metric) -> None:
+    counts: Counts = metric(OUTPUTS, REFERENCES)
+    parts = [metric(OUTPUTS[:20], REFERENCES[:20]).rows, metric(OUTPUTS[20:], REFERENCES[20:]).rows]
+    assert np.array_equal(np.concatenate(parts), counts.rows)
+    score = counts.score(resamples=200)
+    assert score.low is not None
+    assert score.high is not None
+    assert score.low <= score.value <= score.high
+    assert score.low < score.high
+    best = metric(TRUTH, REFERENCES).value
+    assert best == pytest.approx(0 if counts.better < 0 else 100)
+
+
+def test_what_cannot_be_paired_is_refused() -> None:
+    for outputs, references in [(["a"], []), (["a"], [[]]), ([], [])]:
+        with pytest.raises(UserError):
+            bleu(outputs, references)
+
+
+@given(ITEMS, ITEMS)
+def test_edits_by_brute_force(one: list[str], other: list[str]) -> None:
+    @cache
+    def distance(n: int, m: int) -> int:
+        if not n or not m:
+            return n + m
+        same = one[n - 1] == other[m - 1]
+        return min(distance(n - 1, m) + 1, distance(n, m - 1) + 1, distance(n - 1, m - 1) + (not same))
+
+    assert edit_distance(one, other) == distance(len(one), len(other))
+
+
+@given(ITEMS, ITEMS)
+def test_common_subsequences_by_brute_force(one: list[str], other: list[str]) -> None:
+    def holds(sequence: tuple[str, ...]) -> bool:
+        rest = iter(other)
+        return all(item in rest for item in sequence)
+
+    longest = max(n for n in range(len(one) + 1) if any(map(holds, itertools.combinations(one, n))))
+    assert common_subsequence(one, other) == longest
+
+
+def test_error_rates() -> None:
+    counts = error_rate(["k ae t".split(), "d ao".split()], [["k ah t".split(), "k ae".split()], ["d ao g".split()]])
+    assert counts.rows.tolist() == [[1, 3], [1, 3]]
+    assert counts.value == pytest.approx(100 / 3)
+    assert counts.better == -1
+
+
+def test_rouge_by_hand() -> None:
+    # Lin 2004's example: the same bigrams are missed, but only one candidate keeps the order.
+    reference = [["police killed the gunman"]]
+    for candidate, one, two, longest in [
+        ("police kill the gunman", 75, 100 / 3, 75),
+        ("the gunman kill police", 75, 100 / 3, 50),
+    ]:
+        found = [rouge([candidate], reference, kind).value for kind in ("1", "2", "L")]  # type: ignore[arg-type]
+        assert found == pytest.approx([one, two, longest])
+    assert rouge(["Police!"], [["nothing", "police"]], "1").value == 100
+    assert rouge([""], [["police"]], "L").value == 0
+
+
+def test_a_real_difference_is_told_from_luck() -> None:
+    good, bad = (worse(TRUTH, rate, 5) for rate in (0.1, 0.4))
+    alike = worse(TRUTH, 0.1, 6)
+    for metric in (bleu, chrf, ter):
+        clear = compare(metric(good, REFERENCES), metric(bad, REFERENCES), trials=200)
+        assert clear.verdict == "better"
+        assert 0 < clear.low < clear.value < clear.high
+        assert compare(metric(bad, REFERENCES), metric(good, REFERENCES), trials=200).verdict == "worse"
+        assert compare(metric(good, REFERENCES), metric(alike, REFERENCES), trials=200).verdict == "tie"
+    same = compare(bleu(good, REFERENCES), bleu(good, REFERENCES), trials=50)
+    assert (same.value, same.p) == (0, 1)
+    with pytest.raises(UserError, match="same examples"):
+        compare(bleu(good, REFERENCES), chrf(good, REFERENCES))
+
+
+def test_scores_by_source_length() -> None:
+    counts = exact_match(["a", "b", "c", "d"], [["a"], ["x"], ["c"], ["d"]])
+    assert by_length(counts, [3, 9, 10, 70]) == [("0-9", 2, 50.0), ("10-19", 1, 100.0), ("50+", 1, 100.0)]
+
+
+def test_utilities_of_all_pairs() -> None:
+    some = [*TRUTH[:5], OUTPUTS[0], "", "ab"]
+    found = pairwise_chrf(some)
+    for i, j in itertools.product(range(len(some)), repeat=2):
+        assert 100 * found[i, j] == pytest.approx(sacrebleu.sentence_chrf(some[i], [some[j]]).score)
+    words = pairwise_f1(["a b b", "b c", ""])
+    assert words.tolist() == [[1, 0.4, 0], [0.4, 1, 0], [0, 0, 0]]
+    sentence = sacrebleu.sentence_bleu(OUTPUTS[0], [TRUTH[0]], smooth_method="none", use_effective_order=False).score
+    assert 100 * pairwise_bleu([OUTPUTS[0], TRUTH[0]])[0, 1] == pytest.approx(sentence)
+    assert all(utility(some).shape == (len(some), len(some)) for utility in UTILITIES.values())

@@ -1,0 +1,39 @@
+"""Worked example 8: precision, recall and BLEU of one sentence, against one reference and two."""
+
+from __future__ import annotations
+
+import pytest
+
+from seqwright.metrics.overlap import clipped_precision, overlap, sentence_bleu
+
+CANDIDATE = "Tôi học NLP của AI VIET NAM".split()
+FIRST = "Tôi đang học lớp AI của AI VIET NAM".split()
+SECOND = "Tôi đang học lớp CV và NLP của AI".split()
+
+
+def precisions(*references: list[str]) -> list[tuple[int, int]]:
+    return [clipped_precision(CANDIDATE, references, order) for order in range(1, 5)]
+
+
+def test_words_shared_with_one_reference() -> None:
+    words = overlap(CANDIDATE, FIRST)
+    assert (words.shared, words.candidate, words.reference) == (6, 7, 9)
+    assert words.precision == pytest.approx(6 / 7)
+    assert words.recall == pytest.approx(6 / 9)
+    assert words.f1 == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    ("references", "matches", "simplified", "standard"),
+    [([FIRST], [6, 3, 2, 1], 0.3539, 0.3419), ([FIRST, SECOND], [7, 4, 3, 1], 0.4374, 0.4226)],
+)
+def test_bleu(references: list[list[str]], matches: list[int], simplified: float, standard: float) -> None:
+    assert precisions(*references) == list(zip(matches, [7, 6, 5, 4], strict=True))
+    assert sentence_bleu(CANDIDATE, references, brevity="simplified") == pytest.approx(simplified, abs=5e-5)
+    assert sentence_bleu(CANDIDATE, references) == pytest.approx(standard, abs=5e-5)
+
+
+def test_the_second_reference_alone_matches_less() -> None:
+    assert precisions(SECOND) == [(5, 7), (2, 6), (1, 5), (0, 4)]
+    assert sentence_bleu(CANDIDATE, [SECOND]) == 0
+    assert sentence_bleu([], [SECOND]) == 0
