@@ -1,9 +1,9 @@
 """Beam search against transformers' `generate`: the same GPT-2-shaped weights, prompts, widths and lengths in one run.
 
 Both sides search `--length` tokens without an early end (the end is never probable under random weights, and both are
-told to go on), so the work is the same; the outputs must be equal before a ratio is printed.
+told to go on), so the work is the same, and says how many outputs are equal.
 
-    python benchmarks/beam.py [--device cuda] [--static] [--batch 16] [--width 5] [--length 64]
+    python benchmarks/beam.py [--device cuda] [--static] [--batch 16] [--beam 5] [--length 64]
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from seqwright.batch import Source, Vocabulary
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
 
-LAYERS, WIDTH, HEADS, SIZE, PROMPT = 6, 512, 8, 32_000, 8
+PROMPT = 8
 
 
-def models(context: int) -> tuple[Any, Any]:
+def models(layers: int, width: int, size: int, context: int) -> tuple[Any, Any]:
     """Our GPT and theirs with the same weights."""
     torch.manual_seed(0)
-    table = {"kind": "gpt", "layers": LAYERS, "width": WIDTH, "heads": HEADS, "context": context}
-    mine = build.model(build.model_config(table), Vocabulary(size=SIZE)).eval()
+    table = {"kind": "gpt", "layers": layers, "width": width, "heads": width // 64 or 1, "context": context}
+    mine = build.model(build.model_config(table), Vocabulary(size=size)).eval()
     config = GPT2Config(
-        vocab_size=SIZE,
+        vocab_size=size,
         n_positions=context,
-        n_embd=WIDTH,
-        n_layer=LAYERS,
-        n_head=HEADS,
+        n_embd=width,
+        n_layer=layers,
+        n_head=width // 64 or 1,
         activation_function="gelu",
         bos_token_id=1,
         eos_token_id=2,
@@ -82,17 +82,18 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--static", action="store_true", help="give the peer its static cache")
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--width", type=int, default=5)
-    parser.add_argument("--length", type=int, default=64)
+    for name, value in {"layers": 6, "width": 512, "vocabulary": 32_000, "batch": 16, "beam": 5, "length": 64}.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--repeats", type=int, default=2)
-    arguments = parser.parse_args()
+    asked = parser.parse_args()
     torch.set_num_threads(1)
-    device, batch, width, length = arguments.device, arguments.batch, arguments.width, arguments.length
-    mine, peer = (model.to(device) for model in models(PROMPT + length))
-    prompts = torch.randint(3, SIZE, (batch, PROMPT), generator=torch.Generator().manual_seed(1)).to(device)
+    device, batch, length = asked.device, asked.batch, asked.length
+    pair = models(asked.layers, asked.width, asked.vocabulary, PROMPT + length)
+    mine, peer = (model.to(device) for model in pair)
+    generator = torch.Generator().manual_seed(1)
+    prompts = torch.randint(3, asked.vocabulary, (batch, PROMPT), generator=generator).to(device)
     options = SearchOptions(
-        width=width, length=length, shortest=length, normalisation="power", alpha=1.0, unended="among"
+        width=asked.beam, length=length, shortest=length, normalisation="power", alpha=1.0, unended="among"
     )
 
     def ours() -> list[list[int]]:
@@ -101,19 +102,19 @@ def main() -> None:
         return [own[0].ids for own in found]
 
     def theirs() -> list[list[int]]:
-        more = {"cache_implementation": "static"} if arguments.static else {}
-        out = peer.generate(
-            input_ids=prompts, attention_mask=torch.ones_like(prompts), num_beams=width, do_sample=False,
-            pad_token_id=0, max_new_tokens=length, min_new_tokens=length, length_penalty=1.0, early_stopping=True, **more,
-        )  # fmt: skip
+        wanted = {"num_beams": asked.beam, "max_new_tokens": length, "min_new_tokens": length, "do_sample": False}
+        more = {"cache_implementation": "static"} if asked.static else {}
+        given = {"input_ids": prompts, "attention_mask": torch.ones_like(prompts), "pad_token_id": 0}
+        out = peer.generate(**given, **wanted, **more, length_penalty=1.0, early_stopping=True)
         return out[:, PROMPT:].tolist()
 
-    our_seconds, our_ids = timed(ours, arguments.repeats, device)
+    our_seconds, our_ids = timed(ours, asked.repeats, device)
     with torch.inference_mode():
-        peer_seconds, peer_ids = timed(theirs, arguments.repeats, device)
+        peer_seconds, peer_ids = timed(theirs, asked.repeats, device)
     equal = sum(one == other for one, other in zip(our_ids, peer_ids, strict=True))
-    print(f"torch {torch.__version__} on {device}; {LAYERS} layers of width {WIDTH}, {SIZE:,} words;", end=" ")
-    print(f"batch {batch}, beam {width}, {length} tokens: {equal} of {batch} outputs equal")
+    print(f"torch {torch.__version__} on {device}; {asked.layers} layers of width {asked.width}, ", end="")
+    print(f"{asked.vocabulary:,} words; batch {batch}, beam {asked.beam}, {length} tokens:", end=" ")
+    print(f"{equal} of {batch} outputs equal")
     print(f"seqwright    {our_seconds:7.2f} s  {batch * length / our_seconds:8.0f} tokens/s")
     print(f"transformers {peer_seconds:7.2f} s  {batch * length / peer_seconds:8.0f} tokens/s")
     print(f"ratio: {peer_seconds / our_seconds:.2f}")

@@ -1,4 +1,4 @@
-"""Scores of outputs against references: sacrebleu's own numbers, brute force beside the fast ways, tests that can tell."""
+"""Scores of outputs: sacrebleu's own numbers, brute force beside the fast ways, and tests that can tell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seqwright.metrics.paired import compare
 from seqwright.metrics.translation import bleu, chrf, exact_match, ter
 from seqwright.metrics.utility import UTILITIES, pairwise_bleu, pairwise_chrf, pairwise_f1
 
-WORDS = "the a cat dog sat ran on under mat tree , .".split()
+WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "tree", ",", "."]
 ITEMS = st.lists(st.sampled_from("abcd"), max_size=7)
 
 
@@ -103,7 +103,7 @@ def test_common_subsequences_by_brute_force(one: list[str], other: list[str]) ->
 
 
 def test_error_rates() -> None:
-    counts = error_rate(["k ae t".split(), "d ao".split()], [["k ah t".split(), "k ae".split()], ["d ao g".split()]])
+    counts = error_rate([["k", "ae", "t"], ["d", "ao"]], [[["k", "ah", "t"], ["k", "ae"]], [["d", "ao", "g"]]])
     assert counts.rows.tolist() == [[1, 3], [1, 3]]
     assert counts.value == pytest.approx(100 / 3)
     assert counts.better == -1

@@ -6,9 +6,9 @@ import pytest
 
 from seqwright.metrics.overlap import clipped_precision, overlap, sentence_bleu
 
-CANDIDATE = "Tôi học NLP của AI VIET NAM".split()
-FIRST = "Tôi đang học lớp AI của AI VIET NAM".split()
-SECOND = "Tôi đang học lớp CV và NLP của AI".split()
+CANDIDATE = ["Tôi", "học", "NLP", "của", "AI", "VIET", "NAM"]
+FIRST = ["Tôi", "đang", "học", "lớp", "AI", "của", "AI", "VIET", "NAM"]
+SECOND = ["Tôi", "đang", "học", "lớp", "CV", "và", "NLP", "của", "AI"]
 
 
 def precisions(*references: list[str]) -> list[tuple[int, int]]:
