@@ -102,6 +102,16 @@ def test_beams_share_a_memory_that_is_never_copied(model: Translator) -> None:
         assert_close(log_probs[row : row + 1], said_alone(model, row // 2, text))
 
 
+def test_reordering_is_selecting_within_groups(model: Translator) -> None:
+    state = model.start(sources(), capacity=8).select(indices(0, 0, 1, 1, 2, 2))
+    _, state = model.step(indices(1, 2, 3, 4, 5, 6).unsqueeze(1), state)
+    held, parents = state.memory.vectors.data_ptr(), indices(1, 1, 2, 3, 5, 4)
+    expected = state.select(parents)
+    moved = state.reorder(parents)
+    assert moved.memory.vectors.data_ptr() == held
+    assert_close(dict(moved.tensors()), dict(expected.tensors()))
+
+
 def test_dropping_a_source_drops_its_group(model: Translator) -> None:
     state = model.start(sources(), capacity=8).select(indices(0, 0, 1, 1, 2, 2))
     texts = [[row] for row in range(6)]

@@ -115,6 +115,19 @@ def test_selecting_and_joining_keep_what_was_written(rows: list[int]) -> None:
     assert_close(joined.key[1:], taken.key)
 
 
+@pytest.mark.parametrize("rows", [[0, 1, 2], [1, 1, 0], [2, 0, 1]])
+def test_reordering_moves_in_place_what_selecting_would_copy(rows: list[int]) -> None:
+    memory = empty(3, 6)
+    written = random(3, 3, H, E)
+    memory.write(1, written, -written)
+    memory = memory.advance(3, torch.tensor([3, 2, 1]))
+    expected = memory.select(torch.tensor(rows))
+    place = memory.key.data_ptr()
+    moved = memory.reorder(torch.tensor(rows))
+    assert moved.key.data_ptr() == place
+    assert_close(dict(moved.tensors()), dict(expected.tensors()))
+
+
 def test_what_lies_in_padded_slots_is_never_attended() -> None:
     torch.manual_seed(0)
     attention = SelfAttention(H * E, H).double()

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from seqwright.batch import Source
 from seqwright.config import UserError
 from seqwright.interface import Autoregressive
-from seqwright.models.mixture import Mixture, best_weights, tuned
+from seqwright.models.mixture import Mixture, Product, best_weights, tuned
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +52,26 @@ def test_carried_states_equal_one_long_window(cows: list[Cows], mixture: Mixture
         part, state = mixture.score(cows[0].batch(text), state)
         parts.append(part)
     assert_close(torch.cat(parts, 1), mixture.score(whole)[0])
+
+
+def test_a_product_is_the_geometric_mean(cows: list[Cows]) -> None:
+    product = Product([each.model for each in cows], [0.5, 0.3, 0.2])
+    whole = cows[0].batch("<sos> do cows eat corn or hay <eos>")
+    parts = [each.model(whole).log_softmax(-1) for each in cows]
+    expected = (0.5 * parts[0] + 0.3 * parts[1] + 0.2 * parts[2]).log_softmax(-1)
+    assert_close(product(whole), expected)
+    state = product.start(whole.source, capacity=9)
+    for t in range(whole.input.size(1)):
+        stepped, state = product.step(whole.input[:, t : t + 1], state)
+        assert_close(stepped, expected[:, t])
+    scored, nothing = product.score(whole)
+    assert nothing is None
+    assert_close(scored, expected.gather(-1, whole.target[..., None])[..., 0])
+    _, state = product.score(cows[0].batch("<sos> do cows eat"), product.start(whole.source, capacity=9))
+    rest, _ = product.score(cows[0].batch("eat corn or hay <eos>"), state)
+    assert_close(rest, scored[:, 3:])
+    vetoed = product._mix([torch.tensor([[0.0, -torch.inf]]), torch.tensor([[-torch.inf, 0.0]]), torch.zeros(1, 2)])
+    assert vetoed.tolist() == [[-torch.inf, -torch.inf]]
 
 
 def test_em_finds_the_weights_that_made_the_text() -> None:

@@ -19,6 +19,19 @@ def test_the_toy_table_fools_narrow_beams() -> None:
     assert (found.sources, found.proven, found.empty) == (1, 1, 0)
 
 
+def test_references_tell_whom_to_blame() -> None:
+    facts = {"sos": VOCABULARY.sos, "eos": VOCABULARY.eos, "banned": [0, 1, 2], "prompts": [[5], [6], [7, 8]]}
+    model, source, options = small("gru"), Source.nothing(3), SearchOptions(length=3, stop="bound")
+    exact = search_audit(model, source, options, [1], **facts)
+    best = [one.ids for one in exact.best if one is not None]
+    assert [one.reason for one in exact.best if one is not None] == ["end"] * 3
+    narrow, wide = search_audit(model, source, options, [1, 343], references=best, **facts).widths
+    assert (wide.search_errors, wide.model_errors) == (0, 0)
+    assert (narrow.search_errors, narrow.model_errors) == (narrow.missed, 0)
+    (wrong,) = search_audit(model, source, options, [343], references=[[9, 9], [10, 10], [4, 4]], **facts).widths
+    assert (wrong.search_errors, wrong.model_errors) == (0, 3)
+
+
 def test_a_wide_beam_misses_nothing_and_a_short_proof_is_none() -> None:
     facts = {"sos": VOCABULARY.sos, "eos": VOCABULARY.eos, "banned": [0, 1, 2], "prompts": [[5], [6], [7, 8]]}
     model, source = small("gru"), Source.nothing(3)

@@ -1,4 +1,4 @@
-"""Mixtures: several models answer, and their probabilities are averaged with weights that suit held-out text.
+"""Mixtures: several models answer, and their probabilities are averaged, with weights that suit held-out text.
 
 Whatever is behind the seam can be mixed, an n-gram with an LSTM too, as long as the vocabulary is one.
 """
@@ -69,6 +69,28 @@ class Mixture:
         device = log_probs[0].device
         stacked = torch.stack([p.to(device) for p in log_probs], -1)
         return torch.logsumexp(stacked + self.weights.log().to(stacked), -1)
+
+
+class Product(Mixture):
+    """p(w | h) ∝ Π p_i(w | h)^weight_i: the geometric mean, in which every model has a veto (Hinton 2002).
+
+    What a token's probability is depends on all the others, so `score` goes step by step.
+    """
+
+    def score(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
+        after = self.start(batch.source, capacity=batch.input.size(1)) if state is None else state
+        said = []
+        for t in range(batch.input.size(1)):
+            log_probs, after = self.step(batch.input[:, t : t + 1], after)
+            said.append(log_probs.gather(-1, batch.target[:, t : t + 1].clamp(min=0)))
+        scores = torch.cat(said, 1).masked_fill(batch.target == IGNORE, 0)
+        return scores, None if state is None else after
+
+    def _mix(self, log_probs: list[Tensor]) -> Tensor:
+        device = log_probs[0].device
+        weighed = [float(weight) * p.to(device) for weight, p in zip(self.weights, log_probs, strict=True) if weight]
+        # Where the models agree on no token at all, none has any mass.
+        return torch.stack(weighed).sum(0).log_softmax(-1).nan_to_num(nan=-torch.inf, neginf=-torch.inf)
 
 
 def tuned(models: Sequence[Autoregressive], held_out: Iterable[Batch]) -> Mixture:

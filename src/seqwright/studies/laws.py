@@ -14,7 +14,9 @@ from torch import Tensor
 
 from seqwright.batch import IGNORE, Batch, Source
 from seqwright.decoding.generate import generate
+from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.sampling import SamplingOptions
+from seqwright.decoding.search import search
 from seqwright.interface import Autoregressive, State
 
 Law = Callable[[Autoregressive, Batch], float]
@@ -142,6 +144,20 @@ def beams_share_their_memory(model: Autoregressive, batch: Batch) -> float:
     return worst
 
 
+def reordered_rows_are_selected(model: Autoregressive, batch: Batch) -> float:
+    """Rows moved in place within their groups, as a beam moves them, go on as selected ones do."""
+    half = max(1, batch.input.size(1) // 2)
+    numbers = torch.arange(batch.rows, device=batch.input.device)
+    _, state = model.step(batch.input[:, :half], _start(model, batch))
+    more = batch.input[:, half : half + 1].repeat_interleave(3, 0)
+    more[1::3] = batch.input[:, :1]  # beams of a source part ways
+    _, wide = model.step(more, state.select(numbers.repeat_interleave(3)))
+    rows = (3 * numbers.unsqueeze(1) + torch.tensor([1, 1, 0], device=numbers.device)).flatten()  # one lost, one doubled
+    last = batch.input[:, -1:].repeat_interleave(3, 0)
+    selected, _ = model.step(last, wide.select(rows))
+    return gap(model.step(last, wide.reorder(rows))[0], selected)
+
+
 def joined_rows_are_alone(model: Autoregressive, batch: Batch) -> float:
     """Rows admitted later, with less behind them, go on as they would alone."""
     lengths = [1 + (row % max(1, batch.input.size(1) - 1)) for row in range(batch.rows)]
@@ -193,6 +209,20 @@ def a_generated_row_is_alone(model: Autoregressive, batch: Batch) -> float:
     return changed / len(prompts)
 
 
+def a_searched_row_is_alone(model: Autoregressive, batch: Batch) -> float:
+    """By how much the best outputs of a beam differ from those of each row alone."""
+    prompts = [batch.input[row, :real].tolist() for row, real in enumerate(_ragged(batch).tolist())]
+    options = SearchOptions(width=3, best=3, length=6)
+    together = search(model, batch.source, options, sos=None, eos=None, prompts=prompts)
+    worst = 0.0
+    for row, found in enumerate(together):
+        (alone,) = search(model, _source(batch, row), options, sos=None, eos=None, prompts=prompts[row : row + 1])
+        if len(alone) != len(found):
+            return float("inf")
+        worst = max(worst, *(abs(one.score - other.score) for one, other in zip(found, alone, strict=True)))
+    return worst
+
+
 LAWS: dict[str, Law] = {
     "stepping = teacher forcing": stepping_is_teacher_forcing,
     "probabilities sum to one": probabilities_sum_to_one,
@@ -203,10 +233,12 @@ LAWS: dict[str, Law] = {
     "carried windows = one window": carried_windows_are_one_window,
     "selected rows = alone": selected_rows_are_alone,
     "beams share their memory": beams_share_their_memory,
+    "reordered rows = selected": reordered_rows_are_selected,
     "joined rows = alone": joined_rows_are_alone,
     "a state written = read": a_state_survives_writing,
     "the future is not seen": the_future_is_not_seen,
     "a generated row = alone": a_generated_row_is_alone,
+    "a searched row = alone": a_searched_row_is_alone,
 }
 
 

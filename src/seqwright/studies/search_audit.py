@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 
-from seqwright.batch import Source
+from seqwright.batch import IGNORE, Batch, Source
 from seqwright.decoding.exact import Found, exact_search
+from seqwright.decoding.normalisation import normalise
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.rules import NOTHING, Rules
 from seqwright.decoding.search import lengths, search
@@ -33,6 +34,10 @@ class Width:
     """Sources whose best output it did not find, of those with a proven best."""
     gap: float
     """By how much what it found scores less, on average over all proven sources."""
+    search_errors: int | None = None
+    """Sources whose reference the model prefers to what the beam found: it was there, and was missed."""
+    model_errors: int | None = None
+    """Sources for which the model prefers what the beam found to the reference."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +67,13 @@ def search_audit(
     eos: int | None,
     banned: Sequence[int] = (),
     prompts: Sequence[Sequence[int]] | None = None,
+    references: Sequence[Sequence[int]] | None = None,
     watch: Callable[[int, int], None] = lambda done, of: None,
 ) -> Audit:
-    """Beams of several widths against an exact search that gives up after `options.nodes` prefixes."""
+    """Beams of several widths against an exact search that gives up after `options.nodes` prefixes.
+
+    Where there are `references`, each beam is also asked which of the two the model prefers.
+    """
     begun = [[*([] if sos is None else [sos]), *prompt] for prompt in (prompts or [()] * source.rows)]
     facts: dict[str, Any] = {"sos": sos, "eos": eos, "banned": banned, "prompts": prompts}
     beams = {
@@ -83,7 +92,34 @@ def search_audit(
         wanted = replace(options, kind="exact", best=1)
         found.append(exact_search(model, row, wanted, prompt=begun[n], most=most, rules=rules, known=known))
         watch(n + 1, source.rows)
-    return _summary(found, beams)
+    audit = _summary(found, beams)
+    if references is None or eos is None:
+        return audit
+    scores = [
+        _score(model, source.select(torch.tensor([n], device=source.device)), prompt, [*ids, eos], options)
+        for n, (prompt, ids) in enumerate(zip(begun, references, strict=True))
+    ]
+    return replace(audit, widths=[_blamed(row, beams[row.width], references, scores) for row in audit.widths])
+
+
+@torch.inference_mode()
+def _score(model: Autoregressive, source: Source, prompt: list[int], ids: list[int], options: SearchOptions) -> float:
+    """What a reference would score as an output."""
+    input = torch.tensor([[*prompt, *ids[:-1]]], device=source.device)
+    target = torch.tensor([[IGNORE] * (len(prompt) - 1) + ids], device=source.device)
+    log_probs, _ = model.score(Batch(source=source, input=input, target=target))
+    return float(normalise(log_probs.sum(), len(ids), options))
+
+
+def _blamed(
+    row: Width, outputs: list[list[Hypothesis]], references: Sequence[Sequence[int]], scores: list[float]
+) -> Width:
+    search_errors = model_errors = 0
+    for own, reference, score in zip(outputs, references, scores, strict=True):
+        missed = not own or score > own[0].score + SLACK
+        search_errors += missed
+        model_errors += not missed and own[0].ids != list(reference)
+    return replace(row, search_errors=search_errors, model_errors=model_errors)
 
 
 def _summary(found: list[Found], beams: dict[int, list[list[Hypothesis]]]) -> Audit:

@@ -1,0 +1,71 @@
+"""The parts of a beam step, each against the plain way to say it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from seqwright.decoding.candidates import best, by_groups, by_score, stay
+from seqwright.decoding.normalisation import best_possible, normalise
+from seqwright.decoding.options import SearchOptions
+
+
+@pytest.mark.parametrize("size", [3, 40, 5000, 5120, 70_001])
+def test_the_best_few_of_any_vocabulary(size: int) -> None:
+    log_probs = torch.randn(6, size, generator=torch.Generator().manual_seed(size))
+    values, ids = best(log_probs, 10)
+    expected = log_probs.topk(min(10, size))
+    assert_close(values, expected.values)
+    assert torch.equal(ids, expected.indices)
+
+
+def test_candidates_are_the_best_of_all_beams() -> None:
+    log_probs = torch.randn(3 * 4, 50, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    totals = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
+    found = by_score(log_probs, totals)
+    every = (totals.unsqueeze(-1) + log_probs.view(3, 4, 50)).flatten(1)
+    values, places = every.topk(8)
+    assert_close(found.log_probs, values)
+    assert torch.equal(found.parents * 50 + found.ids, places)
+
+
+def test_later_groups_pay_for_the_words_of_earlier_ones() -> None:
+    log_probs = torch.tensor([0.4, 0.3, 0.2, 0.1]).log().expand(2, 4)  # one source, two groups of one beam
+    found = by_groups(log_probs, torch.zeros(2, 1), 2, diversity=0.5)
+    # 0.4 / e^0.5 is less than 0.3: the second group says the second word, at that word's own price.
+    assert found.ids[:, 0].tolist() == [0, 1]
+    assert_close(found.log_probs[:, 0].exp(), torch.tensor([0.4, 0.3]))
+    assert by_groups(log_probs, torch.zeros(2, 1), 2, diversity=0.1).ids[:, 0].tolist() == [0, 0]
+
+
+@given(st.lists(st.lists(st.integers(0, 4), min_size=5, max_size=5), min_size=1, max_size=4))
+def test_survivors_stay_where_their_parents_were(rows: list[list[int]]) -> None:
+    parents = torch.tensor(rows)
+    for own, places in zip(rows, stay(parents).tolist(), strict=True):
+        assert sorted(places) == list(range(5))  # one place each
+        arranged = [own[places.index(place)] for place in range(5)]
+        for place, parent in enumerate(arranged):
+            assert arranged[parent] == parent  # whoever is copied is still there
+            assert place == parent or place not in own  # only empty places are filled
+
+
+@given(
+    st.sampled_from(["none", "power", "gnmt", "average", "reward"]),
+    st.floats(-2, 2),
+    st.floats(-30, 0),
+    st.floats(0, 10),
+    st.integers(1, 9),
+    st.integers(0, 9),
+)
+def test_no_ending_scores_more_than_the_bound(
+    rule: str, alpha: float, log_prob: float, fall: float, length: int, more: int
+) -> None:
+    options = SearchOptions(normalisation=rule, alpha=alpha)  # type: ignore[arg-type]
+    most = length + 1 + more
+    bound = best_possible(torch.tensor(log_prob, dtype=torch.float64), length, most, options)
+    for ended in range(length + 1, most + 1):
+        lower = torch.tensor(log_prob - fall, dtype=torch.float64)
+        assert normalise(lower, ended, options) <= bound + 1e-9
