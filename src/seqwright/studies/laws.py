@@ -152,7 +152,9 @@ def reordered_rows_are_selected(model: Autoregressive, batch: Batch) -> float:
     more = batch.input[:, half : half + 1].repeat_interleave(3, 0)
     more[1::3] = batch.input[:, :1]  # beams of a source part ways
     _, wide = model.step(more, state.select(numbers.repeat_interleave(3)))
-    rows = (3 * numbers.unsqueeze(1) + torch.tensor([1, 1, 0], device=numbers.device)).flatten()  # one lost, one doubled
+    rows = (
+        3 * numbers.unsqueeze(1) + torch.tensor([1, 1, 0], device=numbers.device)
+    ).flatten()  # one lost, one doubled
     last = batch.input[:, -1:].repeat_interleave(3, 0)
     selected, _ = model.step(last, wide.select(rows))
     return gap(model.step(last, wide.reorder(rows))[0], selected)
