@@ -25,8 +25,9 @@ def test_the_best_few_of_any_vocabulary(size: int) -> None:
 def test_candidates_are_the_best_of_all_beams() -> None:
     log_probs = torch.randn(3 * 4, 50, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
     totals = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
-    found = by_score(log_probs, totals)
-    every = (totals.unsqueeze(-1) + log_probs.view(3, 4, 50)).flatten(1)
+    never = torch.tensor([7, 20])
+    found = by_score(log_probs, totals, never)
+    every = (totals.unsqueeze(-1) + log_probs.index_fill(1, never, -torch.inf).view(3, 4, 50)).flatten(1)
     values, places = every.topk(8)
     assert_close(found.log_probs, values)
     assert torch.equal(found.parents * 50 + found.ids, places)
@@ -34,11 +35,13 @@ def test_candidates_are_the_best_of_all_beams() -> None:
 
 def test_later_groups_pay_for_the_words_of_earlier_ones() -> None:
     log_probs = torch.tensor([0.4, 0.3, 0.2, 0.1]).log().expand(2, 4)  # one source, two groups of one beam
-    found = by_groups(log_probs, torch.zeros(2, 1), 2, diversity=0.5)
+    found = by_groups(log_probs, torch.zeros(2, 1), torch.tensor([], dtype=torch.long), 2, diversity=0.5)
     # 0.4 / e^0.5 is less than 0.3: the second group says the second word, at that word's own price.
     assert found.ids[:, 0].tolist() == [0, 1]
     assert_close(found.log_probs[:, 0].exp(), torch.tensor([0.4, 0.3]))
-    assert by_groups(log_probs, torch.zeros(2, 1), 2, diversity=0.1).ids[:, 0].tolist() == [0, 0]
+    assert by_groups(log_probs, torch.zeros(2, 1), torch.tensor([], dtype=torch.long), 2, diversity=0.1).ids[
+        :, 0
+    ].tolist() == [0, 0]
 
 
 @given(st.lists(st.lists(st.integers(0, 4), min_size=5, max_size=5), min_size=1, max_size=4))

@@ -151,11 +151,12 @@ class _Search:
         """What may come next, after `length` ids."""
         live = self.live
         required = live.required if self.constrained else None
+        never = self.rules.never(length)
         allowed = self.rules.restrict(self.log_probs, live.said.flatten(0, 1), length, required)
         if required is None:
-            return by_groups(allowed, live.totals, self.options.groups, self.options.diversity)
+            return by_groups(allowed, live.totals, never, self.options.groups, self.options.diversity)
         own = live.said[..., live.said.size(-1) - length :]
-        return by_banks(allowed, live.totals, own, required, self.rules.eos)
+        return by_banks(allowed, live.totals, own, required, never, self.rules.eos)
 
     def put_aside(self, found: Candidates, length: int) -> Tensor:
         """What ended among the first K candidates is kept: an end that does not make the beam is none."""

@@ -29,6 +29,13 @@ class Candidates:
     """(Q, C)"""
 
 
+def allowed(log_probs: Tensor, many: int, never: Tensor) -> tuple[Tensor, Tensor]:
+    """As `best`, with minus infinity for ids that may never be said; enough others stand beside them."""
+    values, ids = best(log_probs, many + len(never))
+    banned = (ids.unsqueeze(-1) == never).any(-1)
+    return values.masked_fill(banned, -torch.inf), ids
+
+
 def best(log_probs: Tensor, many: int) -> tuple[Tensor, Tensor]:
     """Values and ids (R, many) of the greatest entries of each row (R, V), or all where V is less."""
     rows, size = log_probs.shape
@@ -48,30 +55,29 @@ def best(log_probs: Tensor, many: int) -> tuple[Tensor, Tensor]:
     return top, ids.gather(1, order)
 
 
-def by_score(log_probs: Tensor, totals: Tensor) -> Candidates:
+def by_score(log_probs: Tensor, totals: Tensor, never: Tensor) -> Candidates:
     """The 2K best continuations of each queue: log_probs (Q · K, V) after hypotheses of totals (Q, K).
 
     A hypothesis has one end, so that at least K of them go on (Wolf et al. 2020 keep as many).
     """
     queues, beams = totals.shape
-    values, ids = best(log_probs, 2 * beams)  # (Q · K, M)
+    values, ids = allowed(log_probs, 2 * beams, never)  # (Q · K, M)
     spread = totals.unsqueeze(-1) + values.view(queues, beams, -1)  # (Q, K, M)
     found, places = spread.flatten(1).topk(min(2 * beams, spread[0].numel()))
     return Candidates(log_probs=found, parents=places // spread.size(-1), ids=ids.view(queues, -1).gather(1, places))
 
 
-def by_groups(log_probs: Tensor, totals: Tensor, groups: int, diversity: float) -> Candidates:
+def by_groups(log_probs: Tensor, totals: Tensor, never: Tensor, groups: int, diversity: float) -> Candidates:
     """As `by_score`, but groups of a source choose one after the other and pay for words that were already chosen."""
     if groups == 1:
-        return by_score(log_probs, totals)
+        return by_score(log_probs, totals, never)
     beams = totals.size(1)
     by_group = log_probs.view(-1, groups, beams, log_probs.size(-1))  # (B, G, K, V)
     taken = torch.zeros_like(by_group[:, 0, 0])  # (B, V): what each word costs by now
     parts = []
     for group in range(groups):
-        part = by_score(
-            (by_group[:, group] - taken.unsqueeze(1)).flatten(0, 1), totals.view(-1, groups, beams)[:, group]
-        )
+        dear = (by_group[:, group] - taken.unsqueeze(1)).flatten(0, 1)
+        part = by_score(dear, totals.view(-1, groups, beams)[:, group], never)
         cost = taken.gather(1, part.ids)
         parts.append(Candidates(log_probs=part.log_probs + cost, parents=part.parents, ids=part.ids))
         chosen = part.ids[:, :beams]
@@ -84,7 +90,7 @@ def by_groups(log_probs: Tensor, totals: Tensor, groups: int, diversity: float) 
     )
 
 
-def by_banks(log_probs: Tensor, totals: Tensor, past: Tensor, required: Tensor, eos: int) -> Candidates:
+def by_banks(log_probs: Tensor, totals: Tensor, past: Tensor, required: Tensor, never: Tensor, eos: int) -> Candidates:
     """Served in turn from banks of equal progress towards the required phrases (Post & Vilar 2018), fullest bank first.
 
     `past` (Q, K, T) is what each beam has said. Beside the best continuations stand the next id of every unmet phrase,
@@ -92,8 +98,8 @@ def by_banks(log_probs: Tensor, totals: Tensor, past: Tensor, required: Tensor, 
     soon as their ids have been served.
     """
     queues, beams = totals.shape
-    plain = by_score(log_probs, totals)
-    own = log_probs.view(queues, beams, -1)
+    plain = by_score(log_probs, totals, never)
+    own = log_probs.index_fill(-1, never, -torch.inf).view(queues, beams, -1)
     progress = begun(past, required).clamp(max=required.size(-1) - 1)  # (Q, K, C)
     following = required.unsqueeze(1).expand(-1, beams, -1, -1).gather(-1, progress.unsqueeze(-1)).squeeze(-1)
     following = following.masked_fill(met(past, required), NOTHING)

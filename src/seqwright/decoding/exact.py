@@ -119,7 +119,8 @@ class _Exact:
         self.nodes += 1
         length = len(said) + 1
         row = torch.tensor([self.prompt + said], device=log_probs.device)
-        totals = total + self.rules.restrict(log_probs, row, len(said), self.required)[0]  # (V,)
+        restricted = self.rules.restrict(log_probs, row, len(said), self.required)
+        totals = total + restricted[0].index_fill(0, self.rules.never(len(said)), -torch.inf)  # (V,)
         if self.rules.eos != NOTHING:
             self._offer(said, totals[self.rules.eos], length, "end")
             totals[self.rules.eos] = -torch.inf

@@ -6,6 +6,7 @@ pure function of what each row has said, so beams carry no state for it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,15 +34,21 @@ class Rules:
     forbidden: Tensor | None = None
     """(F, P) phrases that are never said, padded on the left."""
 
+    def never(self, length: int) -> Tensor:
+        """Ids that no row may say after `length` ids: few, so a search leaves them out when it picks the best."""
+        return self.unended if length < self.shortest else self.banned
+
+    @functools.cached_property
+    def unended(self) -> Tensor:
+        """The banned ids and the end."""
+        return self.banned if self.eos == NOTHING else torch.cat([self.banned, self.banned.new_tensor([self.eos])])
+
     def restrict(self, log_probs: Tensor, said: Tensor, length: int, required: Tensor | None = None) -> Tensor:
         """Log-probabilities (R, V) of what may follow `said` (R, T), of which the last `length` ids are not prompt.
 
+        What depends on the row alone; ids that `never` lists are left to the search.
         `required` (B, C, P) holds the phrases without which the output of a source may not end, padded on the right.
         """
-        if len(self.banned):
-            log_probs = log_probs.index_fill(-1, self.banned, -torch.inf)
-        if self.eos != NOTHING and length < self.shortest:
-            log_probs = log_probs.index_fill(-1, self.banned.new_tensor([self.eos]), -torch.inf)
         if self.no_repeat:
             log_probs = without_repeats(log_probs, said, self.no_repeat)
         if self.forbidden is not None:

@@ -121,7 +121,7 @@ def selected_rows_are_alone(model: Autoregressive, batch: Batch) -> float:
 
 
 def beams_share_their_memory(model: Autoregressive, batch: Batch) -> float:
-    """Rows of one source multiply and change places among themselves; what was read of it stays in its place."""
+    """Rows of one source multiply and change places among themselves; what was read of it is neither copied nor moved."""
     half = max(1, batch.input.size(1) // 2)
     _, state = model.step(batch.input[:, :half], _start(model, batch))
     fanned = torch.arange(batch.rows, device=batch.input.device).repeat_interleave(2)
@@ -145,14 +145,19 @@ def beams_share_their_memory(model: Autoregressive, batch: Batch) -> float:
 
 
 def reordered_rows_are_selected(model: Autoregressive, batch: Batch) -> float:
-    """Rows moved in place, as a beam moves them, go on as selected ones do."""
+    """Rows moved in place within their groups, as a beam moves them, go on as selected ones do."""
     half = max(1, batch.input.size(1) // 2)
-    rows = torch.arange(batch.rows, device=batch.input.device).roll(1)
-    rows[-1] = rows[0]  # one row is lost, another doubled
+    numbers = torch.arange(batch.rows, device=batch.input.device)
     _, state = model.step(batch.input[:, :half], _start(model, batch))
-    more = batch.input[:, half : half + 1]
-    selected, _ = model.step(more, state.select(rows))
-    return gap(model.step(more, state.reorder(rows))[0], selected)
+    more = batch.input[:, half : half + 1].repeat_interleave(3, 0)
+    more[1::3] = batch.input[:, :1]  # beams of a source part ways
+    _, wide = model.step(more, state.select(numbers.repeat_interleave(3)))
+    rows = (
+        3 * numbers.unsqueeze(1) + torch.tensor([1, 1, 0], device=numbers.device)
+    ).flatten()  # one lost, one doubled
+    last = batch.input[:, -1:].repeat_interleave(3, 0)
+    selected, _ = model.step(last, wide.select(rows))
+    return gap(model.step(last, wide.reorder(rows))[0], selected)
 
 
 def joined_rows_are_alone(model: Autoregressive, batch: Batch) -> float:
@@ -212,8 +217,8 @@ def a_searched_row_is_alone(model: Autoregressive, batch: Batch) -> float:
     options = SearchOptions(width=3, best=3, length=6)
     together = search(model, batch.source, options, sos=None, eos=None, prompts=prompts)
     worst = 0.0
-    for n, found in enumerate(together):
-        (alone,) = search(model, _source(batch, n), options, sos=None, eos=None, prompts=prompts[n : n + 1])
+    for row, found in enumerate(together):
+        (alone,) = search(model, _source(batch, row), options, sos=None, eos=None, prompts=prompts[row : row + 1])
         if len(alone) != len(found):
             return float("inf")
         worst = max(worst, *(abs(one.score - other.score) for one, other in zip(found, alone, strict=True)))
