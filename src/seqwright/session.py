@@ -25,7 +25,7 @@ from seqwright.training import machine
 from seqwright.training.average import mean
 from seqwright.training.progress import chosen_steps
 from seqwright.training.schedule import ENDLESS
-from seqwright.training.trainer import Groups, Trainer, total_steps
+from seqwright.training.trainer import Groups, Trainer, total_steps, warmup
 from seqwright.training.weights import begin_with, load_weights, weights
 
 
@@ -220,6 +220,8 @@ class Session:
         parameters = sum(p.numel() for p in self.model.parameters())
         device = machine.device(config.device)
         steps = total_steps(config, feed)
+        if warmup(config, steps) < (config.warmup or 0):
+            self.note(f"the warm-up is shortened to {warmup(config, steps)} of the {steps:,} steps.")
         self.listener.say(
             f"{self.recipe.kind} with {parameters:,} parameters on {device.type}: {steps:,} steps,"
             f" {steps / feed.steps_per_epoch:.2f} epochs."

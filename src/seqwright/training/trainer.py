@@ -344,12 +344,8 @@ class Trainer:
 
 
 def warmup(config: TrainingConfig, steps: int) -> int:
-    """Steps of rising rate: as the recipe says, otherwise a tenth of the training and at most 100."""
-    if config.warmup is None:
-        return min(100, steps // 10)
-    if config.warmup > steps:
-        raise UserError(f"training.warmup is {config.warmup} steps, but there are only {steps}; lower it.")
-    return config.warmup
+    """Steps of rising rate: as the recipe says, but at most half of them; unsaid, a tenth of them and at most 100."""
+    return min(100, steps // 10) if config.warmup is None else min(config.warmup, steps // 2)
 
 
 def total_steps(config: TrainingConfig, feed: Feed) -> int:
