@@ -121,7 +121,7 @@ def selected_rows_are_alone(model: Autoregressive, batch: Batch) -> float:
 
 
 def beams_share_their_memory(model: Autoregressive, batch: Batch) -> float:
-    """Rows of one source multiply and change places among themselves; what was read of it is neither copied nor moved."""
+    """Rows of one source multiply and change places among themselves; what was read of it stays where it is."""
     half = max(1, batch.input.size(1) // 2)
     _, state = model.step(batch.input[:, :half], _start(model, batch))
     fanned = torch.arange(batch.rows, device=batch.input.device).repeat_interleave(2)
