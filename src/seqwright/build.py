@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from seqwright.config import Reader, UserError, did_you_mean
+from seqwright.batch import Vocabulary
+from seqwright.config import Reader, UserError, did_you_mean, to_table
 from seqwright.data.chat import ChatConfig
 from seqwright.data.parallel import PairsConfig
 from seqwright.data.text import TextConfig
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.metrics.likelihood import EvaluationConfig
 from seqwright.models.gpt import GPTConfig, gpt
-from seqwright.models.ngram import NGram, NGramConfig
+from seqwright.models.mixture import Mixture, MixtureConfig
+from seqwright.models.ngram import ArpaConfig, NGramConfig, arpa, ngram, open_arpa
 from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, recurrent
 from seqwright.models.seq2seq import ElmanSeq2SeqConfig, GRUSeq2SeqConfig, LSTMSeq2SeqConfig, seq2seq
 from seqwright.models.transformer import TransformerConfig, transformer
@@ -30,8 +33,16 @@ from seqwright.text.training import TokenizerConfig
 Models = Mapping[str, tuple[type, Callable[[Any, Any], Any]]]
 """kind → (configuration class, builder of (configuration, sizes of the task))."""
 
+
+def mixture(config: MixtureConfig, vocabulary: Vocabulary) -> Mixture:
+    """Several language models as one."""
+    return Mixture([model(model_config(part), vocabulary) for part in config.parts.values()], config.weights)
+
+
 LANGUAGE_MODELS: Models = {
-    "ngram": (NGramConfig, NGram),
+    "ngram": (NGramConfig, ngram),
+    "arpa": (ArpaConfig, arpa),
+    "mixture": (MixtureConfig, mixture),
     "simple": (SimpleConfig, simple),
     "window": (WindowConfig, window),
     "rnn": (ElmanConfig, recurrent),
@@ -49,8 +60,10 @@ TRANSLATORS: Models = {
 
 COUNTED = ("ngram",)
 """Kinds that are estimated by counting, without gradients."""
+MADE = {"arpa": "seqwright import FILE.arpa --run DIR", "mixture": "seqwright mix RUN RUN --on FILE --run DIR"}
+"""Kinds that are made of what was trained elsewhere, and the command that does it."""
 
-ASSISTANTS: Models = {kind: entry for kind, entry in LANGUAGE_MODELS.items() if kind not in COUNTED}
+ASSISTANTS: Models = {kind: entry for kind, entry in LANGUAGE_MODELS.items() if kind not in {*COUNTED, *MADE}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +142,18 @@ def kind_of(config: Any, *, task: str = "text") -> str:
     return next(kind for kind, (cls, _) in kit(task).models.items() if type(config) is cls)
 
 
+def refuse_made(kind: str) -> None:
+    """Raises where a kind is asked to be trained that is made otherwise."""
+    if kind in MADE:
+        raise UserError(f"a model of kind '{kind}' is not trained; make one with `{MADE[kind]}`.")
+
+
 def model(config: Any, sizes: Any, *, task: str = "text") -> Any:
     """The model of a configuration, with fresh weights, for a vocabulary or whatever else the task counts in."""
     return kit(task).models[kind_of(config, task=task)][1](config, sizes)
+
+
+def from_arpa(path: Path) -> tuple[dict[str, Any], Any, list[str]]:
+    """The [model] table of an ARPA file, its model, and its tokens by id, specials first."""
+    config, opened, tokens = open_arpa(path)
+    return {"kind": "arpa"} | to_table(config), opened, tokens

@@ -43,6 +43,7 @@ def evaluate_text(
         seed=config.seed,
     )
     scores["unknown"] = stream.unknown
+    scores["impossible"] = int(np.isneginf(scored.log_probs).sum())
     if config.random_batches:
         context = model.context or 128
         scores["random_windows_nll"] = random_windows(
@@ -60,7 +61,8 @@ def evaluate_text(
 
 def _signature(model: Autoregressive, tokenizer: Tokenizer, stream: Stream, config: EvaluationConfig, rows: int) -> str:
     if model.context is None:
-        sight = ["state:carried", *([f"rows:{rows}"] if rows > 1 else [])]
+        adapted = ["adaptive"] if getattr(model, "adaptive", False) else []
+        sight = ["state:carried", *adapted, *([f"rows:{rows}"] if rows > 1 else [])]
     else:
         sight = [f"context:{model.context}", f"stride:{config.stride or max(1, model.context // 2)}"]
     return "|".join(

@@ -47,11 +47,13 @@ class Run:
                 f" {about['tokenizer']}, and this one is {self.tokenizer.hash}. Put the old one back."
             )
         if isinstance(model, torch.nn.Module):
-            self.device = machine.device(device)
             load_weights(model, tensors)
-            model.to(self.device).eval()
+            model.eval()
         else:
             model.load(tensors)
+        if hasattr(model, "to"):  # counted models have nothing to gain from a device
+            self.device = machine.device(device)
+            model.to(self.device)
 
     def source(self, rows: int, length: int) -> Source:
         """A made-up source for each of so many rows, as this run's models are given: nothing, unless it reads one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -92,6 +93,7 @@ class Session:
         if not self.directory.learnt:
             self.directory.clear()
         write_text(self.directory.recipe_path, self.recipe.toml())
+        build.refuse_made(self.recipe.kind)
         self.known = set(self.directory.notes())
         self.task = build.kit(self.recipe.data.kind).task(self.recipe, self.directory, self.note)
         refuse_too_large(self.recipe, self.task.sizes)
@@ -153,9 +155,8 @@ class Session:
         for said in self.model.notes:
             self.note(said)
         tensors = self.model.tensors()
-        return self._finish(
-            tensors, {"steps": 0, "seconds": seconds, "parameters": sum(t.numel() for t in tensors.values())}, "cpu"
-        )
+        facts = {"steps": 0, "seconds": seconds, "parameters": sum(t.numel() for t in tensors.values())}
+        return self._finish(tensors, facts | getattr(self.model, "facts", {}), "cpu")
 
     def _descend(self) -> Outcome:
         trainer = self._trainer()
@@ -275,6 +276,28 @@ def refuse_too_large(wanted: Recipe, sizes: Any) -> None:
             f"a model of {parameters:,} parameters needs about {needed / 1e9:,.0f} GB to be trained, and this machine"
             f" has {there / 1e9:,.0f} GB; make it narrower or shallower, or give it a shorter context."
         )
+
+
+def keep(made: Recipe, path: Path, *, tokenizer: str, model: Any, notes: Sequence[str], **facts: Any) -> dict[str, Any]:
+    """A finished run of a model that was made elsewhere (imported, mixed); its summary, written last."""
+    directory = RunDirectory.create(path, recipe=made.toml())
+    with directory.writing():
+        try:
+            write_text(directory.tokenizer_path, tokenizer)
+            for said in notes:
+                directory.note(said)
+            tensors = model.tensors()
+            save_tensors(directory.model_path, tensors, {"kind": made.kind, "step": "0"})
+            summary = {"kind": made.kind, "steps": 0, "seconds": 0.0}
+            summary |= {"parameters": sum(tensor.numel() for tensor in tensors.values())} | facts
+            write_text(directory.report_path, report(facts_of(directory, summary)))
+            write_json(directory.summary_path, summary)
+        except BaseException:
+            directory.model_path.unlink(missing_ok=True)
+            directory.report_path.unlink(missing_ok=True)
+            directory.discard()
+            raise
+    return summary
 
 
 def facts_of(directory: RunDirectory, summary: dict[str, Any] | None = None) -> RunFacts:

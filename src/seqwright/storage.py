@@ -42,13 +42,13 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    with _aside(path) as aside:
+    with aside_of(path) as aside:
         aside.write_text(text, encoding="utf-8", newline="\n")
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
     """Writes bytes as they come, so that a large file needs no more memory than a chunk."""
-    with _aside(path) as aside, aside.open("wb") as file:
+    with aside_of(path) as aside, aside.open("wb") as file:
         for chunk in chunks:
             file.write(chunk)
 
@@ -101,7 +101,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     assert SHARED not in about, f"the metadata key '{SHARED}' is taken"
     if shared:
         about[SHARED] = shared
-    with _aside(path) as aside:
+    with aside_of(path) as aside:
         aside.touch()
         mode = aside.stat().st_mode
         save_file(kept, aside, {ABOUT: json.dumps(about)})
@@ -131,7 +131,7 @@ def check_tensors(path: Path) -> None:
 @contextmanager
 def directory(path: Path) -> Iterator[Path]:
     """A folder to fill, which appears at `path` when the block ends, complete; if the block fails, nothing does."""
-    with _aside(path) as aside:
+    with aside_of(path) as aside:
         aside.mkdir()
         yield aside
         for inside in aside.rglob("*"):
@@ -178,7 +178,7 @@ def writable(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _aside(path: Path) -> Iterator[Path]:
+def aside_of(path: Path) -> Iterator[Path]:
     """A name to write to, whose file or folder takes its place at `path` when the block ends well."""
     mark = secrets.token_hex(4)
     aside = path.with_name(f"{ASIDE}-{mark}-{path.name}")

@@ -35,6 +35,7 @@ def text_recipe(
 ) -> dict[str, Any]:
     """The tables of a recipe for a language model of some files; `--set` goes on top of them."""
     pick(kind, build.LANGUAGE_MODELS, "model")
+    build.refuse_made(kind)
     size = sum(_bytes(file) for file in files)
     sizes = next(sizes for most, sizes in GPT_SIZES if size <= most)
     data: dict[str, Any] = {"kind": "text", "train": list(files)}

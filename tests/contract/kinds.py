@@ -9,6 +9,7 @@ import torch
 
 from seqwright import build
 from seqwright.batch import IGNORE, Batch, Vocabulary
+from seqwright.interface import Counted
 
 VOCABULARY = Vocabulary(size=11, unk=0, pad=1, sos=2, eos=3)
 CONTEXT = 8
@@ -27,6 +28,13 @@ LLAMA: dict[str, object] = GPT | {
 
 SMALL: dict[str, dict[str, object]] = {
     "ngram": {"kind": "ngram", "order": 3, "smoothing": "add-k", "k": 0.1},
+    "ngram kneser-ney": {"kind": "ngram", "order": 4},
+    "ngram witten-bell": {"kind": "ngram", "order": 3, "smoothing": "witten-bell", "running": True},
+    "ngram absolute": {"kind": "ngram", "order": 2, "smoothing": "absolute", "unknown": False},
+    "ngram mle": {"kind": "ngram", "order": 2, "smoothing": "mle"},
+    "ngram stupid back-off": {"kind": "ngram", "order": 3, "smoothing": "stupid-backoff"},
+    "ngram adaptive": {"kind": "ngram", "order": 3, "adaptive": {"shortest": 1, "longest": 3, "strength": 2.0}},
+    "arpa": {"kind": "arpa", "order": 2},
     "simple": {"kind": "simple", "width": 6},
     "window": {"kind": "window", "window": 3, "width": 7, "embedding": 5},
     "rnn": {"kind": "rnn", "width": 6, "layers": 2},
@@ -54,17 +62,28 @@ SMALL: dict[str, dict[str, object]] = {
     "gpt as llama": LLAMA,
     "gpt flatten": GPT | {"tied": False, "readout": "flatten"},
 }
+SMALL["mixture"] = {
+    "kind": "mixture",
+    "weights": [0.5, 0.3, 0.2],
+    "parts": {"1": SMALL["ngram adaptive"], "2": SMALL["gpt rotary"], "3": SMALL["lstm tied"]},
+}
 
 
 def small(name: str, *, dtype: torch.dtype = torch.float64):
     """The model of a row, with weights far from symmetric, in evaluation mode."""
     torch.manual_seed(7)
-    model = build.model(build.model_config(dict(SMALL[name])), VOCABULARY)
+    return trained(build.model(build.model_config(dict(SMALL[name])), VOCABULARY), dtype)
+
+
+def trained(model, dtype: torch.dtype):
     if isinstance(model, torch.nn.Module):
         for parameter in model.parameters():  # fresh weights are so small that mistakes would hide
             torch.nn.init.normal_(parameter, std=0.4)
         return model.to(dtype).eval()
-    model.fit(corpus())
+    if isinstance(model, Counted):
+        model.fit(corpus())
+    else:
+        model.models = [trained(part, dtype) for part in model.models]
     return model
 
 

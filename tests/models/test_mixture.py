@@ -1,4 +1,4 @@
-"""Mixtures: the average they say, the laws of the seam, and weights found by EM."""
+"""Mixtures: the average they say, the laws of the seam, and parts written and read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from torch.testing import assert_close
 from seqwright.batch import Source
 from seqwright.config import UserError
 from seqwright.interface import Autoregressive
-from seqwright.models.mixture import Mixture, Product, best_weights, tuned
+from seqwright.models.mixture import Mixture, Product
+from seqwright.models.ngram import NGram
 
 
 @pytest.fixture(scope="module")
@@ -74,31 +75,16 @@ def test_a_product_is_the_geometric_mean(cows: list[Cows]) -> None:
     assert vetoed.tolist() == [[-torch.inf, -torch.inf]]
 
 
-def test_em_finds_the_weights_that_made_the_text() -> None:
-    generator = torch.Generator().manual_seed(0)
-    first, second = torch.tensor([0.7, 0.2, 0.1]), torch.tensor([0.1, 0.1, 0.8])
-    drawn = torch.multinomial(0.3 * first + 0.7 * second, 20000, replacement=True, generator=generator)
-    found = best_weights(torch.stack([first, second], -1).log()[drawn].double())
-    assert found.tolist() == pytest.approx([0.3, 0.7], abs=0.02)
-    useless = torch.tensor([[-1.0, -torch.inf], [-torch.inf, -torch.inf]])
-    assert best_weights(useless).tolist() == [1, 0]
-
-
-def test_tuning_helps_held_out_text(cows: list[Cows]) -> None:
-    held_out = [cows[0].batch("<sos> our cows eat corn daily <eos>"), cows[0].batch("<sos> what cows have <eos>")]
-    models = [each.model for each in cows]
-    found = tuned(models, held_out)
-
-    def total(model: Autoregressive) -> float:
-        return sum(model.score(batch)[0].sum().item() for batch in held_out)
-
-    assert total(found) >= max(map(total, [*models, Mixture(models, [0.4, 0.3, 0.3])]))
-
-
 def test_weights_must_make_sense(cows: list[Cows]) -> None:
     models = [each.model for each in cows]
     for weights in ([0.5, 0.5], [0.5, 0.6, 0.2], [1.5, -0.3, -0.2]):
         with pytest.raises(UserError, match="weight"):
             Mixture(models, weights)
-    with pytest.raises(UserError, match="give more"):
-        tuned(models, [])
+
+
+def test_what_the_parts_know_is_written_and_read(cows: list[Cows], mixture: Mixture) -> None:
+    batch = cows[0].batch("<sos> do cows eat corn or hay <eos>")
+    fresh = Mixture([NGram(each.model.config, each.model.vocabulary) for each in cows], mixture.weights)
+    assert not torch.equal(fresh(batch), mixture(batch))
+    fresh.load(mixture.tensors())
+    assert torch.equal(fresh(batch), mixture(batch))

@@ -17,6 +17,8 @@ DEVICE = click.option(
     "--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="auto", help="Where to compute."
 )
 
+BACK_OFF = click.option("--back-off", is_flag=True, help="For n-grams: which order answered for each token, and how.")
+
 
 class Several(click.Command):
     """A command in which an option may be followed by several files: `--on SOURCE TARGET`."""
@@ -53,6 +55,13 @@ def print_table(table: Any) -> None:
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
+def print_back_off(answers: Any) -> None:
+    """Of each token, the n-gram that answered, and what longer contexts passed on."""
+    from seqwright.reporting.terminal import back_off_table
+
+    print_table(back_off_table(answers))
+
+
 def print_scores(scores: Any) -> None:
     """Scores with their intervals, and the signature they share."""
     from seqwright.reporting.terminal import scores_table, signature
@@ -63,15 +72,12 @@ def print_scores(scores: Any) -> None:
 
 def read_lines(file: str | None) -> Iterator[str]:
     """Lines of a file (plain, .gz or .xz), or of standard input, without their ends."""
-    if file is None or file == "-":
-        for number, raw in enumerate(sys.stdin.buffer, 1):
-            yield _decode(raw, number).rstrip("\n").removesuffix("\r")
-        return
-    from seqwright.data.files import read_text, resolve
-    from seqwright.data.text import documents_of
+    from seqwright.data.files import decode_line, lines_of, resolve
 
-    text, _ = read_text(resolve(file))
-    yield from documents_of(text, "line")
+    if file is None or file == "-":
+        yield from (decode_line(raw, number, "standard input") for number, raw in enumerate(sys.stdin.buffer, 1))
+    else:
+        yield from lines_of(resolve(file))
 
 
 def options_from(
@@ -91,12 +97,3 @@ def options_from(
     checked = reader.read(config, options, section)
     reader.finish()
     return {name: getattr(checked, name) for name in options}
-
-
-def _decode(raw: bytes, number: int) -> str:
-    from seqwright.config import UserError
-
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        raise UserError(f"standard input, line {number:,}: not UTF-8 at byte {error.start} of the line.") from error

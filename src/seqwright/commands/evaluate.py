@@ -38,5 +38,10 @@ def command(run: str, on: tuple[str, ...], overrides: tuple[str, ...], device: s
     print_scores(scores["scores"])
     for name, reason in scores.get("refused", {}).items():
         click.echo(f"{name.replace('_', ' ')} is refused: {reason}.")
+    if scores["impossible"]:
+        click.echo(
+            f"{scores['impossible']:,} of {scores['tokens']:,} tokens have probability zero under this model, so the"
+            " text has, too; with model.unknown = true unknown tokens have some."
+        )
     if "random_windows_nll" in scores:
         click.echo(f"nll over random windows: {scores['random_windows_nll']:.4f} ({scores['random_windows']})")

@@ -7,7 +7,17 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, print_json, read_lines
+from seqwright.commands.common import (
+    BACK_OFF,
+    DEVICE,
+    JSON,
+    RUN,
+    SET,
+    options_from,
+    print_back_off,
+    print_json,
+    read_lines,
+)
 
 
 @click.command("generate")
@@ -29,6 +39,7 @@ from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, prin
 @click.option(
     "--prompts", metavar="FILE", help="Continue each line of a file (- for standard input) instead of PROMPT."
 )
+@BACK_OFF
 @SET
 @DEVICE
 @JSON
@@ -47,6 +58,7 @@ def command(
     seed: int | None,
     samples: int,
     prompts: str | None,
+    back_off: bool,
     overrides: tuple[str, ...],
     device: str,
     as_json: bool,
@@ -80,12 +92,17 @@ def command(
     )
     for n, said in enumerate(continuations):
         warnings = watch(said.text, log_prob=said.log_prob, tokens=len(said.ids))
+        answers = opened.back_off(said.ids, opened.tokenizer.encode(said.prompt)) if back_off else None
         if as_json:
-            print_json(asdict(said) | {"seed": asked[n][1], "warnings": [flag.as_json() for flag in warnings]})
+            found = None if answers is None else [asdict(answer) for answer in answers]
+            flags = [flag.as_json() for flag in warnings]
+            print_json(asdict(said) | {"seed": asked[n][1], "warnings": flags, "back_off": found})
         elif alone:
             click.echo()
         else:
             click.echo(f"--- {n + 1} (seed {asked[n][1]})\n{said.prompt}{said.text}")
+        if answers is not None and not as_json:
+            print_back_off(answers)
         if said.unread and not as_json:
             click.echo(
                 f"the first {said.unread} tokens of the prompt did not fit the context and were not read.", err=True

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.common import JSON, SET, Several, print_json, print_scores
+from seqwright.commands.common import JSON, SET, Several, print_json, print_scores, print_table
 
 KINDS = "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru or transformer"
 
@@ -63,6 +63,7 @@ def command(
     """
     from seqwright.api import RUNS, wanted_recipe
     from seqwright.reporting.progress import TrainingProgress
+    from seqwright.reporting.terminal import ngrams_table
     from seqwright.session import train
 
     files = {"text": text or None, "pairs": pairs or None, "chat": chat or None, "valid": valid or None}
@@ -79,6 +80,8 @@ def command(
     else:
         done = "was finished before" if outcome.already else "is finished"
         click.echo(f"{path} {done}: {outcome.summary['parameters']:,} parameters, report in {path / 'report.html'}")
+        if "discounts" in outcome.summary:
+            print_table(ngrams_table(outcome.summary["types"], outcome.summary["discounts"]))
         if "scores" in outcome.summary:
             print_scores(outcome.summary["scores"])
     return {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129}.get(outcome.stopped or "", 0)

@@ -10,8 +10,10 @@ import gzip
 import lzma
 import os
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import IO, Any, Literal
 
 from seqwright.config import UserError, did_you_mean
 
@@ -20,7 +22,8 @@ Errors = Literal["strict", "replace"]
 DATA_ROOT = "SEQWRIGHT_DATA"
 """The environment variable that names the folder where relative paths are looked for second."""
 
-PACKED = (".gz", ".xz")
+PACKED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+"""What opens a compressed file, by the ending of its name."""
 TEXTS = (".txt", ".text", ".md", ".markdown", ".rst", ".jsonl", ".ndjson", ".csv", ".tsv")
 """What the files of a folder are recognised by; a file that is named is read whatever it is called."""
 
@@ -85,14 +88,38 @@ def read_text(path: Path, errors: Errors = "strict") -> tuple[str, int]:
         raise UserError(f"{path} is not UTF-8: {broken}; {instead}") from error
 
 
+def lines_of(path: Path) -> Iterator[str]:
+    """Lines of a file as they are read, without their ends (LF or CR LF): a file may be larger than memory."""
+    opener: Callable[..., IO[bytes]] = PACKED.get(path.suffix, open)
+    with _named(path), opener(path, "rb") as file:
+        for number, raw in enumerate(file, 1):
+            line = decode_line(raw, number, str(path))
+            yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+
+
+def decode_line(raw: bytes, number: int, source: str) -> str:
+    """A line without its end; `source` and `number` say where it is from."""
+    try:
+        return raw.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{source}, line {number:,}: not UTF-8 at byte {error.start} of the line.") from error
+
+
 def read_bytes(path: Path) -> bytes:
     """What a file holds, decompressed."""
-    try:
+    with _named(path):
         if path.suffix == ".gz":
             return gzip.decompress(path.read_bytes())
         if path.suffix == ".xz":
             return lzma.decompress(path.read_bytes())
         return path.read_bytes()
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Turns a file that cannot be read into an error that names it."""
+    try:
+        yield
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError) as error:
         raise UserError(f"{path} cannot be decompressed ({error}): it is damaged, or no {path.suffix} file.") from error
     except IsADirectoryError as error:

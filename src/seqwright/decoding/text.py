@@ -83,6 +83,7 @@ def complete(
         seeds=seeds,
         device=device,
         listen=listen,
+        after=prompts,
     )
     return [
         Continuation(
@@ -108,9 +109,13 @@ def speak(
     seeds: Sequence[int] | None = None,
     device: torch.device | str = "cpu",
     listen: Callable[[int, str], None] = lambda row, text: None,
+    after: Sequence[str] | None = None,
 ) -> list[tuple[Row, str, bool]]:
-    """Each row of ids continued: its ids, its text up to a stop string, and whether one ended it."""
-    decoders = [Decoder(tokenizer) for _ in prompts]
+    """Each row of ids continued: its ids, its text up to a stop string, and whether one ended it.
+
+    `after` are the texts that the rows' own go on from; without them a row begins a text of its own.
+    """
+    decoders = [Decoder(tokenizer, after="" if after is None else after[n]) for n in range(len(prompts))]
     watches = [StopWatch(options.stop) for _ in prompts]
     texts = ["" for _ in prompts]
 

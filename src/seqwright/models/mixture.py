@@ -1,12 +1,14 @@
-"""Mixtures: several models answer, and their probabilities are averaged, with weights that suit held-out text.
+"""Mixtures: several models answer, and their probabilities are averaged.
 
-Whatever is behind the seam can be mixed, an n-gram with an LSTM too, as long as the vocabulary is one.
+Whatever is behind the seam can be mixed, an n-gram with an LSTM too, as long as the vocabulary is one. The weights are
+those under which held-out text is most probable (`metrics/interpolation.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -15,9 +17,17 @@ from seqwright.batch import IGNORE, Batch, Source
 from seqwright.config import UserError
 from seqwright.interface import Autoregressive, State
 
-ROUNDS = 200
-ENOUGH = 1e-7
-"""EM ends when no weight moves by more."""
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureConfig:
+    weights: tuple[float, ...]
+    """The share of each part."""
+    parts: Any
+    """The [model] tables of the parts, as [model.parts.1], [model.parts.2], …."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.parts, dict) or not all(isinstance(part, dict) for part in self.parts.values()):
+            raise UserError("parts are tables, as in [model.parts.1]; `seqwright mix RUN RUN --on FILE` writes them.")
 
 
 @dataclass
@@ -44,6 +54,29 @@ class Mixture:
             )
         sights = [model.context for model in self.models if model.context is not None]
         self.context = min(sights, default=None)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that the parts know; names are `1.embedding.weight`, …."""
+        return {
+            f"{n}.{name}": tensor for n, model in enumerate(self.models, 1) for name, tensor in _known(model).items()
+        }
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Becomes the mixture these tensors came from."""
+        for n, model in enumerate(self.models, 1):
+            own = {name.removeprefix(f"{n}."): t for name, t in tensors.items() if name.startswith(f"{n}.")}
+            if isinstance(model, torch.nn.Module):
+                model.load_state_dict(own)
+                model.eval()
+            else:
+                model.load(own)  # type: ignore[attr-defined]
+
+    def to(self, device: torch.device | str) -> Self:
+        """Moves the neural parts; counted ones stay on the CPU and answer from there."""
+        for model in self.models:
+            if isinstance(model, torch.nn.Module):
+                model.to(device)
+        return self
 
     def start(self, source: Source, *, capacity: int) -> State:
         return _join([model.start(source, capacity=capacity) for model in self.models])
@@ -93,30 +126,9 @@ class Product(Mixture):
         return torch.stack(weighed).sum(0).log_softmax(-1).nan_to_num(nan=-torch.inf, neginf=-torch.inf)
 
 
-def tuned(models: Sequence[Autoregressive], held_out: Iterable[Batch]) -> Mixture:
-    """The mixture with the weights under which the held-out text is most probable."""
-    scores = [
-        torch.stack([model.score(batch)[0][batch.target != IGNORE].double().cpu() for model in models], -1)
-        for batch in held_out
-    ]
-    if not sum(len(part) for part in scores):
-        raise UserError("the held-out text has no tokens to tune the weights on; give more.")
-    return Mixture(models, best_weights(torch.cat(scores)))
-
-
-def best_weights(scores: Tensor) -> Tensor:
-    """Weights (M,) of the largest likelihood for log-probabilities (T, M), by EM (Jelinek & Mercer 1980).
-
-    Tokens to which no model gives any mass say nothing and are left out.
-    """
-    scores = scores[scores.isfinite().any(-1)]
-    weights = torch.full((scores.size(1),), 1 / scores.size(1), dtype=scores.dtype)
-    for _ in range(ROUNDS):
-        shares = (scores + weights.log()).softmax(-1)  # (T, M): which model answered, as far as one can tell
-        before, weights = weights, shares.mean(0)
-        if (weights - before).abs().max() < ENOUGH:
-            break
-    return weights / weights.sum()
+def _known(model: Any) -> dict[str, Tensor]:
+    known: dict[str, Tensor] = model.state_dict() if isinstance(model, torch.nn.Module) else model.tensors()
+    return known
 
 
 def _join(states: list[State]) -> State:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,12 +15,16 @@ from torch import Tensor
 from seqwright.batch import Batch, Source, Vocabulary
 from seqwright.config import UserError
 from seqwright.interface import State
+from seqwright.models.adaptive import Adaptive, AdaptiveOptions
+from seqwright.models.ngrams.arpa_reading import SPECIALS, read_arpa
+from seqwright.models.ngrams.arpa_writing import arpa_names, write_arpa
 from seqwright.models.ngrams.counting import Rows, count_ngrams
 from seqwright.models.ngrams.files import from_tensors, to_tensors
 from seqwright.models.ngrams.pruning import cut_off, prune
 from seqwright.models.ngrams.scratch import Scratch
 from seqwright.models.ngrams.smoothing import Kind, estimate
 from seqwright.models.ngrams.tables import assemble, uniform
+from seqwright.models.ngrams.trace import Step, trace
 
 SMALLEST_MEMORY = 2**27
 """Below this, what every block costs outweighs the block."""
@@ -49,6 +54,8 @@ class NGramConfig:
     """Whether to write a smaller file, which takes a moment to open and keeps no counts."""
     memory: int | None = None
     """Bytes that counting may take; what does not fit is sorted and merged on disk. Left out: as many as it needs."""
+    adaptive: AdaptiveOptions | None = None
+    """Learn from the text that is scored, too: a cache of its n-grams over the counted model. Left out: not at all."""
 
     def __post_init__(self) -> None:
         if self.order < 1:
@@ -63,6 +70,14 @@ class NGramConfig:
             raise UserError(f"memory = {self.memory:,} bytes is too little to count in; try {SMALLEST_MEMORY:,}.")
         if len(self.fallback) != 3 or not all(0 <= d <= n for n, d in enumerate(self.fallback, 1)):
             raise UserError("fallback needs three discounts, at most 1, 2 and 3; try [0.5, 1.0, 1.5].")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArpaConfig:
+    order: int
+    """Ids in the longest n-gram of the file."""
+    unknown: bool = True
+    """Whether the file gives the unknown token a probability."""
 
 
 class Text(Protocol):
@@ -126,6 +141,22 @@ class NGram:
         if self.config.prune:
             self.tables = prune(self.tables, self.config.prune, eos=self.vocabulary.eos)
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What lmplz prints too: how many different n-grams of each length there are, and what is taken from counts of
+        1, 2, and 3 or more. <pad>, which no text holds, is not a type."""
+        types = [len(level.key) for level in self.tables.levels]
+        types[0] -= self.vocabulary.pad is not None
+        return {"types": types, "discounts": self.discounts[:, 1:].tolist()}
+
+    def trace(self, context: Sequence[int], id: int) -> list[Step]:
+        """Which orders were asked for an id after a context, from the longest to the one that answered."""
+        return trace(self.tables, context, id, self.discounts)
+
+    def write_arpa(self, path: Path, tokens: Sequence[str]) -> None:
+        """Writes an ARPA file; `tokens` are those of the ids, in order."""
+        write_arpa(path, self.tables, arpa_names(tokens, self.vocabulary), self.vocabulary)
+
     def tensors(self) -> dict[str, Tensor]:
         return {"discounts": torch.from_numpy(self.discounts), **to_tensors(self.tables, compact=self.config.compact)}
 
@@ -162,6 +193,27 @@ class NGram:
         """The contexts in which each target is predicted: (N - 1, B, T)."""
         before = self.tables.nothing(batch.rows) if state is None else _rows(state)
         return self.tables.read(batch.input.cpu().numpy(), before)
+
+
+def ngram(config: NGramConfig, vocabulary: Vocabulary) -> NGram | Adaptive:
+    """An n-gram to be counted, adaptive where the configuration says so."""
+    model = NGram(config, vocabulary)
+    return model if config.adaptive is None else Adaptive(model, config.adaptive, vocabulary)
+
+
+def arpa(config: ArpaConfig, vocabulary: Vocabulary) -> NGram:
+    """An n-gram to be filled from an ARPA file, however its probabilities came about."""
+    return NGram(NGramConfig(order=config.order, unknown=config.unknown), vocabulary)
+
+
+def open_arpa(path: Path) -> tuple[ArpaConfig, NGram, list[str]]:
+    """The n-gram of an ARPA file, and its tokens by id, specials first."""
+    tables, tokens = read_arpa(path)
+    named = {name.strip("<>"): id for id, name in enumerate(SPECIALS)}
+    config = ArpaConfig(order=tables.order, unknown=bool(np.isfinite(tables.levels[0].log_prob[named["unk"]])))
+    model = arpa(config, Vocabulary(size=len(tokens), **named))
+    model.tables = tables
+    return config, model, tokens
 
 
 def _rows(state: Contexts) -> Rows:

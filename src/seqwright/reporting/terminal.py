@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,3 +57,39 @@ def _cell(value: Any, column: Column) -> str:
     if value is None:
         return ""
     return column.write(value) if column.write else str(value)
+
+
+def back_off_table(answers: Iterable[Any]) -> Table:
+    """For each token of a text, which n-gram answered and what the longer contexts passed on."""
+    rows = [
+        {
+            "token": repr(answer.token),
+            "probability": answer.probability,
+            "order": answer.order,
+            "context": " ".join(map(repr, answer.context)),
+            "count": answer.count,
+            "discount": answer.discount,
+            "weights": " × ".join(f"{weight:.4g}" for weight in answer.weights),
+        }
+        for answer in answers
+    ]
+    columns = [
+        Column("token", "token"),
+        Column("probability", "probability", figure),
+        Column("order", "order", str),
+        Column("context", "after"),
+        Column("count", "count", str),
+        Column("discount", "discount", figure),
+        Column("weights", "passed on"),
+    ]
+    return table(rows, columns)
+
+
+def ngrams_table(types: Sequence[int], discounts: Sequence[Sequence[float]]) -> Table:
+    """How many n-grams of each length there are, and what is taken from counts of 1, 2, and 3 or more."""
+    rows = [
+        {"n": n, "types": many, "D1": taken[0], "D2": taken[1], "D3": taken[2]}
+        for n, (many, taken) in enumerate(zip(types, discounts, strict=True), 1)
+    ]
+    numbers = [Column(key, title, "{:.6g}".format) for key, title in (("D1", "D1"), ("D2", "D2"), ("D3", "D3+"))]
+    return table(rows, [Column("n", "order", str), Column("types", "types", str), *numbers])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,24 @@ class LanguageTask:
         return repr(self.tokenizer.decode(batch.input[0].tolist())[:200])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Which order of an n-gram answered for a token, and what the longer contexts passed on."""
+
+    token: str
+    probability: float
+    order: int
+    """Length of the n-gram that was found."""
+    context: list[str]
+    """Its tokens but the last."""
+    count: int | None
+    """How often it was counted (in how many contexts, below the highest order of Kneser-Ney); None where not kept."""
+    discount: float
+    """What was taken from that count."""
+    weights: list[float]
+    """Back-off weights of the longer contexts that were seen, but not with this token after them: the longest first."""
+
+
 class LanguageRun(Run):
     """A trained language model: `run = seqwright.open("runs/x"); run.generate("Once")`."""
 
@@ -214,10 +233,30 @@ class LanguageRun(Run):
 
     def score(self, lines: Iterable[str]) -> Iterator[ScoredLine]:
         """Log-probability and surprisals of each line, in order, as it comes."""
-        vocabulary = self.tokenizer.vocabulary
-        ended = vocabulary.eos if self.documents != "file" else None
+        ended = self.tokenizer.eos if self.documents != "file" else None
+        assert self.tokenizer.sos is not None  # no stream was without
         return score_lines(
-            self.model, lines, self.tokenizer.encode_all, sos=vocabulary.sos, eos=ended, device=self.device
+            self.model, lines, self.tokenizer.encode_all, sos=self.tokenizer.sos, eos=ended, device=self.device
+        )
+
+    def back_off(self, ids: Sequence[int], context: Sequence[int] = ()) -> list[Answer]:
+        """How an n-gram came to the probability of each id, after <sos>, the context and the ids before it."""
+        if not hasattr(self.model, "trace"):
+            raise UserError(f"{self.path} holds a '{self.settings.kind}' model, which does not back off as n-grams do.")
+        assert self.tokenizer.sos is not None
+        text = [self.tokenizer.sos, *context, *ids]
+        return [self._answer(text[:place], text[place]) for place in range(len(text) - len(ids), len(text))]
+
+    def _answer(self, context: Sequence[int], id: int) -> Answer:
+        *passed, answered = self.model.trace(context, id)
+        return Answer(
+            token=self.tokenizer.tokens([id])[0],
+            probability=math.exp(answered.log_prob + sum(step.back_off for step in passed)),
+            order=len(answered.context) + 1,
+            context=self.tokenizer.tokens(answered.context),
+            count=answered.count,
+            discount=answered.discount,
+            weights=[math.exp(step.back_off) for step in passed if step.seen],
         )
 
     def search_audit(self, prompts: Sequence[str], options: SearchOptions, widths: Sequence[int]) -> Audit:
@@ -240,9 +279,10 @@ class LanguageRun(Run):
         if on is not None:
             corpus = read_corpus(on, self.documents, errors=data.errors, columns=data.columns)
             return make_stream(corpus, self.tokenizer)
-        valid = read_corpora(data, self.documents).valid
-        if valid is None:
+        if data.valid is None and data.split is None:
             raise UserError(f"{self.path} has no validation text of its own; name a file with --on.")
+        valid = read_corpora(data, self.documents).valid
+        assert valid is not None
         return to_stream(valid, self.tokenizer)
 
 

@@ -219,10 +219,12 @@ class Tokenizer:
 class Decoder:
     """Ids to text one at a time, for streams: what it gives, joined, is `decode` of all the ids."""
 
-    def __init__(self, tokenizer: Tokenizer):
+    def __init__(self, tokenizer: Tokenizer, after: str = ""):
+        """Of a text that follows another one."""
         self._surfaces = tokenizer._surfaces
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._lead = self._surfaces.lead
+        # A first word has nothing before it, or a space already.
+        self._lead = self._surfaces.lead if not after or after[-1].isspace() else ""
         self._held = ""
 
     def feed(self, id: int) -> str:
@@ -234,7 +236,7 @@ class Decoder:
         return (self._emit(self._utf8.decode(b"", final=True)) + self._held).removesuffix(self._surfaces.trail)
 
     def _emit(self, text: str) -> str:
-        if text and self._lead:  # the first word has nothing before it
+        if text and self._lead:
             text, self._lead = text.removeprefix(self._lead), ""
         if self._surfaces.trail:  # the last one has nothing after it, and any may be the last
             text = self._held + text

@@ -7,9 +7,12 @@ their bytes, whose values for the vocabulary are checked to be distinct.
 from __future__ import annotations
 
 import functools
+import gzip
+import lzma
 import math
 import mmap
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqwright.config import UserError
-from seqwright.models.ngrams.arpa_writing import LN10, NO_MASS, Bytes
+from seqwright.models.ngrams.arpa_writing import LN10, NO_MASS, RESERVED, Bytes
 from seqwright.models.ngrams.counting import Rows
 from seqwright.models.ngrams.tables import ABSENT, Level, Tables, search
 
@@ -86,9 +89,8 @@ class _File:
     def __init__(self, path: Path):
         self.path = path
         try:
-            with path.open("rb") as file:
-                self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError) as error:  # ValueError: an empty file
+            self.map = _bytes_of(path)
+        except (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError) as error:  # ValueError: an empty file
             raise UserError(f"cannot read {path}: {error}.") from None
         self.data: Bytes = np.frombuffer(self.map, np.uint8)
 
@@ -184,6 +186,15 @@ class _File:
         return int(np.count_nonzero(self.data[start:stop] == NEWLINE))
 
 
+def _bytes_of(path: Path) -> mmap.mmap | bytes:
+    """What a file holds, mapped where it is plain."""
+    if path.suffix in (".gz", ".xz"):
+        with (gzip.open if path.suffix == ".gz" else lzma.open)(path) as packed:
+            return bytes(packed.read())
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
 def _numbers(text: Bytes, starts: Rows, ends: Rows) -> NDArray[np.float64]:
     """The numbers that some fields spell, NaN where they spell none."""
     width = int((ends - starts).max(initial=1))
@@ -256,13 +267,22 @@ def _vocabulary(words: list[str]) -> tuple[list[str], Rows]:
             ids.append(SPELT[word])
         else:
             ids.append(len(names))
-            names.append(_spaces(word))
+            names.append(_plain(word))
     return names, np.array(ids)
 
 
-def _spaces(word: str) -> str:
-    """The word with the bytes that `arpa_names` spelt out as characters again."""
-    return re.sub(r"(<0x[0-9A-F]{2}>)+", lambda run: bytes.fromhex(run[0][3:-1].replace("><0x", "")).decode(), word)
+def _plain(word: str) -> str:
+    """The word that `arpa_names` spelt so; bytes of other programs that are no text stay spelt out."""
+    if RESERVED.fullmatch(word):
+        word = word.removeprefix("\\")
+    return re.sub(r"(<0x[0-9A-F]{2}>)+", lambda run: _spelt(run[0]), word)
+
+
+def _spelt(run: str) -> str:
+    try:
+        return bytes.fromhex(run[3:-1].replace("><0x", "")).decode()
+    except UnicodeDecodeError:
+        return run
 
 
 def _unigram_level(fields: Fields, ids: Rows, vocabulary: int, orders: int) -> Level:

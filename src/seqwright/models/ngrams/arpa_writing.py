@@ -5,6 +5,7 @@ Logarithms are base 10 in the file and natural everywhere else; -99 stands for a
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from seqwright.batch import Vocabulary
 from seqwright.config import UserError
 from seqwright.models.ngrams.counting import Rows
 from seqwright.models.ngrams.tables import Level, Logs, Tables
-from seqwright.storage import ASIDE, writable
+from seqwright.storage import aside_of
 
 Bytes = NDArray[np.uint8]
 
@@ -26,14 +27,18 @@ DECIMALS = 7
 LINES = 1 << 16
 """Lines made at once."""
 LN10 = np.log(10.0)
+SPELT_OUT = re.compile(r"\s|<(?=0x[0-9A-F]{2}>)")
+"""What cannot stand in a name as it is: white space, and what looks like white space spelt out."""
+RESERVED = re.compile(r"\\*(<s>|</s>|<unk>|<UNK>)\Z")
+"""A name that programs would take for a special, or that one backslash tells from it."""
 
 
 def arpa_names(tokens: Sequence[str], vocabulary: Vocabulary) -> list[str]:
     """How ids are spelt in an ARPA file: <s> </s> <unk>, and spaces inside tokens as bytes (`<0x20>`)."""
-    names = [re.sub(r"\s", lambda space: "".join(f"<0x{b:02X}>" for b in space[0].encode()), token) for token in tokens]
+    names = [SPELT_OUT.sub(lambda found: "".join(f"<0x{b:02X}>" for b in found[0].encode()), t) for t in tokens]
+    names = [f"\\{name}" if RESERVED.fullmatch(name) else name for name in names]  # a word spelt like a special
     for id, name in ((vocabulary.sos, "<s>"), (vocabulary.eos, "</s>"), (vocabulary.unk, "<unk>")):
         if id is not None:
-            names = [f"\\{other}" if other == name else other for other in names]  # a word spelt like it
             names[id] = name
     for name, times in Counter(names).items():
         if times > 1 or not name:
@@ -42,8 +47,7 @@ def arpa_names(tokens: Sequence[str], vocabulary: Vocabulary) -> list[str]:
 
 
 def write_arpa(path: Path, tables: Tables, names: Sequence[str], vocabulary: Vocabulary) -> None:
-    """Writes a model; `names` are those of `arpa_names`."""
-    aside = path.with_name(f"{ASIDE}-{path.name}")
+    """Writes a model, compressed where the name ends in .gz; `names` are those of `arpa_names`."""
     encoded = np.array([name.encode() for name in names])
     spelling = encoded.view(np.uint8).reshape(len(names), -1)  # (V, widest), zeros after the end
     widths = np.char.str_len(encoded)
@@ -52,20 +56,16 @@ def write_arpa(path: Path, tables: Tables, names: Sequence[str], vocabulary: Voc
     if vocabulary.sos is not None:
         spoken[vocabulary.sos] = True
     rows = [np.flatnonzero(spoken), *(np.arange(len(level.key)) for level in tables.levels[1:])]
-    try:
-        with writable(path), aside.open("wb") as file:
-            counts = [f"ngram {n}={len(r)}\n" for n, r in enumerate(rows, 1)]
-            file.write(("\\data\\\n" + "".join(counts)).encode())
-            for n, level in enumerate(tables.levels):
-                file.write(f"\n\\{n + 1}-grams:\n".encode())
-                for start in range(0, len(rows[n]), LINES):
-                    some = rows[n][start : start + LINES]
-                    words = tables.words(n, some)
-                    file.write(_lines(level, some, [spelling[w, : widths[w].max()] for w in words.T]))
-            file.write(b"\n\\end\\\n")
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with aside_of(path) as aside, (gzip.open if path.suffix == ".gz" else open)(aside, "wb") as file:
+        counts = [f"ngram {n}={len(r)}\n" for n, r in enumerate(rows, 1)]
+        file.write(("\\data\\\n" + "".join(counts)).encode())
+        for n, level in enumerate(tables.levels):
+            file.write(f"\n\\{n + 1}-grams:\n".encode())
+            for start in range(0, len(rows[n]), LINES):
+                some = rows[n][start : start + LINES]
+                words = tables.words(n, some)
+                file.write(_lines(level, some, [spelling[w, : widths[w].max()] for w in words.T]))
+        file.write(b"\n\\end\\\n")
 
 
 def _lines(level: Level, rows: Rows, words: list[Bytes]) -> bytes:

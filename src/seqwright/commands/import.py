@@ -1,0 +1,30 @@
+"""`seqwright import`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from seqwright.commands.common import JSON, print_json
+
+
+@click.command("import")
+@click.argument("file", type=click.Path())
+@click.option("--run", "run", type=click.Path(), required=True, help="The folder of the run to make.")
+@JSON
+def command(file: str, run: str, as_json: bool) -> None:
+    """Make a run of a model that another program wrote: an ARPA file (plain, .gz or .xz).
+
+    \b
+    seqwright import lm.arpa.gz --run runs/lm
+    """
+    from seqwright.data.files import resolve
+    from seqwright.interop.formats import importer
+
+    path = resolve(file)
+    summary = importer(path)(path, Path(run))
+    if as_json:
+        print_json({"run": run, "summary": summary})
+    else:
+        click.echo(f"{run}: {summary['parameters']:,} parameters; try `seqwright evaluate {run} --on FILE`.")

@@ -1,0 +1,83 @@
+"""`mix`: several runs as one, their probabilities averaged with the weights that suit a held-out text best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from seqwright import build, recipe, session
+from seqwright.config import UserError
+from seqwright.data.stream import Stream
+from seqwright.metrics.interpolation import best_weights
+from seqwright.metrics.likelihood import score_text
+from seqwright.metrics.score import Floats
+from seqwright.run import Run
+
+
+def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path) -> dict[str, Any]:
+    """Makes a run of runs that read text alike; the weight and perplexity of each, and the perplexity together."""
+    if len(runs) < 2:
+        raise UserError("a mixture needs two runs or more; name another.")
+    for run in runs:
+        _refuse_unlike(runs[0], run)
+    first = runs[0]
+    stream = first.stream(on)
+    log_probs = np.stack([_log_probs(run, stream) for run in runs], 1)  # (T, M)
+    weights = best_weights(log_probs)
+    with np.errstate(divide="ignore"):
+        together = np.logaddexp.reduce(log_probs + np.log(weights), axis=1)
+    alone = [float(np.exp(-own.mean())) for own in log_probs.T]
+    parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
+    table = first.settings.table()
+    made = recipe.make(
+        {
+            "name": path.name,
+            "data": table["data"],
+            "tokenizer": table["tokenizer"],
+            "model": {"kind": "mixture", "weights": weights.tolist(), "parts": parts},
+            "decoding": table["decoding"],
+            "evaluation": table["evaluation"],
+        },
+        origin="mix",
+        settled=True,
+    )
+    notes = [f"{weight:.4f} of {run.path.name}" for weight, run in zip(weights, runs, strict=True)]
+    model = build.model(made.model, first.tokenizer.vocabulary)
+    model.models = [run.model for run in runs]
+    shown = [
+        {"run": str(run.path), "weight": float(weight), "perplexity": perplexity}
+        for run, weight, perplexity in zip(runs, weights, alone, strict=True)
+    ]
+    found = {"parts": shown, "tuned_on": list(on), "tuned_perplexity": float(np.exp(-together.mean()))}
+    return session.keep(made, path, tokenizer=first.tokenizer.json, model=model, notes=notes, **found)
+
+
+def _refuse_unlike(one: Run, other: Run) -> None:
+    """Raises unless two runs cut text into the same ids."""
+    for run in (one, other):
+        if "generate" not in run.verbs:
+            raise UserError(f"{run.path} holds a model that {run.does}; only language models can be mixed.")
+    if one.tokenizer.hash != other.tokenizer.hash:
+        raise UserError(
+            f"{one.path} and {other.path} cut text differently (tokenizers {one.tokenizer.hash[:12]} and"
+            f" {other.tokenizer.hash[:12]}), so their probabilities are of different things; train both on the same"
+            " text with the same [tokenizer]."
+        )
+    if one.documents != other.documents:
+        raise UserError(
+            f"a document is a {one.documents} to {one.path} and a {other.documents} to {other.path};"
+            " train both with the same data.document."
+        )
+
+
+@torch.no_grad()
+def _log_probs(run: Run, stream: Stream) -> Floats:
+    """Of every token that is predicted."""
+    ids = torch.from_numpy(stream.ids.astype(np.int64))
+    scored = score_text(run.model, ids, sos=stream.sos, stride=run.settings.evaluation.stride, device=run.device)
+    log_probs: Floats = scored.log_probs[scored.real]
+    return log_probs

@@ -1,0 +1,76 @@
+"""Adaptation: the formula computed naively, whatever was read before, and what it is good for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from test_ngram import Cows
+
+from seqwright.batch import IGNORE, Batch, Source
+from seqwright.config import UserError
+from seqwright.models.adaptive import Adaptive, AdaptiveOptions
+
+OPTIONS = AdaptiveOptions(shortest=1, longest=3, strength=2.0)
+
+
+@pytest.fixture(scope="module")
+def cows() -> Cows:
+    return Cows(order=3)
+
+
+@pytest.fixture(scope="module")
+def adaptive(cows: Cows) -> Adaptive:
+    return Adaptive(cows.model, OPTIONS, cows.model.vocabulary)
+
+
+def naive(prior: np.ndarray, text: list[int]) -> np.ndarray:
+    """The distribution after a text, by counting through it once for every context; <sos> is never counted."""
+    for m in range(OPTIONS.shortest, OPTIONS.longest + 1):
+        if m > len(text):
+            break
+        followed = [text[p + 1] for p in range(m - 1, len(text) - 1) if text[p + 1 - m : p + 1] == text[-m:]]
+        counts = np.bincount([id for id in followed if id != 2], minlength=len(prior))
+        mass = OPTIONS.strength * np.count_nonzero(counts)
+        if counts.any():
+            prior = (counts + mass * prior) / (counts.sum() + mass)
+    return prior
+
+
+def test_it_is_the_formula(cows: Cows, adaptive: Adaptive) -> None:
+    ids = torch.from_numpy(np.random.default_rng(1).choice([2, 3, 4, 5, 6], (2, 40)))
+    target = torch.cat([ids[:, 1:], torch.full((2, 1), 5)], 1)
+    batch = Batch.of_text(ids, target.masked_fill(target == 2, IGNORE))
+    prior = cows.model(batch).double().exp().numpy()
+    expected = np.array([[naive(prior[b, t], ids[b, : t + 1].tolist()) for t in range(40)] for b in range(2)])
+    assert adaptive(batch).exp().numpy() == pytest.approx(expected, rel=1e-5)
+    scored = np.take_along_axis(expected, target.numpy()[..., None], 2)[..., 0]
+    found = adaptive.score(batch)[0].exp().numpy()
+    assert found[target.numpy() != 2] == pytest.approx(scored[target.numpy() != 2], rel=1e-5)
+
+
+def test_rows_that_read_different_amounts_go_on_as_alone(cows: Cows, adaptive: Adaptive) -> None:
+    ids = torch.from_numpy(np.random.default_rng(2).choice([4, 5, 6], (2, 30)))
+    count = torch.tensor([20, 7])
+    _, state = adaptive.step(ids[:, :20], adaptive.start(Source.nothing(2), capacity=30), count)
+    more = Batch.of_text(ids[:, 20:], ids[:, 20:])
+    together, _ = adaptive.score(more, state)
+    for row in range(2):
+        alone = adaptive.start(Source.nothing(1), capacity=30)
+        _, alone = adaptive.step(ids[row : row + 1, : int(count[row])], alone)
+        one = Batch.of_text(more.input[row : row + 1], more.target[row : row + 1])
+        torch.testing.assert_close(adaptive.score(one, alone)[0], together[row : row + 1])
+
+
+def test_a_text_that_repeats_itself_is_learnt(cows: Cows, adaptive: Adaptive) -> None:
+    ids = torch.tensor([[2, *[4, 6, 5] * 20]])
+    batch = Batch.of_text(ids[:, :-1], ids[:, 1:].contiguous())
+    learnt, static = (model.score(batch)[0][0, -9:].mean() for model in (adaptive, cows.model))
+    assert learnt > max(-1.5, static + 0.5)
+
+
+def test_options_must_make_sense() -> None:
+    with pytest.raises(UserError, match="contexts of 4 to 2"):
+        AdaptiveOptions(shortest=4, longest=2)
+    with pytest.raises(UserError, match="strength"):
+        AdaptiveOptions(strength=0)
