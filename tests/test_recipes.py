@@ -113,11 +113,9 @@ def test_a_recipe_says_what_it_shows_and_loads(name: str) -> None:
 
 
 def test_every_shipped_recipe_is_checked_here() -> None:
-    assert shipped().keys() == GPTS.keys() | LECTURES.keys() | TRANSLATORS.keys() | {
-        "shakespeare-cpu",
-        "python-reference",
-        "python-assistant",
-    }
+    counted = {"ptb-ngram", "wikitext2-ngram", "shakespeare-ngram", "shakespeare-adaptive"}
+    others = {"shakespeare-cpu", "python-reference", "python-assistant"}
+    assert shipped().keys() == GPTS.keys() | LECTURES.keys() | TRANSLATORS.keys() | counted | others
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
