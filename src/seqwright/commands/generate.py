@@ -95,8 +95,8 @@ def command(
         answers = opened.back_off(said.ids, opened.tokenizer.encode(said.prompt)) if back_off else None
         if as_json:
             found = None if answers is None else [asdict(answer) for answer in answers]
-            flags = [flag.as_json() for flag in warnings]
-            print_json(asdict(said) | {"seed": asked[n][1], "warnings": flags, "back_off": found})
+            warned = [flag.as_json() for flag in warnings]
+            print_json(asdict(said) | {"seed": asked[n][1], "warnings": warned, "back_off": found})
         elif alone:
             click.echo()
         else:
