@@ -108,7 +108,6 @@ def pairs_recipe(
         "training": {
             "steps": _steps(2 * size),
             "rate": _rate(sizes["width"]),
-            "warmup": 200,
             "smoothing": 0.1,
             "weight_decay": 0.01,
             "beta2": 0.98,

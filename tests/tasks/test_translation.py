@@ -30,7 +30,7 @@ def write(folder: Path, name: str, count: int, seed: int) -> list[str]:
 
 SMALL = [
     *("tokenizer.kind=words", "model.layers=1", "model.width=32", "model.dropout=0.0", "data.tokens=256"),
-    *("training.steps=200", "training.rate=4e-3", "training.warmup=30", "training.evaluate_every=250"),
+    *("training.steps=200", "training.rate=4e-3", "training.evaluate_every=250"),
     "evaluation.resamples=50",
 ]
 
@@ -137,6 +137,9 @@ def test_tags_choose_what_is_wanted(folder: Path) -> None:
     said = {tag: next(made.translate(["the cat"], tag=tag)).text for tag in ("<up>", "<down>")}
     assert said["<up>"].isupper()
     assert said["<down>"].islower()
+    assert made.evaluate(files[:2], tag="<up>")["nll"] < made.evaluate(files[:2], tag="<down>")["nll"]
+    with pytest.raises(UserError, match=r"which of <up>, <down> is wanted"):
+        made.evaluate(files[:2])
     with pytest.raises(UserError, match="it knows <up>, <down>"):
         list(made.translate(["the cat"], tag="<left>"))
 

@@ -52,6 +52,8 @@ class PairEvaluationConfig:
     """How outputs are compared with their references, beside the likelihood of these."""
     moses: Language | None = None
     """The target's language: BLEU is then also counted on lower-cased text, cut into words by Moses' rules."""
+    tag: str | None = None
+    """The reserved token put before the sources of other files, for runs that were trained with tags."""
     sentences: int = 64
     """Validation sources translated (greedily) at each evaluation during training, for the log; 0 for none."""
     resamples: int = 1000

@@ -179,7 +179,7 @@ class TranslationRun(Run):
         **options: Any,
     ) -> dict[str, Any]:
         """Scores on files (source, then one or more references), or on the run's own validation pairs."""
-        pairs = self.pairs(on).pairs
+        pairs = self.pairs(on, tag=options.get("tag", self.settings.evaluation.tag)).pairs
         settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
         return evaluate(self.model, encode_pairs(pairs, self.tokenizers), pairs, settings, self.device)
 
@@ -192,14 +192,17 @@ class TranslationRun(Run):
         source = Source(mask=torch.from_numpy(mask), ids=torch.from_numpy(ids)).to(self.device)
         return search_audit(self.model, source, options, widths, sos=target.sos, eos=target.eos, banned=banned(target))
 
-    def pairs(self, on: str | Sequence[str] | None = None) -> Pairs:
-        """Pairs as this run reads them."""
+    def pairs(self, on: str | Sequence[str] | None = None, *, tag: str | None = None) -> Pairs:
+        """Pairs as this run reads them; those of other files with this tag, where the run wants one."""
         data: PairsConfig = self.settings.data
         if on is not None:
             files = [on] if isinstance(on, str) else list(on)
-            plain = replace(
-                data, tags=data.tags[:1], format=None if format_of(files[0], data) == "lines" else data.format
-            )
+            if data.tags and tag is None:
+                raise UserError(
+                    f"say which of {', '.join(data.tags)} is wanted: --set evaluation.tag='{data.tags[0]}'."
+                )
+            parted = format_of(files[0], data) != "lines"
+            plain = replace(data, tags=() if tag is None else (tag,), format=data.format if parted else None)
             return read_pairs(files, plain, references=max(1, len(files) - data.sources))
         _, valid = read_splits(data)
         if valid is None:

@@ -1,0 +1,63 @@
+"""From parallel files to translated lines, through the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.conftest import Command
+
+TINY = [
+    *("--set", "tokenizer.kind=words", "--set", "training.steps=4", "--set", "training.evaluate_every=2"),
+    *("--set", "model.layers=1", "--set", "model.width=16", "--set", "model.heads=2", "--set", "model.context=12"),
+]
+
+
+@pytest.fixture
+def translator(seqwright: Command, here: Path) -> Path:
+    for name, lines in (("a", 40), ("b", 12)):
+        (here / f"{name}.en").write_text("".join(f"one two {n % 7}\n" for n in range(lines)))
+        (here / f"{name}.de").write_text("".join(f"eins zwei {n % 7}\n" for n in range(lines)))
+    said = seqwright("train", "--pairs", "a.en", "a.de", "--valid", "b.en", "b.de", "--run", "run", *TINY)
+    assert said.status == 0, said.err
+    assert "bleu" in said.out
+    return here / "run"
+
+
+def test_lines_in_lines_out_in_order(seqwright: Command, translator: Path) -> None:
+    said = seqwright("translate", translator, input=b"one 1\n\ntwo 2\n")
+    assert said.status == 0, said.err
+    assert said.out.count("\n") == 3
+    assert said.out.split("\n")[1] == ""
+    rows = seqwright("translate", translator, "b.en", "--json", "--set", "decoding.best=2").lines
+    assert [row["source"] for row in rows][:2] == ["one two 0", "one two 1"]
+    assert all(len(row["others"]) == 1 for row in rows)
+
+
+def test_what_was_cut_off_is_said(seqwright: Command, translator: Path, here: Path) -> None:
+    (here / "long.en").write_text("one 1\n" + "two " * 30 + "\n")
+    said = seqwright("translate", translator, "long.en")
+    assert said.status == 2
+    assert "source 2 has 31 tokens" in said.err
+    said = seqwright("translate", translator, "long.en", "--truncate")
+    assert said.status == 0
+    assert "1 source(s) did not fit" in said.err
+
+
+def test_scores_on_other_files(seqwright: Command, translator: Path) -> None:
+    found = seqwright("evaluate", translator, "--on", "b.en", "b.de", "--json").json
+    assert {"nll", "perplexity", "bleu", "chrf"} <= found.keys()
+    assert found["on"] == ["b.en", "b.de"]
+    wrong = seqwright("evaluate", translator, "--on", "a.en", "b.de")
+    assert wrong.status == 2
+    assert "a.en has 40, b.de has 12 lines" in wrong.err
+
+
+def test_the_laws_hold_and_other_verbs_are_refused(seqwright: Command, translator: Path) -> None:
+    assert seqwright("check", translator).status == 0
+    said = seqwright("generate", translator, "one")
+    assert said.status == 2
+    assert "try `seqwright translate`" in said.err
+    again = seqwright("train", "--run", translator, "--json").json
+    assert again["already"]
