@@ -24,6 +24,7 @@ LEVELS = [
             "recipe",
             "suggest",
             "run_directory",
+            "checkpoints",
             "session",
             "evaluate",
             "run",

@@ -1,22 +1,28 @@
 """Run directories: made, opened, damaged, locked, killed at any moment."""
 
+import fcntl
 import multiprocessing
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import IO
 
 import pytest
 import torch
 
+from seqwright.checkpoints import Checkpoints
 from seqwright.config import UserError
-from seqwright.run_directory import FORMAT, Checkpoints, RunDirectory, environment, find_runs
+from seqwright.run_directory import FORMAT, RunDirectory, environment, find_runs
 from seqwright.storage import load_tensors, read_json, save_tensors, write_json, write_text
 
 RECIPE = 'name = "tiny"\n\n[model]\nkind = "gpt"\n'
+SUMMARY = {"kind": "gpt", "parameters": 10, "steps": 3, "seconds": 0.5, "perplexity": 141.19}
 
 
 @pytest.fixture
@@ -29,7 +35,7 @@ def finished(run: RunDirectory) -> RunDirectory:
     write_text(run.tokenizer_path, "{}")
     save_tensors(run.model_path, {"a": torch.ones(10)}, {"step": "3"})
     run.log({"kind": "train", "step": 1, "loss": 2.5})
-    write_json(run.summary_path, {"perplexity": 141.19})
+    write_json(run.summary_path, SUMMARY)
     return run
 
 
@@ -45,7 +51,7 @@ def test_a_run_opens_as_it_was_made(run: RunDirectory) -> None:
 def test_the_summary_finishes_a_run(finished: RunDirectory) -> None:
     opened = RunDirectory.open(finished.path)
     assert opened.finished
-    assert opened.summary() == {"perplexity": 141.19}
+    assert opened.summary() == SUMMARY
     assert load_tensors(opened.model_path)[1] == {"step": "3"}
 
 
@@ -79,11 +85,54 @@ def test_create_keeps_off_what_is_not_its_own(run: RunDirectory, tmp_path: Path)
         RunDirectory.create(tmp_path / "thesis" / "chapter.tex", recipe=RECIPE)
 
 
+@pytest.mark.parametrize("name", ["recipe.toml", "environment.json", ".env", ".lock", ".tmp-mine"])
+def test_create_keeps_off_a_single_file_of_somebody(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text('{"mine": 1}')
+    with pytest.raises(UserError, match=rf"holds other things \({re.escape(name)}\)\. Choose an empty folder"):
+        RunDirectory.create(tmp_path, recipe=RECIPE)
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(name, '{"mine": 1}')]
+
+
 def test_a_creation_that_was_killed_can_be_made_again(run: RunDirectory) -> None:
-    run.environment_path.unlink()
-    with pytest.raises(UserError, match=r"not a run: environment\.json is missing"):
+    run.recipe_path.unlink()
+    (run.path / ".tmp-0a1b2c3d-recipe.toml").mkdir()
+    with pytest.raises(UserError, match=r"not a run: all but environment\.json is missing"):
         RunDirectory.open(run.path)
     assert RunDirectory.create(run.path, recipe="name = 'again'").recipe() == {"name": "again"}
+    assert sorted(p.name for p in run.path.iterdir()) == [".lock", "environment.json", "recipe.toml"]
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_a_creation_taken_back_half_can_be_made_again(
+    run: RunDirectory, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.log({"kind": "note", "text": "begun"})
+    run.checkpoints.path.mkdir()
+    done = iter(range(steps))
+    unlink = Path.unlink
+
+    def killed(path: Path, missing_ok: bool = False) -> None:
+        if next(done, None) is None:
+            raise KeyboardInterrupt
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", killed)
+    with suppress(KeyboardInterrupt):
+        run.discard()
+    monkeypatch.undo()
+    if find_runs(run.path.parent):
+        assert RunDirectory.open(run.path).recipe()
+    else:
+        RunDirectory.create(run.path, recipe=RECIPE)
+
+
+def test_what_is_taken_back_is_what_was_made(tmp_path: Path) -> None:
+    RunDirectory.create(tmp_path / "new", recipe=RECIPE).discard()
+    (tmp_path / "mine").mkdir()
+    run = RunDirectory.create(tmp_path / "mine", recipe=RECIPE)
+    run.tensorboard_path.mkdir()
+    run.discard()
+    assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]
 
 
 def test_a_missing_run_suggests_its_neighbour(run: RunDirectory, tmp_path: Path) -> None:
@@ -143,6 +192,31 @@ def test_two_writers_do_not_meet(run: RunDirectory) -> None:
         pass
 
 
+def test_a_lock_that_was_unlinked_guards_nothing(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who opened the lock before `discard` unlinked it comes to hold the one that is there, or none."""
+    flock = fcntl.flock
+    waiting = iter([True])
+
+    def late(file: IO[str], operation: int) -> None:
+        if next(waiting, False):
+            run.lock_path.unlink()  # as a holder that fails does, between our opening it and our locking it
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with run.writing(), pytest.raises(UserError, match="is being written by"), RunDirectory(run.path).writing():
+        pass
+
+
+def test_a_run_taken_back_while_one_waited_is_told(run: RunDirectory) -> None:
+    waiting = RunDirectory.open(run.path)
+    run.discard()
+    for again in range(2):
+        with pytest.raises(UserError, match=r"taken back by the process that made it.*Try again"), waiting.writing():
+            pass
+        if not again:
+            run.path.mkdir(exist_ok=True)
+
+
 def hold(path: Path) -> None:
     with RunDirectory(path).writing() as run:
         run.log({"kind": "held"})
@@ -157,6 +231,10 @@ def groups_of(step: int) -> dict[str, dict[str, torch.Tensor]]:
     }
 
 
+def state_of(step: int) -> dict[str, object]:
+    return {"progress": {"step": step}, "corpus": "a fingerprint"}
+
+
 def save_for_ever(path: Path) -> None:
     with RunDirectory(path).writing() as run:
         found = run.checkpoints.latest()
@@ -164,10 +242,10 @@ def save_for_ever(path: Path) -> None:
         run.log({"kind": "resume", "step": step})
         while True:
             step += 1
-            run.checkpoints.save(step, groups_of(step), {"step": step}, keep=2)
+            run.checkpoints.save(step, groups_of(step), state_of(step), keep=2)
             run.log({"kind": "train", "step": step})
             if step % 3 == 0:  # a step saved twice takes the place of itself
-                run.checkpoints.save(step, groups_of(step), {"step": step}, keep=2)
+                run.checkpoints.save(step, groups_of(step), state_of(step), keep=2)
 
 
 def start_writer(target: Callable[[Path], None], run: RunDirectory) -> BaseProcess:
@@ -215,7 +293,7 @@ def test_killed_at_any_moment_a_complete_checkpoint_is_found(run: RunDirectory) 
             assert found is not None
             assert found.note == ""
             assert found.step >= max(step, logged)  # what was said to be saved is there
-            assert found.state == {"step": found.step}
+            assert found.state == state_of(found.step)
             wanted = groups_of(found.step)
             assert found.groups.keys() == wanted.keys()
             for name, tensors in wanted.items():
@@ -238,7 +316,7 @@ def test_no_checkpoint_yet(checkpoints: Checkpoints) -> None:
 
 def test_the_newest_and_those_still_needed_are_kept(checkpoints: Checkpoints) -> None:
     for step in (10, 20, 30, 40, 50):
-        checkpoints.save(step, groups_of(step), {}, keep=2, kept=[20, 99])
+        checkpoints.save(step, groups_of(step), state_of(step), keep=2, kept=[20, 99])
     assert checkpoints.steps() == [20, 40, 50]
     assert sorted(p.name for p in checkpoints.path.iterdir()) == [
         *("latest", "step-00000020", "step-00000040", "step-00000050")
@@ -248,8 +326,8 @@ def test_the_newest_and_those_still_needed_are_kept(checkpoints: Checkpoints) ->
 
 def test_going_on_from_an_earlier_step_gives_up_the_later_ones(checkpoints: Checkpoints) -> None:
     for step in (10, 20, 30):
-        checkpoints.save(step, groups_of(step), {}, keep=3)
-    checkpoints.save(15, groups_of(15), {}, keep=3)
+        checkpoints.save(step, groups_of(step), state_of(step), keep=3)
+    checkpoints.save(15, groups_of(15), state_of(15), keep=3)
     assert checkpoints.steps() == [10, 15]
     found = checkpoints.latest()
     assert found is not None
@@ -262,18 +340,39 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_note(
     checkpoints: Checkpoints, name: str, damage: Callable[[Path], object]
 ) -> None:
     for step in (10, 20):
-        checkpoints.save(step, groups_of(step), {"step": step}, keep=2)
+        checkpoints.save(step, groups_of(step), state_of(step), keep=2)
     damage(checkpoints.path / "step-00000020" / name)
     found = checkpoints.latest()
     assert found is not None
-    assert (found.step, found.state) == (10, {"step": 10})
+    assert (found.step, found.state) == (10, state_of(10))
     assert found.note.startswith("went back to step 10, because ")
     assert f"step-00000020/{name}" in found.note
 
 
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"groups": ["model", "optimizer"], "state": {}},
+        {"groups": ["model", "optimizer"], "state": {"progress": {}, "corpus": ""}},
+        {"groups": ["model", "optimizer"], "state": state_of(10)},
+        {"groups": [], "state": state_of(20)},
+        {"groups": 3, "state": state_of(20)},
+        {},
+        [],
+    ],
+)
+def test_a_state_that_does_not_say_enough_is_damage(checkpoints: Checkpoints, about: object) -> None:
+    for step in (10, 20):
+        checkpoints.save(step, groups_of(step), state_of(step), keep=2)
+    write_json(checkpoints.path / "step-00000020" / "state.json", about)
+    found = checkpoints.latest()
+    assert found is not None
+    assert found.note.startswith("went back to step 10, because ")
+
+
 def test_a_lost_or_spoilt_pointer_does_no_harm(checkpoints: Checkpoints) -> None:
     for step in (10, 20):
-        checkpoints.save(step, groups_of(step), {}, keep=2)
+        checkpoints.save(step, groups_of(step), state_of(step), keep=2)
     for damage in (b"", b"\xff", b"30\n"):
         checkpoints.pointer.write_bytes(damage)
         found = checkpoints.latest()
@@ -286,7 +385,7 @@ def test_a_lost_or_spoilt_pointer_does_no_harm(checkpoints: Checkpoints) -> None
 
 
 def test_no_readable_checkpoint_is_an_error_and_not_a_fresh_start(checkpoints: Checkpoints) -> None:
-    checkpoints.save(10, groups_of(10), {}, keep=1)
+    checkpoints.save(10, groups_of(10), state_of(10), keep=1)
     write_json(checkpoints.path / "step-00000010" / "state.json", [])
     with pytest.raises(UserError, match=r"no checkpoint can be read\. Delete .*checkpoints to start again"):
         checkpoints.latest()

@@ -57,18 +57,19 @@ def test_a_log_grows_and_forgets_a_torn_line(tmp_path: Path) -> None:
     append_line(log, {"step": 2, "text": "a\nb\u2028c"})
     whole = log.read_bytes()
     log.write_bytes(whole + b'{"step": 3, "los')
-    assert [record["step"] for record in read_lines(log)] == [1, 2]
+    assert [record["step"] for record in read_lines(log, "step")] == [1, 2]
     append_line(log, {"step": 3})
     assert log.read_bytes() == whole + b'{"step": 3}\n'
     log.write_bytes(b'{"st')
     append_line(log, {"step": 1})
-    assert read_lines(log) == [{"step": 1}]
+    assert read_lines(log, "step") == [{"step": 1}]
 
 
-def test_a_damaged_line_of_a_log_is_named(tmp_path: Path) -> None:
-    (tmp_path / "log").write_text('{"step": 1}\n{"st\n{"step": 3}\n')
+@pytest.mark.parametrize("line", ['{"st', "3", "[]", "{}", '{"other": 2}'])
+def test_a_damaged_line_of_a_log_is_named(tmp_path: Path, line: str) -> None:
+    (tmp_path / "log").write_text(f'{{"step": 1}}\n{line}\n{{"step": 3}}\n')
     with pytest.raises(UserError, match=r"log is damaged at line 2.*Delete that line"):
-        read_lines(tmp_path / "log")
+        read_lines(tmp_path / "log", "step")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.bool, torch.uint8])
@@ -163,17 +164,41 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_what_killed_writers_left_is_cleared_and_a_lost_folder_put_back(tmp_path: Path) -> None:
-    (tmp_path / ".tmp-0a-d").mkdir()
-    (tmp_path / ".tmp-0a-d" / "half").touch()
-    (tmp_path / ".tmpX1y2Z3").touch()  # how safetensors names its own
-    (tmp_path / ".old-0a-lost-folder").mkdir()
-    (tmp_path / ".old-0b-there").mkdir()
+    (tmp_path / ".tmp-0a1b2c3d-d").mkdir()
+    (tmp_path / ".tmp-0a1b2c3d-d" / "half").touch()
+    (tmp_path / ".old-0a1b2c3d-lost-folder").mkdir()
+    (tmp_path / ".old-0a1b2c3e-there").mkdir()
     (tmp_path / "there").mkdir()
     (tmp_path / "kept").touch()
     recover(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["kept", "lost-folder", "there"]
     remove(tmp_path / "there")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["kept", "lost-folder"]
+
+
+def test_hidden_things_of_others_are_left_alone(tmp_path: Path) -> None:
+    for name in (".tmp", ".tmpX1y2Z3", ".tmp-notes", ".old-thesis", ".tmp-0a1b2c3d-file"):
+        (tmp_path / name).touch()
+    for name in (".tmp-folder", ".old-folder", ".tmp-0A1B2C3D-folder"):
+        (tmp_path / name).mkdir()
+    before = sorted(tmp_path.iterdir())
+    recover(tmp_path)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_what_safetensors_leaves_when_killed_is_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(tensors: object, path: Path, metadata: object) -> None:
+        (path.parent / ".tmpX1y2Z3").touch()  # how it names its own, beside what it is asked to write
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(storage, "save_file", killed)
+    monkeypatch.setattr(storage.shutil, "rmtree", lambda path: None)  # nobody lives to clear up
+    with pytest.raises(KeyboardInterrupt):
+        save_tensors(tmp_path / "t.safetensors", {"a": torch.ones(1)})
+    monkeypatch.undo()
+    assert len(list(tmp_path.rglob("*"))) == 3
+    recover(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import textwrap
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -55,9 +55,32 @@ def pick(kind: str, table: Mapping[str, Any], what: str) -> Any:
 
 def check_sizes(config: object, *names: str) -> None:
     """Refuses sizes below one."""
-    for name in names:
-        if getattr(config, name) < 1:
-            raise UserError(f"{name} must be at least 1, not {getattr(config, name)}.")
+    refuse(wrong_sizes(config, *names))
+
+
+def check_shares(config: object, *names: str) -> None:
+    """Refuses shares below zero, and those that leave nothing."""
+    refuse(wrong_shares(config, *names))
+
+
+def wrong_sizes(config: object, *names: str) -> list[str]:
+    """What is wrong with the options that count something; those not given, or given in words, are fine."""
+    return [f"{name} must be at least 1, not {value}" for name, value in _numbers(config, names) if value < 1]
+
+
+def wrong_shares(config: object, *names: str) -> list[str]:
+    """What is wrong with the options that are a part of a whole, and not all of it."""
+    return [
+        f"{name} is a share: 0 or more and below 1, not {value}"
+        for name, value in _numbers(config, names)
+        if not 0 <= value < 1
+    ]
+
+
+def refuse(problems: list[str]) -> None:
+    """Raises all problems in one sentence; without any, nothing."""
+    if problems:
+        raise UserError("; ".join(problems) + ".")
 
 
 class Reader:
@@ -192,6 +215,13 @@ def describe(cls: type) -> tuple[Key, ...]:
         default = None if f.default is MISSING else f.default
         found.append(Key(f.name, _name(_types(cls)[f.name]), default, helps.get(f.name, "")))
     return tuple(found)
+
+
+def _numbers(config: object, names: Iterable[str]) -> Iterator[tuple[str, int | float]]:
+    for name in names:
+        value = getattr(config, name)
+        if isinstance(value, int | float):
+            yield name, value
 
 
 def _section(wanted: Any) -> type | None:

@@ -126,6 +126,9 @@ def make(
     reader = Reader(origin, origins)
     for key in table.keys() - {*SECTIONS, "name"}:
         reader.problem(key, f"a recipe has no section [{key}].{did_you_mean(key, [*SECTIONS, 'name'])}")
+    name = table.get("name", "run")
+    if not isinstance(name, str) or name in ("", ".", "..") or set(name) & set("/\\\0"):
+        reader.problem("name", f"name must be a string that can name a folder, without / or \\, not {name!r}.")
     task = _task(table, reader)
     read: dict[str, Any] = {}
     for key, cls in sections(task).items():
@@ -139,7 +142,7 @@ def make(
     reader.finish()
     if not settled:
         read |= {key: settle(read[key], base) for key in ("data", "tokenizer")}
-    return Recipe(name=str(table.get("name", "run")), **read)
+    return Recipe(name=name, **read)
 
 
 def _drop_rival(table: dict[str, Any], key: str) -> None:

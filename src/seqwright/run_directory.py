@@ -1,47 +1,44 @@
-"""The folder of a run: what it holds, who may write to it, and which of its checkpoints can be trusted.
+"""The folder of a run: what it holds, and who may write to it.
 
     recipe.toml  tokenizer.json  model.safetensors  log.jsonl  summary.json  environment.json  report.html
-    checkpoints/step-00001000/{model,optimizer,ema,carry}.safetensors + state.json
+    checkpoints/step-00001000/{model,optimizer}.safetensors + state.json, carry and ema where training has them
     checkpoints/latest
 
-Killed at any moment, it opens, and training goes on from the last checkpoint. `environment.json` is written last when a
-run is made: it marks a folder as a run and carries the version of this layout.
+Killed at any moment, it opens, and training goes on from the last checkpoint. `environment.json` is written first and
+taken back last: it marks a folder as ours and carries the version of this layout. A folder that holds anything of
+somebody else's is never taken.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import platform
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import torch
-from torch import Tensor
 
 from seqwright import __version__
+from seqwright.checkpoints import Checkpoints
 from seqwright.config import UserError, did_you_mean
 from seqwright.storage import (
     append_line,
     check_tensors,
-    directory,
-    load_tensors,
+    is_leftover,
     read_json,
     read_lines,
     read_text,
     recover,
-    remove,
-    save_tensors,
     to_json,
     writable,
     write_json,
@@ -50,7 +47,10 @@ from seqwright.storage import (
 
 FORMAT = 1
 """The version of the layout. Raise it when an older seqwright could no longer read what this one writes."""
-LOCK = ".lock"
+REACHED = ("kind", "parameters", "steps", "seconds")
+"""What every summary says."""
+HOLDER = "process {process} on {node} since {time}"
+"""What the lock file says."""
 
 
 class RunDirectory:
@@ -66,24 +66,26 @@ class RunDirectory:
         self.summary_path = path / "summary.json"
         self.environment_path = path / "environment.json"
         self.report_path = path / "report.html"
+        self.tensorboard_path = path / "tensorboard"
+        self.lock_path = path / ".lock"
         self.checkpoints = Checkpoints(path / "checkpoints")
+        self.made_folder = False
+        """Whether the folder was not there before this sitting, and goes when the run is taken back."""
 
     @classmethod
     def create(cls, path: Path | str, *, recipe: str) -> Self:
         """A new run from the text of its resolved recipe, in a folder that is not there yet or holds nothing."""
         run = cls(Path(path))
-        # A killed `create` leaves a recipe and hidden files: that may be made again. Anything else is somebody's.
-        others = sorted(p.name for p in run.path.glob("*") if p != run.recipe_path and not p.name.startswith("."))
-        if others and not is_run(run.path):
-            raise UserError(f"{path} is not a run and holds other things ({others[0]}). Choose an empty folder.")
+        run._refuse_other_things()
+        run.made_folder = not run.path.exists()
         with writable(run.path):
             run.path.mkdir(parents=True, exist_ok=True)
-        with run.writing():
+        with run._alone():
             if is_run(run.path):
                 raise UserError(f"{path} already holds a run. Choose another folder, or delete it to start again.")
             try:
-                write_text(run.recipe_path, recipe)
                 write_json(run.environment_path, {"format": FORMAT, **environment()})
+                write_text(run.recipe_path, recipe)
             except BaseException:
                 run.discard()
                 raise
@@ -117,24 +119,64 @@ class RunDirectory:
 
     @contextmanager
     def writing(self) -> Iterator[Self]:
-        """Alone in this folder until the block ends. The lock is the system's: a dead holder holds nothing."""
-        with writable(self.path):
-            file = (self.path / LOCK).open("a+")
-        with file:
+        """Alone in this folder until the block ends."""
+        with self._alone():
+            if not is_run(self.path):
+                raise UserError(_taken_back(self.path))
+            yield self
+
+    def _refuse_other_things(self) -> None:
+        """Raises where the folder holds more than a killed `create` leaves, and is no run: that is somebody's."""
+        if is_run(self.path):
+            return
+        for path in sorted(self.path.glob("*")):
+            if not (is_leftover(path) or self._is_mark(path)):
+                raise UserError(
+                    f"{self.path} is not a run and holds other things ({path.name}). Choose an empty folder with --run."
+                )
+
+    def _is_mark(self, path: Path) -> bool:
+        """Whether this is the lock or the environment that `create` writes before anything else."""
+        if path == self.lock_path and path.is_file():
+            return path.read_bytes()[:8] in (b"", HOLDER[:8].encode())
+        if path == self.environment_path:
+            with suppress(UserError):
+                made = read_json(path)
+                return isinstance(made, dict) and "format" in made
+        return False
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Holds the lock, which is the system's: a dead holder holds nothing."""
+        with self._lock() as file:
+            with suppress(OSError):  # who holds it is a courtesy; a full disk is met, and named, by what must be kept
+                file.truncate(0)
+                holder = HOLDER.format(process=os.getpid(), node=platform.node(), time=_now())
+                os.write(file.fileno(), holder.encode())
+            recover(self.path)
+            recover(self.checkpoints.path)
+            yield
+
+    def _lock(self) -> IO[str]:
+        """The lock file, locked. One that `discard` unlinked while we waited for it guards nothing: then again."""
+        while True:
+            try:
+                with writable(self.path):
+                    file = self.lock_path.open("a+")
+            except FileNotFoundError:
+                raise UserError(_taken_back(self.path)) from None
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(file.fileno()), self.lock_path.stat()):
+                        return file
             except BlockingIOError:
                 file.seek(0)
                 raise UserError(
                     f"{self.path} is being written by {file.read() or 'another process'}. "
                     "Wait for it, stop it, or give this one another folder with --run."
                 ) from None
-            with suppress(OSError):  # who holds it is a courtesy; a full disk is met, and named, by what must be kept
-                file.truncate(0)
-                os.write(file.fileno(), f"process {os.getpid()} on {platform.node()} since {_now()}".encode())
-            recover(self.path)
-            recover(self.checkpoints.path)
-            yield self
+            file.close()
 
     def recipe(self) -> dict[str, Any]:
         """The resolved recipe as plain tables."""
@@ -148,11 +190,15 @@ class RunDirectory:
     def environment(self) -> Any:
         return read_json(self.environment_path)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self, *needed: str) -> dict[str, Any]:
+        """What the run reached: what every run says of it, and what else is needed."""
         found = read_json(self.summary_path)
-        if not isinstance(found, dict):
-            raise UserError(f"{self.summary_path} is damaged: it holds no scores. Delete it to finish the run again.")
-        return found
+        missing = [key for key in (*REACHED, *needed) if not isinstance(found, dict) or key not in found]
+        if missing:
+            raise UserError(
+                f"{self.summary_path} is damaged: it has no '{missing[0]}'. Delete it to finish the run again."
+            )
+        return dict(found)
 
     @property
     def finished(self) -> bool:
@@ -169,16 +215,20 @@ class RunDirectory:
         self.tokenizer_path.unlink(missing_ok=True)
         self.source_tokenizer_path.unlink(missing_ok=True)
         self.log_path.unlink(missing_ok=True)
+        shutil.rmtree(self.tensorboard_path, ignore_errors=True)
 
     def discard(self) -> None:
-        """Takes back a run that learnt nothing; whatever else lies in its folder stays."""
-        self.environment_path.unlink(missing_ok=True)
+        """Takes back a run that learnt nothing; whatever else lies in its folder stays. Killed half-way, it can be made
+        again: the environment goes last."""
         self.clear()
+        with suppress(OSError):  # not there, or not empty
+            self.checkpoints.path.rmdir()
         self.recipe_path.unlink(missing_ok=True)
-        (self.path / LOCK).unlink(missing_ok=True)
-        for folder in (self.checkpoints.path, self.path):
-            with suppress(OSError):  # not there, or not empty
-                folder.rmdir()
+        self.environment_path.unlink(missing_ok=True)
+        self.lock_path.unlink(missing_ok=True)
+        if self.made_folder:
+            with suppress(OSError):  # not empty
+                self.path.rmdir()
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Adds one line to the log."""
@@ -186,7 +236,7 @@ class RunDirectory:
 
     def records(self) -> list[dict[str, Any]]:
         """The log, oldest first."""
-        return read_lines(self.log_path) if self.log_path.exists() else []
+        return read_lines(self.log_path, "kind") if self.log_path.exists() else []
 
     def note(self, text: str) -> None:
         """Puts on record what a reader of the numbers should know: a fall-back, a truncation, a held-out part."""
@@ -201,97 +251,9 @@ class RunDirectory:
         write_text(self.log_path, "".join(to_json(record) + "\n" for record in kept))
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """Everything training needs to go on as if it had never stopped."""
-
-    step: int
-    groups: dict[str, dict[str, Tensor]]
-    """Tensors by file (model, optimizer, ema, carry), then by name."""
-    state: dict[str, Any]
-    """What is not a tensor: schedule, early stopping, seeds."""
-    note: str = ""
-    """What to tell the user where newer checkpoints had to be passed over."""
-
-
-class Checkpoints:
-    """The checkpoints of a run: a folder for each step kept, and a pointer to the one to go on from."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        self.pointer = path / "latest"
-
-    def steps(self) -> list[int]:
-        """The steps at which there is a checkpoint, oldest first."""
-        return sorted(int(p.name[5:]) for p in self.path.glob("step-*") if re.fullmatch(r"step-\d{8,}", p.name))
-
-    def save(
-        self,
-        step: int,
-        groups: Mapping[str, Mapping[str, Tensor]],
-        state: Mapping[str, Any],
-        *,
-        keep: int,
-        kept: Collection[int] = (),
-    ) -> None:
-        """Writes a checkpoint, points to it, then lets go of all but the `keep` newest and those of steps in `kept`.
-
-        Checkpoints of later steps go too: they belong to a history that was given up when training went on from here.
-        """
-        assert keep >= 1
-        if json.loads(to_json(state)) != state:
-            raise ValueError(
-                f"checkpoint state does not survive JSON (tuples, inf, keys that are no strings?): {state}"
-            )
-        with directory(self._folder(step)) as folder:
-            for name, tensors in groups.items():
-                save_tensors(folder / f"{name}.safetensors", tensors)
-            write_json(folder / "state.json", {"step": step, "groups": sorted(groups), "state": state})
-        write_text(self.pointer, f"{step}\n")
-        newest = [s for s in self.steps() if s <= step][-keep:]
-        for old in self.steps():
-            if old not in newest and (old > step or old not in kept):
-                remove(self._folder(old))
-
-    def load(self, step: int) -> Checkpoint:
-        """The checkpoint of a step, in full."""
-        folder = self._folder(step)
-        about = read_json(folder / "state.json")
-        if not isinstance(about, dict) or not about.keys() >= {"groups", "state"}:
-            raise UserError(f"{folder / 'state.json'} is damaged: it does not say what the checkpoint holds.")
-        groups = {name: load_tensors(folder / f"{name}.safetensors")[0] for name in about["groups"]}
-        return Checkpoint(step, groups, about["state"])
-
-    def latest(self) -> Checkpoint | None:
-        """The checkpoint to go on from: the one pointed to or, if that is damaged, the newest good one, with a note."""
-        steps = self.steps()[::-1]
-        pointed = self._pointed()
-        if pointed is not None:
-            steps = [pointed, *(step for step in steps if step != pointed)]
-        refused: list[str] = []
-        for step in steps:
-            try:
-                found = self.load(step)
-            except UserError as error:
-                refused.append(str(error))
-                continue
-            note = f"went back to step {step}, because {' '.join(refused)}" if refused else ""
-            return Checkpoint(found.step, found.groups, found.state, note)
-        if refused:
-            raise UserError(f"no checkpoint can be read. Delete {self.path} to start again.\n" + "\n".join(refused))
-        return None
-
-    def _pointed(self) -> int | None:
-        text = self.pointer.read_bytes().strip() if self.pointer.exists() else b""
-        return int(text) if text.isdigit() else None
-
-    def _folder(self, step: int) -> Path:
-        return self.path / f"step-{step:08d}"
-
-
 def is_run(path: Path) -> bool:
-    """Whether a folder holds a run, damaged or not."""
-    return (path / "environment.json").is_file()
+    """Whether a folder holds a run, damaged or not; the environment alone is what a killed `create` leaves."""
+    return (path / "environment.json").is_file() and len(list(path.glob("[!.]*"))) > 1
 
 
 def find_runs(folder: Path) -> list[Path]:
@@ -324,14 +286,19 @@ def _not_a_run(path: Path) -> str:
     if inside:
         return f"{path} holds runs but is none itself. Name one of them, as in {path / inside[0]}."
     if path.is_dir():
+        missing = "all but environment.json is" if (path / "environment.json").is_file() else "environment.json is"
         return (
-            f"{path} is not a run: environment.json is missing. Restore that file from a copy, or train a new run "
+            f"{path} is not a run: {missing} missing. Restore it from a copy, or train a new run "
             f"with `seqwright train --run {path}`."
         )
     siblings = [run.name for run in find_runs(path.parent)]
     if siblings:
         return f"no run at {path}.{did_you_mean(path.name, siblings) or ' `seqwright runs` lists what is there.'}"
     return f"no run at {path}. Train one with `seqwright train --run {path}`."
+
+
+def _taken_back(path: Path) -> str:
+    return f"{path} was taken back by the process that made it, which failed. Try again."
 
 
 def _cpu() -> str:

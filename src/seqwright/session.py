@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from seqwright import build, recipe
+from seqwright.checkpoints import Checkpoint
 from seqwright.config import UserError
 from seqwright.layers.lora import adapt, merge
 from seqwright.recipe import Recipe
@@ -19,7 +20,7 @@ from seqwright.reporting.facts import RunFacts
 from seqwright.reporting.report import report
 from seqwright.reporting.writers import TensorBoard, log_csv
 from seqwright.run import refuse_unfinished
-from seqwright.run_directory import Checkpoint, RunDirectory, is_run
+from seqwright.run_directory import RunDirectory, is_run
 from seqwright.storage import load_tensors, save_tensors, write_json, write_text
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.training import machine
@@ -28,6 +29,9 @@ from seqwright.training.progress import chosen_steps
 from seqwright.training.schedule import ENDLESS
 from seqwright.training.trainer import Groups, Trainer, total_steps, warmup
 from seqwright.training.weights import begin_with, load_weights, weights
+
+TRAINED = ("asked_steps", "steps_per_epoch")
+"""What the summary of a run with steps says beside the rest."""
 
 
 class Listener(Protocol):
@@ -136,10 +140,10 @@ class Session:
         """Whether a finished run is asked for more steps than it took."""
         if self.recipe.kind in build.COUNTED:
             return False
-        asked = self.recipe.training.steps
+        asked, reached = self.recipe.training.steps, self.directory.summary(*TRAINED)
         if self.recipe.training.epochs is not None:
-            asked = round(self.recipe.training.epochs * self.directory.summary()["steps_per_epoch"])
-        return (asked or 0) > self.directory.summary()["asked_steps"]
+            asked = round(self.recipe.training.epochs * reached["steps_per_epoch"])
+        return (asked or 0) > reached["asked_steps"]
 
     def note(self, text: str) -> None:
         """Says it, and puts it on record where it is not there from an earlier sitting."""
@@ -171,7 +175,7 @@ class Session:
             self.directory.rewind(checkpoint.step)
             self._say_what_goes_on(trainer, checkpoint)
         if "tensorboard" in self.recipe.training.writers:
-            self.board = TensorBoard(self.directory.path / "tensorboard", trainer.progress.step)
+            self.board = TensorBoard(self.directory.tensorboard_path, trainer.progress.step)
         stopped = trainer.fit()
         self._close_writers()
         progress = trainer.progress

@@ -1,6 +1,6 @@
 """Files that are there in full or not at all, whatever is killed and however full the disk.
 
-Everything is written aside under a name that begins with `.tmp`, synced, then renamed into place. A log is the
+Everything is written in a folder aside whose name only this file makes, synced, then renamed into place. A log is the
 exception: it grows line by line, and a line torn by a kill is dropped. Weights are safetensors; nothing is unpickled.
 """
 
@@ -25,10 +25,8 @@ from torch import Tensor
 
 from seqwright.config import UserError
 
-ASIDE = ".tmp"
-"""How the names of unfinished files and folders begin; safetensors' own begin so too."""
-REPLACED = ".old-"
-"""How the name of a folder begins while its replacement takes its place."""
+OURS = re.compile(r"\.(tmp|old)-[0-9a-f]{8}-(.+)")
+"""Names of what is not finished (tmp) or about to be replaced (old), with the name it will have or had."""
 ABOUT = "seqwright"
 """The one metadata key, which holds all that is said about the tensors: several would be written in any order."""
 SHARED = "shared"
@@ -81,16 +79,19 @@ def append_line(path: Path, record: Mapping[str, Any]) -> None:
             raise
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The records of a file of JSON lines; a torn last one is left out."""
+def read_lines(path: Path, key: str) -> list[dict[str, Any]]:
+    """The records of a file of JSON lines, each with this key; a torn last one is left out."""
     with _readable(path):
         lines = path.read_bytes().split(b"\n")[:-1]
     records = []
     for number, line in enumerate(lines, 1):
         try:
-            records.append(json.loads(line))
+            record = json.loads(line)
+            if not isinstance(record, dict) or key not in record:
+                raise ValueError(f"no record with '{key}'")
         except ValueError as error:
             raise UserError(f"{path} is damaged at line {number}: {error}. Delete that line and go on.") from None
+        records.append(record)
     return records
 
 
@@ -140,21 +141,24 @@ def directory(path: Path) -> Iterator[Path]:
 
 def remove(path: Path) -> None:
     """Deletes a folder; one killed while it does so leaves no half of it under its name."""
-    aside = path.with_name(f"{ASIDE}-{secrets.token_hex(4)}-{path.name}")
-    path.rename(aside)
-    shutil.rmtree(aside)
+    doomed = _ours(path, "tmp", _mark())
+    path.rename(doomed)
+    shutil.rmtree(doomed)
 
 
 def recover(folder: Path) -> None:
     """Clears what killed writers left in a folder. Only the holder of its lock may: no other writer lives then."""
-    for replaced in folder.glob(f"{REPLACED}*"):
-        path = folder / replaced.name.split("-", 2)[2]
-        if path.exists():
-            shutil.rmtree(replaced)
-        else:  # killed after the old one went and before the new one came
-            replaced.rename(path)
-    for leftover in folder.glob(f"{ASIDE}*"):
-        _remove(leftover)
+    for leftover in filter(is_leftover, list(folder.glob(".*"))):
+        _, state, name = OURS.split(leftover.name)[:3]
+        if state == "old" and not (folder / name).exists():  # killed after the old one went, before the new one came
+            leftover.rename(folder / name)
+        else:
+            shutil.rmtree(leftover)
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether this is what a killed writer of ours leaves, or one at work has aside."""
+    return OURS.fullmatch(path.name) is not None and path.is_dir()
 
 
 @contextmanager
@@ -164,7 +168,7 @@ def writable(path: Path) -> Iterator[None]:
         yield
     except (OSError, SafetensorError) as error:
         code = error.errno if isinstance(error, OSError) else _os_error(error)
-        name = re.sub(rf"{re.escape(ASIDE)}-[0-9a-f]{{8}}-", "", str(path))  # the name it would have had in the end
+        name = Path(*(part for part in path.parts if not OURS.fullmatch(part)))  # as it would have been in the end
         if code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise UserError(
                 f"no room to write {name}: {os.strerror(code)}, {_free(path)} free. "
@@ -180,24 +184,24 @@ def writable(path: Path) -> Iterator[None]:
 @contextmanager
 def aside_of(path: Path) -> Iterator[Path]:
     """A name to write to, whose file or folder takes its place at `path` when the block ends well."""
-    mark = secrets.token_hex(4)
-    aside = path.with_name(f"{ASIDE}-{mark}-{path.name}")
+    mark = _mark()
+    folder = _ours(path, "tmp", mark)  # a folder even for a file: what safetensors itself leaves when killed is inside
+    aside = folder / path.name
     with writable(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True)
         try:
             yield aside
             _sync(aside)
             if aside.is_dir() and path.is_dir():  # a rename replaces a file, but not a folder
-                replaced = path.with_name(f"{REPLACED}{mark}-{path.name}")
+                replaced = _ours(path, "old", mark)
                 path.rename(replaced)
                 aside.rename(path)
                 shutil.rmtree(replaced)
             else:
                 aside.replace(path)
             _sync(path.parent)
-        except BaseException:
-            _remove(aside)
-            raise
+        finally:
+            shutil.rmtree(folder)
 
 
 @contextmanager
@@ -275,8 +279,10 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def _mark() -> str:
+    return secrets.token_hex(4)
+
+
+def _ours(path: Path, state: str, mark: str) -> Path:
+    """The name beside `path` of what will be it (tmp) or was it (old)."""
+    return path.with_name(f".{state}-{mark}-{path.name}")

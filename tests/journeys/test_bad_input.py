@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from seqwright import build
+from seqwright.config import describe
 from tests.journeys.commands import TINY, TINY_GPT, ended, files, start, text_of
 from tests.journeys.conftest import Command
+
+DROPPING = {
+    task: [kind for kind, (config, _) in kit.models.items() if any(key.name == "dropout" for key in describe(config))]
+    for task, kit in build.TASKS.items()
+}
+"""Kinds with dropout, by task."""
 
 
 def tiny(*settings: str) -> list[str]:
@@ -88,10 +96,9 @@ def test_every_problem_of_a_recipe_is_reported_at_once(seqwright: Command, here:
     ("arguments", "message"),
     [
         (["--text", "txet.txt"], "no file txet.txt. Did you mean 'text.txt'?"),
-        (["--text", "."], "is a folder; name the files in it."),
-        ([], "name a recipe, or give your own text with --text FILE."),
-        (["--run", "nowhere"], "no run at nowhere to go on with; name a recipe, or give your own text"),
-        (["--valid", "text.txt", "--run", "nowhere"], "give your own text with --text FILE."),
+        ([], "name a recipe, or give your own data with --text FILE"),
+        (["--run", "nowhere"], "no run at nowhere to go on with; name a recipe, or give your own data"),
+        (["--valid", "text.txt", "--run", "nowhere"], "give your own data with --text FILE"),
         (["gpt3-smal"], "no recipe 'gpt3-smal'. Did you mean 'gpt3-small'?"),
         (["gpt3-small"], "train names no file; give your own text with --text FILE."),
         (["text.txt"], "text.txt is no valid TOML"),
@@ -108,7 +115,7 @@ def test_every_problem_of_a_recipe_is_reported_at_once(seqwright: Command, here:
         (["--text", "text.txt", "--set", "data.examples=rows"], 'use data.examples = "windows".'),
         (["--text", "text.txt", "--set", "training.device=cuda"], "no 'cuda' device; use training.device=auto or cpu."),
         (["--text", "text.txt", "--run", "text.txt"], "Choose a folder that is yours to write."),
-        (["--text", "text.txt", "--run", "."], "holds other things (text.txt). Choose an empty folder."),
+        (["--text", "text.txt", "--run", "."], "holds other things (text.txt). Choose an empty folder with --run."),
         (["--text", "ol\udce9.txt"], r"the argument 'ol\udce9.txt' is not UTF-8"),
     ],
     ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else "",
@@ -119,6 +126,69 @@ def test_training_asked_for_wrongly(seqwright: Command, here: Path, arguments: l
     assert message in said.err
     assert said.out == ""
     assert files(here) - {"runs"} == {"text.txt"}
+
+
+SHARE = "is a share: 0 or more and below 1, not"
+WRONG = [
+    *[("text", kind, f"model.dropout={share}", SHARE) for kind in DROPPING["text"] for share in ("1.5", "-0.5", "3")],
+    *[("pairs", kind, f"model.dropout={share}", SHARE) for kind in DROPPING["pairs"] for share in ("1.5", "-0.5", "3")],
+    *[("text", "gpt", f"model.inner={size}", "inner must be at least 1") for size in (-3, 0)],
+    *[("pairs", "transformer", f"model.inner={size}", "inner must be at least 1") for size in (-3, 0)],
+    *[
+        ("text", kind, f"model.embedding={n}", "embedding must be at least 1")
+        for kind in ("lstm", "window")
+        for n in (-2, 0)
+    ],
+    ("pairs", "gru", "model.embedding=0", "embedding must be at least 1"),
+    *[("text", "gpt", f"training.{key}=1", f"{key} {SHARE} 1.0") for key in ("beta1", "beta2")],
+    ("text", "gpt", "name=3", "name must be a string that can name a folder, without / or \\, not 3."),
+    ("text", "gpt", "name=", "name must be a string that can name a folder"),
+    ("text", "gpt", "name=..", "name must be a string that can name a folder"),
+    ("text", "gpt", "name=a/b", "name must be a string that can name a folder"),
+    ("text", "gpt", "name=a\\b", "name must be a string that can name a folder"),
+]
+
+
+@pytest.mark.parametrize(("data", "kind", "setting", "message"), WRONG)
+def test_values_that_make_no_sense(
+    seqwright: Command, here: Path, data: str, kind: str, setting: str, message: str
+) -> None:
+    given = ["--text", "text.txt"] if data == "text" else ["--pairs", "text.txt", "text.txt"]
+    said = seqwright("train", *given, "--model", kind, "--set", setting)
+    assert said.status == 2
+    assert said.err.startswith(f"error: --set {setting}: ")
+    assert message in said.err
+    assert files(here) == {"text.txt"}
+
+
+@pytest.mark.parametrize("settings", [[], ["--set", "model.context=4096"]], ids=["would do", "fails"])
+def test_a_recipe_of_ones_own_is_never_lost(seqwright: Command, here: Path, settings: list[str]) -> None:
+    (here / "exp").mkdir()
+    written = '[data]\ntrain = "../text.txt"\n'
+    (here / "exp" / "recipe.toml").write_text(written)
+    for _ in range(2):
+        said = seqwright("train", "exp/recipe.toml", *TINY_GPT, *settings, "--run", "exp")
+        assert said.status == 2
+        assert "exp is not a run and holds other things (recipe.toml). Choose an empty folder with --run." in said.err
+    assert (here / "exp" / "recipe.toml").read_text() == written
+    assert files(here) == {"text.txt", "exp", "exp/recipe.toml"}
+
+
+def test_a_folder_of_ones_own_is_left_as_it_was(seqwright: Command, here: Path) -> None:
+    (here / "exp").mkdir()
+    said = seqwright("train", "--text", "text.txt", "--set", "model.context=4096", "--run", "exp")
+    assert said.status == 2
+    assert files(here) == {"text.txt", "exp"}
+
+
+def test_a_model_that_sees_too_little_to_check(seqwright: Command, here: Path) -> None:
+    for context, status in (("1", 2), ("2", 2), ("3", 0)):
+        run = f"run{context}"
+        short = tiny(f"model.context={context}", "training.steps=1")
+        assert seqwright("train", "--text", "text.txt", *short, "--run", run).status == 0
+        said = seqwright("check", run)
+        assert said.status == status, said.out
+        assert status == 0 or f"{run} sees {context} of the 3 tokens that the laws are checked on" in said.err
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,12 @@ def test_the_same_verbs_in_python(here: Path) -> None:
     assert sw.train(run="mine", set=["training.steps=8"]).directory.summary()["steps"] == 8
     with pytest.raises(sw.UserError, match="half of a surrogate pair"):
         run.generate("\ud800")
+    with pytest.raises(sw.UserError, match="half of a surrogate pair"):
+        list(run.score(["\ud800"]))
+    with pytest.raises(sw.UserError, match="seed must fit in 64 bits"):
+        run.generate("the", seeds=[1 << 64])
+    with pytest.raises(sw.UserError, match="1 prompts need as many seeds, not 2"):
+        run.generate("the", seeds=[1, 2])
 
 
 def test_a_long_prompt_is_read_from_its_end_and_that_is_said(seqwright: Command, trained: Path) -> None:

@@ -43,8 +43,10 @@ def another_model(path: Path) -> None:
         ("tokenizer.json", Path.unlink, "tokenizer.json is missing. Restore it from a copy, or train again."),
         ("tokenizer.json", lambda path: path.write_text("{}"), "tokenizer.json"),
         ("summary.json", lambda path: path.write_text("{"), "summary.json is damaged"),
-        ("summary.json", lambda path: path.write_text("[]"), "summary.json is damaged: it holds no scores."),
+        ("summary.json", lambda path: path.write_text("[]"), "summary.json is damaged: it has no 'kind'."),
+        ("summary.json", lambda path: path.write_text("{}"), "summary.json is damaged: it has no 'kind'."),
         ("log.jsonl", lambda path: path.write_text("x\n"), "log.jsonl is damaged at line 1"),
+        ("log.jsonl", lambda path: path.write_text("3\n"), "log.jsonl is damaged at line 1: no record with 'kind'."),
         ("environment.json", Path.unlink, "is not a run: environment.json is missing."),
         ("environment.json", newer, "was made by seqwright 9.0, format 99"),
     ],
@@ -53,7 +55,9 @@ def test_a_damaged_run_names_the_damage(
     seqwright: Command, copy: Path, name: str, damage: Callable[[Path], object], message: str
 ) -> None:
     damage(copy / name)
-    for command in (["generate", "run", "the"], ["evaluate", "run"], ["check", "run"]):
+    more = ["train", "--run", "run", "--set", "training.steps=9"]
+    going_on = [["train", "--run", "run"], more] if name in ("summary.json", "log.jsonl") else []
+    for command in (["generate", "run", "the"], ["evaluate", "run"], ["check", "run"], *going_on):
         said = seqwright(*command)
         assert said.status == 2
         assert message in said.err
@@ -121,8 +125,27 @@ def test_a_folder_that_is_not_ours(seqwright: Command, here: Path) -> None:
     assert files(here) == {"text.txt", "closed"}
 
 
-def test_a_damaged_checkpoint_is_passed_over(seqwright: Command, copy: Path) -> None:
-    (copy / "checkpoints" / "step-00000006" / "model.safetensors").unlink()
+def test_a_summary_without_steps_is_damage_to_who_wants_more(seqwright: Command, copy: Path) -> None:
+    summary = json.loads((copy / "summary.json").read_text())
+    del summary["asked_steps"]
+    (copy / "summary.json").write_text(json.dumps(summary))
+    for more in ([], ["--set", "training.steps=9"]):
+        said = seqwright("train", "--run", "run", *more)
+        assert said.status == 2
+        assert "summary.json is damaged: it has no 'asked_steps'. Delete it to finish the run again." in said.err
+    (copy / "summary.json").unlink()
+    assert seqwright("train", "--run", "run").status == 0
+    assert json.loads((copy / "summary.json").read_text())["asked_steps"] == 6
+
+
+def no_state(checkpoint: Path) -> None:
+    path = checkpoint / "state.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"state": {}}))
+
+
+@pytest.mark.parametrize("damage", [lambda checkpoint: (checkpoint / "model.safetensors").unlink(), no_state])
+def test_a_damaged_checkpoint_is_passed_over(seqwright: Command, copy: Path, damage: Callable[[Path], object]) -> None:
+    damage(copy / "checkpoints" / "step-00000006")
     said = seqwright("train", "--run", "run", "--set", "training.steps=8")
     assert said.status == 0, said.err
     assert "went back to step 5" in said.err

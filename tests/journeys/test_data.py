@@ -58,7 +58,7 @@ def test_a_file_is_audited(here: Path, seqwright: Command) -> None:
 
 
 def test_a_prepared_text_trains_as_the_text_does(here: Path, seqwright: Command) -> None:
-    train(TokenizerConfig(kind="characters"), [text_of(60)]).save("own.json")
+    (here / "own.json").write_text(train(TokenizerConfig(kind="characters"), [text_of(60)]).json)
     common = ["--valid", "text.txt", *TINY_GPT[2:], "--json"]
     own = ["--set", "tokenizer.file=own.json"]
     plain = seqwright("train", "--text", "text.txt", *common, *own, "--run", "plain").json["summary"]

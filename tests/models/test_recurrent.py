@@ -49,7 +49,8 @@ def test_dropout_acts_in_training_only(config: type[RecurrentConfig]) -> None:
 
 def test_states_are_never_dropped_between_steps() -> None:
     """With everything read dropped, what is left is the carried state alone, the same at every try."""
-    model = fresh(LSTMConfig(width=6, dropout=1.0))
+    model = fresh(LSTMConfig(width=6))
+    model.encoder.dropout.p = 1.0  # type: ignore[union-attr]
     begun = model.start(Source.nothing(1), capacity=4)
     after = []
     for _ in range(2):
@@ -77,6 +78,7 @@ def test_an_elman_network_passes_its_sums_through_its_activation(activation: str
     [
         ({"width": 0}, "width must be at least 1"),
         ({"layers": 0}, "layers must be at least 1"),
+        ({"readout": "flatten", "length": -1}, "length must be at least 1"),
         ({"tied": True, "embedding": 5}, "they are 5 and 256"),
         ({"tied": True, "readout": "flatten", "length": 4}, "set tied = false"),
         ({"readout": "flatten"}, "give both or neither"),

@@ -125,5 +125,5 @@ def test_a_bert_file_made_elsewhere_is_used_as_it_is(tmp_path: Path) -> None:
 
 def test_a_recipe_may_name_a_file(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
-    train(TokenizerConfig(kind="characters"), ["abc"]).save(path)
+    path.write_text(train(TokenizerConfig(kind="characters"), ["abc"]).json)
     assert train(TokenizerConfig(file=str(path)), ["xyz"]).encode("cab") == [6, 4, 5]

@@ -109,11 +109,17 @@ def test_a_character_is_streamed_when_it_is_complete() -> None:
 
 @pytest.mark.parametrize("tokenizer", EVERY, ids=lambda tokenizer: tokenizer.kind)
 def test_saving_and_opening_changes_nothing(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    tokenizer.save(tmp_path / "tokenizer.json")
+    (tmp_path / "tokenizer.json").write_text(tokenizer.json)
     opened = Tokenizer.open(tmp_path / "tokenizer.json")
     assert opened.hash == tokenizer.hash
     assert (opened.kind, opened.specials, opened.lossless) == (tokenizer.kind, tokenizer.specials, tokenizer.lossless)
     assert [opened.encode(text) for text in SAMPLE] == [tokenizer.encode(text) for text in SAMPLE]
+
+
+@pytest.mark.parametrize("tokenizer", EVERY, ids=lambda tokenizer: tokenizer.kind)
+def test_half_a_character_is_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(UserError, match=r"the text holds '\\ud800', half of a surrogate pair; give whole text\."):
+        tokenizer.encode_all(["fine", "not \ud800 fine"])
 
 
 def test_different_tokenizers_have_different_hashes() -> None:

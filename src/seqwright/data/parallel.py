@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
-from seqwright.config import UserError
+from seqwright.config import UserError, check_sizes
 from seqwright.data.embedded_pairs import embedded_pairs
 from seqwright.data.files import Errors, read_text, resolve
 from seqwright.data.pair_formats import FORMATS, Pair
@@ -54,9 +54,7 @@ class PairsConfig:
             parse_split(self.split)
         if self.split is not None and self.valid is not None:
             raise UserError("valid and split both say what to validate on; keep one.")
-        for name in ("sources", "longest", "tokens"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        check_sizes(self, "sources", "longest", "tokens")
         if min(self.columns) < 1:
             raise UserError(f"columns are counted from 1, not {min(self.columns)}.")
 

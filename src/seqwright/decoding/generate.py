@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from seqwright.batch import Source
-from seqwright.decoding.sampling import SamplingOptions, choose
+from seqwright.config import UserError
+from seqwright.decoding.sampling import SamplingOptions, check_seed, choose
 from seqwright.decoding.steering import Steering
 from seqwright.interface import Autoregressive, State
 
@@ -51,7 +52,12 @@ def generate(
 
     A row that fills the model's context goes on from its most recent half, re-read from the beginning.
     """
-    rows = [Row(list(prompt), options.seed if seeds is None else seeds[n]) for n, prompt in enumerate(prompts)]
+    seeds = [options.seed] * len(prompts) if seeds is None else seeds
+    if len(seeds) != len(prompts):
+        raise UserError(f"{len(prompts)} prompts need as many seeds, not {len(seeds)}.")
+    for seed in seeds:
+        check_seed(seed)
+    rows = [Row(list(prompt), seed) for prompt, seed in zip(prompts, seeds, strict=True)]
     longest = max((len(row.prompt) for row in rows), default=0)
     capacity = longest + options.tokens if model.context is None else min(model.context, longest + options.tokens)
     reader = _Reader(model, rows, source or Source.nothing(len(rows), device), capacity)
@@ -61,9 +67,9 @@ def generate(
         alive = [rows[n] for n in reader.alive]
         steering = steering or Steering(options, log_probs.size(-1), banned, device)
         steered = steering(log_probs, [row.prompt for row in alive], [row.ids for row in alive])
-        seed = torch.tensor([row.seed for row in alive], device=device)
+        own = torch.tensor([row.seed for row in alive], device=device)
         position = torch.tensor([len(row.ids) for row in alive], device=device)
-        chosen = choose(steered, options, seed, position)
+        chosen = choose(steered, options, own, position)
         said = log_probs.gather(-1, chosen.unsqueeze(-1)).squeeze(-1).tolist()
         going = []
         for place, (n, id, log_prob) in enumerate(zip(reader.alive, chosen.tolist(), said, strict=True)):

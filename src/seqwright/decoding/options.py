@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from seqwright.config import UserError
+from seqwright.config import UserError, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,15 +66,10 @@ class SearchOptions:
     """For kind = "exact": the most prefixes looked at for a source before the search gives up unproven."""
 
     def __post_init__(self) -> None:
-        for name in ("width", "best", "length", "groups"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        check_sizes(self, "width", "best", "length", "groups", "finished", "nodes")
         for name in ("length_ratio", "shortest", "coverage", "diversity", "no_repeat"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} must not be below 0, but is {getattr(self, name)}.")
-        for name in ("finished", "nodes"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}.")
         if self.width % self.groups:
             raise UserError(f"a beam of {self.width} cannot be split into {self.groups} groups; make width a multiple.")
         if self.kind == "beam" and self.best > self.width:

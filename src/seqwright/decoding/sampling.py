@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seqwright.config import UserError
+from seqwright.config import UserError, check_sizes
 from seqwright.decoding.filters import min_p, temper, top_k, top_p, typical
 
 GOLDEN = -7046029254386353131
@@ -49,26 +49,24 @@ class SamplingOptions:
     """The same seed, prompt and model give the same text, whatever else is in the batch."""
 
     def __post_init__(self) -> None:
-        if self.tokens < 1:
-            raise UserError(f"tokens must be at least 1, not {self.tokens}.")
+        check_sizes(self, "tokens", "top_k", "no_repeat")
+        check_seed(self.seed)
         if not 0 <= self.temperature < math.inf:
             raise UserError(f"temperature must be 0 (greedy) or more, not {self.temperature}.")
-        if self.top_k is not None and self.top_k < 1:
-            raise UserError(f"top_k must be at least 1, not {self.top_k}.")
         for name in ("top_p", "min_p", "typical"):
             share = getattr(self, name)
             if share is not None and not 0 < share <= 1:
                 raise UserError(f"{name} is a share of the probability: above 0 and at most 1, not {share}.")
         if self.repetition_penalty <= 0:
             raise UserError(f"repetition_penalty must be above 0 (1 changes nothing), not {self.repetition_penalty}.")
-        if self.no_repeat is not None and self.no_repeat < 1:
-            raise UserError(f"no_repeat must be at least 1, not {self.no_repeat}.")
-        if not -(1 << 63) <= self.seed < 1 << 63:
-            raise UserError(f"seed must fit in 64 bits, but is {self.seed}.")
-        if abs(self.seed) >= 1 << 62:
-            raise UserError(f"seed must be below 2^62, not {self.seed}.")
         if "" in self.stop:
             raise UserError("stop must not hold an empty string: it would end every output at once.")
+
+
+def check_seed(seed: int) -> None:
+    """Refuses a seed that no tensor can hold."""
+    if not -(1 << 63) <= seed < 1 << 63:
+        raise UserError(f"seed must fit in 64 bits, but is {seed}.")
 
 
 def choose(log_probs: Tensor, options: SamplingOptions, seeds: Tensor, positions: Tensor) -> Tensor:

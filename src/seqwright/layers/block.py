@@ -10,7 +10,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright.config import UserError, check_sizes
+from seqwright.config import UserError, check_shares, check_sizes
 from seqwright.layers.attention import KeyValues, SelfAttention
 from seqwright.layers.cross_attention import CrossAttention, Given
 from seqwright.layers.positions import Rotary
@@ -59,7 +59,8 @@ class BlockConfig:
     """Share of the embedding dropped, where it is not that of dropout."""
 
     def __post_init__(self) -> None:
-        check_sizes(self, "width", "heads")
+        check_sizes(self, "width", "heads", "inner", "window")
+        check_shares(self, "dropout", "attention_dropout", "embedding_dropout")
         if self.width % self.heads:
             below = self.width - self.width % self.heads
             near = [size for size in (below, below + self.heads) if size > 0]
@@ -69,11 +70,6 @@ class BlockConfig:
         if self.key_heads is not None and (self.key_heads < 1 or self.heads % self.key_heads):
             fitting = [str(n) for n in range(1, self.heads + 1) if self.heads % n == 0]
             raise UserError(f"{self.heads} heads cannot share {self.key_heads} key heads; try {' or '.join(fitting)}.")
-        if self.window is not None and self.window < 1:
-            raise UserError(f"window must be at least 1 (each token sees itself), not {self.window}.")
-        for name in ("dropout", "attention_dropout", "embedding_dropout"):
-            if not 0 <= (getattr(self, name) or 0) < 1:
-                raise UserError(f"{name} is a share: 0 or more and below 1, not {getattr(self, name)}.")
 
     @property
     def size(self) -> int:

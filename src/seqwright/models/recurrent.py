@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqwright.batch import Vocabulary
-from seqwright.config import UserError, check_sizes
+from seqwright.config import UserError, check_shares, check_sizes
 from seqwright.interface import State
 from seqwright.layers.elman import ACTIVATIONS, Elman
 from seqwright.layers.flatten import PrefixFlatten
@@ -34,10 +34,9 @@ class RecurrentConfig:
     length: int | None = None
     """The fixed number of states that a flattened read-out holds."""
 
-    cell: ClassVar[str]
-
     def __post_init__(self) -> None:
-        check_sizes(self, "layers", "width")
+        check_sizes(self, "layers", "width", "embedding", "length")
+        check_shares(self, "dropout")
         if self.tied and self.embedding not in (None, self.width):
             raise UserError(f"a tied read-out needs embedding = width; they are {self.embedding} and {self.width}.")
         if self.tied and self.readout == "flatten":
@@ -51,20 +50,16 @@ class ElmanConfig(RecurrentConfig):
     activation: Literal["tanh", "relu", "sigmoid", "linear"] = "tanh"
     """What the sum of input and last state passes through."""
 
-    cell: ClassVar[str] = "rnn"
-
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMConfig(RecurrentConfig):
     forget_bias: float = 1.0
     """Where the forget gates begin: above 0 they remember by default (Jozefowicz et al. 2015)."""
 
-    cell: ClassVar[str] = "lstm"
-
 
 @dataclass(frozen=True, kw_only=True)
 class GRUConfig(RecurrentConfig):
-    cell: ClassVar[str] = "gru"
+    """Nothing beside what all have."""
 
 
 @dataclass

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqwright.batch import Vocabularies
-from seqwright.config import UserError, check_sizes
+from seqwright.config import UserError, check_shares, check_sizes
 from seqwright.interface import State, per_source
 from seqwright.layers.cross_attention import needed, pad
 from seqwright.layers.scores import SCORES, Ask
@@ -58,7 +58,8 @@ class Seq2SeqConfig:
     cell: ClassVar[type[RecurrentConfig]]
 
     def __post_init__(self) -> None:
-        check_sizes(self, "layers", "width")
+        check_sizes(self, "layers", "width", "embedding")
+        check_shares(self, "dropout")
         if self.bidirectional and self.width % 2:
             raise UserError(f"a bidirectional encoder halves the width: it must be even, not {self.width}.")
         if self.tied not in (None, "none") and self.embedding not in (None, self.width):

@@ -38,9 +38,7 @@ class TransformerConfig(BlockConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_sizes(self, "layers", "context")
-        if self.decoder_layers is not None:
-            check_sizes(self, "decoder_layers")
+        check_sizes(self, "layers", "decoder_layers", "context")
         self.check_positions(self.positions)
         if self.window is not None:
             raise UserError("a sliding window looks back, and an encoder looks both ways; leave window out.")

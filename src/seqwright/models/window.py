@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seqwright.batch import Vocabulary
-from seqwright.config import check_sizes
+from seqwright.config import check_shares, check_sizes
 from seqwright.interface import State
 from seqwright.models.language_model import LanguageModel
 
@@ -35,6 +35,7 @@ class WindowConfig:
 
     def __post_init__(self) -> None:
         check_sizes(self, "window", "width", "embedding")
+        check_shares(self, "dropout")
 
 
 @dataclass

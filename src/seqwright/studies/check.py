@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from seqwright.batch import Batch
+from seqwright.config import UserError
 from seqwright.run import Run
 from seqwright.studies.laws import LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
@@ -18,6 +19,8 @@ TOLERANCE = 1e-8
 COUNTED_TOLERANCE = 1e-4
 """Counted models keep float32 tables."""
 ROWS, LENGTH = 4, 24
+SHORTEST = 3
+"""Ids that the laws need room for: one to begin with, one on which rows part, one to go on with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +38,10 @@ class Finding:
 def check(run: Run) -> list[Finding]:
     """Every law on a copy of this run's model, with rows of its own tokens."""
     model, laws, tolerance = run.model, LAWS, COUNTED_TOLERANCE
+    if model.context is not None and model.context < SHORTEST:
+        raise UserError(
+            f"{run.path} sees {model.context} of the {SHORTEST} tokens that the laws are checked on; nothing to check."
+        )
     if isinstance(model, torch.nn.Module):
         model = copy.deepcopy(model).cpu().double().eval()
         laws, tolerance = LAWS | TRAINING_LAWS, TOLERANCE

@@ -19,7 +19,6 @@ from tokenizers import normalizers
 
 from seqwright.batch import Vocabulary
 from seqwright.config import UserError
-from seqwright.storage import write_text
 from seqwright.text import lookup
 from seqwright.text.backend import MARK, SPLIT_AT_SPACE, normal_steps, parse, simplify, structural_steps
 from seqwright.text.lookup import Ids
@@ -92,9 +91,6 @@ class Tokenizer:
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
 
-    def save(self, path: str | Path) -> None:
-        write_text(Path(path), self.json)
-
     @functools.cached_property
     def json(self) -> str:
         """The text of tokenizer.json."""
@@ -112,12 +108,6 @@ class Tokenizer:
         return Vocabulary(size=self.size, unk=self.unk, pad=self.pad, sos=self.sos, eos=self.eos)
 
     def encode(self, text: str) -> list[int]:
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise UserError(
-                f"character {error.start} of the text is half of a surrogate pair; give whole text."
-            ) from error
         ids: list[int] = self.encode_all([text]).ids.tolist()
         return ids
 
@@ -128,6 +118,8 @@ class Tokenizer:
         unknown, exact = 0, self.kind not in SPLIT_AT_SPACE or self.imported
         whole = sys.maxsize if self.imported else PIECE  # how others split is not ours to know
         for batch, owners in _batches(texts, whole):
+            for piece in batch:
+                _refuse_halves(piece)
             normal = [self.normalise(piece) for piece in batch]
             ids, counts = self._lookup(normal)
             exact = exact and self._is_exact(batch, normal, ids, counts)
@@ -252,6 +244,17 @@ def pieces(text: str, size: int = PIECE) -> Iterator[str]:
         yield text[start : border.start()]
         start = border.start()
     yield text[start:]
+
+
+def _refuse_halves(text: str) -> None:
+    """Raises where a text cannot be written as UTF-8; Python alone lets halves of surrogate pairs be characters."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(
+                f"the text holds {text[error.start]!r}, half of a surrogate pair; give whole text."
+            ) from None
 
 
 def _batches(texts: Iterable[str], piece: int, size: int = 64 * PIECE) -> Iterator[tuple[list[str], list[int]]]:

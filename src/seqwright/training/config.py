@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from seqwright.config import UserError
+from seqwright.config import refuse, wrong_shares, wrong_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class TrainingConfig:
     """Adam's and AdamW's memory of squared gradients."""
     momentum: float = 0.0
     """Gradient descent's memory of gradients."""
-    clip: float | None = 1.0
+    clip: float = 1.0
     """The largest gradient norm; longer gradients are shortened to it. 0 means no limit."""
     ema: float | None = None
     """Decay of a running average of the weights, as in 0.999; evaluated, sampled and kept in place of the weights."""
@@ -98,31 +98,22 @@ class TrainingConfig:
         problems = []
         if self.steps is not None and self.epochs is not None:
             problems.append("give steps or epochs, not both")
-        for name in ("steps", "epochs", "length", "micro_batch", "patience", "spike", "lora"):
+        problems += wrong_sizes(self, "steps", "length", "batch", "micro_batch", "log_every", "keep", "keep_best")
+        problems += wrong_sizes(self, "patience", "plateau_patience", "lora")
+        for name in ("epochs", "spike"):
             value = getattr(self, name)
-            if isinstance(value, int | float) and value <= 0:
+            if value is not None and value <= 0:
                 problems.append(f"{name} must be above 0, not {value}")
-        for name in ("batch", "log_every", "keep", "keep_best", "plateau_patience"):
-            if getattr(self, name) < 1:
-                problems.append(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in (
-            "rate",
-            "weight_decay",
-            "r_drop",
-            "warmup",
-            "clip",
-            "evaluate_every",
-            "sample_every",
-            "checkpoint_every",
-        ):
+        pauses = ("evaluate_every", "sample_every", "checkpoint_every")
+        for name in ("rate", "weight_decay", "r_drop", "warmup", "clip", *pauses):
             if (getattr(self, name) or 0) < 0:
                 problems.append(f"{name} must not be below 0, but is {getattr(self, name)}")
         if not 0 <= self.seed < 1 << 63:
             problems.append(f"seed must be 0 or more and below 2^63, not {self.seed}")
-        for name in ("final", "smoothing", "beta1", "beta2", "momentum", "plateau_factor", "ema"):
-            if not 0 <= (getattr(self, name) or 0) <= 1:
+        problems += wrong_shares(self, "smoothing", "beta1", "beta2", "momentum", "ema")
+        for name in ("final", "plateau_factor"):
+            if not 0 <= getattr(self, name) <= 1:
                 problems.append(f"{name} is a share between 0 and 1, not {getattr(self, name)}")
         if self.lora is not None and self.base is None:
             problems.append("lora corrects a trained model; name one in training.base (or with --from)")
-        if problems:
-            raise UserError("; ".join(problems) + ".")
+        refuse(problems)

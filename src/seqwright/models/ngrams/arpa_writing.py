@@ -5,10 +5,10 @@ Logarithms are base 10 in the file and natural everywhere else; -99 stands for a
 
 from __future__ import annotations
 
-import gzip
 import re
+import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from seqwright.batch import Vocabulary
 from seqwright.config import UserError
 from seqwright.models.ngrams.counting import Rows
 from seqwright.models.ngrams.tables import Level, Logs, Tables
-from seqwright.storage import aside_of
+from seqwright.storage import write_chunks
 
 Bytes = NDArray[np.uint8]
 
@@ -48,6 +48,18 @@ def arpa_names(tokens: Sequence[str], vocabulary: Vocabulary) -> list[str]:
 
 def write_arpa(path: Path, tables: Tables, names: Sequence[str], vocabulary: Vocabulary) -> None:
     """Writes a model, compressed where the name ends in .gz; `names` are those of `arpa_names`."""
+    sections = _sections(tables, names, vocabulary)
+    write_chunks(path, _gzipped(sections) if path.suffix == ".gz" else sections)
+
+
+def _gzipped(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    packer = zlib.compressobj(wbits=31)  # with gzip's header
+    for chunk in chunks:
+        yield packer.compress(chunk)
+    yield packer.flush()
+
+
+def _sections(tables: Tables, names: Sequence[str], vocabulary: Vocabulary) -> Iterator[bytes]:
     encoded = np.array([name.encode() for name in names])
     spelling = encoded.view(np.uint8).reshape(len(names), -1)  # (V, widest), zeros after the end
     widths = np.char.str_len(encoded)
@@ -56,16 +68,15 @@ def write_arpa(path: Path, tables: Tables, names: Sequence[str], vocabulary: Voc
     if vocabulary.sos is not None:
         spoken[vocabulary.sos] = True
     rows = [np.flatnonzero(spoken), *(np.arange(len(level.key)) for level in tables.levels[1:])]
-    with aside_of(path) as aside, (gzip.open if path.suffix == ".gz" else open)(aside, "wb") as file:
-        counts = [f"ngram {n}={len(r)}\n" for n, r in enumerate(rows, 1)]
-        file.write(("\\data\\\n" + "".join(counts)).encode())
-        for n, level in enumerate(tables.levels):
-            file.write(f"\n\\{n + 1}-grams:\n".encode())
-            for start in range(0, len(rows[n]), LINES):
-                some = rows[n][start : start + LINES]
-                words = tables.words(n, some)
-                file.write(_lines(level, some, [spelling[w, : widths[w].max()] for w in words.T]))
-        file.write(b"\n\\end\\\n")
+    counts = [f"ngram {n}={len(r)}\n" for n, r in enumerate(rows, 1)]
+    yield ("\\data\\\n" + "".join(counts)).encode()
+    for n, level in enumerate(tables.levels):
+        yield f"\n\\{n + 1}-grams:\n".encode()
+        for start in range(0, len(rows[n]), LINES):
+            some = rows[n][start : start + LINES]
+            words = tables.words(n, some)
+            yield _lines(level, some, [spelling[w, : widths[w].max()] for w in words.T])
+    yield b"\n\\end\\\n"
 
 
 def _lines(level: Level, rows: Rows, words: list[Bytes]) -> bytes:
