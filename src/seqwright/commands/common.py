@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
+
+AHEAD = 1 << 16
+"""Bytes read from standard input at most before what is in them is answered."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,15 +67,32 @@ def print_scores(scores: Any) -> None:
 
 def read_lines(file: str | None) -> Iterator[str]:
     """Lines of a file (plain, .gz or .xz), or of standard input, without their ends."""
+    for lines in lines_waiting(file):
+        yield from lines
+
+
+def lines_waiting(file: str | None) -> Iterator[list[str]]:
+    """The same, as many at a time as there are without waiting for more: all of a file, what has come of an input."""
     if file is None or file == "-":
-        for number, raw in enumerate(sys.stdin.buffer, 1):
-            yield _decode(raw, number).rstrip("\n").removesuffix("\r")
+        yield from _typed()
         return
     from seqwright.data.files import read_text, resolve
     from seqwright.data.text import documents_of
 
     text, _ = read_text(resolve(file))
-    yield from documents_of(text, "line")
+    yield documents_of(text, "line")
+
+
+def _typed() -> Iterator[list[str]]:
+    typed = cast(io.BufferedReader, sys.stdin.buffer)
+    number, begun = 1, b""
+    while read := typed.read1(AHEAD):
+        *whole, begun = (begun + read).split(b"\n")
+        if whole:
+            yield [_decode(raw, number + n).removesuffix("\r") for n, raw in enumerate(whole)]
+        number += len(whole)
+    if begun:
+        yield [_decode(begun, number).removesuffix("\r")]
 
 
 def options_from(

@@ -6,7 +6,7 @@ import math
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, print_json, read_lines
+from seqwright.commands.common import DEVICE, JSON, RUN, lines_waiting, print_json
 
 
 @click.command("score")
@@ -18,12 +18,12 @@ from seqwright.commands.common import DEVICE, JSON, RUN, print_json, read_lines
 def command(run: str, file: str | None, by_token: bool, device: str, as_json: bool) -> None:
     """Log-probability (nats), perplexity and text of each line of FILE or standard input, in order.
 
-    Each line is a document of its own. Lines come out as they are scored.
+    Each line is a document of its own. Those that have come are scored together, without waiting for more.
     """
     from seqwright.api import open as open_run
 
     opened = open_run(run, device=device)
-    for line in opened.score(read_lines(file)):
+    for line in (line for lines in lines_waiting(file) for line in opened.score(lines)):
         tokens = opened.tokenizer.tokens(line.ids)
         if as_json:
             print_json(

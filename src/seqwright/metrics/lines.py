@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqwright.batch import IGNORE, Batch
 from seqwright.interface import Autoregressive
-from seqwright.metrics.likelihood import score_text
+from seqwright.metrics.likelihood import CHUNK, score_text
 
 AT_ONCE = 512
 """Lines read ahead, so that lines of like length can share a batch."""
@@ -76,11 +76,12 @@ def score_lines(
 def _score(
     model: Autoregressive, documents: list[list[int]], sos: int | None, device: torch.device | str
 ) -> list[list[float]]:
-    """Surprisals of each document; shorter than the context together, longer ones alone in overlapping windows."""
+    """Surprisals of each document; short ones together, those longer than the context (or CHUNK) alone."""
     surprisals: list[list[float]] = [[] for _ in documents]
     fitting = []
+    longest = CHUNK if model.context is None else model.context
     for n, ids in enumerate(documents):
-        if ids and model.context is not None and len(ids) > model.context:
+        if len(ids) > longest:
             whole = score_text(model, torch.tensor(_framed(ids, sos)), sos=sos, device=device)
             surprisals[n] = (-whole.log_probs).tolist()
         elif ids:
@@ -88,7 +89,7 @@ def _score(
     for group in _groups(sorted(fitting, key=lambda n: len(documents[n])), documents):
         batch = _padded([_framed(documents[n], sos) for n in group])
         scored, _ = model.score(batch.to(device))
-        for n, row in zip(group, (-scored).double().cpu().tolist(), strict=True):
+        for n, row in zip(group, (-scored).cpu().double().tolist(), strict=True):
             surprisals[n] = row[: len(documents[n])]
     return surprisals
 
