@@ -11,7 +11,8 @@ from seqwright import build
 from seqwright.api import wanted_recipe
 from seqwright.batch import Vocabularies, Vocabulary
 from seqwright.config import UserError
-from seqwright.recipe import Recipe, about, load, shipped
+from seqwright.data.files import resolve
+from seqwright.recipe import Recipe, about, load, make, shipped
 from seqwright.training.schedule import schedule
 
 TEXT = "embedded:topics"
@@ -142,6 +143,24 @@ def test_the_papers_translator_follows_its_schedule() -> None:
 def test_a_recipe_for_any_text_asks_for_one() -> None:
     with pytest.raises(UserError, match=r"gpt2\.toml: \[data\] train names no file; give your own text with --text"):
         load("gpt2")
+
+
+def test_settled_files_of_the_data_root_are_found_under_any_root_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, text in (("here", "another\n"), ("one", "the text\n"), ("two", "the text\n")):
+        (tmp_path / folder / "books").mkdir(parents=True)
+        (tmp_path / folder / "books" / "a.txt").write_text(text)
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('[data]\ntrain = "books/a.txt"\n')
+    monkeypatch.setenv("SEQWRIGHT_DATA", str(tmp_path / "one"))
+    settled = load(recipe)
+    assert settled.data.train == "$SEQWRIGHT_DATA/books/a.txt"
+    monkeypatch.setenv("SEQWRIGHT_DATA", str(tmp_path / "two"))
+    monkeypatch.chdir(tmp_path / "here")
+    again = make(settled.table(), settled=True)
+    assert resolve(again.data.train).read_text() == "the text\n"
+    assert load(recipe).data == settled.data
 
 
 def test_own_files_are_named_from_here_and_take_the_place_of_the_recipes(

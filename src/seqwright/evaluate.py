@@ -11,7 +11,7 @@ import torch
 from seqwright import __version__
 from seqwright.data.stream import Stream
 from seqwright.interface import Autoregressive
-from seqwright.metrics.likelihood import EvaluationConfig, likelihood_scores, random_windows, score_text
+from seqwright.metrics.likelihood import EvaluationConfig, likelihood_scores, random_windows, score_text, stride_of
 from seqwright.text.tokenizer import Tokenizer
 
 
@@ -35,10 +35,9 @@ def evaluate_text(
     signature = _signature(model, tokenizer, stream, config, rows)
     scores = likelihood_scores(
         scored,
-        bytes=stream.bytes,
-        characters=stream.characters,
+        sizes=stream.sizes,
         signature=signature,
-        lossy=_lossy(tokenizer, stream),
+        lossy=stream.lossy,
         resamples=config.resamples,
         seed=config.seed,
     )
@@ -49,6 +48,7 @@ def evaluate_text(
         scores["random_windows_nll"] = random_windows(
             model,
             ids,
+            sos=stream.sos,
             context=context,
             batch=config.random_batch,
             batches=config.random_batches,
@@ -63,8 +63,9 @@ def _signature(model: Autoregressive, tokenizer: Tokenizer, stream: Stream, conf
     if model.context is None:
         adapted = ["adaptive"] if getattr(model, "adaptive", False) else []
         sight = ["state:carried", *adapted, *([f"rows:{rows}"] if rows > 1 else [])]
+        sight += ["stride:unused"] if config.stride is not None else []
     else:
-        sight = [f"context:{model.context}", f"stride:{config.stride or max(1, model.context // 2)}"]
+        sight = [f"context:{model.context}", f"stride:{stride_of(model.context, config.stride)}"]
     return "|".join(
         [
             f"tokens:{stream.targets}",
@@ -75,14 +76,3 @@ def _signature(model: Autoregressive, tokenizer: Tokenizer, stream: Stream, conf
             f"seqwright:{__version__}",
         ]
     )
-
-
-def _lossy(tokenizer: Tokenizer, stream: Stream) -> str | None:
-    """Why the tokens do not determine this text, or None where they do."""
-    if stream.exact:
-        return None
-    if stream.unknown:
-        return (
-            f"{stream.unknown:,} tokens of this text are <unk> to the {tokenizer.kind} tokenizer: not all was predicted"
-        )
-    return f"the {tokenizer.kind} tokenizer does not keep this text exactly (white space, case or normal form)"

@@ -21,7 +21,7 @@ from seqwright.config import (
     write_toml,
 )
 from seqwright.data.embedded import is_embedded
-from seqwright.data.files import DATA_ROOT, resolve
+from seqwright.data.files import DATA_ROOT, UNDER_ROOT, resolve
 from seqwright.training.config import TrainingConfig
 
 DEFAULT_TASK = "text"
@@ -191,7 +191,7 @@ def about(path: Path) -> str:
 
 
 def settle(section: Any, base: Path | None) -> Any:
-    """File names that mean the same wherever they are read: absolute, or relative to the data root."""
+    """File names that mean the same wherever they are read: absolute, or said to be under the data root."""
     settled: dict[str, Any] = {}
     for key in section.files:
         names = getattr(section, key)
@@ -221,7 +221,7 @@ def _settle(name: str, base: Path | None) -> str:
     path = resolve(name, base).resolve()
     root = os.environ.get(DATA_ROOT)
     if root and path.is_relative_to(Path(root).resolve()):
-        return str(path.relative_to(Path(root).resolve()))
+        return UNDER_ROOT + path.relative_to(Path(root).resolve()).as_posix()
     return str(path)
 
 

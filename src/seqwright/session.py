@@ -168,7 +168,7 @@ class Session:
         if checkpoint is not None:
             if checkpoint.state["corpus"] != self.task.fingerprint:
                 raise UserError(
-                    f"the training text is not the one that {self.directory.path} was begun with;"
+                    f"the training or validation data is not what {self.directory.path} was begun with;"
                     " restore it, or train in another folder with --run."
                 )
             trainer.restore(checkpoint.groups, checkpoint.state["progress"])
@@ -256,6 +256,7 @@ class Session:
         if self.directory.tokenizer_path.exists():
             about["tokenizer"] = Tokenizer.open(self.directory.tokenizer_path).hash
         save_tensors(self.directory.model_path, tensors, about)
+        self.listener.say("weights are saved; scoring the validation data, if there is any, and writing the report.")
         scores = self.task.evaluate(self.model, device, quick=False) or {}
         if self.recipe.kind in build.COUNTED:
             for text in self._sample(device):

@@ -17,9 +17,8 @@ def stream() -> Stream:
     ids: list[int] = []
     for length in generator.permutation(np.arange(1, 24)):
         ids += [0, *generator.integers(2, 9, length).tolist(), 1]
-    return Stream(
-        ids=np.array(ids, np.uint16), sos=0, pad=0, documents=23, characters=1, bytes=1, unknown=0, exact=True
-    )
+    sizes = np.ones((9, 3), np.int64)
+    return Stream(ids=np.array(ids, np.uint16), sos=0, pad=0, documents=23, unknown=0, surfaces=sizes)
 
 
 def rows(feed: Any, epoch: int) -> list[tuple[int, ...]]:

@@ -35,7 +35,8 @@ def streams(draw: st.DrawFn) -> Stream:
 
 def stream_of(ids: list[int]) -> Stream:
     array = np.array(ids, np.uint16)
-    return Stream(ids=array, sos=SOS, pad=PAD, documents=ids.count(SOS), characters=0, bytes=0, unknown=0, exact=True)
+    sizes = np.ones((array.max() + 1, 3), np.int64)
+    return Stream(ids=array, sos=SOS, pad=PAD, documents=ids.count(SOS), unknown=0, surfaces=sizes)
 
 
 def epoch(feed: Feed, number: int = 0) -> list:

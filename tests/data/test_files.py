@@ -89,6 +89,21 @@ def test_paths_are_looked_for_beside_the_recipe_then_under_the_data_root(
     assert "Did you mean 'corpus.txt'?" in str(error.value)
 
 
+def test_a_path_under_the_data_root_is_looked_for_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    written(tmp_path / "corpus.txt", b"another")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SEQWRIGHT_DATA", str(root))
+    with pytest.raises(UserError, match=r"no file .*root/corpus\.txt\.$"):
+        resolve("$SEQWRIGHT_DATA/corpus.txt")
+    under_root = written(root / "corpus.txt", b"x")
+    assert resolve("$SEQWRIGHT_DATA/corpus.txt") == under_root
+    monkeypatch.delenv("SEQWRIGHT_DATA")
+    with pytest.raises(UserError, match=r"SEQWRIGHT_DATA is not set; set it to the folder that holds corpus\.txt"):
+        resolve("$SEQWRIGHT_DATA/corpus.txt")
+
+
 def test_an_unset_data_root_is_mentioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SEQWRIGHT_DATA", raising=False)
     with pytest.raises(UserError, match=r"SEQWRIGHT_DATA .* is not set"):

@@ -18,7 +18,7 @@ from seqwright.data.windows import Windows
 
 def stream_of(first: int, count: int) -> Stream:
     ids = np.array([0, *range(first, first + count)], np.uint16)
-    return Stream(ids=ids, sos=0, pad=1, documents=1, characters=0, bytes=0, unknown=0, exact=True)
+    return Stream(ids=ids, sos=0, pad=1, documents=1, unknown=0, surfaces=np.ones((first + count, 3), np.int64))
 
 
 SMALL, LARGE = stream_of(1000, 20), stream_of(2000, 400)

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer as Library
+from tokenizers import decoders, models, pre_tokenizers
 
 from seqwright.batch import IGNORE
 from seqwright.config import UserError
 from seqwright.data.stream import Stream, make_stream
 from seqwright.data.text import Corpus, Document, read_corpus
+from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.training import TokenizerConfig, train
 
 SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
@@ -31,7 +34,7 @@ def test_lines_are_ended() -> None:
 def test_files_are_separated() -> None:
     assert stream_of(["ab", "a"], "file", "characters").ids.tolist() == [2, 4, 5, 3, 2, 4]
     lone = stream_of(["aab\n"], "file", "characters")
-    assert (lone.targets, lone.characters, lone.bytes) == (4, 4, 4)
+    assert (lone.targets, lone.sizes.sum(0).tolist()) == (4, [4, 4])
 
 
 def test_without_eos_nothing_ends() -> None:
@@ -48,10 +51,71 @@ def test_the_start_is_never_predicted() -> None:
 
 def test_exactness_and_unknowns_travel_along() -> None:
     tokenizer = train(TokenizerConfig(kind="characters"), ["abc"])
-    assert make_stream(Corpus(documents=["cab"], kind="file"), tokenizer).exact
+    assert make_stream(Corpus(documents=["cab"], kind="file"), tokenizer).lossy is None
     lossy = make_stream(Corpus(documents=["cax"], kind="file"), tokenizer)
-    assert (lossy.exact, lossy.unknown) == (False, 1)
-    assert not stream_of(["a"], "line", "words").exact
+    assert lossy.unknown == 1
+    assert "1 tokens of this text are <unk>" in str(lossy.lossy)
+    assert "white space" in str(stream_of(["a"], "line", "words").lossy)
+    assert "no <eos>" in str(stream_of(["a"], "line", "bytes", specials=SPECIALS[:3]).lossy)
+
+
+def written(path: Path, *texts: str) -> list[str]:
+    """Files of these texts, as they are."""
+    for number, text in enumerate(texts):
+        (path / f"{number}.txt").write_text(text, encoding="utf-8", newline="")
+    return [str(path / f"{number}.txt") for number in range(len(texts))]
+
+
+TEXTS = ("Việt 🙂 naïve\n\ncafé\n", "no line end: ế", "\n \n\n", "the cat\nsat\n\n")
+
+
+@pytest.mark.parametrize("tokenizer", ["characters", "bytes", "byte-bpe", "unigram"])
+@pytest.mark.parametrize("kind", ["file", "line"])
+def test_sizes_add_up_to_the_text(tokenizer: str, kind: Document, tmp_path: Path) -> None:
+    corpus = read_corpus(written(tmp_path, *TEXTS), kind, errors="strict")
+    stream = make_stream(corpus, train(TokenizerConfig(kind=tokenizer), corpus.documents))  # type: ignore[arg-type]
+    text = "".join(TEXTS)
+    assert stream.lossy is None
+    assert stream.sizes.sum(0).tolist() == [len(text.encode()), len(text)]
+    assert corpus.characters == len(text)
+    assert (stream.sizes >= 0).all()
+
+
+def test_sizes_of_paragraphs_count_the_blank_line(tmp_path: Path) -> None:
+    text = "a\nế\n\nc\n"
+    corpus = read_corpus(written(tmp_path, text), "blank-line", errors="strict")
+    stream = make_stream(corpus, train(TokenizerConfig(kind="bytes"), corpus.documents))
+    assert stream.lossy is None
+    assert stream.sizes.sum(0).tolist() == [len(text.encode()), len(text)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("line", "a\r\nb\r\n"), ("blank-line", "a\n\n\nb\n"), ("blank-line", "\na\n\nb"), ("blank-line", "a\n \nb")],
+)
+def test_what_the_cut_into_documents_loses_is_no_basis_for_bits(kind: Document, text: str, tmp_path: Path) -> None:
+    corpus = read_corpus(written(tmp_path, text), kind, errors="strict")
+    stream = make_stream(corpus, train(TokenizerConfig(kind="bytes"), corpus.documents))
+    assert f"its {kind} documents do not keep this text" in str(stream.lossy)
+
+
+def test_a_space_that_a_tokenizer_puts_first_is_not_counted() -> None:
+    """Metaspace writes the first word as "▁word"; decoding takes the space away again."""
+    backend = Library(models.Unigram([("<unk>", 0.0), ("▁", -1.0), ("▁a", -1.0), ("b", -1.0)], 0, False))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.decoder = decoders.Metaspace()
+    backend.add_special_tokens(["<unk>", "<sos>", "<eos>"])
+    stream = make_stream(Corpus(documents=["ab a", "b"], kind="line"), Tokenizer(backend.to_str()))
+    assert stream.lossy is None
+    assert stream.sizes.sum(0).tolist() == [len("ab a\nb\n")] * 2
+
+
+@pytest.mark.parametrize("tokens", [1, 4, 9, 100])
+def test_the_beginning_of_a_stream_has_its_own_sizes(tokens: int) -> None:
+    stream = stream_of(["ế🙂", "abc", ""], "line", "characters")
+    beginning = stream.first(tokens)
+    assert beginning.positions == min(tokens, stream.positions)
+    assert beginning.sizes.tolist() == stream.sizes[:tokens].tolist()
 
 
 def test_the_fingerprint_knows_the_ids() -> None:

@@ -28,11 +28,23 @@ def test_a_file_is_itself() -> None:
 
 
 def test_the_size_of_a_corpus_is_that_of_its_file(tmp_path: Path) -> None:
-    text = "ế\nb\n\nc\n"
-    (tmp_path / "a.txt").write_text(text, encoding="utf-8", newline="")
-    for kind in ("line", "file"):
-        corpus = read_corpus("a.txt", kind, base=tmp_path, errors="strict")  # type: ignore[arg-type]
-        assert (corpus.characters, corpus.bytes) == (len(text), len(text.encode()))
+    for text in ("ế\nb\n\nc\n", "a\n\nb", "a\n\nb\n\n"):
+        (tmp_path / "a.txt").write_text(text, encoding="utf-8", newline="")
+        for kind in ("line", "file", "blank-line"):
+            corpus = read_corpus("a.txt", kind, base=tmp_path, errors="strict")  # type: ignore[arg-type]
+            assert corpus.exact
+            assert corpus.characters == len(text)
+
+
+@pytest.mark.parametrize("rule", ["tail 30%", "documents 40%"])
+def test_a_split_loses_no_character(rule: str, tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(f"{name}\nb\n\nc\nd\nno end of {name}", newline="")
+    corpus = read_corpus(["a.txt", "b.txt"], "line", base=tmp_path, errors="strict")
+    train, valid = split(corpus, rule)
+    assert train.characters + valid.characters == corpus.characters == 2 * len("a.txt\nb\n\nc\nd\nno end of a.txt")
+    line = Corpus(documents=["0123456789"], kind="line", unended={0: 1})
+    assert [part.characters for part in split(line, "tail 30%")] == [7, 3]
 
 
 def test_what_is_mended_is_said(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 import seqwright as sw
 from seqwright import build
+from seqwright.commands import common
 from seqwright.recipe import shipped
 from tests.journeys.commands import TINY, TINY_GPT, ended, files, records, start, text_of
 from tests.journeys.conftest import Command
@@ -77,6 +80,26 @@ def test_every_command_speaks_to_machines(seqwright: Command, trained: Path) -> 
     assert {"name", "about"} == seqwright("recipes", "--json").lines[0].keys()
     assert seqwright("recipes", "gpt2", "--json").json["name"] == "gpt2"
     assert "training.steps" in {row["key"] for row in seqwright("recipes", "--keys", "--json").lines}
+
+
+def test_a_line_is_scored_without_waiting_for_the_next(trained: Path) -> None:
+    process = start("score", trained, "--json", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for text in ("the cat", "sat"):
+        process.stdin.write(text + "\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["text"] == text  # hangs where more than one line is awaited
+    assert ended(process).status == 0
+
+
+def test_lines_that_come_in_pieces_are_whole(
+    seqwright: Command, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(common, "AHEAD", 3)
+    said = seqwright("score", trained, "--json", input="the cát\r\n\nsat\nno end".encode())
+    assert [row["text"] for row in said.lines] == ["the cát", "", "sat", "no end"]
+    assert "line 2: not UTF-8 at byte 1" in seqwright("score", trained, input=b"sat\na\xff\n").err
 
 
 @pytest.mark.parametrize("kind", sorted(build.LANGUAGE_MODELS.keys() - build.MADE.keys()))

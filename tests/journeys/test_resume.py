@@ -96,8 +96,17 @@ def test_another_text_is_refused(seqwright: Command, here: Path) -> None:
     (here / "text.txt").write_text(text_of(60, seed=1))
     said = seqwright("train", "--run", "run", "--set", "training.steps=9")
     assert said.status == 2
-    assert "the training text is not the one that run was begun with" in said.err
+    assert "the training or validation data is not what run was begun with" in said.err
     assert seqwright("generate", "run", "the", "--tokens", "3").status == 0
+
+
+def test_another_validation_text_is_refused(seqwright: Command, here: Path) -> None:
+    (here / "valid.txt").write_text(text_of(9, seed=1))
+    assert seqwright("train", "--text", "text.txt", "--valid", "valid.txt", *TINY_GPT, "--run", "run").status == 0
+    (here / "valid.txt").write_text(text_of(9, seed=2))
+    said = seqwright("train", "--run", "run", "--set", "training.steps=9")
+    assert said.status == 2
+    assert "the training or validation data is not what run was begun with" in said.err
 
 
 def test_what_failed_before_anything_was_learnt_can_be_mended(seqwright: Command, here: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from seqwright.batch import Batch, Source
@@ -116,28 +117,36 @@ def scored(documents: int, length: int = 3) -> ScoredText:
     return ScoredText(log_probs=np.array(log_probs[:-1]), real=np.array(real[:-1]))
 
 
+def sizes(documents: int, length: int = 3) -> NDArray[np.int64]:
+    """Bytes and characters of the same tokens: 2, 3 or 4 and 1, 2 or 3 by document, none for <sos>."""
+    own = [[[d % 3 + 2, d % 3 + 1]] * length + [[0, 0]] for d in range(documents)]
+    return np.concatenate(own)[:-1]
+
+
 def test_documents_are_the_units_of_the_bootstrap() -> None:
-    units = scored(40).units()
-    np.testing.assert_array_equal(units, [[3.0 * (document + 1), 3.0] for document in range(40)])
+    units = scored(40).units(sizes(40))
+    np.testing.assert_array_equal(units, [[3.0 * (d + 1), 3, 3 * (d % 3 + 2), 3 * (d % 3 + 1)] for d in range(40)])
 
 
 def test_blocks_are_the_units_of_a_text_with_few_documents() -> None:
     one = ScoredText(log_probs=np.full(1000, -1.0), real=np.ones(1000, bool))
-    np.testing.assert_array_equal(one.units()[:, 1], [256, 256, 256, 232])
-    assert one.units().sum(0).tolist() == [1000, 1000]
+    units = one.units(np.full((1000, 2), [3, 2]))
+    np.testing.assert_array_equal(units[:, 1], [256, 256, 256, 232])
+    assert units.sum(0).tolist() == [1000, 1000, 3000, 2000]
     few = scored(29)
-    assert few.units()[:, 1].sum() == few.tokens
+    assert few.units(sizes(29))[:, 1].sum() == few.tokens
 
 
 def test_the_json_of_an_evaluation() -> None:
     text = scored(40)
-    result = likelihood_scores(text, bytes=240, characters=200, signature="valid|stride 4", resamples=200)
+    told, characters = sizes(40).sum(0)
+    result = likelihood_scores(text, sizes=sizes(40), signature="valid|stride 4", resamples=200)
     assert json.loads(json.dumps(result)) == result
     assert result["tokens"] == 120
     assert result["nll"] == pytest.approx(20.5)
     assert result["perplexity"] == pytest.approx(math.exp(20.5))
-    assert result["bits_per_byte"] == pytest.approx(20.5 * 120 / math.log(2) / 240)
-    assert result["bits_per_character"] == pytest.approx(20.5 * 120 / math.log(2) / 200)
+    assert result["bits_per_byte"] == pytest.approx(20.5 * 120 / math.log(2) / told)
+    assert result["bits_per_character"] == pytest.approx(20.5 * 120 / math.log(2) / characters)
     for name, score in result["scores"].items():
         assert score["value"] == result[name]
         assert score["low"] < score["value"] < score["high"]
@@ -145,8 +154,20 @@ def test_the_json_of_an_evaluation() -> None:
     assert result["scores"]["nll"]["high"] - result["scores"]["nll"]["low"] < 15
 
 
+def test_the_interval_of_bits_per_byte_knows_that_tokens_differ_in_bytes() -> None:
+    """Documents in which each byte costs as much as in any other: nll per token varies, bits per byte do not."""
+    length = np.random.default_rng(0).integers(1, 9, 60)
+    bytes_of = np.column_stack([length, length])
+    real = np.tile([True, False], 30)
+    text = ScoredText(log_probs=np.where(real, -length * math.log(2), 0.0), real=real)
+    scores = likelihood_scores(text, sizes=bytes_of * real[:, None], signature="", resamples=200)["scores"]
+    assert scores["nll"]["high"] - scores["nll"]["low"] > 0.5
+    for name in ("bits_per_byte", "bits_per_character"):
+        assert [scores[name][key] for key in ("low", "value", "high")] == pytest.approx([1, 1, 1])
+
+
 def test_bits_are_refused_where_the_tokens_do_not_determine_the_text() -> None:
-    result = likelihood_scores(scored(40), bytes=240, characters=200, signature="", lossy="words are lower-cased")
+    result = likelihood_scores(scored(40), sizes=sizes(40), signature="", lossy="words are lower-cased")
     assert result["bits_per_byte"] is None
     assert result["bits_per_character"] is None
     assert result["refused"] == dict.fromkeys(("bits_per_byte", "bits_per_character"), "words are lower-cased")
@@ -154,26 +175,28 @@ def test_bits_are_refused_where_the_tokens_do_not_determine_the_text() -> None:
 
 
 def test_a_short_text_has_scores_without_intervals() -> None:
-    result = likelihood_scores(scored(2), bytes=10, characters=10, signature="")
+    result = likelihood_scores(scored(2), sizes=sizes(2), signature="")
     assert result["scores"]["nll"]["low"] is None
     assert result["nll"] == pytest.approx(1.5)
 
 
 def test_random_windows_are_a_loop_over_random_places() -> None:
     model, ids = small("gpt"), text(40)
-    mean = random_windows(model, ids, context=6, batch=4, batches=3, seed=5, device="cpu")
+    mean = random_windows(model, ids, sos=SOS, context=6, batch=4, batches=3, seed=5, device="cpu")
     generator = torch.Generator().manual_seed(5)
-    total = 0.0
+    surprisals = []
     for _ in range(3):
         for place in torch.randint(len(ids) - 6, (4,), generator=generator).tolist():
             for end in range(place + 1, place + 7):
-                total -= alone(model, ids[place:end], int(ids[end]))
-    assert mean == pytest.approx(total / (3 * 4 * 6))
+                if ids[end] != SOS:
+                    surprisals.append(-alone(model, ids[place:end], int(ids[end])))
+    assert len(surprisals) < 3 * 4 * 6
+    assert mean == pytest.approx(np.mean(surprisals))
 
 
 def test_random_windows_must_fit() -> None:
     with pytest.raises(UserError, match="random_batches = 0"):
-        random_windows(small("gpt"), text(6), context=6, batch=1, batches=1, seed=1, device="cpu")
+        random_windows(small("gpt"), text(6), sos=SOS, context=6, batch=1, batches=1, seed=1, device="cpu")
 
 
 @pytest.mark.parametrize(

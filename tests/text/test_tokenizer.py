@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from itertools import chain, product
 from pathlib import Path
 
@@ -120,6 +122,23 @@ def test_saving_and_opening_changes_nothing(tokenizer: Tokenizer, tmp_path: Path
 def test_half_a_character_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(UserError, match=r"the text holds '\\ud800', half of a surrogate pair; give whole text\."):
         tokenizer.encode_all(["fine", "not \ud800 fine"])
+
+
+def test_the_hash_is_the_files_own_whatever_the_library_makes_of_it() -> None:
+    """Merges were strings once; the library writes them as pairs today."""
+    table = json.loads(train(TokenizerConfig(kind="bpe"), SAMPLE).json)
+    table["model"]["merges"] = [" ".join(pair) for pair in table["model"]["merges"]]
+    older = Tokenizer(json.dumps(table))
+    canonical = json.dumps(table, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert json.loads(older.json) == table
+    assert older.hash == hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("tokenizer", LOSSLESS, ids=lambda tokenizer: tokenizer.kind)
+def test_sizes_are_those_of_the_text(tokenizer: Tokenizer) -> None:
+    for text in SAMPLE:
+        assert tokenizer.sizes[tokenizer.encode(text)].sum(0).tolist() == [len(text.encode()), len(text), 0]
+    assert not tokenizer.sizes[list(tokenizer.specials.values())].any()
 
 
 def test_different_tokenizers_have_different_hashes() -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
+
+AT_ONCE = 1 << 16
+"""Lines of a file that are taken together."""
+AHEAD = 1 << 16
+"""Bytes read from standard input at most before what is in them is answered."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,12 +79,34 @@ def print_scores(scores: Any) -> None:
 
 def read_lines(file: str | None) -> Iterator[str]:
     """Lines of a file (plain, .gz or .xz), or of standard input, without their ends."""
-    from seqwright.data.files import decode_line, lines_of, resolve
+    for lines in lines_waiting(file):
+        yield from lines
+
+
+def lines_waiting(file: str | None) -> Iterator[list[str]]:
+    """The same, as many at a time as there are without waiting for more: much of a file, what has come of an input."""
+    from seqwright.data.files import lines_of, resolve
 
     if file is None or file == "-":
-        yield from (decode_line(raw, number, "standard input") for number, raw in enumerate(sys.stdin.buffer, 1))
-    else:
-        yield from lines_of(resolve(file))
+        yield from _typed()
+        return
+    lines = lines_of(resolve(file))
+    while many := list(itertools.islice(lines, AT_ONCE)):
+        yield many
+
+
+def _typed() -> Iterator[list[str]]:
+    from seqwright.data.files import decode_line
+
+    typed = cast(io.BufferedReader, sys.stdin.buffer)
+    number, begun = 1, b""
+    while read := typed.read1(AHEAD):
+        *whole, begun = (begun + read).split(b"\n")
+        if whole:
+            yield [decode_line(raw, number + n, "standard input") for n, raw in enumerate(whole)]
+        number += len(whole)
+    if begun:
+        yield [decode_line(begun, number, "standard input")]
 
 
 def options_from(

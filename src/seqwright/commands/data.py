@@ -111,8 +111,8 @@ def prepare(
     for note in chosen.notes:
         click.echo(note, err=True)
     stream = encode(paths, folder, chosen, document=document, columns=columns, workers=workers, watch=_watcher(paths))
-    done = {"folder": out, "ids": len(stream.ids), "documents": stream.documents, "bytes": stream.bytes}
-    done |= {"unknown": stream.unknown, "exact": stream.exact, "tokenizer": chosen.hash, "vocabulary": chosen.size}
+    done = {"folder": out, "ids": len(stream.ids), "documents": stream.documents, "unknown": stream.unknown}
+    done |= {"lossy": stream.lossy, "tokenizer": chosen.hash, "vocabulary": chosen.size}
     if as_json:
         print_json(done)
     else:

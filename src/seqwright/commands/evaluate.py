@@ -28,10 +28,12 @@ def command(run: str, on: tuple[str, ...], overrides: tuple[str, ...], device: s
     seqwright evaluate runs/notes-gpt --set evaluation.stride=1      (each token with the fullest context)
     """
     from seqwright.api import open as open_run
+    from seqwright.reporting.progress import scoring
 
     opened, files = open_run(run, device=device), list(on)
     options = options_from(overrides, "evaluation", type(opened.settings.evaluation))
-    scores = opened.evaluate(files or None, **options)
+    with scoring(quiet=as_json) as watch:
+        scores = opened.evaluate(files or None, watch=watch, **options)
     if as_json:
         print_json({"run": run, "on": files or "validation"} | scores)
         return

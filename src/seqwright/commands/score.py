@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import BACK_OFF, DEVICE, JSON, RUN, print_back_off, print_json, read_lines
+from seqwright.commands.common import BACK_OFF, DEVICE, JSON, RUN, lines_waiting, print_back_off, print_json
 from seqwright.config import UserError
 
 
@@ -39,7 +38,7 @@ def command(
 ) -> None:
     """Log-probability (nats), perplexity and text of each line of FILE or standard input, in order.
 
-    Each line is a document of its own. Lines come out as they are scored. With a bound, the lines within it are written
+    Each line is a document of its own. Lines come out as they are scored, without waiting for more. With a bound, the lines within it are written
     just as they were read, and what was dropped is counted at the end.
 
     \b
@@ -49,8 +48,7 @@ def command(
     from seqwright.api import open as open_run
 
     opened = open_run(run, device=device)
-    read, texts = itertools.tee(read_lines(file))
-    scored: Iterator[tuple[str, Any]] = zip(read, opened.score(_texts(texts, field)), strict=True)
+    scored = _scored(opened, lines_waiting(file), field)
     if keep_below is not None or keep_above is not None:
         sieve = Sieve(below=math.inf if keep_below is None else keep_below, above=keep_above or 0.0)
         scored = sieve.kept(scored)
@@ -75,12 +73,20 @@ def command(
         click.echo(sieve.said(), err=True)
 
 
-def _texts(lines: Iterable[str], field: str | None) -> Iterator[str]:
-    """What is scored of each line."""
+def _scored(opened: Any, groups: Iterable[list[str]], field: str | None) -> Iterator[tuple[str, Any]]:
+    """Each line as it was read, and its score."""
+    before = 0
+    for lines in groups:
+        yield from zip(lines, opened.score(_texts(lines, field, before)), strict=True)
+        before += len(lines)
+
+
+def _texts(lines: Iterable[str], field: str | None, before: int) -> Iterator[str]:
+    """What is scored of each line; `before` counts the lines before these."""
     if field is None:
         yield from lines
         return
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, before + 1):
         try:
             text = json.loads(line)[field]
         except (ValueError, KeyError, TypeError):

@@ -8,14 +8,14 @@ import lzma
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 from seqwright.config import UserError
 from seqwright.data.files import BYTE_ORDER_MARK, plain_suffix
 from seqwright.data.records import DELIMITERS, JSON_LINES, records
-from seqwright.data.text import Document, documents_of, texts_of
+from seqwright.data.text import Corpus, Document, corpus_of, texts_of
 
 BLOCK = 8 << 20
 """Bytes read at once."""
@@ -29,13 +29,16 @@ class Block:
     """Whether a file begins here."""
     line: int
     """The number of its first line."""
+    mended: bool = False
+    """Whether CR LF was read as LF up to here."""
 
-    def documents(self, kind: Document, columns: Sequence[str]) -> list[str]:
+    def corpus(self, kind: Document, columns: Sequence[str]) -> Corpus:
         """What is encoded: documents, or a part of one where the whole file is the document."""
         if plain_suffix(self.path) in JSON_LINES:
             rows = records(self.text, self.path, columns, line=self.line)
-            return list(texts_of(rows, self.path, columns))
-        return documents_of(self.text, kind)
+            return Corpus(documents=list(texts_of(rows, self.path, columns)), kind=kind)
+        own = corpus_of(self.text, kind)
+        return replace(own, exact=own.exact and not self.mended)
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Blocks(Collection[str]):
         for path in self.paths:
             for block in blocks(path, self.kind, self.size):
                 if number % self.every == 0:
-                    yield from block.documents(self.kind, self.columns)
+                    yield from block.corpus(self.kind, self.columns).documents
                 number += 1
 
     def __len__(self) -> int:
@@ -70,17 +73,18 @@ def blocks(path: Path, kind: Document, size: int = BLOCK) -> Iterator[Block]:
         raise UserError(f"{path}: tables are not read in parts; write the text as lines, or as JSON lines.")
     cut = _before_word if kind == "file" and plain_suffix(path) not in JSON_LINES else _after_document
     end = "\n\n" if kind == "blank-line" else "\n"
-    held, first, line = "", True, 1
-    texts = _decoded(path, size)
-    for text in texts if kind == "file" else _line_ends(texts):
+    held, first, line, mended = "", True, 1, False
+    texts = ((text, False) for text in _decoded(path, size))
+    for text, crlf in texts if kind == "file" else _line_ends(_decoded(path, size)):
         held += text
+        mended |= crlf
         place = cut(held, end)
         if place:
-            yield Block(path=path, text=held[:place], first=first, line=line)
+            yield Block(path=path, text=held[:place], first=first, line=line, mended=mended)
             line += held.count("\n", 0, place)
             held, first = held[place:], False
     if held:
-        yield Block(path=path, text=held, first=first, line=line)
+        yield Block(path=path, text=held, first=first, line=line, mended=mended)
     elif first:
         raise UserError(f"{path} is empty.")
 
@@ -97,14 +101,14 @@ def _before_word(text: str, end: str) -> int:
     return max(0, place)
 
 
-def _line_ends(texts: Iterator[str]) -> Iterator[str]:
-    """CR LF as LF, also where the two come in different parts."""
+def _line_ends(texts: Iterator[str]) -> Iterator[tuple[str, bool]]:
+    """CR LF as LF, also where the two come in different parts, and whether there was any."""
     held = ""
     for text in texts:
         text = held + text
         held = "\r" if text.endswith("\r") else ""
-        yield text.removesuffix("\r").replace("\r\n", "\n")
-    yield held
+        yield text.removesuffix("\r").replace("\r\n", "\n"), "\r\n" in text
+    yield held, False
 
 
 def _decoded(path: Path, size: int) -> Iterator[str]:

@@ -12,7 +12,7 @@ from seqwright.data.embedded import is_embedded
 from seqwright.data.files import resolve
 from seqwright.data.prepare import is_prepared, open_prepared
 from seqwright.data.stream import Stream, make_stream
-from seqwright.data.text import Corpus, Document, TextConfig, read_corpus, split
+from seqwright.data.text import Corpus, Document, TextConfig, joined, read_corpus, split
 from seqwright.text.tokenizer import Tokenizer
 
 Readable = Corpus | Path
@@ -85,8 +85,7 @@ def _held_out(
         if not isinstance(corpus, Corpus):
             raise UserError(f"{corpus} is prepared, and cannot be split; prepare the validation text by itself.")
         parts.append(split(corpus, config.split))
-    held = chain.from_iterable(valid.documents for _, valid in parts)
-    return [kept for kept, _ in parts], Corpus(documents=list(held), kind=kind)
+    return [kept for kept, _ in parts], joined([valid for _, valid in parts], kind)
 
 
 def _prepared(name: str, base: Path | None) -> Path | None:

@@ -21,6 +21,8 @@ Errors = Literal["strict", "replace"]
 
 DATA_ROOT = "SEQWRIGHT_DATA"
 """The environment variable that names the folder where relative paths are looked for second."""
+UNDER_ROOT = f"${DATA_ROOT}/"
+"""How a path begins that is looked for under the data root only, wherever one stands."""
 
 PACKED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 """What opens a compressed file, by the ending of its name."""
@@ -33,9 +35,13 @@ REPLACEMENT = "\ufffd"
 
 def resolve(path: str, base: Path | None = None) -> Path:
     """The file that a path of a recipe means: in the recipe's folder (or here), otherwise under the data root."""
-    wanted = Path(path).expanduser()
+    wanted = Path(path.removeprefix(UNDER_ROOT)).expanduser()
     root = os.environ.get(DATA_ROOT)
-    folders = [base or Path(), *([Path(root)] if root else [])]
+    if path.startswith(UNDER_ROOT) and not root:
+        raise UserError(f"no file {path}: {DATA_ROOT} is not set; set it to the folder that holds {wanted}.")
+    folders = [Path(root)] if root else []
+    if not path.startswith(UNDER_ROOT):
+        folders.insert(0, base or Path())
     places = [wanted] if wanted.is_absolute() else [folder / wanted for folder in folders]
     for place in places:
         # A file may be called "a[1].txt", so what is there comes before what a pattern could mean.

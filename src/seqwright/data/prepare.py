@@ -20,14 +20,14 @@ import numpy as np
 
 from seqwright.config import UserError
 from seqwright.data.blocks import BLOCK, Block, Blocks, blocks
-from seqwright.data.stream import Stream, frame
+from seqwright.data.stream import Stream, frame, lossy, surfaces
 from seqwright.data.text import END, Document
 from seqwright.storage import read_json, write_chunks, write_json, write_text
 from seqwright.text.lookup import Ids
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.training import SUBWORDS, TokenizerConfig, train
 
-FORMAT = 1
+FORMAT = 2
 SAMPLED = 1 << 20
 """Bytes of the blocks that a sample for learning pieces is made of."""
 
@@ -114,7 +114,11 @@ def open_prepared(folder: Path, tokenizer: Tokenizer) -> Stream:
         ids=np.memmap(path, dtype, mode="r"),
         sos=tokenizer.sos,
         pad=tokenizer.sos if tokenizer.pad is None else tokenizer.pad,
-        **{key: index[key] for key in ("documents", "characters", "bytes", "unknown", "exact")},
+        documents=index["documents"],
+        unknown=index["unknown"],
+        lossy=lossy(index["document"], tokenizer, **{key: index[key] for key in ("unknown", "exact", "whole")}),
+        surfaces=surfaces(index["document"], tokenizer),
+        unended=dict(index["unended"]),
     )
 
 
@@ -175,6 +179,8 @@ def _encode(plan: Plan, folder: Path, tokenizer: Tokenizer, workers: int, watch:
 def _join(plan: Plan, folder: Path, tokenizer: Tokenizer, counts: list[dict[str, Any]]) -> None:
     """The parts as one file, files separated by <eos>."""
     digest, size = hashlib.sha256(), 0
+    dtype = np.dtype(tokenizer.dtype)
+    unended: list[tuple[int, int]] = []
 
     def chunks() -> Iterator[bytes]:
         nonlocal size
@@ -185,16 +191,17 @@ def _join(plan: Plan, folder: Path, tokenizer: Tokenizer, counts: list[dict[str,
             chunk = border.tobytes() + _part(folder, number).with_suffix(".bin").read_bytes()
             digest.update(chunk)
             size += len(chunk)
+            if count["lacking"]:
+                unended.append((size // dtype.itemsize - 1, count["lacking"]))
             yield chunk
 
     write_chunks(folder / "ids.bin", chunks())
     totals: Counter[str] = Counter()
     for count in counts:
         totals.update({key: count[key] for key in ("documents", "characters", "bytes", "unknown")})
-    dtype = np.dtype(tokenizer.dtype)
-    facts = {"dtype": dtype.name, "ids": size // dtype.itemsize, "sha256": digest.hexdigest()}
-    exact = all(count["exact"] for count in counts)
-    write_json(folder / "index.json", asdict(plan) | facts | dict(totals) | {"exact": exact})
+    facts = {"dtype": dtype.name, "ids": size // dtype.itemsize, "sha256": digest.hexdigest(), "unended": unended}
+    kept = {key: all(count[key] for count in counts) for key in ("exact", "whole")}
+    write_json(folder / "index.json", asdict(plan) | facts | dict(totals) | kept)
     shutil.rmtree(folder / "parts")
 
 
@@ -239,18 +246,21 @@ def _load(text: str) -> None:
 
 def _work(block: Block, document: Document, columns: Sequence[str]) -> tuple[bytes, dict[str, Any]]:
     """A block's framed ids as bytes, and what was counted on the way."""
-    documents = block.documents(document, columns)
-    encoded = _tokenizer.encode_all(documents)
+    corpus = block.corpus(document, columns)
+    encoded = _tokenizer.encode_all(corpus.documents)
     whole = document == "file"
     ids: Ids = encoded.ids if whole else frame(encoded.ids, encoded.lengths, _tokenizer, ended=True)
-    ends = len(END[document]) * len(documents)
+    lacking = sum(corpus.unended.values())
+    ends = len(END[document]) * len(corpus.documents) - lacking
     return ids.tobytes(), {
         "text": _digest(block.text),
         "first": block.first,
         "ids": len(ids),
-        "documents": int(block.first) if whole else len(documents),
-        "characters": sum(map(len, documents)) + ends,
-        "bytes": sum(len(own.encode()) for own in documents) + ends,
+        "documents": int(block.first) if whole else len(corpus.documents),
+        "characters": sum(map(len, corpus.documents)) + ends,
+        "bytes": sum(len(own.encode()) for own in corpus.documents) + ends,
         "unknown": encoded.unknown,
         "exact": encoded.exact,
+        "whole": corpus.exact,
+        "lacking": lacking,
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from seqwright.batch import IGNORE, Batch
 from seqwright.config import UserError
-from seqwright.data.text import Corpus
+from seqwright.data.text import END, Corpus, Document
 from seqwright.text.lookup import Ids
 from seqwright.text.tokenizer import Tokenizer
 
@@ -32,12 +32,15 @@ class Stream:
     sos: int
     pad: int
     documents: int
-    characters: int
-    bytes: int
     unknown: int
     """Ids that are <unk>."""
-    exact: bool
-    """The ids determine the text, so that bits per character and per byte mean something."""
+    lossy: str | None = None
+    """Why the ids do not determine the text; None where they do, so that bits per byte and character mean something."""
+    surfaces: NDArray[np.int64] = field(repr=False)
+    """(V, 3): bytes and characters that each id stands for, `<eos>` for the end of a document, and how many of them are
+    not in the text where the id begins a document: some tokenizers put a space first."""
+    unended: Mapping[int, int] = field(default_factory=dict, repr=False)
+    """Places of `<eos>` where the text has not the whole end of a document, and how many characters it lacks."""
 
     @property
     def positions(self) -> int:
@@ -49,13 +52,24 @@ class Stream:
         """Ids that are predicted: all but `<sos>`."""
         return len(self.ids) - sum(int(np.count_nonzero(part == self.sos)) for part in self._parts())
 
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """(positions, 2): bytes and characters that the id after each position stands for.
+
+        Where nothing is lost they add up to the text, so any stretch of it has its own bits per byte.
+        """
+        following = self.ids[1:]
+        sizes = self.surfaces[following, :2]
+        begins = np.flatnonzero(self.ids[:-1] == self.sos)
+        sizes[begins] -= self.surfaces[following[begins], 2:]
+        for place, lacking in self.unended.items():
+            if place < len(self.ids):
+                sizes[place - 1] -= lacking
+        return sizes
+
     def first(self, tokens: int) -> Stream:
-        """The beginning of the stream, with its share of the text's characters and bytes."""
-        share = min(1.0, tokens / self.positions)
-        if share == 1:
-            return self
-        characters, size = round(self.characters * share), round(self.bytes * share)
-        return replace(self, ids=self.ids[: tokens + 1], characters=characters, bytes=size)
+        """The beginning of the stream: so many positions, or all there are."""
+        return replace(self, ids=self.ids[: tokens + 1])
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -89,23 +103,49 @@ def make_stream(corpus: Corpus, tokenizer: Tokenizer) -> Stream:
     if tokenizer.sos is None:
         raise UserError("a stream begins its documents with <sos>; add it to tokenizer.specials.")
     encoded = tokenizer.encode_all(corpus.documents)
-    if not len(encoded.ids) and (corpus.kind == "file" or tokenizer.eos is None):
+    if not corpus.documents or (not len(encoded.ids) and (corpus.kind == "file" or tokenizer.eos is None)):
         raise UserError("the text has no tokens, so there is nothing to predict; give more text.")
+    ids = frame(encoded.ids, encoded.lengths, tokenizer, ended=corpus.kind != "file")
+    starts = np.append(np.flatnonzero(ids == tokenizer.sos), len(ids))
     return Stream(
-        ids=frame(encoded.ids, encoded.lengths, tokenizer, ended=corpus.kind != "file"),
+        ids=ids,
         sos=tokenizer.sos,
         # Padding is never attended nor predicted, so without <pad> any id will do.
         pad=tokenizer.sos if tokenizer.pad is None else tokenizer.pad,
         documents=len(corpus.documents),
-        characters=corpus.characters,
-        bytes=corpus.bytes,
         unknown=encoded.unknown,
-        exact=encoded.exact,
+        lossy=lossy(corpus.kind, tokenizer, unknown=encoded.unknown, exact=encoded.exact, whole=corpus.exact),
+        surfaces=surfaces(corpus.kind, tokenizer),
+        unended={int(starts[document + 1]) - 1: lacking for document, lacking in corpus.unended.items()},
     )
 
 
 def to_batch(input: NDArray[np.integer], target: NDArray[np.int64]) -> Batch:
     return Batch.of_text(torch.from_numpy(input.astype(np.int64)), torch.from_numpy(target))
+
+
+def lossy(document: Document, tokenizer: Tokenizer, *, unknown: int, exact: bool, whole: bool) -> str | None:
+    """Why ids do not determine their text, or None where they do.
+
+    `exact` says that the tokenizer keeps the documents, `whole` that the documents are the text.
+    """
+    if unknown:
+        return f"{unknown:,} tokens of this text are <unk> to the {tokenizer.kind} tokenizer: not all was predicted"
+    if not exact:
+        return f"the {tokenizer.kind} tokenizer does not keep this text exactly (white space, case or normal form)"
+    if not whole:
+        return f"its {document} documents do not keep this text exactly (CR LF, or blank lines that are not one)"
+    if END[document] and tokenizer.eos is None:
+        return "the tokenizer has no <eos>, so the ends of documents were not predicted"
+    return None
+
+
+def surfaces(document: Document, tokenizer: Tokenizer) -> NDArray[np.int64]:
+    """What each id stands for in a stream (`Stream.surfaces`)."""
+    sizes = tokenizer.sizes.copy()
+    if tokenizer.eos is not None:
+        sizes[tokenizer.eos, :2] = len(END[document])
+    return sizes
 
 
 def frame(ids: Ids, lengths: list[int], tokenizer: Tokenizer, *, ended: bool) -> Ids:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from seqwright.config import UserError
 from seqwright.data.embedded import embedded_text, is_embedded
@@ -30,7 +33,8 @@ class TextConfig:
     """Plain text for a language model."""
     train: tuple[str, ...] | str = ()
     """Files, folders or patterns to learn from (text, Markdown, .jsonl, .csv, .tsv; plain, .gz or .xz), or folders that
-    `seqwright data prepare` made: beside the recipe, then under the data root SEQWRIGHT_DATA."""
+    `seqwright data prepare` made: beside the recipe, then under the data root SEQWRIGHT_DATA, where "$SEQWRIGHT_DATA/…"
+    is looked for only."""
     weights: tuple[float, ...] = ()
     """How much of what is learnt comes from each entry of train, in the same order; left out: as much as there is."""
     columns: tuple[str, ...] = ()
@@ -75,16 +79,23 @@ class Corpus:
     kind: Document
     notes: tuple[str, ...] = ()
     """What was mended while reading, to be said."""
+    exact: bool = True
+    """The documents and their ends are the text that was read."""
+    unended: Mapping[int, int] = field(default_factory=dict)
+    """How many characters of its end the text lacks after a document: the last line of a file may have no line end."""
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """(documents,): characters of each document, its end included where the text has one."""
+        lengths = np.fromiter(map(len, self.documents), np.int64, len(self.documents)) + len(END[self.kind])
+        for document, lacking in self.unended.items():
+            lengths[document] -= lacking
+        return lengths
 
     @property
     def characters(self) -> int:
-        """Of the text as it was read, the end of each line (blank line) included."""
-        return sum(map(len, self.documents)) + len(END[self.kind]) * len(self.documents)
-
-    @property
-    def bytes(self) -> int:
-        """Of the text in UTF-8, ends included."""
-        return sum(len(document.encode()) for document in self.documents) + len(END[self.kind]) * len(self.documents)
+        """Of the text as it was read."""
+        return int(self.lengths.sum())
 
 
 def read_corpus(
@@ -96,11 +107,11 @@ def read_corpus(
     columns: Sequence[str] | None = None,
 ) -> Corpus:
     """The documents of some files, folders and patterns; the lines of records too, where no column is asked for."""
-    documents: list[str] = []
     notes: list[str] = []
+    parts: list[Corpus] = []
     for name in [files] if isinstance(files, str) else files:
         if is_embedded(name):
-            documents += documents_of(embedded_text(name), kind)
+            parts.append(corpus_of(embedded_text(name), kind))
             continue
         paths, others = expand(resolve(name, base))
         if others:
@@ -111,12 +122,33 @@ def read_corpus(
             if replaced:
                 notes.append(f"{path}: {replaced:,} places were not UTF-8 text and are read as U+FFFD.")
             if columns is not None and holds_records(path):
-                documents += texts_of(records(text, path, columns), path, columns)
+                parts.append(Corpus(documents=list(texts_of(records(text, path, columns), path, columns)), kind=kind))
                 continue
             if kind != "file" and "\r\n" in text:
                 notes.append(f"{path}: lines end in CR LF, read as line ends.")
-            documents += documents_of(text, kind)
-    return Corpus(documents=documents, kind=kind, notes=tuple(notes))
+            parts.append(corpus_of(text, kind))
+    return replace(joined(parts, kind), notes=tuple(notes))
+
+
+def corpus_of(text: str, kind: Document) -> Corpus:
+    """The documents of a text, and whether they and their ends are all of it; the last may have less of an end."""
+    documents, end = documents_of(text, kind), END[kind]
+    inside = end.join(documents)
+    rest = text[len(inside) :]
+    if not documents or not text.startswith(inside) or not end.startswith(rest):
+        return Corpus(documents=documents, kind=kind, exact=False)
+    lacking = len(end) - len(rest)
+    return Corpus(documents=documents, kind=kind, unended={len(documents) - 1: lacking} if lacking else {})
+
+
+def joined(parts: Sequence[Corpus], kind: Document) -> Corpus:
+    """Corpora one after the other."""
+    documents: list[str] = []
+    unended: dict[int, int] = {}
+    for part in parts:
+        unended |= {len(documents) + document: lacking for document, lacking in part.unended.items()}
+        documents += part.documents
+    return Corpus(documents=documents, kind=kind, exact=all(part.exact for part in parts), unended=unended)
 
 
 def texts_of(rows: Iterable[tuple[str, ...]], path: Path, columns: Sequence[str]) -> Iterator[str]:
@@ -158,25 +190,30 @@ def split(corpus: Corpus, rule: str) -> tuple[Corpus, Corpus]:
     """
     way, share = parse_split(rule)
     documents = corpus.documents
-    if way == "documents":
-        held_out = [_hash_fraction(document) < share for document in documents]
-        train = [document for document, out in zip(documents, held_out, strict=True) if not out]
-        valid = [document for document, out in zip(documents, held_out, strict=True) if out]
-    elif len(documents) == 1:
+    if way == "tail" and len(documents) == 1:
         cut = int(len(documents[0]) * (1 - share))
-        train, valid = [documents[0][:cut]], [documents[0][cut:]]
+        train = replace(corpus, documents=[documents[0][:cut]], unended={0: len(END[corpus.kind])})
+        valid = replace(corpus, documents=[documents[0][cut:]], notes=())
     else:
-        cut = int(len(documents) * (1 - share))
-        train, valid = list(documents[:cut]), list(documents[cut:])
-    if not any(train) or not any(valid):
+        if way == "documents":
+            held_out = [_hash_fraction(document) < share for document in documents]
+        else:
+            cut = int(len(documents) * (1 - share))
+            held_out = [number >= cut for number in range(len(documents))]
+        train = _only(corpus, [number for number, out in enumerate(held_out) if not out])
+        valid = replace(_only(corpus, [number for number, out in enumerate(held_out) if out]), notes=())
+    if not any(train.documents) or not any(valid.documents):
         raise UserError(
             f'split = "{rule}" of {len(documents)} {corpus.kind} document(s) leaves one side empty;'
             " hold out another share, or name a file in data.valid."
         )
-    return (
-        Corpus(documents=train, kind=corpus.kind, notes=corpus.notes),
-        Corpus(documents=valid, kind=corpus.kind),
-    )
+    return train, valid
+
+
+def _only(corpus: Corpus, numbers: list[int]) -> Corpus:
+    """Some of the documents, in this order."""
+    unended = {new: corpus.unended[old] for new, old in enumerate(numbers) if old in corpus.unended}
+    return replace(corpus, documents=[corpus.documents[number] for number in numbers], unended=unended)
 
 
 def _hash_fraction(document: str) -> float:

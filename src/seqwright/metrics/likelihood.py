@@ -28,7 +28,8 @@ BLOCK = 256
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig:
     stride: int | None = None
-    """Tokens by which windows move over a text; half the context unless given. 1 gives tokens the fullest context."""
+    """Tokens by which windows move over a text, at most the context; half of it unless given. 1 gives each token the
+    fullest context. Models that see any length use none."""
     batch: int = 16
     """Windows scored at a time."""
     random_batches: int = 0
@@ -69,14 +70,21 @@ class ScoredText:
         """Mean negative log-likelihood of a token, in nats."""
         return float(-self.log_probs.sum() / self.tokens)
 
-    def units(self) -> Floats:
-        """(units, 2): nll sum and token count of each document, or of each block of a text with few documents."""
+    def units(self, sizes: NDArray[np.int64]) -> Floats:
+        """(units, 4): nll, tokens, bytes and characters of each document, or each block where documents are few.
+
+        `sizes` (N - 1, 2) says for how many bytes and characters each token stands.
+        """
         starts = np.concatenate([[0], np.flatnonzero(~self.real) + 1])
         starts = starts[starts < len(self.real)]
         if len(starts) < 30:
             starts = np.arange(0, len(self.real), BLOCK)
-        sums = [np.add.reduceat(x.astype(np.float64), starts) for x in (-self.log_probs, self.real)]
-        return np.stack(sums, 1)
+        return np.add.reduceat(np.column_stack([-self.log_probs, self.real, sizes]), starts)
+
+
+def stride_of(context: int, asked: int | None) -> int:
+    """Tokens by which windows really move: a longer stride than the context would leave tokens out."""
+    return min(asked or max(1, context // 2), context)
 
 
 @torch.inference_mode()
@@ -104,7 +112,7 @@ def score_text(
     parts = (
         _carried(model, ids[:-1], target, rows, device)
         if model.context is None
-        else _windows(model, ids[:-1], target, stride or max(1, model.context // 2), batch, device)
+        else _windows(model, ids[:-1], target, stride_of(model.context, stride), batch, device)
     )
     log_probs = np.zeros(target.numel())
     done = 0
@@ -131,7 +139,7 @@ def _windows(
         spans = [slice(end - length, end) for end in ends]
         given = Batch.of_text(torch.stack([input[s] for s in spans]), torch.stack([target[s] for s in spans]))
         scored, _ = model.score(given.to(device))
-        for row, first, end in zip(scored.double().cpu().numpy(), firsts[group : group + batch], ends, strict=True):
+        for row, first, end in zip(scored.cpu().double().numpy(), firsts[group : group + batch], ends, strict=True):
             yield first, row[length - (end - first) :]
 
 
@@ -152,34 +160,44 @@ def _carried(
         scored, after = model.score(given.to(device), state)
         assert after is not None
         state = after
-        for row, values in enumerate(scored.double().cpu().numpy()):
+        for row, values in enumerate(scored.cpu().double().numpy()):
             place = row * size + begin
             yield place, values[: max(0, len(input) - place)]
 
 
 @torch.inference_mode()
 def random_windows(
-    model: Autoregressive, ids: Tensor, *, context: int, batch: int, batches: int, seed: int, device: torch.device | str
+    model: Autoregressive,
+    ids: Tensor,
+    *,
+    sos: int | None,
+    context: int,
+    batch: int,
+    batches: int,
+    seed: int,
+    device: torch.device | str,
 ) -> float:
     """Mean nll over windows at random places, most tokens with less context than they could have: nanoGPT's measure."""
     if len(ids) <= context:
         raise UserError(f"random windows of {context} tokens do not fit a text of {len(ids)}; set random_batches = 0.")
     generator = torch.Generator().manual_seed(seed)
-    total = 0.0
+    total, count = 0.0, 0
     for _ in range(batches):
         places = torch.randint(len(ids) - context, (batch,), generator=generator)
         windows = torch.stack([ids[p : p + context + 1] for p in places.tolist()])
-        given = Batch.of_text(windows[:, :-1].contiguous(), windows[:, 1:].contiguous())
-        scored, _ = model.score(given.to(device))
-        total -= scored.double().sum().item()
-    return total / (batches * batch * context)
+        target = windows[:, 1:].clone()
+        if sos is not None:
+            target[target == sos] = IGNORE
+        scored, _ = model.score(Batch.of_text(windows[:, :-1].contiguous(), target).to(device))
+        total -= scored.cpu().double().sum().item()
+        count += int((target != IGNORE).sum())
+    return total / max(1, count)
 
 
 def likelihood_scores(
     scored: ScoredText,
     *,
-    bytes: int,
-    characters: int,
+    sizes: NDArray[np.int64],
     signature: str,
     lossy: str | None = None,
     resamples: int = 1000,
@@ -187,20 +205,19 @@ def likelihood_scores(
 ) -> dict[str, Any]:
     """The JSON of an evaluation: plain numbers, and under "scores" each with its interval and signature.
 
-    `lossy` says why the tokens do not determine the text; then bits per byte and character are refused, because the
-    model was not asked for all of it.
+    `sizes` (N - 1, 2) says for how many bytes and characters each token stands, and is resampled with it. `lossy` says
+    why the tokens do not determine the text; then bits per byte and character are refused, because the model was not
+    asked for all of it.
     """
     formulas: dict[str, Callable[[Floats], Floats]] = {
         "nll": lambda sums: sums[:, 0] / sums[:, 1],
         "perplexity": lambda sums: np.exp(sums[:, 0] / sums[:, 1]),
     }
     if lossy is None:
-        # Units resample nll and tokens together; how many bytes a token stands for is the whole text's.
-        bits = scored.tokens / math.log(2)
-        formulas["bits_per_byte"] = lambda sums: sums[:, 0] / sums[:, 1] * bits / max(1, bytes)
-        formulas["bits_per_character"] = lambda sums: sums[:, 0] / sums[:, 1] * bits / max(1, characters)
-    counts = scored.units()
-    whole = np.array([[-scored.log_probs.sum(), scored.tokens]])
+        formulas["bits_per_byte"] = lambda sums: sums[:, 0] / math.log(2) / np.maximum(1, sums[:, 2])
+        formulas["bits_per_character"] = lambda sums: sums[:, 0] / math.log(2) / np.maximum(1, sums[:, 3])
+    counts = scored.units(sizes)
+    whole = counts.sum(0, keepdims=True)
     scores = {}
     for name, formula in formulas.items():
         low, high = bootstrap(counts, formula, resamples=resamples, seed=seed)

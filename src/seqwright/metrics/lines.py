@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from seqwright.batch import IGNORE, Batch
 from seqwright.interface import Autoregressive, Counted
-from seqwright.metrics.likelihood import score_text
+from seqwright.metrics.likelihood import CHUNK, score_text
 from seqwright.metrics.score import Floats
 
 Ids = NDArray[np.int64]
@@ -96,7 +96,7 @@ def _score(model: Autoregressive, ids: Ids, ends: Ids, sos: int, budget: int, de
     lengths = np.diff(ends, prepend=0)
     starts = ends - lengths
     surprisals = np.zeros(len(ids))
-    long = lengths > (len(ids) if model.context is None else model.context)
+    long = lengths > (CHUNK if model.context is None else model.context)
     for n in np.flatnonzero(long):
         line = slice(starts[n], ends[n])
         whole = score_text(model, torch.from_numpy(np.append(sos, ids[line])), sos=sos, device=device)
@@ -110,7 +110,7 @@ def _score(model: Autoregressive, ids: Ids, ends: Ids, sos: int, budget: int, de
         input = np.concatenate([np.full((len(group), 1), sos), np.where(real, target, 0)[:, :-1]], 1)
         batch = Batch.of_text(torch.from_numpy(input), torch.from_numpy(target))
         scored, _ = model.score(batch.to(device))
-        surprisals[places[real]] = -scored.double().cpu().numpy()[real]
+        surprisals[places[real]] = -scored.cpu().double().numpy()[real]
     return surprisals
 
 

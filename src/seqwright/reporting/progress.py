@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from seqwright.reporting.numbers import count, duration, figure
+
+
+@contextlib.contextmanager
+def scoring(*, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Something to call with (done, of) while a text is scored: a bar on a terminal's standard error."""
+    console = Console(file=sys.stderr, quiet=quiet)
+    columns = (
+        TextColumn("scoring"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:.0f} %"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task("scoring", total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
 class TrainingProgress:

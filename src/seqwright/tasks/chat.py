@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,7 +31,7 @@ from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import write_text
 from seqwright.tasks.language import fitting_tokenizer
-from seqwright.tasks.task import Note, Settings
+from seqwright.tasks.task import Note, Settings, fingerprint_of
 from seqwright.text.growing import with_specials
 from seqwright.text.tokenizer import Tokenizer
 
@@ -57,12 +58,16 @@ class ChatTask:
             note(said)
         self.tokenizer = self._tokenizer(directory)
         self.turns = Turns(self.tokenizer, settings.data)
-        self.examples = Conversations(self.train, self.turns, context=1 << 30, batch=1, seed=0)
+        self.examples = self._whole(self.train)
         held_out = "none held out" if self.valid is None else f"{len(self.valid):,} held out"
         note(
             f"{len(self.train):,} conversations ({held_out}), {self.examples.targets:,} tokens of the assistant to"
             f" learn; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
         )
+
+    def _whole(self, talks: Sequence[Conversation]) -> Conversations:
+        """Conversations that nothing is cut from."""
+        return Conversations(talks, self.turns, context=1 << 30, batch=1, seed=0)
 
     def _tokenizer(self, directory: RunDirectory) -> Tokenizer:
         """The run's tokenizer: that of the run it begins with, or one learnt here, with the turn markers."""
@@ -79,9 +84,10 @@ class ChatTask:
     def sizes(self) -> Vocabulary:
         return self.tokenizer.vocabulary
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
-        return self.examples.fingerprint
+        held_out = [] if self.valid is None else [self._whole(self.valid).fingerprint]
+        return fingerprint_of(self.examples.fingerprint, *held_out)
 
     @property
     def corpus(self) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +30,7 @@ from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import write_text
 from seqwright.studies.search_audit import Audit, search_audit
-from seqwright.tasks.task import Note, Settings
+from seqwright.tasks.task import Note, Settings, fingerprint_of
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.training import train as train_tokenizer
 from seqwright.training.trainer import total_steps
@@ -91,8 +90,8 @@ class LanguageTask:
 
     @property
     def fingerprint(self) -> str:
-        prints = [stream.fingerprint for stream in self.streams]
-        return prints[0] if len(prints) == 1 else hashlib.sha256("".join(prints).encode()).hexdigest()
+        streams = [*self.streams, *([] if self.valid is None else [self.valid])]
+        return fingerprint_of(*(stream.fingerprint for stream in streams))
 
     @property
     def corpus(self) -> Stream:

@@ -79,7 +79,7 @@ def likelihood(model: Autoregressive, pairs: EncodedPairs, device: torch.device 
         batch = feed.batch(step)
         scored, _ = model.score(batch.to(device))
         counts = (batch.target != IGNORE).sum(1)
-        found[feed.rows(step)] = np.stack([-scored.double().sum(1).cpu().numpy(), counts.double().numpy()], 1)
+        found[feed.rows(step)] = np.stack([-scored.cpu().double().sum(1).numpy(), counts.double().numpy()], 1)
     return found
 
 

@@ -6,6 +6,7 @@ done with a finished run is the business of the task's `Run`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -18,6 +19,11 @@ from seqwright.training.config import TrainingConfig
 
 Note = Callable[[str], None]
 """Says a sentence and puts it on record."""
+
+
+def fingerprint_of(*parts: str) -> str:
+    """One fingerprint of several."""
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
 class Settings(Protocol):
@@ -56,7 +62,7 @@ class Task(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Of the training data: a resumed run must find the data it left."""
+        """Of training and validation data: a resumed run must find what it left, or scores could not be compared."""
         ...
 
     @property

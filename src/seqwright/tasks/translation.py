@@ -23,7 +23,7 @@ from seqwright.run_directory import RunDirectory
 from seqwright.storage import write_text
 from seqwright.studies.search_audit import Audit, search_audit
 from seqwright.tasks.pair_scores import likelihood, likelihood_counts, quality_counts, scored
-from seqwright.tasks.task import Note, Settings
+from seqwright.tasks.task import Note, Settings, fingerprint_of
 from seqwright.tasks.translating import AT_ONCE, Translation, banned, translate
 from seqwright.text.backend import Kind
 from seqwright.text.tokenizer import Tokenizer
@@ -84,7 +84,8 @@ class TranslationTask:
 
     @property
     def fingerprint(self) -> str:
-        return self.train.fingerprint
+        pairs = [self.train, *([] if self.valid is None else [self.valid])]
+        return fingerprint_of(*(one.fingerprint for one in pairs))
 
     @property
     def corpus(self) -> EncodedPairs:
@@ -181,7 +182,7 @@ class TranslationRun(Run):
         """Scores on files (source, then one or more references), or on the run's own validation pairs."""
         pairs = self.pairs(on, tag=options.get("tag", self.settings.evaluation.tag)).pairs
         settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
-        return evaluate(self.model, encode_pairs(pairs, self.tokenizers), pairs, settings, self.device)
+        return evaluate(self.model, encode_pairs(pairs, self.tokenizers), pairs, settings, self.device, watch)
 
     def search_audit(self, sources: Sequence[str], options: SearchOptions, widths: Sequence[int]) -> Audit:
         """How often beams of these widths miss the best translation of each source."""
@@ -211,13 +212,21 @@ class TranslationRun(Run):
 
 
 def evaluate(
-    model: Autoregressive, encoded: EncodedPairs, pairs: Sequence[Pair], settings: Settings, device: torch.device | str
+    model: Autoregressive,
+    encoded: EncodedPairs,
+    pairs: Sequence[Pair],
+    settings: Settings,
+    device: torch.device | str,
+    watch: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, Any]:
     """Likelihood of the references and quality of the translations."""
     config = settings.evaluation
     counts = [*likelihood_counts(likelihood(model, encoded, device), encoded)]
     given = [(pair.sources, pair.tag) for pair in pairs]
-    said = list(translate(model, encoded.tokenizers, given, settings.decoding, truncate=True, device=device))
+    said = []
+    for one in translate(model, encoded.tokenizers, given, settings.decoding, truncate=True, device=device):
+        said.append(one)
+        watch(len(said), len(pairs))
     references = [pair.targets for pair in pairs]
     found = list(quality_counts([one.text for one in said], references, config, settings.decoding))
     lengths = [sum(len(text.split()) for text in pair.sources) for pair in pairs]

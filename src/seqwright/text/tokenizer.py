@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import normalizers
 
 from seqwright.batch import Vocabulary
@@ -59,13 +60,14 @@ class Tokenizer:
         """Of the text of a tokenizer.json."""
         self._backend, facts = parse(text)
         self._facts = facts
+        self._table = json.loads(text)
         self.kind = facts.kind
         self.imported = facts.imported
         """Made elsewhere: the library does all of it, on whole texts."""
         self.notes = tuple(notes)
         """What was learnt from part of the text, or could surprise: to be said once, after training."""
         vocabulary = self._backend.get_vocab()
-        self._surfaces = surfaces(json.loads(text), facts, vocabulary)
+        self._surfaces = surfaces(self._table, facts, vocabulary)
         self.size = len(self._surfaces.pieces)
         """V, specials included."""
         self.specials: dict[str, int] = {name: vocabulary[name] for name in facts.specials}
@@ -93,14 +95,28 @@ class Tokenizer:
 
     @functools.cached_property
     def json(self) -> str:
-        """The text of tokenizer.json."""
-        return str(self._backend.to_str(pretty=True)) + "\n"
+        """The text of tokenizer.json: what the file said, not what this version of the library makes of it."""
+        return json.dumps(self._table, indent=2, ensure_ascii=False) + "\n"
 
     @functools.cached_property
     def hash(self) -> str:
         """sha256 of what the file says, however it is laid out."""
-        canonical = json.dumps(json.loads(self.json), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        canonical = json.dumps(self._table, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @functools.cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """(V, 3): bytes and characters that each id stands for, and how many decoding drops where a text begins so.
+
+        What is dropped are spaces: before the first word, or after the last, which every text has that has a first.
+        """
+        lead, trail = self._surfaces.lead.encode(), self._surfaces.trail.encode()
+        counts = []
+        for piece in self._surfaces.pieces:
+            dropped = len(piece) - len(piece.removeprefix(lead)) + len(trail) * bool(piece)
+            # A character is counted at its first byte: the others begin with the bits 10.
+            counts.append((len(piece), sum(byte & 0xC0 != 0x80 for byte in piece), dropped))
+        return np.array(counts, np.int64).reshape(-1, 3)
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -1,0 +1,32 @@
+"""Signatures: they say how a score was really taken."""
+
+from __future__ import annotations
+
+import pytest
+
+from seqwright.data.stream import make_stream
+from seqwright.data.text import Corpus
+from seqwright.evaluate import evaluate_text
+from seqwright.metrics.likelihood import EvaluationConfig
+from seqwright.text.training import TokenizerConfig, train
+from tests.contract.kinds import CONTEXT, small
+
+SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
+
+
+@pytest.mark.parametrize(
+    ("name", "stride", "said"),
+    [
+        ("gpt", 5000, f"|context:{CONTEXT}|stride:{CONTEXT}|"),
+        ("gpt", 3, f"|context:{CONTEXT}|stride:3|"),
+        ("gpt", None, f"|context:{CONTEXT}|stride:{CONTEXT // 2}|"),
+        ("lstm", 3, "|state:carried|stride:unused|"),
+        ("lstm", None, "|state:carried|tokenizer:"),
+    ],
+)
+def test_the_stride_that_is_said_is_the_one_that_was_taken(name: str, stride: int | None, said: str) -> None:
+    texts = ["abcdefg" * 4]
+    tokenizer = train(TokenizerConfig(kind="characters", specials=SPECIALS), texts)
+    stream = make_stream(Corpus(documents=texts, kind="file"), tokenizer)
+    scores = evaluate_text(small(name), tokenizer, stream, EvaluationConfig(stride=stride, resamples=0))
+    assert said in scores["scores"]["nll"]["signature"]
