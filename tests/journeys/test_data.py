@@ -69,13 +69,13 @@ def test_a_prepared_text_trains_as_the_text_does(here: Path, seqwright: Command)
     assert seqwright("data", "verify", "ids").out == "verified  ids/ids.bin\n"
 
 
-def test_a_tokenizer_that_does_not_fit_the_run_is_refused(here: Path, trained: Path, seqwright: Command) -> None:
-    path = trained / "tokenizer.json"
+def test_a_tokenizer_that_does_not_fit_the_run_is_refused(copy: Path, seqwright: Command) -> None:
+    path = copy / "tokenizer.json"
     table = json.loads(path.read_text())
     vocabulary = table["model"]["vocab"]
     vocabulary["a"], vocabulary["t"] = vocabulary["t"], vocabulary["a"]
     path.write_text(json.dumps(table))
-    said = seqwright("generate", trained, "the")
+    said = seqwright("generate", copy, "the")
     assert said.status == 2
     assert "does not fit the weights" in said.err
     hashes = re.findall("[0-9a-f]{64}", said.err)
