@@ -13,7 +13,7 @@ endif
 
 PYTHON := .venv/bin/python
 # Two workers with one thread each: more threads than cores make every test slower.
-PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2
+PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --dist loadgroup
 
 demo: .venv/.ready
 	.venv/bin/seqwright demo

@@ -16,10 +16,13 @@ from seqwright.commands.common import DEVICE, JSON, RUN, SET, Several, options_f
     metavar="FILE...",
     help="Text to score, or a source and its references; the run's validation data unless given.",
 )
+@click.argument("more", nargs=-1, metavar="")
 @SET
 @DEVICE
 @JSON
-def command(run: str, on: tuple[str, ...], overrides: tuple[str, ...], device: str, as_json: bool) -> None:
+def command(
+    run: str, on: tuple[str, ...], more: tuple[str, ...], overrides: tuple[str, ...], device: str, as_json: bool
+) -> None:
     """Score RUN with intervals and signatures: likelihood of whole texts, or of targets, and translations' quality.
 
     \b
@@ -27,6 +30,8 @@ def command(run: str, on: tuple[str, ...], overrides: tuple[str, ...], device: s
     seqwright evaluate runs/en-de --on test.en test.de
     seqwright evaluate runs/notes-gpt --set evaluation.stride=1      (each token with the fullest context)
     """
+    if more:
+        raise click.UsageError(f"name files with --on, as in --on {' '.join(more)}.")
     from seqwright.api import open as open_run
     from seqwright.reporting.progress import scoring
 
@@ -40,7 +45,7 @@ def command(run: str, on: tuple[str, ...], overrides: tuple[str, ...], device: s
     print_scores(scores["scores"])
     for name, reason in scores.get("refused", {}).items():
         click.echo(f"{name.replace('_', ' ')} is refused: {reason}.")
-    if scores["impossible"]:
+    if scores.get("impossible"):
         click.echo(
             f"{scores['impossible']:,} of {scores['tokens']:,} tokens have probability zero under this model, so the"
             " text has, too; with model.unknown = true unknown tokens have some."

@@ -38,8 +38,8 @@ def command(
 ) -> None:
     """Log-probability (nats), perplexity and text of each line of FILE or standard input, in order.
 
-    Each line is a document of its own. Lines come out as they are scored, without waiting for more. With a bound, the lines within it are written
-    just as they were read, and what was dropped is counted at the end.
+    Each line is a document of its own. Lines come out as they are scored, without waiting for more. With a bound, the
+    lines within it are written just as they were read, and what was dropped is counted at the end.
 
     \b
     seqwright score runs/notes-ngram new.txt --tokens

@@ -56,7 +56,7 @@ class TrainingProgress:
         self.begun = None
 
     def say(self, text: str) -> None:
-        self.console.print(Text(text), style="dim")
+        self.console.print(Text(text), style="dim", soft_wrap=True)
 
     def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
         now = time.monotonic()
@@ -69,17 +69,17 @@ class TrainingProgress:
             self._draw(step, steps, status)
         elif now - self.last_line > self.quiet_seconds:
             self.last_line = now
-            self.console.print(Text(f"step {step:,}/{steps:,}  {status}"))
+            self.console.print(Text(f"step {step:,}/{steps:,}  {status}"), soft_wrap=True)
 
     def record(self, record: dict[str, Any]) -> None:
         if record["kind"] == "evaluation":
             bits = record.get("bits_per_byte")
             tail = "" if bits is None else f"  bits/byte {figure(bits)}"
             line = f"step {record['step']:,}  validation nll {figure(record['nll'])}{tail}"
-            self.console.print(Text(line), style="bold")
+            self.console.print(Text(line), style="bold", soft_wrap=True)
         elif record["kind"] == "sample":
             shown = "".join(c if c.isprintable() else "·" for c in " ".join(record["text"].split()))
-            self.console.print(Text(f"  sample: {shown[:160]}"), style="italic dim")
+            self.console.print(Text(f"  sample: {shown[:160]}"), style="italic dim", soft_wrap=True)
 
     def _draw(self, step: int, steps: int, status: str) -> None:
         if self.bar is None:
