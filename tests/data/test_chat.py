@@ -82,7 +82,7 @@ def test_long_conversations_are_read_in_pieces_and_counted() -> None:
         ("not json", "line 2 is no conversation"),
         ("[]", 'write {"messages"'),
         ('{"messages": [{"role": "user"}]}', 'has a "role" and a "content"'),
-        (line(("user", "a"), ("assisstant", "b")), "no role 'assisstant'. Did you mean 'assistant'?"),
+        (line(("user", "a"), ("assistance", "b")), "no role 'assistance'. Did you mean 'assistant'?"),
         (line(("user", "a")), "no turn of the assistant"),
     ],
 )
