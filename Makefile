@@ -12,8 +12,9 @@ export SEQWRIGHT_DATA
 endif
 
 PYTHON := .venv/bin/python
-# Two workers with one thread each: more threads than cores make every test slower.
-PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --dist loadgroup
+# Two workers with one thread each: more threads than cores make every test slower. A file stays on one worker, since
+# the code blocks of a page go on where the last one ended.
+PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --dist loadfile
 
 demo: .venv/.ready
 	.venv/bin/seqwright demo

@@ -8,19 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
 
 ROOT = Path(__file__).parent
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps the blocks of one page on one worker: each goes on where the last one ended."""
-    for item in items:
-        if item.path.suffix == ".md":
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
 
 
 def run_shell(example: Example) -> None:
