@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ class NotItsVerb(UserError, AttributeError):
     """A run was asked for what its models do not do."""
 
 
-class Run:
+class Run(ABC):
     """What a run directory holds, ready to use. `seqwright.open` picks the class that fits the run's task."""
 
     does: str
@@ -32,9 +33,9 @@ class Run:
     """Which of VERBS it answers."""
 
     @staticmethod
+    @abstractmethod
     def sizes(directory: RunDirectory) -> Any:
         """What the run's model was built for, read from its folder."""
-        raise NotImplementedError
 
     def __init__(self, directory: RunDirectory, settings: Any, model: Any, *, device: str = "auto"):
         self.directory, self.settings, self.model = directory, settings, model
