@@ -45,6 +45,8 @@ CARRIED = ("rnn", "lstm", "gru")
 """Kinds that learn from contiguous rows with carried state unless told otherwise."""
 DEFAULT_LENGTH = 128
 """Tokens that a step reads in each row, for models that see any length."""
+SHORT = 1 << 14
+"""Tokens of a validation text that is measured during training as it is at the end."""
 QUICK_ROWS = 16
 """Slices side by side when a model with carried state is evaluated during training."""
 QUICK_TOKENS = 1 << 16
@@ -153,9 +155,11 @@ class LanguageTask:
         config = self.settings.evaluation
         if not quick:
             return evaluate_text(model, self.tokenizer, self.valid, config, device=device)
-        fast = replace(config, resamples=0, random_batches=0, stride=model.context)
-        valid = self.valid.first(QUICK_TOKENS)
-        scores = evaluate_text(model, self.tokenizer, valid, fast, device=device, rows=QUICK_ROWS)
+        fast = replace(config, resamples=0, random_batches=0)
+        valid, rows = self.valid, 1
+        if valid.positions > SHORT:  # a longer one is measured roughly until the end
+            fast, valid, rows = replace(fast, stride=model.context), valid.first(QUICK_TOKENS), QUICK_ROWS
+        scores = evaluate_text(model, self.tokenizer, valid, fast, device=device, rows=rows)
         return {key: scores[key] for key in ("nll", "perplexity", "bits_per_byte", "bits_per_character")}
 
     def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
