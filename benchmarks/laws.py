@@ -19,16 +19,16 @@ from seqwright.studies.laws import LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
 
 
+ABOUT = """Made by `python benchmarks/laws.py`: the largest difference between two ways to the same numbers, for every
+law on every kind of the contract tests. Neural kinds are computed in float64; counted kinds keep float32 tables, and the
+laws of training do not concern them.
+"""
+
+
 def main() -> None:
     laws = LAWS | TRAINING_LAWS
     print("# Laws × kinds\n")
-    print(
-        "Made by `python benchmarks/laws.py`: the largest difference between two ways to the same numbers, for every law"
-    )
-    print(
-        "on every kind of the contract tests. Neural kinds are computed in float64; counted kinds keep float32 tables, and"
-    )
-    print("the laws of training do not concern them.\n")
+    print(ABOUT)
     for number, name in enumerate(laws, 1):
         print(f"{number}. {name}")
     print("\n| kind | " + " | ".join(map(str, range(1, len(laws) + 1))) + " |\n|---|" + "---|" * len(laws))
