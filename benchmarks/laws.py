@@ -19,8 +19,8 @@ from seqwright.studies.laws import LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
 
 ABOUT = """Made by `python benchmarks/laws.py`: the largest difference between two ways to the same numbers, for every
-law on every kind of the contract tests. Neural kinds are computed in float64; counted kinds keep float32 tables, and the
-laws of training do not concern them.
+law on every kind of the contract tests. Neural kinds are computed in float64; counted kinds keep float32 tables, and
+the laws of training do not concern them.
 """
 
 
