@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import torch
 
@@ -32,6 +32,31 @@ class Vocabularies:
     source: Vocabulary
     target: Vocabulary
     joint: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """What a reader is asked: the kind of its answers, and how many there are to choose from."""
+
+    kind: Literal["class", "labels", "value", "tags", "tokens", "pixels"]
+    """One class of a text, any number of labels, a number; a class of every word; masked tokens; masked patches."""
+    count: int
+    """Classes, labels, tags or tokens; 1 for a number; the numbers of a patch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReaderSizes:
+    """What a reader is built for: what it is given, and what it answers."""
+
+    answers: Answers
+    vocabulary: Vocabulary | None = None
+    """Of ids; None where features are read."""
+    features: int | None = None
+    """Numbers of a position, where no ids are read: those of a patch."""
+    length: int | None = None
+    """Positions of every source, where all have as many (the patches of an image)."""
+    segments: int = 1
+    """Parts of a source: 2 for pairs of texts."""
 
 
 class Movable:
@@ -86,14 +111,22 @@ class Batch(Movable):
 
     source: Source
     input: Tensor
-    """(B, T) long, right-padded: what is known when target[:, t] is predicted is input[:, : t + 1]."""
+    """(B, T) long, right-padded: what is known when target[:, t] is predicted is input[:, : t + 1]; (B, 0) for
+    readers, who know their source alone."""
     target: Tensor
-    """(B, T) long for tokens, IGNORE where no loss is taken; readers put classes or pixels here."""
+    """(B, T) long for tokens, IGNORE where no loss is taken. Readers: classes (B,), tags of words (B, W) or masked
+    tokens (B, S), long; labels (B, C), numbers (B, 1) or patches (B, S, P), float."""
 
     @classmethod
     def of_text(cls, input: Tensor, target: Tensor) -> Self:
         """A language model's batch: no source."""
         return cls(source=Source.nothing(input.size(0), input.device), input=input, target=target)
+
+    @classmethod
+    def of_source(cls, source: Source, target: Tensor) -> Self:
+        """A reader's batch: a source and what to answer."""
+        nothing = torch.zeros(source.rows, 0, dtype=torch.long, device=source.device)
+        return cls(source=source, input=nothing, target=target)
 
     @property
     def rows(self) -> int:

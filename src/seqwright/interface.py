@@ -148,8 +148,9 @@ class Head(Protocol):
         """(sum, count) of the loss over targets that are not IGNOREd: sums add up over batches and ranks."""
         ...
 
-    def predict(self, hidden: Tensor) -> Tensor:
-        """The most probable answer: arg max, Viterbi path, several labels, pixels."""
+    def predict(self, hidden: Tensor, real: Tensor | None = None) -> Tensor:
+        """The most probable answer: arg max, Viterbi path, several labels, pixels; `real` says which of a row's
+        vectors count, where they are answered together."""
         ...
 
 

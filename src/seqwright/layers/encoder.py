@@ -1,7 +1,8 @@
-"""The middle of a model: vectors in, vectors out, one for each position, remembering on request."""
+"""The middle of a model: vectors in, vectors out, one for each position, causal or seeing everything at once."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
@@ -25,6 +26,30 @@ class CausalEncoder(Protocol):
         self, x: Tensor, state: State | None = None, count: Tensor | None = None
     ) -> tuple[Tensor, State | None]:
         """(B, T, D) and the state after, where one was given; `count` (B,) is how many positions of a row are real."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a reader made of a source."""
+
+    vectors: Tensor  # (B, S, D)
+    mask: Tensor  # (B, S)
+    last: Tensor | None = None
+    """(B, C, L, D): where a recurrent reader ended, hidden and perhaps cell of every layer; its directions side by
+    side."""
+
+
+class Reader(Protocol):
+    """An encoder that is given the whole source at once."""
+
+    width: int
+    """Size of the vectors that come back."""
+    context: int | None
+    """The most positions it can tell apart; None where any length will do."""
+
+    def __call__(self, x: Tensor, mask: Tensor) -> Reading:
+        """From token vectors (B, S, D) and mask (B, S); what stands where the mask is False changes nothing."""
         ...
 
 

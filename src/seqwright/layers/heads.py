@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seqwright.batch import IGNORE
 from seqwright.layers.cross_entropy import cross_entropy, exact, token_log_probs
 
 
@@ -29,5 +31,61 @@ class TokenHead(nn.Module):
     def loss(self, hidden: Tensor, target: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         return cross_entropy(hidden, self.readout.weight, self.readout.bias, target, smoothing=smoothing)
 
-    def predict(self, hidden: Tensor) -> Tensor:
+    def predict(self, hidden: Tensor, real: Tensor | None = None) -> Tensor:
         return self.readout(hidden).argmax(-1)
+
+
+class ClassHead(nn.Module):
+    """One of C classes for each hidden vector: a text's, or every word's."""
+
+    def __init__(self, width: int, classes: int):
+        super().__init__()
+        self.readout = nn.Linear(width, classes)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Logits (..., C)."""
+        return self.readout(hidden)
+
+    def loss(self, hidden: Tensor, target: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        logits = exact(self.readout(hidden)).flatten(0, -2)
+        total = F.cross_entropy(
+            logits, target.flatten(), ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing
+        )
+        return total, (target != IGNORE).sum()
+
+    def predict(self, hidden: Tensor, real: Tensor | None = None) -> Tensor:
+        return self.readout(hidden).argmax(-1)
+
+
+class LabelsHead(ClassHead):
+    """Any number of C labels, each true or not: a target (B, C) of 0 and 1."""
+
+    def loss(self, hidden: Tensor, target: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        wanted = target.clamp(min=0) * (1 - smoothing) + smoothing / 2
+        losses = F.binary_cross_entropy_with_logits(exact(self.readout(hidden)), wanted, reduction="none")
+        real = target != IGNORE
+        return (losses * real).sum(), real.sum()
+
+    def predict(self, hidden: Tensor, real: Tensor | None = None) -> Tensor:
+        return self.readout(hidden) > 0
+
+
+class ValueHead(nn.Module):
+    """Numbers for each hidden vector, by least squares: one for a regression, those of a patch for pixels."""
+
+    def __init__(self, width: int, count: int = 1):
+        super().__init__()
+        self.readout = nn.Linear(width, count)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(..., count)."""
+        return self.readout(hidden)
+
+    def loss(self, hidden: Tensor, target: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Squared errors; label smoothing has no meaning here and changes nothing."""
+        real = target != IGNORE
+        errors = (exact(self.readout(hidden)) - target).square()
+        return (errors * real).sum(), real.sum()
+
+    def predict(self, hidden: Tensor, real: Tensor | None = None) -> Tensor:
+        return self.readout(hidden)

@@ -10,28 +10,10 @@ from torch import Tensor, nn
 from seqwright.batch import Batch, Source, Vocabularies
 from seqwright.config import UserError
 from seqwright.interface import State
-from seqwright.layers.encoder import last_real
+from seqwright.layers.encoder import Reader, Reading, last_real
 from seqwright.layers.heads import TokenHead
 
 Tied = Literal["three-way", "two-way", "none"]
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What an encoder made of a source."""
-
-    vectors: Tensor  # (B, S, D)
-    mask: Tensor  # (B, S)
-    last: Tensor | None = None
-    """(B, C, L, D): where a recurrent reader ended, hidden and perhaps cell of every layer."""
-
-
-class Reader(Protocol):
-    """An encoder that sees the whole source."""
-
-    def __call__(self, x: Tensor, mask: Tensor) -> Reading:
-        """From token vectors (B, S, D) and mask (B, S)."""
-        ...
 
 
 class Decoder(Protocol):
@@ -72,7 +54,7 @@ class EncoderDecoder(nn.Module):
         self.target_embedding = (
             self.source_embedding if tied == "three-way" else nn.Embedding(sizes.target.size, embedding)
         )
-        self.reader: Reader = reader
+        self.reader: Reader = reader  # type: ignore[assignment]
         self.decoder: Decoder = decoder  # type: ignore[assignment]
         self.head = TokenHead(self.decoder.width, sizes.target.size, bias=tied == "none")
         if tied != "none":

@@ -14,8 +14,9 @@ from seqwright.batch import Vocabularies
 from seqwright.config import UserError, check_shares, check_sizes
 from seqwright.interface import State, per_source
 from seqwright.layers.cross_attention import needed, pad
+from seqwright.layers.encoder import Reading
 from seqwright.layers.scores import SCORES, Ask
-from seqwright.models.encoder_decoder import EncoderDecoder, Reading, Tied, settled_tie
+from seqwright.models.encoder_decoder import EncoderDecoder, Tied, settled_tie
 from seqwright.models.recurrent import (
     ElmanConfig,
     GRUConfig,
@@ -117,8 +118,11 @@ class Asking(State):
 class RecurrentReader(nn.Module):
     """Reads the source in one direction or in both."""
 
+    context = None
+
     def __init__(self, config: Seq2SeqConfig):
         super().__init__()
+        self.width = config.width
         self.directions = 2 if config.bidirectional else 1
         self.network = NETWORKS[config.cell](
             config.embedding or config.width,

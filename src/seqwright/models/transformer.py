@@ -14,8 +14,9 @@ from seqwright.interface import State
 from seqwright.layers.attention import KeyValues
 from seqwright.layers.block import Block, BlockConfig, normalisation
 from seqwright.layers.cross_attention import Memory, Remember, needed
+from seqwright.layers.encoder import Reading
 from seqwright.layers.positions import Learned, Rotary, Sinusoidal, Unplaced
-from seqwright.models.encoder_decoder import EncoderDecoder, Reading, Tied, settled_tie
+from seqwright.models.encoder_decoder import EncoderDecoder, Tied, settled_tie
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,8 @@ class TransformerReader(Stack):
 
     def __init__(self, config: TransformerConfig):
         super().__init__(config, config.layers, causal=False, cross=False)
+        self.width = config.width
+        self.context = config.context
 
     def forward(self, x: Tensor, mask: Tensor) -> Reading:
         positions = torch.arange(x.size(1), device=x.device).unsqueeze(0)  # (1, S)
