@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 @functools.lru_cache(maxsize=16)
 def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
     """0 … count - 1 in the order of this epoch; the same array for the same question, so do not write to it."""
-    order = np.argsort(_bits(seed, epoch, 0, count), kind="stable")
+    order = np.argsort(bits(seed, epoch, 0).random_raw(count), kind="stable")
     order.setflags(write=False)
     return order
 
 
 def draw(seed: int, epoch: int, low: int, high: int) -> int:
     """A whole number from low to high, both included."""
-    return low + int(_bits(seed, epoch, 1, 1)[0]) % (high - low + 1)
+    return low + int(bits(seed, epoch, 1).random_raw()) % (high - low + 1)
 
 
-def _bits(seed: int, epoch: int, purpose: int, count: int) -> NDArray[np.uint64]:
-    return np.random.PCG64(np.random.SeedSequence([seed, epoch, purpose])).random_raw(count)
+def bits(seed: int, epoch: int, purpose: int) -> np.random.PCG64:
+    """Where all randomness of an epoch comes from, by purpose: 0 and 1 are the orders of this file."""
+    return np.random.PCG64(np.random.SeedSequence([seed, epoch, purpose]))

@@ -13,13 +13,14 @@ import torch
 
 from seqwright.batch import Batch, Source, Vocabulary
 from seqwright.config import UserError
-from seqwright.data.corpora import read_corpora, to_stream
+from seqwright.data.corpora import Readable, read_corpora, to_stream
 from seqwright.data.files import resolve
 from seqwright.data.mixture import Mixture, epochs
 from seqwright.data.pairs import Documents, Prefixes
 from seqwright.data.rows import Rows
 from seqwright.data.stream import Stream, make_stream
 from seqwright.data.text import Corpus, Document, TextConfig, document_kind, read_corpus
+from seqwright.data.variation import Varied, varied_stream
 from seqwright.data.windows import Windows
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.text import Continuation, complete
@@ -73,6 +74,7 @@ class LanguageTask:
         self.names = corpora.names
         self.streams = [to_stream(corpus, self.tokenizer) for corpus in corpora.train]
         self.valid = None if valid is None else to_stream(valid, self.tokenizer)
+        self.recut = self._recut(corpora.train) if settings.tokenizer.varies else None
         for name, stream in (*(("training", stream) for stream in self.streams), ("validation", self.valid)):
             if stream is not None and stream.unknown:
                 note(f"{stream.unknown:,} of {stream.targets:,} {name} tokens are <unk>.")
@@ -85,6 +87,16 @@ class LanguageTask:
             note(
                 f"documents: half of up to {middle:,} tokens, 99 % of up to {most:,}, the longest of {lengths.max():,}."
             )
+
+    def _recut(self, train: Sequence[Readable]) -> Callable[[int], Stream]:
+        """The training stream of each epoch, its words cut otherwise."""
+        key = f"tokenizer.{self.settings.tokenizer.varies[0]}"
+        if len(train) > 1 or not isinstance(train[0], Corpus):
+            raise UserError(f"{key} needs one training text, neither prepared nor weighted; leave it out.")
+        config, seed = self.settings.tokenizer, self.settings.training.seed
+        recut = varied_stream(self.streams[0], train[0].documents, self.tokenizer, config, seed=seed)
+        self.note(f"{key}: the first epoch is cut into {recut(0).targets:,} tokens.")
+        return recut
 
     @property
     def sizes(self) -> Vocabulary:
@@ -99,6 +111,8 @@ class LanguageTask:
     def corpus(self) -> Stream:
         if len(self.streams) > 1:
             raise UserError("counted models read every text once; leave data.weights out, or train another kind.")
+        if self.recut is not None:
+            raise UserError("counted models read every text once; leave tokenizer.dropout and sampling out.")
         return self.streams[0]
 
     def feed(self, model: Autoregressive) -> Feed:
@@ -129,10 +143,15 @@ class LanguageTask:
                 f"a curriculum by length needs examples of different lengths, but {examples} are all of one length; "
                 'use data.examples = "documents", or set training.curriculum = false.'
             )
-        feed = FEEDS[examples](self.streams[0], context=length, batch=training.batch, seed=training.seed, **ordered)
+
+        def cut_into(stream: Stream) -> Feed:
+            return FEEDS[examples](stream, context=length, batch=training.batch, seed=training.seed, **ordered)
+
+        feed = cut_into(self.streams[0])
         if isinstance(feed, Prefixes | Documents) and feed.cut:
             self.note(f"{feed.cut:,} {examples} are longer than {length} tokens and were cut.")
-        return feed
+        recut = self.recut
+        return feed if recut is None else Varied(lambda epoch: cut_into(recut(epoch)))
 
     def _mixture(self, examples: str, length: int) -> Feed:
         """Several corpora by weight, and how often each will be read."""

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,8 +16,9 @@ from seqwright.config import UserError, to_table
 from seqwright.data.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs, encode_sources
 from seqwright.data.pair_formats import Pair
 from seqwright.data.parallel import Pairs, PairsConfig, format_of, read_pairs, read_splits
+from seqwright.data.variation import Varied, varied_pairs
 from seqwright.decoding.options import SearchOptions
-from seqwright.interface import Autoregressive
+from seqwright.interface import Autoregressive, Feed
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import write_text
@@ -42,6 +43,8 @@ class PairTokenizerConfig(TokenizerConfig):
     """The kind of a separate source vocabulary; the target's unless given."""
     source_size: int | None = None
     """The size of a separate source vocabulary; the target's unless given."""
+    varied: Literal["both", "source", "target"] = "both"
+    """Which sides dropout and sampling cut otherwise in training."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,7 +54,17 @@ class PairTokenizerConfig(TokenizerConfig):
     def of_source(self) -> TokenizerConfig:
         """The configuration of a separate source vocabulary."""
         kind = self.source_kind or self.kind
-        return replace(self, kind=kind, size=self.source_size or (self.size if kind == self.kind else None))
+        size = self.source_size or (self.size if kind == self.kind else None)
+        return replace(self, kind=kind, size=size, dropout=0.0, sampling=None)
+
+    @property
+    def varied_sides(self) -> tuple[str, ...]:
+        return ("source", "target") if self.varied == "both" else (self.varied,)
+
+    @property
+    def varied_kinds(self) -> tuple[Kind, ...]:
+        of = {"source": self.source_kind or self.kind, "target": self.kind}
+        return tuple(of[side] for side in self.varied_sides)
 
 
 class TranslationTask:
@@ -73,6 +86,12 @@ class TranslationTask:
             for side in ("source", "target"):
                 if pairs is not None and (unknown := getattr(pairs, side).unknown):
                     note(f"{unknown:,} {name} tokens on the {side} side are <unk>.")
+        self.recut: Callable[[int], EncodedPairs] | None = None
+        config: PairTokenizerConfig = settings.tokenizer
+        if config.varies:
+            self.recut = varied_pairs(
+                self.train, train.pairs, config, sides=config.varied_sides, seed=settings.training.seed
+            )
         vocabularies = f"{self.tokenizers.target.kind} vocabulary of {self.tokenizers.target.size:,}"
         if not self.tokenizers.joint:
             vocabularies += f", {self.tokenizers.source.kind} source vocabulary of {self.tokenizers.source.size:,}"
@@ -91,16 +110,21 @@ class TranslationTask:
     def corpus(self) -> EncodedPairs:
         return self.train
 
-    def feed(self, model: Autoregressive) -> Buckets:
+    def feed(self, model: Autoregressive) -> Feed:
         data, training = self.settings.data, self.settings.training
         longest = min(data.longest, model.context or data.longest)
-        feed = Buckets(self.train, seed=training.seed, tokens=data.tokens, batch=training.batch, longest=longest)
+
+        def buckets(pairs: EncodedPairs) -> Buckets:
+            return Buckets(pairs, seed=training.seed, tokens=data.tokens, batch=training.batch, longest=longest)
+
+        feed = buckets(self.train)
         if feed.left_out:
             self.note(
                 f"{feed.left_out:,} of {len(self.train):,} training pairs have a side of more than {longest} tokens"
                 " and are left out (data.longest)."
             )
-        return feed
+        recut = self.recut
+        return feed if recut is None else Varied(lambda epoch: buckets(recut(epoch)))
 
     def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid is None:

@@ -16,6 +16,7 @@ from tokenizers import normalizers
 
 Ids = NDArray[np.unsignedinteger[Any]]
 Lookup = Callable[[Sequence[str]], tuple[Ids, list[int]]]
+Starts = Callable[[Sequence[str]], NDArray[np.bool_]]
 
 
 def words(ids: Mapping[str, int], unknown: int, dtype: type[np.unsignedinteger[Any]]) -> Lookup:
@@ -58,10 +59,7 @@ def utf8_bytes(first: int, dtype: type[np.unsignedinteger[Any]]) -> Lookup:
 
 def merged(backend: Any, dtype: type[np.unsignedinteger[Any]], steps: Sequence[Any] | None) -> Lookup:
     """Asks the library to find the pieces; texts come normalised, but for these steps (None: but for all it has)."""
-    backend = copy.deepcopy(backend)
-    backend.encode_special_tokens = True  # lost in copying
-    if steps is not None:  # texts are normalised already, and twice is not always the same as once
-        backend.normalizer = normalizers.Sequence(list(steps)) if steps else None
+    backend = _with_steps(backend, steps)
 
     def look_up(texts: Sequence[str]) -> tuple[Ids, list[int]]:
         encoded = [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
@@ -69,6 +67,29 @@ def merged(backend: Any, dtype: type[np.unsignedinteger[Any]], steps: Sequence[A
         return np.concatenate([np.zeros(0, dtype), *arrays]), [len(ids) for ids in encoded]
 
     return look_up
+
+
+def word_starts(backend: Any, steps: Sequence[Any] | None) -> Starts:
+    """Says which of the ids that `merged` finds begin a word: slower, since the library then keeps account."""
+    backend = _with_steps(backend, steps)
+
+    def starts(texts: Sequence[str]) -> NDArray[np.bool_]:
+        found: list[bool] = []
+        for encoding in backend.encode_batch(texts, add_special_tokens=False):
+            words = encoding.word_ids
+            found += [word is None or word != before for word, before in zip(words, [None, *words], strict=False)]
+        return np.array(found, np.bool_)
+
+    return starts
+
+
+def _with_steps(backend: Any, steps: Sequence[Any] | None) -> Any:
+    """The backend for texts that are normalised but for these steps."""
+    backend = copy.deepcopy(backend)
+    backend.encode_special_tokens = True  # lost in copying
+    if steps is not None:  # texts are normalised already, and twice is not always the same as once
+        backend.normalizer = normalizers.Sequence(list(steps)) if steps else None
+    return backend
 
 
 def guarded(look_up: Lookup, reserved: Sequence[int], unknown: int) -> Lookup:

@@ -10,7 +10,8 @@ from typing import Any
 from seqwright.config import UserError
 from seqwright.text.backend import CONTINUES, MARK, Facts, byte_names, parts, unescape
 
-_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+"""The name of a byte that stands for part of a character without a piece, as SentencePiece writes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,5 +69,5 @@ def _spelt(name: str) -> bytes:
 
 def _spelt_with_bytes(name: str) -> bytes:
     """SentencePiece's spelling: `<0xE1>` is a byte of a character that has no piece."""
-    byte = _BYTE.fullmatch(name)
+    byte = BYTE.fullmatch(name)
     return bytes([int(byte[1], 16)]) if byte else _spelt(name)

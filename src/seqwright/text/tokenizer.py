@@ -23,7 +23,7 @@ from seqwright.config import UserError
 from seqwright.text import lookup
 from seqwright.text.backend import MARK, SPLIT_AT_SPACE, normal_steps, parse, simplify, structural_steps
 from seqwright.text.lookup import Ids
-from seqwright.text.surfaces import surfaces
+from seqwright.text.surfaces import BYTE, surfaces
 
 PIECE = 1 << 16
 """Characters handed to the normaliser and the library at once: long texts are encoded in bounded memory."""
@@ -81,6 +81,7 @@ class Tokenizer:
         self.dtype: type[np.unsignedinteger[Any]] = np.uint16 if self.size < 1 << 16 else np.uint32
         forms = normal_steps(replace(facts, split="white-space"))
         self._normaliser = normalizers.Sequence(forms) if forms else None
+        self._steps = None if facts.imported else structural_steps(facts)
         self._lookup = self._make_lookup()
 
     @classmethod
@@ -152,6 +153,21 @@ class Tokenizer:
                 lengths[owner] += count
         return Encoded(ids=np.concatenate(arrays), lengths=lengths, unknown=unknown, exact=exact and not unknown)
 
+    def word_starts(self, texts: Iterable[str]) -> NDArray[np.bool_]:
+        """Which ids of `encode_all` begin a word; no piece reaches over from one word to the next."""
+        starts = [np.zeros(0, np.bool_)]
+        for batch, _ in _batches(texts, sys.maxsize if self.imported else PIECE):
+            starts.append(self._word_starts([self.normalise(piece) for piece in batch]))
+        return np.concatenate(starts)
+
+    @functools.cached_property
+    def whole(self) -> frozenset[int]:
+        """Ids that stand for themselves and cannot be cut: specials, tokens that were added, bytes of a fallback."""
+        added = {token["id"] for token in self._table["added_tokens"]}
+        falls_back = bool(self._table["model"].get("byte_fallback"))
+        names = self._backend.get_vocab().items() if falls_back else ()
+        return frozenset(added | {id for name, id in names if BYTE.fullmatch(name)})
+
     def normalise(self, text: str) -> str:
         """The text that is really encoded: in its normal form, lower-cased, its punctuation set apart."""
         if self.imported:
@@ -189,6 +205,10 @@ class Tokenizer:
         lead = self._surfaces.lead
         return {piece.decode().removeprefix(lead): id for id, piece in enumerate(pieces) if piece}
 
+    @functools.cached_property
+    def _word_starts(self) -> lookup.Starts:
+        return lookup.word_starts(self._backend, self._steps)
+
     @property
     def _absent(self) -> int:
         """The id that stands for what is not in the vocabulary; past its end where there is no <unk>."""
@@ -219,8 +239,8 @@ class Tokenizer:
             table = lookup.words if self.kind == "words" else lookup.characters
             return table(self._units, self._absent, self.dtype)
         if not self.imported:
-            return lookup.merged(self._backend, self.dtype, structural_steps(self._facts))
-        found = lookup.merged(self._backend, self.dtype, None)
+            return lookup.merged(self._backend, self.dtype, self._steps)
+        found = lookup.merged(self._backend, self.dtype, self._steps)
         return lookup.guarded(found, list(self.specials.values()), self._absent)
 
 

@@ -1,0 +1,104 @@
+"""BPE dropout: words cut as byte pair encoding would if it overlooked some merges (Provilkov et al. 2020).
+
+Their Algorithm 1, for all words at once: of the merges that could be made, each place is overlooked with probability p;
+the best that is left is made, until none is left. p = 0 is the plain cut, p = 1 leaves characters.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.random import PCG64
+
+from seqwright.text.ragged import Ints, Ragged
+from seqwright.text.tokenizer import Tokenizer
+
+NONE = np.iinfo(np.int64).max
+"""The rank of a pair that is never merged."""
+
+
+class Dropout:
+    """Other cuts of some words, each drawn several times."""
+
+    def __init__(self, words: Ragged, times: Ints, tokenizer: Tokenizer, share: float):
+        self.merges, self.share = Merges(tokenizer), share
+        spelt = self.merges.spelling.take(words.ids)
+        ends = np.concatenate([[0], np.cumsum(spelt.lengths)])[np.concatenate([[0], np.cumsum(words.lengths)])]
+        symbols = Ragged(spelt.ids, np.diff(ends))
+        self.symbols = symbols.take(np.repeat(np.arange(len(times)), times))
+
+    def draw(self, bits: PCG64) -> Ragged:
+        """The words of each time, the times of a word side by side."""
+        lengths, starts = self.symbols.lengths, self.symbols.starts
+        parts = []
+        for length in np.unique(lengths):  # words of one length are a matrix
+            rows = np.flatnonzero(lengths == length)
+            matrix = self.symbols.ids[starts[rows, None] + np.arange(length)]
+            parts += [(rows[some], cut) for some, cut in self._cut(matrix, bits)]
+        return Ragged.of(parts, len(lengths))
+
+    def _cut(self, symbols: Ints, bits: PCG64) -> Iterator[tuple[Ints, Ints]]:
+        """Rows (r,) of the matrix (R, L) and what became of them (r, n), as they are done."""
+        rows = np.arange(len(symbols))
+        ranks = self.merges.ranks(symbols[:, :-1], symbols[:, 1:])  # (R, L - 1)
+        while ranks.size:
+            overlooked = (bits.random_raw(ranks.size) >> np.uint64(11)) * 2.0**-53 < self.share
+            seen = np.where(overlooked.reshape(ranks.shape), NONE, ranks)
+            best = seen.argmin(1)
+            rank = seen[np.arange(len(seen)), best]
+            done = rank == NONE
+            yield rows[done], symbols[done]
+            going = ~done
+            rows, best = rows[going], best[going]
+            symbols, ranks = self.merges.merge(symbols[going], ranks[going], best, rank[going])
+        yield rows, symbols
+
+
+class Merges:
+    """The merges of a tokenizer in ids."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        model = json.loads(tokenizer.json)["model"]
+        prefix = model.get("continuing_subword_prefix") or ""
+        parts: dict[int, tuple[int, int]] = {}
+        keys, made = [], []
+        for merge in model["merges"]:  # older files write a pair as one string
+            left, right = merge.split(" ") if isinstance(merge, str) else merge
+            pair = model["vocab"][left], model["vocab"][right]
+            made.append(model["vocab"][left + right.removeprefix(prefix)])
+            parts.setdefault(made[-1], pair)
+            keys.append(pair[0] * tokenizer.size + pair[1])
+        self.size, self.made = tokenizer.size, np.array(made, np.int64)
+        self.order = np.argsort(np.array(keys, np.int64), kind="stable")
+        self.keys = np.append(np.array(keys, np.int64)[self.order], NONE)
+
+        @functools.cache
+        def spelt(id: int) -> tuple[int, ...]:
+            return spelt(parts[id][0]) + spelt(parts[id][1]) if id in parts else (id,)
+
+        spellings = [spelt(id) for id in range(tokenizer.size)]
+        self.spelling = Ragged(
+            np.array([symbol for own in spellings for symbol in own], np.int64), np.array([*map(len, spellings)])
+        )
+        """The characters of each id, or bytes: what no merge has made."""
+
+    def ranks(self, left: Ints, right: Ints) -> Ints:
+        """How early each pair is merged; NONE where it never is."""
+        keys = left * self.size + right
+        place = np.searchsorted(self.keys, keys)
+        return np.where(self.keys[place] == keys, np.append(self.order, NONE)[place], NONE)
+
+    def merge(self, symbols: Ints, ranks: Ints, best: Ints, rank: Ints) -> tuple[Ints, Ints]:
+        """Each row (R, L) with the pair at `best` as one symbol, and the ranks of its pairs."""
+        every, inside = np.arange(len(symbols)), np.arange(symbols.shape[1] - 1)
+        symbols = np.where(inside <= best[:, None], symbols[:, :-1], symbols[:, 1:])
+        symbols[every, best] = self.made[rank]
+        ranks = np.where(inside[:-1] < best[:, None], ranks[:, :-1], ranks[:, 1:])
+        for place in (best - 1, best):  # the new symbol has new neighbours
+            some = np.flatnonzero((place >= 0) & (place < ranks.shape[1]))
+            at = place[some]
+            ranks[some, at] = self.ranks(symbols[some, at], symbols[some, at + 1])
+        return symbols, ranks
