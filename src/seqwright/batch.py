@@ -89,6 +89,8 @@ class Batch(Movable):
     """(B, T) long, right-padded: what is known when target[:, t] is predicted is input[:, : t + 1]."""
     target: Tensor
     """(B, T) long for tokens, IGNORE where no loss is taken; readers put classes or pixels here."""
+    documents: Tensor | None = None
+    """(B, T) long: which document of its row an input token belongs to, where tokens may look no further."""
 
     @classmethod
     def of_text(cls, input: Tensor, target: Tensor) -> Self:
@@ -98,6 +100,10 @@ class Batch(Movable):
     @property
     def rows(self) -> int:
         return self.input.size(0)
+
+    def apart(self, sos: int) -> Self:
+        """The same rows, with the documents that `<sos>` begins kept apart."""
+        return replace(self, documents=(self.input == sos).cumsum(1))
 
     @property
     def count(self) -> int:
