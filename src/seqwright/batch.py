@@ -116,6 +116,8 @@ class Batch(Movable):
     target: Tensor
     """(B, T) long for tokens, IGNORE where no loss is taken. Readers: classes (B,), tags of words (B, W) or masked
     tokens (B, S), long; labels (B, C), numbers (B, 1) or patches (B, S, P), float."""
+    documents: Tensor | None = None
+    """(B, T) long: which document of its row an input token belongs to, where tokens may look no further."""
 
     @classmethod
     def of_text(cls, input: Tensor, target: Tensor) -> Self:
@@ -131,6 +133,10 @@ class Batch(Movable):
     @property
     def rows(self) -> int:
         return self.input.size(0)
+
+    def apart(self, sos: int) -> Self:
+        """The same rows, with the documents that `<sos>` begins kept apart."""
+        return replace(self, documents=(self.input == sos).cumsum(1))
 
     @property
     def count(self) -> int:

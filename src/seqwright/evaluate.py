@@ -23,16 +23,28 @@ def evaluate_text(
     *,
     device: torch.device | str = "cpu",
     rows: int = 1,
+    apart: bool = False,
     watch: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, Any]:
-    """nll, perplexity, bits per byte and character of a whole text; `rows` > 1 is faster, but begins so many times."""
+    """nll, perplexity, bits per byte and character of a whole text; `rows` > 1 is faster, but begins so many times.
+
+    `apart` lets the tokens of a window see their own document only.
+    """
     if isinstance(model, torch.nn.Module):
         model.eval()
     ids = torch.from_numpy(stream.ids.astype(np.int64))
     scored = score_text(
-        model, ids, sos=stream.sos, stride=config.stride, batch=config.batch, rows=rows, device=device, watch=watch
+        model,
+        ids,
+        sos=stream.sos,
+        stride=config.stride,
+        batch=config.batch,
+        rows=rows,
+        apart=apart,
+        device=device,
+        watch=watch,
     )
-    signature = _signature(model, tokenizer, stream, config, rows)
+    signature = _signature(model, tokenizer, stream, config, rows, apart)
     scores = likelihood_scores(
         scored,
         sizes=stream.sizes,
@@ -53,13 +65,16 @@ def evaluate_text(
             batch=config.random_batch,
             batches=config.random_batches,
             seed=config.seed,
+            apart=apart,
             device=device,
         )
         scores["random_windows"] = f"{config.random_batches}x{config.random_batch}x{context}|seed:{config.seed}"
     return scores
 
 
-def _signature(model: Autoregressive, tokenizer: Tokenizer, stream: Stream, config: EvaluationConfig, rows: int) -> str:
+def _signature(
+    model: Autoregressive, tokenizer: Tokenizer, stream: Stream, config: EvaluationConfig, rows: int, apart: bool
+) -> str:
     if model.context is None:
         adapted = ["adaptive"] if getattr(model, "adaptive", False) else []
         sight = ["state:carried", *adapted, *([f"rows:{rows}"] if rows > 1 else [])]
@@ -70,6 +85,7 @@ def _signature(model: Autoregressive, tokenizer: Tokenizer, stream: Stream, conf
         [
             f"tokens:{stream.targets}",
             *sight,
+            *(["documents:apart"] if apart else []),
             f"tokenizer:{tokenizer.kind}-{tokenizer.size}-{tokenizer.hash[:8]}",
             f"text:{stream.fingerprint[:8]}",
             f"bootstrap:{config.resamples}-{config.seed}",

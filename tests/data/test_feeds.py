@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqwright.batch import IGNORE
+from seqwright.data.mixture import Mixture
 from seqwright.data.pairs import Documents, Prefixes
 from seqwright.data.rows import Rows
 from seqwright.data.stream import Stream, make_stream
 from seqwright.data.text import Corpus
-from seqwright.data.windows import Windows
+from seqwright.data.windows import Apart, Windows
 from seqwright.interface import Feed
 from seqwright.text.training import TokenizerConfig, train
 
@@ -193,3 +194,17 @@ def test_long_documents_are_read_in_pieces() -> None:
     documents = Documents(stream_of([SOS, *range(3, 8), SOS, 9]), context=2, batch=9, seed=0)
     assert documents.cut == 1
     assert sorted(documents.batch(0).input.tolist()) == [[SOS, PAD], [SOS, 3], [4, 5], [6, PAD]]
+
+
+@given(stream=streams(), context=st.integers(1, 9), rows=st.integers(1, 5), step=st.integers(0, 20))
+def test_windows_kept_apart_are_the_windows_and_say_whose_tokens_they_hold(stream, context, rows, step) -> None:
+    options = {"context": context, "batch": rows, "seed": 3}
+    for plain in (Windows(stream, **options), Mixture([stream, LONG], [1, 2], **options)):
+        feed = Apart(plain, SOS)
+        assert (feed.steps_per_epoch, feed.carried) == (plain.steps_per_epoch, False)
+        batch, expected = feed.batch(step), plain.batch(step)
+        assert torch.equal(batch.input, expected.input)
+        assert torch.equal(batch.target, expected.target)
+        for input, documents in zip(batch.input.tolist(), batch.documents.tolist(), strict=True):
+            borders = [two > one for one, two in pairwise([0, *documents])]
+            assert borders == [id == SOS for id in input]

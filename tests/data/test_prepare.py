@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -148,6 +150,57 @@ def test_json_lines_are_read_in_parts(tmp_path) -> None:
         file.write('{"txt": "x"}\n')
     with pytest.raises(UserError, match="line 51 has no key 'text'"):
         list(Blocks([path], "line", ["text"], size=64))
+
+
+FIELDS = st.text(alphabet='ab", \n\r\tế', max_size=7)
+
+
+@given(
+    rows=st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=9),
+    size=st.integers(1, 40),
+    column=st.sampled_from(["text", "2"]),
+    end=st.sampled_from(["\n", "\r\n"]),
+    suffix=st.sampled_from([".csv", ".tsv"]),
+)
+def test_tables_in_parts_are_the_table(rows, size, column, end, suffix, tmp_path_factory) -> None:
+    path = tmp_path_factory.mktemp("table") / f"a{suffix}"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        if suffix == ".csv":
+            csv.writer(file, lineterminator=end, quoting=csv.QUOTE_ALL).writerows([("id", "text"), *rows])
+        else:
+            plain = [[re.sub(r"[\t\n\r]", " ", field) for field in row] for row in rows]
+            file.writelines("\t".join(row) + end for row in [["id", "text"], *plain])
+    at_once = read_corpus(str(path), "line", errors="strict", columns=[column]).documents
+    assert list(Blocks([path], "line", [column], size=size)) == at_once
+    if suffix == ".csv":
+        assert at_once[-len(rows) :] == [text for _, text in rows]
+
+
+def test_a_prepared_table_is_the_table(tmp_path) -> None:
+    path = tmp_path / "a.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("text", "n"), ("long " * 50, "0"), *((f'"số" {n},\nlines', n) for n in range(50))])
+    corpus = read_corpus(str(path), "line", errors="strict", columns=["text"])
+    tokenizer = train(TokenizerConfig(size=300), corpus.documents)
+    stream = prepare([path], tmp_path / "out", tokenizer, document="line", columns=["text"], block=64)
+    assert stream.ids.tolist() == make_stream(corpus, tokenizer).ids.tolist()
+    assert stream.documents == 51
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "text,n\n" + "x,1\n" * 30 + 'y"z,1\n"u"v,1\n' + "x,1\n" * 90, "line 33 is no CSV"),
+        ("a.csv", "text,n\n" + "x,1\n" * 30 + "x\n" + "x,1\n" * 90, "line 32 has 1 comma-separated"),
+        ("a.tsv", "text\tn\n" + "x\t1\n" * 30 + "x\n" + "x\t1\n" * 90, "line 32 has 1 tab-separated"),
+        ("a.tsv", "text;n\n" + "x;1\n" * 90, r"has no column 'text': .*\(is it separated by semicolons\?\)"),
+        ("a.csv", "\n\n", "holds no records"),
+    ],
+)
+def test_a_line_of_a_table_that_does_not_fit_is_named(tmp_path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UserError, match=message):
+        list(Blocks([tmp_path / name], "line", ["text"], size=64))
 
 
 def test_pieces_are_learnt_from_a_sample_that_is_said(tmp_path) -> None:

@@ -88,3 +88,40 @@ def test_corpora_are_mixed_by_weight(here: Path, seqwright: Command) -> None:
     said = seqwright("train", "mix.toml", *TINY_GPT, "--run", "mix")
     assert said.status == 0
     assert "75.0% of what is read" in " ".join(said.err.split())
+
+
+def test_documents_of_packed_windows_are_kept_apart(here: Path, seqwright: Command) -> None:
+    """From a text, a mixture and a prepared folder; measured as it was trained, and the same after it is opened."""
+    apart = ["--set", "data.mask_documents=true", *TINY_GPT, "--json"]
+    lines = ["--set", "data.document=line"]
+    plain = seqwright("train", "--text", "text.txt", *TINY_GPT, *lines, "--json", "--run", "plain").json["summary"]
+    masked = seqwright("train", "--text", "text.txt", *apart, *lines, "--run", "masked").json["summary"]
+    assert masked["nll"] != plain["nll"]
+    assert "|documents:apart|" in masked["scores"]["nll"]["signature"]
+    assert seqwright("evaluate", "masked", "--json").json["nll"] == masked["nll"]
+    more = ["--valid", "text.txt", "--set", "training.micro_batch=2", *apart]
+    seqwright("data", "prepare", "text.txt", "--out", "ids", "--set", "tokenizer.kind=characters")
+    disk = ["--text", "ids", *more, "--set", "data.document=line"]
+    assert seqwright("train", *disk, "--run", "disk").status == 0
+    (here / "mix.toml").write_text('[data]\ntrain = ["text.txt", "text.txt"]\nweights = [1, 3]\ndocument = "line"\n')
+    assert seqwright("train", "mix.toml", *more, "--run", "mix").status == 0
+    said = seqwright("mix", "plain", "masked", "--on", "text.txt", "--run", "both")
+    assert (said.status, "the same data.mask_documents" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["model.kind=lstm"], 'cannot keep its documents apart; take data.examples = "documents"'),
+        (["model.kind=window"], 'cannot keep its documents apart; take data.examples = "documents"'),
+        (["model.readout=flatten", "model.tied=false"], 'cannot keep its documents apart; take data.examples = "docum'),
+        (["model.kind=ngram"], "leave data.mask_documents out"),
+        (["data.examples=documents"], 'with examples = "documents" leave it out'),
+    ],
+)
+def test_documents_that_cannot_be_kept_apart(here: Path, seqwright: Command, settings: list[str], message: str) -> None:
+    given = [item for one in ["data.mask_documents=true", *settings] for item in ("--set", one)]
+    said = seqwright("train", "--text", "text.txt", *given, "--run", "run")
+    assert said.status == 2
+    assert message in " ".join(said.err.split())
+    assert not (here / "run").exists()

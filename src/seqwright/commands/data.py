@@ -75,7 +75,7 @@ def audit(files: Sequence[str], against: Sequence[str], document: Any, as_json: 
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--out", required=True, type=click.Path(), help="The folder to make; name it in data.train afterwards.")
 @click.option("--tokenizer", type=click.Path(), help="A tokenizer.json or .model; otherwise one is learnt first.")
-@click.option("--columns", multiple=True, help="The key of JSON lines that holds the text.")
+@click.option("--columns", multiple=True, help="The key or column that is the text (.jsonl, .csv, .tsv).")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Processes that encode.")
 @DOCUMENT
 @SET
@@ -91,14 +91,16 @@ def prepare(
     as_json: bool,
 ) -> None:
     """Encode large FILEs to a folder once, in bounded memory; run it again to go on where it stopped."""
-    from seqwright.data.files import expand, resolve
-    from seqwright.data.prepare import learn
+    from seqwright.data.files import PACKED, expand, resolve
+    from seqwright.data.prepare import learn, refuse
     from seqwright.data.prepare import prepare as encode
+    from seqwright.reporting.progress import encoding
     from seqwright.text.importing import import_tokenizer
     from seqwright.text.training import TokenizerConfig
 
     paths = [path for name in files for path in expand(resolve(name))[0]]
     folder = Path(out)
+    refuse(paths, folder, document, columns)
     begun = folder / "tokenizer.json"
     config = TokenizerConfig(**options_from(overrides, "tokenizer", TokenizerConfig))
     if tokenizer is not None:
@@ -110,7 +112,9 @@ def prepare(
         chosen = learn(config, paths, document, columns)
     for note in chosen.notes:
         click.echo(note, err=True)
-    stream = encode(paths, folder, chosen, document=document, columns=columns, workers=workers, watch=_watcher(paths))
+    plain = all(path.suffix not in PACKED for path in paths)
+    with encoding(sum(path.stat().st_size for path in paths) if plain else None, quiet=as_json) as watch:
+        stream = encode(paths, folder, chosen, document=document, columns=columns, workers=workers, watch=watch)
     done = {"folder": out, "ids": len(stream.ids), "documents": stream.documents, "unknown": stream.unknown}
     done |= {"lossy": stream.lossy, "tokenizer": chosen.hash, "vocabulary": chosen.size}
     if as_json:
@@ -118,27 +122,6 @@ def prepare(
     else:
         click.echo(f"{len(stream.ids):,} ids of {stream.documents:,} documents in {out}. In a recipe:")
         click.echo(f'[data]\ntrain = "{out}"\n[tokenizer]\nfile = "{begun}"')
-
-
-def _watcher(paths: Sequence[Path]) -> Any:
-    """Says how far encoding is, now and then, with its rate."""
-    import time
-
-    plain = all(path.suffix not in (".gz", ".xz") for path in paths)
-    whole = sum(path.stat().st_size for path in paths) if plain else None
-    begun = last = time.monotonic()
-
-    def watch(done: int, tokens: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last < 5:
-            return
-        last = now
-        rate = done / (now - begun)
-        left = f" of {whole / 1e6:,.0f} MB, {max(0, whole - done) / rate:,.0f} s left" if whole else " MB"
-        click.echo(f"{done / 1e6:,.0f}{left}, {rate / 1e6:.1f} MB/s, {tokens:,} ids", err=True)
-
-    return watch
 
 
 def _list(as_json: bool) -> None:

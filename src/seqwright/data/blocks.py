@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from seqwright.config import UserError
 from seqwright.data.files import BYTE_ORDER_MARK, plain_suffix
-from seqwright.data.records import DELIMITERS, JSON_LINES, records
+from seqwright.data.records import DELIMITERS, RECORDS, record_ends, records
 from seqwright.data.text import Corpus, Document, corpus_of, texts_of
 
 BLOCK = 8 << 20
@@ -31,11 +31,13 @@ class Block:
     """The number of its first line."""
     mended: bool = False
     """Whether CR LF was read as LF up to here."""
+    heading: str = ""
+    """The first record of a table, where this is a later part of it."""
 
     def corpus(self, kind: Document, columns: Sequence[str]) -> Corpus:
         """What is encoded: documents, or a part of one where the whole file is the document."""
-        if plain_suffix(self.path) in JSON_LINES:
-            rows = records(self.text, self.path, columns, line=self.line)
+        if plain_suffix(self.path) in RECORDS:
+            rows = records(self.text, self.path, columns, line=self.line, heading=self.heading)
             return Corpus(documents=list(texts_of(rows, self.path, columns)), kind=kind)
         own = corpus_of(self.text, kind)
         return replace(own, exact=own.exact and not self.mended)
@@ -69,24 +71,33 @@ class Blocks(Collection[str]):
 
 def blocks(path: Path, kind: Document, size: int = BLOCK) -> Iterator[Block]:
     """A file in parts of about `size` bytes, cut where neither a document nor a token can be cut in two."""
-    if plain_suffix(path) in DELIMITERS:
-        raise UserError(f"{path}: tables are not read in parts; write the text as lines, or as JSON lines.")
-    cut = _before_word if kind == "file" and plain_suffix(path) not in JSON_LINES else _after_document
+    suffix = plain_suffix(path)
+    cut = _before_word if kind == "file" and suffix not in RECORDS else _after_document
     end = "\n\n" if kind == "blank-line" else "\n"
-    held, first, line, mended = "", True, 1, False
+    held, first, line, mended, heading = "", True, 1, False, ""
     texts = ((text, False) for text in _decoded(path, size))
-    for text, crlf in texts if kind == "file" else _line_ends(_decoded(path, size)):
+    for text, crlf in texts if kind == "file" or suffix in DELIMITERS else _line_ends(_decoded(path, size)):
         held += text
         mended |= crlf
-        place = cut(held, end)
+        place = _after_record(held, path, line) if suffix == ".csv" else cut(held, end)
         if place:
-            yield Block(path=path, text=held[:place], first=first, line=line, mended=mended)
+            yield Block(path=path, text=held[:place], first=first, line=line, mended=mended, heading=heading)
+            if first and suffix in DELIMITERS:
+                heading = held[: next(record_ends(held, path, 1)) if suffix == ".csv" else held.index("\n") + 1]
             line += held.count("\n", 0, place)
             held, first = held[place:], False
     if held:
-        yield Block(path=path, text=held, first=first, line=line, mended=mended)
+        yield Block(path=path, text=held, first=first, line=line, mended=mended, heading=heading)
     elif first:
         raise UserError(f"{path} is empty.")
+
+
+def _after_record(text: str, path: Path, line: int) -> int:
+    """The end of the last record that surely ends in this text: of all but the last, which may go on."""
+    place, last = 0, 0
+    for end in record_ends(text, path, line):
+        place, last = last, end
+    return place
 
 
 def _after_document(text: str, end: str) -> int:

@@ -20,6 +20,7 @@ import numpy as np
 
 from seqwright.config import UserError
 from seqwright.data.blocks import BLOCK, Block, Blocks, blocks
+from seqwright.data.records import holds_records
 from seqwright.data.stream import Stream, frame, lossy, surfaces
 from seqwright.data.text import END, Document
 from seqwright.storage import read_json, write_chunks, write_json, write_text
@@ -32,7 +33,7 @@ SAMPLED = 1 << 20
 """Bytes of the blocks that a sample for learning pieces is made of."""
 
 Watch = Callable[[int, int], None]
-"""Told (bytes of text encoded, tokens) as work goes on."""
+"""Told (bytes of text read, ids) so far, whenever a part was encoded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,17 @@ class Plan:
     columns: list[str]
     block: int = BLOCK
     format: int = FORMAT
+
+
+def refuse(files: Sequence[Path], folder: Path, document: Document, columns: Sequence[str]) -> None:
+    """Raises where a preparation cannot begin: before anything is learnt or read, which may take long."""
+    if not (folder / "plan.json").exists() and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} holds other things; choose an empty folder.")
+    for path in filter(holds_records, files):
+        if len(columns) != 1:
+            raise UserError(f"{path} holds records; say which column is the text, as in --columns text.")
+        if document != "line":
+            raise UserError(f"{path} holds records, each of which is a document; leave --document {document} out.")
 
 
 def learn(config: TokenizerConfig, files: Sequence[Path], document: Document, columns: Sequence[str] = ()) -> Tokenizer:
@@ -85,6 +97,7 @@ def prepare(
             "where a tokenizer made elsewhere may cut a long text is not known; prepare it with documents of lines or"
             " paragraphs."
         )
+    refuse(files, folder, document, columns)
     _begin(folder, plan, tokenizer)
     if not (folder / "index.json").exists():
         counts = _encode(plan, folder, tokenizer, workers, watch)
@@ -135,8 +148,6 @@ def _begin(folder: Path, plan: Plan, tokenizer: Tokenizer) -> None:
     """Writes the plan, or finds that the folder was begun with the same."""
     path = folder / "plan.json"
     if not path.exists():
-        if folder.exists() and any(folder.iterdir()):
-            raise UserError(f"{folder} holds other things; choose an empty folder.")
         write_text(folder / "tokenizer.json", tokenizer.json)
         write_json(path, asdict(plan))
         return
@@ -163,7 +174,8 @@ def _encode(plan: Plan, folder: Path, tokenizer: Tokenizer, workers: int, watch:
         else:
             count = result
         counts.append(count)
-        watch(sum(one["bytes"] for one in counts), sum(one["ids"] for one in counts))
+        if isinstance(result, Future):
+            watch(sum(one["read"] for one in counts), sum(one["ids"] for one in counts))
 
     with _pool(workers, tokenizer) as pool:
         for number, one in enumerate(_all_blocks(plan)):
@@ -254,6 +266,7 @@ def _work(block: Block, document: Document, columns: Sequence[str]) -> tuple[byt
     ends = len(END[document]) * len(corpus.documents) - lacking
     return ids.tobytes(), {
         "text": _digest(block.text),
+        "read": len(block.text.encode()),
         "first": block.first,
         "ids": len(ids),
         "documents": int(block.first) if whole else len(corpus.documents),

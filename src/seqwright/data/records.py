@@ -13,6 +13,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +32,38 @@ def holds_records(path: Path) -> bool:
     return plain_suffix(path) in RECORDS
 
 
-def records(text: str, path: Path, columns: Sequence[str], *, line: int = 1) -> Iterator[Row]:
+def records(text: str, path: Path, columns: Sequence[str], *, line: int = 1, heading: str = "") -> Iterator[Row]:
     """The wanted columns of each record in a file's text; the path is for its kind and for messages.
 
-    JSON lines may be read in parts, of which the first line is then said.
+    A file may be read in parts: `line` is the number of a part's first line, `heading` the first record of the file
+    where the part is not the first.
     """
     suffix = plain_suffix(path)
     if suffix in JSON_LINES:
         return _json_lines(text, path, columns, line)
-    assert line == 1
-    rows = _quoted(text, path) if suffix == ".csv" else _tabbed(text)
-    return _table(rows, path, columns, DELIMITERS[suffix])
+    first = line - heading.count("\n")
+    rows = _quoted(heading + text, path, first) if suffix == ".csv" else _tabbed(heading + text, first)
+    found = _table(rows, path, columns, DELIMITERS[suffix])
+    return islice(found, 1, None) if heading and _counted(columns) else found
+
+
+def record_ends(text: str, path: Path, line: int) -> Iterator[int]:
+    """Where the records of a part of a CSV file end, but for a last one that goes on in the next part."""
+    read = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal read
+        for line in io.StringIO(text, newline=""):
+            read += len(line)
+            yield line
+
+    reader = _reader(lines())
+    try:
+        for _ in reader:
+            yield read
+    except csv.Error as error:
+        if read < len(text):
+            raise _no_csv(path, line + reader.line_num - 1, error) from error
 
 
 def _json_lines(text: str, path: Path, columns: Sequence[str], first: int) -> Iterator[Row]:
@@ -75,9 +97,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _table(rows: Iterable[tuple[int, list[str]]], path: Path, columns: Sequence[str], delimiter: str) -> Iterator[Row]:
     rest = iter(rows)
-    line, first = next(rest)
-    counted = all(column.isdecimal() for column in columns)
-    if counted:
+    line, first = next(rest, (0, []))
+    if not first:
+        raise UserError(f"{path} holds no records.")
+    if _counted(columns):
         wanted = [int(column) - 1 for column in columns]
         if not all(0 <= place < len(first) for place in wanted):
             asked = ", ".join(columns)
@@ -100,6 +123,10 @@ def _table(rows: Iterable[tuple[int, list[str]]], path: Path, columns: Sequence[
         yield tuple(row[place] for place in wanted)
 
 
+def _counted(columns: Sequence[str]) -> bool:
+    return all(column.isdecimal() for column in columns)
+
+
 def _found(row: list[str], delimiter: str) -> str:
     """What a line holds, and what it may have been separated by instead."""
     text = delimiter.join(row)
@@ -108,23 +135,31 @@ def _found(row: list[str], delimiter: str) -> str:
     return f"has {len(row)} {NAMES[delimiter]}-separated column(s){hint}: {text[:60]!r}"
 
 
-def _tabbed(text: str) -> Iterator[tuple[int, list[str]]]:
+def _tabbed(text: str, first: int) -> Iterator[tuple[int, list[str]]]:
     width = -1
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), first):
         row = line.removesuffix("\r").split("\t", width)
-        width = len(row) - 1 if number == 1 else width
+        width = len(row) - 1 if number == first else width
         yield number, row
 
 
-def _quoted(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(sys.maxsize)  # a field of ten megabytes is a long text, not a mistake
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+def _quoted(text: str, path: Path, first: int) -> Iterator[tuple[int, list[str]]]:
+    reader = _reader(io.StringIO(text, newline=""))
     try:
         for row in reader:
             if row:  # the end of the file
-                yield reader.line_num, row
+                yield first + reader.line_num - 1, row
     except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num:,} is no CSV: {error}.") from error
+        raise _no_csv(path, first + reader.line_num - 1, error) from error
+
+
+def _no_csv(path: Path, line: int, error: csv.Error) -> UserError:
+    return UserError(f"{path}, line {line:,} is no CSV: {error}.")
+
+
+def _reader(lines: Iterable[str]) -> Any:
+    csv.field_size_limit(sys.maxsize)  # a field of ten megabytes is a long text, not a mistake
+    return csv.reader(lines, strict=True)
 
 
 def _short(value: Any) -> str:

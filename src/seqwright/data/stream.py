@@ -154,7 +154,7 @@ def frame(ids: Ids, lengths: list[int], tokenizer: Tokenizer, *, ended: bool) ->
     widths = np.array(lengths, np.int64) + 1
     widths[:closed] += 1
     ends = np.cumsum(widths)
-    framed = np.full(ends[-1], tokenizer.sos, ids.dtype)
+    framed = np.full(widths.sum(), tokenizer.sos, ids.dtype)
     inner = np.ones(len(framed), bool)
     inner[ends - widths] = False
     if tokenizer.eos is not None:

@@ -50,6 +50,9 @@ class TextConfig:
     """strict refuses files that are not UTF-8 text; replace reads U+FFFD where they are broken, and says how often."""
     examples: Literal["windows", "rows", "prefixes", "documents"] | None = None
     """windows (packed), rows (state carried on), prefixes (one target each) or documents. Left out: by the model."""
+    mask_documents: bool = False
+    """Whether tokens of packed windows see their own document only, and positions begin anew with each (gpt); measured
+    the same way."""
 
     files: ClassVar[tuple[str, ...]] = ("train", "valid")
     """The keys that name files."""
@@ -65,6 +68,8 @@ class TextConfig:
             raise UserError("weights must be above 0; take the files that should not be learnt from out of train.")
         if self.columns and self.document not in (None, "line"):
             raise UserError(f'with columns each record is a document; document = "{self.document}" has no meaning.')
+        if self.mask_documents and self.examples not in (None, "windows"):
+            raise UserError(f'mask_documents is for packed windows; with examples = "{self.examples}" leave it out.')
         if self.split is not None:
             parse_split(self.split)
         if self.split is not None and self.valid is not None:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from seqwright.batch import Batch
 from seqwright.data.order import draw, permutation
 from seqwright.data.stream import Stream, to_batch
+from seqwright.interface import Feed
 
 
 class Windows:
@@ -46,6 +47,19 @@ class Windows:
         end = np.minimum(begin + self.context, self.stream.positions)
         positions = np.maximum(begin, 0)[:, None] + np.arange(self.context)  # (B, T)
         return self.stream.gather(positions, positions < end[:, None])
+
+
+class Apart:
+    """Packed windows whose tokens see their own document only: a row of several is each of them alone."""
+
+    carried = False
+
+    def __init__(self, feed: Feed, sos: int):
+        self.feed, self.sos = feed, sos
+        self.steps_per_epoch = feed.steps_per_epoch
+
+    def batch(self, step: int) -> Batch:
+        return self.feed.batch(step).apart(self.sos)
 
 
 def _grid(positions: int, context: int) -> tuple[int, tuple[int, int]]:

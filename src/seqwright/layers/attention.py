@@ -184,8 +184,10 @@ class SelfAttention(nn.Module):
         bias: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """(B, T, D) from (B, T, D). With a memory, earlier keys and values are attended too; bias as for Attend; where
-        all positions are seen, a mask (B, 1, 1, T) says which are real."""
+        """(B, T, D) from (B, T, D). With a memory, earlier keys and values are attended too; bias as for Attend.
+
+        Without a memory, a mask (B, 1, T or 1, T) says which of the positions that would be seen may be.
+        """
         projected = self.query_key_value(x).unflatten(-1, (self.heads + 2 * self.key_heads, -1))
         query, key, value = projected.split([self.heads, self.key_heads, self.key_heads], 2)  # (B, T, H or G, E)
         query, key = self.query_norm(query), self.key_norm(key)
@@ -199,9 +201,11 @@ class SelfAttention(nn.Module):
         else:
             keys, values = key.transpose(1, 2), value.transpose(1, 2)  # (B, G, T, E)
             # The fast path needs no mask in memory.
-            causal = self.causal and bias is None and (self.window is None or self.window >= x.size(1))
-            if self.causal and not causal:
+            plain = bias is None and mask is None and (self.window is None or self.window >= x.size(1))
+            causal = self.causal and plain
+            if self.causal and not plain:
                 places = torch.arange(x.size(1), device=x.device)
-                mask = visible(places.unsqueeze(0), places, self.window)
+                seen = visible(places.unsqueeze(0), places, self.window)  # (1, 1, T, T)
+                mask = seen if mask is None else seen & mask
         attended = self.attend(query, keys, values, mask=mask, bias=bias, causal=causal)
         return self.output(attended.transpose(1, 2).flatten(-2))

@@ -17,15 +17,24 @@ class CausalEncoder(Protocol):
     """Size of the vectors that come back."""
     context: int | None
     """The most positions it can tell apart; None where any length will do."""
+    apart: bool
+    """Whether it can keep the documents of a row apart."""
 
     def start(self, rows: int, capacity: int, like: Tensor) -> State:
         """The state before anything was read; `like` gives device and dtype."""
         ...
 
     def __call__(
-        self, x: Tensor, state: State | None = None, count: Tensor | None = None
+        self,
+        x: Tensor,
+        state: State | None = None,
+        count: Tensor | None = None,
+        documents: Tensor | None = None,
     ) -> tuple[Tensor, State | None]:
-        """(B, T, D) and the state after, where one was given; `count` (B,) is how many positions of a row are real."""
+        """(B, T, D) and the state after, where one was given; `count` (B,) is how many positions of a row are real.
+
+        `documents` (B, T) is given only to those that can keep them apart, and never with a state.
+        """
         ...
 
 

@@ -23,6 +23,8 @@ class Flat(State):
 class PrefixFlatten(nn.Module):
     """h_1 … h_t 0 … 0 as one vector for each t: padding to the fixed length is zero and never changes a prediction."""
 
+    apart = False
+
     def __init__(self, encoder: nn.Module, width: int, context: int):
         super().__init__()
         self.encoder: CausalEncoder = encoder  # type: ignore[assignment]

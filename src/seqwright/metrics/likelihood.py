@@ -96,23 +96,26 @@ def score_text(
     stride: int | None = None,
     batch: int = 16,
     rows: int = 1,
+    apart: bool = False,
     device: torch.device | str = "cpu",
     watch: Callable[[int, int], None] = lambda done, of: None,
 ) -> ScoredText:
     """Scores each token of a framed text (N,).
 
     A model with a context sees overlapping windows of it, as rows of ordinary batches; one without reads the text from
-    end to end with carried state (as `rows` slices side by side, each begun afresh, where speed matters more).
+    end to end with carried state (as `rows` slices side by side, each begun afresh, where speed matters more). `apart`
+    keeps tokens of a window from seeing other documents than their own.
     """
     if ids.numel() < 2:
         raise UserError("there is nothing to predict in this text; give at least one token.")
     target = ids[1:].clone()
     if sos is not None:
         target[target == sos] = IGNORE
+    border = sos if apart else None
     parts = (
         _carried(model, ids[:-1], target, rows, device)
         if model.context is None
-        else _windows(model, ids[:-1], target, stride_of(model.context, stride), batch, device)
+        else _windows(model, ids[:-1], target, stride_of(model.context, stride), batch, border, device)
     )
     log_probs = np.zeros(target.numel())
     done = 0
@@ -124,9 +127,16 @@ def score_text(
 
 
 def _windows(
-    model: Autoregressive, input: Tensor, target: Tensor, stride: int, batch: int, device: torch.device | str
+    model: Autoregressive,
+    input: Tensor,
+    target: Tensor,
+    stride: int,
+    batch: int,
+    border: int | None,
+    device: torch.device | str,
 ) -> Iterator[tuple[int, Floats]]:
-    """(first position, log-probabilities) of each stretch, read with as much context before it as the model takes."""
+    """(first position, log-probabilities) of each stretch, read with as much context before it as the model takes;
+    `border` begins documents that are kept apart."""
     assert model.context is not None
     length = min(model.context, len(input))
     stride = min(stride, length)
@@ -138,7 +148,7 @@ def _windows(
         ends = stops[group : group + batch]
         spans = [slice(end - length, end) for end in ends]
         given = Batch.of_text(torch.stack([input[s] for s in spans]), torch.stack([target[s] for s in spans]))
-        scored, _ = model.score(given.to(device))
+        scored, _ = model.score((given if border is None else given.apart(border)).to(device))
         for row, first, end in zip(scored.cpu().double().numpy(), firsts[group : group + batch], ends, strict=True):
             yield first, row[length - (end - first) :]
 
@@ -175,6 +185,7 @@ def random_windows(
     batch: int,
     batches: int,
     seed: int,
+    apart: bool = False,
     device: torch.device | str,
 ) -> float:
     """Mean nll over windows at random places, most tokens with less context than they could have: nanoGPT's measure."""
@@ -188,7 +199,8 @@ def random_windows(
         target = windows[:, 1:].clone()
         if sos is not None:
             target[target == sos] = IGNORE
-        scored, _ = model.score(Batch.of_text(windows[:, :-1].contiguous(), target).to(device))
+        given = Batch.of_text(windows[:, :-1].contiguous(), target)
+        scored, _ = model.score((given.apart(sos) if apart and sos is not None else given).to(device))
         total -= scored.cpu().double().sum().item()
         count += int((target != IGNORE).sum())
     return total / max(1, count)

@@ -14,6 +14,7 @@ from seqwright.config import UserError, check_sizes
 from seqwright.layers.attention import KeyValues
 from seqwright.layers.block import Block, BlockConfig, normalisation
 from seqwright.layers.flatten import PrefixFlatten
+from seqwright.layers.packing import places_inside, same_document
 from seqwright.layers.positions import Learned, Rotary, Sinusoidal, Unplaced
 from seqwright.layers.relative import ALiBi, Buckets
 from seqwright.models.language_model import LanguageModel
@@ -44,6 +45,8 @@ class GPTConfig(BlockConfig):
 class GPTEncoder(nn.Module):
     """Positions, blocks and the last normalisation (pre-LN only: post-LN blocks end in one)."""
 
+    apart = True
+
     def __init__(self, config: GPTConfig):
         super().__init__()
         self.width = config.width
@@ -63,7 +66,11 @@ class GPTEncoder(nn.Module):
         return KeyValues.empty(rows, len(self.blocks), self.key_heads, self.size, capacity, like)
 
     def forward(
-        self, x: Tensor, state: KeyValues | None = None, count: Tensor | None = None
+        self,
+        x: Tensor,
+        state: KeyValues | None = None,
+        count: Tensor | None = None,
+        documents: Tensor | None = None,
     ) -> tuple[Tensor, KeyValues | None]:
         if state is None:
             places = torch.arange(x.size(1), device=x.device)  # (K,) = (T,)
@@ -73,9 +80,12 @@ class GPTEncoder(nn.Module):
         # Numbers for distances are shared by the layers, as in both papers.
         bias = None if self.distance is None else self.distance(positions, places).to(x.dtype)  # (B or 1, H, T, K)
         positions = positions.clamp(max=self.context - 1)  # beyond it stands only padding
+        mask = None
+        if documents is not None:  # distances inside a document are those inside the row
+            positions, mask = places_inside(documents), same_document(documents)
         x = self.dropout(self.positions(x, positions))
         for layer, block in enumerate(self.blocks):
-            x = block(x, positions, state, layer, bias=bias)
+            x = block(x, positions, state, layer, bias=bias, mask=mask)
         return self.norm(x), state and state.advance(x.size(1), count)
 
 

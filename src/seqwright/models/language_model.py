@@ -27,9 +27,15 @@ class LanguageModel(nn.Module):
     def context(self) -> int | None:
         return self.encoder.context
 
+    @property
+    def apart(self) -> bool:
+        """Whether it can keep the documents of a row apart."""
+        return self.encoder.apart
+
     def hidden(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
         """(B, T, D), and the state after where one was given."""
-        return self.encoder(self.embedding(batch.input), state)
+        x = self.embedding(batch.input)
+        return self.encoder(x, state) if batch.documents is None else self.encoder(x, documents=batch.documents)
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits (B, T, V)."""

@@ -77,6 +77,7 @@ class RecurrentEncoder(nn.Module):
     """Reads left to right; all it knows of what it read is its state, so any length will do."""
 
     context = None
+    apart = False
 
     def __init__(self, config: RecurrentConfig):
         super().__init__()

@@ -49,6 +49,7 @@ class WindowEncoder(nn.Module):
     """tanh of a linear map of the last `window` vectors: an n-gram whose histories share what they have in common."""
 
     context = None
+    apart = False
 
     def __init__(self, size: int, window: int, width: int, dropout: float = 0.0):
         super().__init__()

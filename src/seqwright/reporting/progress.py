@@ -15,6 +15,9 @@ from rich.text import Text
 
 from seqwright.reporting.numbers import count, duration, figure
 
+QUIET_SECONDS = 10.0
+"""Pause between lines where there is no terminal to redraw."""
+
 
 @contextlib.contextmanager
 def scoring(*, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
@@ -31,11 +34,38 @@ def scoring(*, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
+@contextlib.contextmanager
+def encoding(whole: int | None, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Something to call with (bytes, ids) done while a text is encoded, of `whole` bytes where that is known.
+
+    The rate is that since the first call: what was found done before costs no time.
+    """
+    console = Console(file=sys.stderr, quiet=quiet, highlight=False)
+    columns = (TextColumn("encoding"), BarColumn(bar_width=24), TextColumn("{task.fields[status]}"))
+    first: tuple[float, int] | None = None
+    last_line = time.monotonic()
+
+    def watch(done: int, ids: int) -> None:
+        nonlocal first, last_line
+        now = time.monotonic()
+        first = first or (now, done)
+        rate = (done - first[1]) / max(now - first[0], 1e-9)
+        status = f"{count(done)}B" + ("" if whole is None else f" of {count(whole)}B") + f"  {count(ids)} ids"
+        if rate:
+            status += f"  {count(rate)}B/s"
+            status += "" if whole is None else f"  {duration(max(0, whole - done) / rate)} left"
+        bar.update(task, completed=done, status=status)
+        if not console.is_terminal and now - last_line > QUIET_SECONDS:
+            last_line = now
+            console.print(Text(f"encoding  {status}"), soft_wrap=True)
+
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task("encoding", total=whole, status="")
+        yield watch
+
+
 class TrainingProgress:
     """Listens to a training: notes, steps and log records, all written to standard error."""
-
-    quiet_seconds = 10.0
-    """Pause between lines where there is no terminal to redraw."""
 
     def __init__(self, *, quiet: bool = False):
         self.console = Console(file=sys.stderr, quiet=quiet, highlight=False)
@@ -67,7 +97,7 @@ class TrainingProgress:
         status = f"{shown}{count(tokens_per_second)} tokens/s  {duration(left)} left"
         if self.console.is_terminal:
             self._draw(step, steps, status)
-        elif now - self.last_line > self.quiet_seconds:
+        elif now - self.last_line > QUIET_SECONDS:
             self.last_line = now
             self.console.print(Text(f"step {step:,}/{steps:,}  {status}"), soft_wrap=True)
 

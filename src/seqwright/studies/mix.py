@@ -72,12 +72,19 @@ def _refuse_unlike(one: Run, other: Run) -> None:
             f"a document is a {one.documents} to {one.path} and a {other.documents} to {other.path};"
             " train both with the same data.document."
         )
+    if one.settings.data.mask_documents != other.settings.data.mask_documents:
+        raise UserError(
+            f"of {one.path} and {other.path} only one keeps documents apart; train both with the same"
+            " data.mask_documents."
+        )
 
 
 @torch.no_grad()
 def _log_probs(run: Run, stream: Stream) -> Floats:
     """Of every token that is predicted."""
     ids = torch.from_numpy(stream.ids.astype(np.int64))
-    scored = score_text(run.model, ids, sos=stream.sos, stride=run.settings.evaluation.stride, device=run.device)
+    settings = run.settings
+    stride, apart = settings.evaluation.stride, settings.data.mask_documents
+    scored = score_text(run.model, ids, sos=stream.sos, stride=stride, apart=apart, device=run.device)
     log_probs: Floats = scored.log_probs[scored.real]
     return log_probs

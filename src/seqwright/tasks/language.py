@@ -21,7 +21,7 @@ from seqwright.data.rows import Rows
 from seqwright.data.stream import Stream, make_stream
 from seqwright.data.text import Corpus, Document, TextConfig, document_kind, read_corpus
 from seqwright.data.variation import Varied, varied_stream
-from seqwright.data.windows import Windows
+from seqwright.data.windows import Apart, Windows
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.text import Continuation, complete
 from seqwright.evaluate import evaluate_text
@@ -113,10 +113,26 @@ class LanguageTask:
             raise UserError("counted models read every text once; leave data.weights out, or train another kind.")
         if self.recut is not None:
             raise UserError("counted models read every text once; leave tokenizer.dropout and sampling out.")
+        if self.settings.data.mask_documents:
+            raise UserError(
+                "counted models read no windows, so there is nothing to mask; leave data.mask_documents out."
+            )
         return self.streams[0]
 
     def feed(self, model: Autoregressive) -> Feed:
         """Training data cut into the examples that the recipe names, or that suit the model."""
+        if not self.settings.data.mask_documents:
+            return self._examples(model)
+        if not getattr(model, "apart", False):
+            raise UserError(
+                f"this {self.settings.kind} reads a row from end to end and cannot keep its documents apart; take"
+                ' data.examples = "documents", a document a row, in place of data.mask_documents.'
+            )
+        if sum(stream.documents for stream in self.streams) == 1:
+            self.note("the training text is one document, so data.mask_documents changes nothing.")
+        return Apart(self._examples(model), self.streams[0].sos)
+
+    def _examples(self, model: Autoregressive) -> Feed:
         training, kind, context = self.settings.training, self.settings.kind, model.context
         default = "rows" if kind in CARRIED and context is None else "windows"
         examples = self.settings.data.examples or default
@@ -171,14 +187,14 @@ class LanguageTask:
     def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid is None:
             return None
-        config = self.settings.evaluation
+        config, apart = self.settings.evaluation, self.settings.data.mask_documents
         if not quick:
-            return evaluate_text(model, self.tokenizer, self.valid, config, device=device)
+            return evaluate_text(model, self.tokenizer, self.valid, config, apart=apart, device=device)
         fast = replace(config, resamples=0, random_batches=0)
         valid, rows = self.valid, 1
         if valid.positions > SHORT:  # a longer one is measured roughly until the end
             fast, valid, rows = replace(fast, stride=model.context), valid.first(QUICK_TOKENS), QUICK_ROWS
-        scores = evaluate_text(model, self.tokenizer, valid, fast, device=device, rows=rows)
+        scores = evaluate_text(model, self.tokenizer, valid, fast, apart=apart, device=device, rows=rows)
         return {key: scores[key] for key in ("nll", "perplexity", "bits_per_byte", "bits_per_character")}
 
     def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
@@ -250,8 +266,10 @@ class LanguageRun(Run):
         **options: Any,
     ) -> dict[str, Any]:
         """Scores on files, or on the run's own validation text; options are those of [evaluation]."""
-        config = replace(self.settings.evaluation, **options)
-        return evaluate_text(self.model, self.tokenizer, self.stream(on), config, device=self.device, watch=watch)
+        config, apart = replace(self.settings.evaluation, **options), self.settings.data.mask_documents
+        return evaluate_text(
+            self.model, self.tokenizer, self.stream(on), config, apart=apart, device=self.device, watch=watch
+        )
 
     def score(self, lines: Iterable[str]) -> Iterator[ScoredLine]:
         """Log-probability and surprisals of each line, in order, as it comes."""

@@ -38,7 +38,9 @@ def take(batch: Batch, rows: Tensor) -> Batch:
     """These rows of a batch."""
     if len(rows) == batch.rows:
         return batch
-    return replace(batch, source=batch.source.select(rows), input=batch.input[rows], target=batch.target[rows])
+    documents = None if batch.documents is None else batch.documents[rows]
+    source = batch.source.select(rows)
+    return replace(batch, source=source, input=batch.input[rows], target=batch.target[rows], documents=documents)
 
 
 def joined(states: list[State]) -> State | None:

@@ -1,0 +1,37 @@
+"""Progress of long work: what is said where there is no terminal to draw on."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from seqwright.reporting import progress
+
+
+def test_encoding_says_how_far_it_is_and_how_long_it_takes(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """10 MB were found done; 20 MB more take 20 seconds, so the 70 MB left take 70."""
+    clock = iter([0.0, 20.0, 25.0, 40.0])
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with progress.encoding(100_000_000) as watch:
+        for done in (10_000_000, 15_000_000, 30_000_000):
+            watch(done, done // 4)
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == "encoding  10.0 MB of 100 MB  2.50 M ids"
+    assert last == "encoding  30.0 MB of 100 MB  7.50 M ids  1.00 MB/s  1 m 10 s left"
+
+
+def test_encoding_of_unknown_size_says_no_time(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = iter([0.0, 20.0, 40.0])
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with progress.encoding(None) as watch:
+        watch(0, 0)
+        watch(30_000_000, 10)
+    assert capsys.readouterr().err.splitlines()[-1] == "encoding  30.0 MB  10 ids  1.50 MB/s"
+
+
+def test_quiet_is_quiet(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(progress, "QUIET_SECONDS", -1)
+    with progress.encoding(100, quiet=True) as watch:
+        watch(50, 10)
+    assert capsys.readouterr().err == ""
