@@ -1,9 +1,14 @@
-"""What tests share: where the larger corpora lie, for the tests that need one."""
+"""What tests share: where the larger corpora lie, and patience with a busy machine."""
 
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Property tests are judged by what they find, not by how long the first call of torch takes on a busy machine.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")

@@ -43,7 +43,7 @@ def distribution(model: NGram, history: list[int]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(texts=documents, order=st.integers(1, 4), cutoff=st.sampled_from([0, 0, 1, 2]))
 def test_it_is_the_formula_and_sums_to_one(kind: str, texts: list[list[int]], order: int, cutoff: int) -> None:
     order = min(order, longest(texts))
@@ -56,7 +56,7 @@ def test_it_is_the_formula_and_sums_to_one(kind: str, texts: list[list[int]], or
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(texts=documents, order=st.integers(2, 4))
 def test_running_contexts_are_the_formula_over_one_long_text(kind: str, texts: list[list[int]], order: int) -> None:
     order = min(order, longest(texts))
@@ -70,7 +70,7 @@ def test_running_contexts_are_the_formula_over_one_long_text(kind: str, texts: l
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(texts=documents, threshold=st.sampled_from([1e-6, 1e-3, 1e-1]))
 def test_pruned_tables_still_sum_to_one(kind: str, texts: list[list[int]], threshold: float) -> None:
     order = min(3, longest(texts))
