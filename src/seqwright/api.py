@@ -17,11 +17,13 @@ from seqwright.studies.check import check as prove
 from seqwright.studies.demo import Rung
 from seqwright.studies.demo import demo as train_ladder
 from seqwright.studies.listing import listing
-from seqwright.suggest import chat_recipe, fine_tuned, pairs_recipe, text_recipe
+from seqwright.suggest import chat_recipe, fine_tuned, labelled_recipe, pairs_recipe, text_recipe
 from seqwright.text.tokenizer import Tokenizer
 
 RUNS = Path("runs")
 """Where runs go unless told otherwise."""
+SUITED = {"--text": text_recipe, "--pairs": pairs_recipe, "--chat": chat_recipe, "--labelled": labelled_recipe}
+"""What makes a recipe for a user's own data, by the flag that names the files."""
 
 
 def load(recipe: str | Path, *, set: Sequence[str] = ()) -> Recipe:
@@ -35,6 +37,7 @@ def train(
     text: str | Sequence[str] | None = None,
     pairs: Sequence[str] | None = None,
     chat: str | Sequence[str] | None = None,
+    labelled: str | Sequence[str] | None = None,
     valid: str | Sequence[str] | None = None,
     model: str | None = None,
     base: str | Path | None = None,
@@ -42,13 +45,22 @@ def train(
     run: str | Path | None = None,
     listener: session.Listener | None = None,
 ) -> Run:
-    """Trains a recipe, or the one that suits a text, pairs (source and target files) or conversations, or (`run` alone)
-    a run begun before; the finished run, opened. `base` is a run to begin with."""
+    """Trains a recipe, or the one that suits a text, pairs (source and target files), conversations or labelled texts,
+    or (`run` alone) a run begun before; the finished run, opened. `base` is a run to begin with."""
     wanted = (
         recipe
         if isinstance(recipe, Recipe)
         else wanted_recipe(
-            recipe, text=text, pairs=pairs, chat=chat, valid=valid, model=model, base=base, set=set, run=run
+            recipe,
+            text=text,
+            pairs=pairs,
+            chat=chat,
+            labelled=labelled,
+            valid=valid,
+            model=model,
+            base=base,
+            set=set,
+            run=run,
         )
     )
     path = Path(run) if run is not None else RUNS / wanted.name
@@ -62,6 +74,7 @@ def wanted_recipe(
     text: str | Sequence[str] | None = None,
     pairs: Sequence[str] | None = None,
     chat: str | Sequence[str] | None = None,
+    labelled: str | Sequence[str] | None = None,
     valid: str | Sequence[str] | None = None,
     model: str | None = None,
     base: str | Path | None = None,
@@ -70,7 +83,7 @@ def wanted_recipe(
 ) -> Recipe:
     """The recipe of a file or name, or the one that suits a text or pairs, or the one that a run was begun with."""
     overrides = [*([f'model.kind="{model}"'] if model else []), *set]
-    given = {"--text": text, "--pairs": pairs, "--chat": chat}
+    given = {"--text": text, "--pairs": pairs, "--chat": chat, "--labelled": labelled}
     flags = [flag for flag, files in given.items() if files is not None]
     if len(flags) > 1:
         raise UserError(f"{' and '.join(flags)} are different kinds of data; give one of them.")
@@ -81,12 +94,12 @@ def wanted_recipe(
     if own:
         chosen = dict(map(parse_override, overrides))
         kinds = {"kind": chosen.get("model.kind"), "tokenizer": chosen.get("tokenizer.kind")}
-        suited = {"--text": text_recipe, "--pairs": pairs_recipe, "--chat": chat_recipe}[flags[0]]
+        suited = SUITED[flags[0]]
         table = suited(own, _several(valid), **{key: str(value) for key, value in kinds.items() if value is not None})
         if base is not None:
             table = fine_tuned(table, RunDirectory.open(base).recipe(), Path(base))
         return recipes.make(table, overrides, origin=flags[0], base=Path())
-    yours = "give your own data with --text FILE, --pairs SOURCE TARGET or --chat FILE"
+    yours = "give your own data with --text FILE, --pairs SOURCE TARGET, --chat FILE or --labelled FILE"
     if run is None or valid is not None:
         raise UserError(f"name a recipe, or {yours}.")
     if not is_run(Path(run)):

@@ -10,10 +10,12 @@ from typing import Any
 from seqwright.batch import Vocabulary
 from seqwright.config import Reader, UserError, did_you_mean, to_table
 from seqwright.data.chat import ChatConfig
+from seqwright.data.labelled import LabelledConfig
 from seqwright.data.parallel import PairsConfig
 from seqwright.data.text import TextConfig
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.metrics.likelihood import EvaluationConfig
+from seqwright.models import classifiers
 from seqwright.models.gpt import GPTConfig, gpt
 from seqwright.models.mixture import Mixture, MixtureConfig
 from seqwright.models.ngram import ArpaConfig, NGramConfig, arpa, ngram, open_arpa
@@ -23,6 +25,8 @@ from seqwright.models.transformer import TransformerConfig, transformer
 from seqwright.models.window import SimpleConfig, WindowConfig, simple, window
 from seqwright.run import Run
 from seqwright.tasks.chat import ChatRun, ChatTask
+from seqwright.tasks.class_scores import AnswerOptions, ClassEvaluationConfig
+from seqwright.tasks.classifying import ClassifyingTask, ClassifyRun
 from seqwright.tasks.language import LanguageRun, LanguageTask
 from seqwright.tasks.pair_scores import PairEvaluationConfig
 from seqwright.tasks.task import Task
@@ -56,6 +60,16 @@ TRANSLATORS: Models = {
     "rnn": (ElmanSeq2SeqConfig, seq2seq),
     "lstm": (LSTMSeq2SeqConfig, seq2seq),
     "gru": (GRUSeq2SeqConfig, seq2seq),
+}
+
+CLASSIFIERS: Models = {
+    "mlp": (classifiers.MLPConfig, classifiers.mlp),
+    "cnn": (classifiers.CNNClassifierConfig, classifiers.cnn),
+    "rnn": (classifiers.ElmanClassifierConfig, classifiers.recurrent),
+    "lstm": (classifiers.LSTMClassifierConfig, classifiers.recurrent),
+    "gru": (classifiers.GRUClassifierConfig, classifiers.recurrent),
+    "transformer": (classifiers.TransformerClassifierConfig, classifiers.transformer),
+    "gpt": (classifiers.GPTClassifierConfig, classifiers.gpt),
 }
 
 COUNTED = ("ngram",)
@@ -100,6 +114,16 @@ TASKS: dict[str, Kit] = {
         default_model="transformer",
         task=TranslationTask,
         run=TranslationRun,
+    ),
+    "labelled": Kit(
+        data=LabelledConfig,
+        tokenizer=TokenizerConfig,
+        decoding=AnswerOptions,
+        evaluation=ClassEvaluationConfig,
+        models=CLASSIFIERS,
+        default_model="lstm",
+        task=ClassifyingTask,
+        run=ClassifyRun,
     ),
     "chat": Kit(
         data=ChatConfig,

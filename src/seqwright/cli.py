@@ -17,6 +17,7 @@ COMMANDS = {
     "mix": "Average the probabilities of several runs, with weights tuned on held-out text.",
     "generate": "Continue a prompt.",
     "translate": "Turn each source line of a file into a target line.",
+    "classify": "The label of each text, with its probabilities.",
     "chat": "Talk with an assistant.",
     "score": "Log-probability and surprisal of each line of a file; keep the lines a model finds likely.",
     "search-audit": "How often a beam misses the best output: model error or search error.",

@@ -207,7 +207,8 @@ def _with_files(data: dict[str, Any], train: Sequence[str], valid: Sequence[str]
     own = dict(data)
     if train:
         if own.pop("valid", None) is not None and not valid:
-            own["split"] = "tail 5%"  # the recipe meant to be measured, and its own text is not this one
+            way = "stratified" if own.get("kind") == "labelled" else "tail"
+            own["split"] = f"{way} 5%"  # the recipe meant to be measured, and its own text is not this one
         own["train"] = [_settle(name, None) for name in train]
     if valid:
         own.pop("split", None)

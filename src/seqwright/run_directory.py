@@ -61,6 +61,7 @@ class RunDirectory:
         self.recipe_path = path / "recipe.toml"
         self.tokenizer_path = path / "tokenizer.json"
         self.source_tokenizer_path = path / "source-tokenizer.json"
+        self.labels_path = path / "labels.json"
         self.model_path = path / "model.safetensors"
         self.log_path = path / "log.jsonl"
         self.summary_path = path / "summary.json"
@@ -214,6 +215,7 @@ class RunDirectory:
         """Forgets how far a training came that learnt nothing: the next one may have another recipe."""
         self.tokenizer_path.unlink(missing_ok=True)
         self.source_tokenizer_path.unlink(missing_ok=True)
+        self.labels_path.unlink(missing_ok=True)
         self.log_path.unlink(missing_ok=True)
         shutil.rmtree(self.tensorboard_path, ignore_errors=True)
 

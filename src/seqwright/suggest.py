@@ -9,6 +9,7 @@ from typing import Any
 from seqwright import build
 from seqwright.config import pick
 from seqwright.data.embedded import embedded_text, is_embedded
+from seqwright.data.embedded_labels import embedded_labels
 from seqwright.data.files import PACKED, expand, read_text, resolve
 from seqwright.data.prepare import is_prepared
 from seqwright.storage import read_json
@@ -132,6 +133,43 @@ def chat_recipe(
     return table
 
 
+# Up to this many labelled texts: vectors, width of both directions, dropout, epochs.
+CLASSIFIER_SIZES: list[tuple[float, dict[str, Any]]] = [
+    (1 * KILO, {"width": 64, "epochs": 40}),
+    (10 * KILO, {"width": 128, "epochs": 12}),
+    (100 * KILO, {"width": 256, "epochs": 6}),
+    (float("inf"), {"width": 512, "epochs": 3}),
+]
+
+
+def labelled_recipe(
+    files: Sequence[str],
+    valid: Sequence[str] = (),
+    *,
+    kind: str = build.kit("labelled").default_model,
+    tokenizer: str = "words",
+) -> dict[str, Any]:
+    """The tables of a recipe for a classifier of labelled texts."""
+    pick(kind, build.CLASSIFIERS, "model")
+    lines = sum(_lines(file) for file in files)
+    sizes = next(sizes for most, sizes in CLASSIFIER_SIZES if lines <= most)
+    data: dict[str, Any] = {"kind": "labelled", "train": list(files)}
+    # A share that leaves some two hundred to measure on, where there are so many.
+    share = min(20, max(5, 100 * 200 // max(1, lines)))
+    data |= {"valid": list(valid)} if valid else {"split": f"stratified {share}%"}
+    model: dict[str, Any] = {"kind": kind, "answer_dropout": 0.5}
+    if kind in ("rnn", "lstm", "gru"):
+        model |= {"width": sizes["width"], "embedding": 128, "dropout": 0.3}
+    words = {"split": "basic-english", "minimum_count": 2, "size": 30_000} if tokenizer == "words" else {}
+    return {
+        "name": f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}",
+        "data": data,
+        "tokenizer": {"kind": tokenizer} | words,
+        "model": model,
+        "training": {"epochs": sizes["epochs"], "batch": 32, "rate": 1e-3, "patience": 4},
+    }
+
+
 def fine_tuned(table: dict[str, Any], base: dict[str, Any], path: Path) -> dict[str, Any]:
     """The same recipe, begun with the weights of a run: its model and tokenizer, and a tenth of its rate."""
     rate = base["training"]["rate"] / 10
@@ -157,6 +195,13 @@ def _tokenizers(files: Sequence[str]) -> list[Path]:
     """Those of prepared folders."""
     folders = [resolve(file) for file in files if not is_embedded(file)]
     return [folder / "tokenizer.json" for folder in folders if is_prepared(folder)]
+
+
+def _lines(file: str) -> int:
+    """Rows of a labelled file, or of an embedded one, more or less."""
+    if is_embedded(file):
+        return len(embedded_labels(file))
+    return sum(read_text(path, "replace")[0].count("\n") + 1 for path in expand(resolve(file))[0])
 
 
 def _bytes(file: str) -> int:

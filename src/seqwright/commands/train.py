@@ -8,7 +8,10 @@ import click
 
 from seqwright.commands.common import JSON, SET, Several, print_json, print_scores, print_table
 
-KINDS = "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru or transformer"
+KINDS = (
+    "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru or transformer; for labelled texts mlp,"
+    " cnn, rnn, lstm, gru, transformer or gpt"
+)
 
 
 @click.command("train", cls=Several)
@@ -26,6 +29,7 @@ KINDS = "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru 
     "--valid", multiple=True, metavar="FILE", help="Text (or source and target) to validate on; else some is held out."
 )
 @click.option("--chat", multiple=True, metavar="FILE", help="Conversations as JSON lines, for an assistant.")
+@click.option("--labelled", multiple=True, metavar="FILE", help="Your own texts with labels: `label TAB text` a line.")
 @click.option("--from", "base", type=click.Path(), metavar="RUN", help="Begin with the weights of a finished run.")
 @click.option(
     "--model",
@@ -43,6 +47,7 @@ def command(
     text: tuple[str, ...],
     pairs: tuple[str, ...],
     chat: tuple[str, ...],
+    labelled: tuple[str, ...],
     base: str | None,
     valid: tuple[str, ...],
     model: str | None,
@@ -51,13 +56,15 @@ def command(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Train RECIPE (a file, or a name from `seqwright recipes`), or a model of your own text, pairs or conversations.
+    """Train RECIPE (a file, or a name from `seqwright recipes`), or a model of your own text, pairs, labels or
+    conversations.
 
     \b
     seqwright train shakespeare-cpu
     seqwright train --text notes.txt --set training.steps=500
     seqwright train --pairs a.en a.de --valid b.en b.de --run runs/en-de
     seqwright train --chat talks.jsonl --from runs/notes-gpt           (an assistant; --set training.lora=8)
+    seqwright train --labelled reviews.tsv --run runs/reviews          (a classifier)
     seqwright train --run runs/notes-gpt                               (goes on where it stopped)
     seqwright train --run runs/notes-gpt --set training.steps=1000     (goes on beyond its end)
     """
@@ -66,8 +73,8 @@ def command(
     from seqwright.reporting.terminal import ngrams_table
     from seqwright.session import train
 
-    files = {"text": text or None, "pairs": pairs or None, "chat": chat or None, "valid": valid or None}
-    wanted = wanted_recipe(recipe, **files, model=model, base=base, set=overrides, run=run)
+    files = {"text": text or None, "pairs": pairs or None, "chat": chat or None, "labelled": labelled or None}
+    wanted = wanted_recipe(recipe, **files, valid=valid or None, model=model, base=base, set=overrides, run=run)
     path = Path(run) if run else RUNS / wanted.name
     with TrainingProgress(quiet=quiet or as_json) as progress:
         outcome = train(wanted, path, progress)

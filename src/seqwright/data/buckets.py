@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from seqwright.batch import IGNORE, Batch, Source
 from seqwright.config import UserError
+from seqwright.data.lengths import Ints, cuts
 from seqwright.data.order import permutation
 from seqwright.data.pair_formats import Pair
 from seqwright.text.tokenizer import Tokenizer
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +150,7 @@ class Buckets:
         # Sources rise and fall in turn, so that they are alike too where one target length ends and the next begins.
         self.source = np.where(self.target % 2, source, -source)
         order = np.lexsort((self.source, self.target))
-        self.cuts = _cuts(lengths[self.kept][order], tokens, batch)
+        self.cuts = cuts(lengths[self.kept][order], tokens, batch)
         self.steps_per_epoch = len(self.cuts) - 1
 
     def batch(self, step: int) -> Batch:
@@ -168,16 +167,3 @@ class Buckets:
         """The pairs by length, those of the same lengths as this epoch shuffles them."""
         shuffled = permutation(self.seed, epoch, len(self.kept))
         return self.kept[shuffled[np.lexsort((self.source[shuffled], self.target[shuffled]))]]
-
-
-def _cuts(lengths: Ints, tokens: int | None, batch: int) -> list[int]:
-    """Where batches begin and end among pairs sorted by length: so many rows, or rows · longest within the tokens."""
-    if tokens is None:
-        return [*range(0, len(lengths), batch), len(lengths)]
-    cuts, widest = [0], 0
-    for n, length in enumerate(lengths.tolist()):
-        widest = max(widest, length)
-        if n > cuts[-1] and (n + 1 - cuts[-1]) * widest > tokens:
-            cuts.append(n)
-            widest = length
-    return [*cuts, len(lengths)]

@@ -32,15 +32,26 @@ def holds_records(path: Path) -> bool:
     return plain_suffix(path) in RECORDS
 
 
-def records(text: str, path: Path, columns: Sequence[str], *, line: int = 1, heading: str = "") -> Iterator[Row]:
-    """The wanted columns of each record in a file's text; the path is for its kind and for messages.
+def records(
+    text: str,
+    path: Path,
+    columns: Sequence[str],
+    *,
+    line: int = 1,
+    heading: str = "",
+    suffix: str | None = None,
+    scalars: Sequence[str] = (),
+) -> Iterator[Row]:
+    """The wanted columns of each record in a file's text; the path is for its kind (unless `suffix` says it) and for
+    messages.
 
     A file may be read in parts: `line` is the number of a part's first line, `heading` the first record of the file
-    where the part is not the first.
+    where the part is not the first. Numbers, booleans and lists of strings stand for their JSON text (lists parted by
+    commas) in columns that are named in `scalars`, and are refused in others.
     """
-    suffix = plain_suffix(path)
+    suffix = suffix or plain_suffix(path)
     if suffix in JSON_LINES:
-        return _json_lines(text, path, columns, line)
+        return _json_lines(text, path, columns, line, scalars)
     first = line - heading.count("\n")
     rows = _quoted(heading + text, path, first) if suffix == ".csv" else _tabbed(heading + text, first)
     found = _table(rows, path, columns, DELIMITERS[suffix])
@@ -66,7 +77,7 @@ def record_ends(text: str, path: Path, line: int) -> Iterator[int]:
             raise _no_csv(path, line + reader.line_num - 1, error) from error
 
 
-def _json_lines(text: str, path: Path, columns: Sequence[str], first: int) -> Iterator[Row]:
+def _json_lines(text: str, path: Path, columns: Sequence[str], first: int, scalars: Sequence[str]) -> Iterator[Row]:
     for number, line in enumerate(text.removesuffix("\n").split("\n"), first):
         place = f"{path}, line {number:,}"
         if not line.strip():
@@ -81,10 +92,17 @@ def _json_lines(text: str, path: Path, columns: Sequence[str], first: int) -> It
         for column in columns:
             if column not in found:
                 raise UserError(f"{place} has no key '{column}'.{did_you_mean(column, found)}")
-            if not isinstance(found[column], str):
-                raise UserError(f"{place}: '{column}' is {_short(found[column])}, not a string.")
-            row.append(found[column])
+            value = _scalar(found[column]) if column in scalars else found[column]
+            if not isinstance(value, str):
+                raise UserError(f"{place}: '{column}' is {_short(value)}, not a string.")
+            row.append(value)
         yield tuple(row)
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ",".join(value)
+    return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ Document = Literal["line", "blank-line", "file"]
 END = {"line": "\n", "blank-line": "\n\n", "file": ""}
 """What stands after a document in a text; `<eos>` says it in the stream."""
 
-_SPLIT = re.compile(r"(tail|documents) (\d+(?:\.\d+)?)%")
+_SPLIT = re.compile(r"([a-z]+) (\d+(?:\.\d+)?)%")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,11 +178,12 @@ def document_kind(config: TextConfig, tokenizer: Kind) -> Document:
     return config.document or ("line" if config.columns or tokenizer in SPLIT_AT_SPACE else "file")
 
 
-def parse_split(rule: str) -> tuple[str, Fraction]:
+def parse_split(rule: str, ways: Sequence[str] = ("tail", "documents")) -> tuple[str, Fraction]:
     """The way and the held-out share of a split."""
     match = _SPLIT.fullmatch(rule)
-    if not match or not 0 < Fraction(match[2]) < 100:
-        raise UserError(f'split is "{rule}"; write "tail 10%" or "documents 5%".')
+    if not match or match[1] not in ways or not 0 < Fraction(match[2]) < 100:
+        written = " or ".join(f'"{way} 5%"' for way in ways)
+        raise UserError(f'split is "{rule}"; write {written}.')
     return match[1], Fraction(match[2]) / 100
 
 

@@ -21,7 +21,7 @@ from seqwright.models.language_model import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)
-class GPTConfig(BlockConfig):
+class GPTStackConfig(BlockConfig):
     layers: int = 4
     """Blocks."""
     context: int = 128
@@ -29,6 +29,15 @@ class GPTConfig(BlockConfig):
     positions: Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"] = "learned"
     """How a token knows where it stands: vectors added to the tokens (learned, sinusoidal), turned queries and keys
     (rotary), or numbers added to the scores by distance (alibi: straight lines; relative: T5's learned buckets)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self, "layers", "context")
+        self.check_positions(self.positions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTConfig(GPTStackConfig):
     tied: bool = True
     """Whether the read-out is the embedding transposed."""
     readout: Literal["each", "flatten"] = "each"
@@ -36,8 +45,6 @@ class GPTConfig(BlockConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_sizes(self, "layers", "context")
-        self.check_positions(self.positions)
         if self.readout == "flatten" and self.tied:
             raise UserError('readout = "flatten" reads context × width numbers; it cannot be tied: set tied = false.')
 
@@ -47,7 +54,7 @@ class GPTEncoder(nn.Module):
 
     apart = True
 
-    def __init__(self, config: GPTConfig):
+    def __init__(self, config: GPTStackConfig):
         super().__init__()
         self.width = config.width
         self.context = config.context

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqwright.batch import Vocabularies
-from seqwright.config import UserError, check_shares, check_sizes
+from seqwright.config import UserError
 from seqwright.interface import State, per_source
 from seqwright.layers.cross_attention import needed, pad
 from seqwright.layers.encoder import Reading
@@ -26,24 +24,11 @@ from seqwright.models.recurrent import (
     RecurrentConfig,
     RecurrentEncoder,
 )
-
-NETWORKS: dict[type[RecurrentConfig], Callable[..., nn.RNNBase]] = {
-    ElmanConfig: nn.RNN,
-    LSTMConfig: nn.LSTM,
-    GRUConfig: nn.GRU,
-}
+from seqwright.models.recurrent_reader import RecurrentReader, RecurrentReaderConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seq2SeqConfig:
-    layers: int = 1
-    """Stacked networks on each side, each reading the one below."""
-    width: int = 256
-    """Size of the hidden state; a bidirectional encoder gives half of it to each direction."""
-    embedding: int | None = None
-    """Size of the token vectors; the width unless given."""
-    bidirectional: bool = True
-    """Whether the source is read from both ends (Schuster & Paliwal 1997)."""
+class Seq2SeqConfig(RecurrentReaderConfig):
     attention: Literal["none", "parameter-free", "dot", "scaled-dot", "general", "concat", "additive"] = "additive"
     """How the decoder asks the source: not at all (all passes the last state), or by one of the lectures' scores.
     parameter-free adds the mean by scaled dot products to the state and learns nothing of its own."""
@@ -53,16 +38,9 @@ class Seq2SeqConfig:
     tied: Tied | None = None
     """three-way: both embeddings and the read-out are one table; two-way: target embedding and read-out; or none.
     Left out: as much as vocabularies and sizes allow."""
-    dropout: float = 0.2
-    """Share dropped of what each layer reads and of the output, never between steps (Zaremba et al. 2014)."""
-
-    cell: ClassVar[type[RecurrentConfig]]
 
     def __post_init__(self) -> None:
-        check_sizes(self, "layers", "width", "embedding")
-        check_shares(self, "dropout")
-        if self.bidirectional and self.width % 2:
-            raise UserError(f"a bidirectional encoder halves the width: it must be even, not {self.width}.")
+        super().__post_init__()
         if self.tied not in (None, "none") and self.embedding not in (None, self.width):
             raise UserError(f"a tied read-out needs embedding = width; they are {self.embedding} and {self.width}.")
         if self.feeding and self.attention == "none":
@@ -113,40 +91,6 @@ class Asking(State):
 
     hidden: Hidden | HiddenAndCell
     fed: Tensor  # (R, D), or (R, 0) without input feeding
-
-
-class RecurrentReader(nn.Module):
-    """Reads the source in one direction or in both."""
-
-    context = None
-
-    def __init__(self, config: Seq2SeqConfig):
-        super().__init__()
-        self.width = config.width
-        self.directions = 2 if config.bidirectional else 1
-        self.network = NETWORKS[config.cell](
-            config.embedding or config.width,
-            config.width // self.directions,
-            config.layers,
-            batch_first=True,
-            dropout=config.dropout if config.layers > 1 else 0.0,
-            bidirectional=config.bidirectional,
-        )
-        self.dropout = nn.Dropout(config.dropout)
-
-    def forward(self, x: Tensor, mask: Tensor) -> Reading:
-        x = self.dropout(x)
-        if needed(mask) is None:
-            vectors, last = self.network(x)
-        else:  # each direction begins at a row's own end
-            packed = pack_padded_sequence(x, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
-            vectors, last = self.network(packed)
-            vectors, _ = pad_packed_sequence(vectors, batch_first=True, total_length=x.size(1))
-        last = torch.stack(last if isinstance(last, tuple) else (last,))  # (C, L · directions, B, D / directions)
-        last = (
-            last.view(len(last), -1, self.directions, *last.shape[2:]).permute(3, 0, 1, 2, 4).flatten(-2)
-        )  # (B, C, L, D)
-        return Reading(self.dropout(vectors), mask, last)
 
 
 class RecurrentDecoder(nn.Module):

@@ -20,35 +20,43 @@ from seqwright.models.encoder_decoder import EncoderDecoder, Tied, settled_tie
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig(BlockConfig):
+class TransformerReaderConfig(BlockConfig):
     layers: int = 4
     """Blocks of the encoder."""
-    decoder_layers: int | None = None
-    """Blocks of the decoder; as many as the encoder has unless given."""
     context: int = 512
-    """The longest source and the longest target, in tokens; sinusoids and rotations cost nothing for being long."""
+    """The longest source (and target), in tokens; sinusoids and rotations cost nothing for being long."""
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
     """How a token knows where it stands."""
     activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "relu"
     """The nonlinearity of the feed-forward networks; gelu-tanh is GPT-2's approximation, swiglu has a gate."""
-    tied: Tied | None = None
-    """three-way: both embeddings and the read-out are one table; two-way: target embedding and read-out; or none.
-    Left out: as much as the vocabularies allow."""
     dropout: float = 0.1
     """Share of activations dropped in training."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_sizes(self, "layers", "decoder_layers", "context")
+        check_sizes(self, "layers", "context")
         self.check_positions(self.positions)
         if self.window is not None:
             raise UserError("a sliding window looks back, and an encoder looks both ways; leave window out.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(TransformerReaderConfig):
+    decoder_layers: int | None = None
+    """Blocks of the decoder; as many as the encoder has unless given."""
+    tied: Tied | None = None
+    """three-way: both embeddings and the read-out are one table; two-way: target embedding and read-out; or none.
+    Left out: as much as the vocabularies allow."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self, "decoder_layers")
+
+
 class Stack(nn.Module):
     """Positions, blocks and the last normalisation (pre-LN only: post-LN blocks end in one)."""
 
-    def __init__(self, config: TransformerConfig, layers: int, *, causal: bool, cross: bool):
+    def __init__(self, config: TransformerReaderConfig, layers: int, *, causal: bool, cross: bool):
         super().__init__()
         rotary = Rotary(config.size, config.context, config.rotary_base) if config.positions == "rotary" else None
         placed = {"learned": Learned, "sinusoidal": Sinusoidal}.get(config.positions)
@@ -61,7 +69,7 @@ class Stack(nn.Module):
 class TransformerReader(Stack):
     """Every position of the source sees every other."""
 
-    def __init__(self, config: TransformerConfig):
+    def __init__(self, config: TransformerReaderConfig):
         super().__init__(config, config.layers, causal=False, cross=False)
         self.width = config.width
         self.context = config.context

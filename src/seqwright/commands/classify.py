@@ -1,0 +1,54 @@
+"""`seqwright classify`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, print_json, read_lines
+
+
+@click.command("classify")
+@RUN
+@click.argument("text_or_file", required=False)
+@SET
+@DEVICE
+@JSON
+def command(run: str, text_or_file: str | None, overrides: tuple[str, ...], device: str, as_json: bool) -> None:
+    """The label of a text, or of each line of a file (or of standard input), in order.
+
+    Where the run reads two texts at a time, they stand on one line, separated by a tab.
+
+    \b
+    seqwright classify runs/reviews "What a fine film."
+    seqwright classify runs/reviews lines.txt --json > answers.jsonl
+    """
+    from seqwright.api import open as open_run
+
+    opened = open_run(run, device=device)
+    options = options_from(overrides, "decoding", type(opened.settings.decoding))
+    pairs = opened.labels.parts > 1
+    lines = (tuple(line.split("\t")) if pairs else line for line in _lines(text_or_file))
+    typed = text_or_file in (None, "-") and sys.stdin.isatty()
+    for said in opened.classify(lines, **({"at_once": 1} if typed else {}), **options):
+        if as_json:
+            print_json(
+                {
+                    "text": list(said.texts) if pairs else said.texts[0],
+                    "label": said.label,
+                    "probabilities": said.probabilities,
+                    "unread": said.unread,
+                }
+            )
+        else:
+            click.echo(said.said)
+
+
+def _lines(text_or_file: str | None) -> Iterable[str]:
+    """Lines of a file where there is one of this name; otherwise a text is what has a space in it."""
+    if text_or_file not in (None, "-") and not Path(str(text_or_file)).is_file() and " " in str(text_or_file):
+        return [str(text_or_file)]
+    return read_lines(text_or_file)

@@ -1,0 +1,209 @@
+"""Labelled texts: rows of a label and one text or two, from files, split so that every class is on both sides."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from seqwright.config import UserError, check_sizes
+from seqwright.data.embedded import is_embedded
+from seqwright.data.embedded_labels import embedded_labels
+from seqwright.data.files import Errors, expand, plain_suffix, read_text, resolve
+from seqwright.data.records import JSON_LINES, RECORDS, records
+from seqwright.data.text import parse_split
+
+HEADINGS = ("label", "text")
+"""Keys of JSON lines, and the headings of tables that need no data.columns."""
+WAYS = ("stratified", "tail", "documents")
+
+Long = Literal["head", "tail", "head+tail", "windows"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledConfig:
+    kind: Literal["labelled"] = "labelled"
+    """Texts with a label each: sentiment, intents, languages, whether two sentences mean the same."""
+    train: tuple[str, ...] | str = ()
+    """Files, folders or patterns to learn from (.tsv, .csv, .jsonl or `label TAB text`; plain, .gz or .xz), or
+    embedded:languages."""
+    valid: tuple[str, ...] | str | None = None
+    """Files to measure progress on."""
+    split: str | None = None
+    """Validation texts from the training files: "stratified 5%" of each class, a fixed choice by the text; or
+    "documents 5%" of all, or "tail 5%"."""
+    columns: tuple[str, ...] = ()
+    """The label's column, then the text's, or those of two texts, by name or counted from "1". Left out: files have
+    these two columns and no others."""
+    separator: str | None = None
+    """What stands between label and text where it is no tab: " " for `label text`. The first one in a line parts it."""
+    labels: Literal["one", "several", "value"] = "one"
+    """What a label is: one class, several separated by commas (or none), or a number to be predicted."""
+    long: Long = "head"
+    """What is read of a text that is too long: its beginning, its end, a quarter from the beginning and the rest from
+    the end (Sun et al. 2019), or all of it in windows, whose answers are averaged."""
+    longest: int | None = None
+    """Tokens of a text that are read at once; the model's context unless given, or all."""
+    framed: bool = True
+    """Whether <sos> stands before a text and <eos> behind it, where the vocabulary has them. Texts of a pair always
+    end in <eos>."""
+    balance: Literal["none", "repeat"] = "none"
+    """repeat visits texts of rarer classes several times an epoch, until classes are about as frequent."""
+    tokens: int | None = None
+    """Tokens of a step, padding included; left out: training.batch texts."""
+    errors: Errors = "strict"
+    """strict refuses files that are not UTF-8 text; replace reads U+FFFD where they are broken, and says how often."""
+
+    files: ClassVar[tuple[str, ...]] = ("train", "valid")
+    """The keys that name files."""
+
+    def __post_init__(self) -> None:
+        if not self.train:
+            raise UserError("train names no file; give your own with --labelled FILE.")
+        if self.split is not None:
+            parse_split(self.split, WAYS)
+        if self.split is not None and self.valid is not None:
+            raise UserError("valid and split both say what to validate on; keep one.")
+        check_sizes(self, "longest", "tokens")
+        if self.columns and len(self.columns) not in (2, 3):
+            raise UserError('columns names the label and one text or two, as in ["label", "text"] or ["1", "3"].')
+        if self.separator is not None and (self.columns or not self.separator):
+            raise UserError("separator parts a line into label and text, and nothing else; leave columns out.")
+        if self.labels != "one" and self.balance != "none":
+            raise UserError(f'balance evens out classes; with labels = "{self.labels}" there are none.')
+        if self.long == "windows" and len(self.columns) == 3:
+            raise UserError("windows of two texts at once have no meaning; let long be head, tail or head+tail.")
+
+
+@dataclass(frozen=True)
+class Row:
+    label: str
+    texts: tuple[str, ...]
+    place: str
+    """Where it stands, for messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Rows in order."""
+
+    rows: Sequence[Row]
+    notes: tuple[str, ...] = ()
+    """What a reader of the numbers should know, to be said."""
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for row in self.rows for text in row.texts]
+
+    @property
+    def parts(self) -> int:
+        """Texts of a row."""
+        return len(self.rows[0].texts)
+
+    def split(self, rule: str) -> tuple[Rows, Rows]:
+        """Training and held-out part. Copies of a text fall on one side, and any other order of the rows changes
+        nothing, but for "tail"."""
+        way, share = parse_split(rule, WAYS)
+        held: set[int] = set()
+        groups: defaultdict[str, list[int]] = defaultdict(list)
+        for n, row in enumerate(self.rows):
+            groups[row.label if way == "stratified" else ""].append(n)
+        for group in groups.values():
+            key: Callable[[int], object] = (lambda n: -n) if way == "tail" else (lambda n: _hash(self.rows[n].texts))
+            held.update(sorted(group, key=key)[: round(share * len(group))])  # type: ignore[arg-type]
+        if way != "tail":
+            copies = {self.rows[n].texts for n in held}
+            held = {n for n, row in enumerate(self.rows) if row.texts in copies}
+        train, valid = ([row for n, row in enumerate(self.rows) if (n in held) == side] for side in (False, True))
+        if not train or not valid:
+            raise UserError(
+                f'split = "{rule}" of {len(self.rows)} rows leaves one side empty; hold out another share, or name a'
+                " file in data.valid."
+            )
+        return Rows(rows=train, notes=self.notes), Rows(rows=valid)
+
+
+def read_splits(config: LabelledConfig) -> tuple[Rows, Rows | None]:
+    """The training rows and the validation rows, if there are any."""
+    train = read_rows(config.train, config)
+    if config.valid is not None:
+        return train, read_rows(config.valid, config)
+    return train.split(config.split) if config.split is not None else (train, None)
+
+
+def read_rows(files: Sequence[str] | str, config: LabelledConfig) -> Rows:
+    """The rows of some files."""
+    notes: list[str] = []
+    rows: list[Row] = []
+    for name in [files] if isinstance(files, str) else files:
+        if is_embedded(name):
+            rows += [
+                Row(label, (text,), f"{name}, row {n:,}") for n, (label, text) in enumerate(embedded_labels(name), 1)
+            ]
+            continue
+        for path in expand(resolve(name))[0]:
+            text, replaced = read_text(path, config.errors)
+            if replaced:
+                notes.append(f"{path}: {replaced:,} places were not UTF-8 text and are read as U+FFFD.")
+            rows += _rows(text.rstrip("\r\n"), path, config)
+    empty = sum(not any(text.strip() for text in row.texts) for row in rows)
+    if empty:
+        notes.append(f"{empty:,} of {len(rows):,} texts are empty: all that can be learnt of them is what is frequent.")
+    return Rows(rows=rows, notes=tuple(notes))
+
+
+def _rows(text: str, path: Path, config: LabelledConfig) -> Iterator[Row]:
+    if config.separator is not None:
+        yield from _parted(text, path, config.separator)
+        return
+    suffix = plain_suffix(path) if plain_suffix(path) in RECORDS else ".tsv"
+    columns, heading = config.columns or _columns(text, path, suffix), 0
+    if suffix not in JSON_LINES and not all(column.isdecimal() for column in columns):
+        heading = 1
+    unit = "record" if suffix == ".csv" else "line"  # a quoted field may hold line ends
+    for n, found in enumerate(records(text, path, columns, suffix=suffix, scalars=columns[:1]), 1 + heading):
+        yield Row(found[0].strip(), found[1:], f"{path}, {unit} {n:,}")
+
+
+def _parted(text: str, path: Path, separator: str) -> Iterator[Row]:
+    for n, line in enumerate(text.split("\n"), 1):
+        label, found, rest = line.removesuffix("\r").partition(separator)
+        if not found:
+            raise UserError(f"{path}, line {n:,} has no {separator!r} between label and text: {line[:60]!r}.")
+        yield Row(label.strip(), (rest,), f"{path}, line {n:,}")
+
+
+def _columns(text: str, path: Path, suffix: str) -> tuple[str, ...]:
+    """Label and text where nobody says which: by their headings, or the only two there are."""
+    if suffix in JSON_LINES:
+        return HEADINGS
+    # One record with all of its columns: asking for the first is the way to see how many there are.
+    delimiter = "," if suffix == ".csv" else "\t"
+    first = text.partition("\n")[0].removesuffix("\r").split(delimiter)
+    if sorted(cell.strip('"').lower() for cell in first) == list(HEADINGS):
+        by_name = {cell.strip('"').lower(): cell.strip('"') for cell in first}
+        return by_name["label"], by_name["text"]
+    if suffix == ".csv" or len(first) == 2:
+        return "1", "2"
+    shown = ", ".join(repr(cell[:20]) for cell in first[:6])
+    if len(first) == 1:
+        raise UserError(
+            f"{path}, line 1 has no tab between label and text: {shown}. Write `label TAB text`, or name what parts"
+            ' them: data.separator = " ".'
+        )
+    raise UserError(
+        f"{path} has {len(first)} columns ({shown}, …); say which hold label and text, by heading or counted from 1:"
+        ' data.columns = ["1", "3"].'
+    )
+
+
+def counts_of(rows: Sequence[Row]) -> Counter[str]:
+    """How often each label occurs."""
+    return Counter(row.label for row in rows)
+
+
+def _hash(texts: tuple[str, ...]) -> bytes:
+    return hashlib.blake2b("\n".join(texts).encode(), digest_size=8).digest()

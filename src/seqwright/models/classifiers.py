@@ -1,0 +1,187 @@
+"""Readers of whole texts: any encoder, what is pooled of it, layers of its own and an answer.
+
+The lectures' five classifiers of film reviews are combinations of these; their parameter counts are tested.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor, nn
+
+from seqwright.batch import ReaderSizes
+from seqwright.config import UserError, check_shares, check_sizes
+from seqwright.layers.encoder import Reading
+from seqwright.layers.pooling import POOLINGS, Flatten, Pooling, Several
+from seqwright.models.convolution import ConvolutionConfig, ConvolutionReader
+from seqwright.models.gpt import GPTEncoder, GPTStackConfig
+from seqwright.models.gpt import initialise as initialise_gpt
+from seqwright.models.reader import ReadingModel, Tokens, body, head_of
+from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
+from seqwright.models.recurrent_reader import RecurrentReader, RecurrentReaderConfig
+from seqwright.models.transformer import TransformerReader, TransformerReaderConfig, initialise
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerConfig:
+    """What follows the encoder of a classifier."""
+
+    hidden: tuple[int, ...] = ()
+    """Widths of fully connected layers between pooling and answer."""
+    answer_dropout: float = 0.0
+    """Share dropped of what is pooled and of each layer after it."""
+
+    def check_answer(self) -> None:
+        check_shares(self, "answer_dropout")
+        if any(size < 1 for size in self.hidden):
+            raise UserError(f"hidden lists the widths of layers, at least 1 each, not {list(self.hidden)}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLPConfig(AnswerConfig):
+    embedding: int = 128
+    """Size of the token vectors."""
+    length: int = 128
+    """Tokens of a text; all their vectors, zeros behind, are one input."""
+    hidden: tuple[int, ...] = (256,)
+    """Widths of fully connected layers between pooling and answer."""
+
+    def __post_init__(self) -> None:
+        check_sizes(self, "embedding", "length")
+        self.check_answer()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CNNClassifierConfig(AnswerConfig, ConvolutionConfig):
+    pooling: Literal["max", "mean", "attention", "flatten"] | tuple[Literal["max", "mean", "attention"], ...] = "max"
+    """What is made of all positions, one or several side by side; flatten keeps every one and needs length."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_answer()
+        if (self.pooling == "flatten") != (self.length is not None):
+            raise UserError('pooling = "flatten" and length go together; give both or neither.')
+
+
+Recurrent = Literal["last", "backward", "final", "max", "mean", "attention"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentClassifierConfig(AnswerConfig, RecurrentReaderConfig):
+    pooling: Recurrent | tuple[Recurrent, ...] = "max"
+    """What is made of all positions, one or several side by side: last is where each direction ended, backward where
+    the backward one did, final the vector of the last token."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_answer()
+        if "backward" in self.pooling and not self.bidirectional:
+            raise UserError('pooling = "backward" reads the backward direction; set bidirectional = true.')
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElmanClassifierConfig(RecurrentClassifierConfig):
+    cell: ClassVar[type[RecurrentConfig]] = ElmanConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class LSTMClassifierConfig(RecurrentClassifierConfig):
+    cell: ClassVar[type[RecurrentConfig]] = LSTMConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class GRUClassifierConfig(RecurrentClassifierConfig):
+    cell: ClassVar[type[RecurrentConfig]] = GRUConfig
+
+
+Attentive = Literal["first", "mean", "max", "attention"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerClassifierConfig(AnswerConfig, TransformerReaderConfig):
+    pooling: Attentive | tuple[Attentive, ...] = "mean"
+    """What is made of all positions, one or several side by side; first is <sos>, which stands for the text."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_answer()
+
+
+Causal = Literal["final", "mean", "max", "attention"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTClassifierConfig(AnswerConfig, GPTStackConfig):
+    pooling: Causal | tuple[Causal, ...] = "final"
+    """What is made of all positions, one or several side by side; final is the last token, which has seen all."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_answer()
+
+
+class Unread(nn.Module):
+    """Token vectors as they are: the reader of a network that flattens them."""
+
+    def __init__(self, width: int, length: int):
+        super().__init__()
+        self.width, self.context = width, length
+
+    def forward(self, x: Tensor, mask: Tensor) -> Reading:
+        return Reading(x, mask)
+
+
+class GPTReader(GPTEncoder):
+    """A causal encoder as a reader: what stands behind a text is never seen by it."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Reading:  # type: ignore[override]
+        return Reading(super().forward(x)[0], mask)
+
+
+def mlp(config: MLPConfig, sizes: ReaderSizes) -> ReadingModel:
+    """All token vectors as one, then fully connected layers."""
+    encoder = Unread(config.embedding, config.length)
+    return answering(config, sizes, encoder, config.embedding, Flatten(config.embedding, config.length))
+
+
+def cnn(config: CNNClassifierConfig, sizes: ReaderSizes) -> ReadingModel:
+    """Convolutions, then what is pooled of them."""
+    encoder = ConvolutionReader(config)
+    flat = Flatten(encoder.width, config.positions) if config.pooling == "flatten" else None
+    return answering(config, sizes, encoder, config.embedding, flat)
+
+
+def recurrent(config: RecurrentClassifierConfig, sizes: ReaderSizes) -> ReadingModel:
+    """A recurrent network, then what is pooled of it."""
+    return answering(config, sizes, RecurrentReader(config), config.embedding or config.width)
+
+
+def transformer(config: TransformerClassifierConfig, sizes: ReaderSizes) -> ReadingModel:
+    """A Transformer's encoder, then what is pooled of it."""
+    encoder = TransformerReader(config)
+    initialise(encoder, config.width)
+    return answering(config, sizes, encoder, config.width)
+
+
+def gpt(config: GPTClassifierConfig, sizes: ReaderSizes) -> ReadingModel:
+    """A GPT, read at its last token (Radford et al. 2018)."""
+    encoder = GPTReader(config)
+    initialise_gpt(encoder, config.layers)
+    model = answering(config, sizes, encoder, config.width)
+    initialise_gpt(model.embedding, config.layers)
+    return model
+
+
+def answering(
+    config: Any, sizes: ReaderSizes, encoder: nn.Module, embedding: int, pooling: Pooling | None = None
+) -> ReadingModel:
+    """Embedding, encoder, pooling as the configuration names it, layers and head."""
+    assert sizes.vocabulary is not None
+    if pooling is None:
+        names = (config.pooling,) if isinstance(config.pooling, str) else config.pooling
+        parts = [POOLINGS[name](encoder.width) for name in names]  # type: ignore[arg-type]
+        pooling = parts[0] if len(parts) == 1 else Several(*parts)
+    layers, width = body(pooling.width, config.hidden, config.answer_dropout)
+    tokens = Tokens(sizes.vocabulary.size, embedding, segments=sizes.segments)
+    return ReadingModel(tokens, encoder, pooling, layers, head_of(sizes.answers, width))

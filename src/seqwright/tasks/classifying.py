@@ -1,0 +1,261 @@
+"""Texts to labels: examples in batches of like length, answers, scores; runs that classify."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from seqwright.batch import Batch, ReaderSizes, Source
+from seqwright.config import UserError
+from seqwright.data.labelled import LabelledConfig, Rows, read_rows, read_splits
+from seqwright.data.labels import LabelledTexts, Labels, balance_notes
+from seqwright.data.lengths import ByLength
+from seqwright.data.sources import EncodedTexts, Sources, encode, frame
+from seqwright.run import Run
+from seqwright.run_directory import RunDirectory
+from seqwright.storage import read_json, write_json
+from seqwright.tasks.class_scores import AnswerOptions, answers, counted, scored
+from seqwright.tasks.language import saved_tokenizer
+from seqwright.tasks.task import Note, Settings, fingerprint_of
+from seqwright.text.tokenizer import Tokenizer
+
+SHOWN = 4
+"""Texts in the log at each sampling."""
+AT_ONCE = 512
+"""Lines read ahead, so that lines of like length can share a batch."""
+
+
+class ClassifyingTask:
+    """The data side of training a classifier."""
+
+    def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
+        self.settings, self.note = settings, note
+        data: LabelledConfig = settings.data
+        train, valid = read_splits(data)
+        self.labels = Labels.of(train, data.labels)
+        write_json(directory.labels_path, self.labels.table())
+        self.tokenizer = saved_tokenizer(settings, directory, train.texts, note)
+        self.train_rows, self.valid_rows = train, valid
+        self.train_texts = encode([row.texts for row in train.rows], self.tokenizer)
+        self.train_targets = self.labels.targets(train.rows)
+        self.valid_texts: EncodedTexts | None = None
+        if valid is not None:
+            self.valid_texts = encode([row.texts for row in valid.rows], self.tokenizer)
+            self.valid_targets = self.labels.targets(valid.rows, settings.evaluation.unknown)
+        if settings.training.r_drop and data.labels != "one":
+            raise UserError("R-Drop compares distributions over classes; leave training.r_drop out.")
+        self._say()
+
+    def _say(self) -> None:
+        """What a reader of the numbers should know of the data."""
+        data, train, valid = self.settings.data, self.train_rows, self.valid_rows
+        for said in train.notes:
+            self.note(said)
+        if valid is None:
+            self.note("nothing is held out, so there will be no score; give --valid FILE, or set data.split.")
+        else:
+            if data.split is not None:
+                self.note(f"held out for validation: {data.split} of the texts ({len(valid.rows):,}).")
+            known = {row.texts for row in train.rows}
+            if leaked := sum(row.texts in known for row in valid.rows):
+                self.note(f"{leaked:,} of {len(valid.rows):,} validation texts are training texts, too.")
+        for name, texts in (("training", self.train_texts), ("validation", self.valid_texts)):
+            if texts is not None and texts.unknown:
+                self.note(f"{texts.unknown:,} of {len(texts.ids):,} {name} tokens are <unk>.")
+        if data.labels == "one":
+            self.note(balance_notes(train.rows, evened=data.balance == "repeat"))
+        self.note(
+            f"{len(train.rows):,} training texts, {len(self.train_texts.ids):,} tokens;"
+            f" {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
+        )
+
+    @property
+    def sizes(self) -> ReaderSizes:
+        return sizes_of(self.tokenizer, self.labels)
+
+    @property
+    def fingerprint(self) -> str:
+        texts = [self.train_texts, *([] if self.valid_texts is None else [self.valid_texts])]
+        labels = [row.label for rows in (self.train_rows, self.valid_rows) if rows is not None for row in rows.rows]
+        return fingerprint_of(*(one.fingerprint for one in texts), *labels)
+
+    @property
+    def corpus(self) -> LabelledTexts:
+        return LabelledTexts(sources=self._framed(self.train_texts, None), targets=self.train_targets)
+
+    def feed(self, model: Any) -> ByLength:
+        data, training = self.settings.data, self.settings.training
+        sources = self._framed(self.train_texts, model.context)
+        if sources.cut:
+            tokens, texts = int(self.train_texts.lengths.sum()), len(self.train_rows.rows)
+            how = (
+                "read in windows"
+                if data.long == "windows"
+                else f"cut ({sources.lost.sum() / tokens:.1%} of all tokens)"
+            )
+            self.note(
+                f"{sources.cut:,} of {texts:,} training texts ({sources.cut / texts:.1%})"
+                f' do not fit {longest(data, model.context)} tokens and are {how}; data.long = "{data.long}".'
+            )
+        examples = LabelledTexts(sources=sources, targets=self.train_targets)
+        times = examples.evening() if data.balance == "repeat" else None
+        return ByLength(examples, seed=training.seed, batch=training.batch, tokens=data.tokens, times=times)
+
+    def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
+        if self.valid_texts is None:
+            return None
+        found = answers(model, self._framed(self.valid_texts, model.context), self.labels, device)
+        counts = counted(found, self.valid_targets, self.labels, self.settings.decoding, self.valid_texts.fingerprint)
+        if quick:
+            return {one.name: one.value for one in counts}
+        return scored(counts, self.settings.evaluation)
+
+    def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
+        rows = (self.valid_rows or self.train_rows).rows
+        some = rows[:: max(1, len(rows) // SHOWN)][:SHOWN]
+        said = classify(model, self.tokenizer, self.labels, [row.texts for row in some], self.settings, device=device)
+        return [
+            {"prompt": " | ".join(row.texts), "text": f" → {one.said}", "reference": row.label}
+            for one, row in zip(said, some, strict=True)
+        ]
+
+    def show(self, batch: Batch) -> str:
+        assert batch.source.ids is not None
+        return repr(self.tokenizer.decode(batch.source.ids[0].tolist())[:200])
+
+    def _framed(self, texts: EncodedTexts, context: int | None) -> Sources:
+        return framed(texts, self.tokenizer, self.settings.data, context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a classifier says of a text."""
+
+    texts: tuple[str, ...]
+    label: str | list[str] | float
+    """The most probable class, the probable labels, or a value."""
+    probabilities: dict[str, float]
+    """Of every class or label; none for a value."""
+    unread: int
+    """Tokens that did not fit."""
+
+    @property
+    def said(self) -> str:
+        """Label and probability as a person reads them."""
+        if isinstance(self.label, float):
+            return f"{self.label:.4g}"
+        labels = [self.label] if isinstance(self.label, str) else self.label
+        return ", ".join(f"{label} ({self.probabilities[label]:.2f})" for label in labels) or "none"
+
+
+class ClassifyRun(Run):
+    """A trained classifier: `run = seqwright.open("runs/x"); run.classify(["A fine film."])`."""
+
+    does = "answers with labels of whole texts"
+    verbs = ("classify", "evaluate")
+
+    @staticmethod
+    def sizes(directory: RunDirectory) -> ReaderSizes:
+        return sizes_of(Tokenizer.open(directory.tokenizer_path), open_labels(directory))
+
+    @functools.cached_property
+    def labels(self) -> Labels:
+        return open_labels(self.directory)
+
+    def source(self, rows: int, length: int) -> Source:
+        """Sources of different lengths."""
+        plain = [id for id in range(self.tokenizer.size) if id not in self.tokenizer.specials.values()]
+        drawn = torch.tensor(plain)[torch.arange(rows * length) * 7919 % len(plain)].view(rows, length)
+        lengths = torch.tensor([max(1, length - 3 * row) for row in range(rows)])
+        return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=drawn)
+
+    def classify(
+        self, texts: Iterable[str | Sequence[str]], *, at_once: int = AT_ONCE, **options: Any
+    ) -> Iterator[Answer]:
+        """What it says of each text (or pair), in order; options are those of the recipe's [decoding] section."""
+        given = ((text,) if isinstance(text, str) else tuple(text) for text in texts)
+        settings = replace(self.settings, decoding=replace(self.settings.decoding, **options))
+        return classify(self.model, self.tokenizer, self.labels, given, settings, at_once=at_once, device=self.device)
+
+    def evaluate(
+        self,
+        on: str | Sequence[str] | None = None,
+        *,
+        watch: Callable[[int, int], None] = lambda done, of: None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Scores on labelled files, or on the run's own validation texts."""
+        config = replace(self.settings.evaluation, **options)
+        rows = self.rows(on).rows
+        texts = encode([row.texts for row in rows], self.tokenizer)
+        targets = self.labels.targets(rows, config.unknown)
+        sources = framed(texts, self.tokenizer, self.settings.data, self.model.context)
+        found = answers(self.model, sources, self.labels, self.device, watch)
+        counts = counted(found, targets, self.labels, self.settings.decoding, texts.fingerprint)
+        return scored(counts, config) | {"texts": len(rows), "cut": sources.cut}
+
+    def rows(self, on: str | Sequence[str] | None = None) -> Rows:
+        """Labelled texts of files, or those the run was validated on."""
+        if on is not None:
+            return read_rows(on, self.settings.data)
+        _, valid = read_splits(self.settings.data)
+        if valid is None:
+            raise UserError(f"{self.path} has no validation texts of its own; name a file with --on FILE.")
+        return valid
+
+
+def classify(
+    model: Any,
+    tokenizer: Tokenizer,
+    labels: Labels,
+    given: Iterable[tuple[str, ...]],
+    settings: Settings,
+    *,
+    at_once: int = AT_ONCE,
+    device: torch.device | str = "cpu",
+) -> Iterator[Answer]:
+    """What a model says of each text, in order, so many read ahead."""
+    lines = iter(given)
+    while chunk := list(itertools.islice(lines, at_once)):
+        for text in chunk:
+            if len(text) != labels.parts:
+                raise UserError(f"{labels.parts} text(s) are read at a time, not {len(text)}: {text[0][:60]!r}.")
+        texts = encode(chunk, tokenizer)
+        sources = framed(texts, tokenizer, settings.data, model.context)
+        found = answers(model, sources, labels, device)
+        for text, row, lost in zip(chunk, found, sources.lost, strict=True):
+            yield _answer(text, row.tolist(), labels, settings.decoding, int(lost))
+
+
+def _answer(text: tuple[str, ...], row: list[float], labels: Labels, options: AnswerOptions, unread: int) -> Answer:
+    if labels.kind == "value":
+        return Answer(texts=text, label=row[0], probabilities={}, unread=unread)
+    likely = dict(zip(labels.names, row, strict=True))
+    best: str | list[str] = max(likely, key=likely.__getitem__)
+    if labels.kind == "several":
+        best = [name for name, share in likely.items() if share >= options.threshold]
+    return Answer(texts=text, label=best, probabilities=likely, unread=unread)
+
+
+def framed(texts: EncodedTexts, tokenizer: Tokenizer, data: LabelledConfig, context: int | None) -> Sources:
+    """Texts as this recipe cuts them to what the model sees."""
+    return frame(texts, tokenizer, longest=longest(data, context), long=data.long, framed=data.framed)
+
+
+def longest(data: LabelledConfig, context: int | None) -> int | None:
+    """The most tokens read at once."""
+    limits = [limit for limit in (data.longest, context) if limit is not None]
+    return min(limits) if limits else None
+
+
+def sizes_of(tokenizer: Tokenizer, labels: Labels) -> ReaderSizes:
+    return ReaderSizes(answers=labels.answers, vocabulary=tokenizer.vocabulary, segments=labels.parts)
+
+
+def open_labels(directory: RunDirectory) -> Labels:
+    return Labels.read(read_json(directory.labels_path))
