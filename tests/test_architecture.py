@@ -22,6 +22,7 @@ LEVELS = [
         {
             "build",
             "recipe",
+            "reference",
             "suggest",
             "run_directory",
             "checkpoints",

@@ -217,6 +217,11 @@ def describe(cls: type) -> tuple[Key, ...]:
     return tuple(found)
 
 
+def section_of(cls: type, key: str) -> type | None:
+    """The configuration class that a key holds, where it holds one."""
+    return _section(_types(cls)[key])
+
+
 def _numbers(config: object, names: Iterable[str]) -> Iterator[tuple[str, int | float]]:
     for name in names:
         value = getattr(config, name)
@@ -289,7 +294,7 @@ def _show(value: Any) -> str:
 def _write_table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
     for key, value in table.items():
         if not isinstance(value, Mapping) and value is not None:
-            lines.append(f"{_bare(key)} = {_write_value(value)}")
+            lines.append(f"{_bare(key)} = {write_value(value)}")
     for key, value in table.items():
         if isinstance(value, Mapping):
             lines.extend(["", f"[{'.'.join(_bare(part) for part in (*path, key))}]"])
@@ -298,10 +303,11 @@ def _write_table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[st
 
 def _bare(key: str) -> str:
     plain = key.replace("-", "").replace("_", "")
-    return key if plain.isascii() and plain.isalnum() else _write_value(key)
+    return key if plain.isascii() and plain.isalnum() else write_value(key)
 
 
-def _write_value(value: Any) -> str:
+def write_value(value: Any) -> str:
+    """A value as TOML writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -312,5 +318,5 @@ def _write_value(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_write_value(item) for item in value) + "]"
+        return "[" + ", ".join(write_value(item) for item in value) + "]"
     raise TypeError(f"TOML cannot hold {value!r}")

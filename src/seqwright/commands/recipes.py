@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from seqwright.commands.common import JSON, print_json, print_table
+
+if TYPE_CHECKING:
+    from seqwright.reference import Entry
 
 
 @click.command("recipes")
 @click.argument("name", required=False)
 @click.option("--keys", is_flag=True, help="List every key a recipe may have, with its default and meaning.")
+@click.option("--markdown", is_flag=True, help="List the keys as the page docs/reference.md.")
 @JSON
-def command(name: str | None, keys: bool, as_json: bool) -> None:
+def command(name: str | None, keys: bool, markdown: bool, as_json: bool) -> None:
     """List the recipes that come with seqwright; print the one of that NAME; or list all keys."""
-    from seqwright import recipe
+    from seqwright import recipe, reference
     from seqwright.reporting.terminal import Column, table
 
+    if markdown:
+        click.echo(reference.markdown(), nl=False)
+        return
     if keys:
-        rows = _keys()
+        rows = [_row(entry) for entry in reference.entries()]
         columns = [
             Column("key", "key"),
             Column("type", "type"),
@@ -38,21 +47,8 @@ def command(name: str | None, keys: bool, as_json: bool) -> None:
         print_table(table(rows, columns))
 
 
-def _keys() -> list[dict[str, str]]:
-    from seqwright import build, recipe
-    from seqwright.config import describe
-
-    rows = []
-    for task, kit in build.TASKS.items():
-        for section, cls in recipe.sections(task).items():
-            classes = {section: cls} if cls else {f"{section} ({k})": made[0] for k, made in kit.models.items()}
-            if cls is None:
-                kinds = " | ".join(f'"{kind}"' for kind in kit.models)
-                row = {"data": task, "key": "model.kind", "type": kinds, "default": kit.default_model}
-                rows.append(row | {"help": "What the model is; its other keys depend on it."})
-            for place, described in classes.items():
-                for key in describe(described):
-                    default = "" if key.default is None else str(key.default)
-                    row = {"data": task, "key": f"{place}.{key.name}", "type": key.type}
-                    rows.append(row | {"default": default, "help": key.help})
-    return rows
+def _row(entry: Entry) -> dict[str, str]:
+    """A key with its section before it, as it would be set."""
+    section = f"{entry.section} ({entry.kind})" if entry.kind else entry.section
+    about = {"data": ", ".join(entry.data), "key": f"{section}.{entry.key}" if section else entry.key}
+    return about | {"type": entry.type, "default": entry.default, "help": entry.help}

@@ -37,8 +37,6 @@ class BlockConfig:
     """Width inside the feed-forward networks; four times the width unless given, 8/3 of it for swiglu."""
     rotary_base: float = 10000.0
     """The longest wavelength of rotary positions, over 2π; greater for longer contexts."""
-    window: int | None = None
-    """How many tokens, itself included, each position attends to; all before it unless given (sliding window)."""
     query_key_norm: bool = False
     """Whether queries and keys are normalised, head by head, before they meet (QK-norm)."""
     norm: Literal["pre", "post"] = "pre"
@@ -59,7 +57,7 @@ class BlockConfig:
     """Share of the embedding dropped, where it is not that of dropout."""
 
     def __post_init__(self) -> None:
-        check_sizes(self, "width", "heads", "inner", "window")
+        check_sizes(self, "width", "heads", "inner")
         check_shares(self, "dropout", "attention_dropout", "embedding_dropout")
         if self.width % self.heads:
             below = self.width - self.width % self.heads
@@ -126,7 +124,15 @@ class Block(nn.Module):
     reads, x = x + f(norm(x)), which trains without warm-up (Xiong et al. 2020).
     """
 
-    def __init__(self, config: BlockConfig, *, rotary: Rotary | None = None, causal: bool = True, cross: bool = False):
+    def __init__(
+        self,
+        config: BlockConfig,
+        *,
+        rotary: Rotary | None = None,
+        window: int | None = None,
+        causal: bool = True,
+        cross: bool = False,
+    ):
         super().__init__()
         self.pre = config.norm == "pre"
         dropped = config.dropout if config.attention_dropout is None else config.attention_dropout
@@ -134,7 +140,7 @@ class Block(nn.Module):
             config.width,
             config.heads,
             key_heads=config.key_heads,
-            window=config.window,
+            window=window,
             query_key_norm=config.query_key_norm,
             bias=config.bias,
             dropout=dropped,

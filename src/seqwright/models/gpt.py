@@ -29,10 +29,12 @@ class GPTStackConfig(BlockConfig):
     positions: Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"] = "learned"
     """How a token knows where it stands: vectors added to the tokens (learned, sinusoidal), turned queries and keys
     (rotary), or numbers added to the scores by distance (alibi: straight lines; relative: T5's learned buckets)."""
+    window: int | None = None
+    """How many tokens, itself included, each position attends to; all before it unless given (sliding window)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_sizes(self, "layers", "context")
+        check_sizes(self, "layers", "context", "window")
         self.check_positions(self.positions)
 
 
@@ -66,7 +68,7 @@ class GPTEncoder(nn.Module):
         distance = {"alibi": ALiBi, "relative": Buckets}.get(config.positions)
         self.distance = distance(config.heads) if distance else None
         self.dropout = nn.Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
-        self.blocks = nn.ModuleList(Block(config, rotary=rotary) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(Block(config, rotary=rotary, window=config.window) for _ in range(config.layers))
         self.norm = normalisation(config) if config.norm == "pre" else nn.Identity()
 
     def start(self, rows: int, capacity: int, like: Tensor) -> KeyValues:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seqwright.batch import Vocabularies
-from seqwright.config import UserError, check_sizes
+from seqwright.config import check_sizes
 from seqwright.interface import State
 from seqwright.layers.attention import KeyValues
 from seqwright.layers.block import Block, BlockConfig, normalisation
@@ -36,8 +36,6 @@ class TransformerReaderConfig(BlockConfig):
         super().__post_init__()
         check_sizes(self, "layers", "context")
         self.check_positions(self.positions)
-        if self.window is not None:
-            raise UserError("a sliding window looks back, and an encoder looks both ways; leave window out.")
 
 
 @dataclass(frozen=True, kw_only=True)
