@@ -79,8 +79,9 @@ def test_long_conversations_are_read_in_pieces_and_counted() -> None:
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ("not json", "line 2 is no conversation"),
-        ("[]", 'write {"messages"'),
+        ("not json", "line 2 is no JSON object"),
+        ("[]", "not an object with keys"),
+        ("{}", 'line 2 is no conversation: write {"messages"'),
         ('{"messages": [{"role": "user"}]}', 'has a "role" and a "content"'),
         (line(("user", "a"), ("assistance", "b")), "no role 'assistance'. Did you mean 'assistant'?"),
         (line(("user", "a")), "no turn of the assistant"),

@@ -76,8 +76,15 @@ def test_what_does_not_fit_is_named() -> None:
         read_pairs(["a"], CONFIG)
     with pytest.raises(UserError, match=r"line 1: 1 column"):
         read_pairs(write("c.tsv", "no tab"), CONFIG)
-    with pytest.raises(UserError, match=r"line 2: expected"):
-        read_pairs(write("c.jsonl", '{"source": "a", "target": "b"}', '{"source": 3, "target": "b"}'), CONFIG)
+    right = '{"source": "a", "target": "b"}'
+    for wrong, said in (
+        ('{"source": 3, "target": "b"}', "'source' should be a text or a list of texts, but is 3"),
+        ('{"source": "a"}', "'target' should be a text or a list of texts, but is null"),
+        ('{"source": "a", "source": "c", "target": "b"}', "the key 'source' stands there twice"),
+        ("", "is empty"),
+    ):
+        with pytest.raises(UserError, match=rf"c\.jsonl, line 2.*{said}"):
+            read_pairs(write("c.jsonl", right, wrong), CONFIG)
     with pytest.raises(UserError, match="IN: … OUT"):
         read_pairs(write("d", "jump"), PairsConfig(train="unused", format="scan"))
     with pytest.raises(UserError, match=r"no embedded pairs 'summary'\. Did you mean 'summaries'"):

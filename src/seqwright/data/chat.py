@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -17,6 +17,7 @@ from seqwright.config import UserError, did_you_mean
 from seqwright.data.embedded import embedded_text, is_embedded
 from seqwright.data.files import Errors, read_text, resolve
 from seqwright.data.order import permutation
+from seqwright.data.records import object_of
 from seqwright.data.stream import to_batch
 from seqwright.data.text import Corpus, documents_of, parse_split, split
 from seqwright.text.tokenizer import Tokenizer
@@ -81,19 +82,24 @@ def read_conversations(files: Sequence[str] | str, errors: Errors = "strict") ->
             notes.append(f"{file}: {replaced:,} places were not UTF-8 text and are read as U+FFFD.")
         for number, line in enumerate(documents_of(text, "line"), 1):
             if line.strip():
-                try:
-                    conversation_of(json.loads(line))
-                except ValueError as error:
-                    raise UserError(f"{file}, line {number:,} is no conversation: {error}") from error
+                conversation_of(line, f"{file}, line {number:,}")
                 lines.append(line)
     if not lines:
         raise UserError(f"{files} holds no conversations.")
     return Corpus(documents=lines, kind="line", notes=tuple(notes))
 
 
-def conversation_of(table: Any) -> Conversation:
-    """The messages of a JSON object; ValueError says what is wrong with it."""
-    if not isinstance(table, dict) or not isinstance(table.get("messages"), list):
+def conversation_of(line: str, place: str) -> Conversation:
+    """The messages of a line; the place is for what is wrong with it."""
+    table = object_of(line, place)
+    try:
+        return _messages(table)
+    except ValueError as error:
+        raise UserError(f"{place} is no conversation: {error}") from error
+
+
+def _messages(table: Mapping[str, Any]) -> Conversation:
+    if not isinstance(table.get("messages"), list):
         raise ValueError('write {"messages": [{"role": "user", "content": "…"}, …]}.')
     messages = []
     for entry in table["messages"]:
@@ -118,7 +124,7 @@ def read_splits(config: ChatConfig) -> tuple[list[Conversation], list[Conversati
 
 
 def parsed(corpus: Corpus) -> list[Conversation]:
-    return [conversation_of(json.loads(line)) for line in corpus.documents]
+    return [conversation_of(line, "a line") for line in corpus.documents]
 
 
 class Turns:

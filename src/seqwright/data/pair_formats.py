@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from seqwright.config import UserError
+from seqwright.data.records import object_of
 
 _SCAN = re.compile(r"IN: (.*) OUT: (.*)")
 _VARIANT = re.compile(r"\(\d+\)$")
@@ -45,12 +46,10 @@ def jsonl(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[Pai
     """An object a line: "source" and "target", each a text or a list of texts; "tag" if there is one."""
     pairs = []
     for number, line in enumerate(lines, 1):
-        try:
-            record = json.loads(line)
-            sources, targets = (_texts(record[key]) for key in ("source", "target"))
-            pairs.append(Pair(sources, targets, record.get("tag")))
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f'{name}, line {number:,}: expected {{"source": "…", "target": "…"}} ({error}).') from error
+        place = f"{name}, line {number:,}"
+        record = object_of(line, place)
+        sources, targets = (_texts(record.get(key), key, place) for key in ("source", "target"))
+        pairs.append(Pair(sources, targets, record.get("tag")))
     return pairs
 
 
@@ -100,8 +99,9 @@ FORMATS: dict[str, Callable[[Sequence[str], str, tuple[int, int]], list[Pair]]] 
 }
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _texts(value: Any, key: str, place: str) -> tuple[str, ...]:
     several = [value] if isinstance(value, str) else value
     if not isinstance(several, list) or not several or not all(isinstance(text, str) for text in several):
-        raise TypeError(f"{json.dumps(value, ensure_ascii=False)[:60]} is no text or list of texts")
+        found = json.dumps(value, ensure_ascii=False)[:60]
+        raise UserError(f"{place}: '{key}' should be a text or a list of texts, but is {found}.")
     return tuple(several)

@@ -77,17 +77,23 @@ def record_ends(text: str, path: Path, line: int) -> Iterator[int]:
             raise _no_csv(path, line + reader.line_num - 1, error) from error
 
 
+def object_of(line: str, place: str) -> dict[str, Any]:
+    """The object of a line of JSON lines; the place is for messages."""
+    if not line.strip():
+        raise UserError(f"{place} is empty; JSON lines hold one object each. Delete it.")
+    try:
+        found = json.loads(line, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{place} is no JSON object: {error}. Found: {line[:60]!r}.") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{place} holds {_short(found)}, not an object with keys.")
+    return found
+
+
 def _json_lines(text: str, path: Path, columns: Sequence[str], first: int, scalars: Sequence[str]) -> Iterator[Row]:
     for number, line in enumerate(text.removesuffix("\n").split("\n"), first):
         place = f"{path}, line {number:,}"
-        if not line.strip():
-            raise UserError(f"{place} is empty; JSON lines hold one object each. Delete it.")
-        try:
-            found = json.loads(line, object_pairs_hook=_once)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{place} is no JSON object: {error}. Found: {line[:60]!r}.") from None
-        if not isinstance(found, dict):
-            raise UserError(f"{place} holds {_short(found)}, not an object with keys.")
+        found = object_of(line, place)
         row = []
         for column in columns:
             if column not in found:
