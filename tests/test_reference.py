@@ -3,58 +3,47 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seqwright import reference
-from seqwright.recipe import make
+from seqwright.config import UserError
+from seqwright.recipe import Recipe, make
 from seqwright.reference import Entry
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 
-BY_TYPE: dict[str, list[Any]] = {
-    "true or false": [True, False],
-    "a whole number": [3, 4, 2, 64],
-    'a whole number or "auto"': ["auto"],
-    "a number": [0.25, 0.5, 2.0],
-    "a string": ["<|other|>"],
-    "a list of a string": [["<other>"]],
-    "a list of a string or a string": [["a.txt", "b.txt"], "c.txt"],
-    "a list of a whole number": [[5, 6]],
-    "a list of a number": [[1.0, 2.0]],
-    "a list [a whole number, a whole number]": [[2, 3]],
-    "a list of a list [a whole number, a number]": [[[5, 0.5]]],
-}
-"""Values to try for a key, the first that is not its default; keys of words are tried with their own words."""
+VALUES = [
+    *(True, False, 3, 4, 64, 192, 500, 1 << 30, 0.25, 0.5, 2.0, "<|other|>", "documents 5%"),
+    *(["<other>"], ["1", "2"], [5, 6], [0, 0, 1], [1.0, 2.0], [0.4, 0.9, 1.4], [[5, 0.5]], {"1": {"kind": "gpt"}}),
+]
+"""Tried one after the other, after the words that a key may be; reading is strict, so that a wrong type is refused."""
 
 TOGETHER: dict[str, dict[str, Any]] = {
-    "data.split": {"split": "documents 5%"},
-    "tokenizer.size": {"size": 500},
-    "tokenizer.compression": {"kind": "bpe", "compression": 3.5},
-    "tokenizer.split": {"kind": "words", "split": "basic-english"},
-    "tokenizer.sampling": {"kind": "unigram", "sampling": 0.0},
-    "tokenizer.source_kind": {"joint": False, "source_kind": "words"},
-    "tokenizer.source_size": {"joint": False, "source_size": 500},
-    "model.width": {"width": 192},
-    "model.heads": {"heads": 8},
-    "model.key_heads": {"key_heads": 2},
-    "model.readout": {"readout": "flatten", "length": 9},
-    "gpt.readout": {"readout": "flatten", "tied": False},
-    "model.length": {"readout": "flatten", "length": 9},
-    "model.cutoffs": {"cutoffs": [0, 0, 1]},
-    "model.fallback": {"fallback": [0.4, 0.9, 1.4]},
-    "model.memory": {"memory": 1 << 30},
-    "model.weights": {"weights": [0.25, 0.75], "parts": {"1": {"kind": "ngram"}, "2": {"kind": "gpt"}}},
-    "model.parts": {"weights": [0.25, 0.75], "parts": {"1": {"kind": "ngram"}, "2": {"kind": "gpt"}}},
-    "model.unknown": {"order": 4, "unknown": False},
-    "training.lora": {"lora": 8, "base": "runs/base"},
-    "decoding.risk": {"risk": "chrf", "best": 4},
-    "decoding.groups": {"width": 6, "groups": 3},
+    "tokenizer.compression": {"kind": "bpe"},
+    "tokenizer.split": {"kind": "words"},
+    "tokenizer.sampling": {"kind": "unigram"},
+    "tokenizer.source_kind": {"joint": False},
+    "tokenizer.source_size": {"joint": False},
+    "model.key_heads": {"heads": 8},
+    "model.readout": {"length": 9},
+    "gpt.readout": {"tied": False},
+    "model.length": {"readout": "flatten"},
+    "cnn.length": {"kernels": [3], "pooling": "flatten"},
+    "mlp.length": {},
+    "model.weights": {"parts": {"1": {"kind": "ngram"}, "2": {"kind": "gpt"}}},
+    "model.parts": {"weights": [0.25, 0.75]},
+    "model.unknown": {"order": 4},
+    "training.lora": {"base": "runs/base"},
+    "decoding.risk": {"best": 4},
+    "decoding.groups": {"width": 6},
 }
-"""Keys, of a section or of one kind of model, that mean something only with others or with values of their own."""
+"""What else keys need, of a section or of one kind of model."""
 
 KEYS = [entry for entry in reference.entries() if entry.section and f"{entry.section}.{entry.key}" != "data.kind"]
 """All but the two that every recipe of these tests has: its name and the kind of its data."""
@@ -64,32 +53,39 @@ def named(entry: Entry) -> str:
     return f"{entry.data[0]}-{entry.section}-{entry.kind or ''}-{entry.key}"
 
 
-def words_of(type: str) -> list[Any]:
-    """The words of a type like `"a" | "b"`, or lists of one of them."""
-    several = type.startswith("a list of ")
-    words = [json.loads(word) for word in type.removeprefix("a list of ").split(" | ")]
-    return [[word] for word in words] if several else words
-
-
-def values(entry: Entry) -> dict[str, Any]:
-    """The keys of a section in which this one is not what it would be anyway."""
-    for place in (entry.kind, entry.section):
-        if (found := TOGETHER.get(f"{place}.{entry.key}")) is not None:
-            return found
+def values(entry: Entry) -> Iterator[Any]:
+    """Values that a key does not have anyway, some of them fit for it."""
     default = tomllib.loads(f"x = {entry.default}")["x"] if entry.default else None
-    tried = BY_TYPE.get(entry.type) or words_of(entry.type)
-    return {entry.key: next(value for value in tried if value != default)}
+    words = [json.loads(word) for word in re.findall(r'"[^"]+"', entry.type)]
+    for value in (*words, *([word] for word in words), *VALUES):
+        if value != default or type(value) is not type(default):  # True is 1 to Python
+            yield value
 
 
-def recipe_with(entry: Entry) -> dict[str, Any]:
+def recipe_with(entry: Entry, value: Any) -> dict[str, Any]:
     table: dict[str, Any] = {"data": {"kind": entry.data[0], "train": ["text.txt", "text.txt"]}}
     if entry.kind:
         table["model"] = {"kind": entry.kind}
-    place = table
-    for part in entry.section.split("."):
-        place = place.setdefault(part, {})
-    place |= values(entry)
+    needed = TOGETHER.get(f"{entry.kind}.{entry.key}", TOGETHER.get(f"{entry.section}.{entry.key}", {}))
+    section(table, entry.section).update({entry.key: value} | needed)
     return table
+
+
+def section(table: dict[str, Any], name: str) -> dict[str, Any]:
+    for part in name.split("."):
+        table = table.setdefault(part, {})
+    return table
+
+
+def made_with(entry: Entry) -> tuple[Recipe, Any]:
+    """The first recipe that can be made with another value of a key, and the value."""
+    problems = ""
+    for value in values(entry):
+        try:
+            return make(recipe_with(entry, value), settled=True), value
+        except UserError as error:
+            problems += f"\n{error}"
+    pytest.fail(f"no value fits {named(entry)}: add one to VALUES, or what it needs to TOGETHER{problems}")
 
 
 def test_the_page_is_current() -> None:
@@ -103,10 +99,7 @@ def test_every_key_has_a_help(entry: Entry) -> None:
 
 @pytest.mark.parametrize("entry", [entry for entry in KEYS if entry.type != "a section"], ids=named)
 def test_every_key_is_read_and_written_back(entry: Entry) -> None:
-    made = make(recipe_with(entry), settled=True)
+    made, value = made_with(entry)
     written = tomllib.loads(made.toml())
-    place = written
-    for part in entry.section.split("."):
-        place = place[part]
-    assert place[entry.key] == values(entry)[entry.key]
+    assert section(written, entry.section)[entry.key] == value
     assert make(written, settled=True) == made

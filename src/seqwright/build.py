@@ -13,6 +13,7 @@ from seqwright.data.chat import ChatConfig
 from seqwright.data.labelled import LabelledConfig
 from seqwright.data.parallel import PairsConfig
 from seqwright.data.text import TextConfig
+from seqwright.data.variation import VariedTokenizerConfig
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.metrics.likelihood import EvaluationConfig
 from seqwright.models import classifiers
@@ -97,7 +98,7 @@ class Kit:
 TASKS: dict[str, Kit] = {
     "text": Kit(
         data=TextConfig,
-        tokenizer=TokenizerConfig,
+        tokenizer=VariedTokenizerConfig,
         decoding=SamplingOptions,
         evaluation=EvaluationConfig,
         models=LANGUAGE_MODELS,

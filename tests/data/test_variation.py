@@ -18,10 +18,10 @@ from seqwright.data.buckets import Buckets, EncodedPairs, Tokenizers, encode_pai
 from seqwright.data.pair_formats import Pair
 from seqwright.data.stream import Stream, make_stream
 from seqwright.data.text import Corpus
-from seqwright.data.variation import Varied, varied_pairs, varied_stream
+from seqwright.data.variation import Varied, VariedTokenizerConfig, varied_pairs, varied_stream
 from seqwright.data.windows import Windows
 from seqwright.text.tokenizer import Tokenizer
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.training import train
 
 LINES = [
     "the lower the slower, the newer the wider",
@@ -33,8 +33,8 @@ LINES = [
 SAMPLED = {"bpe": {"dropout": 0.3}, "byte-bpe": {"dropout": 0.3}, "unigram": {"sampling": 0.2}}
 
 
-def config_of(kind: str, **options: float) -> TokenizerConfig:
-    return TokenizerConfig(kind=kind, size=330, **(options or SAMPLED[kind]))  # type: ignore[arg-type]
+def config_of(kind: str, **options: float) -> VariedTokenizerConfig:
+    return VariedTokenizerConfig(kind=kind, size=330, **(options or SAMPLED[kind]))  # type: ignore[arg-type]
 
 
 TOKENIZERS = {kind: train(config_of(kind), LINES) for kind in SAMPLED}
@@ -129,8 +129,8 @@ PAIRS = [
 ]
 
 
-def encoded_pairs() -> tuple[EncodedPairs, TokenizerConfig]:
-    config = TokenizerConfig(kind="bpe", dropout=0.6, specials=("<unk>", "<pad>", "<sos>", "<eos>", "<de>"))
+def encoded_pairs() -> tuple[EncodedPairs, VariedTokenizerConfig]:
+    config = VariedTokenizerConfig(kind="bpe", dropout=0.6, specials=("<unk>", "<pad>", "<sos>", "<eos>", "<de>"))
     texts = [text for pair in PAIRS for text in (*pair.sources, *pair.targets)] * 2
     tokenizer = train(config, texts)
     return encode_pairs(PAIRS, Tokenizers(source=tokenizer, target=tokenizer)), config
@@ -172,9 +172,9 @@ def test_kinds_without_other_cuts_are_refused(tmp_path: Path) -> None:
         ({"kind": "unigram", "sampling": -1.0}, "sampling is a power of 0 or more, not -1.0"),
     ):
         with pytest.raises(UserError, match=said):
-            TokenizerConfig(**wrong)  # type: ignore[arg-type]
-    tokenizer = train(TokenizerConfig(kind="words"), LINES)
+            VariedTokenizerConfig(**wrong)  # type: ignore[arg-type]
+    tokenizer = train(VariedTokenizerConfig(kind="words"), LINES)
     stream = make_stream(Corpus(documents=LINES, kind="line"), tokenizer)
-    named = TokenizerConfig(file=str(tmp_path / "tokenizer.json"), dropout=0.1)
+    named = VariedTokenizerConfig(file=str(tmp_path / "tokenizer.json"), dropout=0.1)
     with pytest.raises(UserError, match="this tokenizer is of kind words"):
         varied_stream(stream, LINES, tokenizer, named, seed=0)

@@ -83,11 +83,3 @@ def test_where_there_are_no_other_cuts_they_are_refused(
     found = seqwright("train", *data, *small, *options, "--run", "run")
     assert found.status == 2
     assert said in found.err
-
-
-def test_conversations_are_cut_plainly(seqwright: Command, here: Path) -> None:
-    talk = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n'
-    (here / "talks.jsonl").write_text(talk * 3)
-    said = seqwright("train", "--chat", "talks.jsonl", *TINY_GPT, *cut(kind="bpe", dropout=0.1), "--run", "run")
-    assert said.status == 2
-    assert "conversations are always cut plainly" in said.err

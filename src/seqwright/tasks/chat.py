@@ -53,8 +53,6 @@ class ChatTask:
 
     def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
         self.settings, self.note = settings, note
-        if settings.tokenizer.varies:
-            raise UserError("conversations are always cut plainly; leave tokenizer.dropout and sampling out.")
         self.train, self.valid, notes = read_splits(settings.data)
         for said in notes:
             note(said)

@@ -16,7 +16,7 @@ from seqwright.config import UserError, to_table
 from seqwright.data.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs, encode_sources
 from seqwright.data.pair_formats import Pair
 from seqwright.data.parallel import Pairs, PairsConfig, format_of, read_pairs, read_splits
-from seqwright.data.variation import Varied, varied_pairs
+from seqwright.data.variation import Varied, VariedTokenizerConfig, varied_pairs
 from seqwright.decoding.options import SearchOptions
 from seqwright.interface import Autoregressive, Feed
 from seqwright.run import Run
@@ -36,7 +36,7 @@ SHOWN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairTokenizerConfig(TokenizerConfig):
+class PairTokenizerConfig(VariedTokenizerConfig):
     joint: bool = True
     """One vocabulary for both sides; otherwise the keys of this section are the target's."""
     source_kind: Kind | None = None

@@ -23,8 +23,6 @@ from seqwright.text.tokenizer import Tokenizer, pieces
 
 SUBWORDS = ("bpe", "byte-bpe", "unigram", "wordpiece")
 SUBWORD_SIZE = 8000
-CUT_OTHERWISE = {"dropout": ("bpe", "byte-bpe"), "sampling": ("unigram",)}
-"""The keys that ask for other cuts of the training text, and the kinds that have them."""
 LONG_RUN = re.compile(r"\S{1000}|\s{1000}")
 
 
@@ -53,12 +51,6 @@ class TokenizerConfig:
     """Reserved tokens in the order of their ids, turn markers of your own among them; no text is encoded as one."""
     sample_bytes: int = 50_000_000
     """Pieces are learnt from at most about this much text, taken evenly from all of it."""
-    dropout: float = 0.0
-    """How probably bpe and byte-bpe overlook a merge in training texts, which are cut anew each epoch (Provilkov et al.
-    2020, who take 0.1). What is measured and prompted is cut plainly."""
-    sampling: float | None = None
-    """unigram draws the cuts of training texts anew each epoch, by their probability to this power (Kudo 2018; 0.1 to
-    0.5); 0 draws all alike. Left out: the best one always."""
 
     files: ClassVar[tuple[str, ...]] = ("file",)
     """The keys that name files."""
@@ -83,31 +75,8 @@ class TokenizerConfig:
             raise UserError(
                 f'{self.kind} does not split into words; "{self.split}" is for {", ".join(SPLIT_AT_SPACE)}.'
             )
-        if not 0 <= self.dropout <= 1:
-            raise UserError(f"dropout is a probability, from 0 to 1, not {self.dropout}.")
-        if self.sampling is not None and self.sampling < 0:
-            raise UserError(f"sampling is a power of 0 or more, not {self.sampling}.")
-        if self.file is None:
-            for kind in self.varied_kinds:
-                self.check_cuts(kind)
         if self.compression is not None and (self.kind != "bpe" or self.compression <= 1):
             raise UserError("compression is for bpe, in bytes per token: more than 1.")
-
-    @property
-    def varies(self) -> list[str]:
-        """The keys that cut training texts otherwise than others."""
-        return ["dropout"] * bool(self.dropout) + ["sampling"] * (self.sampling is not None)
-
-    @property
-    def varied_kinds(self) -> tuple[Kind, ...]:
-        """The kinds of the tokenizers that cut otherwise in training."""
-        return (self.kind,)
-
-    def check_cuts(self, kind: Kind) -> None:
-        """Refuses other cuts that a kind does not have."""
-        for key in self.varies:
-            if kind not in CUT_OTHERWISE[key]:
-                raise UserError(f"{key} is for {' and '.join(CUT_OTHERWISE[key])}; this tokenizer is of kind {kind}.")
 
 
 def train(config: TokenizerConfig, texts: Collection[str]) -> Tokenizer:
