@@ -9,14 +9,17 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 from numpy.random import PCG64
+from numpy.typing import NDArray
 
 from seqwright.text.ragged import Ints, Ragged
 from seqwright.text.tokenizer import Tokenizer
 
-NONE = np.iinfo(np.int64).max
+Small = NDArray[np.int32]
+NONE = np.iinfo(np.int32).max
 """The rank of a pair that is never merged."""
 
 
@@ -27,26 +30,24 @@ class Dropout:
         self.merges, self.share = Merges(tokenizer), share
         spelt = self.merges.spelling.take(words.ids)
         ends = np.concatenate([[0], np.cumsum(spelt.lengths)])[np.concatenate([[0], np.cumsum(words.lengths)])]
-        symbols = Ragged(spelt.ids, np.diff(ends))
-        self.symbols = symbols.take(np.repeat(np.arange(len(times)), times))
+        symbols = Ragged(spelt.ids, np.diff(ends)).take(np.repeat(np.arange(len(times)), times))
+        self.count = len(symbols.lengths)
+        self.groups: list[tuple[Ints, Small, Small]] = []
+        """Words of one length are a matrix: their rows (R,), symbols (R, L) and the ranks of their pairs (R, L - 1)."""
+        for length in np.unique(symbols.lengths):
+            rows = np.flatnonzero(symbols.lengths == length)
+            matrix = symbols.ids[symbols.starts[rows, None] + np.arange(length)].astype(np.int32)
+            self.groups.append((rows, matrix, self.merges.ranks(matrix[:, :-1], matrix[:, 1:])))
 
     def draw(self, bits: PCG64) -> Ragged:
         """The words of each time, the times of a word side by side."""
-        lengths, starts = self.symbols.lengths, self.symbols.starts
-        parts = []
-        for length in np.unique(lengths):  # words of one length are a matrix
-            rows = np.flatnonzero(lengths == length)
-            matrix = self.symbols.ids[starts[rows, None] + np.arange(length)]
-            parts += [(rows[some], cut) for some, cut in self._cut(matrix, bits)]
-        return Ragged.of(parts, len(lengths))
+        return Ragged.of(chain.from_iterable(self._cut(*group, bits) for group in self.groups), self.count)
 
-    def _cut(self, symbols: Ints, bits: PCG64) -> Iterator[tuple[Ints, Ints]]:
-        """Rows (r,) of the matrix (R, L) and what became of them (r, n), as they are done."""
-        rows = np.arange(len(symbols))
-        ranks = self.merges.ranks(symbols[:, :-1], symbols[:, 1:])  # (R, L - 1)
+    def _cut(self, rows: Ints, symbols: Small, ranks: Small, bits: PCG64) -> Iterator[tuple[Ints, Small]]:
+        """Rows of a group and what became of them, as they are done."""
         while ranks.size:
             overlooked = (bits.random_raw(ranks.size) >> np.uint64(11)) * 2.0**-53 < self.share
-            seen = np.where(overlooked.reshape(ranks.shape), NONE, ranks)
+            seen = np.where(overlooked.reshape(ranks.shape), np.int32(NONE), ranks)
             best = seen.argmin(1)
             rank = seen[np.arange(len(seen)), best]
             done = rank == NONE
@@ -71,9 +72,10 @@ class Merges:
             made.append(model["vocab"][left + right.removeprefix(prefix)])
             parts.setdefault(made[-1], pair)
             keys.append(pair[0] * tokenizer.size + pair[1])
-        self.size, self.made = tokenizer.size, np.array(made, np.int64)
-        self.order = np.argsort(np.array(keys, np.int64), kind="stable")
-        self.keys = np.append(np.array(keys, np.int64)[self.order], NONE)
+        self.size, self.made = tokenizer.size, np.array(made, np.int32)
+        order = np.argsort(np.array(keys, np.int64))
+        self.keys = np.append(np.array(keys, np.int64)[order], np.iinfo(np.int64).max)  # one that nothing is beyond
+        self.order = np.append(order, NONE).astype(np.int32)
 
         @functools.cache
         def spelt(id: int) -> tuple[int, ...]:
@@ -85,13 +87,13 @@ class Merges:
         )
         """The characters of each id, or bytes: what no merge has made."""
 
-    def ranks(self, left: Ints, right: Ints) -> Ints:
+    def ranks(self, left: Small, right: Small) -> Small:
         """How early each pair is merged; NONE where it never is."""
-        keys = left * self.size + right
+        keys = left.astype(np.int64) * self.size + right
         place = np.searchsorted(self.keys, keys)
-        return np.where(self.keys[place] == keys, np.append(self.order, NONE)[place], NONE)
+        return np.where(self.keys[place] == keys, self.order[place], np.int32(NONE))
 
-    def merge(self, symbols: Ints, ranks: Ints, best: Ints, rank: Ints) -> tuple[Ints, Ints]:
+    def merge(self, symbols: Small, ranks: Small, best: Ints, rank: Small) -> tuple[Small, Small]:
         """Each row (R, L) with the pair at `best` as one symbol, and the ranks of its pairs."""
         every, inside = np.arange(len(symbols)), np.arange(symbols.shape[1] - 1)
         symbols = np.where(inside <= best[:, None], symbols[:, :-1], symbols[:, 1:])

@@ -28,7 +28,7 @@ class Ragged:
         return Ragged(self.ids[spread(self.starts[rows], self.lengths[rows])], self.lengths[rows])
 
     @classmethod
-    def of(cls, parts: Iterable[tuple[Ints, Ints]], count: int) -> Ragged:
+    def of(cls, parts: Iterable[tuple[Ints, NDArray[np.integer]]], count: int) -> Ragged:
         """From matrices (r, n) and the numbers (r,) of their rows, each of `count` rows in one of them."""
         parts = list(parts)
         lengths = np.zeros(count, np.int64)
