@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -174,9 +175,10 @@ def fine_tuned(table: dict[str, Any], base: dict[str, Any], path: Path) -> dict[
     """The same recipe, begun with the weights of a run: its model and tokenizer, and a tenth of its rate."""
     rate = base["training"]["rate"] / 10
     training = {key: value for key, value in table["training"].items() if key in ("batch", "steps")}
+    known = {f.name for f in fields(build.kit(table["data"]["kind"]).tokenizer)}
     return table | {
         "model": base["model"],
-        "tokenizer": base["tokenizer"],
+        "tokenizer": {key: value for key, value in base["tokenizer"].items() if key in known},
         "training": training | {"rate": rate, "base": str(path.resolve())},
     }
 

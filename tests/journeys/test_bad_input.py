@@ -108,7 +108,7 @@ def test_every_problem_of_a_recipe_is_reported_at_once(seqwright: Command, here:
         (["--text", "text.txt", "--set", "model.width=100", "--set", "model.heads=8"], "try 96 or 104."),
         (["--text", "text.txt", "--set", "training.seed=-1"], "seed must be 0 or more"),
         (["--text", "text.txt", "--set", "training.rate=nan"], "training.rate must be a number, not NaN."),
-        (["--text", "text.txt", "--set", "data.split=10%"], 'write "tail 10%" or "documents 5%".'),
+        (["--text", "text.txt", "--set", "data.split=10%"], 'write "tail 5%" or "documents 5%".'),
         (["--text", "text.txt", "--set", "data=3"], "'data' is a section"),
         (["--text", "text.txt", "--set", "training.length=4096"], "but the model sees at most 32 tokens; lower it."),
         (["--text", "text.txt", "--set", "model.context=4096"], "fewer than one window of 4096; set model.context to"),
