@@ -39,14 +39,15 @@ class Run(ABC):
 
     def __init__(self, directory: RunDirectory, settings: Any, model: Any, *, device: str = "auto"):
         self.directory, self.settings, self.model = directory, settings, model
-        self.tokenizer = Tokenizer.open(directory.tokenizer_path)
         self.device = torch.device("cpu")
         tensors, about = load_tensors(directory.model_path)
-        if about.get("tokenizer", self.tokenizer.hash) != self.tokenizer.hash:
-            raise UserError(
-                f"{directory.tokenizer_path} does not fit the weights beside it: they were trained with tokenizer"
-                f" {about['tokenizer']}, and this one is {self.tokenizer.hash}. Put the old one back."
-            )
+        if "tokenizer" in about or directory.tokenizer_path.exists():  # pictures need none
+            self.tokenizer = Tokenizer.open(directory.tokenizer_path)
+            if about.get("tokenizer", self.tokenizer.hash) != self.tokenizer.hash:
+                raise UserError(
+                    f"{directory.tokenizer_path} does not fit the weights beside it: they were trained with tokenizer"
+                    f" {about['tokenizer']}, and this one is {self.tokenizer.hash}. Put the old one back."
+                )
         if isinstance(model, torch.nn.Module):
             load_weights(model, tensors)
             model.eval()
