@@ -189,5 +189,5 @@ def answering(
     layers, width = body(pooling.width, config.hidden, config.answer_dropout)
     tokens = Tokens(sizes.vocabulary.size, embedding, segments=sizes.segments)
     for table in tokens.modules():
-        nn.init.normal_(table.weight, std=SPREAD)  # type: ignore[union-attr, arg-type]
+        nn.init.normal_(table.weight, std=SPREAD)  # type: ignore[arg-type]
     return ReadingModel(tokens, encoder, pooling, layers, head_of(sizes.answers, width))

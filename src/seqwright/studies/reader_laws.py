@@ -34,8 +34,8 @@ def a_padded_row_is_alone(model: Any, batch: Batch) -> float:
 
 def _alone(source: Source, row: int) -> Source:
     real = int(source.mask[row].sum())
-    values = {field.name: getattr(source, field.name) for field in fields(source)}
-    return Source(**{name: None if value is None else value[row : row + 1, :real] for name, value in values.items()})
+    given = {field.name: getattr(source, field.name) for field in fields(source)}
+    return replace(source, **{name: value[row : row + 1, :real] for name, value in given.items() if value is not None})
 
 
 READER_LAWS: dict[str, Law] = {
