@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from seqwright.batch import Source
+from seqwright.batch import Batch, Source
 from seqwright.config import UserError
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import load_tensors
@@ -60,6 +61,17 @@ class Run(ABC):
     def source(self, rows: int, length: int) -> Source:
         """A made-up source for each of so many rows, as this run's models are given: nothing, unless it reads one."""
         return Source.nothing(rows)
+
+    def example(self, rows: int, length: int) -> Batch:
+        """Made-up rows of ids that the tokenizer can produce, the same every time."""
+        vocabulary = self.tokenizer.vocabulary
+        reserved = set(self.tokenizer.specials.values())
+        ids = np.array([id for id in range(vocabulary.size) if id not in reserved])
+        drawn = np.random.default_rng(1).choice(ids, (rows, length + 1))
+        if vocabulary.sos is not None:
+            drawn[:, 0] = vocabulary.sos
+        said = torch.from_numpy(drawn)
+        return Batch(source=self.source(rows, length), input=said[:, :-1].contiguous(), target=said[:, 1:].contiguous())
 
     @property
     def path(self) -> Path:
