@@ -9,7 +9,7 @@ import torch
 
 from seqwright import build
 from seqwright.api import wanted_recipe
-from seqwright.batch import Vocabularies, Vocabulary
+from seqwright.batch import Answers, ReaderSizes, Vocabularies, Vocabulary
 from seqwright.config import UserError
 from seqwright.data.files import resolve
 from seqwright.recipe import Recipe, about, load, make, shipped
@@ -73,6 +73,24 @@ TRANSLATORS = {
     "shakespeare-dialogue": None,
 }
 
+# Worked example 11: the lectures' classifiers of film reviews; None where the vocabulary depends on the data.
+CLASSIFIERS = {
+    "imdb-mlp": 68_228_482,
+    "imdb-cnn": 4_641_538,
+    "imdb-cnn-max": 2_806_402,
+    "imdb-rnn": 2_572_546,
+    "imdb-bilstm": 2_758_786,
+    "imdb-bilstm-both": 2_759_426,
+    "sst2": None,
+    "sst5": None,
+    "atis-intents": None,
+    "cola": None,
+    "glue-sst2": None,
+    "mrpc": None,
+    "rte": None,
+    "languages": None,
+}
+
 
 def parameters(recipe: Recipe) -> int:
     """Counted without memory."""
@@ -116,7 +134,8 @@ def test_a_recipe_says_what_it_shows_and_loads(name: str) -> None:
 def test_every_shipped_recipe_is_checked_here() -> None:
     counted = {"ptb-ngram", "wikitext2-ngram", "shakespeare-ngram", "shakespeare-adaptive"}
     others = {"shakespeare-cpu", "python-reference", "python-assistant"}
-    assert shipped().keys() == GPTS.keys() | LECTURES.keys() | TRANSLATORS.keys() | counted | others
+    sized = GPTS.keys() | LECTURES.keys() | TRANSLATORS.keys() | CLASSIFIERS.keys()
+    assert shipped().keys() == sized | counted | others
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
@@ -129,6 +148,19 @@ def test_the_sizes_of_translators(name: str) -> None:
     side = Vocabulary(size=recipe.tokenizer.size)
     with torch.device("meta"):
         model = build.model(recipe.model, Vocabularies(source=side, target=side, joint=True), task="pairs")
+    assert sum(parameter.numel() for parameter in model.parameters()) == size
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_the_sizes_of_classifiers(name: str) -> None:
+    recipe = wanted_recipe(name, labelled="embedded:languages")
+    size = CLASSIFIERS[name]
+    assert recipe.data.kind == "labelled"
+    if size is None:  # its vocabulary is as large as the data makes it
+        return
+    sizes = ReaderSizes(answers=Answers(kind="class", count=2), vocabulary=Vocabulary(size=recipe.tokenizer.size))
+    with torch.device("meta"):
+        model = build.model(recipe.model, sizes, task="labelled")
     assert sum(parameter.numel() for parameter in model.parameters()) == size
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from seqwright.batch import Vocabulary
 from seqwright.config import Reader, UserError, did_you_mean, to_table
 from seqwright.data.chat import ChatConfig
+from seqwright.data.images import ImagesConfig
 from seqwright.data.labelled import LabelledConfig
 from seqwright.data.parallel import PairsConfig
 from seqwright.data.text import TextConfig
@@ -23,6 +24,8 @@ from seqwright.models.ngram import ArpaConfig, NGramConfig, arpa, ngram, open_ar
 from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, recurrent
 from seqwright.models.seq2seq import ElmanSeq2SeqConfig, GRUSeq2SeqConfig, LSTMSeq2SeqConfig, seq2seq
 from seqwright.models.transformer import TransformerConfig, transformer
+from seqwright.models.vit import SeeingGRUConfig, SeeingLSTMConfig, ViTConfig, vit
+from seqwright.models.vit import recurrent as recurrent_seeing
 from seqwright.models.window import SimpleConfig, WindowConfig, simple, window
 from seqwright.run import Run
 from seqwright.tasks.chat import ChatRun, ChatTask
@@ -30,6 +33,7 @@ from seqwright.tasks.class_scores import AnswerOptions, ClassEvaluationConfig
 from seqwright.tasks.classifying import ClassifyingTask, ClassifyRun
 from seqwright.tasks.language import LanguageRun, LanguageTask
 from seqwright.tasks.pair_scores import PairEvaluationConfig
+from seqwright.tasks.seeing import NoTokenizer, SeeingTask, SeeRun
 from seqwright.tasks.task import Task
 from seqwright.tasks.translating import TranslationOptions
 from seqwright.tasks.translation import PairTokenizerConfig, TranslationRun, TranslationTask
@@ -71,6 +75,12 @@ CLASSIFIERS: Models = {
     "gru": (classifiers.GRUClassifierConfig, classifiers.recurrent),
     "transformer": (classifiers.TransformerClassifierConfig, classifiers.transformer),
     "gpt": (classifiers.GPTClassifierConfig, classifiers.gpt),
+}
+
+SEEING: Models = {
+    "vit": (ViTConfig, vit),
+    "lstm": (SeeingLSTMConfig, recurrent_seeing),
+    "gru": (SeeingGRUConfig, recurrent_seeing),
 }
 
 COUNTED = ("ngram",)
@@ -125,6 +135,16 @@ TASKS: dict[str, Kit] = {
         default_model="lstm",
         task=ClassifyingTask,
         run=ClassifyRun,
+    ),
+    "images": Kit(
+        data=ImagesConfig,
+        tokenizer=NoTokenizer,
+        decoding=AnswerOptions,
+        evaluation=ClassEvaluationConfig,
+        models=SEEING,
+        default_model="vit",
+        task=SeeingTask,
+        run=SeeRun,
     ),
     "chat": Kit(
         data=ChatConfig,

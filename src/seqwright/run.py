@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from seqwright.batch import Source
+from seqwright.batch import Batch, Source
 from seqwright.config import UserError
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import load_tensors
@@ -39,14 +40,15 @@ class Run(ABC):
 
     def __init__(self, directory: RunDirectory, settings: Any, model: Any, *, device: str = "auto"):
         self.directory, self.settings, self.model = directory, settings, model
-        self.tokenizer = Tokenizer.open(directory.tokenizer_path)
         self.device = torch.device("cpu")
         tensors, about = load_tensors(directory.model_path)
-        if about.get("tokenizer", self.tokenizer.hash) != self.tokenizer.hash:
-            raise UserError(
-                f"{directory.tokenizer_path} does not fit the weights beside it: they were trained with tokenizer"
-                f" {about['tokenizer']}, and this one is {self.tokenizer.hash}. Put the old one back."
-            )
+        if "tokenizer" in about or directory.tokenizer_path.exists():  # pictures need none
+            self.tokenizer = Tokenizer.open(directory.tokenizer_path)
+            if about.get("tokenizer", self.tokenizer.hash) != self.tokenizer.hash:
+                raise UserError(
+                    f"{directory.tokenizer_path} does not fit the weights beside it: they were trained with tokenizer"
+                    f" {about['tokenizer']}, and this one is {self.tokenizer.hash}. Put the old one back."
+                )
         if isinstance(model, torch.nn.Module):
             load_weights(model, tensors)
             model.eval()
@@ -59,6 +61,17 @@ class Run(ABC):
     def source(self, rows: int, length: int) -> Source:
         """A made-up source for each of so many rows, as this run's models are given: nothing, unless it reads one."""
         return Source.nothing(rows)
+
+    def example(self, rows: int, length: int) -> Batch:
+        """Made-up rows of ids that the tokenizer can produce, the same every time."""
+        vocabulary = self.tokenizer.vocabulary
+        reserved = set(self.tokenizer.specials.values())
+        ids = np.array([id for id in range(vocabulary.size) if id not in reserved])
+        drawn = np.random.default_rng(1).choice(ids, (rows, length + 1))
+        if vocabulary.sos is not None:
+            drawn[:, 0] = vocabulary.sos
+        said = torch.from_numpy(drawn)
+        return Batch(source=self.source(rows, length), input=said[:, :-1].contiguous(), target=said[:, 1:].contiguous())
 
     @property
     def path(self) -> Path:

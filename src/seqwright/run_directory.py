@@ -110,7 +110,7 @@ class RunDirectory:
             )
         run.recipe()
         run.records()
-        if run.finished or run.tokenizer_path.exists():
+        if run.tokenizer_path.exists():  # pictures need none
             read_json(run.tokenizer_path)
         if run.finished:
             run.summary()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,18 +19,22 @@ from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, prin
 @DEVICE
 @JSON
 def command(run: str, text_or_file: str | None, overrides: tuple[str, ...], device: str, as_json: bool) -> None:
-    """The label of a text, or of each line of a file (or of standard input), in order.
+    """The label of a text, of each line of a file (or of standard input), or of each picture of a file, in order.
 
     Where the run reads two texts at a time, they stand on one line, separated by a tab.
 
     \b
     seqwright classify runs/reviews "What a fine film."
     seqwright classify runs/reviews lines.txt --json > answers.jsonl
+    seqwright classify runs/digits seven.png
     """
     from seqwright.api import open as open_run
 
     opened = open_run(run, device=device)
     options = options_from(overrides, "decoding", type(opened.settings.decoding))
+    if opened.settings.data.kind == "images":
+        _look(opened, text_or_file, as_json)
+        return
     pairs = opened.labels.parts > 1
     lines = (tuple(line.split("\t")) if pairs else line for line in _lines(text_or_file))
     typed = text_or_file in (None, "-") and sys.stdin.isatty()
@@ -45,6 +50,17 @@ def command(run: str, text_or_file: str | None, overrides: tuple[str, ...], devi
             )
         else:
             click.echo(said.said)
+
+
+def _look(opened: Any, file: str | None, as_json: bool) -> None:
+    """What is on the pictures of a file or folder."""
+    if file is None:
+        raise click.UsageError("name a file of pictures, or a folder of image files.")
+    for number, seen in enumerate(opened.classify([file])):
+        if as_json:
+            print_json({"picture": number, "label": seen.label, "probability": seen.probability})
+        else:
+            click.echo(seen.said)
 
 
 def _lines(text_or_file: str | None) -> Iterable[str]:

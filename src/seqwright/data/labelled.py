@@ -126,9 +126,8 @@ class Rows:
         return Rows(rows=train, notes=self.notes), Rows(rows=valid)
 
 
-def read_splits(config: LabelledConfig) -> tuple[Rows, Rows | None]:
-    """The training rows and the validation rows, if there are any."""
-    train = read_rows(config.train, config)
+def splits(train: Rows, config: LabelledConfig) -> tuple[Rows, Rows | None]:
+    """What is left to learn from, and the validation rows, if there are any."""
     if config.valid is not None:
         return train, read_rows(config.valid, config)
     return train.split(config.split) if config.split is not None else (train, None)

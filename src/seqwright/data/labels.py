@@ -97,9 +97,8 @@ class Labels:
         strange = [(row, name) for row, name in named if name not in known]
         if strange and unknown == "refuse":
             row, name = strange[0]
-            shown = ", ".join(self.names[:8]) + (", …" if len(self.names) > 8 else "")
             raise UserError(
-                f"{row.place}: the label {name!r} was not learnt; known are {shown}.{did_you_mean(name, self.names)}"
+                f"{row.place}: the label {name!r} was not learnt.{did_you_mean(name, self.names)}"
                 f" {len(strange):,} of {len(named):,} labels are unknown: mend them, or count such texts as wrong with"
                 ' evaluation.unknown = "wrong".'
             )

@@ -33,7 +33,7 @@ class Features(nn.Linear):
 
     def forward(self, source: Source) -> Tensor:  # type: ignore[override]
         assert source.features is not None
-        return super().forward(source.features)  # (B, S, D)
+        return super().forward(source.features.to(self.weight.dtype))  # (B, S, D)
 
 
 class ReadingModel(nn.Module):

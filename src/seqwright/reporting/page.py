@@ -84,6 +84,7 @@ details[open] .peek { visibility: hidden; }
 .sample { margin: 0; padding: 16px 20px; border: 1px solid var(--hair); border-radius: 8px; background: var(--card);
   font-size: 13px; line-height: 1.6; white-space: pre-wrap; overflow-wrap: anywhere; unicode-bidi: isolate;
   max-height: 30em; overflow-y: auto; }
+.sample img { display: block; width: 100%; max-width: 720px; margin: 0 0 12px; image-rendering: pixelated; }
 .sample b { color: var(--accent); font-weight: 600; }
 details .sample { margin: 2px 0 18px; }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 300px), 1fr)); gap: 32px 36px; }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from seqwright.reporting.facts import Record, RunFacts, flatten, headline, title
-from seqwright.reporting.markup import Html, element
+from seqwright.reporting.markup import Html, element, image
 from seqwright.reporting.numbers import count, duration, figure, interval
 from seqwright.reporting.page import grid, keys, page, section, show, table, tiles
 from seqwright.reporting.svg import SMALL, Axis, Series, chart, thinning
@@ -24,9 +24,12 @@ def report(run: RunFacts) -> str:
 
 
 def sample(record: Record) -> Html:
-    """What a model said, its prompt set apart."""
+    """What a model said, its prompt set apart, below what it saw."""
     prompt = element("b", record["prompt"]) if record.get("prompt") else ""
-    return element("div", prompt, record["text"], class_="sample")
+    seen = ""
+    if "picture" in record:
+        seen = image(f"data:image/png;base64,{record['picture']}", record["text"])
+    return element("div", seen, prompt, record["text"], class_="sample")
 
 
 def environment(table: Mapping[str, object]) -> Html:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
-from seqwright.batch import Batch
 from seqwright.config import UserError
+from seqwright.interface import Autoregressive
 from seqwright.run import Run
 from seqwright.studies.laws import LAWS
+from seqwright.studies.reader_laws import READER_LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
 
 TOLERANCE = 1e-8
@@ -37,25 +37,14 @@ class Finding:
 @torch.no_grad()
 def check(run: Run) -> list[Finding]:
     """Every law on a copy of this run's model, with rows of its own tokens."""
-    model, laws, tolerance = run.model, LAWS, COUNTED_TOLERANCE
+    model, tolerance = run.model, COUNTED_TOLERANCE
+    laws = LAWS if isinstance(model, Autoregressive) else READER_LAWS
     if model.context is not None and model.context < SHORTEST:
         raise UserError(
             f"{run.path} sees {model.context} of the {SHORTEST} tokens that the laws are checked on; nothing to check."
         )
     if isinstance(model, torch.nn.Module):
         model = copy.deepcopy(model).cpu().double().eval()
-        laws, tolerance = LAWS | TRAINING_LAWS, TOLERANCE
-    batch = _rows(run, min(LENGTH, model.context or LENGTH))
+        laws, tolerance = laws | TRAINING_LAWS, TOLERANCE
+    batch = run.example(ROWS, min(LENGTH, model.context or LENGTH))
     return [Finding(law=name, difference=law(model, batch), tolerance=tolerance) for name, law in laws.items()]
-
-
-def _rows(run: Run, length: int) -> Batch:
-    """Rows of ids that the tokenizer can produce, the same every time."""
-    vocabulary = run.tokenizer.vocabulary
-    reserved = set(run.tokenizer.specials.values())
-    ids = np.array([id for id in range(vocabulary.size) if id not in reserved])
-    drawn = np.random.default_rng(1).choice(ids, (ROWS, length + 1))
-    if vocabulary.sos is not None:
-        drawn[:, 0] = vocabulary.sos
-    rows = torch.from_numpy(drawn)
-    return Batch(source=run.source(ROWS, length), input=rows[:, :-1].contiguous(), target=rows[:, 1:].contiguous())

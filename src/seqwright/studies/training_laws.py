@@ -63,7 +63,7 @@ def saved_is_opened(model: Any, batch: Batch) -> float:
         path = Path(folder) / "model.safetensors"
         save_tensors(path, weights(model))
         load_weights(empty, load_tensors(path)[0])
-        return gap(empty.score(batch)[0], model.score(batch)[0])
+        return gap(empty(batch), model(batch))
 
 
 TRAINING_LAWS: dict[str, Law] = {

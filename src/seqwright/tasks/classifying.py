@@ -12,7 +12,7 @@ import torch
 
 from seqwright.batch import Batch, ReaderSizes, Source
 from seqwright.config import UserError
-from seqwright.data.labelled import LabelledConfig, Rows, read_rows, read_splits
+from seqwright.data.labelled import LabelledConfig, Rows, read_rows, splits
 from seqwright.data.labels import LabelledTexts, Labels, balance_notes
 from seqwright.data.lengths import ByLength
 from seqwright.data.sources import EncodedTexts, Sources, encode, frame
@@ -36,8 +36,9 @@ class ClassifyingTask:
     def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
         self.settings, self.note = settings, note
         data: LabelledConfig = settings.data
-        train, valid = read_splits(data)
-        self.labels = Labels.of(train, data.labels)
+        whole = read_rows(data.train, data)
+        self.labels = Labels.of(whole, data.labels)
+        train, valid = splits(whole, data)
         write_json(directory.labels_path, self.labels.table())
         self.tokenizer = saved_tokenizer(settings, directory, train.texts, note)
         self.train_rows, self.valid_rows = train, valid
@@ -174,6 +175,14 @@ class ClassifyRun(Run):
         lengths = torch.tensor([max(1, length - 3 * row) for row in range(rows)])
         return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=drawn)
 
+    def example(self, rows: int, length: int) -> Batch:
+        """Made-up sources, each with another answer."""
+        answers = self.labels.answers
+        target = torch.arange(rows) % answers.count
+        if answers.kind != "class":
+            target = torch.nn.functional.one_hot(target, answers.count).double()
+        return Batch.of_source(self.source(rows, length), target)
+
     def classify(
         self, texts: Iterable[str | Sequence[str]], *, at_once: int = AT_ONCE, **options: Any
     ) -> Iterator[Answer]:
@@ -203,7 +212,8 @@ class ClassifyRun(Run):
         """Labelled texts of files, or those the run was validated on."""
         if on is not None:
             return read_rows(on, self.settings.data)
-        _, valid = read_splits(self.settings.data)
+        data = self.settings.data
+        _, valid = splits(read_rows(data.train, data), data)
         if valid is None:
             raise UserError(f"{self.path} has no validation texts of its own; name a file with --on FILE.")
         return valid

@@ -1,0 +1,273 @@
+"""Pictures to answers: what is on them, in each frame of them, or how they were before they were spoilt."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from seqwright import __version__
+from seqwright.batch import IGNORE, Batch, ReaderSizes, Source
+from seqwright.config import UserError
+from seqwright.data.images import ImagesConfig, Pictures, Pixels, read_pictures, read_splits
+from seqwright.data.patches import Grid, Views, to_pixels
+from seqwright.data.sight import Sight
+from seqwright.metrics.counts import Counts
+from seqwright.metrics.score import Floats
+from seqwright.reporting.png import embedded, sheet
+from seqwright.run import Run
+from seqwright.run_directory import RunDirectory
+from seqwright.storage import read_json, write_json
+from seqwright.tasks.class_scores import counted, mean, scored
+from seqwright.tasks.task import Note, Settings, fingerprint_of
+
+SHOWN = 8
+"""Pictures in the log at each sampling."""
+AT_ONCE = 256
+"""Pictures looked at together."""
+PEAK = 2.0
+"""From black to white, where black is -1."""
+LEAST = 1e-12
+"""Errors nearer to 0 are not told apart from it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoTokenizer:
+    """Pictures are no text: [tokenizer] has no keys."""
+
+    files: ClassVar[tuple[str, ...]] = ()
+
+
+class SeeingTask:
+    """The data side of training a model that sees."""
+
+    def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
+        self.settings, self.note = settings, note
+        data: ImagesConfig = settings.data
+        self.train, self.valid = read_splits(data)
+        self.sight = Sight.of(self.train, data)
+        if self.valid is not None:
+            self.sight.check(self.valid)
+        write_json(directory.labels_path, self.sight.table())
+        for said in self.train.notes:
+            note(said)
+        if self.valid is None:
+            note("nothing is held out, so there will be no score; set data.valid or data.split.")
+        elif data.split is not None:
+            note(f"held out for validation: {data.split} of the pictures ({len(self.valid):,}).")
+        grid = self.sight.grid
+        note(
+            f"{len(self.train):,} training pictures of {grid.height} × {grid.width} × {grid.channels}, each in"
+            f" {grid.length} patches of {grid.numbers} numbers."
+        )
+
+    @property
+    def sizes(self) -> ReaderSizes:
+        return self.sight.sizes
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint_of(*(one.fingerprint for one in (self.train, self.valid) if one is not None))
+
+    @property
+    def corpus(self) -> Pictures:
+        return self.train
+
+    def feed(self, model: Any) -> Views:
+        training = self.settings.training
+        return self.sight.views(self.train, self.settings.data, seed=training.seed, batch=training.batch)
+
+    def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
+        if self.valid is None:
+            return None
+        counts = evaluated(model, self.valid, self.sight, self.settings, device)
+        if quick:
+            return {one.name: one.value for one in counts}
+        return scored(counts, self.settings.evaluation)
+
+    def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
+        shown = self.train if self.valid is None else self.valid
+        some = shown.take(range(0, len(shown), max(1, len(shown) // SHOWN))[:SHOWN])
+        _, batch = self.sight.views(some, self.settings.data, seed=0, batch=SHOWN).still(0)
+        answer = answered(model, batch, device)
+        if not self.sight.names:
+            picture = sheet([*shown_pictures(batch, answer, self.sight.grid), some.pixels])
+            text = "above: what was shown; then what was answered; below: what was wanted"
+            return [{"prompt": "", "text": text, "picture": embedded(picture)}]
+        said = [said_of(row, self.sight.names)[0] for row in answer]
+        return [
+            {
+                "prompt": "",
+                "text": ", ".join(said),
+                "reference": ", ".join(some.labels or ()),
+                "picture": embedded(sheet([some.pixels])),
+            }
+        ]
+
+    def show(self, batch: Batch) -> str:
+        return f"{batch.rows} pictures"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What a model says of a picture."""
+
+    label: str
+    """The class; of a strip, those of its frames with spaces between them."""
+    probability: float
+    """Of the label; of a strip, of all its labels together."""
+
+    @property
+    def said(self) -> str:
+        """Label and probability as a person reads them."""
+        return f"{self.label} ({self.probability:.2f})"
+
+
+class SeeRun(Run):
+    """A trained model that sees: `run = seqwright.open("runs/x"); run.classify(["a.png"])`."""
+
+    does = "answers about pictures"
+    verbs = ("classify", "evaluate")
+
+    @staticmethod
+    def sizes(directory: RunDirectory) -> ReaderSizes:
+        return Sight.read(read_json(directory.labels_path)).sizes
+
+    @functools.cached_property
+    def sight(self) -> Sight:
+        return Sight.read(read_json(self.directory.labels_path))
+
+    def source(self, rows: int, length: int) -> Source:
+        return self.example(rows, length).source
+
+    def example(self, rows: int, length: int) -> Batch:
+        """Made-up pictures, each with another answer."""
+        grid, names = self.sight.grid, self.sight.names
+        drawn = np.random.default_rng(1).integers(0, 256, (rows, grid.height, grid.width, grid.channels), np.uint8)
+        said = [
+            " ".join(names[(row + n) % len(names)] for n in range(grid.frames)) for row in range(rows if names else 0)
+        ]
+        pictures = Pictures(pixels=drawn, labels=tuple(said) or None)
+        return self.sight.views(pictures, self.settings.data, seed=0, batch=rows).still(0)[1]
+
+    def classify(self, files: Iterable[str]) -> Iterator[Seen]:
+        """What is on each picture of some files, in order."""
+        if not self.sight.names:
+            raise UserError(f"{self.path} answers with pictures, not with classes; see its report.html.")
+        for name in files:
+            found = self.sight.views(self.pictures([name]), self.settings.data, seed=0, batch=AT_ONCE, known=False)
+            for step in range(found.steps_per_epoch):
+                for row in answered(self.model, found.still(step)[1], self.device):
+                    label, probability = said_of(row, self.sight.names)
+                    yield Seen(label=label, probability=probability)
+
+    def restore(self, pictures: Pictures) -> Iterator[tuple[Pixels, Pixels]]:
+        """Of each picture what the model was shown and what it made of that: pixels (H, W, C)."""
+        found = self.sight.views(pictures, self.settings.data, seed=0, batch=AT_ONCE)
+        for step in range(found.steps_per_epoch):
+            _, batch = found.still(step)
+            given, best = shown_pictures(batch, answered(self.model, batch, self.device), self.sight.grid)
+            yield from zip(given, best, strict=True)
+
+    def evaluate(
+        self,
+        on: str | Sequence[str] | None = None,
+        *,
+        watch: Callable[[int, int], None] = lambda done, of: None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Scores on pictures, or on the run's own validation pictures."""
+        settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
+        pictures = self.pictures(on)
+        counts = evaluated(self.model, pictures, self.sight, settings, self.device, watch)
+        return scored(counts, settings.evaluation) | {"pictures": len(pictures)}
+
+    def pictures(self, on: str | Sequence[str] | None = None) -> Pictures:
+        """Pictures of files, or those the run was validated on."""
+        found: Pictures | None
+        if on is not None:
+            found = read_pictures(on, self.settings.data)
+        else:
+            _, found = read_splits(self.settings.data)
+        if found is None:
+            raise UserError(f"{self.path} has no validation pictures of its own; name files with --on.")
+        self.sight.check(found)
+        return found
+
+
+def said_of(answer: Floats, names: Sequence[str]) -> tuple[str, float]:
+    """The likeliest class of a picture, or of each of its frames, and the probability of what is said."""
+    rows = answer.reshape(-1, len(names))
+    return " ".join(names[n] for n in rows.argmax(-1)), float(rows.max(-1).prod())
+
+
+@torch.inference_mode()
+def answered(model: Any, batch: Batch, device: torch.device | str) -> Floats:
+    """Probabilities (B, C) or (B, frames, C), or patches (B, S, P)."""
+    model.eval()
+    logits = model(batch.to(device)).double()
+    return (logits if batch.target.is_floating_point() else logits.softmax(-1)).cpu().numpy()
+
+
+def evaluated(
+    model: Any,
+    pictures: Pictures,
+    sight: Sight,
+    settings: Settings,
+    device: torch.device | str,
+    watch: Callable[[int, int], None] = lambda done, of: None,
+) -> Iterator[Counts]:
+    """What the answers are worth, as additive counts; pictures are spoilt the same way every time."""
+    found = sight.views(pictures, settings.data, seed=0, batch=AT_ONCE)
+    answers, shown = [], []
+    for step in range(found.steps_per_epoch):
+        rows, batch = found.still(step)
+        answer = answered(model, batch, device)
+        if sight.names:
+            answers.append(answer.reshape(-1, len(sight.names)))
+        else:
+            assert batch.source.features is not None
+            answers.append(errors(answer, batch.target.numpy()))
+            shown.append(errors(batch.source.features.numpy(), batch.target.numpy()))
+        watch(int(rows[-1]) + 1, len(pictures))
+    if sight.names:
+        targets = sight.targets(pictures)
+        assert targets is not None
+        yield from counted(
+            np.concatenate(answers), targets.reshape(-1), sight.labels, settings.decoding, pictures.fingerprint
+        )
+        return
+    facts = f"{settings.data.answer}|pictures:{len(pictures)}|seqwright:{__version__}"
+    made, given = np.concatenate(answers), np.concatenate(shown)
+    yield Counts(name="nll", rows=made, formula=normal, signature=f"nll|deviation:1|{facts}", better=-1)
+    yield Counts(name="squared_error", rows=made, formula=mean, signature=f"squared_error|range:2|{facts}", better=-1)
+    yield Counts(name="psnr", rows=made, formula=decibels, signature=f"psnr|{facts}")
+    yield Counts(name="psnr_shown", rows=given, formula=decibels, signature=f"psnr|of:what-was-shown|{facts}")
+
+
+def errors(answer: Floats, target: Floats) -> Floats:
+    """(B, 2): squared errors, and how many numbers were asked for."""
+    asked = (target != IGNORE).astype(float)
+    return np.stack([((answer - target) ** 2 * asked).sum((1, 2)), asked.sum((1, 2))], 1)
+
+
+def normal(sums: Floats) -> Floats:
+    """Of a normal distribution with deviation 1 about each number."""
+    return mean(sums) / 2 + np.log(2 * np.pi) / 2
+
+
+def decibels(sums: Floats) -> Floats:
+    """Ten decimal logarithms of the peak's square over the mean squared error."""
+    return 10 * np.log10(PEAK**2 / np.maximum(mean(sums), LEAST))
+
+
+def shown_pictures(batch: Batch, answer: Floats, grid: Grid) -> tuple[Pixels, Pixels]:
+    """What was shown and what was answered, as pixels; where nothing was asked, the answer shows what was there."""
+    assert batch.source.features is not None
+    given, target = batch.source.features.numpy(), batch.target.numpy()
+    best = np.where(target == IGNORE, given, answer)
+    return to_pixels(grid.pictures(given)), to_pixels(grid.pictures(best))

@@ -1,0 +1,62 @@
+"""Small readers of every kind; a kind of `build.py` without a row here fails the suite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from seqwright import build
+from seqwright.batch import Answers, Batch, ReaderSizes, Source
+
+from .kinds import CONTEXT, VOCABULARY
+
+TRANSFORMER: dict[str, object] = {"kind": "transformer", "width": 8, "layers": 2, "heads": 2, "context": CONTEXT}
+GPT: dict[str, object] = {"kind": "gpt", "width": 8, "layers": 2, "heads": 2, "context": CONTEXT}
+LSTM: dict[str, object] = {"kind": "lstm", "width": 6, "layers": 2, "embedding": 5}
+CNN: dict[str, object] = {"kind": "cnn", "embedding": 5, "channels": [4]}
+
+CLASSIFIERS: dict[str, dict[str, object]] = {
+    "mlp": {"kind": "mlp", "embedding": 5, "length": CONTEXT, "hidden": [7, 4]},
+    "cnn": CNN,
+    "cnn of two layers": CNN | {"channels": [4, 3], "kernels": [3], "stride": 2, "pooling": "mean"},
+    "cnn attentive": CNN | {"kernels": [2, 5], "pooling": ["max", "attention"]},
+    "cnn flatten": CNN | {"kernels": [3], "stride": 2, "pooling": "flatten", "length": CONTEXT, "hidden": [6]},
+    "rnn": {"kind": "rnn", "width": 6, "bidirectional": False, "pooling": "last"},
+    "lstm": LSTM,
+    "lstm backward": LSTM | {"pooling": "backward"},
+    "lstm pooled": LSTM | {"pooling": ["last", "max", "mean", "attention"], "hidden": [5]},
+    "gru": {"kind": "gru", "width": 6, "pooling": "final"},
+    "transformer": TRANSFORMER,
+    "transformer first": TRANSFORMER | {"pooling": "first", "norm": "post", "positions": "learned"},
+    "transformer rotary": TRANSFORMER | {"pooling": ["mean", "attention"], "positions": "rotary"},
+    "gpt": GPT,
+    "gpt pooled": GPT | {"pooling": ["final", "max"], "positions": "alibi"},
+}
+
+ANSWERS = {"class": 3, "labels": 4, "value": 1}
+
+
+def classifier(name: str, kind: Any = "class", segments: int = 1) -> Any:
+    """The model of a row, in float64 and evaluation mode, with weights far from symmetric."""
+    torch.manual_seed(7)
+    sizes = ReaderSizes(answers=Answers(kind=kind, count=ANSWERS[kind]), vocabulary=VOCABULARY, segments=segments)
+    config = build.model_config(dict(CLASSIFIERS[name]), task="labelled")
+    model = build.model(config, sizes, task="labelled")
+    for parameter in model.parameters():  # fresh weights are so small that mistakes would hide
+        torch.nn.init.normal_(parameter, std=0.4)
+    return model.double().eval()
+
+
+def texts(kind: str = "class", rows: int = 4, seed: int = 0) -> Batch:
+    """Sources of different lengths, pairs of texts, and what to answer."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.tensor([CONTEXT - 2 * row for row in range(rows)]).clamp(min=1)
+    mask = torch.arange(CONTEXT) < lengths.unsqueeze(1)
+    ids = torch.randint(3, VOCABULARY.size, (rows, CONTEXT), generator=generator)
+    segments = (torch.arange(CONTEXT) >= 3).long().expand(rows, -1).contiguous()
+    target = torch.randint(0, ANSWERS[kind], (rows,), generator=generator)
+    if kind != "class":
+        target = torch.rand(rows, ANSWERS[kind], generator=generator).double()
+        target = target.round() if kind == "labels" else target
+    return Batch.of_source(Source(mask=mask, ids=ids, segments=segments), target)

@@ -1,0 +1,118 @@
+"""Pictures from files of every kind, and what is said of broken ones."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqwright.config import UserError
+from seqwright.data.images import ImagesConfig, Pictures, read_pictures, read_splits
+
+PIXELS = np.random.default_rng(1).integers(0, 256, (6, 4, 5), np.uint8)
+
+
+def idx(array: np.ndarray) -> bytes:
+    return struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes()
+
+
+def config(**options) -> ImagesConfig:
+    return ImagesConfig(**{"train": "x"} | options)
+
+
+def test_idx_files_come_in_twos(tmp_path: Path) -> None:
+    (tmp_path / "a.gz").write_bytes(gzip.compress(idx(PIXELS)))
+    (tmp_path / "b").write_bytes(idx(np.arange(6, dtype=np.uint8)))
+    read = read_pictures([str(tmp_path / "a.gz"), str(tmp_path / "b")], config())
+    assert np.array_equal(read.pixels[..., 0], PIXELS)
+    assert read.labels == tuple("012345")
+
+
+def test_npz_holds_images_and_labels(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=np.stack([PIXELS] * 3, -1), labels=np.array(list("abcabc")))
+    read = read_pictures([str(tmp_path / "a.npz")], config())
+    assert read.pixels.shape == (6, 4, 5, 3)
+    assert read.labels == tuple("abcabc")
+
+
+def test_folders_are_classes(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason="needs Pillow: the extra [images]")
+    for n, name in enumerate(("cat", "dog", "cat")):
+        (tmp_path / name).mkdir(exist_ok=True)
+        image.fromarray(PIXELS[n]).save(tmp_path / name / f"{n}.png")
+    (tmp_path / "dog" / "notes.txt").write_text("no picture")
+    read = read_pictures(str(tmp_path), config())
+    assert read.labels == ("cat", "cat", "dog")
+    assert np.array_equal(read.pixels[..., 0], PIXELS[[0, 2, 1]])
+    assert "1 files are no images" in read.notes[0]
+    scaled = read_pictures(str(tmp_path), config(size=(8, 10)))
+    assert scaled.pixels.shape == (3, 8, 10, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a", b"", "no IDX file"),
+        ("a", b"hello there", "no IDX file of bytes (it begins with 68 65 6c 6c)"),
+        ("a", idx(PIXELS)[:-1], "120 bytes, and 119 follow it"),
+        ("a.npz", b"PK nothing", "cannot be read as .npz"),
+    ],
+)
+def test_broken_files_are_named(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError) as error:
+        read_pictures([str(tmp_path / name)], config())
+    assert said in str(error.value)
+    assert str(tmp_path / name) in str(error.value)
+
+
+def test_corrupt_images_are_named(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason="needs Pillow: the extra [images]")
+    (tmp_path / "cat").mkdir()
+    image.fromarray(np.repeat(PIXELS[0], 20, 0)).save(tmp_path / "cat" / "a.png")
+    whole = (tmp_path / "cat" / "a.png").read_bytes()
+    (tmp_path / "cat" / "b.png").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=r"b\.png is no image that can be read"):
+        read_pictures(str(tmp_path), config())
+    image.fromarray(PIXELS[0]).save(tmp_path / "cat" / "b.png")
+    with pytest.raises(UserError, match=r"set data\.size = \[4, 5\]"):
+        read_pictures(str(tmp_path), config())
+
+
+def test_labels_need_their_pictures(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(idx(PIXELS))
+    (tmp_path / "b").write_bytes(idx(np.arange(5, dtype=np.uint8)))
+    with pytest.raises(UserError, match="behind the file of their images"):
+        read_pictures([str(tmp_path / "b"), str(tmp_path / "a")], config())
+    with pytest.raises(UserError, match="6 pictures and 5 labels"):
+        read_pictures([str(tmp_path / "a"), str(tmp_path / "b")], config())
+
+
+def test_a_stratified_split_keeps_classes_and_copies_together() -> None:
+    pixels = np.random.default_rng(2).integers(0, 256, (40, 2, 2, 1), np.uint8)
+    pixels[1] = pixels[0]
+    train, valid = Pictures(pixels=pixels, labels=tuple("ab" * 20)).split("stratified 20%")
+    assert set(valid.labels or ()) == {"a", "b"}
+    assert len(train) + len(valid) == 40
+    assert not {one.tobytes() for one in train.pixels} & {one.tobytes() for one in valid.pixels}
+
+
+def test_mnist_is_read(data_root: Path) -> None:
+    names = ("mnist/t10k-images-idx3-ubyte.xz", "mnist/t10k-labels-idx1-ubyte.xz")
+    read = read_pictures([str(data_root / name) for name in names], config())
+    assert read.pixels.shape == (10_000, 28, 28, 1)
+    assert read.labels is not None
+    assert read.labels[:5] == ("7", "2", "1", "0", "4")
+
+
+def test_embedded_strips_hold_digits_back() -> None:
+    pytest.importorskip("sklearn", reason="needs scikit-learn: the extra [samples]")
+    train, valid = read_splits(config(train="embedded:digit-strips", split="tail 10%", answer="frames", patch=2))
+    assert valid is not None
+    frames = [
+        {strip[:, 8 * n : 8 * n + 8].tobytes() for strip in part.pixels for n in range(6)} for part in (train, valid)
+    ]
+    assert len(frames[0] & frames[1]) <= 2  # the same drawing twice among scikit-learn's own

@@ -1,0 +1,158 @@
+"""Labelled files: every way they are written, what is refused with its line, and splits that keep the classes."""
+
+from __future__ import annotations
+
+import lzma
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from seqwright.config import UserError
+from seqwright.data.labelled import LabelledConfig, Row, Rows, read_rows
+from seqwright.data.labels import Labels, several
+
+
+def read(path: Path, **options: object) -> list[tuple[str, ...]]:
+    rows = read_rows(str(path), LabelledConfig(train=str(path), **options)).rows  # type: ignore[arg-type]
+    return [(row.label, *row.texts) for row in rows]
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_bytes(lzma.compress(text.encode()) if name.endswith(".xz") else text.encode())
+    return path
+
+
+SAME = [("good", "a fine, fine film"), ("bad", 'a "dull" one')]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options"),
+    [
+        ("a.tsv", 'good\ta fine, fine film\nbad\ta "dull" one\n', {}),
+        ("a.txt", 'good\ta fine, fine film\r\nbad\ta "dull" one\r\n\r\n', {}),
+        ("a.tsv.xz", 'label\ttext\ngood\ta fine, fine film\nbad\ta "dull" one', {}),
+        ("a.tsv", '\ufeffText\tLabel\na fine, fine film\tgood\na "dull" one\tbad\n', {}),
+        ("a.csv", 'label,text\ngood,"a fine, fine film"\nbad,"a ""dull"" one"\n', {}),
+        (
+            "a.jsonl",
+            '{"label": "good", "text": "a fine, fine film"}\n{"text": "a \\"dull\\" one", "label": "bad"}\n',
+            {},
+        ),
+        ("a.txt", 'good a fine, fine film\nbad a "dull" one\n', {"separator": " "}),
+        ("a.tsv", 'good\t7\ta fine, fine film\nbad\t1\ta "dull" one\n', {"columns": ("1", "3")}),
+        ("a.tsv", 'id\ts\tq\n1\ta fine, fine film\tgood\n2\ta "dull" one\tbad\n', {"columns": ("q", "s")}),
+    ],
+)
+def test_the_same_rows_however_they_are_written(
+    tmp_path: Path, name: str, text: str, options: dict[str, object]
+) -> None:
+    assert read(write(tmp_path, name, text), **options) == SAME
+
+
+def test_two_texts_and_numbers_of_json(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.jsonl", '{"y": 1, "one": "a", "two": "b"}\n{"y": ["x", "z"], "one": "c", "two": ""}\n')
+    assert read(path, columns=("y", "one", "two")) == [("1", "a", "b"), ("x,z", "c", "")]
+
+
+def test_a_tab_in_a_text_belongs_to_it_where_the_first_line_shows_the_columns(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", "0\t3\tplain\n1\t9\twith\ta tab\n")
+    assert read(path, columns=("1", "3")) == [("0", "plain"), ("1", "with\ta tab")]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "told"),
+    [
+        ("0\t3\ttext\n", {}, r'3 columns .*data\.columns = \["1", "3"\]'),
+        ("good film\n", {}, r"no tab .*data\.separator"),
+        ("a\tb\nalone\n", {}, "line 2"),
+        ("a b\nalone\n", {"separator": " "}, "line 2"),
+        ("a\tb\n", {"columns": ("label", "text")}, "no column 'label'"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_next_move(
+    tmp_path: Path, text: str, options: dict[str, object], told: str
+) -> None:
+    with pytest.raises(UserError, match=told):
+        read(write(tmp_path, "a.tsv", text), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"train": ()}, "--labelled"),
+        ({"split": "head 5%"}, "stratified 5%"),
+        ({"split": "tail 5%", "valid": "b"}, "keep one"),
+        ({"columns": ("1",)}, "label and one text or two"),
+        ({"separator": " ", "columns": ("1", "2")}, "leave columns out"),
+        ({"labels": "value", "balance": "repeat"}, "evens out classes"),
+        ({"long": "windows", "columns": ("1", "2", "3")}, "windows of two texts"),
+    ],
+)
+def test_settings_that_contradict_each_other(options: dict[str, object], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        LabelledConfig(**{"train": "a", **options})  # type: ignore[arg-type]
+
+
+def test_empty_texts_are_counted(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", "a\t\nb\tword\na\t  \n")
+    assert "2 of 3 texts are empty" in read_rows(str(path), LabelledConfig(train=str(path))).notes[0]
+
+
+def rows_of(*labels: str) -> Rows:
+    return Rows(rows=[Row(label, (f"text {n}",), f"f, line {n + 1}") for n, label in enumerate(labels)])
+
+
+def test_a_stratified_split_keeps_the_share_of_every_class() -> None:
+    train, valid = rows_of(*["a"] * 200, *["b"] * 40).split("stratified 10%")
+    assert Counter(row.label for row in valid.rows) == {"a": 20, "b": 4}
+    assert len(train.rows) == 216
+
+
+def test_a_split_follows_texts_whatever_their_order_and_keeps_copies_together() -> None:
+    rows = [*rows_of(*["a", "b"] * 50).rows, *rows_of(*["a", "b"] * 50).rows]
+    _, one = Rows(rows=rows).split("stratified 20%")
+    _, other = Rows(rows=rows[::-1]).split("stratified 20%")
+    assert {row.texts for row in one.rows} == {row.texts for row in other.rows}
+    assert all(count == 2 for count in Counter(row.texts for row in one.rows).values())
+
+
+def test_a_split_that_leaves_nothing_is_refused() -> None:
+    with pytest.raises(UserError, match="leaves one side empty"):
+        rows_of("a", "b").split("stratified 5%")
+
+
+def test_labels_are_sorted_and_come_back_as_they_were_written() -> None:
+    labels = Labels.of(rows_of("b", "a", "b"), "one")
+    assert labels.names == ("a", "b")
+    assert labels.targets(rows_of("b", "a").rows).tolist() == [1, 0]
+    assert Labels.read(labels.table()) == labels
+    many = Labels.of(rows_of("x, y", "", "y"), "several")
+    assert many.targets(rows_of("y,x", "").rows).tolist() == [[1, 1], [0, 0]]
+    assert several(" x ,, y") == ["x", "y"]
+
+
+def test_values_are_learnt_as_deviations() -> None:
+    labels = Labels.of(rows_of("1", "3"), "value")
+    assert (labels.mean, labels.deviation) == (2, 1)
+    assert labels.targets(rows_of("4").rows).tolist() == [[2]]
+    with pytest.raises(UserError, match=r"f, line 1: the label 'many' is no number"):
+        labels.targets(rows_of("many").rows)
+
+
+def test_what_cannot_be_told_apart_is_refused() -> None:
+    with pytest.raises(UserError, match="every row has the label 'a'"):
+        Labels.of(rows_of("a", "a"), "one")
+    with pytest.raises(UserError, match="every label is 3"):
+        Labels.of(rows_of("3", "3.0"), "value")
+    with pytest.raises(UserError, match="label of their own"):
+        Labels.of(rows_of(*(f"text {n}" for n in range(30))), "one")
+
+
+def test_unknown_labels_are_named_with_their_line_or_counted() -> None:
+    labels = Labels.of(rows_of("positive", "negative"), "one")
+    strange = rows_of("positive", "Positive").rows
+    with pytest.raises(UserError, match=r"f, line 2: the label 'Positive' was not learnt.*Did you mean 'positive'"):
+        labels.targets(strange)
+    assert labels.targets(strange, "wrong").tolist() == [1, -100]

@@ -1,0 +1,91 @@
+"""Patches: nothing is lost in cutting, and what is random is a function of (seed, step)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from seqwright.batch import IGNORE
+from seqwright.config import UserError
+from seqwright.data.images import ImagesConfig, Pictures
+from seqwright.data.patches import Grid, Views, to_numbers, to_pixels
+
+PIXELS = np.random.default_rng(1).integers(0, 256, (7, 6, 8, 3), np.uint8)
+
+
+def views(seed: int = 3, batch: int = 4, **options) -> Views:
+    config = ImagesConfig(**{"train": "x", "patch": 2} | options)
+    pictures = Pictures(pixels=PIXELS, labels=tuple("ababab" + "a"))
+    grid = Grid.of(pictures, config)
+    return Views(pictures, np.array([0, 1, 0, 1, 0, 1, 0]), grid, config, seed=seed, batch=batch)
+
+
+def test_patches_and_back() -> None:
+    grid = views().grid
+    assert grid.length == 12
+    cut = grid.patches(PIXELS)
+    assert cut.shape == (7, 12, 12)
+    assert np.array_equal(cut[0, 1], PIXELS[0, 0:2, 2:4].reshape(-1))
+    assert np.array_equal(grid.pictures(cut), PIXELS)
+    assert np.array_equal(to_pixels(to_numbers(PIXELS)), PIXELS)
+
+
+def test_patches_that_do_not_fill_a_picture_are_refused() -> None:
+    with pytest.raises(UserError, match=r"set data\.patch to 1 or 2"):
+        views(patch=4)
+
+
+@pytest.mark.parametrize("answer", ["class", "fill", "clean", "colour", "clean+colour"])
+def test_a_batch_is_a_function_of_seed_and_step(answer: str) -> None:
+    given = {"answer": answer, "shift": 1, "flip": True}
+    for step in (0, 1, 5):
+        one, other = (views(**given).batch(step) for _ in range(2))
+        assert torch.equal(one.source.features, other.source.features)
+        assert torch.equal(one.target, other.target)
+    assert not torch.equal(views(**given).batch(0).source.features, views(seed=4, **given).batch(0).source.features)
+
+
+def test_every_picture_comes_once_an_epoch() -> None:
+    feed = views()
+    seen = torch.cat([feed.batch(step).source.features for step in range(feed.steps_per_epoch)])
+    assert len(seen) == len(PIXELS)
+    wanted = {row.tobytes() for row in feed.grid.patches(to_numbers(PIXELS))}
+    assert {row.numpy().tobytes() for row in seen} == wanted
+
+
+def test_moved_pictures_keep_their_borders() -> None:
+    """Brute force: every moved picture is the old one by some shift, mirrored or not."""
+    feed = views(shift=2, flip=True)
+    moved = feed._moved(PIXELS, 5)
+    for one, other in zip(PIXELS, moved, strict=True):
+        padded = np.pad(one, ((2, 2), (2, 2), (0, 0)), mode="edge")
+        shifts = [padded[y : y + 6, x : x + 8] for y in range(5) for x in range(5)]
+        assert any(np.array_equal(other, way) for shift in shifts for way in (shift, shift[:, ::-1]))
+
+
+def test_fill_asks_only_for_what_is_hidden() -> None:
+    batch = views(answer="fill", hidden=0.25).batch(0)
+    hidden = batch.source.segments == 1
+    assert (hidden.sum(1) == 3).all()
+    assert (batch.source.features[hidden] == 0).all()
+    assert (batch.target[~hidden] == IGNORE).all()
+    assert (batch.target[hidden].abs() <= 1).all()
+
+
+def test_grey_has_no_colour_left_and_noise_is_as_strong_as_asked() -> None:
+    grid = views().grid
+    grey = grid.pictures(views(answer="colour").batch(0).source.features.numpy())
+    assert np.allclose(grey[..., 0], grey[..., 2])
+    noisy = views(answer="clean", noise=0.5, batch=7).batch(0)
+    spread = (noisy.source.features - noisy.target).std()
+    assert abs(float(spread) - 0.5) < 0.05
+
+
+def test_frames_begin_at_a_patch_each() -> None:
+    config = ImagesConfig(train="x", patch=2, answer="frames")
+    pictures = Pictures(pixels=PIXELS, labels=("a b",) * 7)
+    grid = Grid.of(pictures, config)
+    batch = Views(pictures, np.zeros((7, 2), np.int64), grid, config, seed=1, batch=3).batch(0)
+    assert batch.source.word_starts[0].tolist() == [True, False, True, False]
+    assert batch.target.shape == (3, 2)

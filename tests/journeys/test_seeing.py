@@ -1,0 +1,43 @@
+"""Pictures through the command line: trained, looked at, scored, classified."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import seqwright as sw
+
+from .conftest import Command
+
+pytest.importorskip("sklearn", reason="needs scikit-learn: the extra [samples]")
+
+QUICK = ["--set", "training.steps=150", "--set", "model.layers=1", "--set", "model.width=32", "--set", "training.rate=1e-2"]
+
+
+def test_digits_are_learnt_and_told(seqwright: Command, tmp_path: Path) -> None:
+    trained = seqwright("train", "digits", "--run", str(tmp_path / "r"), *QUICK, "--set", "model.inner=32")
+    assert trained.status == 0, trained.err
+    scores = seqwright("evaluate", str(tmp_path / "r"), "--json").json
+    assert scores["accuracy"] > 30
+    np.savez(tmp_path / "some.npz", images=np.zeros((3, 8, 8), np.uint8))
+    said = seqwright("classify", str(tmp_path / "r"), str(tmp_path / "some.npz"), "--json").out.splitlines()
+    assert [json.loads(line)["picture"] for line in said] == [0, 1, 2]
+    assert len({json.loads(line)["label"] for line in said}) == 1
+    np.savez(tmp_path / "large.npz", images=np.zeros((3, 9, 9), np.uint8))
+    refused = seqwright("classify", str(tmp_path / "r"), str(tmp_path / "large.npz"))
+    assert refused.status != 0
+    assert "9 × 9 × 1 were given, and 8 × 8 × 1 are wanted" in refused.err
+    assert all(finding.holds for finding in sw.check(tmp_path / "r"))
+
+
+def test_colours_come_back_and_are_shown(tmp_path: Path) -> None:
+    opened = sw.train("digits-colour", set=["training.steps=30", "training.evaluate_every=30"], run=tmp_path / "r")
+    scores = opened.evaluate()
+    assert scores["psnr"] > scores["psnr_shown"] - 3
+    page = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    assert 'src="data:image/png;base64,' in page
+    given, made = next(iter(opened.restore(opened.pictures())))
+    assert given.shape == made.shape == (16, 16, 3)
