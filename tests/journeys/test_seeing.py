@@ -14,7 +14,16 @@ from .conftest import Command
 
 pytest.importorskip("sklearn", reason="needs scikit-learn: the extra [samples]")
 
-QUICK = ["--set", "training.steps=150", "--set", "model.layers=1", "--set", "model.width=32", "--set", "training.rate=1e-2"]
+QUICK = [
+    "--set",
+    "training.steps=150",
+    "--set",
+    "model.layers=1",
+    "--set",
+    "model.width=32",
+    "--set",
+    "training.rate=1e-2",
+]
 
 
 def test_digits_are_learnt_and_told(seqwright: Command, tmp_path: Path) -> None:
