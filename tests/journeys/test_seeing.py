@@ -14,20 +14,12 @@ from .conftest import Command
 
 pytest.importorskip("sklearn", reason="needs scikit-learn: the extra [samples]")
 
-QUICK = [
-    "--set",
-    "training.steps=150",
-    "--set",
-    "model.layers=1",
-    "--set",
-    "model.width=32",
-    "--set",
-    "training.rate=1e-2",
-]
+SET = ("training.steps=150", "model.layers=1", "model.width=32", "training.rate=1e-2", "model.inner=32")
+QUICK = [word for key in SET for word in ("--set", key)]
 
 
 def test_digits_are_learnt_and_told(seqwright: Command, tmp_path: Path) -> None:
-    trained = seqwright("train", "digits", "--run", str(tmp_path / "r"), *QUICK, "--set", "model.inner=32")
+    trained = seqwright("train", "digits", "--run", str(tmp_path / "r"), *QUICK)
     assert trained.status == 0, trained.err
     scores = seqwright("evaluate", str(tmp_path / "r"), "--json").json
     assert scores["accuracy"] > 30
