@@ -141,7 +141,7 @@ class Reader:
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """`a.b=value` as a dotted key and a value: TOML where it parses to one of our types, otherwise a plain string."""
+    """`a.b=value` as a dotted key and a value: TOML where it parses to one of our types, otherwise plain strings."""
     key, equals, raw = text.partition("=")
     key = key.strip()
     if not equals or not key:
@@ -149,7 +149,10 @@ def parse_override(text: str) -> tuple[str, Any]:
     try:
         table = tomllib.loads(f"x = {raw}")
     except tomllib.TOMLDecodeError:
-        return key, raw.strip()
+        bare = raw.strip()
+        if bare.startswith("[") and bare.endswith("]"):  # a shell takes the quotes out of ["a", "b"]
+            return key, [item.strip() for item in bare[1:-1].split(",")]
+        return key, bare
     dated = isinstance(table["x"], datetime.date | datetime.time)  # no key is a date, but a name may look like one
     return key, raw.strip() if dated or len(table) > 1 else table["x"]
 
@@ -263,6 +266,8 @@ def _convert(value: Any, wanted: Any) -> Any:
         if isinstance(value, list) and (repeated or len(value) == len(arguments)):
             wanted_items = [arguments[0]] * len(value) if repeated else arguments
             return tuple(_convert(item, w) for item, w in zip(value, wanted_items, strict=True))
+        if repeated and not isinstance(value, list):
+            raise ValueError(f"must be {_name(wanted)}, as in {_show([value])}, not {_show(value)}.")
     elif wanted is float:
         if type(value) in (int, float) and abs(value) <= sys.float_info.max:  # neither nan, inf nor a giant int
             return float(value)

@@ -121,7 +121,7 @@ def prepare(
         print_json(done)
     else:
         click.echo(f"{len(stream.ids):,} ids of {stream.documents:,} documents in {out}. In a recipe:")
-        click.echo(f'[data]\ntrain = "{out}"\n[tokenizer]\nfile = "{begun}"')
+        click.echo(f'[data]\ntrain = "{out}"\ndocument = "{document}"\n[tokenizer]\nfile = "{begun}"')
 
 
 def _list(as_json: bool) -> None:

@@ -13,6 +13,7 @@ from seqwright.data.files import resolve
 from seqwright.data.prepare import is_prepared, open_prepared
 from seqwright.data.stream import Stream, make_stream
 from seqwright.data.text import Corpus, Document, TextConfig, joined, read_corpus, split
+from seqwright.storage import read_json
 from seqwright.text.tokenizer import Tokenizer
 
 Readable = Corpus | Path
@@ -53,7 +54,7 @@ class Corpora:
 def read_corpora(config: TextConfig, kind: Document, *, base: Path | None = None) -> Corpora:
     """The corpora of a recipe; each entry of `train` is one of its own where weights are given."""
     names = [config.train] if isinstance(config.train, str) else list(config.train)
-    prepared = [_prepared(name, base) for name in names]
+    prepared = [_prepared(name, base, kind) for name in names]
     if any(prepared) and len(names) > 1 and not config.weights:
         raise UserError("several prepared corpora are mixed by weight; say how with data.weights.")
     groups = [[name] for name in names] if config.weights else [names]
@@ -75,7 +76,7 @@ def _held_out(
     """What is left to learn from, and what to measure on."""
     if config.valid is not None:
         one = config.valid if isinstance(config.valid, str) else config.valid[0]
-        return train, _prepared(one, base) or read_corpus(
+        return train, _prepared(one, base, kind) or read_corpus(
             config.valid, kind, base=base, errors=config.errors, columns=config.columns
         )
     if config.split is None:
@@ -88,9 +89,17 @@ def _held_out(
     return [kept for kept, _ in parts], joined([valid for _, valid in parts], kind)
 
 
-def _prepared(name: str, base: Path | None) -> Path | None:
+def _prepared(name: str, base: Path | None, kind: Document) -> Path | None:
+    """The folder of a prepared corpus, where that is what the name means; its documents must be those of the recipe."""
     path = None if is_embedded(name) else resolve(name, base)
-    return path if path is not None and is_prepared(path) else None
+    if path is None or not is_prepared(path):
+        return None
+    if (prepared := read_json(path / "index.json")["document"]) != kind:
+        raise UserError(
+            f"{path} was prepared with documents of the kind '{prepared}', but here a document is a {kind};"
+            f' set data.document = "{prepared}".'
+        )
+    return path
 
 
 def _digest(document: str) -> bytes:

@@ -48,6 +48,7 @@ def read_model(data: bytes) -> Model:
         top = _fields(data)
         trainer, normaliser = (_fields(top[number][0]) for number in (2, 3))
         pieces = [_piece(_fields(raw)) for raw in top[1]]
+        _check_charsmap(_one(normaliser, 2, b""))
     except (KeyError, IndexError, ValueError, struct.error) as error:
         raise UserError(
             "not a SentencePiece model that can be read: it is damaged, or of another version; train it again with"
@@ -66,6 +67,15 @@ def read_model(data: bytes) -> Model:
         dummy_prefix=bool(_one(normaliser, 3, 1)),
         single_spaces=bool(_one(normaliser, 4, 1)),
     )
+
+
+def _check_charsmap(charsmap: bytes) -> None:
+    """Raises where the library could not use a compiled normaliser: the size of a table, the table, then texts."""
+    if charsmap:
+        (size,) = struct.unpack_from("<I", charsmap)
+        if not 0 < size <= len(charsmap) - 4 or size % 4:
+            raise ValueError(f"a table of {size} bytes in {len(charsmap)}")
+        charsmap[4 + size :].decode()
 
 
 def pipeline(model: Model) -> Tokenizer:
