@@ -1,6 +1,6 @@
-"""Encoding a text by each of our tokenizers, beside the plain call of the `tokenizers` library on the same tokenizer.json.
+"""Encoding a text by each of our tokenizers, beside the plain call of the `tokenizers` library on the same file.
 
-The text is named by the user, or is what the Python documentation of this machine says. Both encode the same lines to
+The text is named by the user, or is the source code of Python's standard library. Both encode the same lines to
 the same ids, in turns, on one thread; the best of some rounds counts, in CPU time.
 """
 
@@ -54,15 +54,16 @@ def compared(kind: str, lines: list[str], *, size: int, rounds: int) -> dict[str
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--text", type=Path, help="a plain text file; Python's own documentation unless given")
+    arguments.add_argument("--text", type=Path, help="a plain text file; the standard library unless given")
     arguments.add_argument("--megabytes", type=float, default=4.0, help="how much of it is taken, repeated if need be")
     arguments.add_argument("--size", type=int, default=8000, help="vocabulary of the kinds that learn pieces")
+    arguments.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
     arguments.add_argument("--rounds", type=int, default=3)
     given = arguments.parse_args()
     text = given.text.read_text(encoding="utf-8") if given.text else embedded_text("embedded:standard-library")
     wanted = int(given.megabytes * 1e6)
     lines = (text * -(-wanted // len(text)))[:wanted].split("\n")
-    for kind in KINDS:
+    for kind in given.kinds:
         print(json.dumps(compared(kind, lines, size=given.size, rounds=given.rounds)))
 
 

@@ -1,4 +1,4 @@
-"""A GPU that really runs out of memory: `micro_batch = "auto"` finds a part that fits, with the losses of the whole batch.
+"""A GPU that runs out of memory: `micro_batch = "auto"` finds parts that fit, with the losses of the whole batch.
 
 The process is given a share of the GPU's memory (`--gigabytes`), so that the same batch fits without the limit and does
 not with it. Three trainings of a few steps: the whole batch without the limit, the same batch in parts that are found

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from seqwright import evaluate
+from seqwright.config import UserError
 from seqwright.data.stream import make_stream
 from seqwright.data.text import Corpus
 from seqwright.evaluate import evaluate_text
@@ -30,3 +33,15 @@ def test_the_stride_that_is_said_is_the_one_that_was_taken(name: str, stride: in
     stream = make_stream(Corpus(documents=texts, kind="file"), tokenizer)
     scores = evaluate_text(small(name), tokenizer, stream, EvaluationConfig(stride=stride, resamples=0))
     assert said in scores["scores"]["nll"]["signature"]
+
+
+def test_a_text_that_does_not_fit_the_memory_says_what_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    texts = ["abcdefg" * 4]
+    tokenizer = train(TokenizerConfig(kind="characters", specials=SPECIALS), texts)
+    stream = make_stream(Corpus(documents=texts, kind="file"), tokenizer)
+    monkeypatch.setattr(evaluate, "score_text", full)
+    with pytest.raises(UserError, match=r"out of memory for scoring a text; lower evaluation\.batch"):
+        evaluate_text(small("gpt"), tokenizer, stream, EvaluationConfig())

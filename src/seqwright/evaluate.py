@@ -13,6 +13,7 @@ from seqwright.data.stream import Stream
 from seqwright.interface import Autoregressive
 from seqwright.metrics.likelihood import EvaluationConfig, likelihood_scores, random_windows, score_text, stride_of
 from seqwright.text.tokenizer import Tokenizer
+from seqwright.training import machine
 
 
 def evaluate_text(
@@ -33,17 +34,18 @@ def evaluate_text(
     if isinstance(model, torch.nn.Module):
         model.eval()
     ids = torch.from_numpy(stream.ids.astype(np.int64))
-    scored = score_text(
-        model,
-        ids,
-        sos=stream.sos,
-        stride=config.stride,
-        batch=config.batch,
-        rows=rows,
-        apart=apart,
-        device=device,
-        watch=watch,
-    )
+    with machine.memory_for("scoring a text", instead="lower evaluation.batch"):
+        scored = score_text(
+            model,
+            ids,
+            sos=stream.sos,
+            stride=config.stride,
+            batch=config.batch,
+            rows=rows,
+            apart=apart,
+            device=device,
+            watch=watch,
+        )
     signature = _signature(model, tokenizer, stream, config, rows, apart)
     scores = likelihood_scores(
         scored,

@@ -24,6 +24,12 @@ def test_everything_odd_is_counted(tmp_path: Path) -> None:
     assert re.search("not UTF-8, the first at byte 19.*NUL.*mixed.*decomposed.*repeat", said)
 
 
+def test_a_file_of_nothing_is_said_to_be_one(tmp_path: Path) -> None:
+    for data in (b"", b"\n \n"):
+        (tmp_path / "a.txt").write_bytes(data)
+        assert warnings(audit(tmp_path / "a.txt")) == ["there is not a word in it."]
+
+
 def test_a_clean_file_has_no_warnings(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("one two\nthree\n")

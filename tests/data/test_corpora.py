@@ -70,7 +70,7 @@ def test_prepared_folders_are_corpora(folder: Path) -> None:
     assert to_stream(corpora.train[0], tokenizer).documents == 2
     with pytest.raises(UserError, match="cannot be split"):
         read_corpora(TextConfig(train="a.ids", split="tail 50%"), "line", base=folder)
-    with pytest.raises(UserError, match='here a document is a file; set data.document = "line"'):
+    with pytest.raises(UserError, match=r'here a document is a file; set data\.document = "line"'):
         read_corpora(TextConfig(train="a.ids", valid="b.txt"), "file", base=folder)
     with pytest.raises(UserError, match=r"say how with data\.weights"):
         read_corpora(TextConfig(train=("a.ids", "b.txt")), "line", base=folder)

@@ -294,6 +294,17 @@ def test_out_of_memory_says_what_to_change(setting: Any, fits: int, advice: str)
         made.fit()
 
 
+def test_an_optimizer_that_does_not_fit_says_what_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Trainer(fresh(gpt()), shuffled(), options(steps=4, micro_batch="auto"), Kept())
+
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(made.optimizer, "step", full)
+    with pytest.raises(UserError, match=r"what the optimizer remembers; set training\.optimizer to"):
+        made.fit()
+
+
 def test_other_errors_pass_through(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("shapes do not fit")

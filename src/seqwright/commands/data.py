@@ -115,6 +115,8 @@ def prepare(
     plain = all(path.suffix not in PACKED for path in paths)
     with encoding(sum(path.stat().st_size for path in paths) if plain else None, quiet=as_json) as watch:
         stream = encode(paths, folder, chosen, document=document, columns=columns, workers=workers, watch=watch)
+    if stream.lossy:
+        click.echo(f"{stream.lossy}, so there will be no bits per byte.", err=True)
     done = {"folder": out, "ids": len(stream.ids), "documents": stream.documents, "unknown": stream.unknown}
     done |= {"lossy": stream.lossy, "tokenizer": chosen.hash, "vocabulary": chosen.size}
     if as_json:

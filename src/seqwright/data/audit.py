@@ -63,6 +63,8 @@ def leaks(train: Sequence[str], held_out: Sequence[str]) -> dict[str, Any]:
 def warnings(found: dict[str, Any]) -> list[str]:
     """What of an audit a person should act on, and how."""
     said = []
+    if not found["words"]:
+        said.append("there is not a word in it.")
     if found["not_utf8"]:
         said.append(
             f"{found['not_utf8']:,} places are not UTF-8, the first at byte {found['first_not_utf8']:,}: convert it."

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -63,8 +63,8 @@ def merged(backend: Any, dtype: type[np.unsignedinteger[Any]], steps: Sequence[A
 
     def look_up(texts: Sequence[str]) -> tuple[Ids, list[int]]:
         encoded = [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
-        arrays = [np.array(ids, dtype) for ids in encoded]
-        return np.concatenate([np.zeros(0, dtype), *arrays]), [len(ids) for ids in encoded]
+        lengths = [len(ids) for ids in encoded]
+        return np.fromiter(chain.from_iterable(encoded), dtype, sum(lengths)), lengths
 
     return look_up
 

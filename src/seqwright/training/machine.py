@@ -48,6 +48,17 @@ def seed_step(seed: int, step: int) -> None:
     torch.manual_seed((seed * 1_000_003 + step) & ((1 << 63) - 1))
 
 
+@contextlib.contextmanager
+def memory_for(work: str, *, instead: str) -> Iterator[None]:
+    """Inside, a device without memory left is an error that says what to change."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise UserError(f"out of memory for {work}; {instead}.") from error
+
+
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether a device, or the machine itself, had no memory left."""
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -29,6 +29,7 @@ from seqwright.training.weights import load_weights, weights
 
 Groups = dict[str, dict[str, Tensor]]
 
+LESS_TO_REMEMBER = 'set training.optimizer to "adafactor", or lower model.width or model.layers'
 MOST_SKIPPED = 50
 """Steps left out because of spikes, after which training gives up: something else is wrong."""
 
@@ -176,7 +177,8 @@ class Trainer:
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip or math.inf)
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate(step)
-        self.optimizer.step()
+        with machine.memory_for("what the optimizer remembers", instead=LESS_TO_REMEMBER):
+            self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         if self.average is not None:
             self.average.update(step + 1)
