@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,8 @@ from seqwright.api import wanted_recipe
 from seqwright.batch import Answers, ReaderSizes, Vocabularies, Vocabulary
 from seqwright.config import UserError
 from seqwright.data.files import resolve
+from seqwright.data.images import read_pictures
+from seqwright.data.sight import Sight
 from seqwright.recipe import Recipe, about, load, make, shipped
 from seqwright.training.schedule import schedule
 
@@ -134,7 +137,7 @@ def test_a_recipe_says_what_it_shows_and_loads(name: str) -> None:
 def test_every_shipped_recipe_is_checked_here() -> None:
     counted = {"ptb-ngram", "wikitext2-ngram", "shakespeare-ngram", "shakespeare-adaptive"}
     others = {"shakespeare-cpu", "python-reference", "python-assistant"}
-    sized = GPTS.keys() | LECTURES.keys() | TRANSLATORS.keys() | CLASSIFIERS.keys()
+    sized = GPTS.keys() | LECTURES.keys() | TRANSLATORS.keys() | CLASSIFIERS.keys() | SEEING.keys()
     assert shipped().keys() == sized | counted | others
 
 
@@ -213,3 +216,27 @@ def test_own_files_are_named_from_here_and_take_the_place_of_the_recipes(
     assert both.data.split is None
     with pytest.raises(UserError, match=r"no file .*recipes/elsewhere\.txt"):
         wanted_recipe(written)
+
+
+SEEING = {
+    "mnist": (28, 28, 1),
+    "digits": (8, 8, 1),
+    "digits-fill": (16, 16, 3),
+    "digits-clean": (16, 16, 3),
+    "digits-colour": (16, 16, 3),
+    "digits-restore": (16, 16, 3),
+    "digit-strips": (8, 48, 1),
+}
+"""The pictures that each is about."""
+
+
+@pytest.mark.parametrize("name", SEEING)
+def test_recipes_that_see_fit_their_pictures(name: str, tmp_path: Path) -> None:
+    pixels = np.zeros((20, *SEEING[name]), np.uint8)
+    labels = [" ".join("01234567890"[n : n + 6]) if name == "digit-strips" else str(n % 2) for n in range(20) if n < 5]
+    np.savez(tmp_path / "some.npz", images=pixels[: len(labels)], labels=np.array(labels))
+    recipe = load(name, train=[str(tmp_path / "some.npz")])
+    pictures = read_pictures([str(tmp_path / "some.npz")], recipe.data)
+    with torch.device("meta"):
+        model = build.model(recipe.model, Sight.of(pictures, recipe.data).sizes, task="images")
+    assert sum(parameter.numel() for parameter in model.parameters()) < 600_000
