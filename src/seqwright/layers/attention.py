@@ -132,6 +132,10 @@ class KeyValues(State):
         key, value = buffers
         return replace(self, key=key, value=value, length=self.length.index_select(0, rows))
 
+    def steady(self) -> KeyValues:
+        """Reads the buffers to their end, whatever is used: what is not is masked."""
+        return replace(self, used=torch.tensor(self.key.size(2)))
+
     def reorder(self, rows: Tensor) -> KeyValues:
         """Rows that stay where they are cost nothing, the others one copy of what is used."""
         moved = torch.arange(len(rows), device=rows.device)
