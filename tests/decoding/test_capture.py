@@ -17,7 +17,15 @@ from tests.contract.kinds import VOCABULARY, small
 from tests.contract.translators import pairs, translator
 from tests.decoding.test_search import FACTS, same
 
-STEADY = ["transformer", "transformer post", "transformer rotary", "gpt", "gpt relative", "gpt as llama", "gpt window alibi"]
+STEADY = [
+    "transformer",
+    "transformer post",
+    "transformer rotary",
+    "gpt",
+    "gpt relative",
+    "gpt as llama",
+    "gpt window alibi",
+]
 
 
 def model_and_source(name: str) -> tuple[Any, Source]:

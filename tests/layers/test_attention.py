@@ -138,7 +138,7 @@ def test_what_lies_in_padded_slots_is_never_attended() -> None:
         memory = empty(2, 5, layers=1)
         padded = chunk.clone()
         padded[1, 1:] += noise
-        attention(padded, memory.slots(3), memory)
+        attention(padded, memory.slots(3), memory, mask=memory.mask(3))
         memory = memory.advance(3, count)
-        answers.append(attention(more, memory.slots(1), memory))
+        answers.append(attention(more, memory.slots(1), memory, mask=memory.mask(1)))
     assert_close(answers[0], answers[1])

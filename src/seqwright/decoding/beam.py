@@ -11,8 +11,8 @@ from torch import Tensor
 
 from seqwright.batch import Source
 from seqwright.config import UserError
-from seqwright.decoding.capture import Captured
 from seqwright.decoding.candidates import Candidates, by_banks, by_groups, stay
+from seqwright.decoding.capture import Captured
 from seqwright.decoding.normalisation import best_possible, normalise
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.rules import NOTHING, Rules, met

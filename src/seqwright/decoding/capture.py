@@ -31,7 +31,8 @@ class Captured:
 
     def _warm_up(self) -> None:
         """A capture runs on a stream of its own, so what it needs is made on one."""
-        stream, here = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
+        here = torch.cuda.current_stream(self.device)
+        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         stream.wait_stream(here)
         with torch.cuda.stream(stream):
             self.work()

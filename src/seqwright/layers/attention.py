@@ -138,13 +138,13 @@ class KeyValues(State):
 
     def reorder(self, rows: Tensor) -> KeyValues:
         """Rows that stay where they are cost nothing, the others one copy of what is used."""
-        moved = torch.arange(len(rows), device=rows.device)
-        if rows.device.type == "cpu":  # elsewhere counting the movers would wait for the device
-            moved = (moved != rows).nonzero().squeeze(1)
         stop = self.stop(0)
-        for held in (self.key, self.value):
-            used = held[:, :, :stop]
-            used.index_copy_(0, moved, used.index_select(0, rows[moved]))
+        for used in (self.key[:, :, :stop], self.value[:, :, :stop]):
+            if rows.device.type == "cpu":
+                moved = (torch.arange(len(rows)) != rows).nonzero().squeeze(1)
+                used.index_copy_(0, moved, used.index_select(0, rows[moved]))
+            else:  # counting the movers would wait for the device
+                used.copy_(used.index_select(0, rows))
         return replace(self, length=self.length.index_select(0, rows))
 
 
@@ -201,7 +201,6 @@ class SelfAttention(nn.Module):
         causal = False
         if memory is not None:
             keys, values = memory.write(layer, key, value)  # (B, G, K, E)
-            mask = memory.mask(x.size(1), self.window)
         else:
             keys, values = key.transpose(1, 2), value.transpose(1, 2)  # (B, G, T, E)
             # The fast path needs no mask in memory.

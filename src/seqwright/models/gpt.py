@@ -61,6 +61,7 @@ class GPTEncoder(nn.Module):
         self.width = config.width
         self.context = config.context
         self.size = config.size
+        self.window = config.window
         self.key_heads = config.key_heads or config.heads
         rotary = Rotary(self.size, config.context, config.rotary_base) if config.positions == "rotary" else None
         placed = {"learned": Learned, "sinusoidal": Sinusoidal}.get(config.positions)
@@ -81,11 +82,13 @@ class GPTEncoder(nn.Module):
         count: Tensor | None = None,
         documents: Tensor | None = None,
     ) -> tuple[Tensor, KeyValues | None]:
+        mask = None
         if state is None:
             places = torch.arange(x.size(1), device=x.device)  # (K,) = (T,)
             positions = places.unsqueeze(0)  # (1, T)
         else:
             places, positions = state.places(x.size(1)), state.slots(x.size(1))  # (K,), (B, T)
+            mask = state.mask(x.size(1), self.window)
         # Numbers for distances are shared by the layers, as in both papers.
         bias = None if self.distance is None else self.distance(positions, places).to(x.dtype)  # (B or 1, H, T, K)
         positions = positions.clamp(max=self.context - 1)  # beyond it stands only padding

@@ -103,13 +103,15 @@ class TransformerDecoder(Stack):
         self, x: Tensor, memory: State, state: KeyValues | None = None, count: Tensor | None = None
     ) -> tuple[Tensor, KeyValues | None]:
         assert isinstance(memory, Memory)
+        mask = None
         if state is None:
             positions = torch.arange(x.size(1), device=x.device).unsqueeze(0)  # (1, T)
         else:
             positions = state.slots(x.size(1)).clamp(max=self.context - 1)  # (R, T); beyond it stands only padding
+            mask = state.mask(x.size(1))
         x = self.dropout(self.positions(x, positions))
         for layer, (block, given) in enumerate(zip(self.blocks, memory.layers(), strict=True)):
-            x = block(x, positions, state, layer, given=given)
+            x = block(x, positions, state, layer, mask=mask, given=given)
         return self.norm(x), state and state.advance(x.size(1), count)
 
 
