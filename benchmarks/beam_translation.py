@@ -1,4 +1,5 @@
-"""Beam search against transformers' `generate` on a Marian-shaped translator: the same weights and sources in one run.
+"""Beam search on a Marian-shaped translator beside transformers' `generate` and, on a CPU, CTranslate2's and JoeyNMT's
+searches where they are installed: the same weights and sources in one run.
 
 Without `--ends` both sides say `--length` tokens for every source. With it the end is made likely, sources finish at
 different times, and we drop those that are done while the peer carries them to the end.
@@ -9,12 +10,15 @@ different times, and we drop those that are done while the peer carries them to 
 from __future__ import annotations
 
 import argparse
+import functools
 from typing import Any
 
 import torch
+import translation_peers
 from beam import timed
 from torch import Tensor
 from transformers import MarianConfig, MarianMTModel
+from translation_peers import EOS, PAD, SOS, UNK
 
 from seqwright import build
 from seqwright.batch import Source, Vocabularies, Vocabulary
@@ -22,7 +26,6 @@ from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
 from seqwright.layers.packed import packed
 
-UNK, PAD, SOS, EOS = range(4)
 NAMES = {
     "self_attn.out_proj": "attention.output",
     "self_attn_layer_norm": "attention_norm",
@@ -120,14 +123,26 @@ def main() -> None:
     our_seconds, our_ids = timed(ours, asked.repeats, device)
     with torch.inference_mode():
         peer_seconds, peer_ids = timed(theirs, asked.repeats, device)
-    equal = sum(one == other for one, other in zip(our_ids, peer_ids, strict=True))
     said = sum(map(len, our_ids))
     print(f"torch {torch.__version__} on {device}; {asked.layers} layers of width {asked.width}, ", end="")
-    print(f"{asked.vocabulary:,} words; batch {batch}, beam {asked.beam}:", end=" ")
-    print(f"{equal} of {batch} outputs equal, {said / batch:.1f} tokens each")
-    print(f"seqwright    {our_seconds:7.2f} s  {said / our_seconds:8.0f} tokens/s")
-    print(f"transformers {peer_seconds:7.2f} s  {said / peer_seconds:8.0f} tokens/s")
-    print(f"ratio: {peer_seconds / our_seconds:.2f}")
+    print(f"{asked.vocabulary:,} words; batch {batch}, beam {asked.beam}; {said / batch:.1f} tokens each")
+
+    def show(name: str, seconds: float, found: list[list[int]]) -> None:
+        equal = sum(one == other for one, other in zip(our_ids, found, strict=True))
+        print(f"{name:13}{seconds:7.2f} s {said / seconds:8.0f} tokens/s", end="")
+        print(f"   ours is {seconds / our_seconds:.2f} times as fast; {equal} of {batch} outputs equal", flush=True)
+
+    show("seqwright", our_seconds, our_ids)
+    show("transformers", peer_seconds, peer_ids)
+    for name in ("ctranslate2", "joeynmt") if device == "cpu" else ():
+        try:
+            other = getattr(translation_peers, name)(pair[0], beam=asked.beam, length=length, shortest=shortest)
+        except ImportError:
+            print(f"{name} is not installed: pip install {name}")
+            continue
+        rows = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
+        with torch.inference_mode():
+            show(name, *timed(functools.partial(other, rows), asked.repeats, device))
 
 
 if __name__ == "__main__":
