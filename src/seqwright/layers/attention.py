@@ -33,7 +33,7 @@ class Attend(nn.Module):
     ) -> Tensor:
         """(B, H, T, E) from keys and values (B, G, K, E), H a multiple of G.
 
-        mask (B or 1, 1, T or 1, K): True = may be attended; bias (B or 1, H, T, K) is added to the scores.
+        mask (B or 1, 1, T or 1, K): True = may be attended; bias (B or 1, H or 1, T or 1, K) is added to the scores.
         """
         dropout = self.dropout if self.training else 0.0
         grouped = query.size(1) != key.size(1)
@@ -71,6 +71,17 @@ def visible(query: Tensor, key: Tensor, window: int | None = None) -> Tensor:
     distance = query.unsqueeze(-1) - key  # (B or 1, T, K)
     seen = distance >= 0
     return (seen if window is None else seen & (distance < window)).unsqueeze(1)
+
+
+def needed(mask: Tensor) -> Tensor | None:
+    """The mask, or None where it hides nothing: attention is faster without. A GPU would have to stop and tell us."""
+    return None if mask.device.type == "cpu" and bool(mask.all()) else mask
+
+
+def hiding(mask: Tensor, like: Tensor) -> Tensor | None:
+    """The mask as a bias of 0 and minus infinity, made once for all layers, or None where it hides nothing."""
+    kept = needed(mask)
+    return None if kept is None else torch.zeros_like(kept, dtype=like.dtype).masked_fill_(~kept, -torch.inf)
 
 
 @dataclass
@@ -188,7 +199,8 @@ class SelfAttention(nn.Module):
         bias: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """(B, T, D) from (B, T, D). With a memory, earlier keys and values are attended too; bias as for Attend.
+        """(B, T, D) from (B, T, D). With a memory, earlier keys and values are attended too; bias as for Attend, and what
+        the memory's mask hides is hidden by it (`hiding`).
 
         Without a memory, a mask (B, 1, T or 1, T) says which of the positions that would be seen may be.
         """

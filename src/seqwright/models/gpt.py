@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqwright.batch import Vocabulary
 from seqwright.config import UserError, check_sizes
-from seqwright.layers.attention import KeyValues
+from seqwright.layers.attention import KeyValues, hiding
 from seqwright.layers.block import Block, BlockConfig, normalisation
 from seqwright.layers.flatten import PrefixFlatten
 from seqwright.layers.packing import places_inside, same_document
@@ -89,15 +89,17 @@ class GPTEncoder(nn.Module):
         else:
             places, positions = state.places(x.size(1)), state.slots(x.size(1))  # (K,), (B, T)
             mask = state.mask(x.size(1), self.window)
-        # Numbers for distances are shared by the layers, as in both papers.
-        bias = None if self.distance is None else self.distance(positions, places).to(x.dtype)  # (B or 1, H, T, K)
+        bias = None if mask is None else hiding(mask, x)  # (B, 1, T, K)
+        if self.distance is not None:  # its numbers are shared by the layers, as in both papers
+            far = self.distance(positions, places).to(x.dtype)  # (B or 1, H, T, K)
+            bias = far if bias is None else far + bias
         positions = positions.clamp(max=self.context - 1)  # beyond it stands only padding
         mask = None
         if documents is not None:  # distances inside a document are those inside the row
             positions, mask = places_inside(documents), same_document(documents)
         x = self.dropout(self.positions(x, positions))
         for layer, block in enumerate(self.blocks):
-            x = block(x, positions, state, layer, bias=bias, mask=mask)
+            x = block(x, positions, state, layer, bias=bias)
         return self.norm(x), state and state.advance(x.size(1), count)
 
 
