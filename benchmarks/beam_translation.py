@@ -24,7 +24,7 @@ from seqwright import build
 from seqwright.batch import Source, Vocabularies, Vocabulary
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.layers.packed import packed
+from seqwright.layers.prepacked import prepacked
 
 NAMES = {
     "self_attn.out_proj": "attention.output",
@@ -103,7 +103,7 @@ def main() -> None:
     shortest = 0 if asked.ends else length
     pair = models(asked.layers, asked.width, asked.vocabulary, max(64, length + 1))
     mine, peer = (model.to(device) for model in pair)
-    mine = packed(mine)  # once for all searches, as a run does when it is opened
+    mine = prepacked(mine)  # once for all searches, as `translate` does
     ids, mask = (x.to(device) for x in sources(batch, asked.vocabulary))
     options = SearchOptions(
         width=asked.beam, length=length, shortest=shortest, normalisation="power", alpha=1.0, unended="among"

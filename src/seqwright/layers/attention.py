@@ -199,7 +199,7 @@ class SelfAttention(nn.Module):
         bias: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """(B, T, D) from (B, T, D). With a memory, earlier keys and values are attended too; bias as for Attend, and what
+        """(B, T, D) from (B, T, D). With a memory, earlier keys and values are attended too; bias as for Attend: what
         the memory's mask hides is hidden by it (`hiding`).
 
         Without a memory, a mask (B, 1, T or 1, T) says which of the positions that would be seen may be.

@@ -82,24 +82,22 @@ class GPTEncoder(nn.Module):
         count: Tensor | None = None,
         documents: Tensor | None = None,
     ) -> tuple[Tensor, KeyValues | None]:
-        mask = None
+        bias = mask = None
         if state is None:
             places = torch.arange(x.size(1), device=x.device)  # (K,) = (T,)
             positions = places.unsqueeze(0)  # (1, T)
         else:
             places, positions = state.places(x.size(1)), state.slots(x.size(1))  # (K,), (B, T)
-            mask = state.mask(x.size(1), self.window)
-        bias = None if mask is None else hiding(mask, x)  # (B, 1, T, K)
+            bias = hiding(state.mask(x.size(1), self.window), x)  # (B, 1, T, K)
         if self.distance is not None:  # its numbers are shared by the layers, as in both papers
             far = self.distance(positions, places).to(x.dtype)  # (B or 1, H, T, K)
             bias = far if bias is None else far + bias
         positions = positions.clamp(max=self.context - 1)  # beyond it stands only padding
-        mask = None
         if documents is not None:  # distances inside a document are those inside the row
             positions, mask = places_inside(documents), same_document(documents)
         x = self.dropout(self.positions(x, positions))
         for layer, block in enumerate(self.blocks):
-            x = block(x, positions, state, layer, bias=bias)
+            x = block(x, positions, state, layer, bias=bias, mask=mask)
         return self.norm(x), state and state.advance(x.size(1), count)
 
 

@@ -1,4 +1,4 @@
-"""Packed weights: a copy of a model whose linear maps hold their weights in the order a CPU's products read them in.
+"""Prepacked weights: a copy of a model whose linear maps hold their weights in the order a CPU's products read them in.
 
 Products of few rows, as a search takes at every step, otherwise spend much of their time bringing weights into that
 order again: the readout of 80 rows over 32,000 words took 41 ms, packed 25.
@@ -18,7 +18,7 @@ SMALLEST = 1 << 17
 """Weights below which a product is so short that the call itself costs more than packing saves."""
 
 
-class PackedLinear(nn.Linear):
+class PrepackedLinear(nn.Linear):
     """A linear map for reading only: it shares the parameters it was made from, and does not notice if they change."""
 
     def __init__(self, plain: nn.Linear):
@@ -31,7 +31,7 @@ class PackedLinear(nn.Linear):
         return torch.ops.mkldnn._linear_pointwise(input, self.packed, self.bias, "none", [], "")
 
 
-def packed(model: M) -> M:
+def prepacked(model: M) -> M:
     """The same model for reading, sharing its parameters; itself where there is nothing to pack."""
     if not isinstance(model, nn.Module) or not available():
         return model
@@ -39,8 +39,8 @@ def packed(model: M) -> M:
     model = copy.deepcopy(model, kept)
     for parent in [*model.modules()]:
         for name, part in parent.named_children():
-            if type(part) is nn.Linear and worth_packing(part.weight):
-                setattr(parent, name, PackedLinear(part))
+            if type(part) is nn.Linear and worth_it(part.weight):
+                setattr(parent, name, PrepackedLinear(part))
     return model
 
 
@@ -50,5 +50,5 @@ def available() -> bool:
     return there and torch.backends.cpu.get_cpu_capability().startswith("AVX")
 
 
-def worth_packing(weight: Tensor) -> bool:
+def worth_it(weight: Tensor) -> bool:
     return weight.device.type == "cpu" and weight.dtype == torch.float32 and weight.numel() >= SMALLEST

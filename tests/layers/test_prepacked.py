@@ -1,4 +1,4 @@
-"""Packed models answer as they did, share their parameters, and leave the model they were made from alone."""
+"""Prepacked models answer as they did, share their parameters, and leave the model they were made from alone."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from torch.testing import assert_close
 
 from seqwright import build
 from seqwright.batch import Source, Vocabularies, Vocabulary
-from seqwright.layers import packed as packing
-from seqwright.layers.packed import PackedLinear, packed
+from seqwright.layers import prepacked as prepacking
+from seqwright.layers.prepacked import PrepackedLinear, prepacked
 from tests.contract.kinds import small
 
 SIZES = Vocabulary(size=40, unk=0, pad=1, sos=2, eos=3)
@@ -18,19 +18,19 @@ JOINT = Vocabularies(source=SIZES, target=SIZES, joint=True)
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> torch.nn.Module:
-    monkeypatch.setattr(packing, "SMALLEST", 1)
+    monkeypatch.setattr(prepacking, "SMALLEST", 1)
     torch.manual_seed(0)
     table = {"kind": "transformer", "layers": 2, "width": 16, "heads": 2}
     return build.model(build.model_config(table, task="pairs"), JOINT, task="pairs").eval()
 
 
-@pytest.mark.skipif(not packing.available(), reason="this CPU has no packed products")
+@pytest.mark.skipif(not prepacking.available(), reason="this CPU has no packed products")
 @torch.inference_mode()
 def test_a_packed_model_answers_alike(model: torch.nn.Module) -> None:
-    quick = packed(model)
+    quick = prepacked(model)
     maps = [type(part) for part in quick.modules() if isinstance(part, torch.nn.Linear)]
-    assert maps.count(PackedLinear) == len(maps) - 1  # what is asked once a source stays as it is
-    assert not any(isinstance(part, PackedLinear) for part in model.modules())
+    assert maps.count(PrepackedLinear) == len(maps) - 1  # what is asked once a source stays as it is
+    assert not any(isinstance(part, PrepackedLinear) for part in model.modules())
     assert {id(p) for p in quick.parameters()} == {id(p) for p in model.parameters()}
     source = Source(mask=torch.ones(3, 5, dtype=torch.bool), ids=torch.arange(15).view(3, 5))
     answers = []
@@ -44,5 +44,7 @@ def test_a_packed_model_answers_alike(model: torch.nn.Module) -> None:
 
 def test_nothing_is_packed_where_nothing_is_won() -> None:
     counted = small("ngram")
-    assert packed(counted) is counted
-    assert not any(isinstance(part, PackedLinear) for part in packed(small("gpt")).modules())  # float64, and small
+    assert prepacked(counted) is counted
+    assert not any(
+        isinstance(part, PrepackedLinear) for part in prepacked(small("gpt")).modules()
+    )  # float64, and small
