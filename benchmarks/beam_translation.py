@@ -115,12 +115,7 @@ def main() -> None:
 
     def theirs(cache: str | None) -> list[list[int]]:
         wanted = {"num_beams": asked.beam, "max_new_tokens": length, "min_new_tokens": shortest, "do_sample": False}
-        given = {
-            "input_ids": ids,
-            "attention_mask": mask.long(),
-            "bad_words_ids": [[PAD]],
-            "cache_implementation": cache,
-        }
+        given = {"input_ids": ids, "attention_mask": mask.long(), "bad_words_ids": [[PAD]]}
         more = {"cache_implementation": cache, "length_penalty": 1.0, "early_stopping": True}
         out = peer.generate(**given, **wanted, **more)[:, 1:].tolist()
         return [ended(row)[:length] for row in out]
