@@ -20,6 +20,7 @@ from seqwright import build
 from seqwright.batch import Source, Vocabulary
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
+from seqwright.layers.prepacked import prepacked
 
 PROMPT = 8
 
@@ -90,6 +91,7 @@ def main() -> None:
     device, batch, length = asked.device, asked.batch, asked.length
     pair = models(asked.layers, asked.width, asked.vocabulary, PROMPT + length)
     mine, peer = (model.to(device) for model in pair)
+    mine = prepacked(mine)  # once for all searches
     generator = torch.Generator().manual_seed(1)
     prompts = torch.randint(3, asked.vocabulary, (batch, PROMPT), generator=generator).to(device)
     options = SearchOptions(

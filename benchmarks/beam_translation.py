@@ -1,4 +1,5 @@
-"""Beam search against transformers' `generate` on a Marian-shaped translator: the same weights and sources in one run.
+"""Beam search on a Marian-shaped translator beside transformers' `generate` and, on a CPU, CTranslate2's and JoeyNMT's
+searches where they are installed: the same weights and sources in one run.
 
 Without `--ends` both sides say `--length` tokens for every source. With it the end is made likely, sources finish at
 different times, and we drop those that are done while the peer carries them to the end.
@@ -9,19 +10,22 @@ different times, and we drop those that are done while the peer carries them to 
 from __future__ import annotations
 
 import argparse
+import functools
 from typing import Any
 
 import torch
+import translation_peers
 from beam import timed
 from torch import Tensor
 from transformers import MarianConfig, MarianMTModel
+from translation_peers import EOS, PAD, SOS, UNK, ended
 
 from seqwright import build
 from seqwright.batch import Source, Vocabularies, Vocabulary
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
+from seqwright.layers.prepacked import prepacked
 
-UNK, PAD, SOS, EOS = range(4)
 NAMES = {
     "self_attn.out_proj": "attention.output",
     "self_attn_layer_norm": "attention_norm",
@@ -88,7 +92,7 @@ def sources(batch: int, size: int) -> tuple[Tensor, Tensor]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--static", action="store_true", help="give the peer its static cache")
+    parser.add_argument("--static", action="store_true", help="measure transformers with its static cache too")
     parser.add_argument("--ends", action="store_true", help="let outputs end where they will")
     for name, value in {"layers": 6, "width": 512, "vocabulary": 32_000, "batch": 16, "beam": 5, "length": 64}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
@@ -99,6 +103,7 @@ def main() -> None:
     shortest = 0 if asked.ends else length
     pair = models(asked.layers, asked.width, asked.vocabulary, max(64, length + 1))
     mine, peer = (model.to(device) for model in pair)
+    mine = prepacked(mine)  # once for all searches, as `translate` does
     ids, mask = (x.to(device) for x in sources(batch, asked.vocabulary))
     options = SearchOptions(
         width=asked.beam, length=length, shortest=shortest, normalisation="power", alpha=1.0, unended="among"
@@ -108,24 +113,37 @@ def main() -> None:
         found = search(mine, Source(mask=mask, ids=ids), options, sos=SOS, eos=EOS, banned=[PAD])
         return [own[0].ids for own in found]
 
-    def theirs() -> list[list[int]]:
+    def theirs(cache: str | None) -> list[list[int]]:
         wanted = {"num_beams": asked.beam, "max_new_tokens": length, "min_new_tokens": shortest, "do_sample": False}
-        more = {"cache_implementation": "static"} if asked.static else {}
         given = {"input_ids": ids, "attention_mask": mask.long(), "bad_words_ids": [[PAD]]}
-        out = peer.generate(**given, **wanted, **more, length_penalty=1.0, early_stopping=True)[:, 1:].tolist()
-        return [row[: row.index(EOS)] if EOS in row else row[:length] for row in out]
+        more = {"cache_implementation": cache, "length_penalty": 1.0, "early_stopping": True}
+        out = peer.generate(**given, **wanted, **more)[:, 1:].tolist()
+        return [ended(row)[:length] for row in out]
 
     our_seconds, our_ids = timed(ours, asked.repeats, device)
-    with torch.inference_mode():
-        peer_seconds, peer_ids = timed(theirs, asked.repeats, device)
-    equal = sum(one == other for one, other in zip(our_ids, peer_ids, strict=True))
     said = sum(map(len, our_ids))
     print(f"torch {torch.__version__} on {device}; {asked.layers} layers of width {asked.width}, ", end="")
-    print(f"{asked.vocabulary:,} words; batch {batch}, beam {asked.beam}:", end=" ")
-    print(f"{equal} of {batch} outputs equal, {said / batch:.1f} tokens each")
-    print(f"seqwright    {our_seconds:7.2f} s  {said / our_seconds:8.0f} tokens/s")
-    print(f"transformers {peer_seconds:7.2f} s  {said / peer_seconds:8.0f} tokens/s")
-    print(f"ratio: {peer_seconds / our_seconds:.2f}")
+    print(f"{asked.vocabulary:,} words; batch {batch}, beam {asked.beam}; {said / batch:.1f} tokens each")
+
+    def show(name: str, seconds: float, found: list[list[int]]) -> None:
+        equal = sum(one == other for one, other in zip(our_ids, found, strict=True))
+        print(f"{name:14}{seconds:7.2f} s {said / seconds:8.0f} tokens/s", end="")
+        print(f"   ours is {seconds / our_seconds:.2f} times as fast; {equal} of {batch} outputs equal", flush=True)
+
+    show("seqwright", our_seconds, our_ids)
+    for cache in (None, "static") if asked.static else (None,):
+        with torch.inference_mode():
+            name = "transformers" if cache is None else f"  {cache} cache"
+            show(name, *timed(functools.partial(theirs, cache), asked.repeats, device))
+    for name in ("ctranslate2", "joeynmt") if device == "cpu" else ():
+        try:
+            other = getattr(translation_peers, name)(pair[0], beam=asked.beam, length=length, shortest=shortest)
+        except ImportError:
+            print(f"{name} is not installed: pip install {name}")
+            continue
+        rows = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
+        with torch.inference_mode():
+            show(name, *timed(functools.partial(other, rows), asked.repeats, device))
 
 
 if __name__ == "__main__":

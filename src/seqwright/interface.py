@@ -62,6 +62,18 @@ class State:
                 moved[f.name] = value.index_select(0, rows)
         return replace(self, **moved)
 
+    def steady(self) -> Self | None:
+        """This state in shapes that steps of one id leave as they are, reading no number from the device: what it takes
+        to capture them. None where the model does not promise that."""
+        return None
+
+    def overwrite(self, other: Self) -> Self:
+        """This state, every tensor where it was, holding what `other` holds."""
+        for (_, mine), (_, theirs) in zip(self.tensors(), other.tensors(), strict=True):
+            if mine is not theirs:
+                mine.copy_(theirs)
+        return self
+
     def join(self, other: Self) -> Self:
         """The rows of both, ours first: admits new requests. Both must come from `start` with the same capacity."""
         joined: dict[str, Any] = {}

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from seqwright.layers.attention import Attend, KeyValues, SelfAttention
+from seqwright.layers.attention import Attend, KeyValues, SelfAttention, hiding
 
 B, H, T, K, E = 2, 3, 4, 6, 5
 
@@ -138,7 +138,7 @@ def test_what_lies_in_padded_slots_is_never_attended() -> None:
         memory = empty(2, 5, layers=1)
         padded = chunk.clone()
         padded[1, 1:] += noise
-        attention(padded, memory.slots(3), memory)
+        attention(padded, memory.slots(3), memory, bias=hiding(memory.mask(3), chunk))
         memory = memory.advance(3, count)
-        answers.append(attention(more, memory.slots(1), memory))
+        answers.append(attention(more, memory.slots(1), memory, bias=hiding(memory.mask(1), chunk)))
     assert_close(answers[0], answers[1])

@@ -41,7 +41,7 @@ class History:
             step.places.tolist(),
             strict=True,
         )
-        queues = [(source, group) for source in step.sources.tolist() for group in range(self.groups)]
+        queues = [divmod(queue, self.groups) for queue in step.queues.tolist()]
         for queue, column in zip(queues, columns, strict=True):
             self._grow(queue, list(zip(*column, strict=True)))
 

@@ -26,7 +26,7 @@ def normalise(log_prob: Tensor, length: Tensor | int, options: SearchOptions) ->
             return log_prob
 
 
-def best_possible(log_prob: Tensor, length: int, most: Tensor | int, options: SearchOptions) -> Tensor:
+def best_possible(log_prob: Tensor, length: Tensor | int, most: Tensor | int, options: SearchOptions) -> Tensor:
     """No ending of a live hypothesis scores more: log-probabilities only fall, and scores are monotone in length."""
     soonest = normalise(log_prob, length + 1, options)
     return torch.maximum(soonest, normalise(log_prob, most, options))

@@ -29,13 +29,19 @@ class Trail:
         self.live = torch.full_like(self.ended[0], -torch.inf)
         """Log-probabilities of the hypotheses that a source was cut off with."""
 
-    def end(self, queues: Tensor, step: int, log_probs: Tensor, scores: Tensor, parents: Tensor) -> None:
-        """Hypotheses that ended at this step, minus infinity for none: all (Q, K)."""
-        self.ended[step, queues], self.scores[step, queues], self.heirs[step, queues] = log_probs, scores, parents
+    def end(self, queues: Tensor, length: Tensor, log_probs: Tensor, scores: Tensor, parents: Tensor) -> None:
+        """Hypotheses whose end is the id at this place, counted from 1, minus infinity for none: all (Q, K)."""
+        at = self._at(queues, length)
+        self.ended[at], self.scores[at], self.heirs[at] = log_probs, scores, parents
 
-    def grow(self, queues: Tensor, step: int, parents: Tensor, ids: Tensor) -> None:
-        """Hypotheses that go on: all (Q, K)."""
-        self.parents[step, queues], self.ids[step, queues] = parents, ids
+    def grow(self, queues: Tensor, length: Tensor, parents: Tensor, ids: Tensor) -> None:
+        """Hypotheses that go on with these ids: all (Q, K)."""
+        at = self._at(queues, length)
+        self.parents[at], self.ids[at] = parents, ids
+
+    def _at(self, queues: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+        """An index without axes would be fetched from its device; this one stays there."""
+        return (length.long() - 1).expand_as(queues), queues
 
     def cut(self, queues: Tensor, log_probs: Tensor, where: Tensor) -> None:
         """What was alive (Q, K) in queues (Q,) that reached their cut-off at this step."""

@@ -33,7 +33,7 @@ class Attend(nn.Module):
     ) -> Tensor:
         """(B, H, T, E) from keys and values (B, G, K, E), H a multiple of G.
 
-        mask (B or 1, 1, T or 1, K): True = may be attended; bias (B or 1, H, T, K) is added to the scores.
+        mask (B or 1, 1, T or 1, K): True = may be attended; bias (B or 1, H or 1, T or 1, K) is added to the scores.
         """
         dropout = self.dropout if self.training else 0.0
         grouped = query.size(1) != key.size(1)
@@ -71,6 +71,17 @@ def visible(query: Tensor, key: Tensor, window: int | None = None) -> Tensor:
     distance = query.unsqueeze(-1) - key  # (B or 1, T, K)
     seen = distance >= 0
     return (seen if window is None else seen & (distance < window)).unsqueeze(1)
+
+
+def needed(mask: Tensor) -> Tensor | None:
+    """The mask, or None where it hides nothing: attention is faster without. A GPU would have to stop and tell us."""
+    return None if mask.device.type == "cpu" and bool(mask.all()) else mask
+
+
+def hiding(mask: Tensor, like: Tensor) -> Tensor | None:
+    """The mask as a bias of 0 and minus infinity, made once for all layers, or None where it hides nothing."""
+    kept = needed(mask)
+    return None if kept is None else torch.zeros_like(kept, dtype=like.dtype).masked_fill_(~kept, -torch.inf)
 
 
 @dataclass
@@ -132,15 +143,19 @@ class KeyValues(State):
         key, value = buffers
         return replace(self, key=key, value=value, length=self.length.index_select(0, rows))
 
+    def steady(self) -> KeyValues:
+        """Reads the buffers to their end, whatever is used: what is not is masked."""
+        return replace(self, used=torch.tensor(self.key.size(2)))
+
     def reorder(self, rows: Tensor) -> KeyValues:
         """Rows that stay where they are cost nothing, the others one copy of what is used."""
-        moved = torch.arange(len(rows), device=rows.device)
-        if rows.device.type == "cpu":  # elsewhere counting the movers would wait for the device
-            moved = (moved != rows).nonzero().squeeze(1)
         stop = self.stop(0)
-        for held in (self.key, self.value):
-            used = held[:, :, :stop]
-            used.index_copy_(0, moved, used.index_select(0, rows[moved]))
+        for used in (self.key[:, :, :stop], self.value[:, :, :stop]):
+            if rows.device.type == "cpu":
+                moved = (torch.arange(len(rows)) != rows).nonzero().squeeze(1)
+                used.index_copy_(0, moved, used.index_select(0, rows[moved]))
+            else:  # counting the movers would wait for the device
+                used.copy_(used.index_select(0, rows))
         return replace(self, length=self.length.index_select(0, rows))
 
 
@@ -184,7 +199,8 @@ class SelfAttention(nn.Module):
         bias: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """(B, T, D) from (B, T, D). With a memory, earlier keys and values are attended too; bias as for Attend.
+        """(B, T, D) from (B, T, D). With a memory, earlier keys and values are attended too; bias as for Attend: what
+        the memory's mask hides is hidden by it (`hiding`).
 
         Without a memory, a mask (B, 1, T or 1, T) says which of the positions that would be seen may be.
         """
@@ -197,7 +213,6 @@ class SelfAttention(nn.Module):
         causal = False
         if memory is not None:
             keys, values = memory.write(layer, key, value)  # (B, G, K, E)
-            mask = memory.mask(x.size(1), self.window)
         else:
             keys, values = key.transpose(1, 2), value.transpose(1, 2)  # (B, G, T, E)
             # The fast path needs no mask in memory.

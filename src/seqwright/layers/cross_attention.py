@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqwright.interface import State, per_source
-from seqwright.layers.attention import Attend
+from seqwright.layers.attention import Attend, hiding
 
 
 class Given(NamedTuple):
@@ -17,7 +17,7 @@ class Given(NamedTuple):
 
     key: Tensor  # (B, H, S, E)
     value: Tensor  # (B, H, S, E)
-    mask: Tensor | None  # (B, 1, 1, S), None where every position is real
+    bias: Tensor | None  # (B, 1, 1, S): minus infinity for padding; None where there is none
 
 
 @dataclass
@@ -30,10 +30,12 @@ class Memory(State):
     """(B, S)"""
 
     def layers(self) -> list[Given]:
-        mask = needed(self.mask)
-        folded = None if mask is None else mask[:, None, None]
+        folded = hiding(self.mask[:, None, None], self.key_value)
         places_last = self.key_value.permute(2, 3, 0, 4, 1, 5)  # (L, 2, B, H, S, E)
         return [Given(key, value, folded) for key, value in (pair.unbind(0) for pair in places_last.unbind(0))]
+
+    def steady(self) -> Self:
+        return self
 
     def join(self, other: Self) -> Self:
         """The sources of both; the shorter ones are padded."""
@@ -69,13 +71,8 @@ class CrossAttention(nn.Module):
     def forward(self, x: Tensor, given: Given) -> Tensor:
         """(R, T, D) from (R, T, D), R rows over the B sources of the memory: beams are folded into the query axis."""
         query = self.query(x).view(given.key.size(0), -1, self.heads, given.key.size(-1))  # (B, R / B · T, H, E)
-        attended = self.attend(query.transpose(1, 2), given.key, given.value, mask=given.mask)
+        attended = self.attend(query.transpose(1, 2), given.key, given.value, bias=given.bias)
         return self.output(attended.transpose(1, 2).reshape(x.shape))
-
-
-def needed(mask: Tensor) -> Tensor | None:
-    """The mask, or None where it hides nothing: attention is faster without. A GPU would have to stop and tell us."""
-    return None if mask.device.type == "cpu" and bool(mask.all()) else mask
 
 
 def pad(x: Tensor, longest: int) -> Tensor:

@@ -44,6 +44,10 @@ class Translating(State):
     memory: State
     said: State
 
+    def steady(self) -> Translating | None:
+        memory, said = self.memory.steady(), self.said.steady()
+        return None if memory is None or said is None else Translating(memory, said)
+
 
 class EncoderDecoder(nn.Module):
     """Embed, read, embed, say, read out. What reader and decoder are decides what the model is called."""

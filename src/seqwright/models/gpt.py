@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqwright.batch import Vocabulary
 from seqwright.config import UserError, check_sizes
-from seqwright.layers.attention import KeyValues
+from seqwright.layers.attention import KeyValues, hiding
 from seqwright.layers.block import Block, BlockConfig, normalisation
 from seqwright.layers.flatten import PrefixFlatten
 from seqwright.layers.packing import places_inside, same_document
@@ -61,6 +61,7 @@ class GPTEncoder(nn.Module):
         self.width = config.width
         self.context = config.context
         self.size = config.size
+        self.window = config.window
         self.key_heads = config.key_heads or config.heads
         rotary = Rotary(self.size, config.context, config.rotary_base) if config.positions == "rotary" else None
         placed = {"learned": Learned, "sinusoidal": Sinusoidal}.get(config.positions)
@@ -81,15 +82,17 @@ class GPTEncoder(nn.Module):
         count: Tensor | None = None,
         documents: Tensor | None = None,
     ) -> tuple[Tensor, KeyValues | None]:
+        bias = mask = None
         if state is None:
             places = torch.arange(x.size(1), device=x.device)  # (K,) = (T,)
             positions = places.unsqueeze(0)  # (1, T)
         else:
             places, positions = state.places(x.size(1)), state.slots(x.size(1))  # (K,), (B, T)
-        # Numbers for distances are shared by the layers, as in both papers.
-        bias = None if self.distance is None else self.distance(positions, places).to(x.dtype)  # (B or 1, H, T, K)
+            bias = hiding(state.mask(x.size(1), self.window), x)  # (B, 1, T, K)
+        if self.distance is not None:  # its numbers are shared by the layers, as in both papers
+            far = self.distance(positions, places).to(x.dtype)  # (B or 1, H, T, K)
+            bias = far if bias is None else far + bias
         positions = positions.clamp(max=self.context - 1)  # beyond it stands only padding
-        mask = None
         if documents is not None:  # distances inside a document are those inside the row
             positions, mask = places_inside(documents), same_document(documents)
         x = self.dropout(self.positions(x, positions))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqwright.config import UserError, check_shares, check_sizes
-from seqwright.layers.cross_attention import needed
+from seqwright.layers.attention import needed
 from seqwright.layers.encoder import Reading
 from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
 

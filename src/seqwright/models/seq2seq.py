@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from seqwright.batch import Vocabularies
 from seqwright.config import UserError
 from seqwright.interface import State, per_source
-from seqwright.layers.cross_attention import needed, pad
+from seqwright.layers.attention import needed
+from seqwright.layers.cross_attention import pad
 from seqwright.layers.encoder import Reading
 from seqwright.layers.scores import SCORES, Ask
 from seqwright.models.encoder_decoder import EncoderDecoder, Tied, settled_tie

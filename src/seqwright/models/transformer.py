@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from seqwright.batch import Vocabularies
 from seqwright.config import check_sizes
 from seqwright.interface import State
-from seqwright.layers.attention import KeyValues
+from seqwright.layers.attention import KeyValues, hiding, needed
 from seqwright.layers.block import Block, BlockConfig, normalisation
-from seqwright.layers.cross_attention import Memory, Remember, needed
+from seqwright.layers.cross_attention import Memory, Remember
 from seqwright.layers.encoder import Reading
 from seqwright.layers.positions import Learned, Rotary, Sinusoidal, Unplaced
 from seqwright.models.encoder_decoder import EncoderDecoder, Tied, settled_tie
@@ -103,13 +103,15 @@ class TransformerDecoder(Stack):
         self, x: Tensor, memory: State, state: KeyValues | None = None, count: Tensor | None = None
     ) -> tuple[Tensor, KeyValues | None]:
         assert isinstance(memory, Memory)
+        bias = None
         if state is None:
             positions = torch.arange(x.size(1), device=x.device).unsqueeze(0)  # (1, T)
         else:
             positions = state.slots(x.size(1)).clamp(max=self.context - 1)  # (R, T); beyond it stands only padding
+            bias = hiding(state.mask(x.size(1)), x)
         x = self.dropout(self.positions(x, positions))
         for layer, (block, given) in enumerate(zip(self.blocks, memory.layers(), strict=True)):
-            x = block(x, positions, state, layer, given=given)
+            x = block(x, positions, state, layer, bias=bias, given=given)
         return self.norm(x), state and state.advance(x.size(1), count)
 
 

@@ -18,6 +18,7 @@ from seqwright.decoding.risk import least_risk
 from seqwright.decoding.search import search
 from seqwright.decoding.watch import Flag, watch
 from seqwright.interface import Autoregressive
+from seqwright.layers.prepacked import prepacked
 from seqwright.metrics.score import Floats
 from seqwright.metrics.utility import pairwise_bleu, pairwise_chrf, pairwise_f1
 from seqwright.text.tokenizer import Tokenizer
@@ -92,6 +93,7 @@ def translate(
     """Each source's translation, in order; what is empty stays empty."""
     if isinstance(model, torch.nn.Module):
         model.eval()
+    model = prepacked(model)
     lines = iter(given)
     done = 0
     while chunk := list(itertools.islice(lines, at_once)):

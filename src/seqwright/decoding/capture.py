@@ -1,0 +1,46 @@
+"""Captured work: a CUDA device repeats it as one graph, without being told each kernel anew; others are just called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+
+class Captured:
+    """Work on tensors that stay where they are, of shapes that stay as they are, reading no number from the device.
+
+    The first call runs it and so warms up what may not be made during a capture (libraries' handles and workspaces);
+    the second captures it; from then on it is replayed.
+    """
+
+    def __init__(self, work: Callable[[], None], device: torch.device):
+        self.work, self.device = work, device
+        self.calls = 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self) -> None:
+        self.calls += 1
+        if self.device.type != "cuda":
+            self.work()
+        elif self.calls == 1:
+            self._warm_up()
+        else:
+            self.graph = self.graph or self._capture()
+            self.graph.replay()
+
+    def _warm_up(self) -> None:
+        """A capture runs on a stream of its own, so what it needs is made on one."""
+        here = torch.cuda.current_stream(self.device)
+        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(here)
+        with torch.cuda.stream(stream):
+            self.work()
+        here.wait_stream(stream)
+
+    def _capture(self) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        # Other threads, say of a server, may go on with theirs.
+        with torch.cuda.device(self.device), torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self.work()
+        return graph

@@ -1,0 +1,50 @@
+"""Prepacked models answer as they did, share their parameters, and leave the model they were made from alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from seqwright import build
+from seqwright.batch import Source, Vocabularies, Vocabulary
+from seqwright.layers import prepacked as prepacking
+from seqwright.layers.prepacked import PrepackedLinear, prepacked
+from tests.contract.kinds import small
+
+SIZES = Vocabulary(size=40, unk=0, pad=1, sos=2, eos=3)
+JOINT = Vocabularies(source=SIZES, target=SIZES, joint=True)
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> torch.nn.Module:
+    monkeypatch.setattr(prepacking, "SMALLEST", 1)
+    torch.manual_seed(0)
+    table = {"kind": "transformer", "layers": 2, "width": 16, "heads": 2}
+    return build.model(build.model_config(table, task="pairs"), JOINT, task="pairs").eval()
+
+
+@pytest.mark.skipif(not prepacking.available(), reason="this CPU has no packed products")
+@torch.inference_mode()
+def test_a_packed_model_answers_alike(model: torch.nn.Module) -> None:
+    quick = prepacked(model)
+    maps = [type(part) for part in quick.modules() if isinstance(part, torch.nn.Linear)]
+    assert maps.count(PrepackedLinear) == len(maps) - 1  # what is asked once a source stays as it is
+    assert not any(isinstance(part, PrepackedLinear) for part in model.modules())
+    assert {id(p) for p in quick.parameters()} == {id(p) for p in model.parameters()}
+    source = Source(mask=torch.ones(3, 5, dtype=torch.bool), ids=torch.arange(15).view(3, 5))
+    answers = []
+    for one in (model, quick):
+        state = one.start(source, capacity=4)
+        first, state = one.step(torch.tensor([[2, 7], [2, 8], [2, 9]]), state)
+        second, _ = one.step(torch.tensor([[4], [5], [6]]), state)
+        answers.append(torch.stack([first, second]))
+    assert_close(*answers, rtol=0, atol=1e-5)
+
+
+def test_nothing_is_packed_where_nothing_is_won() -> None:
+    counted = small("ngram")
+    assert prepacked(counted) is counted
+    assert not any(
+        isinstance(part, PrepackedLinear) for part in prepacked(small("gpt")).modules()
+    )  # float64, and small
