@@ -148,11 +148,13 @@ def labelled_recipe(
     valid: Sequence[str] = (),
     *,
     kind: str = build.kit("labelled").default_model,
-    tokenizer: str = "words",
+    tokenizer: str | None = None,
 ) -> dict[str, Any]:
     """The tables of a recipe for a classifier of labelled texts."""
     pick(kind, build.CLASSIFIERS, "model")
-    lines = sum(_lines(file) for file in files)
+    texts = [text for file in files for text in _labelled_texts(file)]
+    lines = len(texts)
+    tokenizer = tokenizer or ("words" if _spaced(texts) else "characters")
     sizes = next(sizes for most, sizes in CLASSIFIER_SIZES if lines <= most)
     data: dict[str, Any] = {"kind": "labelled", "train": list(files)}
     # A share that leaves some two hundred to measure on, where there are so many.
@@ -199,11 +201,17 @@ def _tokenizers(files: Sequence[str]) -> list[Path]:
     return [folder / "tokenizer.json" for folder in folders if is_prepared(folder)]
 
 
-def _lines(file: str) -> int:
-    """Rows of a labelled file, or of an embedded one, more or less."""
+def _labelled_texts(file: str) -> list[str]:
+    """The rows of a labelled file, or of an embedded one, more or less."""
     if is_embedded(file):
-        return len(embedded_labels(file))
-    return sum(read_text(path, "replace")[0].count("\n") + 1 for path in expand(resolve(file))[0])
+        return [text for _, text in embedded_labels(file)]
+    return [line for path in expand(resolve(file))[0] for line in read_text(path, "replace")[0].splitlines()]
+
+
+def _spaced(texts: Sequence[str]) -> bool:
+    """Whether words are set apart: in unspaced scripts hardly one character in twenty is a space."""
+    some = texts[:: max(1, len(texts) // 1000)]
+    return sum(text.count(" ") for text in some) > sum(map(len, some)) / 20
 
 
 def _bytes(file: str) -> int:
