@@ -46,7 +46,7 @@ def text_recipe(
     elif kind not in build.COUNTED and not _tokenizers(files):
         data["split"] = "tail 5%"
     table: dict[str, Any] = {
-        "name": f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}",
+        "name": _name(files, kind),
         "data": data,
         "tokenizer": {"kind": tokenizer} | ({"size": sizes["size"]} if tokenizer == "byte-bpe" else {}),
         "model": {"kind": kind},
@@ -103,7 +103,7 @@ def pairs_recipe(
     else:
         model |= {"layers": 1, "width": 2 * sizes["width"]}
     return {
-        "name": f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}",
+        "name": _name(files, kind),
         "data": data,
         "tokenizer": {"kind": tokenizer} | ({"size": sizes["size"]} if tokenizer == "byte-bpe" else {}),
         "model": model,
@@ -152,6 +152,7 @@ def labelled_recipe(
 ) -> dict[str, Any]:
     """The tables of a recipe for a classifier of labelled texts."""
     pick(kind, build.CLASSIFIERS, "model")
+    build.refuse_made(kind)
     texts = [text for file in files for text in _labelled_texts(file)]
     lines = len(texts)
     tokenizer = tokenizer or ("words" if _spaced(texts) else "characters")
@@ -160,12 +161,20 @@ def labelled_recipe(
     # A share that leaves some two hundred to measure on, where there are so many.
     share = min(20, max(5, 100 * 200 // max(1, lines)))
     data |= {"valid": list(valid)} if valid else {"split": f"stratified {share}%"}
+    if kind in build.COUNTED:  # an n-gram's words may all be rare
+        split = {"split": "basic-english"} if tokenizer == "words" else {}
+        return {
+            "name": _name(files, kind),
+            "data": data,
+            "tokenizer": {"kind": tokenizer} | split,
+            "model": {"kind": kind},
+        }
     model: dict[str, Any] = {"kind": kind, "answer_dropout": 0.5}
     if kind in ("rnn", "lstm", "gru"):
         model |= {"width": sizes["width"], "embedding": 128, "dropout": 0.3}
     words = {"split": "basic-english", "minimum_count": 2, "size": 30_000} if tokenizer == "words" else {}
     return {
-        "name": f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}",
+        "name": _name(files, kind),
         "data": data,
         "tokenizer": {"kind": tokenizer} | words,
         "model": model,
@@ -183,6 +192,11 @@ def fine_tuned(table: dict[str, Any], base: dict[str, Any], path: Path) -> dict[
         "tokenizer": {key: value for key, value in base["tokenizer"].items() if key in known},
         "training": training | {"rate": rate, "base": str(path.resolve())},
     }
+
+
+def _name(files: Sequence[str], kind: str) -> str:
+    """That of the first file, and the kind of model."""
+    return f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}"
 
 
 def _steps(size: int) -> int:

@@ -77,7 +77,7 @@ def test_probabilities_are_scored_as_scikit_learn_does() -> None:
     logits, wanted = np.random.default_rng(5).normal(0, 2, (300, 3)), answers(3, 5, 300)[1]
     log_probs = log_softmax(logits)
     found = values(list(probability_counts(log_probs, wanted)))
-    assert found["log_loss"] == pytest.approx(oracle.log_loss(wanted, np.exp(log_probs)))
+    assert found["nll"] == pytest.approx(oracle.log_loss(wanted, np.exp(log_probs)))
     hot = np.eye(3)[wanted]
     assert found["brier"] == pytest.approx(((np.exp(log_probs) - hot) ** 2).sum(1).mean())
 

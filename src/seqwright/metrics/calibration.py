@@ -28,18 +28,23 @@ def log_softmax(logits: Floats) -> Floats:
 
 
 def probability_counts(log_probs: Floats, wanted: Ints) -> Iterator[Counts]:
-    """Log loss in nats, Brier score (from 0 to 2) and calibration error in per cent of class probabilities (N, C)."""
+    """Of class probabilities (N, C): nll (log loss, in nats), Brier score (0 to 2), calibration error in per cent."""
     facts = f"examples:{len(wanted)}|classes:{log_probs.shape[1]}"
     one = np.ones(len(wanted))
     own = -log_probs[np.arange(len(wanted)), wanted]
     probs = np.exp(log_probs)
     brier = ((probs - (wanted[:, None] == np.arange(log_probs.shape[1]))) ** 2).sum(1)  # (N,) (Brier 1950)
-    for name, values in (("log_loss", own), ("brier", brier)):
+    for name, values in (("nll", own), ("brier", brier)):
         rows = np.stack([values, one], 1)
         yield Counts(name=name, rows=rows, formula=mean, signature=f"{name}|{facts}", better=-1)
-    signature = f"calibration_error|{facts}|bins:{BINS}-equal-width"
+    yield calibration_counts(log_probs, wanted)
+
+
+def calibration_counts(log_probs: Floats, wanted: Ints) -> Counts:
+    """Calibration error of class probabilities."""
+    signature = f"calibration_error|examples:{len(wanted)}|classes:{log_probs.shape[1]}|bins:{BINS}-equal-width"
     rows = _binned(log_probs, wanted)
-    yield Counts(name="calibration_error", rows=rows, formula=calibration_error, signature=signature, better=-1)
+    return Counts(name="calibration_error", rows=rows, formula=calibration_error, signature=signature, better=-1)
 
 
 def calibration_error(sums: Floats) -> Floats:

@@ -59,6 +59,7 @@ figcaption .title { font-weight: 600; font-size: 14px; }
 svg { display: block; width: 100%; height: auto; }
 svg text { fill: var(--muted); font-size: 11.5px; }
 svg .unit { font-size: 11px; }
+svg text.cell { fill: var(--ink); font-size: 11px; }
 svg .grid { stroke: var(--hair); }
 svg .tick { stroke: var(--quiet); }
 svg .mark { stroke: var(--muted); stroke-dasharray: 1 3; stroke-linecap: round; }
