@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqwright.metrics.calibration import BINS, log_softmax, probability_counts, reliability, temperature
@@ -99,6 +99,7 @@ def test_calibration_error_is_the_mean_gap_of_the_bins() -> None:
     assert gaps == pytest.approx(expected)
 
 
+@settings(max_examples=15)
 @given(st.floats(0.2, 5.0), st.integers(0, 20))
 def test_a_temperature_undoes_what_made_a_model_too_sure(factor: float, seed: int) -> None:
     """Labels drawn from softmax(logits): a model that says factor · logits is mended by T near factor, and no other

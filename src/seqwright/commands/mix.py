@@ -11,7 +11,13 @@ from seqwright.commands.common import DEVICE, JSON, print_json, print_table
 
 @click.command("mix")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...", type=click.Path())
-@click.option("--on", "on", multiple=True, required=True, metavar="FILE", help="Held-out text that sets the weights.")
+@click.option(
+    "--on",
+    "on",
+    multiple=True,
+    metavar="FILE",
+    help="Held-out text that sets the weights; of classifiers, the validation texts they share unless given.",
+)
 @click.option("--run", "run", type=click.Path(), required=True, help="The folder of the run to make.")
 @DEVICE
 @JSON
@@ -38,4 +44,5 @@ def command(runs: tuple[str, ...], on: tuple[str, ...], run: str, device: str, a
     names = ["weight", *measured]
     columns = [Column("run", "run"), *(Column(name, name, figure) for name in names)]
     print_table(table([*summary["parts"], {"run": run} | measured], columns))
-    click.echo(f"measured on {' '.join(on)}, on which the weights were tuned; evaluate {run} on other text.")
+    where = " ".join(on) or "the validation texts"
+    click.echo(f"measured on {where}, on which the weights were tuned; evaluate {run} on other text.")

@@ -24,7 +24,9 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path) -> dict[str, A
     if len(runs) < 2:
         raise UserError("a mixture needs two runs or more; name another.")
     if "classify" in runs[0].verbs:
-        return mix_readers(runs, on, path)
+        return mix_readers(runs, on or None, path)
+    if not on:
+        raise UserError("say which held-out text sets the weights: --on FILE.")
     for run in runs:
         _refuse_unlike(runs[0], run)
     first = runs[0]

@@ -18,15 +18,19 @@ from seqwright.run import Run
 from seqwright.storage import to_json
 from seqwright.tasks.class_scores import log_probs_of
 
+HELD_OUT = ("train", "valid", "split", "columns", "separator")
+"""Keys of [data] that say which texts a run did not learn from."""
 CUTTING = ("long", "longest", "framed")
 """Keys of [data] that say how a part cuts its texts."""
 
 
-def mix_readers(runs: Sequence[Any], on: str | Sequence[str], path: Path) -> dict[str, Any]:
+def mix_readers(runs: Sequence[Any], on: str | Sequence[str] | None, path: Path) -> dict[str, Any]:
     """Makes a run of classifiers of the same classes; weight, loss and accuracy of each, and those together."""
     first = runs[0]
     for run in runs:
         _refuse_unlike(first, run)
+        if on is None and any(getattr(run.settings.data, key) != getattr(first.settings.data, key) for key in HELD_OUT):
+            raise UserError(f"{first.path} and {run.path} held out different texts; name some with --on FILE.")
     rows = first.rows(on).rows
     wanted = first.labels.targets(rows)
     texts = [row.texts for row in rows]
@@ -69,7 +73,7 @@ def mix_readers(runs: Sequence[Any], on: str | Sequence[str], path: Path) -> dic
         beside=beside | {"labels.json": to_json(first.labels.table()) + "\n"},
         parts=shown,
         mean=mean,
-        tuned_on=[on] if isinstance(on, str) else list(on),
+        tuned_on=[on] if isinstance(on, str) else list(on or ["validation"]),
         tuned=_measured(together, wanted),
     )
 
