@@ -180,7 +180,8 @@ class ClassifyRun(Run):
 
     def source(self, rows: int, length: int) -> Source:
         """Sources of different lengths."""
-        plain = [id for id in range(self.tokenizer.size) if id not in self.tokenizer.specials.values()]
+        size = min(reader.tokenizer.size for reader in self.readers)
+        plain = [id for id in range(size) if id not in self.tokenizer.specials.values()]
         drawn = torch.tensor(plain)[torch.arange(rows * length) * 7919 % len(plain)].view(rows, length)
         lengths = torch.tensor([max(1, length - 3 * row) for row in range(rows)])
         return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=drawn)
