@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from seqwright.reporting.markup import Html, element
+from seqwright.reporting.markup import Html, element, join
 from seqwright.reporting.numbers import figure
 from seqwright.reporting.page import grid, section, table
 from seqwright.reporting.svg import Axis, Series, chart
@@ -16,8 +16,10 @@ from seqwright.reporting.terminal import table as terminal_table
 
 SHOWN_CLASSES = 30
 """More classes than this make no picture: those with the most examples are drawn."""
-CELL, LABELS, TOP = 34, 110, 74
-"""User units of a cell of the matrix, and the room for the names beside and above it."""
+SIDE_BY_SIDE = 10
+"""Up to so many classes the matrix is read beside the other chart; of more it takes the width of the page."""
+CELL = 34
+"""User units of a cell of the matrix."""
 CHARACTERS = 600
 """Of a text on a page."""
 
@@ -27,49 +29,62 @@ def class_sections(details: Mapping[str, Any]) -> Html:
     pictures = []
     if "confusion" in details:
         pictures = [_matrix(details["classes"], details["confusion"]), _reliability(details["reliability"])]
-    parts = [grid(pictures, "charts"), _classes(details.get("per_class", []))]
+    wide = len(details.get("classes", ())) > SIDE_BY_SIDE
+    parts = [element("div", part, class_="lone") for part in pictures] if wide else [grid(pictures, "charts")]
+    parts.append(_classes(details.get("per_class", [])))
     lead = "Rows are what a text is, columns what it was called; shades are shares of a row." if pictures else ""
     return Html(section("Classes", *parts, lead=lead) + _mistakes(details.get("mistakes", [])))
 
 
 def _matrix(classes: Sequence[str], counts: Sequence[Sequence[int]]) -> Html:
     """The confusion matrix as a picture."""
-    order = sorted(range(len(classes)), key=lambda n: -sum(counts[n]))[:SHOWN_CLASSES]
-    shown = sorted(order)
+    shown = sorted(sorted(range(len(classes)), key=lambda n: -sum(counts[n]))[:SHOWN_CLASSES])
+    longest = max(len(_short(classes[n])) for n in shown)
+    left, top = 14 + 7 * longest, 22 + 5 * longest  # room for the names beside and, slanted, above
     parts = []
-    for row, wanted in enumerate(shown):
-        whole = sum(counts[wanted]) or 1
-        middle = TOP + (row + 0.5) * CELL
-        parts.append(element("text", _short(classes[wanted]), x=LABELS - 8, y=middle, dy="0.34em", text_anchor="end"))
-        left = LABELS + (row + 0.5) * CELL
-        turned = f"rotate(-45 {left} {TOP - 8})"
-        parts.append(element("text", _short(classes[wanted]), x=left, y=TOP - 8, transform=turned))
+    for place, n in enumerate(shown):
+        name, middle = _short(classes[n]), (place + 0.5) * CELL
+        parts.append(element("text", name, x=left - 8, y=top + middle, dy="0.34em", text_anchor="end"))
+        turned = f"rotate(-45 {left + middle} {top - 8})"
+        parts.append(element("text", name, x=left + middle, y=top - 8, transform=turned))
         for column, answered in enumerate(shown):
-            many = counts[wanted][answered]
-            colour = "var(--accent)" if row == column else "var(--line-2)"
-            place = {"x": LABELS + column * CELL, "y": TOP + row * CELL}
-            said = f"{classes[wanted]} called {classes[answered]}: {many:,} of {whole:,}"
-            cell = element("rect", element("title", said), **place, width=CELL - 1, height=CELL - 1, rx=3, fill=colour)
-            # Whatever the share, a cell can be told from the ground.
-            parts.append(element("g", cell, opacity=round(0.06 + 0.84 * many / whole, 3)))
-            if many:
-                middle_of = {"x": LABELS + (column + 0.5) * CELL, "y": middle}
-                parts.append(
-                    element("text", _count(many), **middle_of, dy="0.34em", text_anchor="middle", class_="cell")
-                )
-    width, height = LABELS + len(shown) * CELL + 48, TOP + len(shown) * CELL + 8
-    named = element("span", "Confusion", class_="title")
-    left_out = len(classes) - len(shown)
-    note = element("span", f"{left_out} rarer classes are not drawn", class_="key") if left_out else ""
+            said = f"{classes[n]} called {classes[answered]}"
+            corner = left + column * CELL, top + place * CELL
+            parts.append(_cell(counts[n][answered], sum(counts[n]), said, corner, right=place == column))
+    width, height = left + len(shown) * CELL + 5 * longest, top + len(shown) * CELL + 8
+    hidden = len(classes) - len(shown)
+    note = element("span", f"{hidden} rarer classes are not drawn", class_="key") if hidden else ""
     drawing = element(
         "svg",
         *parts,
         viewBox=f"0 0 {width} {height}",
         role="img",
         aria_label="confusion matrix",
-        style=f"max-width:{max(300, 1.3 * width):.0f}px",
+        style=f"max-width:{1.2 * width:.0f}px",
     )
-    return element("figure", element("figcaption", named, note), drawing)
+    return element("figure", element("figcaption", element("span", "Confusion", class_="title"), note), drawing)
+
+
+def _cell(many: int, whole: int, said: str, corner: tuple[int, int], *, right: bool) -> Html:
+    """So many of a row's texts, as a shade and a number."""
+    x, y = corner
+    share = many / max(whole, 1)
+    square = element(
+        "rect",
+        element("title", f"{said}: {many:,} of {whole:,}"),
+        x=x,
+        y=y,
+        width=CELL - 1,
+        height=CELL - 1,
+        rx=3,
+        fill="var(--accent)" if right else "var(--line-2)",
+        opacity=round(0.06 + 0.84 * share, 3),  # nothing at all can still be told from the ground
+    )
+    if not many:
+        return square
+    kind = "cell strong" if share > 0.5 else "cell"
+    middle = {"x": x + CELL / 2, "y": y + CELL / 2, "dy": "0.34em"}
+    return join([square, element("text", _count(many), **middle, text_anchor="middle", class_=kind)])
 
 
 def _reliability(bins: Sequence[Mapping[str, Any]]) -> Html:
