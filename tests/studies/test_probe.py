@@ -7,7 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
+import seqwright as sw
+from seqwright.batch import Batch, Source
 from seqwright.config import UserError
 from seqwright.studies.probe import probe, read_probes
 
@@ -109,3 +112,31 @@ def test_a_run_without_a_suited_probe_says_what_it_needs(tmp_path: Path) -> None
     run = SimpleNamespace(path="run", does="", verbs=("translate",))
     with pytest.raises(UserError, match="with a source"):
         probe(run, read_probes(written(tmp_path, only)))  # type: ignore[arg-type]
+
+
+def test_a_translator_is_asked_how_probable_both_translations_are(tmp_path: Path) -> None:
+    for name, words in (("en", "the teacher sings"), ("de", "Der Lehrer Die Lehrerin singt")):
+        (tmp_path / name).write_text(f"{words}\n" * 30, encoding="utf-8")
+    small = ["model.layers=1", "model.width=8", "model.heads=2", "model.inner=8", "training.steps=2"]
+    run = sw.train(
+        pairs=[str(tmp_path / "en"), str(tmp_path / "de")],
+        valid=[str(tmp_path / "en"), str(tmp_path / "de")],
+        model="transformer",
+        set=[*small, 'tokenizer.kind="words"', "evaluation.sentences=0"],
+        run=tmp_path / "run",
+    )
+    (found,) = probe(run, read_probes(written(tmp_path, TEMPLATES)))
+    one, other = (_log_prob(run, "The teacher", text) for text in ("Der Lehrer", "Die Lehrerin"))
+    assert found["value"] == pytest.approx(other - one, abs=1e-5)
+    assert found["unit"] == "nats"
+
+
+def _log_prob(run: Any, source: str, target: str) -> float:
+    """By the seam: the log-probabilities of the target's tokens, and of its end."""
+    ids = [*run.tokenizers.target.encode(target), run.tokenizers.target.eos]
+    given = torch.tensor([[*run.tokenizers.source.encode(source), run.tokenizers.source.eos]])
+    known = torch.tensor([[run.tokenizers.target.sos, *ids[:-1]]])
+    read = Source(mask=torch.ones_like(given, dtype=torch.bool), ids=given)
+    with torch.no_grad():
+        logits = run.model(Batch(source=read, input=known, target=torch.tensor([ids])))
+    return float(logits.log_softmax(-1)[0, range(len(ids)), ids].sum())
