@@ -30,12 +30,6 @@ class ReaderMixtureConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.parts, dict) or not all(isinstance(part, dict) for part in self.parts.values()):
             raise UserError("parts are tables, as in [model.parts.1]; `seqwright mix RUN RUN --on FILE` writes them.")
-        if len(self.parts) < 2 or len(self.parts) != len(self.weights):
-            raise UserError(
-                f"a mixture needs two or more parts and a weight for each, not {len(self.weights)} weights."
-            )
-        if any(weight < 0 for weight in self.weights):
-            raise UserError(f"no weight of a mixture is negative, unlike {list(self.weights)}.")
 
     @property
     def cutting(self) -> list[dict[str, Any]]:
@@ -52,6 +46,12 @@ class ReaderMixture(Parts):
 
     def __init__(self, models: Sequence[Any], config: ReaderMixtureConfig):
         self.models = list(models)
+        if len(self.models) < 2 or len(self.models) != len(config.weights):
+            raise UserError(
+                f"a mixture needs two or more parts and a weight for each, not {len(config.weights)} weights."
+            )
+        if any(weight < 0 for weight in config.weights):
+            raise UserError(f"no weight of a mixture is negative, unlike {list(config.weights)}.")
         self.weights, self.mean = torch.tensor(config.weights, dtype=torch.float64), config.mean
         sights = [model.context for model in self.models if model.context is not None]
         self.context = min(sights, default=None)
