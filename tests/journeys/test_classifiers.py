@@ -106,3 +106,4 @@ def test_probes_of_a_classifier(folder: Path, seqwright: Command) -> None:
     shown = seqwright("probe", folder / "words", "--json").json
     assert {one["answer"] for one in shown["probes"]} == {"pos"}
     assert all(one["low"] <= one["value"] <= one["high"] for one in shown["probes"])
+    assert sw.probe(folder / "words") == shown["probes"]

@@ -168,7 +168,7 @@ class ClassifyRun(Run):
     """A trained classifier: `run = seqwright.open("runs/x"); run.classify(["A fine film."])`."""
 
     does = "answers with labels of whole texts"
-    verbs = ("classify", "evaluate", "suspicious")
+    verbs = ("classify", "evaluate")
 
     @staticmethod
     def sizes(directory: RunDirectory) -> ReaderSizes:
