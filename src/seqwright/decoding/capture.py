@@ -36,7 +36,7 @@ class Captured:
             self.work()
 
     def _capture(self) -> torch.cuda.CUDAGraph:
-        """Begun and ended by hand: `torch.cuda.graph` also empties the cache of memory, which a search is in need of."""
+        """Begun and ended by hand: `torch.cuda.graph` also empties the cache of memory, which a search needs."""
         graph = torch.cuda.CUDAGraph()
         with self._aside():
             graph.capture_begin(capture_error_mode="thread_local")  # other threads may go on with theirs
