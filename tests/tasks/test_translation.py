@@ -58,7 +58,35 @@ def test_a_line_is_translated_as_if_alone(run: TranslationRun) -> None:
     together = [(one.text, round(one.log_prob, 4)) for one in run.translate(lines)]
     alone = [(one.text, round(one.log_prob, 4)) for line in lines for one in run.translate([line])]
     assert together == alone
-    assert [(one.text, round(one.log_prob, 4)) for one in run.translate(lines, at_once=3)] == together
+
+
+def test_it_says_where_it_looked(run: TranslationRun) -> None:
+    plain, told = (next(run.translate(["the cat sat"], attention=asked)) for asked in (False, True))
+    assert plain.attention is None
+    assert told.attention is not None
+    assert told.attention.source == ["the", "cat", "sat", "<eos>"]
+    assert told.attention.target == ["SAT", "CAT", "THE", "<eos>"]
+    assert [round(sum(row), 4) for row in told.attention.weights] == [1.0] * 4
+    assert 0 < told.attention.coverage <= 1
+    assert len(told.attention.links.split()) == 3
+    assert (told.text, told.log_prob) == (plain.text, plain.log_prob)
+
+
+def test_a_coverage_penalty_makes_outputs_look_at_more(run: TranslationRun) -> None:
+    lines = [" ".join(line) for line in sentences(40, 11) if len(line) > 3]
+
+    def covered(strength: float) -> float:
+        options = {"coverage": strength, "normalisation": "none", "width": 8, "shortest": 0}
+        found = [one.attention for one in run.translate(lines, attention=True, **options)]
+        return sum(one.coverage for one in found if one is not None) / len(lines)
+
+    assert covered(2.0) > covered(0.0)
+
+
+def test_the_watch_knows_what_training_targets_do(run: TranslationRun) -> None:
+    assert run.typical.ratio == 1.0
+    (said,) = run.translate(["the cat sat"], kind="sample", temperature=50.0, seed=3)
+    assert all(flag.coverage is not None and flag.confidence is not None for flag in said.warnings)
 
 
 def test_its_scores_are_those_of_training_and_of_the_search(run: TranslationRun, folder: Path) -> None:

@@ -108,4 +108,4 @@ def command(
                 f"the first {said.unread} tokens of the prompt did not fit the context and were not read.", err=True
             )
         for flag in warnings if not as_json else ():
-            click.echo(f"output {n + 1} looks degenerate: {flag.text}.", err=True)
+            click.echo(f"output {n + 1} looks degenerate: {flag}.", err=True)

@@ -80,7 +80,7 @@ class TransformerDecoder(Stack):
 
     @property
     def asking(self) -> list[nn.Module]:
-        return [block.cross.attend for block in self.blocks]
+        return [block.get_submodule("cross.attend") for block in self.blocks]
 
 
 def transformer(config: TransformerConfig, sizes: Vocabularies) -> EncoderDecoder:

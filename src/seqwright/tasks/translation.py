@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,14 +18,15 @@ from seqwright.data.pair_formats import Pair
 from seqwright.data.parallel import Pairs, PairsConfig, format_of, read_pairs, read_splits
 from seqwright.data.variation import Varied, VariedTokenizerConfig, varied_pairs
 from seqwright.decoding.options import SearchOptions
+from seqwright.decoding.watch import Typical, typical
 from seqwright.interface import Autoregressive, Feed
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
-from seqwright.storage import write_text
+from seqwright.storage import read_json, write_json, write_text
 from seqwright.studies.search_audit import Audit, search_audit
 from seqwright.tasks.pair_scores import likelihood, likelihood_counts, quality_counts, scored
 from seqwright.tasks.task import Note, Settings, fingerprint_of
-from seqwright.tasks.translating import AT_ONCE, Translation, banned, translate
+from seqwright.tasks.translating import Translation, banned, translate
 from seqwright.text.backend import Kind
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.training import TokenizerConfig
@@ -33,6 +34,8 @@ from seqwright.text.training import train as train_tokenizer
 
 SHOWN = 3
 """Translations in the log at each sampling."""
+LOOKED_AT = 5000
+"""Training pairs that say what is typical of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,8 @@ class TranslationTask:
             for side in ("source", "target"):
                 if pairs is not None and (unknown := getattr(pairs, side).unknown):
                     note(f"{unknown:,} {name} tokens on the {side} side are <unk>.")
+        self.typical = typical(sampled(train.pairs))
+        write_json(directory.watch_path, asdict(self.typical))
         self.recut: Callable[[int], EncodedPairs] | None = None
         config: PairTokenizerConfig = settings.tokenizer
         if config.varies:
@@ -130,7 +135,7 @@ class TranslationTask:
         if self.valid is None:
             return None
         if not quick:
-            return evaluate(model, self.valid, self.valid_pairs, self.settings, device)
+            return evaluate(model, self.valid, self.valid_pairs, self.settings, device, self.typical)
         counts = [*likelihood_counts(likelihood(model, self.valid, device), self.valid)]
         some = self.valid_pairs[: self.settings.evaluation.sentences]
         if some:
@@ -180,20 +185,37 @@ class TranslationRun(Run):
     def tokenizers(self) -> Tokenizers:
         return open_tokenizers(self.directory)
 
+    @functools.cached_property
+    def typical(self) -> Typical:
+        """What its training targets do themselves, so that the watch does not mind."""
+        path = self.directory.watch_path
+        return Typical(**read_json(path)) if path.exists() else Typical()
+
     def translate(
         self,
         sources: Iterable[str | Sequence[str]],
         *,
         tag: str | None = None,
         truncate: bool = False,
-        at_once: int = AT_ONCE,
+        attention: bool = False,
+        first: int = 1,
         **options: Any,
     ) -> Iterator[Translation]:
-        """Each source's translation, in order; options are those of the recipe's [decoding] section."""
+        """Each source's translation, in order; options are those of the recipe's [decoding] section.
+
+        `attention` says where each output looked; `first` is the number of the first source, for messages.
+        """
         given = (((source,) if isinstance(source, str) else tuple(source), tag) for source in sources)
-        chosen = replace(self.settings.decoding, **options)
         return translate(
-            self.model, self.tokenizers, given, chosen, truncate=truncate, at_once=at_once, device=self.device
+            self.model,
+            self.tokenizers,
+            given,
+            replace(self.settings.decoding, **options),
+            truncate=truncate,
+            attention=attention,
+            typical=self.typical,
+            first=first,
+            device=self.device,
         )
 
     def evaluate(
@@ -206,7 +228,8 @@ class TranslationRun(Run):
         """Scores on files (source, then one or more references), or on the run's own validation pairs."""
         pairs = self.pairs(on, tag=options.get("tag", self.settings.evaluation.tag)).pairs
         settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
-        return evaluate(self.model, encode_pairs(pairs, self.tokenizers), pairs, settings, self.device, watch)
+        encoded = encode_pairs(pairs, self.tokenizers)
+        return evaluate(self.model, encoded, pairs, settings, self.device, self.typical, watch)
 
     def search_audit(self, sources: Sequence[str], options: SearchOptions, widths: Sequence[int]) -> Audit:
         """How often beams of these widths miss the best translation of each source."""
@@ -241,6 +264,7 @@ def evaluate(
     pairs: Sequence[Pair],
     settings: Settings,
     device: torch.device | str,
+    typical: Typical,
     watch: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, Any]:
     """Likelihood of the references and quality of the translations."""
@@ -248,7 +272,9 @@ def evaluate(
     counts = [*likelihood_counts(likelihood(model, encoded, device), encoded)]
     given = [(pair.sources, pair.tag) for pair in pairs]
     said = []
-    for one in translate(model, encoded.tokenizers, given, settings.decoding, truncate=True, device=device):
+    for one in translate(
+        model, encoded.tokenizers, given, settings.decoding, truncate=True, typical=typical, device=device
+    ):
         said.append(one)
         watch(len(said), len(pairs))
     references = [pair.targets for pair in pairs]
@@ -260,6 +286,12 @@ def evaluate(
         "unread": sum(one.unread > 0 for one in said),
         "degenerate": sum(bool(one.warnings) for one in said),
     }
+
+
+def sampled(pairs: Sequence[Pair]) -> Iterator[tuple[str, str]]:
+    """Sources and targets of some pairs, evenly spread."""
+    for pair in pairs[:: -(-len(pairs) // LOOKED_AT)]:
+        yield " ".join(pair.sources), pair.targets[0]
 
 
 def sizes_of(tokenizers: Tokenizers) -> Vocabularies:
