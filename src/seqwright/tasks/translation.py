@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from seqwright.batch import Batch, Source, Vocabularies
 from seqwright.config import UserError, to_table
 from seqwright.data.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs, encode_sources
 from seqwright.data.pair_formats import Pair
-from seqwright.data.parallel import Pairs, PairsConfig, format_of, read_pairs, read_splits
+from seqwright.data.parallel import Pairs, PairsConfig, format_of, read_pairs, read_splits, read_test
 from seqwright.data.variation import Varied, VariedTokenizerConfig, varied_pairs
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.watch import Typical, typical
@@ -23,8 +23,9 @@ from seqwright.interface import Autoregressive, Feed
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json, write_text
+from seqwright.studies.extractive import extracts
 from seqwright.studies.search_audit import Audit, search_audit
-from seqwright.tasks.pair_scores import likelihood, likelihood_counts, quality_counts, scored
+from seqwright.tasks.pair_scores import extractive_counts, likelihood, likelihood_counts, quality_counts, scored
 from seqwright.tasks.task import Note, Settings, fingerprint_of
 from seqwright.tasks.translating import Translation, banned, translate
 from seqwright.text.backend import Kind
@@ -32,6 +33,8 @@ from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.training import TokenizerConfig
 from seqwright.text.training import train as train_tokenizer
 
+TEST = "test"
+"""What `--on` calls the pairs that a run set aside."""
 SHOWN = 3
 """Translations in the log at each sampling."""
 LOOKED_AT = 5000
@@ -80,8 +83,10 @@ class TranslationTask:
         for said in train.notes:
             note(said)
         if valid is not None and data.split is not None:
-            note(f"held out for validation: {data.split} of the pairs ({len(valid.pairs):,}).")
+            aside = f", and {data.test:.3g} of them set aside for a test" if data.test else ""
+            note(f"held out for validation: {data.split} of the pairs ({len(valid.pairs):,}){aside}.")
         self.tokenizers = saved_tokenizers(settings, directory, train, note)
+        self.train_pairs = train.pairs
         self.train = encode_pairs(train.pairs, self.tokenizers)
         self.valid_pairs = () if valid is None else valid.pairs
         self.valid = None if valid is None else encode_pairs(valid.pairs, self.tokenizers)
@@ -135,7 +140,8 @@ class TranslationTask:
         if self.valid is None:
             return None
         if not quick:
-            return evaluate(model, self.valid, self.valid_pairs, self.settings, device, self.typical)
+            kept = extracts(self.train_pairs, self.valid_pairs) if self.settings.evaluation.extractive else {}
+            return evaluate(model, self.valid, self.valid_pairs, self.settings, device, self.typical, kept)
         counts = [*likelihood_counts(likelihood(model, self.valid, device), self.valid)]
         some = self.valid_pairs[: self.settings.evaluation.sentences]
         if some:
@@ -228,8 +234,9 @@ class TranslationRun(Run):
         """Scores on files (source, then one or more references), or on the run's own validation pairs."""
         pairs = self.pairs(on, tag=options.get("tag", self.settings.evaluation.tag)).pairs
         settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
+        kept = extracts(read_splits(settings.data)[0].pairs, pairs) if settings.evaluation.extractive else {}
         encoded = encode_pairs(pairs, self.tokenizers)
-        return evaluate(self.model, encoded, pairs, settings, self.device, self.typical, watch)
+        return evaluate(self.model, encoded, pairs, settings, self.device, self.typical, kept, watch)
 
     def search_audit(self, sources: Sequence[str], options: SearchOptions, widths: Sequence[int]) -> Audit:
         """How often beams of these widths miss the best translation of each source."""
@@ -241,10 +248,12 @@ class TranslationRun(Run):
         return search_audit(self.model, source, options, widths, sos=target.sos, eos=target.eos, banned=banned(target))
 
     def pairs(self, on: str | Sequence[str] | None = None, *, tag: str | None = None) -> Pairs:
-        """Pairs as this run reads them; those of other files with this tag, where the run wants one."""
+        """Pairs as this run reads them: its validation or "test" pairs, or files, with this tag where it wants one."""
         data: PairsConfig = self.settings.data
-        if on is not None:
-            files = [on] if isinstance(on, str) else list(on)
+        files = [on] if isinstance(on, str) else list(on or ())
+        if files == [TEST]:
+            return read_test(data)
+        if files:
             if data.tags and tag is None:
                 raise UserError(
                     f"say which of {', '.join(data.tags)} is wanted: --set evaluation.tag='{data.tags[0]}'."
@@ -265,9 +274,10 @@ def evaluate(
     settings: Settings,
     device: torch.device | str,
     typical: Typical,
+    extracted: Mapping[str, Sequence[str]],
     watch: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, Any]:
-    """Likelihood of the references and quality of the translations."""
+    """Likelihood of the references and quality of the translations, and of what was extracted from the sources."""
     config = settings.evaluation
     counts = [*likelihood_counts(likelihood(model, encoded, device), encoded)]
     given = [(pair.sources, pair.tag) for pair in pairs]
@@ -279,6 +289,7 @@ def evaluate(
         watch(len(said), len(pairs))
     references = [pair.targets for pair in pairs]
     found = list(quality_counts([one.text for one in said], references, config, settings.decoding))
+    found += extractive_counts(extracted, references, config)
     lengths = [sum(len(text.split()) for text in pair.sources) for pair in pairs]
     return scored([*counts, *found], config, lengths) | {
         "tokens": len(encoded.target.ids),
