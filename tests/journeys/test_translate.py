@@ -82,6 +82,19 @@ def test_scores_on_other_files(seqwright: Command, translator: Path) -> None:
     assert "a.en has 40, b.de has 12 lines" in wrong.err
 
 
+def test_files_in_the_wrong_order_are_refused(seqwright: Command, translator: Path, here: Path) -> None:
+    said = seqwright("evaluate", translator, "--on", "b.de", "b.en")
+    assert said.status == 2
+    assert "b.de b.en look like targets" in said.err
+    assert "the sources look like targets" in seqwright("translate", translator, "b.de").err
+    swapped = seqwright("train", "--pairs", "a.en", "a.de", "--valid", "b.de", "b.en", "--run", "other", *TINY)
+    assert swapped.status == 2
+    assert "validation pairs look like targets" in swapped.err
+    assert not (here / "other").exists()
+    twice = seqwright("train", "--pairs", "a.en", "a.en", "--valid", "b.en", "b.en", "--run", "twice", *TINY)
+    assert "was one file given twice?" in twice.err
+
+
 def test_the_laws_hold_and_other_verbs_are_refused(seqwright: Command, translator: Path) -> None:
     assert seqwright("check", translator).status == 0
     said = seqwright("generate", translator, "one")

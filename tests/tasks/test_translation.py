@@ -10,6 +10,7 @@ import pytest
 import seqwright as sw
 from seqwright.api import wanted_recipe
 from seqwright.config import UserError
+from seqwright.data.sides import Sides
 from seqwright.tasks.translation import TranslationRun
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "big", "dogs"]
@@ -87,6 +88,13 @@ def test_the_watch_knows_what_training_targets_do(run: TranslationRun) -> None:
     assert run.typical.ratio == 1.0
     (said,) = run.translate(["the cat sat"], kind="sample", temperature=50.0, seed=3)
     assert all(flag.coverage is not None and flag.confidence is not None for flag in said.warnings)
+
+
+def test_files_of_the_wrong_side_are_noticed(run: TranslationRun) -> None:
+    assert run.sides.mixed_up(["the cat sat"] * 20) is None
+    with pytest.raises(UserError, match="in that order"):
+        Sides(source=("der", "hund"), target=("the", "dog")).refuse_mixed_up(["The dog"] * 10, "b.en b.de")
+    assert Sides(source=("der",), target=("the",)).mixed_up(["the"] * 19) is None  # too few words to tell
 
 
 def test_its_scores_are_those_of_training_and_of_the_search(run: TranslationRun, folder: Path) -> None:

@@ -118,6 +118,9 @@ def read_pairs(files: Sequence[str] | str, config: PairsConfig, *, references: i
     empty = sum(not any(pair.sources) or not any(pair.targets) for pair in pairs)
     if empty:
         notes.append(f"{empty:,} of {len(pairs):,} pairs of {names[0]} … have an empty side.")
+    same = sum(pair.sources == pair.targets for pair in pairs)
+    if same > len(pairs) / 2:
+        notes.append(f"{same:,} of {len(pairs):,} targets of {names[0]} … are their sources: was one file given twice?")
     return Pairs(pairs=pairs, notes=tuple(notes))
 
 

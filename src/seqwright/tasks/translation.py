@@ -16,6 +16,7 @@ from seqwright.config import UserError, to_table
 from seqwright.data.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs, encode_sources
 from seqwright.data.pair_formats import Pair
 from seqwright.data.parallel import Pairs, PairsConfig, format_of, read_pairs, read_splits, read_test
+from seqwright.data.sides import Sides, sides_of
 from seqwright.data.variation import Varied, VariedTokenizerConfig, varied_pairs
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.watch import Typical, typical
@@ -94,8 +95,10 @@ class TranslationTask:
             for side in ("source", "target"):
                 if pairs is not None and (unknown := getattr(pairs, side).unknown):
                     note(f"{unknown:,} {name} tokens on the {side} side are <unk>.")
-        self.typical = typical(sampled(train.pairs))
-        write_json(directory.watch_path, asdict(self.typical))
+        some = list(sampled(train.pairs))
+        self.typical, sides = typical(some), sides_of(some)
+        sides.refuse_mixed_up((text for pair in self.valid_pairs for text in pair.sources), "the validation pairs")
+        write_json(directory.watch_path, {"typical": asdict(self.typical), "sides": asdict(sides)})
         self.recut: Callable[[int], EncodedPairs] | None = None
         config: PairTokenizerConfig = settings.tokenizer
         if config.varies:
@@ -194,8 +197,17 @@ class TranslationRun(Run):
     @functools.cached_property
     def typical(self) -> Typical:
         """What its training targets do themselves, so that the watch does not mind."""
+        return Typical(**self._watch.get("typical", {}))
+
+    @functools.cached_property
+    def sides(self) -> Sides:
+        """The commonest words of both sides in its training."""
+        return Sides(**{side: tuple(words) for side, words in self._watch.get("sides", {}).items()})
+
+    @functools.cached_property
+    def _watch(self) -> dict[str, Any]:
         path = self.directory.watch_path
-        return Typical(**read_json(path)) if path.exists() else Typical()
+        return read_json(path) if path.exists() else {}
 
     def translate(
         self,
@@ -260,7 +272,9 @@ class TranslationRun(Run):
                 )
             parted = format_of(files[0], data) != "lines"
             plain = replace(data, tags=() if tag is None else (tag,), format=data.format if parted else None)
-            return read_pairs(files, plain, references=max(1, len(files) - data.sources))
+            found = read_pairs(files, plain, references=max(1, len(files) - data.sources))
+            self.sides.refuse_mixed_up((text for pair in found.pairs for text in pair.sources), " ".join(files))
+            return found
         _, valid = read_splits(data)
         if valid is None:
             raise UserError(f"{self.path} has no validation pairs of its own; name files with --on SOURCE TARGET.")
