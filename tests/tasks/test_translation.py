@@ -109,6 +109,26 @@ def test_its_scores_are_those_of_training_and_of_the_search(run: TranslationRun,
     assert twice["bleu"] == pytest.approx(scores["bleu"])
 
 
+def test_extracts_stand_beside_rouge(run: TranslationRun, folder: Path) -> None:
+    files = [str(folder / "valid.src"), str(folder / "valid.tgt")]
+    scores = run.evaluate(files, metrics=("rouge_1", "exact_match"), extractive=True, resamples=0)
+    # The targets are the source's words backwards: keeping them all is perfect, but for repeated ones.
+    assert 80 < scores["rouge_1_oracle"] <= 100
+    assert scores["rouge_1_keep_drop"] == pytest.approx(scores["rouge_1_oracle"])
+    assert scores["scores"]["rouge_1_lead"]["signature"].endswith("extractive:lead")
+    assert not any(name.startswith("exact_match_") for name in scores)
+
+
+def test_test_pairs_are_scored_by_name(folder: Path) -> None:
+    train = write(folder, "parted", 60, 5)
+    asked = ['data.split="documents 20%"', "data.test=0.2", "training.steps=2", "model.width=8", "tokenizer.kind=words"]
+    made = sw.train(pairs=train, model="gru", set=[*asked, "evaluation.resamples=0"], run=folder / "parted")
+    assert isinstance(made, TranslationRun)
+    test, valid = made.pairs("test").pairs, made.pairs().pairs
+    assert not {pair.sources for pair in test} & {pair.sources for pair in valid}
+    assert made.evaluate("test")["nll"] != made.evaluate()["nll"]
+
+
 def test_the_likelihood_is_that_of_each_pair(run: TranslationRun) -> None:
     from seqwright.data.buckets import encode_pairs
     from seqwright.tasks.pair_scores import likelihood
