@@ -40,6 +40,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "model.parts": {"weights": [0.25, 0.75]},
     "model.unknown": {"order": 4},
     "training.lora": {"base": "runs/base"},
+    "data.test": {"split": "documents 5%"},
     "decoding.risk": {"best": 4},
     "decoding.groups": {"width": 6},
 }
