@@ -60,7 +60,8 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(
             Block(config, rotary=rotary, window=config.window, causal=causal, cross=cross) for _ in range(layers)
         )
-        self.norm = normalisation(config) if config.norm == "pre" else nn.Identity()
+        self.post = config.norm == "post"
+        self.norm = nn.Identity() if self.post else normalisation(config)
 
     def empty(self, rows: int, capacity: int, like: Tensor) -> KeyValues:
         """The keys and values of nothing read."""

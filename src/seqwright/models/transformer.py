@@ -91,13 +91,23 @@ def transformer(config: TransformerConfig, sizes: Vocabularies) -> EncoderDecode
     return EncoderDecoder(sizes, config.width, reader, decoder, tied=settled_tie(config.tied, sizes))
 
 
+BRANCH_ENDS = ("attention.output", "cross.output", "feed_forward.down")
+
+
 @torch.no_grad()
-def initialise(stack: nn.Module, width: int) -> None:
-    """Glorot & Bengio's (2010) uniform start, for each map as if it stood alone: fused ones are drawn in parts."""
-    for name, part in stack.named_modules():
-        if isinstance(part, nn.Linear):
-            fused = name.endswith(("query_key_value", "keys_values"))
-            for piece in torch.split(part.weight, width if fused else part.out_features):
-                nn.init.xavier_uniform_(piece)
-            if part.bias is not None:
-                nn.init.zeros_(part.bias)
+def initialise(stack: Stack, width: int) -> None:
+    """Glorot & Bengio's (2010) uniform start, for each map as if it stood alone: fused ones are drawn in parts.
+
+    Where sums are normalised (post-LN), branches as large as the stream halve at every one what a token says of itself,
+    and rates of a few thousandths learn nothing (decision 77). There branches begin smaller, so that all of them
+    together are as large as the stream (Liu et al. 2020; Wang et al. 2022).
+    """
+    parts = [(name, part) for name, part in stack.named_modules() if isinstance(part, nn.Linear)]
+    branches = sum(name.endswith(BRANCH_ENDS) for name, _ in parts)
+    for name, part in parts:
+        fused = name.endswith(("query_key_value", "keys_values"))
+        small = stack.post and name.endswith(BRANCH_ENDS)
+        for piece in torch.split(part.weight, width if fused else part.out_features):
+            nn.init.xavier_uniform_(piece, gain=branches**-0.5 if small else 1.0)
+        if part.bias is not None:
+            nn.init.zeros_(part.bias)
