@@ -82,7 +82,7 @@ def test_pairs_of_texts_values_and_several_labels(seqwright: Command, here: Path
     (here / "values.tsv").write_text("".join(f"{n % 7}\t{'so ' * (n % 7)}good\n" for n in range(80)))
     for name, label in (("values", "value"), ("lists", "several")):
         (here / "lists.tsv").write_text((here / "values.tsv").read_text().replace("6\t", "6,3\t"))
-        kind = ("--set", f"data.labels={label}", "--set", "data.split=documents 20%")
+        kind = ("--set", f"data.labels={label}")
         said = seqwright("train", "--labelled", f"{name}.tsv", "--run", name, "--model", "lstm", *kind, *TINY)
         assert said.status == 0, said.err
         answer = seqwright("classify", name, "so so good", "--json").json
