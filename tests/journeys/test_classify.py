@@ -58,6 +58,15 @@ def test_labels_that_were_not_learnt(seqwright: Command, classifier: Path, here:
     assert scores["accuracy"] == 50.0
 
 
+def test_a_run_goes_on_with_the_labels_it_began_with(seqwright: Command, classifier: Path, here: Path) -> None:
+    labels = (classifier / "labels.json").read_text()
+    (here / "train.tsv").write_text("aside\tthe film was odd\n" + rows(200))
+    said = seqwright("train", "--run", classifier, "--set", "training.epochs=6")
+    assert said.status == 2
+    assert "train.tsv, line 1: the label 'aside' was not learnt" in said.err
+    assert (classifier / "labels.json").read_text() == labels
+
+
 def test_what_a_run_cannot_do_and_what_it_can(seqwright: Command, classifier: Path) -> None:
     said = seqwright("generate", classifier, "the")
     assert said.status == 2
