@@ -138,7 +138,8 @@ def test_every_shipped_recipe_is_checked_here() -> None:
     counted = {"ptb-ngram", "wikitext2-ngram", "shakespeare-ngram", "shakespeare-adaptive"}
     others = {"shakespeare-cpu", "python-reference", "python-assistant"}
     sized = GPTS.keys() | LECTURES.keys() | TRANSLATORS.keys() | CLASSIFIERS.keys() | SEEING.keys()
-    assert shipped().keys() == sized | counted | others
+    masked = {"topics-bert"}
+    assert shipped().keys() == sized | counted | others | masked
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)

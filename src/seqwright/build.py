@@ -12,12 +12,14 @@ from seqwright.config import Reader, UserError, did_you_mean, to_table
 from seqwright.data.chat import ChatConfig
 from seqwright.data.images import ImagesConfig
 from seqwright.data.labelled import LabelledConfig
+from seqwright.data.masked import MaskedConfig
 from seqwright.data.parallel import PairsConfig
 from seqwright.data.text import TextConfig
 from seqwright.data.variation import VariedTokenizerConfig
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.metrics.likelihood import EvaluationConfig
 from seqwright.models import classifiers
+from seqwright.models.bert import BertConfig, bert
 from seqwright.models.gpt import GPTConfig, gpt
 from seqwright.models.mixture import Mixture, MixtureConfig
 from seqwright.models.ngram import ArpaConfig, NGramConfig, arpa, ngram, open_arpa
@@ -32,6 +34,7 @@ from seqwright.tasks.chat import ChatRun, ChatTask
 from seqwright.tasks.class_scores import AnswerOptions, ClassEvaluationConfig
 from seqwright.tasks.classifying import ClassifyingTask, ClassifyRun
 from seqwright.tasks.language import LanguageRun, LanguageTask
+from seqwright.tasks.masked import FillOptions, MaskedEvaluationConfig, MaskedRun, MaskedTask
 from seqwright.tasks.pair_scores import PairEvaluationConfig
 from seqwright.tasks.seeing import NoTokenizer, SeeingTask, SeeRun
 from seqwright.tasks.task import Task
@@ -82,6 +85,8 @@ SEEING: Models = {
     "lstm": (SeeingLSTMConfig, recurrent_seeing),
     "gru": (SeeingGRUConfig, recurrent_seeing),
 }
+
+MASKED: Models = {"bert": (BertConfig, bert)}
 
 COUNTED = ("ngram",)
 """Kinds that are estimated by counting, without gradients."""
@@ -155,6 +160,16 @@ TASKS: dict[str, Kit] = {
         default_model="gpt",
         task=ChatTask,
         run=ChatRun,
+    ),
+    "masked": Kit(
+        data=MaskedConfig,
+        tokenizer=TokenizerConfig,
+        decoding=FillOptions,
+        evaluation=MaskedEvaluationConfig,
+        models=MASKED,
+        default_model="bert",
+        task=MaskedTask,
+        run=MaskedRun,
     ),
 }
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "translate": "Turn each source line of a file into a target line.",
     "classify": "The label of each text, with its probabilities.",
     "chat": "Talk with an assistant.",
+    "fill": "Guess what <mask> hides in a text.",
     "score": "Log-probability and surprisal of each line of a file; keep the lines a model finds likely.",
     "search-audit": "How often a beam misses the best output: model error or search error.",
     "export": "Write a model in a format of other programs.",

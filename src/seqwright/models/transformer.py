@@ -54,11 +54,20 @@ class TransformerConfig(TransformerReaderConfig):
 class Stack(nn.Module):
     """Positions, blocks and the last normalisation (pre-LN only: post-LN blocks end in one)."""
 
-    def __init__(self, config: TransformerReaderConfig, layers: int, *, causal: bool, cross: bool):
+    def __init__(
+        self,
+        config: TransformerReaderConfig,
+        layers: int,
+        *,
+        causal: bool,
+        cross: bool,
+        embedding_norm: bool = False,
+    ):
         super().__init__()
         rotary = Rotary(config.size, config.context, config.rotary_base) if config.positions == "rotary" else None
         placed = {"learned": Learned, "sinusoidal": Sinusoidal}.get(config.positions)
         self.positions = placed(config.width, config.context) if placed else Unplaced()
+        self.embedding_norm = normalisation(config) if embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
         self.blocks = nn.ModuleList(Block(config, rotary=rotary, causal=causal, cross=cross) for _ in range(layers))
         self.norm = normalisation(config) if config.norm == "pre" else nn.Identity()
@@ -67,14 +76,14 @@ class Stack(nn.Module):
 class TransformerReader(Stack):
     """Every position of the source sees every other."""
 
-    def __init__(self, config: TransformerReaderConfig):
-        super().__init__(config, config.layers, causal=False, cross=False)
+    def __init__(self, config: TransformerReaderConfig, *, embedding_norm: bool = False):
+        super().__init__(config, config.layers, causal=False, cross=False, embedding_norm=embedding_norm)
         self.width = config.width
         self.context = config.context
 
     def forward(self, x: Tensor, mask: Tensor) -> Reading:
         positions = torch.arange(x.size(1), device=x.device).unsqueeze(0)  # (1, S)
-        x = self.dropout(self.positions(x, positions))
+        x = self.dropout(self.embedding_norm(self.positions(x, positions)))
         real = needed(mask)
         for block in self.blocks:
             x = block(x, positions, mask=None if real is None else real[:, None, None])
