@@ -98,7 +98,7 @@ def wanted_recipe(
         raise UserError(f"{' and '.join(flags)} are different kinds of data; give one of them.")
     own = _several(given[flags[0]]) if flags else []
     if recipe is not None:
-        beginning = [f'training.base="{Path(base).resolve()}"'] if base else []
+        beginning = [f'model.from="{Path(base).resolve()}"'] if base else []
         return recipes.load(recipe, [*beginning, *overrides], train=own, valid=_several(valid))
     if own:
         chosen = dict(map(parse_override, overrides))

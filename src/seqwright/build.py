@@ -78,6 +78,7 @@ CLASSIFIERS: Models = {
     "gru": (classifiers.GRUClassifierConfig, classifiers.recurrent),
     "transformer": (classifiers.TransformerClassifierConfig, classifiers.transformer),
     "gpt": (classifiers.GPTClassifierConfig, classifiers.gpt),
+    "bert": (classifiers.BertClassifierConfig, classifiers.bert),
 }
 
 SEEING: Models = {

@@ -189,8 +189,12 @@ def masked_recipe(
     return table | {"name": table["name"].removesuffix("gpt") + kind}
 
 
+KEPT = {"training": ("batch", "steps", "epochs", "patience", "smoothing"), "model": ("answer_dropout",)}
+"""What a recipe for a user's data still says of a model that begins with a run."""
+
+
 def fine_tuned(table: dict[str, Any], base: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The same recipe, begun with the weights of a run: its model and tokenizer, and a tenth of its rate."""
+    """The same recipe, begun with a run: its model and tokenizer, and a tenth of its rate."""
     rate = base["training"]["rate"] / 10
     training = {key: value for key, value in table["training"].items() if key in ("batch", "steps")}
     known = {f.name for f in fields(build.kit(table["data"]["kind"]).tokenizer)}
@@ -199,6 +203,9 @@ def fine_tuned(table: dict[str, Any], base: dict[str, Any], path: Path) -> dict[
         "tokenizer": {key: value for key, value in base["tokenizer"].items() if key in known},
         "training": training | {"rate": rate, "base": str(path.resolve())},
     }
+    training = {key: table["training"][key] for key in KEPT["training"] if key in table["training"]}
+    model = {key: table["model"][key] for key in KEPT["model"] if key in table["model"]}
+    return table | {"model": model | {"from": str(path)}, "training": training | {"rate": rate}}
 
 
 def _steps(size: int) -> int:

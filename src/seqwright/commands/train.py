@@ -68,6 +68,7 @@ def command(
     seqwright train --masked notes.txt --run runs/notes-bert           (fills blanks)
     seqwright train --chat talks.jsonl --from runs/notes-gpt           (an assistant; --set training.lora=8)
     seqwright train --labelled reviews.tsv --run runs/reviews          (a classifier)
+    seqwright train --labelled reviews.tsv --from runs/notes-gpt       (a classifier that begins with a language model)
     seqwright train --run runs/notes-gpt                               (goes on where it stopped)
     seqwright train --run runs/notes-gpt --set training.steps=1000     (goes on beyond its end)
     """

@@ -34,21 +34,20 @@ class BertConfig(TransformerReaderConfig):
 
 def bert(config: BertConfig, sizes: ReaderSizes) -> ReadingModel:
     """A BERT that guesses hidden tokens, with fresh weights; its read-out is the embedding transposed."""
-    embedding, encoder = bert_reader(config, sizes)
-    head = MaskedHead(config.width, sizes.answers.count, epsilon=config.epsilon)
-    initialise(head)
-    head.readout.weight = embedding.weight
-    return ReadingModel(embedding, encoder, Everything(config.width), nn.Identity(), head)
-
-
-def bert_reader(config: BertConfig, sizes: ReaderSizes) -> tuple[Tokens, TransformerReader]:
-    """Embedding and encoder, whatever reads them."""
     assert sizes.vocabulary is not None
     embedding = Tokens(sizes.vocabulary.size, config.width, segments=sizes.segments)
-    encoder = TransformerReader(config, embedding_norm=config.norm == "post")
-    for part in (embedding, encoder):
+    head = MaskedHead(config.width, sizes.answers.count, epsilon=config.epsilon)
+    for part in (embedding, head):
         initialise(part)
-    return embedding, encoder
+    head.readout.weight = embedding.weight
+    return ReadingModel(embedding, bert_encoder(config), Everything(config.width), nn.Identity(), head)
+
+
+def bert_encoder(config: BertConfig) -> TransformerReader:
+    """The encoder, whatever follows it."""
+    encoder = TransformerReader(config, embedding_norm=config.norm == "post")
+    initialise(encoder)
+    return encoder
 
 
 def initialise(module: nn.Module) -> None:

@@ -36,9 +36,17 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             tensor.copy_(tensors[name])
 
 
-def begin_with(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Fills a fresh model with a trained one's weights; tokens that are new begin near the mean of the old ones."""
+ANSWERING = ("head.", "body.", "pooling.", "embedding.segments.", "embedding.characters.")
+"""Parts that belong to a task: they stay fresh where the trained model has none that fit."""
+
+
+def begin_with(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[str]:
+    """Fills a fresh model with a trained one's weights; the parts of it that stay fresh because the task is another.
+
+    Tokens that are new begin near the mean of the old ones.
+    """
     mine = weights(model)
+    tensors = _as_reader(tensors) if "encoder" in dict(model.named_children()) else tensors
     grown = {
         name: fresh.detach().clone()
         for name, fresh in mine.items()
@@ -48,7 +56,25 @@ def begin_with(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         old = tensors[name].to(fresh)
         fresh[: len(old)] = old
         fresh[len(old) :] += old.mean(0)
-    load_weights(model, {**tensors, **grown})
+    found = {**tensors, **grown}
+    strange = {name for name in found if name not in mine or mine[name].shape != found[name].shape}
+    kept = {name: found[name] for name in found if not (name in strange and name.startswith(ANSWERING))}
+    own = {name: tensor for name, tensor in mine.items() if name not in kept and name.startswith(ANSWERING)}
+    load_weights(model, {**kept, **own})
+    return sorted({name.rsplit(".", 1)[0] for name in own})
+
+
+def _as_reader(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The reading half of a translator's weights, under the names of a model that only reads."""
+    if not any(name.startswith("reader.") for name in tensors):
+        return tensors
+    halves = {"source_embedding.": "embedding.", "reader.": "encoder."}
+    return {
+        new + name.removeprefix(old): tensor
+        for name, tensor in tensors.items()
+        for old, new in halves.items()
+        if name.startswith(old)
+    }
 
 
 def _saved(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
