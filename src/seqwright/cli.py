@@ -20,6 +20,7 @@ COMMANDS = {
     "classify": "The label of each text, with its probabilities.",
     "chat": "Talk with an assistant.",
     "fill": "Guess what <mask> hides in a text.",
+    "embed": "One vector for each line of a file, from any run with an encoder.",
     "score": "Log-probability and surprisal of each line of a file; keep the lines a model finds likely.",
     "search-audit": "How often a beam misses the best output: model error or search error.",
     "export": "Write a model in a format of other programs.",

@@ -179,6 +179,18 @@ class Trainable(Model, Protocol):
 
 
 @runtime_checkable
+class Encodes(Protocol):
+    """A model with an encoder to look into: language models, translators, readers."""
+
+    @property
+    def context(self) -> int | None: ...
+
+    def vectors(self, source: Source) -> Tensor:
+        """(B, S, D): what the encoder makes of each position of a source of ids."""
+        ...
+
+
+@runtime_checkable
 class TellsTokens(Protocol):
     """A reader that can also be asked for the tokens of its own source, each from those before it."""
 

@@ -56,8 +56,11 @@ class ReadingModel(nn.Module):
         """Every position's vector."""
         return self.encoder(self.embedding(source), source.mask)
 
+    def vectors(self, source: Source) -> Tensor:
+        return self.read(source).vectors
+
     def pooled(self, source: Source) -> Tensor:
-        """What stands for a text, before any layer of its own answer: what `embed` gives out."""
+        """What stands for a text, before any layer of its own answer."""
         return self.pooling(self.read(source), source)
 
     def hidden(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:

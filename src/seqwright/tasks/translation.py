@@ -180,6 +180,11 @@ class TranslationRun(Run):
     def tokenizers(self) -> Tokenizers:
         return open_tokenizers(self.directory)
 
+    def framed(self, text: str) -> list[int]:
+        """Sources are ended, and never begun."""
+        source = self.tokenizers.source
+        return [*source.encode(text), source.eos]  # type: ignore[list-item]
+
     def translate(
         self,
         sources: Iterable[str | Sequence[str]],
