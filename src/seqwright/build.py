@@ -11,6 +11,7 @@ from seqwright.batch import Vocabulary
 from seqwright.config import Reader, UserError, did_you_mean, to_table
 from seqwright.data.chat import ChatConfig
 from seqwright.data.images import ImagesConfig
+from seqwright.data.corrupted import CorruptedConfig
 from seqwright.data.labelled import LabelledConfig
 from seqwright.data.masked import MaskedConfig
 from seqwright.data.parallel import PairsConfig
@@ -37,6 +38,7 @@ from seqwright.tasks.language import LanguageRun, LanguageTask
 from seqwright.tasks.masked import FillOptions, MaskedEvaluationConfig, MaskedRun, MaskedTask
 from seqwright.tasks.pair_scores import PairEvaluationConfig
 from seqwright.tasks.seeing import NoTokenizer, SeeingTask, SeeRun
+from seqwright.tasks.restoring import RestoringRun, RestoringTask
 from seqwright.tasks.task import Task
 from seqwright.tasks.translating import TranslationOptions
 from seqwright.tasks.translation import PairTokenizerConfig, TranslationRun, TranslationTask
@@ -171,6 +173,16 @@ TASKS: dict[str, Kit] = {
         default_model="bert",
         task=MaskedTask,
         run=MaskedRun,
+    ),
+    "corrupted": Kit(
+        data=CorruptedConfig,
+        tokenizer=TokenizerConfig,
+        decoding=TranslationOptions,
+        evaluation=MaskedEvaluationConfig,
+        models=TRANSLATORS,
+        default_model="transformer",
+        task=RestoringTask,
+        run=RestoringRun,
     ),
 }
 

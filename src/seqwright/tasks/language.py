@@ -58,9 +58,6 @@ QUICK_TOKENS = 1 << 16
 class TextTask:
     """What every training on documents begins with: corpora, a tokenizer, streams, and what should be said of them."""
 
-    specials: tuple[str, ...] = ()
-    """Reserved tokens that its examples need beside the usual ones."""
-
     def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
         self.settings, self.note = settings, note
         data: TextFiles = settings.data
@@ -91,6 +88,11 @@ class TextTask:
             note(
                 f"documents: half of up to {middle:,} tokens, 99 % of up to {most:,}, the longest of {lengths.max():,}."
             )
+
+    @property
+    def specials(self) -> tuple[str, ...]:
+        """Reserved tokens that its examples need beside the usual ones."""
+        return ()
 
     def _recut(self, train: Sequence[Readable]) -> Callable[[int], Stream]:
         """The training stream of each epoch, its words cut otherwise."""

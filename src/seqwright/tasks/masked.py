@@ -72,7 +72,9 @@ class Filled:
 class MaskedTask(TextTask):
     """The data side of training a masked language model."""
 
-    specials = (MASK,)
+    @property
+    def specials(self) -> tuple[str, ...]:
+        return (MASK,)
 
     @property
     def sizes(self) -> ReaderSizes:

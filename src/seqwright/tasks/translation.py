@@ -284,6 +284,11 @@ def saved_tokenizers(settings: Settings, directory: RunDirectory, train: Pairs, 
     """The run's tokenizers, learnt from the training pairs where the run has none yet."""
     if directory.tokenizer_path.exists():
         return open_tokenizers(directory)
+    if settings.training.base is not None:
+        for name in (directory.tokenizer_path.name, directory.source_tokenizer_path.name):
+            if (known := Path(settings.training.base) / name).exists():
+                write_text(directory.path / name, Tokenizer.open(known).json)
+        return open_tokenizers(directory)
     config: PairTokenizerConfig = settings.tokenizer
     tags = tuple(dict.fromkeys(pair.tag for pair in train.pairs if pair.tag and pair.tag not in config.specials))
     config = replace(config, specials=(*config.specials, *tags))
