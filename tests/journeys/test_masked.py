@@ -44,6 +44,7 @@ def test_blanks_are_filled(seqwright: Command, filler: Path) -> None:
 def test_what_cannot_be_filled_is_said(seqwright: Command, filler: Path) -> None:
     assert "write <mask> where a token is missing" in seqwright("fill", filler, "the cat").err
     assert "sees at most 16" in seqwright("fill", filler, "the <mask> " * 20).err
+    assert seqwright("check", filler).status == 0
     said = seqwright("generate", filler, "the")
     assert said.status == 2
     assert "which fills blanks; try `seqwright fill`" in said.err

@@ -21,7 +21,7 @@ from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json
 from seqwright.tasks.class_scores import AnswerOptions, answers, counted, scored
 from seqwright.tasks.language import saved_tokenizer
-from seqwright.tasks.task import Note, Settings, fingerprint_of
+from seqwright.tasks.task import Note, Settings, fingerprint_of, made_up_source
 from seqwright.text.tokenizer import Tokenizer
 
 SHOWN = 4
@@ -170,10 +170,7 @@ class ClassifyRun(Run):
 
     def source(self, rows: int, length: int) -> Source:
         """Sources of different lengths."""
-        plain = [id for id in range(self.tokenizer.size) if id not in self.tokenizer.specials.values()]
-        drawn = torch.tensor(plain)[torch.arange(rows * length) * 7919 % len(plain)].view(rows, length)
-        lengths = torch.tensor([max(1, length - 3 * row) for row in range(rows)])
-        return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=drawn)
+        return made_up_source(self.tokenizer, rows, length)
 
     def example(self, rows: int, length: int) -> Batch:
         """Made-up sources, each with another answer."""

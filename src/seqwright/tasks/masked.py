@@ -21,7 +21,7 @@ from seqwright.metrics.counts import Counts, ratio
 from seqwright.metrics.score import Floats
 from seqwright.run_directory import RunDirectory
 from seqwright.tasks.language import QUICK_TOKENS, TextRun, TextTask
-from seqwright.tasks.task import Settings
+from seqwright.tasks.task import Settings, made_up_source
 from seqwright.text.tokenizer import Tokenizer
 
 SHOWN = 32
@@ -134,6 +134,17 @@ class MaskedRun(TextRun):
     @staticmethod
     def sizes(directory: RunDirectory) -> ReaderSizes:
         return sizes_of(Tokenizer.open(directory.tokenizer_path))
+
+    def source(self, rows: int, length: int) -> Source:
+        """Sources of different lengths."""
+        return made_up_source(self.tokenizer, rows, length)
+
+    def example(self, rows: int, length: int) -> Batch:
+        """Every second token of such sources is to be guessed."""
+        source = self.source(rows, length)
+        assert source.ids is not None
+        hidden = source.mask & (torch.arange(length) % 2 == 0)
+        return Batch.of_source(source, source.ids.masked_fill(~hidden, IGNORE))
 
     def evaluate(
         self,

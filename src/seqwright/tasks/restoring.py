@@ -22,7 +22,7 @@ from seqwright.metrics.counts import Counts
 from seqwright.metrics.score import Floats
 from seqwright.run_directory import RunDirectory
 from seqwright.tasks.language import QUICK_TOKENS, TextRun, TextTask
-from seqwright.tasks.task import Settings
+from seqwright.tasks.task import Settings, made_up_source
 from seqwright.text.tokenizer import Tokenizer
 
 SHOWN = 2
@@ -102,10 +102,7 @@ class RestoringRun(TextRun):
 
     def source(self, rows: int, length: int) -> Source:
         """Sources of different lengths, ended as they are in training."""
-        plain = torch.from_numpy(np.flatnonzero(self.tokenizer.plain))
-        drawn = plain[torch.arange(rows * length) * 7919 % len(plain)].view(rows, length)
-        lengths = torch.tensor([max(1, length - 3 * row) for row in range(rows)])
-        return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=drawn)
+        return made_up_source(self.tokenizer, rows, length, ended=True)
 
     def evaluate(
         self,

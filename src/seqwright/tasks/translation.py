@@ -24,7 +24,7 @@ from seqwright.run_directory import RunDirectory
 from seqwright.storage import write_text
 from seqwright.studies.search_audit import Audit, search_audit
 from seqwright.tasks.pair_scores import likelihood, likelihood_counts, quality_counts, scored
-from seqwright.tasks.task import Note, Settings, fingerprint_of
+from seqwright.tasks.task import Note, Settings, fingerprint_of, made_up_source
 from seqwright.tasks.translating import AT_ONCE, Translation, banned, translate
 from seqwright.text.backend import Kind
 from seqwright.text.tokenizer import Tokenizer
@@ -169,12 +169,7 @@ class TranslationRun(Run):
 
     def source(self, rows: int, length: int) -> Source:
         """Sources of different lengths, ended as they are in training."""
-        tokenizer = self.tokenizers.source
-        plain = [id for id in range(tokenizer.size) if id not in tokenizer.specials.values()]
-        drawn = torch.tensor(plain)[torch.arange(rows * length) * 7919 % len(plain)].view(rows, length)
-        lengths = torch.tensor([max(1, length - 3 * row) for row in range(rows)])
-        drawn[torch.arange(rows), lengths - 1] = tokenizer.eos  # type: ignore[assignment]
-        return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=drawn)
+        return made_up_source(self.tokenizers.source, rows, length, ended=True)
 
     @functools.cached_property
     def tokenizers(self) -> Tokenizers:
