@@ -24,6 +24,7 @@ from seqwright.models.bert import BertConfig, bert
 from seqwright.models.gpt import GPTConfig, gpt
 from seqwright.models.mixture import Mixture, MixtureConfig
 from seqwright.models.ngram import ArpaConfig, NGramConfig, arpa, ngram, open_arpa
+from seqwright.models.prefix import PrefixConfig, prefix
 from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, recurrent
 from seqwright.models.seq2seq import ElmanSeq2SeqConfig, GRUSeq2SeqConfig, LSTMSeq2SeqConfig, seq2seq
 from seqwright.models.transformer import TransformerConfig, transformer
@@ -70,6 +71,7 @@ TRANSLATORS: Models = {
     "rnn": (ElmanSeq2SeqConfig, seq2seq),
     "lstm": (LSTMSeq2SeqConfig, seq2seq),
     "gru": (GRUSeq2SeqConfig, seq2seq),
+    "gpt": (PrefixConfig, prefix),
 }
 
 CLASSIFIERS: Models = {

@@ -98,7 +98,7 @@ def pairs_recipe(
     data: dict[str, Any] = {"kind": "pairs", "train": list(files), "tokens": sizes["tokens"]}
     data |= {"valid": list(valid)} if valid else {"split": "documents 3%"}
     model = {"kind": kind, "layers": sizes["layers"], "width": sizes["width"], "dropout": sizes["dropout"]}
-    if kind == "transformer":
+    if kind in ("transformer", "gpt"):
         model |= {"heads": sizes["heads"], "inner": 2 * sizes["width"]}
     else:
         model |= {"layers": 1, "width": 2 * sizes["width"]}

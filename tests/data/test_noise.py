@@ -94,7 +94,20 @@ def test_deletion_leaves_no_trace() -> None:
     for row in range(batch.rows):
         text, left = said(batch, row), given(batch, row)
         assert len(left) - 1 == len(text) - 1 - feed.config.total(len(text) - 1)
-        assert feed.tokenizer.mask not in left
+        assert set(left) <= set(text)
+
+
+def test_a_prefix_is_gone_on_with() -> None:
+    feed = rows(noise="prefix")
+    read, ends = [], set()
+    for step in range(feed.steps_per_epoch):
+        batch = feed.batch(step)
+        for row in range(batch.rows):
+            read += [*given(batch, row)[:-1], *said(batch, row)[:-1]]
+            ends.add(len(given(batch, row)) - 1)
+    assert sorted(read) == sorted(feed.ids.tolist())
+    assert min(ends) == 1
+    assert len(ends) > 10
 
 
 def test_sentences_change_places() -> None:
@@ -120,6 +133,7 @@ def test_a_step_damages_the_same_and_another_step_otherwise() -> None:
         ({"share": 1.0}, "between 0 and 1"),
         ({"span": 0.5}, "span must be at least 1"),
         ({"noise": "spans", "permute": True}, "leave permute out"),
+        ({"noise": "prefix", "share": 0.2}, "leave share out"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, object], said: str) -> None:

@@ -115,6 +115,19 @@ def test_what_does_not_fit_is_refused(seqwright: Command, folder: Path) -> None:
     assert "there are 2 layers" in said.err
 
 
+def test_a_language_model_begins_a_translator_that_sees_its_source_both_ways(seqwright: Command, folder: Path) -> None:
+    for side in ("src", "tgt"):
+        Path(f"a.{side}").write_text("the cat\nthe dog\n" * 4)
+    files = ("a.src", "a.tgt")
+    settings = [word for key in ("training.steps=2", "training.rate=1e-30") for word in ("--set", key)]
+    said = seqwright("train", "--pairs", *files, "--valid", *files, "--from", folder / "gpt", "--run", "x", *settings)
+    assert said.status == 0, said.err
+    before, after = (load_tensors(path / "model.safetensors")[0] for path in (folder / "gpt", Path("x")))
+    assert before.keys() == after.keys()
+    assert all(torch.allclose(after[name], before[name], atol=1e-12) for name in after)
+    assert seqwright("translate", "x", input=b"the cat\n").status == 0
+
+
 def test_pre_training_goes_on_with_ones_own_text(seqwright: Command, folder: Path) -> None:
     for kind in SIZES:
         flag = "--masked" if kind == "bert" else "--text"

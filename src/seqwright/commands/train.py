@@ -9,8 +9,8 @@ import click
 from seqwright.commands.common import JSON, SET, Several, print_json, print_scores, print_table
 
 KINDS = (
-    "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru or transformer; for labelled texts mlp,"
-    " cnn, rnn, lstm, gru, transformer or gpt; for masked text bert"
+    "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru, gpt or transformer; for labelled texts"
+    " mlp, cnn, rnn, lstm, gru, transformer, gpt or bert; for masked text bert"
 )
 
 

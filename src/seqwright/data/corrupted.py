@@ -22,19 +22,20 @@ from seqwright.text.tokenizer import Tokenizer
 
 NOISE = 6
 """The purpose under which noise draws its numbers."""
-SHARES = {"infilling": 0.3, "deletion": 0.3, "spans": 0.15}
-"""The share of the tokens that is damaged, as in the papers."""
+SHARES = {"infilling": 0.3, "deletion": 0.3, "spans": 0.15, "prefix": 0.5}
+"""The share of the tokens that is damaged, as in the papers; of a prefix, what is missing on average."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorruptedConfig(TextFiles):
     kind: Literal["corrupted"] = "corrupted"
     """Text to be restored from what is left of it."""
-    noise: Literal["infilling", "spans", "deletion"] = "infilling"
+    noise: Literal["infilling", "spans", "deletion", "prefix"] = "infilling"
     """What is done: each span becomes one <mask> and the whole text is said (infilling, BART), each becomes a sentinel
-    and only the spans are said (spans, T5), or single tokens go without a trace (deletion)."""
+    and only the spans are said (spans, T5), single tokens go without a trace (deletion), or the text is given up to any
+    place and the rest is said (prefix)."""
     share: float | None = None
-    """The share of the tokens that is damaged; 0.3 unless given, 0.15 for spans."""
+    """The share of the tokens that is damaged; 0.3 unless given, 0.15 for spans. A prefix may end anywhere."""
     span: float = 3.0
     """The mean length of a span."""
     permute: bool = False
@@ -49,8 +50,10 @@ class CorruptedConfig(TextFiles):
             raise UserError(f"share must be between 0 and 1, not {self.share}.")
         if self.span < 1:
             raise UserError(f"span must be at least 1, not {self.span}.")
-        if self.permute and self.noise == "spans":
-            raise UserError("sentinels mark places in the text as it was; leave permute out with noise = spans.")
+        if self.permute and self.noise in ("spans", "prefix"):
+            raise UserError(f"what is said stands where it stood; leave permute out with noise = {self.noise}.")
+        if self.share is not None and self.noise == "prefix":
+            raise UserError("a prefix may end anywhere; leave share out with noise = prefix.")
 
     @property
     def damaged(self) -> float:
@@ -64,7 +67,7 @@ class CorruptedConfig(TextFiles):
     def specials(self) -> tuple[str, ...]:
         """The reserved tokens that this noise needs."""
         count = max(1, round(self.total(self.length) / self.span))
-        return tuple(f"<x{n}>" for n in range(count)) if self.noise == "spans" else (MASK,)
+        return {"spans": tuple(f"<x{n}>" for n in range(count)), "infilling": (MASK,)}.get(self.noise, ())
 
 
 class CorruptedRows:
@@ -115,6 +118,9 @@ class CorruptedRows:
         if total < 1:  # a single token is left as it is
             return ids, ids
         order, places, lengths = numbers
+        if config.noise == "prefix":
+            end = 1 + int(places[0] * (len(ids) - 1))
+            return ids[:end], ids[end:]
         if config.noise == "spans":
             parts = noise.parted(ids, noise.even_lengths(total, config.span, lengths), places)
             return noise.marked(*parts, self.marks)

@@ -56,7 +56,7 @@ class GPTEncoder(nn.Module):
 
     apart = True
 
-    def __init__(self, config: GPTStackConfig):
+    def __init__(self, config: GPTStackConfig, *, causal: bool = True):
         super().__init__()
         self.width = config.width
         self.context = config.context
@@ -70,6 +70,7 @@ class GPTEncoder(nn.Module):
         self.distance = distance(config.heads) if distance else None
         self.dropout = nn.Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
         self.blocks = nn.ModuleList(Block(config, rotary=rotary, window=config.window) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(Block(config, rotary=rotary, causal=causal) for _ in range(config.layers))
         self.norm = normalisation(config) if config.norm == "pre" else nn.Identity()
 
     def start(self, rows: int, capacity: int, like: Tensor) -> KeyValues:
@@ -95,6 +96,19 @@ class GPTEncoder(nn.Module):
         positions = positions.clamp(max=self.context - 1)  # beyond it stands only padding
         if documents is not None:  # distances inside a document are those inside the row
             positions, mask = places_inside(documents), same_document(documents)
+        return self.through(x, positions, state, count, bias=bias, mask=mask)
+
+    def through(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        state: KeyValues | None = None,
+        count: Tensor | None = None,
+        *,
+        bias: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, KeyValues | None]:
+        """All blocks, for tokens (B, T, D) that stand at these positions (B or 1, T); bias and mask as for them."""
         x = self.dropout(self.positions(x, positions))
         for layer, block in enumerate(self.blocks):
             x = block(x, positions, state, layer, bias=bias, mask=mask)
