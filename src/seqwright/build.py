@@ -10,8 +10,8 @@ from typing import Any
 from seqwright.batch import Vocabulary
 from seqwright.config import Reader, UserError, did_you_mean, to_table
 from seqwright.data.chat import ChatConfig
-from seqwright.data.images import ImagesConfig
 from seqwright.data.corrupted import CorruptedConfig
+from seqwright.data.images import ImagesConfig
 from seqwright.data.labelled import LabelledConfig
 from seqwright.data.masked import MaskedConfig
 from seqwright.data.parallel import PairsConfig
@@ -38,8 +38,8 @@ from seqwright.tasks.classifying import ClassifyingTask, ClassifyRun
 from seqwright.tasks.language import LanguageRun, LanguageTask
 from seqwright.tasks.masked import FillOptions, MaskedEvaluationConfig, MaskedRun, MaskedTask
 from seqwright.tasks.pair_scores import PairEvaluationConfig
-from seqwright.tasks.seeing import NoTokenizer, SeeingTask, SeeRun
 from seqwright.tasks.restoring import RestoringRun, RestoringTask
+from seqwright.tasks.seeing import NoTokenizer, SeeingTask, SeeRun
 from seqwright.tasks.task import Task
 from seqwright.tasks.translating import TranslationOptions
 from seqwright.tasks.translation import PairTokenizerConfig, TranslationRun, TranslationTask
@@ -168,7 +168,7 @@ TASKS: dict[str, Kit] = {
     ),
     "masked": Kit(
         data=MaskedConfig,
-        tokenizer=TokenizerConfig,
+        tokenizer=VariedTokenizerConfig,
         decoding=FillOptions,
         evaluation=MaskedEvaluationConfig,
         models=MASKED,
@@ -178,7 +178,7 @@ TASKS: dict[str, Kit] = {
     ),
     "corrupted": Kit(
         data=CorruptedConfig,
-        tokenizer=TokenizerConfig,
+        tokenizer=VariedTokenizerConfig,
         decoding=TranslationOptions,
         evaluation=MaskedEvaluationConfig,
         models=TRANSLATORS,
@@ -203,7 +203,7 @@ def model_config(table: Mapping[str, Any], reader: Reader | None = None, *, task
     rest = {key: value for key, value in table.items() if key != "kind"}
     kind = table.get("kind", kit(task).default_model)
     config = None
-    if kind in models:
+    if isinstance(kind, str) and kind in models:
         config = own.read(models[kind][0], rest, "model")
     else:
         own.problem("model.kind", f"no model kind '{kind}' for {task}.{did_you_mean(str(kind), models)}")

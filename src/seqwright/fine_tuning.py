@@ -29,7 +29,9 @@ def begun(table: Mapping[str, Any], task: str) -> dict[str, Any]:
         raise UserError(f"model.kind is '{own['kind']}', but {path} holds a '{kind}' model; leave model.kind out.")
     model = {"kind": kind} | given(base, task, path) | own
     training = dict(table.get("training", {})) | {"base": str(path.resolve())}
-    return dict(table) | {"model": model, "tokenizer": base["tokenizer"], "training": training}
+    known = {field.name for field in fields(build.kit(task).tokenizer)}
+    tokenizer = {key: value for key, value in base["tokenizer"].items() if key in known}
+    return dict(table) | {"model": model, "tokenizer": tokenizer, "training": training}
 
 
 def given(base: Mapping[str, Any], task: str, path: Path) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -196,13 +195,6 @@ KEPT = {"training": ("batch", "steps", "epochs", "patience", "smoothing"), "mode
 def fine_tuned(table: dict[str, Any], base: dict[str, Any], path: Path) -> dict[str, Any]:
     """The same recipe, begun with a run: its model and tokenizer, and a tenth of its rate."""
     rate = base["training"]["rate"] / 10
-    training = {key: value for key, value in table["training"].items() if key in ("batch", "steps")}
-    known = {f.name for f in fields(build.kit(table["data"]["kind"]).tokenizer)}
-    return table | {
-        "model": base["model"],
-        "tokenizer": {key: value for key, value in base["tokenizer"].items() if key in known},
-        "training": training | {"rate": rate, "base": str(path.resolve())},
-    }
     training = {key: table["training"][key] for key in KEPT["training"] if key in table["training"]}
     model = {key: table["model"][key] for key in KEPT["model"] if key in table["model"]}
     return table | {"model": model | {"from": str(path)}, "training": training | {"rate": rate}}

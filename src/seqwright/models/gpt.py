@@ -21,7 +21,9 @@ from seqwright.models.language_model import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)
-class GPTStackConfig(BlockConfig):
+class GPTSizes(BlockConfig):
+    """What every stack of this kind has, whatever its positions see."""
+
     layers: int = 4
     """Blocks."""
     context: int = 128
@@ -29,13 +31,21 @@ class GPTStackConfig(BlockConfig):
     positions: Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"] = "learned"
     """How a token knows where it stands: vectors added to the tokens (learned, sinusoidal), turned queries and keys
     (rotary), or numbers added to the scores by distance (alibi: straight lines; relative: T5's learned buckets)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self, "layers", "context")
+        self.check_positions(self.positions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTStackConfig(GPTSizes):
     window: int | None = None
     """How many tokens, itself included, each position attends to; all before it unless given (sliding window)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_sizes(self, "layers", "context", "window")
-        self.check_positions(self.positions)
+        check_sizes(self, "window")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +66,7 @@ class GPTEncoder(nn.Module):
 
     apart = True
 
-    def __init__(self, config: GPTStackConfig, *, causal: bool = True):
+    def __init__(self, config: GPTSizes, *, causal: bool = True):
         super().__init__()
         self.width = config.width
         self.context = config.context
@@ -69,8 +79,10 @@ class GPTEncoder(nn.Module):
         distance = {"alibi": ALiBi, "relative": Buckets}.get(config.positions)
         self.distance = distance(config.heads) if distance else None
         self.dropout = nn.Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
-        self.blocks = nn.ModuleList(Block(config, rotary=rotary, window=config.window) for _ in range(config.layers))
-        self.blocks = nn.ModuleList(Block(config, rotary=rotary, causal=causal) for _ in range(config.layers))
+        window = config.window if isinstance(config, GPTStackConfig) else None
+        self.blocks = nn.ModuleList(
+            Block(config, rotary=rotary, causal=causal, window=window) for _ in range(config.layers)
+        )
         self.norm = normalisation(config) if config.norm == "pre" else nn.Identity()
 
     def start(self, rows: int, capacity: int, like: Tensor) -> KeyValues:

@@ -15,11 +15,11 @@ from seqwright.interface import State
 from seqwright.layers.attention import KeyValues, visible
 from seqwright.layers.encoder import last_real
 from seqwright.layers.heads import TokenHead
-from seqwright.models.gpt import GPTEncoder, GPTStackConfig, initialise
+from seqwright.models.gpt import GPTEncoder, GPTSizes, initialise
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrefixConfig(GPTStackConfig):
+class PrefixConfig(GPTSizes):
     context: int = 256
     """The longest source and target together, in tokens; each may take half."""
     positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
@@ -29,8 +29,6 @@ class PrefixConfig(GPTStackConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.window is not None:
-            raise UserError("a sliding window looks back, and a source is seen both ways; leave window out.")
         if self.context < 2:
             raise UserError(f"context {self.context} has no room for a source and a target; give at least 2.")
 
