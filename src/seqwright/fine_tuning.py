@@ -12,7 +12,7 @@ from seqwright.config import UserError
 from seqwright.run_directory import RunDirectory
 
 ANSWERS = {"tied", "readout", "length", "forget_bias", "decoder_layers", "attention", "feeding"}
-ANSWERS |= {"pooling", "hidden", "answer_dropout", "crf"}
+ANSWERS |= {"pooling", "hidden", "answer_dropout", "crf", "spelling"}
 """Keys of what follows an encoder, or of how it once began: they go where the new model has no such thing."""
 ONE_WAY = ("text", "chat")
 """Kinds of data whose recurrent networks read from left to right."""

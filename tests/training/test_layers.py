@@ -8,11 +8,15 @@ import torch
 from seqwright import build
 from seqwright.batch import Answers, Batch, ReaderSizes, Source, Vocabulary
 from seqwright.config import UserError
+from seqwright.studies.training_laws import _Kept as Kept
+from seqwright.studies.training_laws import _Rotated as Rotated
 from seqwright.training.accumulate import take
 from seqwright.training.config import TrainingConfig
 from seqwright.training.layers import Thaw, depths, shares
 from seqwright.training.objective import Objective
 from seqwright.training.optimizer import optimizer
+from seqwright.training.trainer import Trainer
+from seqwright.training.weights import weights
 
 VOCABULARY = Vocabulary(size=11, unk=0, pad=1, sos=2, eos=3)
 KINDS: dict[str, dict[str, object]] = {
@@ -88,6 +92,23 @@ def test_what_was_never_learnt_is_not_thawed() -> None:
     model.embedding.weight.requires_grad_(False)
     Thaw(model, TrainingConfig(), steps_per_epoch=1)(0)
     assert not model.embedding.weight.requires_grad
+
+
+@pytest.mark.parametrize("options", [{"unfreeze": 0.5}, {"freeze": 1, "layer_decay": 0.5}, {"auxiliary": 0.5}], ids=str)
+def test_resumed_is_uninterrupted(options: dict[str, object]) -> None:
+    config = TrainingConfig(steps=4, checkpoint_every=2, warmup=0, device="cpu", **options)  # type: ignore[arg-type]
+
+    def trainer(model) -> Trainer:
+        return Trainer(model, Rotated(batch()), config, Kept())
+
+    whole, begun, resumed = (trainer(classifier("gpt")) for _ in range(3))
+    whole.fit()
+    begun.steps = 2
+    begun.fit()
+    resumed.restore(*begun.keeper.last)  # type: ignore[attr-defined]
+    resumed.fit()
+    for name, tensor in weights(whole.model).items():
+        assert torch.equal(tensor, weights(resumed.model)[name]), name
 
 
 def test_more_layers_than_there_are() -> None:

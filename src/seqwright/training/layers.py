@@ -8,26 +8,22 @@ from torch import nn
 
 from seqwright.config import UserError
 from seqwright.training.config import TrainingConfig
+from seqwright.training.weights import is_of_the_task
 
 LAYER = re.compile(r"\.blocks\.(\d+)\.|_l(\d+)(?:_reverse)?$")
 """How the names of parameters say their layer: Transformer blocks, and stacked recurrent networks."""
-ANSWERING = ("head.", "body.", "pooling.")
 LAST = ("encoder.norm.", "reader.norm.", "decoder.norm.", "decoder.keys_values.")
 
 
 def depths(module: nn.Module) -> dict[str, int]:
-    """How deep each parameter lies: 0 for embeddings and positions, 1, 2, … for layers, one more for what answers.
+    """How deep each parameter lies: 0 for tokens and positions, 1, 2, … for layers, one more for what a task adds.
 
     What follows the last layer (a last normalisation) or serves all (a decoder's keys of the source) counts with it.
     """
     names = [name for name, _ in module.named_parameters()]
     found = {name: _layer(name) for name in names}
     last = max((layer for layer in found.values() if layer is not None), default=0)
-    above = {name: last + 1 if name.startswith(ANSWERING) else last for name in names}
-    return {
-        name: layer if layer is not None else above[name] if name.startswith((*ANSWERING, *LAST)) else 0
-        for name, layer in found.items()
-    }
+    return {name: _above(name, last) if layer is None else layer for name, layer in found.items()}
 
 
 def shares(module: nn.Module, decay: float) -> dict[str, float]:
@@ -59,6 +55,11 @@ class Thaw:
         frozen = self.frozen(step)
         for parameter, depth in self.parameters:
             parameter.requires_grad_(depth >= frozen)
+
+
+def _above(name: str, last: int) -> int:
+    """The depth of what is in no layer."""
+    return last + 1 if is_of_the_task(name) else last if name.startswith(LAST) else 0
 
 
 def _layer(name: str) -> int | None:
