@@ -71,7 +71,7 @@ class GPTEncoder(nn.Module):
         self.width = config.width
         self.context = config.context
         self.size = config.size
-        self.window = config.window
+        self.window = config.window if isinstance(config, GPTStackConfig) else None
         self.key_heads = config.key_heads or config.heads
         rotary = Rotary(self.size, config.context, config.rotary_base) if config.positions == "rotary" else None
         placed = {"learned": Learned, "sinusoidal": Sinusoidal}.get(config.positions)
@@ -79,9 +79,8 @@ class GPTEncoder(nn.Module):
         distance = {"alibi": ALiBi, "relative": Buckets}.get(config.positions)
         self.distance = distance(config.heads) if distance else None
         self.dropout = nn.Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
-        window = config.window if isinstance(config, GPTStackConfig) else None
         self.blocks = nn.ModuleList(
-            Block(config, rotary=rotary, causal=causal, window=window) for _ in range(config.layers)
+            Block(config, rotary=rotary, causal=causal, window=self.window) for _ in range(config.layers)
         )
         self.norm = normalisation(config) if config.norm == "pre" else nn.Identity()
 
