@@ -138,7 +138,7 @@ def test_every_shipped_recipe_is_checked_here() -> None:
     counted = {"ptb-ngram", "wikitext2-ngram", "shakespeare-ngram", "shakespeare-adaptive"}
     others = {"shakespeare-cpu", "python-reference", "python-assistant"}
     sized = GPTS.keys() | LECTURES.keys() | TRANSLATORS.keys() | CLASSIFIERS.keys() | SEEING.keys()
-    begun = {"topics-bert", "english-bert", "imdb-lm", "imdb-from-lm"}
+    begun = {"topics-bert", "topics-bart", "english-bert", "imdb-lm", "imdb-from-lm"}
     begun |= {"cola-bert", "mrpc-bert", "rte-bert", "sst2-bert"}
     assert shipped().keys() == sized | counted | others | begun
 
