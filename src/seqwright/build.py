@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seqwright.batch import Vocabulary
+from seqwright.batch import ReaderSizes, Vocabulary
 from seqwright.config import Reader, UserError, did_you_mean, to_table
 from seqwright.data.chat import ChatConfig
 from seqwright.data.corrupted import CorruptedConfig
@@ -20,11 +20,13 @@ from seqwright.data.variation import VariedTokenizerConfig
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.metrics.likelihood import EvaluationConfig
 from seqwright.models import classifiers
+from seqwright.models.bag import BagConfig, bag
 from seqwright.models.bert import BertConfig, bert
 from seqwright.models.gpt import GPTConfig, gpt
 from seqwright.models.mixture import Mixture, MixtureConfig
 from seqwright.models.ngram import ArpaConfig, NGramConfig, arpa, ngram, open_arpa
 from seqwright.models.prefix import PrefixConfig, prefix
+from seqwright.models.reader_mixture import ReaderMixture, ReaderMixtureConfig
 from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, recurrent
 from seqwright.models.seq2seq import ElmanSeq2SeqConfig, GRUSeq2SeqConfig, LSTMSeq2SeqConfig, seq2seq
 from seqwright.models.transformer import TransformerConfig, transformer
@@ -74,6 +76,17 @@ TRANSLATORS: Models = {
     "gpt": (PrefixConfig, prefix),
 }
 
+
+def reader_mixture(config: ReaderMixtureConfig, sizes: ReaderSizes) -> ReaderMixture:
+    """Several classifiers as one, each with its own vocabulary."""
+    tables = [part["model"] for part in config.parts.values()]
+    parts = [
+        model(model_config(table, task="labelled"), replace(sizes, vocabulary=vocabulary), task="labelled")
+        for table, vocabulary in zip(tables, config.vocabularies, strict=True)
+    ]
+    return ReaderMixture(parts, config)
+
+
 CLASSIFIERS: Models = {
     "mlp": (classifiers.MLPConfig, classifiers.mlp),
     "cnn": (classifiers.CNNClassifierConfig, classifiers.cnn),
@@ -83,6 +96,8 @@ CLASSIFIERS: Models = {
     "transformer": (classifiers.TransformerClassifierConfig, classifiers.transformer),
     "gpt": (classifiers.GPTClassifierConfig, classifiers.gpt),
     "bert": (classifiers.BertClassifierConfig, classifiers.bert),
+    "bag": (BagConfig, bag),
+    "mixture": (ReaderMixtureConfig, reader_mixture),
 }
 
 SEEING: Models = {
@@ -93,7 +108,7 @@ SEEING: Models = {
 
 MASKED: Models = {"bert": (BertConfig, bert)}
 
-COUNTED = ("ngram",)
+COUNTED = ("ngram", "bag")
 """Kinds that are estimated by counting, without gradients."""
 MADE = {"arpa": "seqwright import FILE.arpa --run DIR", "mixture": "seqwright mix RUN RUN --on FILE --run DIR"}
 """Kinds that are made of what was trained elsewhere, and the command that does it."""

@@ -211,9 +211,15 @@ class RunDirectory:
         """Whether there is anything a training would go on from or end with."""
         return bool(self.checkpoints.steps()) or self.model_path.exists()
 
+    def tokenizer_paths(self) -> list[Path]:
+        """Of a mixture whose parts cut text each in its own way: tokenizer.json, tokenizer-2.json, ….."""
+        others = sorted(self.path.glob("tokenizer-*.json"), key=lambda path: (len(path.name), path))
+        return [self.tokenizer_path, *others]
+
     def clear(self) -> None:
         """Forgets how far a training came that learnt nothing: the next one may have another recipe."""
-        self.tokenizer_path.unlink(missing_ok=True)
+        for path in self.tokenizer_paths():
+            path.unlink(missing_ok=True)
         self.source_tokenizer_path.unlink(missing_ok=True)
         self.labels_path.unlink(missing_ok=True)
         self.log_path.unlink(missing_ok=True)
