@@ -1,6 +1,6 @@
 """The folder of a run: what it holds, and who may write to it.
 
-    recipe.toml  tokenizer.json  model.safetensors  log.jsonl  summary.json  environment.json  report.html
+    recipe.toml  tokenizer.json  watch.json  model.safetensors  log.jsonl  summary.json  environment.json  report.html
     checkpoints/step-00001000/{model,optimizer}.safetensors + state.json, carry and ema where training has them
     checkpoints/latest
 
@@ -62,6 +62,7 @@ class RunDirectory:
         self.tokenizer_path = path / "tokenizer.json"
         self.source_tokenizer_path = path / "source-tokenizer.json"
         self.labels_path = path / "labels.json"
+        self.watch_path = path / "watch.json"
         self.model_path = path / "model.safetensors"
         self.log_path = path / "log.jsonl"
         self.summary_path = path / "summary.json"
@@ -222,6 +223,7 @@ class RunDirectory:
             path.unlink(missing_ok=True)
         self.source_tokenizer_path.unlink(missing_ok=True)
         self.labels_path.unlink(missing_ok=True)
+        self.watch_path.unlink(missing_ok=True)
         self.log_path.unlink(missing_ok=True)
         shutil.rmtree(self.tensorboard_path, ignore_errors=True)
 

@@ -20,8 +20,9 @@ class BertConfig(TransformerReaderConfig):
     """Blocks."""
     context: int = 128
     """The longest input, in tokens."""
-    positions: Literal["sinusoidal", "learned", "rotary", "none"] = "learned"
-    """How a token knows where it stands."""
+    positions: Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"] = "learned"
+    """How a token knows where it stands: vectors added to the tokens (learned, sinusoidal), turned queries and keys
+    (rotary), or numbers added to the scores by distance (alibi: straight lines; relative: T5's learned buckets)."""
     activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"
     """The nonlinearity of the feed-forward networks; gelu-tanh is GPT-2's approximation, swiglu has a gate."""
     norm: Literal["pre", "post"] = "post"

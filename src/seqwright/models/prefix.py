@@ -15,11 +15,12 @@ from seqwright.interface import State
 from seqwright.layers.attention import KeyValues, visible
 from seqwright.layers.encoder import last_real
 from seqwright.layers.heads import TokenHead
-from seqwright.models.gpt import GPTEncoder, GPTSizes, initialise
+from seqwright.layers.stack import StackSizes
+from seqwright.models.gpt import GPTEncoder, initialise
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrefixConfig(GPTSizes):
+class PrefixConfig(StackSizes):
     context: int = 256
     """The longest source and target together, in tokens; each may take half."""
     positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
