@@ -24,6 +24,7 @@ LEVELS = [
             "recipe",
             "reference",
             "suggest",
+            "fine_tuning",
             "run_directory",
             "checkpoints",
             "session",

@@ -47,8 +47,12 @@ TOGETHER: dict[str, dict[str, Any]] = {
 }
 """What else keys need, of a section or of one kind of model."""
 
-KEYS = [entry for entry in reference.entries() if entry.section and f"{entry.section}.{entry.key}" != "data.kind"]
-"""All but the two that every recipe of these tests has: its name and the kind of its data."""
+KEYS = [
+    entry
+    for entry in reference.entries()
+    if entry.section and f"{entry.section}.{entry.key}" != "data.kind" and not re.fullmatch(r'"[^"]+"', entry.type)
+]
+"""All but the two that every recipe of these tests has, its name and the kind of its data, and those with one value."""
 
 
 def named(entry: Entry) -> str:

@@ -20,12 +20,18 @@ from seqwright.studies.listing import listing
 from seqwright.studies.probe import SHIPPED as SHIPPED_PROBES
 from seqwright.studies.probe import probe as find_gaps
 from seqwright.studies.probe import read_probes
-from seqwright.suggest import chat_recipe, fine_tuned, labelled_recipe, pairs_recipe, text_recipe
+from seqwright.suggest import chat_recipe, fine_tuned, labelled_recipe, masked_recipe, pairs_recipe, text_recipe
 from seqwright.text.tokenizer import Tokenizer
 
 RUNS = Path("runs")
 """Where runs go unless told otherwise."""
-SUITED = {"--text": text_recipe, "--pairs": pairs_recipe, "--chat": chat_recipe, "--labelled": labelled_recipe}
+SUITED = {
+    "--text": text_recipe,
+    "--pairs": pairs_recipe,
+    "--chat": chat_recipe,
+    "--labelled": labelled_recipe,
+    "--masked": masked_recipe,
+}
 """What makes a recipe for a user's own data, by the flag that names the files."""
 
 
@@ -41,6 +47,7 @@ def train(
     pairs: Sequence[str] | None = None,
     chat: str | Sequence[str] | None = None,
     labelled: str | Sequence[str] | None = None,
+    masked: str | Sequence[str] | None = None,
     valid: str | Sequence[str] | None = None,
     model: str | None = None,
     base: str | Path | None = None,
@@ -59,6 +66,7 @@ def train(
             pairs=pairs,
             chat=chat,
             labelled=labelled,
+            masked=masked,
             valid=valid,
             model=model,
             base=base,
@@ -78,6 +86,7 @@ def wanted_recipe(
     pairs: Sequence[str] | None = None,
     chat: str | Sequence[str] | None = None,
     labelled: str | Sequence[str] | None = None,
+    masked: str | Sequence[str] | None = None,
     valid: str | Sequence[str] | None = None,
     model: str | None = None,
     base: str | Path | None = None,
@@ -86,13 +95,13 @@ def wanted_recipe(
 ) -> Recipe:
     """The recipe of a file or name, or the one that suits a text or pairs, or the one that a run was begun with."""
     overrides = [*([f'model.kind="{model}"'] if model else []), *set]
-    given = {"--text": text, "--pairs": pairs, "--chat": chat, "--labelled": labelled}
+    given = {"--text": text, "--pairs": pairs, "--chat": chat, "--labelled": labelled, "--masked": masked}
     flags = [flag for flag, files in given.items() if files is not None]
     if len(flags) > 1:
         raise UserError(f"{' and '.join(flags)} are different kinds of data; give one of them.")
     own = _several(given[flags[0]]) if flags else []
     if recipe is not None:
-        beginning = [f'training.base="{Path(base).resolve()}"'] if base else []
+        beginning = [f'model.from="{Path(base).resolve()}"'] if base else []
         return recipes.load(recipe, [*beginning, *overrides], train=own, valid=_several(valid))
     if own:
         chosen = dict(map(parse_override, overrides))

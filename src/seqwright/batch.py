@@ -23,6 +23,7 @@ class Vocabulary:
     pad: int | None = None
     sos: int | None = None
     eos: int | None = None
+    mask: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

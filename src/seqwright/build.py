@@ -10,8 +10,10 @@ from typing import Any
 from seqwright.batch import ReaderSizes, Vocabulary
 from seqwright.config import Reader, UserError, did_you_mean, to_table
 from seqwright.data.chat import ChatConfig
+from seqwright.data.corrupted import CorruptedConfig
 from seqwright.data.images import ImagesConfig
 from seqwright.data.labelled import LabelledConfig
+from seqwright.data.masked import MaskedConfig
 from seqwright.data.parallel import PairsConfig
 from seqwright.data.text import TextConfig
 from seqwright.data.variation import VariedTokenizerConfig
@@ -19,9 +21,11 @@ from seqwright.decoding.sampling import SamplingOptions
 from seqwright.metrics.likelihood import EvaluationConfig
 from seqwright.models import classifiers
 from seqwright.models.bag import BagConfig, bag
+from seqwright.models.bert import BertConfig, bert
 from seqwright.models.gpt import GPTConfig, gpt
 from seqwright.models.mixture import Mixture, MixtureConfig
 from seqwright.models.ngram import ArpaConfig, NGramConfig, arpa, ngram, open_arpa
+from seqwright.models.prefix import PrefixConfig, prefix
 from seqwright.models.reader_mixture import ReaderMixture, ReaderMixtureConfig
 from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, recurrent
 from seqwright.models.seq2seq import ElmanSeq2SeqConfig, GRUSeq2SeqConfig, LSTMSeq2SeqConfig, seq2seq
@@ -34,7 +38,9 @@ from seqwright.tasks.chat import ChatRun, ChatTask
 from seqwright.tasks.class_scores import AnswerOptions, ClassEvaluationConfig
 from seqwright.tasks.classifying import ClassifyingTask, ClassifyRun
 from seqwright.tasks.language import LanguageRun, LanguageTask
+from seqwright.tasks.masked import FillOptions, MaskedEvaluationConfig, MaskedRun, MaskedTask
 from seqwright.tasks.pair_scores import PairEvaluationConfig
+from seqwright.tasks.restoring import RestoringRun, RestoringTask
 from seqwright.tasks.seeing import NoTokenizer, SeeingTask, SeeRun
 from seqwright.tasks.task import Task
 from seqwright.tasks.translating import TranslationOptions
@@ -67,6 +73,7 @@ TRANSLATORS: Models = {
     "rnn": (ElmanSeq2SeqConfig, seq2seq),
     "lstm": (LSTMSeq2SeqConfig, seq2seq),
     "gru": (GRUSeq2SeqConfig, seq2seq),
+    "gpt": (PrefixConfig, prefix),
 }
 
 
@@ -88,6 +95,7 @@ CLASSIFIERS: Models = {
     "gru": (classifiers.GRUClassifierConfig, classifiers.recurrent),
     "transformer": (classifiers.TransformerClassifierConfig, classifiers.transformer),
     "gpt": (classifiers.GPTClassifierConfig, classifiers.gpt),
+    "bert": (classifiers.BertClassifierConfig, classifiers.bert),
     "bag": (BagConfig, bag),
     "mixture": (ReaderMixtureConfig, reader_mixture),
 }
@@ -97,6 +105,8 @@ SEEING: Models = {
     "lstm": (SeeingLSTMConfig, recurrent_seeing),
     "gru": (SeeingGRUConfig, recurrent_seeing),
 }
+
+MASKED: Models = {"bert": (BertConfig, bert)}
 
 COUNTED = ("ngram", "bag")
 """Kinds that are estimated by counting, without gradients."""
@@ -171,6 +181,26 @@ TASKS: dict[str, Kit] = {
         task=ChatTask,
         run=ChatRun,
     ),
+    "masked": Kit(
+        data=MaskedConfig,
+        tokenizer=VariedTokenizerConfig,
+        decoding=FillOptions,
+        evaluation=MaskedEvaluationConfig,
+        models=MASKED,
+        default_model="bert",
+        task=MaskedTask,
+        run=MaskedRun,
+    ),
+    "corrupted": Kit(
+        data=CorruptedConfig,
+        tokenizer=VariedTokenizerConfig,
+        decoding=TranslationOptions,
+        evaluation=MaskedEvaluationConfig,
+        models=TRANSLATORS,
+        default_model="transformer",
+        task=RestoringTask,
+        run=RestoringRun,
+    ),
 }
 
 
@@ -188,7 +218,7 @@ def model_config(table: Mapping[str, Any], reader: Reader | None = None, *, task
     rest = {key: value for key, value in table.items() if key != "kind"}
     kind = table.get("kind", kit(task).default_model)
     config = None
-    if kind in models:
+    if isinstance(kind, str) and kind in models:
         config = own.read(models[kind][0], rest, "model")
     else:
         own.problem("model.kind", f"no model kind '{kind}' for {task}.{did_you_mean(str(kind), models)}")

@@ -19,6 +19,8 @@ COMMANDS = {
     "translate": "Turn each source line of a file into a target line.",
     "classify": "The label of each text, with its probabilities.",
     "chat": "Talk with an assistant.",
+    "fill": "Guess what <mask> hides in a text.",
+    "embed": "One vector for each line of a file, from any run with an encoder.",
     "score": "Log-probability and surprisal of each line of a file; keep the lines a model finds likely.",
     "probe": "What a model makes of sentences that differ only in a pronoun, a name or an origin.",
     "search-audit": "How often a beam misses the best output: model error or search error.",

@@ -179,6 +179,33 @@ class Trainable(Model, Protocol):
 
 
 @runtime_checkable
+class Encodes(Protocol):
+    """A model with an encoder to look into: language models, translators, readers."""
+
+    @property
+    def context(self) -> int | None: ...
+
+    def vectors(self, source: Source) -> Tensor:
+        """(B, S, D): what the encoder makes of each position of a source of ids."""
+        ...
+
+
+@runtime_checkable
+class TellsTokens(Protocol):
+    """A reader that can also be asked for the tokens of its own source, each from those before it."""
+
+    @property
+    def tells_tokens(self) -> bool:
+        """Whether its encoder reads from left to right, so that the answer does not stand in what is asked."""
+        ...
+
+    def hidden_and_surprise(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The vectors the head reads, and the sum over rows of the mean nll of a row's tokens: by rows, so that it adds
+        up over batches."""
+        ...
+
+
+@runtime_checkable
 class Counted(Model, Protocol):
     """A model estimated by counting, in one pass and without gradients: n-gram, bag of n-grams, perceptron."""
 

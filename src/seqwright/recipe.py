@@ -22,6 +22,7 @@ from seqwright.config import (
 )
 from seqwright.data.embedded import is_embedded
 from seqwright.data.files import DATA_ROOT, UNDER_ROOT, resolve
+from seqwright.fine_tuning import begun
 from seqwright.training.config import TrainingConfig
 
 DEFAULT_TASK = "text"
@@ -130,6 +131,8 @@ def make(
     if not isinstance(name, str) or name in ("", ".", "..") or set(name) & set("/\\\0"):
         reader.problem("name", f"name must be a string that can name a folder, without / or \\, not {name!r}.")
     task = _task(table, reader)
+    if isinstance(table.get("model"), Mapping) and "from" in table["model"]:
+        table = begun(table, task)
     read: dict[str, Any] = {}
     for key, cls in sections(task).items():
         section = table.get(key, {})

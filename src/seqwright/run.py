@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ import torch
 
 from seqwright.batch import Batch, Source
 from seqwright.config import UserError
+from seqwright.interface import Encodes
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import load_tensors
+from seqwright.tasks.embedding import Embedded, Pooled, embed
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.training import machine
 from seqwright.training.weights import load_weights
 
-VERBS = ("generate", "translate", "classify", "chat", "score", "evaluate", "suspicious", "search_audit")
+VERBS = ("generate", "translate", "classify", "chat", "fill", "score", "evaluate", "suspicious", "search_audit")
 """Everything that some run can do; a run asked for what it cannot do names what it can."""
 
 
@@ -73,15 +76,30 @@ class Run(ABC):
         said = torch.from_numpy(drawn)
         return Batch(source=self.source(rows, length), input=said[:, :-1].contiguous(), target=said[:, 1:].contiguous())
 
+    def framed(self, text: str) -> list[int]:
+        """A text as its encoder reads it."""
+        around = (self.tokenizer.sos, self.tokenizer.eos)
+        ids = (around[0], *self.tokenizer.encode(text), around[1])
+        return [id for id in ids if id is not None]
+
+    def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
+        """One vector for each text, in order."""
+        if not isinstance(self.model, Encodes):
+            raise self._refused()
+        return embed(self.model, texts, self.framed, pooling=pooling, device=self.device, **options)
+
     @property
     def path(self) -> Path:
         return self.directory.path
 
     def __getattr__(self, name: str) -> Any:
         if name in VERBS:
-            instead = " or ".join(f"`seqwright {verb.replace('_', '-')}`" for verb in self.verbs)
-            raise NotItsVerb(f"{self.path} holds a '{self.settings.kind}' model, which {self.does}; try {instead}.")
+            raise self._refused()
         raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
+
+    def _refused(self) -> NotItsVerb:
+        instead = " or ".join(f"`seqwright {verb.replace('_', '-')}`" for verb in self.verbs)
+        return NotItsVerb(f"{self.path} holds a '{self.settings.kind}' model, which {self.does}; try {instead}.")
 
 
 def refuse_unfinished(directory: RunDirectory) -> None:

@@ -114,7 +114,9 @@ class Session:
         if training.base is not None and not self.directory.checkpoints.steps():
             base = RunDirectory.open(training.base)
             refuse_unfinished(base)
-            begin_with(self.model, load_tensors(base.model_path)[0])
+            fresh = begin_with(self.model, load_tensors(base.model_path)[0])
+            named = f"; {', '.join(fresh)} are new and begin fresh" if fresh else ""
+            self.note(f"begun with the weights of {training.base}{named}.")
         if training.lora is not None:
             adapted = adapt(self.model.encoder, rank=training.lora, scale=training.lora_scale)
             self.listener.say(f"LoRA of rank {training.lora} on {adapted} matrices; the embedding is learnt in full.")

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqwright import build
-from seqwright.batch import Answers, Batch, ReaderSizes, Source
+from seqwright.batch import IGNORE, Answers, Batch, ReaderSizes, Source
 
 from .kinds import CONTEXT, VOCABULARY
 
@@ -36,6 +36,16 @@ CLASSIFIERS: dict[str, dict[str, object]] = {
     "gpt pooled": GPT | {"pooling": ["final", "max"], "positions": "alibi"},
 }
 
+BERT: dict[str, object] = {"kind": "bert", "width": 8, "layers": 2, "heads": 2, "context": CONTEXT}
+CLASSIFIERS["bert"] = BERT
+CLASSIFIERS["bert pooled"] = BERT | {"pooling": ["mean", "max"], "norm": "pre", "positions": "rotary"}
+
+MASKED: dict[str, dict[str, object]] = {
+    "bert": BERT,
+    "bert pre": BERT | {"norm": "pre", "activation": "swiglu", "normalised": "rms"},
+    "bert rotary": BERT | {"positions": "rotary", "key_heads": 1},
+}
+
 ANSWERS = {"class": 3, "labels": 4, "value": 1}
 
 
@@ -43,8 +53,17 @@ def classifier(name: str, kind: Any = "class", segments: int = 1) -> Any:
     """The model of a row, in float64 and evaluation mode, with weights far from symmetric."""
     torch.manual_seed(7)
     sizes = ReaderSizes(answers=Answers(kind=kind, count=ANSWERS[kind]), vocabulary=VOCABULARY, segments=segments)
-    config = build.model_config(dict(CLASSIFIERS[name]), task="labelled")
-    model = build.model(config, sizes, task="labelled")
+    return _far(build.model(build.model_config(dict(CLASSIFIERS[name]), task="labelled"), sizes, task="labelled"))
+
+
+def filler(name: str) -> Any:
+    """The masked language model of a row, likewise."""
+    torch.manual_seed(7)
+    sizes = ReaderSizes(answers=Answers(kind="tokens", count=VOCABULARY.size), vocabulary=VOCABULARY)
+    return _far(build.model(build.model_config(dict(MASKED[name]), task="masked"), sizes, task="masked"))
+
+
+def _far(model: Any) -> Any:
     for parameter in model.parameters():  # fresh weights are so small that mistakes would hide
         torch.nn.init.normal_(parameter, std=0.4)
     return model.double().eval()
@@ -96,3 +115,11 @@ def texts(kind: str = "class", rows: int = 4, seed: int = 0) -> Batch:
         target = torch.rand(rows, ANSWERS[kind], generator=generator).double()
         target = target.round() if kind == "labels" else target
     return Batch.of_source(Source(mask=mask, ids=ids, segments=segments), target)
+
+
+def blanks() -> Batch:
+    """The same texts, with some of their tokens to guess."""
+    given = texts()
+    assert given.source.ids is not None
+    target = torch.where(given.source.mask & (given.source.ids % 2 == 0), given.source.ids, IGNORE)
+    return Batch.of_source(given.source, target)

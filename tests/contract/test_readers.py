@@ -14,12 +14,13 @@ from seqwright.interface import Autoregressive, Model
 from seqwright.studies.reader_laws import READER_LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
 
-from .readers import ANSWERS, CLASSIFIERS, bag, classifier, mixture, texts
+from .readers import ANSWERS, CLASSIFIERS, MASKED, bag, blanks, classifier, filler, mixture, texts
 
 
 def test_every_kind_has_a_row() -> None:
     neural = set(build.CLASSIFIERS) - {*build.COUNTED, *build.MADE}
     assert neural == {str(row["kind"]) for row in CLASSIFIERS.values()}
+    assert set(build.MASKED) == {str(row["kind"]) for row in MASKED.values()}
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
@@ -83,3 +84,9 @@ def test_every_token_and_segment_matters(name: str) -> None:
             assert (model(replace(given, source=other)) - before).abs().max() > 1e-9
             other = replace(given.source, segments=torch.where(at, 1 - segments, segments))
             assert (model(replace(given, source=other)) - before).abs().max() > 1e-9
+
+
+@pytest.mark.parametrize("law", READER_LAWS | TRAINING_LAWS)
+@pytest.mark.parametrize("name", MASKED)
+def test_law_of_hidden_tokens(name: str, law: str) -> None:
+    assert (READER_LAWS | TRAINING_LAWS)[law](filler(name), blanks()) <= 1e-9

@@ -20,6 +20,15 @@ TRANSLATORS: dict[str, dict[str, object]] = {
     "transformer learned": TRANSFORMER | {"positions": "learned", "decoder_layers": 1},
     "transformer rotary": TRANSFORMER | {"positions": "rotary", "bias": False, "tied": "two-way"},
     "transformer unplaced": TRANSFORMER | {"positions": "none"},
+    "gpt": {"kind": "gpt", "width": 8, "layers": 2, "heads": 2, "context": 2 * CONTEXT},
+    "gpt rotary": {
+        "kind": "gpt",
+        "width": 8,
+        "heads": 4,
+        "key_heads": 2,
+        "context": 2 * CONTEXT,
+        "positions": "rotary",
+    },
     "transformer alibi": TRANSFORMER | {"positions": "alibi", "window": 3},
     "transformer relative": TRANSFORMER | {"positions": "relative", "norm": "post"},
     "transformer llama": TRANSFORMER

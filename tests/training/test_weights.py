@@ -60,3 +60,28 @@ def test_a_grown_model_begins_with_what_was_there() -> None:
         begin_with(nn.Embedding(7, 4), weights(old))
     with pytest.raises(UserError, match="of another shape"):
         begin_with(nn.Embedding(4, 3), weights(old))
+
+
+def reader(rows: int, answers: int) -> nn.Module:
+    parts = {"embedding": nn.Embedding(rows, 3), "encoder": nn.Linear(3, 3), "head": nn.Linear(3, answers)}
+    return nn.ModuleDict(parts)
+
+
+def test_a_head_of_other_things_begins_fresh() -> None:
+    old = reader(5, 5)
+    grown, other = reader(7, 7), reader(5, 9)
+    untouched = other["head"].weight.detach().clone()
+    assert begin_with(grown, weights(old)) == []
+    assert torch.equal(grown["head"].weight[:5], old["head"].weight)
+    assert begin_with(other, weights(old)) == ["head"]
+    assert torch.equal(other["head"].weight, untouched)
+    assert torch.equal(other["encoder"].weight, old["encoder"].weight)
+
+
+def test_the_reading_half_of_a_translator_is_found() -> None:
+    old = nn.ModuleDict({"source_embedding": nn.Embedding(5, 3), "reader": nn.Linear(3, 3), "decoder": nn.Linear(3, 3)})
+    new = reader(5, 2)
+    assert begin_with(new, weights(old)) == ["head"]
+    assert torch.equal(new["encoder"].weight, old["reader"].weight)
+    with pytest.raises(UserError, match="belong to another model"):
+        begin_with(reader(5, 2), {name: tensor for name, tensor in weights(old).items() if "reader" not in name})

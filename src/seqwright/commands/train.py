@@ -9,8 +9,8 @@ import click
 from seqwright.commands.common import JSON, SET, Several, print_json, print_scores, print_table
 
 KINDS = (
-    "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru or transformer; for labelled texts bag,"
-    " mlp, cnn, rnn, lstm, gru, transformer or gpt"
+    "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru, gpt or transformer; for labelled texts"
+    " bag, mlp, cnn, rnn, lstm, gru, transformer, gpt or bert; for masked text bert"
 )
 
 
@@ -30,6 +30,7 @@ KINDS = (
 )
 @click.option("--chat", multiple=True, metavar="FILE", help="Conversations as JSON lines, for an assistant.")
 @click.option("--labelled", multiple=True, metavar="FILE", help="Your own texts with labels: `label TAB text` a line.")
+@click.option("--masked", multiple=True, metavar="FILE", help="Your own text, for a model that fills blanks.")
 @click.option("--from", "base", type=click.Path(), metavar="RUN", help="Begin with the weights of a finished run.")
 @click.option(
     "--model",
@@ -48,6 +49,7 @@ def command(
     pairs: tuple[str, ...],
     chat: tuple[str, ...],
     labelled: tuple[str, ...],
+    masked: tuple[str, ...],
     base: str | None,
     valid: tuple[str, ...],
     model: str | None,
@@ -63,8 +65,10 @@ def command(
     seqwright train shakespeare-cpu
     seqwright train --text notes.txt --set training.steps=500
     seqwright train --pairs a.en a.de --valid b.en b.de --run runs/en-de
+    seqwright train --masked notes.txt --run runs/notes-bert           (fills blanks)
     seqwright train --chat talks.jsonl --from runs/notes-gpt           (an assistant; --set training.lora=8)
     seqwright train --labelled reviews.tsv --run runs/reviews          (a classifier)
+    seqwright train --labelled reviews.tsv --from runs/notes-gpt       (a classifier that begins with a language model)
     seqwright train --run runs/notes-gpt                               (goes on where it stopped)
     seqwright train --run runs/notes-gpt --set training.steps=1000     (goes on beyond its end)
     """
@@ -73,8 +77,9 @@ def command(
     from seqwright.reporting.terminal import ngrams_table
     from seqwright.session import train
 
-    files = {"text": text or None, "pairs": pairs or None, "chat": chat or None, "labelled": labelled or None}
-    wanted = wanted_recipe(recipe, **files, valid=valid or None, model=model, base=base, set=overrides, run=run)
+    own = {"text": text, "pairs": pairs, "chat": chat, "labelled": labelled, "masked": masked, "valid": valid}
+    files = {name: named or None for name, named in own.items()}
+    wanted = wanted_recipe(recipe, **files, model=model, base=base, set=overrides, run=run)
     path = Path(run) if run else RUNS / wanted.name
     with TrainingProgress(quiet=quiet or as_json) as progress:
         outcome = train(wanted, path, progress)

@@ -12,7 +12,7 @@ from seqwright.data.embedded import is_embedded
 from seqwright.data.files import resolve
 from seqwright.data.prepare import is_prepared, open_prepared
 from seqwright.data.stream import Stream, make_stream
-from seqwright.data.text import Corpus, Document, TextConfig, joined, read_corpus, split
+from seqwright.data.text import Corpus, Document, TextConfig, TextFiles, joined, read_corpus, split
 from seqwright.storage import read_json
 from seqwright.text.tokenizer import Tokenizer
 
@@ -51,13 +51,14 @@ class Corpora:
         )
 
 
-def read_corpora(config: TextConfig, kind: Document, *, base: Path | None = None) -> Corpora:
+def read_corpora(config: TextFiles, kind: Document, *, base: Path | None = None) -> Corpora:
     """The corpora of a recipe; each entry of `train` is one of its own where weights are given."""
     names = [config.train] if isinstance(config.train, str) else list(config.train)
     prepared = [_prepared(name, base, kind) for name in names]
-    if any(prepared) and len(names) > 1 and not config.weights:
+    weighted = isinstance(config, TextConfig) and bool(config.weights)
+    if any(prepared) and len(names) > 1 and not weighted:
         raise UserError("several prepared corpora are mixed by weight; say how with data.weights.")
-    groups = [[name] for name in names] if config.weights else [names]
+    groups = [[name] for name in names] if weighted else [names]
     whole = [
         folder or read_corpus(group, kind, base=base, errors=config.errors, columns=config.columns)
         for group, folder in zip(groups, prepared, strict=False)
@@ -71,7 +72,7 @@ def to_stream(corpus: Readable, tokenizer: Tokenizer) -> Stream:
 
 
 def _held_out(
-    config: TextConfig, kind: Document, train: list[Readable], base: Path | None
+    config: TextFiles, kind: Document, train: list[Readable], base: Path | None
 ) -> tuple[list[Readable], Readable | None]:
     """What is left to learn from, and what to measure on."""
     if config.valid is not None:

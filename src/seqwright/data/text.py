@@ -28,15 +28,15 @@ _SPLIT = re.compile(r"([a-z]+) (\d+(?:\.\d+)?)%")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextConfig:
-    kind: Literal["text"] = "text"
-    """Plain text for a language model."""
+class TextFiles:
+    """Where documents come from, whatever is made of them."""
+
+    kind: str
+    """What is made of them."""
     train: tuple[str, ...] | str = ()
     """Files, folders or patterns to learn from (text, Markdown, .jsonl, .csv, .tsv; plain, .gz or .xz), or folders that
     `seqwright data prepare` made: beside the recipe, then under the data root SEQWRIGHT_DATA, where "$SEQWRIGHT_DATA/…"
     is looked for only."""
-    weights: tuple[float, ...] = ()
-    """How much of what is learnt comes from each entry of train, in the same order; left out: as much as there is."""
     columns: tuple[str, ...] = ()
     """The column of .jsonl, .csv and .tsv files that is the text, by name or counted from "1"; each is a document."""
     valid: tuple[str, ...] | str | None = None
@@ -48,11 +48,6 @@ class TextConfig:
     not know line ends, and file otherwise."""
     errors: Errors = "strict"
     """strict refuses files that are not UTF-8 text; replace reads U+FFFD where they are broken, and says how often."""
-    examples: Literal["windows", "rows", "prefixes", "documents"] | None = None
-    """windows (packed), rows (state carried on), prefixes (one target each) or documents. Left out: by the model."""
-    mask_documents: bool = False
-    """Whether tokens of packed windows see their own document only, and positions begin anew with each (gpt); measured
-    the same way."""
 
     files: ClassVar[tuple[str, ...]] = ("train", "valid")
     """The keys that name files."""
@@ -62,18 +57,34 @@ class TextConfig:
             raise UserError("train names no file; give your own text with --text FILE.")
         if self.valid == ():
             raise UserError("valid names no file; leave it out where there is none.")
-        if self.weights and (isinstance(self.train, str) or len(self.weights) != len(self.train)):
-            raise UserError("weights needs one number for each entry of train, in the same order.")
-        if any(weight <= 0 for weight in self.weights):
-            raise UserError("weights must be above 0; take the files that should not be learnt from out of train.")
         if self.columns and self.document not in (None, "line"):
             raise UserError(f'with columns each record is a document; document = "{self.document}" has no meaning.')
-        if self.mask_documents and self.examples not in (None, "windows"):
-            raise UserError(f'mask_documents is for packed windows; with examples = "{self.examples}" leave it out.')
         if self.split is not None:
             parse_split(self.split)
         if self.split is not None and self.valid is not None:
             raise UserError("valid and split both say what to validate on; keep one.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextConfig(TextFiles):
+    kind: Literal["text"] = "text"
+    """Plain text for a language model."""
+    weights: tuple[float, ...] = ()
+    """How much of what is learnt comes from each entry of train, in the same order; left out: as much as there is."""
+    examples: Literal["windows", "rows", "prefixes", "documents"] | None = None
+    """windows (packed), rows (state carried on), prefixes (one target each) or documents. Left out: by the model."""
+    mask_documents: bool = False
+    """Whether tokens of packed windows see their own document only, and positions begin anew with each (gpt); measured
+    the same way."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mask_documents and self.examples not in (None, "windows"):
+            raise UserError(f'mask_documents is for packed windows; with examples = "{self.examples}" leave it out.')
+        if self.weights and (isinstance(self.train, str) or len(self.weights) != len(self.train)):
+            raise UserError("weights needs one number for each entry of train, in the same order.")
+        if any(weight <= 0 for weight in self.weights):
+            raise UserError("weights must be above 0; take the files that should not be learnt from out of train.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +184,7 @@ def documents_of(text: str, kind: Document) -> list[str]:
     return text.removesuffix("\n").split("\n")
 
 
-def document_kind(config: TextConfig, tokenizer: Kind) -> Document:
+def document_kind(config: TextFiles, tokenizer: Kind) -> Document:
     """What a document is: what the recipe says, otherwise a line for kinds that do not know line ends, and a file."""
     return config.document or ("line" if config.columns or tokenizer in SPLIT_AT_SPACE else "file")
 

@@ -24,7 +24,7 @@ class Windows:
     def __init__(self, stream: Stream, *, context: int, batch: int, seed: int, shift: bool = True):
         self.stream, self.context, self.rows, self.seed = stream, context, batch, seed
         self.windows, self.shifts = (
-            _grid(stream.positions, context) if shift else (-(-stream.positions // context), (0, 0))
+            grid(stream.positions, context) if shift else (-(-stream.positions // context), (0, 0))
         )
         self.steps_per_epoch = -(-self.windows // batch)
 
@@ -62,7 +62,7 @@ class Apart:
         return self.feed.batch(step).apart(self.sos)
 
 
-def _grid(positions: int, context: int) -> tuple[int, tuple[int, int]]:
+def grid(positions: int, context: int) -> tuple[int, tuple[int, int]]:
     """The number of windows, and the least and greatest shift at which that many cover everything and none is empty."""
     windows = -(-positions // context)
     slack = windows * context - positions

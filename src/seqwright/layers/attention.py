@@ -147,6 +147,15 @@ class KeyValues(State):
         """Reads the buffers to their end, whatever is used: what is not is masked."""
         return replace(self, used=torch.tensor(self.key.size(2)))
 
+    def join(self, other: KeyValues) -> KeyValues:
+        """As every state; where one holds a longer source, its buffers are longer."""
+        longest = max(self.key.size(2), other.key.size(2))
+        mine, theirs = (
+            replace(one, key=_lengthened(one.key, longest), value=_lengthened(one.value, longest))
+            for one in (self, other)
+        )
+        return State.join(mine, theirs)
+
     def reorder(self, rows: Tensor) -> KeyValues:
         """Rows that stay where they are cost nothing, the others one copy of what is used."""
         stop = self.stop(0)
@@ -157,6 +166,10 @@ class KeyValues(State):
             else:  # counting the movers would wait for the device
                 used.copy_(used.index_select(0, rows))
         return replace(self, length=self.length.index_select(0, rows))
+
+
+def _lengthened(buffer: Tensor, slots: int) -> Tensor:
+    return F.pad(buffer, (0, 0, 0, 0, 0, slots - buffer.size(2)))
 
 
 class SelfAttention(nn.Module):
@@ -202,7 +215,8 @@ class SelfAttention(nn.Module):
         """(B, T, D) from (B, T, D). With a memory, earlier keys and values are attended too; bias as for Attend: what
         the memory's mask hides is hidden by it (`hiding`).
 
-        Without a memory, a mask (B, 1, T or 1, T) says which of the positions that would be seen may be.
+        Without a memory, a mask (B, 1, T or 1, T) says which of the positions that would be seen may be; with one, a
+        mask (B, 1, T or 1, K) may hide more of what it then holds.
         """
         projected = self.query_key_value(x).unflatten(-1, (self.heads + 2 * self.key_heads, -1))
         query, key, value = projected.split([self.heads, self.key_heads, self.key_heads], 2)  # (B, T, H or G, E)

@@ -19,7 +19,7 @@ from seqwright.layers.relative import ALiBi, Buckets
 
 
 @dataclass(frozen=True, kw_only=True)
-class StackConfig(BlockConfig):
+class StackSizes(BlockConfig):
     """Blocks, and where their tokens stand."""
 
     layers: int = 4
@@ -29,25 +29,44 @@ class StackConfig(BlockConfig):
     positions: Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"] = "learned"
     """How a token knows where it stands: vectors added to the tokens (learned, sinusoidal), turned queries and keys
     (rotary), or numbers added to the scores by distance (alibi: straight lines; relative: T5's learned buckets)."""
-    window: int | None = None
-    """A position attends to those less than this far away, itself included; all unless given (sliding window)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_sizes(self, "layers", "context", "window")
+        check_sizes(self, "layers", "context")
         if self.positions == "rotary" and self.size % 2:
             raise UserError(f"rotary positions turn pairs: width / heads must be even, not {self.size}.")
         if self.positions == "sinusoidal" and self.width % 2:
             raise UserError(f"sinusoidal positions come in pairs: width must be even, not {self.width}.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class StackConfig(StackSizes):
+    """And how far they see."""
+
+    window: int | None = None
+    """A position attends to those less than this far away, itself included; all unless given (sliding window)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self, "window")
+
+
 class Stack(nn.Module):
     """Every position reads those before it, or all of them. Post-LN blocks end in a normalisation of their own."""
 
-    def __init__(self, config: StackConfig, layers: int, *, causal: bool = True, cross: bool = False):
+    def __init__(
+        self,
+        config: StackSizes,
+        layers: int,
+        *,
+        causal: bool = True,
+        cross: bool = False,
+        embedding_norm: bool = False,
+    ):
         super().__init__()
         self.width, self.context = config.width, config.context
-        self.size, self.key_heads, self.window = config.size, config.key_heads or config.heads, config.window
+        self.size, self.key_heads = config.size, config.key_heads or config.heads
+        self.window = config.window if isinstance(config, StackConfig) else None
         rotary = Rotary(config.size, config.context, config.rotary_base) if config.positions == "rotary" else None
         placed = {"learned": Learned, "sinusoidal": Sinusoidal}.get(config.positions)
         self.positions = placed(config.width, config.context) if placed else Unplaced()
@@ -56,9 +75,10 @@ class Stack(nn.Module):
             self.distance = ALiBi(config.heads)
         elif config.positions == "relative":
             self.distance = Buckets(config.heads, both=not causal)
+        self.embedding_norm = normalisation(config) if embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
         self.blocks = nn.ModuleList(
-            Block(config, rotary=rotary, window=config.window, causal=causal, cross=cross) for _ in range(layers)
+            Block(config, rotary=rotary, window=self.window, causal=causal, cross=cross) for _ in range(layers)
         )
         self.post = config.norm == "post"
         self.norm = nn.Identity() if self.post else normalisation(config)
@@ -92,7 +112,21 @@ class Stack(nn.Module):
         positions = positions.clamp(max=self.context - 1)  # beyond it stands only padding
         if documents is not None:  # distances inside a document are those inside the row
             positions, mask = places_inside(documents), same_document(documents)
-        x = self.dropout(self.positions(x, positions))
+        return self.through(x, positions, state, count, bias=bias, mask=mask, given=given)
+
+    def through(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        state: KeyValues | None = None,
+        count: Tensor | None = None,
+        *,
+        bias: Tensor | None = None,
+        mask: Tensor | None = None,
+        given: Sequence[Given | None] | None = None,
+    ) -> tuple[Tensor, KeyValues | None]:
+        """All blocks, for tokens (B, T, D) that stand at these positions (B or 1, T); bias and mask as for them."""
+        x = self.dropout(self.embedding_norm(self.positions(x, positions)))
         for layer, (block, asked) in enumerate(zip(self.blocks, given or [None] * len(self.blocks), strict=True)):
             x = block(x, positions, state, layer, bias=bias, mask=mask, given=asked)
         return self.norm(x), state and state.advance(x.size(1), count)

@@ -15,6 +15,8 @@ from seqwright.config import UserError, check_shares, check_sizes
 from seqwright.layers.encoder import Reading
 from seqwright.layers.pooling import POOLINGS, Flatten, Pooling, Several
 from seqwright.layers.stack import StackConfig
+from seqwright.models.bert import BertConfig, bert_encoder
+from seqwright.models.bert import initialise as initialise_bert
 from seqwright.models.convolution import ConvolutionConfig, ConvolutionReader
 from seqwright.models.gpt import GPTEncoder
 from seqwright.models.gpt import initialise as initialise_gpt
@@ -126,6 +128,16 @@ class GPTClassifierConfig(AnswerConfig, StackConfig):
         self.check_answer()
 
 
+@dataclass(frozen=True, kw_only=True)
+class BertClassifierConfig(AnswerConfig, BertConfig):
+    pooling: Attentive | tuple[Attentive, ...] = "first"
+    """What is made of all positions, one or several side by side; first is <sos>, which stands for the text."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_answer()
+
+
 class Unread(nn.Module):
     """Token vectors as they are: the reader of a network that flattens them."""
 
@@ -139,6 +151,8 @@ class Unread(nn.Module):
 
 class GPTReader(GPTEncoder):
     """A causal encoder as a reader: what stands behind a text is never seen by it."""
+
+    causal = True
 
     def forward(self, x: Tensor, mask: Tensor) -> Reading:  # type: ignore[override]
         return Reading(super().forward(x)[0], mask)
@@ -167,6 +181,13 @@ def transformer(config: TransformerClassifierConfig, sizes: ReaderSizes) -> Read
     encoder = TransformerReader(config)
     initialise(encoder, config.width)
     return answering(config, sizes, encoder, config.width)
+
+
+def bert(config: BertClassifierConfig, sizes: ReaderSizes) -> ReadingModel:
+    """A BERT, read at its first token (Devlin et al. 2019)."""
+    model = answering(config, sizes, bert_encoder(config), config.width)
+    initialise_bert(model.embedding)
+    return model
 
 
 def gpt(config: GPTClassifierConfig, sizes: ReaderSizes) -> ReadingModel:

@@ -86,6 +86,11 @@ class EncoderDecoder(nn.Module):
         assert source.ids is not None, "an encoder-decoder needs a source of ids"
         return self.decoder.remember(self.reader(self.source_embedding(source.ids), source.mask))
 
+    def vectors(self, source: Source) -> Tensor:
+        """(B, S, D): the source as the decoder finds it."""
+        assert source.ids is not None
+        return self.reader(self.source_embedding(source.ids), source.mask).vectors
+
     def hidden(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
         """(B, T, D), and the state after where one was given, whose memory then stands for the source."""
         x = self.target_embedding(batch.input)

@@ -12,7 +12,7 @@ from seqwright.batch import Vocabulary
 from seqwright.config import UserError
 from seqwright.layers.attention import KeyValues
 from seqwright.layers.flatten import PrefixFlatten
-from seqwright.layers.stack import Stack, StackConfig
+from seqwright.layers.stack import Stack, StackConfig, StackSizes
 from seqwright.models.language_model import LanguageModel
 
 
@@ -34,8 +34,8 @@ class GPTEncoder(Stack):
 
     apart = True
 
-    def __init__(self, config: StackConfig):
-        super().__init__(config, config.layers)
+    def __init__(self, config: StackSizes, *, causal: bool = True):
+        super().__init__(config, config.layers, causal=causal)
 
     def start(self, rows: int, capacity: int, like: Tensor) -> KeyValues:
         return self.empty(rows, capacity, like)

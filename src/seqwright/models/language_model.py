@@ -37,6 +37,10 @@ class LanguageModel(nn.Module):
         x = self.embedding(batch.input)
         return self.encoder(x, state) if batch.documents is None else self.encoder(x, documents=batch.documents)
 
+    def vectors(self, source: Source) -> Tensor:
+        """(B, S, D) of a text that is given in full; what stands behind it is not seen."""
+        return self.encoder(self.embedding(source.ids))[0]
+
     def forward(self, batch: Batch) -> Tensor:
         """Logits (B, T, V)."""
         return self.head(self.hidden(batch)[0])

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from seqwright.batch import Answers, Batch, Source
+from seqwright.batch import IGNORE, Answers, Batch, Source
 from seqwright.interface import Head, State
+from seqwright.layers.cross_entropy import token_log_probs
 from seqwright.layers.encoder import Reader, Reading
 from seqwright.layers.heads import ClassHead, LabelsHead, TokenHead, ValueHead
 from seqwright.layers.pooling import Pooling
@@ -55,13 +56,34 @@ class ReadingModel(nn.Module):
         """Every position's vector."""
         return self.encoder(self.embedding(source), source.mask)
 
+    def vectors(self, source: Source) -> Tensor:
+        return self.read(source).vectors
+
     def pooled(self, source: Source) -> Tensor:
-        """What stands for a text, before any layer of its own answer: what `embed` gives out."""
+        """What stands for a text, before any layer of its own answer."""
         return self.pooling(self.read(source), source)
 
     def hidden(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
         """What the head reads, aligned with batch.target. A reader carries no state."""
         return self.body(self.pooled(batch.source)), None
+
+    @property
+    def tells_tokens(self) -> bool:
+        """Whether the next token can be asked of a position: it knows only what stands before it, in vectors as wide
+        as the embedding's."""
+        wide = isinstance(self.embedding, Tokens) and self.embedding.embedding_dim == self.encoder.width
+        return wide and getattr(self.encoder, "causal", False)
+
+    def hidden_and_surprise(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """What the head reads, and the mean nll of each row's own tokens under the transposed embedding, summed."""
+        source = batch.source
+        assert source.ids is not None
+        assert isinstance(self.embedding, Tokens)
+        reading = self.read(source)
+        following = source.ids[:, 1:].masked_fill(~source.mask[:, 1:], IGNORE)  # (B, S - 1)
+        scored = token_log_probs(reading.vectors[:, :-1], self.embedding.weight, None, following)
+        means = -scored.sum(1) / source.mask[:, 1:].sum(1).clamp(min=1)  # (B,)
+        return self.body(self.pooling(reading, source)), means.sum()
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits aligned with batch.target: (B, C) for texts, (B, W, C) for words, (B, S, V) for tokens."""

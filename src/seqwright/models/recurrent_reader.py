@@ -62,6 +62,7 @@ class RecurrentReader(nn.Module):
             bidirectional=config.bidirectional,
         )
         self.dropout = nn.Dropout(config.dropout)
+        self.causal = not config.bidirectional
 
     def forward(self, x: Tensor, mask: Tensor) -> Reading:
         x = self.dropout(x)

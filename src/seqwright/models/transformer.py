@@ -49,8 +49,8 @@ class TransformerConfig(TransformerReaderConfig):
 class TransformerReader(Stack):
     """Every position of the source sees every other, or those within its window."""
 
-    def __init__(self, config: TransformerReaderConfig):
-        super().__init__(config, config.layers, causal=False)
+    def __init__(self, config: TransformerReaderConfig, *, embedding_norm: bool = False):
+        super().__init__(config, config.layers, causal=False, embedding_norm=embedding_norm)
 
     def forward(self, x: Tensor, mask: Tensor) -> Reading:
         real = needed(mask)

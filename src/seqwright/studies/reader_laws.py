@@ -20,7 +20,10 @@ def padding_changes_nothing(model: Any, batch: Batch) -> float:
         if value is not None:
             shown = mask if value.dim() == 2 else mask.unsqueeze(-1)
             other[name] = torch.where(shown, value, value.flip(0))
-    return gap(model(replace(batch, source=replace(source, **other))), model(batch))
+    answers = [model(replace(batch, source=replace(source, **other))), model(batch)]
+    if batch.target.shape == mask.shape:  # an answer for each position, those that are no text among them
+        answers = [answer[mask] for answer in answers]
+    return gap(*answers)
 
 
 def a_padded_row_is_alone(model: Any, batch: Batch) -> float:

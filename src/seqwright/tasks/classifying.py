@@ -25,7 +25,7 @@ from seqwright.tasks.asking import Reader, Respondent, framed, longest
 from seqwright.tasks.class_details import calibrated, details, suspicious
 from seqwright.tasks.class_scores import AnswerOptions, answers, counted, scored
 from seqwright.tasks.language import saved_tokenizer
-from seqwright.tasks.task import Note, Settings, fingerprint_of
+from seqwright.tasks.task import Note, Settings, fingerprint_of, made_up_source
 from seqwright.text.tokenizer import Tokenizer
 
 SHOWN = 4
@@ -179,11 +179,8 @@ class ClassifyRun(Run):
 
     def source(self, rows: int, length: int) -> Source:
         """Sources of different lengths."""
-        size = min(reader.tokenizer.size for reader in self.readers)
-        plain = [id for id in range(size) if id not in self.tokenizer.specials.values()]
-        drawn = torch.tensor(plain)[torch.arange(rows * length) * 7919 % len(plain)].view(rows, length)
-        lengths = torch.tensor([max(1, length - 3 * row) for row in range(rows)])
-        return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=drawn)
+        smallest = min((reader.tokenizer for reader in self.readers), key=lambda tokenizer: tokenizer.size)
+        return made_up_source(smallest, rows, length)
 
     def example(self, rows: int, length: int) -> Batch:
         """Made-up sources, each with another answer."""

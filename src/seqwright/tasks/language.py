@@ -19,7 +19,7 @@ from seqwright.data.mixture import Mixture, epochs
 from seqwright.data.pairs import Documents, Prefixes
 from seqwright.data.rows import Rows
 from seqwright.data.stream import Stream, make_stream
-from seqwright.data.text import Corpus, Document, TextConfig, document_kind, read_corpus
+from seqwright.data.text import Corpus, Document, TextFiles, document_kind, read_corpus
 from seqwright.data.variation import Varied, varied_stream
 from seqwright.data.windows import Apart, Windows
 from seqwright.decoding.options import SearchOptions
@@ -32,6 +32,7 @@ from seqwright.run_directory import RunDirectory
 from seqwright.storage import write_text
 from seqwright.studies.search_audit import Audit, search_audit
 from seqwright.tasks.task import Note, Settings, fingerprint_of
+from seqwright.text.growing import with_specials
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.training import train as train_tokenizer
 from seqwright.training.trainer import total_steps
@@ -54,12 +55,12 @@ QUICK_TOKENS = 1 << 16
 """The most of the validation text that is scored during training; all of it is scored at the end."""
 
 
-class LanguageTask:
-    """The data side of training a language model."""
+class TextTask:
+    """What every training on documents begins with: corpora, a tokenizer, streams, and what should be said of them."""
 
     def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
         self.settings, self.note = settings, note
-        data: TextConfig = settings.data
+        data: TextFiles = settings.data
         corpora = read_corpora(data, document_kind(data, settings.tokenizer.kind))
         valid = corpora.valid
         for said in corpora.notes:
@@ -68,7 +69,7 @@ class LanguageTask:
             note(f"held out for validation: {data.split} of the text ({valid.characters:,} characters).")
         if corpora.leak:
             note(corpora.leak)
-        self.tokenizer = saved_tokenizer(settings, directory, corpora.texts, note)
+        self.tokenizer = saved_tokenizer(settings, directory, corpora.texts, note, specials=self.specials)
         if valid is None:
             note("nothing is held out, so there will be no score; give --valid FILE, or set data.split.")
         self.names = corpora.names
@@ -88,6 +89,11 @@ class LanguageTask:
                 f"documents: half of up to {middle:,} tokens, 99 % of up to {most:,}, the longest of {lengths.max():,}."
             )
 
+    @property
+    def specials(self) -> tuple[str, ...]:
+        """Reserved tokens that its examples need beside the usual ones."""
+        return ()
+
     def _recut(self, train: Sequence[Readable]) -> Callable[[int], Stream]:
         """The training stream of each epoch, its words cut otherwise."""
         key = f"tokenizer.{self.settings.tokenizer.varies[0]}"
@@ -99,13 +105,17 @@ class LanguageTask:
         return recut
 
     @property
-    def sizes(self) -> Vocabulary:
-        return self.tokenizer.vocabulary
-
-    @property
     def fingerprint(self) -> str:
         streams = [*self.streams, *([] if self.valid is None else [self.valid])]
         return fingerprint_of(*(stream.fingerprint for stream in streams))
+
+
+class LanguageTask(TextTask):
+    """The data side of training a language model."""
+
+    @property
+    def sizes(self) -> Vocabulary:
+        return self.tokenizer.vocabulary
 
     @property
     def corpus(self) -> Stream:
@@ -223,7 +233,28 @@ class Answer:
     """Back-off weights of the longer contexts that were seen, but not with this token after them: the longest first."""
 
 
-class LanguageRun(Run):
+class TextRun(Run):
+    """A run that was trained on documents."""
+
+    @property
+    def documents(self) -> Document:
+        """What a document was in training: a line, a paragraph or a file."""
+        return document_kind(self.settings.data, self.settings.tokenizer.kind)
+
+    def stream(self, on: str | Sequence[str] | None = None) -> Stream:
+        """A text as this run reads it: framed ids."""
+        data = self.settings.data
+        if on is not None:
+            corpus = read_corpus(on, self.documents, errors=data.errors, columns=data.columns)
+            return make_stream(corpus, self.tokenizer)
+        if data.valid is None and data.split is None:
+            raise UserError(f"{self.path} has no validation text of its own; name a file with --on.")
+        valid = read_corpora(data, self.documents).valid
+        assert valid is not None
+        return to_stream(valid, self.tokenizer)
+
+
+class LanguageRun(TextRun):
     """A trained language model: `run = seqwright.open("runs/x"); run.generate("Once")`."""
 
     does = "continues text"
@@ -232,11 +263,6 @@ class LanguageRun(Run):
     @staticmethod
     def sizes(directory: RunDirectory) -> Vocabulary:
         return Tokenizer.open(directory.tokenizer_path).vocabulary
-
-    @property
-    def documents(self) -> Document:
-        """What a document was in training: a line, a paragraph or a file."""
-        return document_kind(self.settings.data, self.settings.tokenizer.kind)
 
     def generate(
         self,
@@ -322,24 +348,14 @@ class LanguageRun(Run):
             prompts=[self.tokenizer.encode(prompt) for prompt in prompts],
         )
 
-    def stream(self, on: str | Sequence[str] | None = None) -> Stream:
-        """A text as this run reads it: framed ids."""
-        data = self.settings.data
-        if on is not None:
-            corpus = read_corpus(on, self.documents, errors=data.errors, columns=data.columns)
-            return make_stream(corpus, self.tokenizer)
-        if data.valid is None and data.split is None:
-            raise UserError(f"{self.path} has no validation text of its own; name a file with --on.")
-        valid = read_corpora(data, self.documents).valid
-        assert valid is not None
-        return to_stream(valid, self.tokenizer)
 
-
-def saved_tokenizer(settings: Settings, directory: RunDirectory, texts: Sequence[str], note: Note) -> Tokenizer:
-    """The run's tokenizer, learnt from these texts where the run has none yet."""
+def saved_tokenizer(
+    settings: Settings, directory: RunDirectory, texts: Sequence[str], note: Note, *, specials: Sequence[str] = ()
+) -> Tokenizer:
+    """The run's tokenizer, learnt from these texts where the run has none yet; these reserved tokens added to it."""
     if directory.tokenizer_path.exists():
         return Tokenizer.open(directory.tokenizer_path)
-    tokenizer = fitting_tokenizer(settings, texts)
+    tokenizer = with_specials(fitting_tokenizer(settings, texts), specials)
     write_text(directory.tokenizer_path, tokenizer.json)
     for said in tokenizer.notes:
         note(said)

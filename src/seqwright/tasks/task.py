@@ -10,11 +10,13 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 
-from seqwright.batch import Batch
+from seqwright.batch import Batch, Source
 from seqwright.interface import Feed
 from seqwright.run_directory import RunDirectory
+from seqwright.text.tokenizer import Tokenizer
 from seqwright.training.config import TrainingConfig
 
 Note = Callable[[str], None]
@@ -24,6 +26,16 @@ Note = Callable[[str], None]
 def fingerprint_of(*parts: str) -> str:
     """One fingerprint of several."""
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
+
+
+def made_up_source(tokenizer: Tokenizer, rows: int, length: int, *, ended: bool = False) -> Source:
+    """Sources of different lengths, of ids that the tokenizer can produce; ended by `<eos>` where sources are."""
+    plain = torch.from_numpy(np.flatnonzero(tokenizer.plain))
+    drawn = plain[torch.arange(rows * length) * 7919 % len(plain)].view(rows, length)
+    lengths = torch.tensor([max(1, length - 3 * row) for row in range(rows)])
+    if ended:
+        drawn[torch.arange(rows), lengths - 1] = tokenizer.eos  # type: ignore[assignment]
+    return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=drawn)
 
 
 class Settings(Protocol):

@@ -27,7 +27,7 @@ from seqwright.storage import read_json, write_json, write_text
 from seqwright.studies.extractive import extracts
 from seqwright.studies.search_audit import Audit, search_audit
 from seqwright.tasks.pair_scores import extractive_counts, likelihood, likelihood_counts, quality_counts, scored
-from seqwright.tasks.task import Note, Settings, fingerprint_of
+from seqwright.tasks.task import Note, Settings, fingerprint_of, made_up_source
 from seqwright.tasks.translating import Translation, banned, translate
 from seqwright.text.backend import Kind
 from seqwright.text.tokenizer import Tokenizer
@@ -183,12 +183,7 @@ class TranslationRun(Run):
 
     def source(self, rows: int, length: int) -> Source:
         """Sources of different lengths, ended as they are in training."""
-        tokenizer = self.tokenizers.source
-        plain = [id for id in range(tokenizer.size) if id not in tokenizer.specials.values()]
-        drawn = torch.tensor(plain)[torch.arange(rows * length) * 7919 % len(plain)].view(rows, length)
-        lengths = torch.tensor([max(1, length - 3 * row) for row in range(rows)])
-        drawn[torch.arange(rows), lengths - 1] = tokenizer.eos  # type: ignore[assignment]
-        return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=drawn)
+        return made_up_source(self.tokenizers.source, rows, length, ended=True)
 
     @functools.cached_property
     def tokenizers(self) -> Tokenizers:
@@ -208,6 +203,11 @@ class TranslationRun(Run):
     def _watch(self) -> dict[str, Any]:
         path = self.directory.watch_path
         return read_json(path) if path.exists() else {}
+
+    def framed(self, text: str) -> list[int]:
+        """Sources are ended, and never begun."""
+        source = self.tokenizers.source
+        return [*source.encode(text), source.eos]  # type: ignore[list-item]
 
     def translate(
         self,
@@ -335,6 +335,11 @@ def open_tokenizers(directory: RunDirectory) -> Tokenizers:
 def saved_tokenizers(settings: Settings, directory: RunDirectory, train: Pairs, note: Note) -> Tokenizers:
     """The run's tokenizers, learnt from the training pairs where the run has none yet."""
     if directory.tokenizer_path.exists():
+        return open_tokenizers(directory)
+    if settings.training.base is not None:
+        for name in (directory.tokenizer_path.name, directory.source_tokenizer_path.name):
+            if (known := Path(settings.training.base) / name).exists():
+                write_text(directory.path / name, Tokenizer.open(known).json)
         return open_tokenizers(directory)
     config: PairTokenizerConfig = settings.tokenizer
     tags = tuple(dict.fromkeys(pair.tag for pair in train.pairs if pair.tag and pair.tag not in config.specials))

@@ -11,7 +11,7 @@ from seqwright.text.tokenizer import Tokenizer
 
 def with_specials(tokenizer: Tokenizer, names: Sequence[str]) -> Tokenizer:
     """The tokenizer with these reserved tokens too; those it has already keep their ids."""
-    new = [name for name in names if name not in tokenizer.specials]
+    new = [name for name in names if not tokenizer.reserves(name)]
     if not new:
         return tokenizer
     backend, facts = parse(tokenizer.json)

@@ -8,7 +8,7 @@ from pathlib import Path
 from seqwright.config import UserError
 from seqwright.text import sentencepiece
 from seqwright.text.backend import grow, parse
-from seqwright.text.tokenizer import ROLES, Tokenizer
+from seqwright.text.tokenizer import Tokenizer
 
 
 def import_tokenizer(path: Path, specials: Sequence[str] = ()) -> Tokenizer:
@@ -21,7 +21,7 @@ def import_tokenizer(path: Path, specials: Sequence[str] = ()) -> Tokenizer:
             else parse(data.decode())[0]
         )
         found = Tokenizer(backend.to_str())
-        missing = [name for name in specials if not _has(found, name)]
+        missing = [name for name in specials if not found.reserves(name)]
         backend, facts = parse(backend.to_str())
         grow(backend, facts, missing)
         notes = [f"{path.name} has no {name}: it is added as id {backend.token_to_id(name)}." for name in missing]
@@ -30,8 +30,3 @@ def import_tokenizer(path: Path, specials: Sequence[str] = ()) -> Tokenizer:
         raise UserError(f"{path} cannot be read as a tokenizer: {error}.") from error
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-
-
-def _has(tokenizer: Tokenizer, name: str) -> bool:
-    role = next((role for role, names in ROLES.items() if name in names), None)
-    return name in tokenizer.specials or (role is not None and getattr(tokenizer, role) is not None)

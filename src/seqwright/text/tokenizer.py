@@ -33,6 +33,7 @@ ROLES = {
     "pad": ("<pad>", "[PAD]"),
     "sos": ("<sos>", "<s>", "<bos>", "[CLS]"),
     "eos": ("<eos>", "</s>", "[SEP]", "<|endoftext|>"),
+    "mask": ("<mask>", "[MASK]"),
 }
 """What each reserved id is called, here and elsewhere."""
 
@@ -71,7 +72,7 @@ class Tokenizer:
         self.size = len(self._surfaces.pieces)
         """V, specials included."""
         self.specials: dict[str, int] = {name: vocabulary[name] for name in facts.specials}
-        self.unk, self.pad, self.sos, self.eos = (self._role(*names) for names in ROLES.values())
+        self.unk, self.pad, self.sos, self.eos, self.mask = (self._role(*names) for names in ROLES.values())
         self.lossless = (
             facts.kind in ("bytes", "byte-bpe")
             and facts.normalise == "none"
@@ -119,10 +120,36 @@ class Tokenizer:
             counts.append((len(piece), sum(byte & 0xC0 != 0x80 for byte in piece), dropped))
         return np.array(counts, np.int64).reshape(-1, 3)
 
+    @functools.cached_property
+    def plain(self) -> NDArray[np.bool_]:
+        """(V,): which ids stand for text; the others are specials."""
+        return np.array([bool(piece) for piece in self._surfaces.pieces])
+
+    @functools.cached_property
+    def _borders(self) -> NDArray[np.bool_]:
+        """(2, V): whether a word begins at each id wherever it stands, and whether one begins after it."""
+        pieces, marked = self._surfaces.pieces, bool(self._surfaces.trail)
+        # White space belongs to the word after it, but where a mark ends every word.
+        first = [not piece or (piece[:1].isspace() and not marked) for piece in pieces]
+        after = [not piece or (piece[-1:].isspace() and (marked or not piece.isspace())) for piece in pieces]
+        return np.array([first, after], bool)
+
+    def words_begin(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+        """(..., S): where a word begins among ids (..., S); a special is one of its own."""
+        first, after = self._borders
+        begun = np.ones(ids.shape, bool)
+        begun[..., 1:] = after[ids[..., :-1]]
+        return begun | first[ids]
+
     @property
     def vocabulary(self) -> Vocabulary:
         """What models are built for."""
-        return Vocabulary(size=self.size, unk=self.unk, pad=self.pad, sos=self.sos, eos=self.eos)
+        return Vocabulary(size=self.size, unk=self.unk, pad=self.pad, sos=self.sos, eos=self.eos, mask=self.mask)
+
+    def reserves(self, name: str) -> bool:
+        """Whether there is such a reserved token, under this name or another of the usual ones."""
+        role = next((role for role, names in ROLES.items() if name in names), None)
+        return name in self.specials or (role is not None and getattr(self, role) is not None)
 
     def encode(self, text: str) -> list[int]:
         ids: list[int] = self.encode_all([text]).ids.tolist()

@@ -65,6 +65,17 @@ class TrainingConfig:
     (LoRA); they are merged at the end. All weights are learnt unless given."""
     lora_scale: float = 16.0
     """What LoRA's corrections are multiplied by, over their rank."""
+    layer_decay: float = 1.0
+    """What the rate is multiplied by for every layer below the top (discriminative rates); 1 learns all alike."""
+    freeze: int | Literal["all"] | None = None
+    """How many layers, from the bottom, stay as they are, and the embedding with them (0: it alone); all leaves only
+    what answers."""
+    unfreeze: float | None = None
+    """Gradual unfreezing: what answers learns alone at first, and after every so many epochs one layer more, the top
+    one first."""
+    auxiliary: float = 0.0
+    """Weight of a text's own likelihood, each token from those before it, in the loss of a classifier whose encoder
+    reads from left to right (Radford et al. 2018 take 0.5)."""
     r_drop: float = 0.0
     """R-Drop: weight of the divergence between two passes under different dropout; 5 suits translation. Doubles the
     cost of a step."""
@@ -100,18 +111,20 @@ class TrainingConfig:
             problems.append("give steps or epochs, not both")
         problems += wrong_sizes(self, "steps", "length", "batch", "micro_batch", "log_every", "keep", "keep_best")
         problems += wrong_sizes(self, "patience", "plateau_patience", "lora")
-        for name in ("epochs", "spike"):
+        for name in ("epochs", "spike", "unfreeze", "layer_decay"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 problems.append(f"{name} must be above 0, not {value}")
         pauses = ("evaluate_every", "sample_every", "checkpoint_every")
-        for name in ("rate", "weight_decay", "r_drop", "warmup", "clip", *pauses):
+        for name in ("rate", "weight_decay", "r_drop", "auxiliary", "warmup", "clip", *pauses):
             if (getattr(self, name) or 0) < 0:
                 problems.append(f"{name} must not be below 0, but is {getattr(self, name)}")
         if not 0 <= self.seed < 1 << 63:
             problems.append(f"seed must be 0 or more and below 2^63, not {self.seed}")
         problems += wrong_shares(self, "smoothing", "beta1", "beta2", "momentum", "ema")
-        for name in ("final", "plateau_factor"):
+        if isinstance(self.freeze, int) and self.freeze < 0:
+            problems.append(f'freeze counts layers or is "all", not {self.freeze}')
+        for name in ("final", "plateau_factor", "layer_decay"):
             if not 0 <= getattr(self, name) <= 1:
                 problems.append(f"{name} is a share between 0 and 1, not {getattr(self, name)}")
         if self.lora is not None and self.base is None:

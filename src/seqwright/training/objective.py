@@ -5,25 +5,37 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from seqwright.batch import IGNORE, Batch
-from seqwright.interface import Head, State, Trainable
+from seqwright.config import UserError
+from seqwright.interface import Head, State, TellsTokens, Trainable
 from seqwright.layers.cross_entropy import exact
 
 
 class Objective(nn.Module):
-    """Negative log-likelihood of the targets, with label smoothing and R-Drop where asked for.
+    """Negative log-likelihood of the targets, with label smoothing, R-Drop or an auxiliary likelihood where asked for.
 
     Sums cross this boundary, never means: micro-batches and ranks are added up and divided once by the token count of
     the whole step, so that accumulated = one batch.
     """
 
-    def __init__(self, model: Trainable, *, smoothing: float = 0.0, r_drop: float = 0.0):
+    def __init__(self, model: Trainable, *, smoothing: float = 0.0, r_drop: float = 0.0, auxiliary: float = 0.0):
         super().__init__()
         self.model = model
         self.smoothing = smoothing
         self.r_drop = r_drop
+        self.auxiliary = auxiliary
+        if auxiliary and not (isinstance(model, TellsTokens) and model.tells_tokens):
+            raise UserError(
+                "training.auxiliary needs a classifier whose encoder reads from left to right: gpt, or rnn, lstm and"
+                " gru with bidirectional = false and embedding = width."
+            )
 
     def forward(self, batch: Batch, state: State | None = None) -> tuple[Tensor, Tensor, State | None]:
         """(loss sum, token count, state after)."""
+        if self.auxiliary:
+            assert isinstance(self.model, TellsTokens)
+            hidden, surprise = self.model.hidden_and_surprise(batch)
+            total, count = self.model.head.loss(hidden, batch.target, self.smoothing)
+            return total + self.auxiliary * surprise, count, None
         hidden, after = self.model.hidden(batch, state)
         total, count = self.model.head.loss(hidden, batch.target, self.smoothing)
         if self.r_drop:

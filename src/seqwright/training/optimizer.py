@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from seqwright.training.config import TrainingConfig
+from seqwright.training.layers import shares
 
 
 def optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """The optimizer that the recipe names, over every parameter of the module."""
+    """The optimizer that the recipe names, over every parameter of the module.
+
+    A group has the `share` of the rate that it learns at, beside PyTorch's own keys.
+    """
     parameters = [p for p in module.parameters() if p.requires_grad]
-    # Biases and gains are one-dimensional; pulling them to zero helps nothing.
-    groups = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
+    groups = _groups(module, config)
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=config.rate, momentum=config.momentum)
     if config.optimizer == "adafactor":
@@ -26,6 +27,20 @@ def optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.Optimize
     betas = (config.beta1, config.beta2)
     adam = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     return adam(groups, lr=config.rate, betas=betas, eps=1e-8, fused=fused)
+
+
+def _groups(module: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:
+    """Parameters that learn alike."""
+    share = shares(module, config.layer_decay)
+    alike: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            # Biases and gains are one-dimensional; pulling them to zero helps nothing.
+            alike.setdefault((share[name], parameter.dim() >= 2), []).append(parameter)
+    return [
+        {"params": several, "weight_decay": config.weight_decay if pulled else 0.0, "share": at}
+        for (at, pulled), several in alike.items()
+    ]
 
 
 def memory(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:

@@ -19,6 +19,7 @@ from seqwright.training import machine
 from seqwright.training.accumulate import accumulate, out_of_memory
 from seqwright.training.average import RunningAverage
 from seqwright.training.config import TrainingConfig
+from seqwright.training.layers import Thaw
 from seqwright.training.objective import Objective
 from seqwright.training.optimizer import memory, optimizer, remember
 from seqwright.training.progress import Interval, Progress, judge, wide
@@ -73,8 +74,14 @@ class Trainer:
     ):
         self.device = machine.device(config.device)
         self.model = model.to(self.device)
-        self.objective = Objective(cast(Trainable, self.model), smoothing=config.smoothing, r_drop=config.r_drop)
+        self.objective = Objective(
+            cast(Trainable, self.model),
+            smoothing=config.smoothing,
+            r_drop=config.r_drop,
+            auxiliary=config.auxiliary,
+        )
         self.optimizer = optimizer(self.model, config)
+        self.thaw = Thaw(self.model, config, feed.steps_per_epoch)
         self.feed, self.config, self.keeper = feed, config, keeper
         self.evaluate, self.sample, self.show, self.watch = evaluate, sample, show, watch
         self.steps = total_steps(config, feed)
@@ -172,11 +179,12 @@ class Trainer:
                 self.carry = None  # rows begin afresh all the same
             return
         self.model.train()
+        self.thaw(step)
         batch = self.feed.batch(step)
         loss, self.carry = self._gradients(batch, self._carried(batch.rows, step), step)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip or math.inf)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.rate(step)
+            group["lr"] = self.rate(step) * group["share"]
         with machine.memory_for("what the optimizer remembers", instead=LESS_TO_REMEMBER):
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

@@ -1,0 +1,35 @@
+"""`seqwright fill`."""
+
+from __future__ import annotations
+
+import click
+
+from seqwright.commands.common import DEVICE, JSON, RUN, print_json, read_lines
+
+
+@click.command("fill")
+@RUN
+@click.argument("text", nargs=-1)
+@click.option("--top", type=click.IntRange(min=1), help="Guesses for each blank.")
+@DEVICE
+@JSON
+def command(run: str, text: tuple[str, ...], top: int | None, device: str, as_json: bool) -> None:
+    """What <mask> may hide in each TEXT (or line of standard input), the most probable first.
+
+    \b
+    seqwright fill runs/notes-bert "the <mask> sat on the <mask>"
+    """
+    from dataclasses import asdict
+
+    from seqwright.api import open as open_run
+
+    opened = open_run(run, device=device)
+    options = {} if top is None else {"top": top}
+    for one in text or read_lines(None):
+        filled = opened.fill(one, **options)
+        if as_json:
+            print_json({"given": one} | asdict(filled))
+            continue
+        click.echo(filled.text)
+        for blank in filled.blanks:
+            click.echo("  " + ", ".join(f"{guess.token.strip()} {guess.probability:.1%}" for guess in blank))

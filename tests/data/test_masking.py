@@ -1,0 +1,106 @@
+"""What is hidden of a text: shares, fates, whole words, and nothing but (seed, step) to decide."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from seqwright.batch import IGNORE
+from seqwright.config import UserError
+from seqwright.data.masked import MASK, MaskedConfig, MaskedRows
+from seqwright.data.masking import Masking
+from seqwright.data.stream import make_stream
+from seqwright.data.text import corpus_of
+from seqwright.text.growing import with_specials
+from seqwright.text.tokenizer import Tokenizer
+from seqwright.text.training import TokenizerConfig, train
+
+TEXT = "the unbelievable cat sat quietly\non a remarkable doormat\n" * 40
+
+
+def tokenizer(kind: str, **options: object) -> Tokenizer:
+    config = TokenizerConfig(kind=kind, **options)  # type: ignore[arg-type]
+    return with_specials(train(config, [TEXT]), [MASK])
+
+
+def rows(known: Tokenizer, *, seed: int = 1, **options: object) -> MaskedRows:
+    config = MaskedConfig(train="a", **options)  # type: ignore[arg-type]
+    return MaskedRows(make_stream(corpus_of(TEXT, "line"), known), known, config, length=16, batch=8, seed=seed)
+
+
+def test_shares_are_those_of_the_paper() -> None:
+    plain = np.ones(1000, bool)
+    plain[:5] = False
+    ids = np.arange(200_000).reshape(200, 1000) % 1000
+    seen, target = Masking(mask=4, plain=plain).hide(ids, seed=3, step=7)
+    hidden = target != IGNORE
+    assert np.array_equal(target[hidden], ids[hidden])
+    assert np.array_equal(seen[~hidden], ids[~hidden])
+    assert not hidden[~plain[ids]].any(), "a special was hidden"
+    assert hidden[plain[ids]].mean() == pytest.approx(0.15, abs=0.005)
+    masked, same = (seen == 4)[hidden].mean(), (seen == ids)[hidden].mean()
+    assert masked == pytest.approx(0.8, abs=0.01)
+    assert same == pytest.approx(0.1, abs=0.01)
+    strangers = seen[hidden & (seen != 4) & (seen != ids)]
+    assert plain[strangers].all(), "a special was shown in the place of a token"
+
+
+def test_a_step_hides_the_same_and_another_step_something_else() -> None:
+    known = tokenizer("words")
+    one, again, other = (rows(known).batch(step) for step in (2, 2, 3))
+    assert torch.equal(one.target, again.target)
+    assert torch.equal(one.source.ids, again.source.ids)
+    assert not torch.equal(one.target, other.target)
+    assert not torch.equal(one.target, rows(known, seed=2).batch(2).target)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte-bpe", "bpe", "unigram"])
+def test_whole_words_are_hidden_or_shown(kind: str) -> None:
+    known = tokenizer(kind, size=275 if kind == "byte-bpe" else 45)
+    text = "the unbelievable cat"
+    ids = np.array([known.sos, *known.encode(text), known.eos])
+    starts = known.words_begin(ids)
+    words = np.split(ids, np.flatnonzero(starts)[1:])
+    assert [known.decode(word.tolist()).strip() for word in words] == ["", "the", "unbelievable", "cat", ""]
+    assert len(words[2]) > 1, "the test needs a word of several pieces"
+    several = np.tile(ids, (400, 1))
+    _, target = Masking(mask=known.mask, plain=known.plain).hide(  # type: ignore[arg-type]
+        several, seed=1, step=0, word_starts=known.words_begin(several)
+    )
+    word = np.cumsum(starts) - 1
+    for number in range(5):
+        hidden = target[:, word == number] != IGNORE
+        assert (hidden.all(1) | ~hidden.any(1)).all()
+        assert hidden.any() == (0 < number < 4)
+
+
+def test_every_token_is_read_once_an_epoch() -> None:
+    known = tokenizer("words")
+    feed = rows(known)
+    for epoch in (0, 1):
+        read: list[int] = []
+        for step in range(feed.steps_per_epoch):
+            batch = feed.batch(epoch * feed.steps_per_epoch + step)
+            whole = torch.where(batch.target == IGNORE, batch.source.ids, batch.target)
+            assert (whole[:, 0] == known.sos).all()
+            read += whole[:, 1:][batch.source.mask[:, 1:]].tolist()
+        assert sorted(read) == sorted(feed.ids.tolist())
+
+
+def test_padding_is_never_hidden() -> None:
+    feed = rows(tokenizer("words"), share=0.9)
+    for step in range(feed.steps_per_epoch):
+        batch = feed.batch(step)
+        assert (batch.target[~batch.source.mask] == IGNORE).all()
+
+
+def test_a_share_is_a_share() -> None:
+    with pytest.raises(UserError, match="between 0 and 1"):
+        MaskedConfig(train="a", share=1.0)
+
+
+def test_a_mask_of_another_name_is_used() -> None:
+    known = train(TokenizerConfig(kind="words", specials=("<unk>", "<pad>", "<sos>", "<eos>", "<mask>")), [TEXT])
+    assert known.mask == 4
+    assert with_specials(known, [MASK]) is known

@@ -1,0 +1,138 @@
+"""From a pre-trained run to a classifier that begins with it, through the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+import seqwright as api
+from seqwright.storage import load_tensors
+from tests.journeys.conftest import Command
+
+LINES = [f"the {a} {v} on the {b}\n" for a in ("cat", "dog", "hen") for b in ("mat", "roof") for v in ("sat", "slept")]
+ROWS = [f"{'high' if 'roof' in line else 'low'}\t{line}" for line in LINES]
+SMALL = ("tokenizer.kind=words", "training.steps=4", "training.batch=4", "training.device=cpu")
+SIZES = {
+    "lstm": ("model.kind=lstm", "model.width=8", "model.layers=2", "training.length=8"),
+    "gpt": ("model.kind=gpt", "model.width=8", "model.heads=2", "model.layers=2", "model.context=16"),
+    "bert": ("model.width=8", "model.heads=2", "model.layers=2", "model.context=16"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text, labelled lines, and a run of each kind that was trained on the text for a moment."""
+    here = tmp_path_factory.mktemp("fine-tuning")
+    (here / "text.txt").write_text("".join(LINES) * 4)
+    (here / "rows.tsv").write_text("".join(ROWS) * 4)
+    for kind, sizes in SIZES.items():
+        given = {"masked" if kind == "bert" else "text": str(here / "text.txt")}
+        api.train(**given, run=here / kind, set=[*SMALL, *sizes])
+    return here
+
+
+def tuned(seqwright: Command, folder: Path, kind: str, *more: str) -> tuple[dict[str, torch.Tensor], ...]:
+    """Weights before and after fine-tuning for a few steps."""
+    shutil.rmtree("tuned", ignore_errors=True)
+    settings = [
+        word
+        for key in ("training.epochs=1", "training.weights=last", "training.device=cpu", *more)
+        for word in ("--set", key)
+    ]
+    said = seqwright("train", "--labelled", folder / "rows.tsv", "--from", folder / kind, "--run", "tuned", *settings)
+    assert said.status == 0, said.err
+    return tuple(load_tensors(path / "model.safetensors")[0] for path in (folder / kind, Path("tuned")))
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_a_classifier_begins_with_any_run(seqwright: Command, folder: Path, kind: str) -> None:
+    before, after = tuned(seqwright, folder, kind, "training.rate=1e-30", "training.weight_decay=0")
+    shared = [name for name in after if name.startswith(("embedding.", "encoder."))]
+    assert {name for name in before if name.startswith(("embedding.", "encoder."))} == set(shared)
+    for name in shared:
+        assert torch.allclose(after[name], before[name], atol=1e-12), name
+    recipe = tomllib.loads(Path("tuned/recipe.toml").read_text())
+    assert recipe["model"]["kind"] == kind
+    assert recipe["model"]["width"] == 8
+    assert recipe["training"]["base"] == str(folder / kind)
+    assert "from" not in recipe["model"]
+    log = [json.loads(line) for line in Path("tuned/log.jsonl").read_text().splitlines()]
+    assert any("head.readout are new and begin fresh" in entry.get("text", "") for entry in log)
+    assert seqwright("classify", "tuned", input=b"the cat sat on the roof\n").out.startswith(("high", "low"))
+
+
+def test_frozen_layers_do_not_move(seqwright: Command, folder: Path) -> None:
+    before, after = tuned(seqwright, folder, "gpt", "training.freeze=1", "training.rate=0.01")
+    moved = {name for name in after if name in before and not torch.equal(after[name], before[name])}
+    still = {"embedding.weight", "encoder.positions.table.weight"}
+    still |= {name for name in before if name.startswith("encoder.blocks.0.")}
+    assert moved == {name for name in before if name.startswith(("encoder.blocks.1.", "encoder.norm."))}
+    assert not moved & still
+
+
+def test_only_the_answer_learns(seqwright: Command, folder: Path) -> None:
+    before, after = tuned(seqwright, folder, "lstm", "training.freeze=all", "training.rate=0.01")
+    for name in before.keys() & after.keys() - {"head.readout.weight", "head.readout.bias"}:
+        assert torch.equal(after[name], before[name]), name
+
+
+def test_layers_thaw_from_the_top(seqwright: Command, folder: Path) -> None:
+    before, after = tuned(seqwright, folder, "lstm", "training.epochs=4", "training.unfreeze=2", "training.rate=0.01")
+    kept = [name for name in after if name in before and name.startswith(("embedding.", "encoder."))]
+    moved = {name for name in kept if not torch.equal(after[name], before[name])}
+    assert moved == {name for name in before if name.endswith("_l1")}
+
+
+def test_the_texts_own_likelihood_may_help(seqwright: Command, folder: Path) -> None:
+    for kind in ("gpt", "lstm"):
+        _, with_it = tuned(seqwright, folder, kind, "training.auxiliary=0.5", "training.rate=0.01")
+        _, without = tuned(seqwright, folder, kind, "training.rate=0.01")
+        assert not torch.equal(with_it["embedding.weight"], without["embedding.weight"])
+    settings = ("--set", "training.auxiliary=0.5", "--run", "refused")
+    said = seqwright("train", "--labelled", folder / "rows.tsv", "--from", folder / "bert", *settings)
+    assert said.status == 2
+    assert "reads from left to right" in said.err
+
+
+def test_what_does_not_fit_is_refused(seqwright: Command, folder: Path) -> None:
+    rows = folder / "rows.tsv"
+    said = seqwright("train", "--labelled", rows, "--from", folder / "gpt", "--model", "lstm", "--run", "x")
+    assert said.status == 2
+    assert "holds a 'gpt' model; leave model.kind out" in said.err
+    said = seqwright("train", "--masked", folder / "text.txt", "--from", folder / "gpt", "--run", "x")
+    assert said.status == 2
+    assert "what begins a model of masked is one of bert" in said.err
+    said = seqwright("train", "--labelled", rows, "--from", folder / "gpt", "--set", "model.width=16", "--run", "x")
+    assert said.status == 2
+    assert "of another shape" in said.err
+    said = seqwright("train", "--labelled", rows, "--from", folder / "gpt", "--set", "training.freeze=9", "--run", "x")
+    assert said.status == 2
+    assert "there are 2 layers" in said.err
+
+
+def test_a_language_model_begins_a_translator_that_sees_its_source_both_ways(seqwright: Command, folder: Path) -> None:
+    for side in ("src", "tgt"):
+        Path(f"a.{side}").write_text("the cat\nthe dog\n" * 4)
+    files = ("a.src", "a.tgt")
+    settings = [word for key in ("training.steps=2", "training.rate=1e-30") for word in ("--set", key)]
+    said = seqwright("train", "--pairs", *files, "--valid", *files, "--from", folder / "gpt", "--run", "x", *settings)
+    assert said.status == 0, said.err
+    before, after = (load_tensors(path / "model.safetensors")[0] for path in (folder / "gpt", Path("x")))
+    assert before.keys() == after.keys()
+    assert all(torch.allclose(after[name], before[name], atol=1e-12) for name in after)
+    assert seqwright("translate", "x", input=b"the cat\n").status == 0
+
+
+def test_pre_training_goes_on_with_ones_own_text(seqwright: Command, folder: Path) -> None:
+    for kind in SIZES:
+        flag = "--masked" if kind == "bert" else "--text"
+        said = seqwright(
+            "train", flag, folder / "text.txt", "--from", folder / kind, "--run", kind, "--set", "training.steps=2"
+        )
+        assert said.status == 0, said.err
+        assert "begun with the weights" in said.err
