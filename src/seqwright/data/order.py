@@ -24,6 +24,11 @@ def draw(seed: int, epoch: int, low: int, high: int) -> int:
     return low + int(bits(seed, epoch, 1).random_raw()) % (high - low + 1)
 
 
+def uniform(seed: int, step: int, purpose: int, count: int) -> NDArray[np.float64]:
+    """Numbers in [0, 1) that a step draws; `purpose` (2 or more) keeps those of different questions apart."""
+    return (bits(seed, step, purpose).random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
 def bits(seed: int, epoch: int, purpose: int) -> np.random.PCG64:
     """Where all randomness of an epoch comes from, by purpose: 0 and 1 are the orders of this file."""
     return np.random.PCG64(np.random.SeedSequence([seed, epoch, purpose]))
