@@ -17,12 +17,18 @@ from seqwright.studies.check import check as prove
 from seqwright.studies.demo import Rung
 from seqwright.studies.demo import demo as train_ladder
 from seqwright.studies.listing import listing
-from seqwright.suggest import chat_recipe, fine_tuned, labelled_recipe, pairs_recipe, text_recipe
+from seqwright.suggest import chat_recipe, fine_tuned, labelled_recipe, pairs_recipe, tagged_recipe, text_recipe
 from seqwright.text.tokenizer import Tokenizer
 
 RUNS = Path("runs")
 """Where runs go unless told otherwise."""
-SUITED = {"--text": text_recipe, "--pairs": pairs_recipe, "--chat": chat_recipe, "--labelled": labelled_recipe}
+SUITED = {
+    "--text": text_recipe,
+    "--pairs": pairs_recipe,
+    "--chat": chat_recipe,
+    "--labelled": labelled_recipe,
+    "--tagged": tagged_recipe,
+}
 """What makes a recipe for a user's own data, by the flag that names the files."""
 
 
@@ -38,6 +44,7 @@ def train(
     pairs: Sequence[str] | None = None,
     chat: str | Sequence[str] | None = None,
     labelled: str | Sequence[str] | None = None,
+    tagged: str | Sequence[str] | None = None,
     valid: str | Sequence[str] | None = None,
     model: str | None = None,
     base: str | Path | None = None,
@@ -56,6 +63,7 @@ def train(
             pairs=pairs,
             chat=chat,
             labelled=labelled,
+            tagged=tagged,
             valid=valid,
             model=model,
             base=base,
@@ -75,6 +83,7 @@ def wanted_recipe(
     pairs: Sequence[str] | None = None,
     chat: str | Sequence[str] | None = None,
     labelled: str | Sequence[str] | None = None,
+    tagged: str | Sequence[str] | None = None,
     valid: str | Sequence[str] | None = None,
     model: str | None = None,
     base: str | Path | None = None,
@@ -83,7 +92,7 @@ def wanted_recipe(
 ) -> Recipe:
     """The recipe of a file or name, or the one that suits a text or pairs, or the one that a run was begun with."""
     overrides = [*([f'model.kind="{model}"'] if model else []), *set]
-    given = {"--text": text, "--pairs": pairs, "--chat": chat, "--labelled": labelled}
+    given = {"--text": text, "--pairs": pairs, "--chat": chat, "--labelled": labelled, "--tagged": tagged}
     flags = [flag for flag, files in given.items() if files is not None]
     if len(flags) > 1:
         raise UserError(f"{' and '.join(flags)} are different kinds of data; give one of them.")
@@ -99,7 +108,7 @@ def wanted_recipe(
         if base is not None:
             table = fine_tuned(table, RunDirectory.open(base).recipe(), Path(base))
         return recipes.make(table, overrides, origin=flags[0], base=Path())
-    yours = "give your own data with --text FILE, --pairs SOURCE TARGET, --chat FILE or --labelled FILE"
+    yours = "give your own data with --text FILE, --pairs SOURCE TARGET, --chat, --labelled or --tagged FILE"
     if run is None or valid is not None:
         raise UserError(f"name a recipe, or {yours}.")
     if not is_run(Path(run)):

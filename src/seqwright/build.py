@@ -13,14 +13,16 @@ from seqwright.data.chat import ChatConfig
 from seqwright.data.images import ImagesConfig
 from seqwright.data.labelled import LabelledConfig
 from seqwright.data.parallel import PairsConfig
+from seqwright.data.tagged import TaggedConfig
 from seqwright.data.text import TextConfig
 from seqwright.data.variation import VariedTokenizerConfig
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.metrics.likelihood import EvaluationConfig
-from seqwright.models import classifiers
+from seqwright.models import classifiers, taggers
 from seqwright.models.gpt import GPTConfig, gpt
 from seqwright.models.mixture import Mixture, MixtureConfig
 from seqwright.models.ngram import ArpaConfig, NGramConfig, arpa, ngram, open_arpa
+from seqwright.models.perceptron import PerceptronConfig, perceptron
 from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, recurrent
 from seqwright.models.seq2seq import ElmanSeq2SeqConfig, GRUSeq2SeqConfig, LSTMSeq2SeqConfig, seq2seq
 from seqwright.models.transformer import TransformerConfig, transformer
@@ -34,6 +36,8 @@ from seqwright.tasks.classifying import ClassifyingTask, ClassifyRun
 from seqwright.tasks.language import LanguageRun, LanguageTask
 from seqwright.tasks.pair_scores import PairEvaluationConfig
 from seqwright.tasks.seeing import NoTokenizer, SeeingTask, SeeRun
+from seqwright.tasks.tag_scores import TagEvaluationConfig
+from seqwright.tasks.tagging import TagOptions, TagRun, TagTask, TagTokenizerConfig
 from seqwright.tasks.task import Task
 from seqwright.tasks.translating import TranslationOptions
 from seqwright.tasks.translation import PairTokenizerConfig, TranslationRun, TranslationTask
@@ -83,7 +87,16 @@ SEEING: Models = {
     "gru": (SeeingGRUConfig, recurrent_seeing),
 }
 
-COUNTED = ("ngram",)
+TAGGERS: Models = {
+    "rnn": (taggers.ElmanTaggerConfig, taggers.recurrent_tagger),
+    "lstm": (taggers.LSTMTaggerConfig, taggers.recurrent_tagger),
+    "gru": (taggers.GRUTaggerConfig, taggers.recurrent_tagger),
+    "transformer": (taggers.TransformerTaggerConfig, taggers.transformer_tagger),
+    "gpt": (taggers.GPTTaggerConfig, taggers.gpt_tagger),
+    "perceptron": (PerceptronConfig, perceptron),
+}
+
+COUNTED = ("ngram", "perceptron")
 """Kinds that are estimated by counting, without gradients."""
 MADE = {"arpa": "seqwright import FILE.arpa --run DIR", "mixture": "seqwright mix RUN RUN --on FILE --run DIR"}
 """Kinds that are made of what was trained elsewhere, and the command that does it."""
@@ -145,6 +158,16 @@ TASKS: dict[str, Kit] = {
         default_model="vit",
         task=SeeingTask,
         run=SeeRun,
+    ),
+    "tagged": Kit(
+        data=TaggedConfig,
+        tokenizer=TagTokenizerConfig,
+        decoding=TagOptions,
+        evaluation=TagEvaluationConfig,
+        models=TAGGERS,
+        default_model="lstm",
+        task=TagTask,
+        run=TagRun,
     ),
     "chat": Kit(
         data=ChatConfig,

@@ -18,6 +18,7 @@ COMMANDS = {
     "generate": "Continue a prompt.",
     "translate": "Turn each source line of a file into a target line.",
     "classify": "The label of each text, with its probabilities.",
+    "tag": "Give every word of a file its tag.",
     "chat": "Talk with an assistant.",
     "score": "Log-probability and surprisal of each line of a file; keep the lines a model finds likely.",
     "search-audit": "How often a beam misses the best output: model error or search error.",

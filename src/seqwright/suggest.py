@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -115,6 +116,59 @@ def pairs_recipe(
             "beta2": 0.98,
         },
     }
+
+
+# Up to this many bytes of tagged words: width, embedding, filters over letters, dropout, sentences of a step, epochs.
+TAGGER_SIZES: list[tuple[float, dict[str, Any]]] = [
+    (20 * KILO, {"width": 64, "embedding": 32, "spelling": 16, "dropout": 0.2, "batch": 8, "epochs": 60}),
+    (200 * KILO, {"width": 128, "embedding": 64, "spelling": 32, "dropout": 0.3, "batch": 16, "epochs": 30}),
+    (2 * MEGA, {"width": 256, "embedding": 128, "spelling": 48, "dropout": 0.4, "batch": 32, "epochs": 20}),
+    (float("inf"), {"width": 400, "embedding": 200, "spelling": 64, "dropout": 0.4, "batch": 32, "epochs": 15}),
+]
+FEWEST_STEPS = 400
+"""Of a small tagger, however few its sentences are."""
+FEWEST_SENTENCES = 20
+"""With fewer, all are needed to learn from."""
+SPAN = re.compile(r"[\t\n \"][BI]-\S")
+"""What tells tags that mark spans, in any of the formats."""
+
+
+def tagged_recipe(
+    files: Sequence[str],
+    valid: Sequence[str] = (),
+    *,
+    kind: str = build.kit("tagged").default_model,
+    tokenizer: str = "words",
+) -> dict[str, Any]:
+    """The tables of a recipe for a tagger of some files; `--set` goes on top of them."""
+    pick(kind, build.TAGGERS, "model")
+    texts = [read_text(resolve(file), "replace")[0] for file in files if not is_embedded(file)]
+    sentences = sum(text.count("\n\n") or text.count("\n") for text in texts) if texts else FEWEST_SENTENCES
+    data: dict[str, Any] = {"kind": "tagged", "train": list(files)}
+    if valid:
+        data["valid"] = list(valid)
+    elif sentences >= FEWEST_SENTENCES:
+        data["split"] = "tail 10%"
+    table: dict[str, Any] = {
+        "name": f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}",
+        "data": data,
+        "tokenizer": {"kind": tokenizer} | ({"lowercase": True} if tokenizer == "words" else {}),
+        "model": {"kind": kind},
+    }
+    if kind in build.COUNTED:
+        return table
+    size = sum(map(len, texts)) or MEGA
+    sizes = next(dict(sizes) for most, sizes in TAGGER_SIZES if size <= most)
+    batch, epochs = sizes.pop("batch"), sizes.pop("epochs")
+    steps = max(FEWEST_STEPS, epochs * sentences // batch)
+    table["training"] = {"batch": batch, "steps": steps, "rate": 2e-3, "weight_decay": 0.01}
+    if kind in ("transformer", "gpt"):
+        sizes["width"] = sizes.pop("embedding")
+        table["training"]["rate"] = 1e-3
+    if tokenizer == "words":
+        data["word_dropout"] = 0.25
+    table["model"] |= sizes | {"crf": any(SPAN.search(text) for text in texts)}
+    return table
 
 
 def chat_recipe(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def worth(head: ChainHead, scores: Tensor, path: tuple[int, ...]) -> Tensor:
     total = head.first[path[0]] + head.last[path[-1]]
     for word, tag in enumerate(path):
         total = total + scores[word, tag]
-    for before, after in zip(path, path[1:], strict=False):
+    for before, after in pairwise(path):
         total = total + head.transitions[before, after]
     return total
 
@@ -53,7 +53,7 @@ def test_loss_prediction_and_marginals_are_those_of_all_paths(words: int) -> Non
     for path, value in paths.items():
         for word, tag in enumerate(path):
             marginals[word, tag] += (value - log_z).exp().detach()
-    assert_close(head.marginals(hidden, torch.ones(1, words, dtype=torch.bool))[0], marginals)
+    assert_close(head.probabilities(hidden, torch.ones(1, words, dtype=torch.bool))[0], marginals)
 
 
 def test_padding_and_neighbours_change_nothing() -> None:
@@ -88,4 +88,6 @@ def test_long_rows_stay_finite_in_float32() -> None:
     hidden = 30 * torch.randn(1, 400, WIDTH)
     total, _ = head.loss(hidden, torch.randint(TAGS, (1, 400)))
     total.backward()
-    assert total.isfinite() and head.transitions.grad is not None and head.transitions.grad.isfinite().all()
+    assert total.isfinite()
+    assert head.transitions.grad is not None
+    assert head.transitions.grad.isfinite().all()

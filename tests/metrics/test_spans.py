@@ -6,8 +6,16 @@ import random
 
 import pytest
 
-from seqwright.metrics.spans import accuracy, are_spans, by_span, by_tag, sentence_accuracy, span_f1, spans
-from seqwright.metrics.spans import unknown_accuracy
+from seqwright.metrics.spans import (
+    accuracy,
+    are_spans,
+    by_span,
+    by_tag,
+    sentence_accuracy,
+    span_f1,
+    spans,
+    unknown_accuracy,
+)
 
 # What conlleval makes of each: the last published edition's start and end of chunks.
 CASES = {
@@ -63,7 +71,8 @@ def test_spans_and_f1_of_random_tags_are_the_oracle_s() -> None:
     assert recall == pytest.approx(100 * right / there)
     assert f1 == pytest.approx(2 * precision * recall / (precision + recall))
     kinds = by_span(said, gold)
-    assert sum(row["right"] for row in kinds) == right and sum(row["count"] for row in kinds) == there
+    assert sum(row["right"] for row in kinds) == right
+    assert sum(row["count"] for row in kinds) == there
 
 
 def test_accuracies() -> None:
@@ -75,9 +84,13 @@ def test_accuracies() -> None:
     assert unknown_accuracy(said, gold, unknown).value == pytest.approx(100 / 3)
     table = {row["name"]: row for row in by_tag(said, gold)}
     assert (table["n"]["count"], table["n"]["right"], table["n"]["said"]) == (3, 2, 3)
-    assert table["d"]["f1"] == 0.0 and table["v"]["f1"] == pytest.approx(100 * 2 / 3)
+    assert table["d"]["f1"] == 0.0
+    assert table["v"]["f1"] == pytest.approx(100 * 2 / 3)
 
 
 def test_which_tags_mark_spans() -> None:
-    assert are_spans(["O", "B-loc", "I-loc"]) and are_spans(["B-x", "E-x"])
-    assert not are_spans(["O"]) and not are_spans(["NOUN", "VERB", "O"]) and not are_spans([])
+    assert are_spans(["O", "B-loc", "I-loc"])
+    assert are_spans(["B-x", "E-x"])
+    assert not are_spans(["O"])
+    assert not are_spans(["NOUN", "VERB", "O"])
+    assert not are_spans([])

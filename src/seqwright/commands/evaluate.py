@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, SET, Several, options_from, print_json, print_scores
+from seqwright.commands.common import (
+    DEVICE,
+    JSON,
+    RUN,
+    SET,
+    Several,
+    options_from,
+    print_json,
+    print_scores,
+    print_table,
+)
 
 
 @click.command("evaluate", cls=Several)
@@ -34,6 +44,7 @@ def command(
         raise click.UsageError(f"name files with --on, as in --on {' '.join(more)}.")
     from seqwright.api import open as open_run
     from seqwright.reporting.progress import scoring
+    from seqwright.reporting.terminal import named_table
 
     opened, files = open_run(run, device=device), list(on)
     options = options_from(overrides, "evaluation", type(opened.settings.evaluation))
@@ -43,6 +54,11 @@ def command(
         print_json({"run": run, "on": files or "validation"} | scores)
         return
     print_scores(scores["scores"])
+    for key in ("by_tag", "by_span"):
+        if key in scores:
+            print_table(named_table(scores[key]))
+    if scores.get("unlearnt_tags"):
+        click.echo(f"tags that were not learnt, counted as wrong: {', '.join(sorted(scores['unlearnt_tags']))}.")
     for name, reason in scores.get("refused", {}).items():
         click.echo(f"{name.replace('_', ' ')} is refused: {reason}.")
     if scores.get("impossible"):

@@ -10,7 +10,7 @@ from seqwright.commands.common import JSON, SET, Several, print_json, print_scor
 
 KINDS = (
     "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru or transformer; for labelled texts mlp,"
-    " cnn, rnn, lstm, gru, transformer or gpt"
+    " cnn, rnn, lstm, gru, transformer or gpt; for tagged words perceptron, rnn, lstm, gru, transformer or gpt"
 )
 
 
@@ -30,6 +30,9 @@ KINDS = (
 )
 @click.option("--chat", multiple=True, metavar="FILE", help="Conversations as JSON lines, for an assistant.")
 @click.option("--labelled", multiple=True, metavar="FILE", help="Your own texts with labels: `label TAB text` a line.")
+@click.option(
+    "--tagged", multiple=True, metavar="FILE", help="Your own tagged words: token TAB tag, a blank line a sentence."
+)
 @click.option("--from", "base", type=click.Path(), metavar="RUN", help="Begin with the weights of a finished run.")
 @click.option(
     "--model",
@@ -48,6 +51,7 @@ def command(
     pairs: tuple[str, ...],
     chat: tuple[str, ...],
     labelled: tuple[str, ...],
+    tagged: tuple[str, ...],
     base: str | None,
     valid: tuple[str, ...],
     model: str | None,
@@ -65,6 +69,7 @@ def command(
     seqwright train --pairs a.en a.de --valid b.en b.de --run runs/en-de
     seqwright train --chat talks.jsonl --from runs/notes-gpt           (an assistant; --set training.lora=8)
     seqwright train --labelled reviews.tsv --run runs/reviews          (a classifier)
+    seqwright train --tagged words.tsv --run runs/tags                 (a tagger)
     seqwright train --run runs/notes-gpt                               (goes on where it stopped)
     seqwright train --run runs/notes-gpt --set training.steps=1000     (goes on beyond its end)
     """
@@ -73,8 +78,9 @@ def command(
     from seqwright.reporting.terminal import ngrams_table
     from seqwright.session import train
 
-    files = {"text": text or None, "pairs": pairs or None, "chat": chat or None, "labelled": labelled or None}
-    wanted = wanted_recipe(recipe, **files, valid=valid or None, model=model, base=base, set=overrides, run=run)
+    files = {"text": text, "pairs": pairs, "chat": chat, "labelled": labelled, "tagged": tagged, "valid": valid}
+    given = {key: names or None for key, names in files.items()}
+    wanted = wanted_recipe(recipe, **given, model=model, base=base, set=overrides, run=run)
     path = Path(run) if run else RUNS / wanted.name
     with TrainingProgress(quiet=quiet or as_json) as progress:
         outcome = train(wanted, path, progress)

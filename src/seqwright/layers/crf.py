@@ -1,4 +1,4 @@
-"""A linear-chain conditional random field: a row's tags are scored, learnt and found together (Lafferty et al. 2001)."""
+"""A linear-chain conditional random field: the tags of a row are learnt and found together (Lafferty et al. 2001)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ChainHead(nn.Module):
         return torch.stack(path[::-1], 1).masked_fill(~real, 0)
 
     @torch.enable_grad()
-    def marginals(self, hidden: Tensor, real: Tensor) -> Tensor:
+    def probabilities(self, hidden: Tensor, real: Tensor) -> Tensor:
         """(B, W, C): the probability of each tag of each word, whatever the others are.
 
         They are the gradient of the log partition function, so no backward recursion is written out.

@@ -1,4 +1,4 @@
-"""Tags against tags: accuracy of words and sentences, and F1 of the spans that BIO tags mark, as conlleval counts them."""
+"""Tags against tags: accuracy of words and sentences, F1 of the spans that BIO tags mark, as conlleval counts them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def unknown_accuracy(predicted: Sentences, gold: Sentences, unknown: Sequence[Se
 def sentence_accuracy(predicted: Sentences, gold: Sentences) -> Counts:
     """Sentences, in per cent, in which every word has its tag."""
     rows = [[list(mine) == list(right), 1] for mine, right in zip(predicted, gold, strict=True)]
-    return Counts(name="sentence_accuracy", rows=_rows(rows, 2), formula=ratio, signature="sentence_accuracy")
+    return Counts(
+        name="sentence_accuracy", rows=_rows(rows, 2), formula=ratio, signature="sentence_accuracy|of:sentences"
+    )
 
 
 def span_f1(predicted: Sentences, gold: Sentences) -> list[Counts]:

@@ -59,6 +59,12 @@ def _cell(value: Any, column: Column) -> str:
     return column.write(value) if column.write else str(value)
 
 
+def named_table(rows: Iterable[Mapping[str, Any]]) -> Table:
+    """Of each tag or type of span: how often it is there, said, and right."""
+    numbers = [Column(key, key, "{:,}".format) for key in ("count", "said", "right")]
+    return table(rows, [Column("name", ""), *numbers, Column("f1", "f1", "{:.2f}".format)])
+
+
 def back_off_table(answers: Iterable[Any]) -> Table:
     """For each token of a text, which n-gram answered and what the longer contexts passed on."""
     rows = [
