@@ -51,7 +51,8 @@ def test_a_tagger_learns_answers_and_keeps_its_laws(seqwright: Command, tagger: 
     assert scores["accuracy"] == 100.0
     assert scores["sentence_accuracy"] == 100.0
     assert scores["scores"]["accuracy"]["signature"].startswith("accuracy|of:words|sentences:20|words:60|")
-    assert {row["name"]: row["right"] for row in scores["by_tag"]} == {"v": 20, "d": 10, "n": 20, "p": 10}
+    tags = {row["class"]: (row["examples"], row["recall"]) for row in scores["details"]["per_class"]}
+    assert tags == {"v": (20, 100.0), "d": (10, 100.0), "n": (20, 100.0), "p": (10, 100.0)}
     said = seqwright("tag", tagger, "--json", input=b"we see birds runs\n\nthe runs\n").lines
     assert [row["tags"] for row in said] == [["p", "v", "n", "v"], [], ["d", "n"]]
     assert all(0 < share <= 1 for row in said for share in row["probabilities"])
@@ -73,7 +74,8 @@ def test_a_perceptron_by_the_same_commands(seqwright: Command, here: Path) -> No
     scores = seqwright("evaluate", "run", "--json").json
     assert scores["accuracy"] == 100.0
     assert scores["f1"] == 100.0
-    assert scores["by_span"] == [{"name": "x", "count": 20, "right": 20, "said": 20, "f1": 100.0}]
+    (row,) = scores["details"]["per_span"]
+    assert (row["class"], row["examples"], row["answered"], row["f1"]) == ("x", 20, 20, 100.0)
     row = seqwright("tag", "run", "--json", input=b"we like new ships\n").json
     assert row == {"tokens": ["we", "like", "new", "ships"], "tags": ["O", "O", "B-x", "I-x"], "probabilities": None}
     assert seqwright("check", "run", "--json").json["holds"]

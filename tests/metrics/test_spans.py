@@ -71,8 +71,9 @@ def test_spans_and_f1_of_random_tags_are_the_oracle_s() -> None:
     assert recall == pytest.approx(100 * right / there)
     assert f1 == pytest.approx(2 * precision * recall / (precision + recall))
     kinds = by_span(said, gold)
-    assert sum(row["right"] for row in kinds) == right
-    assert sum(row["count"] for row in kinds) == there
+    assert sum(row["recall"] * row["examples"] for row in kinds) == pytest.approx(100 * right)
+    assert sum(row["examples"] for row in kinds) == there
+    assert sum(row["answered"] for row in kinds) == found
 
 
 def test_accuracies() -> None:
@@ -82,8 +83,10 @@ def test_accuracies() -> None:
     assert accuracy(said, gold).value == pytest.approx(60.0)
     assert sentence_accuracy(said, gold).value == pytest.approx(200 / 3)
     assert unknown_accuracy(said, gold, unknown).value == pytest.approx(100 / 3)
-    table = {row["name"]: row for row in by_tag(said, gold)}
-    assert (table["n"]["count"], table["n"]["right"], table["n"]["said"]) == (3, 2, 3)
+    table = {row["class"]: row for row in by_tag(said, gold)}
+    assert (table["n"]["examples"], table["n"]["answered"]) == (3, 3)
+    assert table["n"]["precision"] == table["n"]["recall"] == pytest.approx(100 * 2 / 3)
+    assert table["d"]["precision"] is None  # it was never said
     assert table["d"]["f1"] == 0.0
     assert table["v"]["f1"] == pytest.approx(100 * 2 / 3)
 

@@ -54,9 +54,9 @@ def command(
         print_json({"run": run, "on": files or "validation"} | scores)
         return
     print_scores(scores["scores"])
-    for key in ("by_tag", "by_span"):
-        if key in scores:
-            print_table(named_table(scores[key]))
+    for key in ("per_class", "per_span"):
+        if key in scores.get("details", {}):
+            print_table(named_table(scores["details"][key]))
     if scores.get("unlearnt_tags"):
         click.echo(f"tags that were not learnt, counted as wrong: {', '.join(sorted(scores['unlearnt_tags']))}.")
     for name, reason in scores.get("refused", {}).items():

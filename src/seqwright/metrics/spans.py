@@ -84,7 +84,7 @@ def span_f1(predicted: Sentences, gold: Sentences) -> list[Counts]:
 
 
 def by_tag(predicted: Sentences, gold: Sentences) -> list[dict[str, Any]]:
-    """For each tag, the commonest first: words, how many of them were found, how often it was said, F1 in per cent."""
+    """For each tag, the commonest first: its words, how often it was answered, precision, recall and F1 in per cent."""
     right: Counter[str] = Counter()
     said: Counter[str] = Counter(tag for row in predicted for tag in row)
     wanted: Counter[str] = Counter(tag for row in gold for tag in row)
@@ -109,11 +109,12 @@ def _table(right: Counter[str], said: Counter[str], wanted: Counter[str]) -> lis
     ranked = sorted({**wanted, **said}, key=lambda name: (-wanted[name], name))
     return [
         {
-            "name": name,
-            "count": wanted[name],
-            "right": right[name],
-            "said": said[name],
-            "f1": 100 * 2 * right[name] / (wanted[name] + said[name]),
+            "class": name,
+            "examples": wanted[name],
+            "answered": said[name],
+            "precision": 100 * right[name] / said[name] if said[name] else None,
+            "recall": 100 * right[name] / wanted[name] if wanted[name] else None,
+            "f1": 200 * right[name] / (wanted[name] + said[name]),
         }
         for name in ranked
     ]

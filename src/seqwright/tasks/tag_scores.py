@@ -120,9 +120,9 @@ def tag_scores(
     }
     if found.nll is not None:
         scored = {"nll": {"value": found.nll, "low": None, "high": None, "signature": f"nll|of:words|{facts}"}} | scored
-    tables = {"by_tag": spans.by_tag(said, gold)} | ({"by_span": spans.by_span(said, gold)} if marked else {})
+    tables = {"per_class": spans.by_tag(said, gold)} | ({"per_span": spans.by_span(said, gold)} if marked else {})
     values = {name: score["value"] for name, score in scored.items()}
-    return values | {"scores": scored, "words": len(encoded.tags), "unlearnt_tags": dict(strange)} | tables
+    return values | {"scores": scored, "words": len(encoded.tags), "unlearnt_tags": dict(strange), "details": tables}
 
 
 def _counts(
