@@ -58,7 +58,11 @@ def test_compressed_files(tmp_path: Path) -> None:
 def test_conllu_ranges_and_empty_nodes_are_no_words(tmp_path: Path) -> None:
     words = ("Time", "'s", "up")
     assert read(tmp_path / "a.conllu", CONLLU) == [Sentence(words, ("NOUN", "AUX", "ADV"))]
-    assert read(tmp_path / "a.conllu", CONLLU, columns=(2, 5)) == [Sentence(words, ("NN", "VBZ", "RB"))]
+    own = [Sentence(words, ("NN", "VBZ", "RB"))]
+    assert read(tmp_path / "a.conllu", CONLLU, columns=(2, 5)) == own
+    assert read(tmp_path / "a.conllu", CONLLU, columns=("FORM", "XPOS")) == own
+    with pytest.raises(UserError, match="no column 'POS'; count them from 1, or name one of ID, FORM"):
+        TaggedConfig(train="a", columns=("FORM", "POS"))
 
 
 @pytest.mark.parametrize(

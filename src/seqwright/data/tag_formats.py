@@ -13,6 +13,9 @@ Format = Literal["columns", "conllu", "lines", "jsonl"]
 Columns = tuple[int, int] | None
 """Where token and tag stand, counted from 1; None: the only two there are."""
 
+CONLLU = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
+"""The columns of Universal Dependencies."""
+
 
 @dataclass(frozen=True)
 class Sentence:
@@ -47,8 +50,8 @@ def by_columns(text: str, name: str, columns: Columns, tagged: bool) -> Iterator
 
 
 def conllu(text: str, name: str, columns: Columns, tagged: bool) -> Iterator[Sentence]:
-    """Universal Dependencies: FORM and UPOS unless columns say otherwise (5 is XPOS); ranges and empty nodes are not
-    words of their own."""
+    """Universal Dependencies: FORM and UPOS unless columns say otherwise; ranges and empty nodes are not words of their
+    own."""
 
     def cells() -> Iterator[tuple[int, list[str]]]:
         for number, line in enumerate(text.split("\n"), 1):

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from seqwright.config import UserError, check_sizes
 from seqwright.data.files import Errors, read_text, resolve
 from seqwright.data.python_tokens import python_tokens
-from seqwright.data.tag_formats import FORMATS, Format, Sentence, sniff
+from seqwright.data.tag_formats import CONLLU, FORMATS, Columns, Format, Sentence, sniff
 from seqwright.data.text import parse_split
 
 EMBEDDED = "embedded:python-tokens"
@@ -30,9 +30,9 @@ class TaggedConfig:
     format: Format | None = None
     """columns (a token and its tag a line, a blank line between sentences), conllu, lines (tokens TAB tags, a sentence
     a line) or jsonl ({"tokens": […], "tags": […]}). Left out: by the name and the first lines."""
-    columns: tuple[int, int] | None = None
-    """Which columns are token and tag, counted from 1: needed where there are more than two. CoNLL-U has [2, 4], the
-    universal tags, unless told otherwise; [2, 5] are those of the language."""
+    columns: tuple[int | str, int | str] | None = None
+    """Which columns are token and tag, counted from 1: needed where there are more than two. Those of CoNLL-U may be
+    named: ["FORM", "UPOS"], unless told otherwise; ["FORM", "XPOS"] has the tags of the language."""
     tokens: int | None = None
     """Tokens of a step, padding included; left out: training.batch sentences."""
     word_dropout: float = 0.0
@@ -54,8 +54,19 @@ class TaggedConfig:
         check_sizes(self, "tokens")
         if self.word_dropout < 0:
             raise UserError(f"word_dropout must not be below 0, but is {self.word_dropout}.")
-        if self.columns is not None and (min(self.columns) < 1 or self.columns[0] == self.columns[1]):
-            raise UserError(f"columns are two different ones, counted from 1, not {list(self.columns)}.")
+        if self.places is not None and (min(self.places) < 1 or self.places[0] == self.places[1]):
+            raise UserError(f"columns are two different ones, counted from 1, not {list(self.columns or ())}.")
+
+    @property
+    def places(self) -> Columns:
+        """Where token and tag stand, counted from 1."""
+        if self.columns is None:
+            return None
+        token, tag = (CONLLU.index(key) + 1 if key in CONLLU else key for key in map(str, self.columns))
+        for key in (token, tag):
+            if not str(key).isdecimal():
+                raise UserError(f"no column '{key}'; count them from 1, or name one of {', '.join(CONLLU)}.")
+        return int(token), int(tag)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +123,8 @@ def read_tagged(files: Sequence[str] | str, config: TaggedConfig) -> Tagged:
         text, replaced = read_text(path, config.errors)
         if replaced:
             notes.append(f"{path}: {replaced:,} places were not UTF-8 text and are read as U+FFFD.")
-        kind = config.format or sniff(text, name, config.columns)
-        found = list(FORMATS[kind](text, name, config.columns, True))
+        kind = config.format or sniff(text, name, config.places)
+        found = list(FORMATS[kind](text, name, config.places, True))
         if not found:
             raise UserError(f"{path} holds no sentences.")
         sentences += found

@@ -63,7 +63,7 @@ def answers(
     feed = ByLength(encoded, seed=0, batch=1, tokens=TOKENS)
     tags, likely = np.zeros(len(encoded.tags), np.int64), np.zeros(len(encoded.tags))
     loss, count, done = 0.0, 0, 0
-    sure = hasattr(model, "head")
+    sure = hasattr(model, "head")  # counted models have no probabilities
     for step in range(feed.steps_per_epoch):
         rows = feed.rows(step)
         batch = encoded.batch(rows).to(device)
@@ -73,6 +73,7 @@ def answers(
         tags[words] = said.cpu().numpy()[real]
         if sure:
             likely[words] = probabilities.cpu().double().numpy()[real]
+        if sure and encoded.tags[words].max(initial=IGNORE) != IGNORE:
             total, many = model.head.loss(model.hidden(batch)[0], batch.target)
             loss, count = loss + total.item(), count + int(many)
         done += len(rows)

@@ -187,8 +187,8 @@ class TagRun(Run):
     def words(self, text: str, name: str, *, columns: bool = False) -> tuple[list[tuple[str, ...]], Format]:
         """The sentences of a text that is written as this run's data is, and how that is; tags are not needed."""
         data: TaggedConfig = self.settings.data
-        kind: Format = "columns" if columns else data.format or sniff(text, name, data.columns)
-        return [sentence.words for sentence in FORMATS[kind](text, name, data.columns, False)], kind
+        kind: Format = "columns" if columns else data.format or sniff(text, name, data.places)
+        return [sentence.words for sentence in FORMATS[kind](text, name, data.places, False)], kind
 
     def evaluate(
         self,
