@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from seqwright.config import UserError, check_sizes
+from seqwright.data.embedded import is_embedded
 from seqwright.data.files import Errors, read_text, resolve
 from seqwright.data.python_tokens import python_tokens
 from seqwright.data.tag_formats import CONLLU, FORMATS, Columns, Format, Sentence, sniff
@@ -116,7 +117,9 @@ def read_tagged(files: Sequence[str] | str, config: TaggedConfig) -> Tagged:
     notes: list[str] = []
     sentences: list[Sentence] = []
     for name in [files] if isinstance(files, str) else files:
-        if name == EMBEDDED:
+        if is_embedded(name):
+            if name != EMBEDDED:
+                raise UserError(f"no embedded tags '{name}'; there is {EMBEDDED}.")
             sentences += python_tokens()
             continue
         path = resolve(name)
