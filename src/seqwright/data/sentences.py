@@ -20,7 +20,7 @@ from seqwright.text.tokenizer import Tokenizer
 SPELT = 32
 """Bytes of a word that are read; of longer words the first and the last of them, where affixes are."""
 
-UNREAD = 5
+UNREAD = 8
 """The purpose of the numbers that decide which words are read as <unk>."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from seqwright.layers.affixes import Affixes
+
 LETTERS = 257
 """The bytes of UTF-8, counted from 1, so that every script is spelt and none has unknown letters; 0 is no letter."""
 WIDTHS = (2, 3, 4)
@@ -20,7 +22,8 @@ class Spelling(nn.Module):
         super().__init__()
         self.letters = nn.Embedding(LETTERS, letter)
         self.filters = nn.ModuleList(nn.Conv1d(letter, filters, size) for size in WIDTHS)
-        self.out = nn.Linear(filters * len(WIDTHS), width, bias=False)
+        self.affixes = Affixes(letter)
+        self.out = nn.Linear(filters * len(WIDTHS) + self.affixes.width, width, bias=False)
 
     def forward(self, spelling: Tensor) -> Tensor:
         """(B, S, D) from (B, S, C); zeros where no word begins."""
@@ -29,7 +32,7 @@ class Spelling(nn.Module):
         letters = self.letters(nn.functional.pad(words, (OUTSIDE, OUTSIDE))).transpose(1, 2)  # (U, letter, C + …)
         lengths = (words > 0).sum(-1)  # (U,)
         found = torch.cat([self._largest(letters, lengths, filters) for filters in self.filters], -1)
-        vectors = self.out(found)  # (U, D)
+        vectors = self.out(torch.cat([found, self.affixes(words)], -1))  # (U, D)
         out = vectors.new_zeros(*shown.shape, vectors.size(-1))
         return out.masked_scatter(shown.unsqueeze(-1), vectors[copies])
 

@@ -34,7 +34,8 @@ class TagConfig:
     """Whether the tags of a sentence are found together, each by its word and its neighbours (a conditional random
     field); otherwise each by itself."""
     spelling: int = 64
-    """Filters of each width over the letters of a word, added to its vector; 0 for none."""
+    """Filters of each width over the letters of a word; with its affixes and shape, they are added to its vector. 0 for
+    none of them."""
 
     def check_tags(self) -> None:
         if self.spelling < 0:
@@ -82,6 +83,8 @@ class SpeltTokens(Tokens):
 
     def __init__(self, vocabulary: int, width: int, *, spelling: int):
         super().__init__(vocabulary, width)
+        # A word's own vector begins small: at first its letters, which it shares with others, should speak for it.
+        nn.init.normal_(self.weight, std=0.1)
         self.spelling = Spelling(width, spelling)
 
     def forward(self, source: Source) -> Tensor:  # type: ignore[override]
