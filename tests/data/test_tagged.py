@@ -158,12 +158,22 @@ def test_long_words_keep_both_ends() -> None:
 
 
 def test_the_classes_of_python_s_words() -> None:
-    (sentence,) = lines_of("def scaled(x, by=2): return x.size * area(by)\n")
-    assert sentence.words[:4] == ("def", "scaled", "(", "x")
-    tags = dict(zip(sentence.words, sentence.tags, strict=True))
-    assert tags["def"] == "keyword"
-    assert tags["scaled"] == "definition"
-    assert tags["size"] == "attribute"
-    assert tags["area"] == "call"
-    assert tags["2"] == "number"
-    assert tags["*"] == "op"
+    header, call = lines_of("def scaled(x, by=2): return x.size * area(by)\ntotal = scaled(x, by=self.rate(3)) or x\n")
+    classes = [dict(zip(line.words, line.tags, strict=True)) for line in (header, call)]
+    assert header.words[:4] == ("def", "scaled", "(", "x")
+    assert header.tags[:4] == ("keyword", "definition", "bracket", "parameter")
+    assert {word: classes[0][word] for word in ("size", "area", "2", "*")} == {
+        "size": "attribute",
+        "area": "call",
+        "2": "number",
+        "*": "op",
+    }
+    assert header.tags[header.words.index("by")] == "parameter"
+    assert {word: classes[1][word] for word in ("total", "scaled", "by", "rate", "or", "x")} == {
+        "total": "variable",
+        "scaled": "call",
+        "by": "argument",
+        "rate": "method",
+        "or": "keyword",
+        "x": "name",
+    }

@@ -43,7 +43,7 @@ def lines_of(source: str) -> list[Sentence]:
 
 
 def _class(line: list[tokenize.TokenInfo], place: int) -> str:
-    """What a word is. What kind of name it is, only its neighbours tell: the word alone does not."""
+    """What a word is. What kind of name it is, only its line tells: its neighbours, and which brackets are open."""
     token = line[place]
     kind = tokenize.tok_name[token.type]
     if kind != "NAME":
@@ -53,6 +53,13 @@ def _class(line: list[tokenize.TokenInfo], place: int) -> str:
     before, after = ("" if not 0 <= near < len(line) else line[near].string for near in (place - 1, place + 1))
     if before in ("def", "class"):
         return "definition"
+    if before == ".":
+        return "method" if after == "(" else "attribute"
     if after == "(":
         return "call"
-    return "attribute" if before == "." else "parameter" if after == "=" and place else "name"
+    depth = sum((own.string in "([{") - (own.string in ")]}") for own in line[:place] if own.type == tokenize.OP)
+    if line[0].string == "def" and depth == 1 and before in ("(", ",", "*", "**"):
+        return "parameter"
+    if after == "=":
+        return "argument" if depth else "variable"
+    return "name"
