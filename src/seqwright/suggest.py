@@ -158,6 +158,7 @@ def tagged_recipe(
         "data": data,
         "tokenizer": {"kind": tokenizer} | ({"lowercase": True} if tokenizer == "words" else {}),
         "model": {"kind": kind},
+        "training": {},  # a perceptron has none, but the run to begin with may take its place
     }
     if kind in build.COUNTED:
         return table
