@@ -135,7 +135,14 @@ def test_a_recipe_says_what_it_shows_and_loads(name: str) -> None:
 
 
 def test_every_shipped_recipe_is_checked_here() -> None:
-    counted = {"ptb-ngram", "wikitext2-ngram", "shakespeare-ngram", "shakespeare-adaptive"}
+    counted = {
+        "ptb-ngram",
+        "wikitext2-ngram",
+        "shakespeare-ngram",
+        "shakespeare-adaptive",
+        "imdb-bag",
+        "imdb-bag-pieces",
+    }
     tagging = {"ewt-upos", "ewt-perceptron", "atis-slots", "atis-perceptron", "python-tokens"}
     others = {"shakespeare-cpu", "python-reference", "python-assistant"}
     sized = GPTS.keys() | LECTURES.keys() | TRANSLATORS.keys() | CLASSIFIERS.keys() | SEEING.keys()

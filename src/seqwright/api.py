@@ -17,6 +17,9 @@ from seqwright.studies.check import check as prove
 from seqwright.studies.demo import Rung
 from seqwright.studies.demo import demo as train_ladder
 from seqwright.studies.listing import listing
+from seqwright.studies.probe import SHIPPED as SHIPPED_PROBES
+from seqwright.studies.probe import probe as find_gaps
+from seqwright.studies.probe import read_probes
 from seqwright.suggest import chat_recipe, fine_tuned, labelled_recipe, pairs_recipe, tagged_recipe, text_recipe
 from seqwright.text.tokenizer import Tokenizer
 
@@ -136,6 +139,12 @@ def demo(folder: str | Path = RUNS / "demo", listener: session.Listener | None =
 def check(run: Run | str | Path) -> list[Finding]:
     """The laws that every model keeps, asked of this one."""
     return prove(run if isinstance(run, Run) else open(run, device="cpu"))
+
+
+def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[dict[str, Any]]:
+    """The gaps a run shows between sentences that differ in one respect; those that ship, or of a file of yours."""
+    probes = read_probes(SHIPPED_PROBES if templates is None else Path(templates))
+    return find_gaps(run if isinstance(run, Run) else open(run), probes)
 
 
 def tokenizer(path: str | Path) -> Tokenizer:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seqwright.batch import Vocabulary
+from seqwright.batch import ReaderSizes, Vocabulary
 from seqwright.config import Reader, UserError, did_you_mean, to_table
 from seqwright.data.chat import ChatConfig
 from seqwright.data.images import ImagesConfig
@@ -19,10 +19,12 @@ from seqwright.data.variation import VariedTokenizerConfig
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.metrics.likelihood import EvaluationConfig
 from seqwright.models import classifiers, taggers
+from seqwright.models.bag import BagConfig, bag
 from seqwright.models.gpt import GPTConfig, gpt
 from seqwright.models.mixture import Mixture, MixtureConfig
 from seqwright.models.ngram import ArpaConfig, NGramConfig, arpa, ngram, open_arpa
 from seqwright.models.perceptron import PerceptronConfig, perceptron
+from seqwright.models.reader_mixture import ReaderMixture, ReaderMixtureConfig
 from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, recurrent
 from seqwright.models.seq2seq import ElmanSeq2SeqConfig, GRUSeq2SeqConfig, LSTMSeq2SeqConfig, seq2seq
 from seqwright.models.transformer import TransformerConfig, transformer
@@ -71,6 +73,17 @@ TRANSLATORS: Models = {
     "gru": (GRUSeq2SeqConfig, seq2seq),
 }
 
+
+def reader_mixture(config: ReaderMixtureConfig, sizes: ReaderSizes) -> ReaderMixture:
+    """Several classifiers as one, each with its own vocabulary."""
+    tables = [part["model"] for part in config.parts.values()]
+    parts = [
+        model(model_config(table, task="labelled"), replace(sizes, vocabulary=vocabulary), task="labelled")
+        for table, vocabulary in zip(tables, config.vocabularies, strict=True)
+    ]
+    return ReaderMixture(parts, config)
+
+
 CLASSIFIERS: Models = {
     "mlp": (classifiers.MLPConfig, classifiers.mlp),
     "cnn": (classifiers.CNNClassifierConfig, classifiers.cnn),
@@ -79,6 +92,8 @@ CLASSIFIERS: Models = {
     "gru": (classifiers.GRUClassifierConfig, classifiers.recurrent),
     "transformer": (classifiers.TransformerClassifierConfig, classifiers.transformer),
     "gpt": (classifiers.GPTClassifierConfig, classifiers.gpt),
+    "bag": (BagConfig, bag),
+    "mixture": (ReaderMixtureConfig, reader_mixture),
 }
 
 SEEING: Models = {
@@ -96,7 +111,7 @@ TAGGERS: Models = {
     "perceptron": (PerceptronConfig, perceptron),
 }
 
-COUNTED = ("ngram", "perceptron")
+COUNTED = ("ngram", "bag", "perceptron")
 """Kinds that are estimated by counting, without gradients."""
 MADE = {"arpa": "seqwright import FILE.arpa --run DIR", "mixture": "seqwright mix RUN RUN --on FILE --run DIR"}
 """Kinds that are made of what was trained elsewhere, and the command that does it."""

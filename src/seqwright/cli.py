@@ -21,6 +21,7 @@ COMMANDS = {
     "tag": "Give every word of a file its tag.",
     "chat": "Talk with an assistant.",
     "score": "Log-probability and surprisal of each line of a file; keep the lines a model finds likely.",
+    "probe": "What a model makes of sentences that differ only in a pronoun, a name or an origin.",
     "search-audit": "How often a beam misses the best output: model error or search error.",
     "export": "Write a model in a format of other programs.",
     "import": "Make a run of a model that another program wrote.",

@@ -1,6 +1,6 @@
 """The folder of a run: what it holds, and who may write to it.
 
-    recipe.toml  tokenizer.json  model.safetensors  log.jsonl  summary.json  environment.json  report.html
+    recipe.toml  tokenizer.json  watch.json  model.safetensors  log.jsonl  summary.json  environment.json  report.html
     checkpoints/step-00001000/{model,optimizer}.safetensors + state.json, carry and ema where training has them
     checkpoints/latest
 
@@ -62,6 +62,7 @@ class RunDirectory:
         self.tokenizer_path = path / "tokenizer.json"
         self.source_tokenizer_path = path / "source-tokenizer.json"
         self.labels_path = path / "labels.json"
+        self.watch_path = path / "watch.json"
         self.model_path = path / "model.safetensors"
         self.log_path = path / "log.jsonl"
         self.summary_path = path / "summary.json"
@@ -211,11 +212,18 @@ class RunDirectory:
         """Whether there is anything a training would go on from or end with."""
         return bool(self.checkpoints.steps()) or self.model_path.exists()
 
+    def tokenizer_paths(self) -> list[Path]:
+        """Of a mixture whose parts cut text each in its own way: tokenizer.json, tokenizer-2.json, ….."""
+        others = sorted(self.path.glob("tokenizer-*.json"), key=lambda path: (len(path.name), path))
+        return [self.tokenizer_path, *others]
+
     def clear(self) -> None:
         """Forgets how far a training came that learnt nothing: the next one may have another recipe."""
-        self.tokenizer_path.unlink(missing_ok=True)
+        for path in self.tokenizer_paths():
+            path.unlink(missing_ok=True)
         self.source_tokenizer_path.unlink(missing_ok=True)
         self.labels_path.unlink(missing_ok=True)
+        self.watch_path.unlink(missing_ok=True)
         self.log_path.unlink(missing_ok=True)
         shutil.rmtree(self.tensorboard_path, ignore_errors=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -283,12 +283,24 @@ def refuse_too_large(wanted: Recipe, sizes: Any) -> None:
         )
 
 
-def keep(made: Recipe, path: Path, *, tokenizer: str, model: Any, notes: Sequence[str], **facts: Any) -> dict[str, Any]:
-    """A finished run of a model that was made elsewhere (imported, mixed); its summary, written last."""
+def keep(
+    made: Recipe,
+    path: Path,
+    *,
+    tokenizer: str,
+    model: Any,
+    notes: Sequence[str],
+    beside: Mapping[str, str] | None = None,
+    **facts: Any,
+) -> dict[str, Any]:
+    """A finished run of a model that was made elsewhere (imported, mixed), with other files beside it that its kind
+    needs; its summary, written last."""
     directory = RunDirectory.create(path, recipe=made.toml())
     with directory.writing():
         try:
             write_text(directory.tokenizer_path, tokenizer)
+            for name, text in (beside or {}).items():
+                write_text(directory.path / name, text)
             for said in notes:
                 directory.note(said)
             tensors = model.tensors()

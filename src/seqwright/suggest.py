@@ -47,7 +47,7 @@ def text_recipe(
     elif kind not in build.COUNTED and not _tokenizers(files):
         data["split"] = "tail 5%"
     table: dict[str, Any] = {
-        "name": f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}",
+        "name": _name(files, kind),
         "data": data,
         "tokenizer": {"kind": tokenizer} | ({"size": sizes["size"]} if tokenizer == "byte-bpe" else {}),
         "model": {"kind": kind},
@@ -104,7 +104,7 @@ def pairs_recipe(
     else:
         model |= {"layers": 1, "width": 2 * sizes["width"]}
     return {
-        "name": f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}",
+        "name": _name(files, kind),
         "data": data,
         "tokenizer": {"kind": tokenizer} | ({"size": sizes["size"]} if tokenizer == "byte-bpe" else {}),
         "model": model,
@@ -206,22 +206,33 @@ def labelled_recipe(
     valid: Sequence[str] = (),
     *,
     kind: str = build.kit("labelled").default_model,
-    tokenizer: str = "words",
+    tokenizer: str | None = None,
 ) -> dict[str, Any]:
     """The tables of a recipe for a classifier of labelled texts."""
     pick(kind, build.CLASSIFIERS, "model")
-    lines = sum(_lines(file) for file in files)
+    build.refuse_made(kind)
+    texts = [text for file in files for text in _labelled_texts(file)]
+    lines = len(texts)
+    tokenizer = tokenizer or ("words" if _spaced(texts) else "characters")
     sizes = next(sizes for most, sizes in CLASSIFIER_SIZES if lines <= most)
     data: dict[str, Any] = {"kind": "labelled", "train": list(files)}
     # A share that leaves some two hundred to measure on, where there are so many.
     share = min(20, max(5, 100 * 200 // max(1, lines)))
     data |= {"valid": list(valid)} if valid else {"split": f"stratified {share}%"}
+    if kind in build.COUNTED:  # an n-gram's words may all be rare
+        split = {"split": "basic-english"} if tokenizer == "words" else {}
+        return {
+            "name": _name(files, kind),
+            "data": data,
+            "tokenizer": {"kind": tokenizer} | split,
+            "model": {"kind": kind},
+        }
     model: dict[str, Any] = {"kind": kind, "answer_dropout": 0.5}
     if kind in ("rnn", "lstm", "gru"):
         model |= {"width": sizes["width"], "embedding": 128, "dropout": 0.3}
     words = {"split": "basic-english", "minimum_count": 2, "size": 30_000} if tokenizer == "words" else {}
     return {
-        "name": f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}",
+        "name": _name(files, kind),
         "data": data,
         "tokenizer": {"kind": tokenizer} | words,
         "model": model,
@@ -241,6 +252,11 @@ def fine_tuned(table: dict[str, Any], base: dict[str, Any], path: Path) -> dict[
     }
 
 
+def _name(files: Sequence[str], kind: str) -> str:
+    """That of the first file, and the kind of model."""
+    return f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}"
+
+
 def _steps(size: int) -> int:
     """More text, more steps: from a few hundred to some tens of thousands."""
     return int(min(20_000, max(300, 1000 * (size / MEGA) ** 0.5)) // 100 * 100)
@@ -257,11 +273,17 @@ def _tokenizers(files: Sequence[str]) -> list[Path]:
     return [folder / "tokenizer.json" for folder in folders if is_prepared(folder)]
 
 
-def _lines(file: str) -> int:
-    """Rows of a labelled file, or of an embedded one, more or less."""
+def _labelled_texts(file: str) -> list[str]:
+    """The rows of a labelled file, or of an embedded one, more or less."""
     if is_embedded(file):
-        return len(embedded_labels(file))
-    return sum(read_text(path, "replace")[0].count("\n") + 1 for path in expand(resolve(file))[0])
+        return [text for _, text in embedded_labels(file)]
+    return [line for path in expand(resolve(file))[0] for line in read_text(path, "replace")[0].splitlines()]
+
+
+def _spaced(texts: Sequence[str]) -> bool:
+    """Whether words are set apart: in unspaced scripts hardly one character in twenty is a space."""
+    some = texts[:: max(1, len(texts) // 1000)]
+    return sum(text.count(" ") for text in some) > sum(map(len, some)) / 20
 
 
 def _bytes(file: str) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from seqwright import build
 from seqwright.batch import Answers, Batch, ReaderSizes, Source
@@ -46,6 +48,40 @@ def classifier(name: str, kind: Any = "class", segments: int = 1) -> Any:
     for parameter in model.parameters():  # fresh weights are so small that mistakes would hide
         torch.nn.init.normal_(parameter, std=0.4)
     return model.double().eval()
+
+
+class Several:
+    """Many texts for a model that counts them."""
+
+    def __init__(self) -> None:
+        self.batches = [texts(rows=1, seed=seed) for seed in range(60)]
+        self.lengths = np.full(60, CONTEXT)
+
+    def batch(self, rows: NDArray[np.int64]) -> Batch:
+        sources = [self.batches[row].source for row in rows]
+        ids, segments = (torch.cat([getattr(one, name) for one in sources]) for name in ("ids", "segments"))
+        target = torch.cat([self.batches[row].target for row in rows])
+        mask = torch.ones(len(rows), CONTEXT, dtype=torch.bool)
+        return Batch.of_source(Source(mask=mask, ids=ids, segments=segments), target)
+
+
+def bag(segments: int = 2) -> Any:
+    """The counted kind, counted."""
+    sizes = ReaderSizes(answers=Answers(kind="class", count=3), vocabulary=VOCABULARY, segments=segments)
+    model = build.model(build.model_config({"kind": "bag", "order": 2}, task="labelled"), sizes, task="labelled")
+    model.fit(Several())
+    return model
+
+
+def mixture() -> Any:
+    """The kind that is made: a network and the bag."""
+    part = {"vocabulary": {"size": VOCABULARY.size}, "data": {}}
+    parts = {"1": part | {"model": LSTM}, "2": part | {"model": {"kind": "bag", "order": 2}}}
+    table = {"kind": "mixture", "weights": [0.7, 0.5], "mean": "geometric", "parts": parts}
+    sizes = ReaderSizes(answers=Answers(kind="class", count=3), vocabulary=VOCABULARY, segments=2)
+    model = build.model(build.model_config(table, task="labelled"), sizes, task="labelled")
+    model.models = [classifier("lstm", segments=2), bag()]
+    return model
 
 
 def texts(kind: str = "class", rows: int = 4, seed: int = 0) -> Batch:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from seqwright.interface import Autoregressive, Model
 from seqwright.studies.reader_laws import READER_LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
 
-from .readers import ANSWERS, CLASSIFIERS, classifier, texts
+from .readers import ANSWERS, CLASSIFIERS, bag, classifier, mixture, texts
 
 
 def test_every_kind_has_a_row() -> None:
@@ -33,6 +35,25 @@ def test_it_satisfies_the_protocols(name: str) -> None:
 def test_law(name: str, law: str) -> None:
     with torch.no_grad():
         assert READER_LAWS[law](classifier(name, segments=2), texts()) <= 1e-9
+
+
+@pytest.mark.parametrize("law", READER_LAWS)
+@pytest.mark.parametrize("made", [bag, mixture])
+def test_law_of_what_is_counted_or_made(made: Callable[[], Any], law: str) -> None:
+    model, given = made(), texts()
+    with torch.no_grad():
+        assert READER_LAWS[law](model, given) <= 1e-5
+        assert model(given).std() > 1e-3
+
+
+@pytest.mark.parametrize("made", [bag, mixture])
+def test_what_is_counted_or_made_is_kept(made: Callable[[], Any]) -> None:
+    model, other = made(), made()
+    with torch.no_grad():
+        other.load({name: torch.zeros_like(tensor) for name, tensor in model.tensors().items()})
+        assert (other(texts()) - model(texts())).abs().max() > 1e-3
+        other.load(model.tensors())
+        assert (other(texts()) == model(texts())).all()
 
 
 @pytest.mark.parametrize("law", TRAINING_LAWS)

@@ -20,6 +20,11 @@ TRANSLATORS: dict[str, dict[str, object]] = {
     "transformer learned": TRANSFORMER | {"positions": "learned", "decoder_layers": 1},
     "transformer rotary": TRANSFORMER | {"positions": "rotary", "bias": False, "tied": "two-way"},
     "transformer unplaced": TRANSFORMER | {"positions": "none"},
+    "transformer alibi": TRANSFORMER | {"positions": "alibi", "window": 3},
+    "transformer relative": TRANSFORMER | {"positions": "relative", "norm": "post"},
+    "transformer llama": TRANSFORMER
+    | {"positions": "rotary", "normalised": "rms", "activation": "swiglu", "key_heads": 1, "query_key_norm": True},
+    "transformer window": TRANSFORMER | {"window": 2},
     "rnn": {"kind": "rnn", "width": 6},
     "lstm": {"kind": "lstm", "width": 6, "layers": 2, "embedding": 5},
     "lstm fed": {"kind": "lstm", "width": 6, "layers": 2, "feeding": True},

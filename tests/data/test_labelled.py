@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import lzma
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from seqwright.config import UserError
 from seqwright.data.labelled import LabelledConfig, Row, Rows, read_rows
 from seqwright.data.labels import Labels, several
+from seqwright.recipe import load
 
 
 def read(path: Path, **options: object) -> list[tuple[str, ...]]:
@@ -93,6 +96,39 @@ def test_what_does_not_fit_is_refused_with_the_next_move(
 def test_settings_that_contradict_each_other(options: dict[str, object], told: str) -> None:
     with pytest.raises(UserError, match=told):
         LabelledConfig(**{"train": "a", **options})  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("babel") is None, reason="needs Babel: the extra [samples]")
+def test_names_and_their_languages_need_no_files() -> None:
+    rows = read_rows("embedded:languages", LabelledConfig(train="embedded:languages")).rows
+    assert ("vi", ("Tiếng Việt",)) in {(row.label, row.texts) for row in rows}
+    assert len({row.texts for row in rows}) == len(rows) > 10_000
+    assert len({row.label for row in rows}) == 16
+
+
+def test_names_without_babel_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "babel", None)
+    with pytest.raises(UserError, match=r"seqwright\[samples\]"):
+        read_rows("embedded:languages", LabelledConfig(train="embedded:languages"))
+
+
+def test_the_files_of_glue_imdb_sst_and_atis(data_root: Path) -> None:
+    """Headings, byte order marks, quotes that quote nothing, tabs inside texts: as many rows as are published."""
+    found = {}
+    for name in ("cola", "mrpc", "rte", "glue-sst2", "sst2", "sst5", "atis-intents", "imdb-rnn"):
+        data = load(name).data
+        rows = read_rows(data.train, data)
+        found[name] = (len(rows.rows), len({row.label for row in rows.rows}), rows.parts, len(rows.notes))
+    assert found == {
+        "cola": (8_551, 2, 1, 0),
+        "mrpc": (3_668, 2, 2, 0),
+        "rte": (2_490, 2, 2, 0),
+        "glue-sst2": (67_349, 2, 1, 0),
+        "sst2": (6_920, 2, 1, 0),
+        "sst5": (8_544, 5, 1, 0),
+        "atis-intents": (4_478, 21, 1, 0),
+        "imdb-rnn": (25_000, 2, 1, 0),
+    }
 
 
 def test_empty_texts_are_counted(tmp_path: Path) -> None:

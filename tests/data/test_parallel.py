@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from seqwright.config import UserError
 from seqwright.data.embedded_pairs import embedded_pairs
 from seqwright.data.pair_formats import Pair
-from seqwright.data.parallel import PairsConfig, read_pairs
+from seqwright.data.parallel import PairsConfig, read_pairs, read_splits, read_test
 from seqwright.data.python_pairs import tree
 
 CONFIG = PairsConfig(train="unused")
@@ -99,11 +100,28 @@ def test_empty_sides_are_counted() -> None:
 
 def test_a_split_keeps_equal_sources_together() -> None:
     lines = [f"{n % 40}\tx{n}" for n in range(400)]
-    train, valid = read_pairs(write("a.tsv", *lines), CONFIG).split("documents 20%")
+    train, valid, _ = read_pairs(write("a.tsv", *lines), CONFIG).split("documents 20%")
     assert len(train.pairs) + len(valid.pairs) == 400
     assert not {pair.sources for pair in train.pairs} & {pair.sources for pair in valid.pairs}
     again = read_pairs(write("a.tsv", *reversed(lines)), CONFIG).split("documents 20%")[1]
     assert {pair.targets for pair in again.pairs} == {pair.targets for pair in valid.pairs}
+
+
+def test_a_test_part_is_seen_by_nobody_else() -> None:
+    config = PairsConfig(
+        train=write("a.tsv", *(f"{n % 40}\tx{n}" for n in range(400))), split="documents 20%", test=0.2
+    )
+    train, valid = read_splits(config)
+    test = read_test(config)
+    assert valid is not None
+    sides = [{pair.sources for pair in part.pairs} for part in (train, valid, test)]
+    assert all(sides)
+    assert sum(map(len, sides)) == len(set.union(*sides)) == 40
+    assert valid.pairs == read_splits(replace(config, test=0.0))[1].pairs  # type: ignore[union-attr]
+    with pytest.raises(UserError, match="set no test pairs aside"):
+        read_test(replace(config, test=0.0))
+    with pytest.raises(UserError, match="documents 5%"):
+        replace(config, split="tail 10%")
 
 
 def test_trees_are_written_in_brackets() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.testing import assert_close
 
 from seqwright.batch import Batch, Source
@@ -14,7 +14,7 @@ from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.decoding.search import search
 from tests.contract.kinds import SMALL, VOCABULARY, small
-from tests.test_interface import Saying, Translator, indices, sources
+from tests.test_interface import Translator, indices, sources
 
 RULES = {
     "none": {"normalisation": "none"},
@@ -78,6 +78,14 @@ def test_leaving_out_what_cannot_win_saves_work() -> None:
     assert again.nodes <= found.nodes
     short = exact_search(model, Source.nothing(1), SearchOptions(normalisation="none", kind="exact", nodes=1), **facts)
     assert not short.proven
+
+
+def test_exact_search_goes_deeper_than_pythons_stack() -> None:
+    model, deep = small("ngram"), 1100
+    options = SearchOptions(kind="exact", length=deep, shortest=deep - 1, normalisation="none", nodes=deep)
+    ((found, *_),) = looked_for(model, options)
+    assert len(found.ids) == deep - 1
+    assert found.reason == "end"
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -158,18 +166,16 @@ def test_groups_say_different_things(translator: Translator) -> None:
         assert [h.ids for h in own] == [best.ids]  # three greedy groups agree, and are told once
 
 
-class Attending(Translator):
+class Telling(Translator):
     """A translator that says where it looked."""
 
-    def attention(self, state: Saying) -> Tensor:
-        memory = state.memory.vectors.unsqueeze(1)
-        query = state.hidden.view(memory.size(0), 1, -1, memory.size(-1))
-        weights = self.attend.weights(query, memory, mask=state.memory.mask[:, None, None])
-        return weights.flatten(0, 2)
+    @property
+    def asking(self) -> list[nn.Module]:
+        return [self.attend]
 
 
 def test_coverage_is_attention_summed_over_the_output(translator: Translator) -> None:
-    model = Attending().double().requires_grad_(False)
+    model = Telling().double().requires_grad_(False)
     model.load_state_dict(translator.state_dict())
     options = SearchOptions(width=4, best=4, length=5, coverage=0.3, normalisation="none", stop="bound")
     penalties = []
@@ -181,7 +187,8 @@ def test_coverage_is_attention_summed_over_the_output(translator: Translator) ->
             state, had = model.start(source, capacity=9), torch.zeros(1, source.mask.size(1)).double()
             for id in [1, *hypothesis.ids]:
                 _, state = model.step(torch.tensor([[id]]), state)
-                had += model.attention(state)
+                memory = state.memory.vectors.unsqueeze(1)
+                had += model.attend.weights(state.hidden[:, None, None], memory, mask=source.mask[:, None, None])[0, 0]
             penalty = 0.3 * had[source.mask].clamp(max=1).log().sum().item()
             penalties.append(penalty)
             assert hypothesis.score == pytest.approx(hypothesis.log_prob + penalty)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqwright.decoding.watch import longest_repeat, watch
+from seqwright.decoding.watch import Typical, longest_repeat, typical, watch
 
 
 def kinds(text: str, **more: object) -> list[str]:
@@ -60,3 +61,29 @@ def test_the_longest_repeat_by_brute_force(items: list[str]) -> None:
     found = longest_repeat(items)
     assert found.length == best
     assert found.length == len(found.unit) * found.times
+
+
+def test_what_training_targets_do_is_not_suspicious() -> None:
+    turns = " ".join(["I_TURN_LEFT", "I_WALK"] * 4)
+    assert kinds(turns, source="walk around left") == ["repetition"]
+    learnt = typical([("walk around left", turns), ("walk", "I_WALK")])
+    assert learnt == Typical(times=4, letters=0, copied=0.0, ratio=pytest.approx(8 / 3))
+    assert kinds(turns, source="walk around left", typical=learnt) == []
+    assert kinds(turns + " I_TURN_LEFT I_WALK", source="walk around left", typical=learnt) == ["repetition"]
+    long = " ".join(f"w{n}" for n in range(40))
+    assert kinds(long, source="two words", typical=Typical(ratio=20.0)) == []
+    copy = "die Katze saß auf der Matte"
+    assert kinds(copy, source=copy, typical=Typical(copied=1.0)) == []
+    assert kinds("a" * 12, typical=Typical(letters=12)) == []
+
+
+def test_one_target_in_a_thousand_is_no_rule() -> None:
+    plain = [("a b c", "x y z")] * 1000
+    assert typical([*plain, ("a b c", "ag ag ag ag")]).times == 0
+    assert typical([*plain[:900], ("a b c", "ag ag ag ag")]).times == 4
+    assert typical([]) == Typical()
+
+
+def test_a_flag_shows_what_raised_it() -> None:
+    (flag,) = watch("so ag ag ag ag", log_prob=5 * math.log(0.9), tokens=5)
+    assert str(replace(flag, coverage=0.25)).endswith("in a row (confidence 0.90, 25% of the source attended)")

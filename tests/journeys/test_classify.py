@@ -37,7 +37,7 @@ def classifier(seqwright: Command, here: Path) -> Path:
 def test_a_classifier_learns_answers_and_keeps_its_laws(seqwright: Command, classifier: Path, here: Path) -> None:
     scores = seqwright("evaluate", classifier, "--on", "test.tsv", "--json").json
     assert scores["accuracy"] == 100.0
-    assert scores["scores"]["accuracy"]["signature"].startswith("accuracy|texts:40|classes:2|")
+    assert scores["scores"]["accuracy"]["signature"].startswith("accuracy|examples:40|classes:2|")
     (here / "lines.txt").write_text("the film was good\n\nthe film was dull\n")
     said = seqwright("classify", classifier, "lines.txt", "--json").lines
     assert [row["text"] for row in said] == ["the film was good", "", "the film was dull"]

@@ -82,6 +82,19 @@ def test_every_command_speaks_to_machines(seqwright: Command, trained: Path) -> 
     assert "training.steps" in {row["key"] for row in seqwright("recipes", "--keys", "--json").lines}
 
 
+def test_a_beam_finds_what_is_probable(seqwright: Command, trained: Path) -> None:
+    beam = ("generate", trained, "the c", "--beam", "4", "--tokens", "6", "--set", "decoding.normalisation=none")
+    rows = seqwright(*beam, "--best", "3", "--json").lines
+    assert [row["rank"] for row in rows] == [1, 2, 3]
+    assert [row["log_prob"] for row in rows] == sorted((row["log_prob"] for row in rows), reverse=True)
+    greedy = seqwright("generate", trained, "the c", "--temperature", "0", "--tokens", "6", "--json").lines[0]
+    assert rows[0]["log_prob"] >= greedy["log_prob"] - 1e-4
+    assert seqwright(*beam).out == f"--- 1 (rank 1)\nthe c{rows[0]['text']}\n"
+    assert "--top-k is for drawing" in seqwright(*beam, "--top-k", "2").err
+    assert "--samples is for drawing" in seqwright(*beam, "--samples", "2").err
+    assert "give --beam K" in seqwright("generate", trained, "--best", "2").err
+
+
 def test_a_line_is_scored_without_waiting_for_the_next(trained: Path) -> None:
     process = start("score", trained, "--json", stdin=subprocess.PIPE)
     assert process.stdin is not None

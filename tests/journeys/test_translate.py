@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.journeys.commands import ended, start
 from tests.journeys.conftest import Command
 
 TINY = [
@@ -35,6 +37,32 @@ def test_lines_in_lines_out_in_order(seqwright: Command, translator: Path) -> No
     assert all(len(row["others"]) == 1 for row in rows)
 
 
+def test_it_says_where_it_looked(seqwright: Command, translator: Path) -> None:
+    plain = seqwright("translate", translator, "b.en").out.splitlines()
+    said = seqwright("translate", translator, "b.en", "--attention")
+    assert said.status == 0, said.err
+    for line, text in zip(said.out.splitlines(), plain, strict=True):
+        shown, _, links = line.partition(" |||")
+        assert shown == text
+        assert len(links.split()) == len(text.split())
+    (row, empty) = seqwright("translate", translator, "--attention", "--json", input=b"one two 3\n\n").lines
+    assert row["attention"]["source"] == ["one", "two", "3", "<eos>"]
+    assert len(row["attention"]["weights"]) == len(row["attention"]["target"])
+    assert "attention" not in empty
+
+
+def test_a_line_is_answered_before_the_next_is_typed(translator: Path) -> None:
+    process = start("translate", translator, stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for text in ("one two 1", "two 2"):
+        process.stdin.write(text + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline().endswith("\n")
+    process.stdin.write("two " * 30 + "\n")
+    assert "source 3 has" in ended(process).err
+
+
 def test_what_was_cut_off_is_said(seqwright: Command, translator: Path, here: Path) -> None:
     (here / "long.en").write_text("one 1\n" + "two " * 30 + "\n")
     said = seqwright("translate", translator, "long.en")
@@ -52,6 +80,19 @@ def test_scores_on_other_files(seqwright: Command, translator: Path) -> None:
     wrong = seqwright("evaluate", translator, "--on", "a.en", "b.de")
     assert wrong.status == 2
     assert "a.en has 40, b.de has 12 lines" in wrong.err
+
+
+def test_files_in_the_wrong_order_are_refused(seqwright: Command, translator: Path, here: Path) -> None:
+    said = seqwright("evaluate", translator, "--on", "b.de", "b.en")
+    assert said.status == 2
+    assert "b.de b.en look like targets" in said.err
+    assert "the sources look like targets" in seqwright("translate", translator, "b.de").err
+    swapped = seqwright("train", "--pairs", "a.en", "a.de", "--valid", "b.de", "b.en", "--run", "other", *TINY)
+    assert swapped.status == 2
+    assert "validation pairs look like targets" in swapped.err
+    assert not (here / "other").exists()
+    twice = seqwright("train", "--pairs", "a.en", "a.en", "--valid", "b.en", "b.en", "--run", "twice", *TINY)
+    assert "was one file given twice?" in twice.err
 
 
 def test_the_laws_hold_and_other_verbs_are_refused(seqwright: Command, translator: Path) -> None:

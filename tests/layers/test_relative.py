@@ -32,6 +32,12 @@ def test_buckets_are_those_of_t5(buckets: int, farthest: int) -> None:
     assert (ours.diff() >= 0).all()
 
 
+def test_buckets_of_both_directions_are_those_of_t5() -> None:
+    distance = torch.arange(-300, 300)
+    theirs = T5Attention._relative_position_bucket(-distance, bidirectional=True, num_buckets=32, max_distance=128)
+    assert torch.equal(Buckets(2, both=True).bucket(distance), theirs)
+
+
 @pytest.mark.parametrize("made", [ALiBi(3), Buckets(3)], ids=["alibi", "buckets"])
 def test_only_distance_counts(made: ALiBi | Buckets) -> None:
     rows = torch.tensor([[3, 4, 5], [9, 10, 11]])

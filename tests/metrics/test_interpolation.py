@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from seqwright.config import UserError
-from seqwright.metrics.interpolation import best_weights
+from seqwright.metrics.calibration import log_softmax
+from seqwright.metrics.interpolation import best_weights, geometric_weights
 
 MODELS = np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
 
@@ -34,3 +35,27 @@ def test_what_no_model_can_say_tells_nothing() -> None:
     assert best_weights(np.array([[-1.0, -np.inf], [-np.inf, -np.inf]])).tolist() == [1, 0]
     with pytest.raises(UserError, match="give other text"):
         best_weights(np.full((3, 2), -np.inf))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_powers_of_a_pool_are_the_best_there_are(seed: int) -> None:
+    """Log-linear weights: no neighbour does better, a useless part gets nothing, a model alone its temperature."""
+    generator = np.random.default_rng(seed)
+    truth = generator.normal(0, 2, (3000, 3))
+    wanted = (np.exp(log_softmax(truth)).cumsum(1) < generator.random((3000, 1))).sum(1)
+    views = [log_softmax(truth + generator.normal(0, noise, truth.shape)) for noise in (1.0, 1.0)]
+    contrary = log_softmax(-truth)
+    log_probs = np.stack([*views, contrary])
+    weights = geometric_weights(log_probs, wanted)
+
+    def loss(at: np.ndarray) -> float:
+        return float(-log_softmax(np.einsum("m,mnc->nc", at, log_probs))[np.arange(3000), wanted].mean())
+
+    assert weights[2] == 0
+    assert weights[:2].min() > 0.2
+    for n in range(3):
+        for step in (-1e-3, 1e-3):
+            moved = weights.copy()
+            moved[n] = max(0.0, moved[n] + step)
+            assert loss(weights) <= loss(moved) + 1e-12
+    assert geometric_weights(3 * truth[None], wanted)[0] == pytest.approx(1 / 3, rel=0.1)

@@ -74,3 +74,19 @@ def test_sizes_that_do_not_fit_are_refused(options: dict[str, object], said: str
 def test_an_unknown_attention_is_refused_with_a_suggestion() -> None:
     with pytest.raises(UserError, match="additive"):
         build.model_config({"kind": "gru", "attention": "aditive"}, task="pairs")
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_fresh_layers_leave_tokens_what_they_are(norm: str) -> None:
+    torch.manual_seed(0)
+    sides = Vocabulary(size=50)
+    config = TransformerConfig(width=64, heads=4, layers=6, dropout=0.0, norm=norm, positions="none")  # type: ignore[arg-type]
+    model = build.model(config, Vocabularies(source=sides, target=sides, joint=True), task="pairs")
+    ends = [part.weight for name, part in model.reader.named_modules() if name.endswith("attention.output")]
+    glorot = (2 / (64 + 64)) ** 0.5
+    assert ends[0].std().item() == pytest.approx(glorot / (12**0.5 if norm == "post" else 1), rel=0.05)
+    x = torch.nn.functional.normalize(torch.randn(1, 20, 64), dim=-1) * 8
+    with torch.no_grad():
+        read = model.reader(x, torch.ones(1, 20, dtype=torch.bool)).vectors
+    alike = torch.nn.functional.cosine_similarity(x, read, dim=-1).mean().item()
+    assert alike > (0.8 if norm == "post" else 0.4)

@@ -10,6 +10,7 @@ import pytest
 import seqwright as sw
 from seqwright.api import wanted_recipe
 from seqwright.config import UserError
+from seqwright.data.sides import Sides
 from seqwright.tasks.translation import TranslationRun
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "big", "dogs"]
@@ -58,7 +59,42 @@ def test_a_line_is_translated_as_if_alone(run: TranslationRun) -> None:
     together = [(one.text, round(one.log_prob, 4)) for one in run.translate(lines)]
     alone = [(one.text, round(one.log_prob, 4)) for line in lines for one in run.translate([line])]
     assert together == alone
-    assert [(one.text, round(one.log_prob, 4)) for one in run.translate(lines, at_once=3)] == together
+
+
+def test_it_says_where_it_looked(run: TranslationRun) -> None:
+    plain, told = (next(run.translate(["the cat sat"], attention=asked)) for asked in (False, True))
+    assert plain.attention is None
+    assert told.attention is not None
+    assert told.attention.source == ["the", "cat", "sat", "<eos>"]
+    assert told.attention.target == ["SAT", "CAT", "THE", "<eos>"]
+    assert [round(sum(row), 4) for row in told.attention.weights] == [1.0] * 4
+    assert 0 < told.attention.coverage <= 1
+    assert len(told.attention.links.split()) == 3
+    assert (told.text, told.log_prob) == (plain.text, plain.log_prob)
+
+
+def test_a_coverage_penalty_makes_outputs_look_at_more(run: TranslationRun) -> None:
+    lines = [" ".join(line) for line in sentences(40, 11) if len(line) > 3]
+
+    def covered(strength: float) -> float:
+        options = {"coverage": strength, "normalisation": "none", "width": 8, "shortest": 0}
+        found = [one.attention for one in run.translate(lines, attention=True, **options)]
+        return sum(one.coverage for one in found if one is not None) / len(lines)
+
+    assert covered(2.0) > covered(0.0)
+
+
+def test_the_watch_knows_what_training_targets_do(run: TranslationRun) -> None:
+    assert run.typical.ratio == 1.0
+    (said,) = run.translate(["the cat sat"], kind="sample", temperature=50.0, seed=3)
+    assert all(flag.coverage is not None and flag.confidence is not None for flag in said.warnings)
+
+
+def test_files_of_the_wrong_side_are_noticed(run: TranslationRun) -> None:
+    assert run.sides.mixed_up(["the cat sat"] * 20) is None
+    with pytest.raises(UserError, match="in that order"):
+        Sides(source=("der", "hund"), target=("the", "dog")).refuse_mixed_up(["The dog"] * 10, "b.en b.de")
+    assert Sides(source=("der",), target=("the",)).mixed_up(["the"] * 19) is None  # too few words to tell
 
 
 def test_its_scores_are_those_of_training_and_of_the_search(run: TranslationRun, folder: Path) -> None:
@@ -71,6 +107,26 @@ def test_its_scores_are_those_of_training_and_of_the_search(run: TranslationRun,
     twice = run.evaluate([*files, files[1]])  # a second reference
     assert "nrefs:2" in twice["scores"]["bleu"]["signature"]
     assert twice["bleu"] == pytest.approx(scores["bleu"])
+
+
+def test_extracts_stand_beside_rouge(run: TranslationRun, folder: Path) -> None:
+    files = [str(folder / "valid.src"), str(folder / "valid.tgt")]
+    scores = run.evaluate(files, metrics=("rouge_1", "exact_match"), extractive=True, resamples=0)
+    # The targets are the source's words backwards: keeping them all is perfect, but for repeated ones.
+    assert 80 < scores["rouge_1_oracle"] <= 100
+    assert scores["rouge_1_keep_drop"] == pytest.approx(scores["rouge_1_oracle"])
+    assert scores["scores"]["rouge_1_lead"]["signature"].endswith("extractive:lead")
+    assert not any(name.startswith("exact_match_") for name in scores)
+
+
+def test_test_pairs_are_scored_by_name(folder: Path) -> None:
+    train = write(folder, "parted", 60, 5)
+    asked = ['data.split="documents 20%"', "data.test=0.2", "training.steps=2", "model.width=8", "tokenizer.kind=words"]
+    made = sw.train(pairs=train, model="gru", set=[*asked, "evaluation.resamples=0"], run=folder / "parted")
+    assert isinstance(made, TranslationRun)
+    test, valid = made.pairs("test").pairs, made.pairs().pairs
+    assert not {pair.sources for pair in test} & {pair.sources for pair in valid}
+    assert made.evaluate("test")["nll"] != made.evaluate()["nll"]
 
 
 def test_the_likelihood_is_that_of_each_pair(run: TranslationRun) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from seqwright.commands.common import (
@@ -26,18 +28,26 @@ from seqwright.commands.common import (
     metavar="FILE...",
     help="Text to score, or a source and its references; the run's validation data unless given.",
 )
+@click.option("--suspicious", type=click.IntRange(1), help="List so many texts whose label the model doubts most.")
 @click.argument("more", nargs=-1, metavar="")
 @SET
 @DEVICE
 @JSON
 def command(
-    run: str, on: tuple[str, ...], more: tuple[str, ...], overrides: tuple[str, ...], device: str, as_json: bool
+    run: str,
+    on: tuple[str, ...],
+    suspicious: int | None,
+    more: tuple[str, ...],
+    overrides: tuple[str, ...],
+    device: str,
+    as_json: bool,
 ) -> None:
-    """Score RUN with intervals and signatures: likelihood of whole texts, or of targets, and translations' quality.
+    """Score RUN with intervals and signatures: likelihood of whole texts, or of targets, and the quality of answers.
 
     \b
     seqwright evaluate runs/notes-gpt --on held-out.txt
     seqwright evaluate runs/en-de --on test.en test.de
+    seqwright evaluate runs/reviews --on train.tsv --suspicious 20   (labels that may be wrong)
     seqwright evaluate runs/notes-gpt --set evaluation.stride=1      (each token with the fullest context)
     """
     if more:
@@ -48,15 +58,18 @@ def command(
 
     opened, files = open_run(run, device=device), list(on)
     options = options_from(overrides, "evaluation", type(opened.settings.evaluation))
+    if suspicious is not None:
+        _doubt(opened, files, suspicious, as_json)
+        return
     with scoring(quiet=as_json) as watch:
         scores = opened.evaluate(files or None, watch=watch, **options)
     if as_json:
         print_json({"run": run, "on": files or "validation"} | scores)
         return
     print_scores(scores["scores"])
-    for key in ("per_class", "per_span"):
-        if key in scores.get("details", {}):
-            print_table(named_table(scores["details"][key]))
+    _print_classes(scores.get("details", {}))
+    if "per_span" in scores.get("details", {}):
+        print_table(named_table(scores["details"]["per_span"]))
     if scores.get("unlearnt_tags"):
         click.echo(f"tags that were not learnt, counted as wrong: {', '.join(sorted(scores['unlearnt_tags']))}.")
     for name, reason in scores.get("refused", {}).items():
@@ -68,3 +81,25 @@ def command(
         )
     if "random_windows_nll" in scores:
         click.echo(f"nll over random windows: {scores['random_windows_nll']:.4f} ({scores['random_windows']})")
+
+
+def _doubt(opened: Any, files: list[str], many: int, as_json: bool) -> None:
+    """The texts whose label the model finds least probable."""
+    from seqwright.reporting.classes import suspicious_table
+
+    found = opened.suspicious(files or None, many)
+    if as_json:
+        print_json({"run": str(opened.path), "on": files or "validation", "suspicious": found})
+    else:
+        print_table(suspicious_table(found))
+
+
+def _print_classes(details: dict[str, Any]) -> None:
+    if details:
+        from seqwright.reporting.classes import class_tables, suspicious_table
+
+        for drawn in class_tables(details):
+            print_table(drawn)
+        if details.get("mistakes"):
+            click.echo("most confidently wrong:")
+            print_table(suspicious_table(details["mistakes"]))

@@ -39,6 +39,8 @@ from seqwright.commands.common import (
 @click.option(
     "--prompts", metavar="FILE", help="Continue each line of a file (- for standard input) instead of PROMPT."
 )
+@click.option("--beam", type=click.IntRange(1), metavar="K", help="Search for the most probable text with K beams.")
+@click.option("--best", type=click.IntRange(1), metavar="N", help="With --beam: the N best, best first.")
 @BACK_OFF
 @SET
 @DEVICE
@@ -58,6 +60,8 @@ def command(
     seed: int | None,
     samples: int,
     prompts: str | None,
+    beam: int | None,
+    best: int | None,
     back_off: bool,
     overrides: tuple[str, ...],
     device: str,
@@ -65,47 +69,64 @@ def command(
 ) -> None:
     """Continue PROMPT with the model of RUN, streaming as it goes.
 
+    With --beam nothing is drawn: --set decoding.KEY sets keys of a search (normalisation, alpha, groups, …).
+
     \b
     seqwright generate runs/notes-gpt "Once upon a time" --tokens 300 --temperature 0.8
     seqwright generate runs/notes-gpt --min-p 0.05 --set decoding.presence_penalty=0.5
+    seqwright generate runs/notes-gpt "Once upon a time" --beam 8 --best 3 --tokens 30
     """
     from seqwright.api import open as open_run
+    from seqwright.config import UserError
+    from seqwright.decoding.options import SearchOptions
     from seqwright.decoding.sampling import SamplingOptions
-    from seqwright.decoding.watch import watch
 
-    flags: dict[str, Any] = {"tokens": tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    flags |= {"min_p": min_p, "typical": typical, "repetition_penalty": repetition_penalty, "no_repeat": no_repeat}
-    options = options_from(overrides, "decoding", SamplingOptions, flags | {"stop": list(stop) or None})
+    drawn: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    drawn |= {"typical": typical, "repetition_penalty": repetition_penalty, "seed": seed, "stop": list(stop) or None}
     opened = open_run(run, device=device)
     go_on = opened.generate  # a run that cannot continue text says so before anything is shown
     given = list(read_lines(prompts)) if prompts else [prompt]
-    first = options.get("seed", opened.settings.decoding.seed)
-    asked = [(text, first + n) for text in given for n in range(samples)]
-    alone = len(asked) == 1 and not as_json
-    if alone:
-        click.echo(given[0], nl=False)
-    continuations = go_on(
-        [text for text, _ in asked],
-        seeds=[number for _, number in asked],
-        listen=(lambda row, text: click.echo(text, nl=False)) if alone else (lambda row, text: None),
-        **options,
-    )
-    for n, said in enumerate(continuations):
-        warnings = watch(said.text, log_prob=said.log_prob, tokens=len(said.ids))
-        answers = opened.back_off(said.ids, opened.tokenizer.encode(said.prompt)) if back_off else None
-        if as_json:
-            found = None if answers is None else [asdict(answer) for answer in answers]
-            warned = [flag.as_json() for flag in warnings]
-            print_json(asdict(said) | {"seed": asked[n][1], "warnings": warned, "back_off": found})
-        elif alone:
-            click.echo()
-        else:
-            click.echo(f"--- {n + 1} (seed {asked[n][1]})\n{said.prompt}{said.text}")
-        if answers is not None and not as_json:
-            print_back_off(answers)
-        if said.unread and not as_json:
-            click.echo(
-                f"the first {said.unread} tokens of the prompt did not fit the context and were not read.", err=True
-            )
-        for flag in warnings if not as_json else ():
-            click.echo(f"output {n + 1} looks degenerate: {flag.text}.", err=True)
+    if beam is not None:
+        refused = [name for name, value in drawn.items() if value is not None] + ["samples"] * (samples > 1)
+        if refused:
+            raise UserError(f"--{refused[0].replace('_', '-')} is for drawing, and --beam searches; leave one out.")
+        flags = {"width": beam, "best": best, "length": tokens, "no_repeat": no_repeat}
+        found = opened.search(given, **options_from(overrides, "decoding", SearchOptions, flags))
+        outputs = [({"rank": n + 1}, said) for several in found for n, said in enumerate(several)]
+        alone = False
+    else:
+        if best is not None:
+            raise UserError("--best says how many outputs of a beam to show; give --beam K, or draw --samples N.")
+        flags = drawn | {"tokens": tokens, "no_repeat": no_repeat}
+        options = options_from(overrides, "decoding", SamplingOptions, flags)
+        first = options.get("seed", opened.settings.decoding.seed)
+        asked = [(text, first + n) for text in given for n in range(samples)]
+        alone = len(asked) == 1 and not as_json
+        if alone:
+            click.echo(given[0], nl=False)
+        texts, seeds = [text for text, _ in asked], [number for _, number in asked]
+        listen = (lambda row, text: click.echo(text, nl=False)) if alone else (lambda row, text: None)
+        said = go_on(texts, seeds=seeds, listen=listen, **options)
+        outputs = [({"seed": number}, one) for number, one in zip(seeds, said, strict=True)]
+    for n, (label, one) in enumerate(outputs, 1):
+        answers = opened.back_off(one.ids, opened.tokenizer.encode(one.prompt)) if back_off else None
+        _show(n, label, one, answers, shown=alone, as_json=as_json)
+
+
+def _show(n: int, label: dict[str, int], said: Any, answers: Any, *, shown: bool, as_json: bool) -> None:
+    """One output, and what is to be said of it; its text may have been shown as it came."""
+    from seqwright.decoding.watch import watch
+
+    warnings = watch(said.text, log_prob=said.log_prob, tokens=len(said.ids))
+    if as_json:
+        found = None if answers is None else [asdict(answer) for answer in answers]
+        print_json(asdict(said) | label | {"warnings": [flag.as_json() for flag in warnings], "back_off": found})
+        return
+    ((what, number),) = label.items()
+    click.echo("" if shown else f"--- {n} ({what} {number})\n{said.prompt}{said.text}")
+    if answers is not None:
+        print_back_off(answers)
+    if said.unread:
+        click.echo(f"the first {said.unread} tokens of the prompt did not fit the context and were not read.", err=True)
+    for flag in warnings:
+        click.echo(f"output {n} looks degenerate: {flag}.", err=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, print_json, read_lines
+from seqwright.commands.common import DEVICE, JSON, RUN, SET, lines_waiting, options_from, print_json
 
 
 @click.command("translate")
@@ -14,6 +16,7 @@ from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, prin
 @click.argument("file", required=False)
 @click.option("--tag", metavar="<NAME>", help="The reserved token that says what is wanted, as in --tag '<de>'.")
 @click.option("--truncate", is_flag=True, help="Cut off sources that are too long for the model, and say so.")
+@click.option("--attention", is_flag=True, help="Say where each output looked: `text ||| source-target …`, in tokens.")
 @SET
 @DEVICE
 @JSON
@@ -22,13 +25,15 @@ def command(
     file: str | None,
     tag: str | None,
     truncate: bool,
+    attention: bool,
     overrides: tuple[str, ...],
     device: str,
     as_json: bool,
 ) -> None:
     """The target of each line of FILE or standard input, in order: one line in, one line out.
 
-    A run that reads several sources for each target takes them separated by tabs.
+    A run that reads several sources for each target takes them separated by tabs. What comes slowly is translated as
+    it comes; with --json --attention all weights are given.
 
     \b
     seqwright translate runs/en-de test.en > test.out
@@ -37,29 +42,41 @@ def command(
     from seqwright.api import open as open_run
 
     opened = open_run(run, device=device)
+    go_on = opened.translate  # a run that cannot translate says so before anything is read
     options = options_from(overrides, "decoding", type(opened.settings.decoding))
-    typed = file in (None, "-") and sys.stdin.isatty()
+    options |= {"tag": tag, "truncate": truncate, "attention": attention}
     several = getattr(opened.settings.data, "sources", 1) > 1
-    lines = (tuple(line.split("\t")) if several else line for line in read_lines(file))
-    more = {"at_once": 1} if typed else {}
+
+    def translations() -> Iterator[Any]:
+        first = 1
+        for lines in lines_waiting(file):
+            if first == 1 and (why := opened.sides.mixed_up(lines)):
+                click.echo(f"the sources look like targets: {why}.", err=True)
+            yield from go_on([line.split("\t") if several else line for line in lines], first=first, **options)
+            first += len(lines)
+
     shortened = 0
-    for number, said in enumerate(opened.translate(lines, tag=tag, truncate=truncate, **more, **options), 1):
+    for number, said in enumerate(translations(), 1):
         shortened += said.unread > 0
         if as_json:
-            print_json(
-                {
-                    "source": list(said.source) if several else said.source[0],
-                    "text": said.text,
-                    "log_prob": said.log_prob,
-                    "reason": said.reason,
-                    "others": list(said.others),
-                    "unread": said.unread,
-                    "warnings": [flag.as_json() for flag in said.warnings],
-                }
-            )
-        else:
-            click.echo(said.text.replace("\n", " "))
-            for flag in said.warnings:
-                click.echo(f"line {number:,} looks degenerate: {flag.text}.", err=True)
+            print_json(_fields(said, several))
+            continue
+        text = said.text.replace("\n", " ")
+        click.echo(f"{text} ||| {said.attention.links if said.attention else ''}".rstrip() if attention else text)
+        for flag in said.warnings:
+            click.echo(f"line {number:,} looks degenerate: {flag}.", err=True)
     if shortened:
         click.echo(f"{shortened:,} source(s) did not fit the model and were cut off.", err=True)
+
+
+def _fields(said: Any, several: bool) -> dict[str, Any]:
+    return {
+        "source": list(said.source) if several else said.source[0],
+        "text": said.text,
+        "log_prob": said.log_prob,
+        "reason": said.reason,
+        "others": list(said.others),
+        "unread": said.unread,
+        "warnings": [flag.as_json() for flag in said.warnings],
+        **({} if said.attention is None else {"attention": asdict(said.attention)}),
+    }

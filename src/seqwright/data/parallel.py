@@ -28,6 +28,8 @@ class PairsConfig:
     """Files to measure progress on."""
     split: str | None = None
     """Validation pairs from the training files: "tail 5%", or "documents 5%", a fixed choice by the source's text."""
+    test: float = 0.0
+    """Share of the pairs, by the source's text, that is kept from training and validation: `evaluate RUN --on test`."""
     format: Format | None = None
     """lines, tsv, jsonl ({"source": …, "target": …}, lists for several), scan, cmudict or speeches (a play). Left
     out: by the name."""
@@ -55,6 +57,10 @@ class PairsConfig:
         if self.split is not None and self.valid is not None:
             raise UserError("valid and split both say what to validate on; keep one.")
         check_sizes(self, "sources", "longest", "tokens")
+        if self.test and (self.split is None or parse_split(self.split)[0] != "documents"):
+            raise UserError('test sets pairs aside as split does, by their text: it needs split = "documents 5%".')
+        if not 0 <= self.test < 1:
+            raise UserError(f"test is a share below 1, not {self.test:g}.")
         if min(self.columns) < 1:
             raise UserError(f"columns are counted from 1, not {min(self.columns)}.")
 
@@ -67,20 +73,19 @@ class Pairs:
     notes: tuple[str, ...] = ()
     """What was mended while reading, to be said."""
 
-    def split(self, rule: str) -> tuple[Pairs, Pairs]:
-        """Training and held-out part; by "documents", all pairs with one source fall on one side."""
+    def split(self, rule: str, test: float = 0.0) -> tuple[Pairs, Pairs, Pairs]:
+        """Training, validation and test part; by "documents", all pairs with one source fall on one side."""
         way, share = parse_split(rule)
         if way == "tail":
             cut = int(len(self.pairs) * (1 - share))
-            out = [n >= cut for n in range(len(self.pairs))]
+            sides = [int(n >= cut) for n in range(len(self.pairs))]
         else:
-            out = [_fraction("\n".join(pair.sources)) < share for pair in self.pairs]
-        train, valid = (
-            [pair for pair, held in zip(self.pairs, out, strict=True) if held == side] for side in (False, True)
-        )
-        if not train or not valid:
+            fractions = (_fraction("\n".join(pair.sources)) for pair in self.pairs)
+            sides = [1 if one < share else 2 if one < share + test else 0 for one in fractions]
+        parts = [[pair for pair, own in zip(self.pairs, sides, strict=True) if own == side] for side in range(3)]
+        if not all(parts[: 3 if test else 2]):
             raise UserError(f'split = "{rule}" of {len(self.pairs)} pairs leaves one side empty; name files in valid.')
-        return Pairs(pairs=train, notes=self.notes), Pairs(pairs=valid)
+        return Pairs(pairs=parts[0], notes=self.notes), Pairs(pairs=parts[1]), Pairs(pairs=parts[2])
 
 
 def read_splits(config: PairsConfig) -> tuple[Pairs, Pairs | None]:
@@ -88,7 +93,14 @@ def read_splits(config: PairsConfig) -> tuple[Pairs, Pairs | None]:
     train = read_pairs(config.train, config)
     if config.valid is not None:
         return train, read_pairs(config.valid, config)
-    return train.split(config.split) if config.split is not None else (train, None)
+    return train.split(config.split, config.test)[:2] if config.split is not None else (train, None)
+
+
+def read_test(config: PairsConfig) -> Pairs:
+    """The pairs that neither training nor validation sees."""
+    if config.split is None or not config.test:
+        raise UserError("this run set no test pairs aside (data.test); name files with --on SOURCE TARGET.")
+    return read_pairs(config.train, config).split(config.split, config.test)[2]
 
 
 def read_pairs(files: Sequence[str] | str, config: PairsConfig, *, references: int = 1) -> Pairs:
@@ -106,6 +118,9 @@ def read_pairs(files: Sequence[str] | str, config: PairsConfig, *, references: i
     empty = sum(not any(pair.sources) or not any(pair.targets) for pair in pairs)
     if empty:
         notes.append(f"{empty:,} of {len(pairs):,} pairs of {names[0]} … have an empty side.")
+    same = sum(pair.sources == pair.targets for pair in pairs)
+    if same > len(pairs) / 2:
+        notes.append(f"{same:,} of {len(pairs):,} targets of {names[0]} … are their sources: was one file given twice?")
     return Pairs(pairs=pairs, notes=tuple(notes))
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from seqwright.batch import Source
 from seqwright.config import UserError
+from seqwright.decoding.attending import Attended, Attending
 from seqwright.decoding.candidates import Candidates, by_banks, by_groups, stay
 from seqwright.decoding.capture import Captured
 from seqwright.decoding.normalisation import best_possible, normalise
@@ -27,15 +27,6 @@ WORTH_CAPTURING = 0.25
 """The same where steps are captured: smaller ones have to be captured anew, and cost a device hardly less."""
 CAPTURED = {"cuda"}
 """Kinds of devices on which the steps of a model whose states are steady are captured."""
-
-
-@runtime_checkable
-class Attentive(Protocol):
-    """A model that can say how much its last step attended to each source position."""
-
-    def attention(self, state: State) -> Tensor:
-        """(R, S), each row summing to one."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +96,10 @@ class _Search:
         required: Tensor | None,
         listen: Callable[[Step], None] | None,
     ):
-        if options.coverage and not isinstance(model, Attentive):
-            raise UserError("this model does not say what it attends to; set coverage = 0.")
         if options.groups > 1 and required is not None:
             raise UserError("required words and groups cannot be had together; set groups = 1.")
-        self.model, self.options, self.rules, self.listen = model, options, rules, listen
+        self.model: Autoregressive = Attending(model) if options.coverage else model
+        self.options, self.rules, self.listen = options, rules, listen
         self.constrained = required is not None
         self.remember = self.constrained or rules.no_repeat > 0 or rules.forbidden is not None
         self.beams = options.width // options.groups  # K
@@ -292,8 +282,8 @@ class _Search:
 
     def _cover(self) -> None:
         if self.options.coverage:
-            assert isinstance(self.model, Attentive)
-            self.live.covered = self.live.covered + self.model.attention(self.state).view_as(self.live.covered)
+            assert isinstance(self.state, Attended)
+            self.live.covered = self.live.covered + self.state.weights.view_as(self.live.covered)
 
     def _coverage(self) -> Tensor:
         """(Q, K): β Σ log min(attention that a source position had, 1), at most 0 (Wu et al. 2016)."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -31,16 +32,25 @@ class Captured:
 
     def _warm_up(self) -> None:
         """A capture runs on a stream of its own, so what it needs is made on one."""
-        here = torch.cuda.current_stream(self.device)
-        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(here)
-        with torch.cuda.stream(stream):
+        with self._aside():
             self.work()
-        here.wait_stream(stream)
 
     def _capture(self) -> torch.cuda.CUDAGraph:
+        """Begun and ended by hand: `torch.cuda.graph` also empties the cache of memory, which a search needs."""
         graph = torch.cuda.CUDAGraph()
-        # Other threads, say of a server, may go on with theirs.
-        with torch.cuda.device(self.device), torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            self.work()
+        with self._aside():
+            graph.capture_begin(capture_error_mode="thread_local")  # other threads may go on with theirs
+            try:
+                self.work()
+            finally:
+                graph.capture_end()
         return graph
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """On another stream, after what this one was told and before what it will be told."""
+        here, aside = torch.cuda.current_stream(self.device), torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        aside.wait_stream(here)
+        with torch.cuda.stream(aside):
+            yield
+        here.wait_stream(aside)

@@ -6,7 +6,7 @@ For small cases, and for measuring what a beam misses (Stahlberg & Byrne 2019).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -31,6 +31,16 @@ class Found:
     """Prefixes whose next ids were looked at."""
     proven: bool = True
     """False where the search gave up: there may be better ones."""
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """Something said, and what the model answers to it."""
+
+    log_probs: Tensor  # (1, V)
+    state: State
+    said: list[int]
+    total: Tensor  # ()
 
 
 @dataclass
@@ -76,7 +86,7 @@ def exact_search(
         search.offer(hypothesis)
     ids = torch.tensor([list(prompt)], device=source.device)
     log_probs, state = model.step(ids, model.start(source, capacity=len(prompt) + most - 1))
-    search.visit(log_probs, state, [], log_probs.new_zeros(()))
+    search.descend(Prefix(log_probs, state, [], log_probs.new_zeros(())))
     best = search.complete.ordered()
     cut = search.cut.ordered()
     together = sorted(best + cut, key=lambda h: -h.score) if options.unended == "among" else best + cut
@@ -111,16 +121,26 @@ class _Exact:
             self.seen.add(key)
             (self.complete if hypothesis.reason == "end" else self.cut).offer(hypothesis)
 
-    def visit(self, log_probs: Tensor, state: State, said: list[int], total: Tensor) -> None:
-        """Everything that may follow `said`, given what the model answers to it (1, V)."""
+    def descend(self, root: Prefix) -> None:
+        """Depth first; outputs may be longer than Python's own stack is deep."""
+        open_prefixes = [self._children(root)]
+        while open_prefixes:
+            child = next(open_prefixes[-1], None)
+            if child is None:
+                open_prefixes.pop()
+            else:
+                open_prefixes.append(self._children(child))
+
+    def _children(self, prefix: Prefix) -> Iterator[Prefix]:
+        """Everything that may follow a prefix and can still win when its turn comes."""
         if self.options.nodes is not None and self.nodes >= self.options.nodes:
             self.proven = False
             return
         self.nodes += 1
-        length = len(said) + 1
-        row = torch.tensor([self.prompt + said], device=log_probs.device)
-        restricted = self.rules.restrict(log_probs, row, len(said), self.required)
-        totals = total + restricted[0].index_fill(0, self.rules.never(len(said)), -torch.inf)  # (V,)
+        said, length = prefix.said, len(prefix.said) + 1
+        row = torch.tensor([self.prompt + said], device=prefix.log_probs.device)
+        restricted = self.rules.restrict(prefix.log_probs, row, len(said), self.required)
+        totals = prefix.total + restricted[0].index_fill(0, self.rules.never(len(said)), -torch.inf)  # (V,)
         if self.rules.eos != NOTHING:
             self._offer(said, totals[self.rules.eos], length, "end")
             totals[self.rules.eos] = -torch.inf
@@ -133,7 +153,7 @@ class _Exact:
             part = [n for n in range(first, min(first + AT_ONCE, len(bounds))) if self._worth(bounds[n])]
             if not part:  # bounds fall along the order
                 return
-            self._descend(state, said, ids[part], ordered[part], [bounds[n] for n in part])
+            yield from self._read(prefix, ids[part], ordered[part], [bounds[n] for n in part])
 
     def _cut_off(self, said: list[int], ids: Tensor, totals: Tensor) -> None:
         """Offers the best that reach the cut-off with all that is required."""
@@ -144,13 +164,13 @@ class _Exact:
         for id, total in zip(ids[: self.options.best].tolist(), totals[: self.options.best], strict=True):
             self._offer([*said, id], total, len(said) + 1, "length")
 
-    def _descend(self, state: State, said: list[int], ids: Tensor, totals: Tensor, bounds: list[float]) -> None:
+    def _read(self, prefix: Prefix, ids: Tensor, totals: Tensor, bounds: list[float]) -> Iterator[Prefix]:
+        """A prefix with each of the ids, read together."""
         rows = torch.zeros(len(ids), dtype=torch.long, device=ids.device)
-        log_probs, after = self.model.step(ids.unsqueeze(1), state.select(rows))
+        log_probs, after = self.model.step(ids.unsqueeze(1), prefix.state.select(rows))
         for n, id in enumerate(ids.tolist()):
             if self._worth(bounds[n]):
-                row = rows.new_tensor([n])
-                self.visit(log_probs[n : n + 1], after.select(row), [*said, id], totals[n])
+                yield Prefix(log_probs[n : n + 1], after.select(rows.new_tensor([n])), [*prefix.said, id], totals[n])
 
     def _worth(self, bound: float) -> bool:
         return bound > self.threshold

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
+from seqwright.batch import Source
 from seqwright.decoding.generate import Row, generate
+from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.sampling import SamplingOptions
+from seqwright.decoding.search import search
 from seqwright.interface import Autoregressive
 from seqwright.text.tokenizer import Decoder, Tokenizer
 
@@ -96,6 +99,47 @@ def complete(
         )
         for prompt, (row, text, stopped) in zip(prompts, spoken, strict=True)
     ]
+
+
+def best_continuations(
+    model: Autoregressive,
+    tokenizer: Tokenizer,
+    prompts: Sequence[str],
+    options: SearchOptions,
+    *,
+    device: torch.device | str = "cpu",
+) -> list[list[Continuation]]:
+    """The most probable continuations of each prompt that a search finds, best first."""
+    vocabulary = tokenizer.vocabulary
+    found = search(
+        model,
+        Source.nothing(len(prompts), device),
+        options,
+        sos=vocabulary.sos,
+        eos=vocabulary.eos,
+        banned=[id for id in (vocabulary.unk, vocabulary.pad, vocabulary.sos) if id is not None],
+        prompts=[tokenizer.encode(prompt) for prompt in prompts],
+    )
+    return [
+        [
+            Continuation(
+                prompt=prompt,
+                text=_text(tokenizer, prompt, one.ids),
+                ids=one.ids,
+                log_prob=one.log_prob,
+                reason=one.reason,
+                unread=0,
+            )
+            for one in several
+        ]
+        for prompt, several in zip(prompts, found, strict=True)
+    ]
+
+
+def _text(tokenizer: Tokenizer, prompt: str, ids: Sequence[int]) -> str:
+    """What ids add to the text of a prompt."""
+    decoder = Decoder(tokenizer, after=prompt)
+    return "".join(decoder.feed(id) for id in ids) + decoder.finish()
 
 
 def speak(

@@ -65,11 +65,11 @@ class Attend(nn.Module):
         return scores.softmax(-1)
 
 
-def visible(query: Tensor, key: Tensor, window: int | None = None) -> Tensor:
-    """Which key positions (K,) each query position (B or 1, T) sees, (B or 1, 1, T, K): itself and those before it,
-    but for what lies `window` or more behind (Child et al. 2019)."""
+def visible(query: Tensor, key: Tensor, window: int | None = None, *, ahead: bool = False) -> Tensor:
+    """Which key positions (K,) each query position (B or 1, T) sees, (B or 1, 1, T, K): itself and those before it (and
+    `ahead` of it), but for what lies `window` or more away (Child et al. 2019; Beltagy et al. 2020)."""
     distance = query.unsqueeze(-1) - key  # (B or 1, T, K)
-    seen = distance >= 0
+    distance, seen = (distance.abs(), torch.ones_like(distance).bool()) if ahead else (distance, distance >= 0)
     return (seen if window is None else seen & (distance < window)).unsqueeze(1)
 
 
@@ -216,11 +216,11 @@ class SelfAttention(nn.Module):
         else:
             keys, values = key.transpose(1, 2), value.transpose(1, 2)  # (B, G, T, E)
             # The fast path needs no mask in memory.
-            plain = bias is None and mask is None and (self.window is None or self.window >= x.size(1))
-            causal = self.causal and plain
-            if self.causal and not plain:
+            windowed = self.window is not None and self.window < x.size(1)
+            causal = self.causal and bias is None and mask is None and not windowed
+            if windowed or (self.causal and not causal):
                 places = torch.arange(x.size(1), device=x.device)
-                seen = visible(places.unsqueeze(0), places, self.window)  # (1, 1, T, T)
+                seen = visible(places.unsqueeze(0), places, self.window, ahead=not self.causal)  # (1, 1, T, T)
                 mask = seen if mask is None else seen & mask
         attended = self.attend(query, keys, values, mask=mask, bias=bias, causal=causal)
         return self.output(attended.transpose(1, 2).flatten(-2))

@@ -80,13 +80,6 @@ class BlockConfig:
         gated = -(-8 * self.width // 24) * 8
         return self.inner or (gated if self.activation == "swiglu" else 4 * self.width)
 
-    def check_positions(self, kind: str) -> None:
-        """Refuses positions that come in pairs where the sizes are odd."""
-        if kind == "rotary" and self.size % 2:
-            raise UserError(f"rotary positions turn pairs: width / heads must be even, not {self.size}.")
-        if kind == "sinusoidal" and self.width % 2:
-            raise UserError(f"sinusoidal positions come in pairs: width must be even, not {self.width}.")
-
 
 def normalisation(config: BlockConfig) -> nn.Module:
     """Mean 0 and deviation 1 (Ba et al. 2016), or only a root mean square of 1 (Zhang & Sennrich 2019)."""

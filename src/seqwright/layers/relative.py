@@ -26,23 +26,30 @@ class ALiBi(nn.Module):
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """(B or 1, H, T, K) from the positions of queries (B or 1, T) and keys (K,)."""
         slope = self.get_buffer("slopes").view(-1, 1, 1)
-        return -slope * (query.unsqueeze(-1) - key).unsqueeze(1)
+        return -slope * (query.unsqueeze(-1) - key).abs().unsqueeze(1)
 
 
 class Buckets(nn.Module):
-    """A learned number for each head and range of distances, near ones exact, far ones pooled (Raffel et al. 2020)."""
+    """A learned number for each head and range of distances, near ones exact, far ones pooled (Raffel et al. 2020).
+    Where a position looks both ways, half of the buckets are for what lies ahead."""
 
-    def __init__(self, heads: int, buckets: int = 32, farthest: int = 128):
+    def __init__(self, heads: int, buckets: int = 32, farthest: int = 128, *, both: bool = False):
         super().__init__()
-        self.buckets, self.farthest = buckets, farthest
+        self.buckets, self.farthest, self.both = buckets, farthest, both
         self.table = nn.Embedding(buckets, heads)
 
     def bucket(self, distance: Tensor) -> Tensor:
         """One bucket a distance for the first half of them, then ever longer ranges up to `farthest` and beyond."""
-        exact = self.buckets // 2
+        if self.both:
+            half = self.buckets // 2
+            return self._range(distance.abs(), half) + torch.where(distance < 0, half, 0)
+        return self._range(distance.clamp(min=0), self.buckets)
+
+    def _range(self, distance: Tensor, buckets: int) -> Tensor:
+        exact = buckets // 2
         share = (distance.clamp(min=exact).float() / exact).log() / math.log(self.farthest / exact)
-        far = (exact + (share * (self.buckets - exact)).long()).clamp(max=self.buckets - 1)
-        return torch.where(distance < exact, distance.clamp(min=0), far)
+        far = (exact + (share * (buckets - exact)).long()).clamp(max=buckets - 1)
+        return torch.where(distance < exact, distance, far)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """(B or 1, H, T, K) from the positions of queries (B or 1, T) and keys (K,)."""

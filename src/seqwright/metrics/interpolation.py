@@ -1,15 +1,16 @@
-"""Interpolation weights: in which shares several models together find a held-out text most probable."""
+"""Weights of several models under which they together find held-out text, or held-out answers, most probable."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqwright.config import UserError
 from seqwright.metrics.score import Floats
 
 ROUNDS = 200
 ENOUGH = 1e-7
-"""EM ends when no weight moves by more."""
+"""The search ends when no weight moves by more."""
 
 
 def best_weights(log_probs: Floats) -> Floats:
@@ -30,3 +31,26 @@ def best_weights(log_probs: Floats) -> Floats:
             break
     best: Floats = weights / weights.sum()
     return best
+
+
+def geometric_weights(log_probs: Floats, wanted: NDArray[np.int64]) -> Floats:
+    """Weights (M,), none negative, under which softmax(Σ weight log p) of log-probabilities (M, N, C) finds the wanted
+    answers (N,) most probable: log-linear pooling (Genest & Zidek 1986), its temperature included.
+
+    The loss is convex in the weights; each in turn takes a Newton step until none moves.
+    """
+    weights = np.full(len(log_probs), 1 / len(log_probs))
+    own = log_probs[:, np.arange(len(wanted)), wanted]  # (M, N)
+    for _ in range(ROUNDS):
+        before = weights.copy()
+        for n, part in enumerate(log_probs):
+            logits = np.einsum("m,mnc->nc", weights, log_probs)
+            probability = np.exp(logits - logits.max(1, keepdims=True))
+            probability /= probability.sum(1, keepdims=True)
+            mean = (probability * part).sum(1)
+            slope = (mean - own[n]).mean()
+            curve = ((probability * part**2).sum(1) - mean**2).mean()
+            weights[n] = max(0.0, weights[n] - slope / max(curve, 1e-12))
+        if np.abs(weights - before).max() < ENOUGH:
+            break
+    return weights

@@ -14,8 +14,9 @@ from seqwright.batch import ReaderSizes
 from seqwright.config import UserError, check_shares, check_sizes
 from seqwright.layers.encoder import Reading
 from seqwright.layers.pooling import POOLINGS, Flatten, Pooling, Several
+from seqwright.layers.stack import StackConfig
 from seqwright.models.convolution import ConvolutionConfig, ConvolutionReader
-from seqwright.models.gpt import GPTEncoder, GPTStackConfig
+from seqwright.models.gpt import GPTEncoder
 from seqwright.models.gpt import initialise as initialise_gpt
 from seqwright.models.reader import ReadingModel, Tokens, body, head_of
 from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
@@ -116,7 +117,7 @@ Causal = Literal["final", "mean", "max", "attention"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GPTClassifierConfig(AnswerConfig, GPTStackConfig):
+class GPTClassifierConfig(AnswerConfig, StackConfig):
     pooling: Causal | tuple[Causal, ...] = "final"
     """What is made of all positions, one or several side by side; final is the last token, which has seen all."""
 

@@ -36,6 +36,11 @@ class Decoder(Protocol):
         """(R, T, D), and the state after where one was given. Rows of one source are neighbours."""
         ...
 
+    @property
+    def asking(self) -> list[nn.Module]:
+        """The modules that ask the memory, none in a bottleneck: each with `weights` for what it was called with."""
+        ...
+
 
 @dataclass
 class Translating(State):
@@ -70,6 +75,11 @@ class EncoderDecoder(nn.Module):
     @property
     def context(self) -> int | None:
         return self.decoder.context
+
+    @property
+    def asking(self) -> list[nn.Module]:
+        """Where it can be heard what is attended in the source."""
+        return self.decoder.asking
 
     def read(self, source: Source) -> State:
         """The memory of a source."""

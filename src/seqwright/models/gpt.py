@@ -6,40 +6,18 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from seqwright.batch import Vocabulary
-from seqwright.config import UserError, check_sizes
-from seqwright.layers.attention import KeyValues, hiding
-from seqwright.layers.block import Block, BlockConfig, normalisation
+from seqwright.config import UserError
+from seqwright.layers.attention import KeyValues
 from seqwright.layers.flatten import PrefixFlatten
-from seqwright.layers.packing import places_inside, same_document
-from seqwright.layers.positions import Learned, Rotary, Sinusoidal, Unplaced
-from seqwright.layers.relative import ALiBi, Buckets
+from seqwright.layers.stack import Stack, StackConfig
 from seqwright.models.language_model import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)
-class GPTStackConfig(BlockConfig):
-    layers: int = 4
-    """Blocks."""
-    context: int = 128
-    """The longest input, in tokens."""
-    positions: Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"] = "learned"
-    """How a token knows where it stands: vectors added to the tokens (learned, sinusoidal), turned queries and keys
-    (rotary), or numbers added to the scores by distance (alibi: straight lines; relative: T5's learned buckets)."""
-    window: int | None = None
-    """How many tokens, itself included, each position attends to; all before it unless given (sliding window)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(self, "layers", "context", "window")
-        self.check_positions(self.positions)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GPTConfig(GPTStackConfig):
+class GPTConfig(StackConfig):
     tied: bool = True
     """Whether the read-out is the embedding transposed."""
     readout: Literal["each", "flatten"] = "each"
@@ -51,29 +29,16 @@ class GPTConfig(GPTStackConfig):
             raise UserError('readout = "flatten" reads context × width numbers; it cannot be tied: set tied = false.')
 
 
-class GPTEncoder(nn.Module):
-    """Positions, blocks and the last normalisation (pre-LN only: post-LN blocks end in one)."""
+class GPTEncoder(Stack):
+    """Every position sees itself and those before it."""
 
     apart = True
 
-    def __init__(self, config: GPTStackConfig):
-        super().__init__()
-        self.width = config.width
-        self.context = config.context
-        self.size = config.size
-        self.window = config.window
-        self.key_heads = config.key_heads or config.heads
-        rotary = Rotary(self.size, config.context, config.rotary_base) if config.positions == "rotary" else None
-        placed = {"learned": Learned, "sinusoidal": Sinusoidal}.get(config.positions)
-        self.positions = placed(config.width, config.context) if placed else Unplaced()
-        distance = {"alibi": ALiBi, "relative": Buckets}.get(config.positions)
-        self.distance = distance(config.heads) if distance else None
-        self.dropout = nn.Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
-        self.blocks = nn.ModuleList(Block(config, rotary=rotary, window=config.window) for _ in range(config.layers))
-        self.norm = normalisation(config) if config.norm == "pre" else nn.Identity()
+    def __init__(self, config: StackConfig):
+        super().__init__(config, config.layers)
 
     def start(self, rows: int, capacity: int, like: Tensor) -> KeyValues:
-        return KeyValues.empty(rows, len(self.blocks), self.key_heads, self.size, capacity, like)
+        return self.empty(rows, capacity, like)
 
     def forward(
         self,
@@ -82,23 +47,7 @@ class GPTEncoder(nn.Module):
         count: Tensor | None = None,
         documents: Tensor | None = None,
     ) -> tuple[Tensor, KeyValues | None]:
-        bias = mask = None
-        if state is None:
-            places = torch.arange(x.size(1), device=x.device)  # (K,) = (T,)
-            positions = places.unsqueeze(0)  # (1, T)
-        else:
-            places, positions = state.places(x.size(1)), state.slots(x.size(1))  # (K,), (B, T)
-            bias = hiding(state.mask(x.size(1), self.window), x)  # (B, 1, T, K)
-        if self.distance is not None:  # its numbers are shared by the layers, as in both papers
-            far = self.distance(positions, places).to(x.dtype)  # (B or 1, H, T, K)
-            bias = far if bias is None else far + bias
-        positions = positions.clamp(max=self.context - 1)  # beyond it stands only padding
-        if documents is not None:  # distances inside a document are those inside the row
-            positions, mask = places_inside(documents), same_document(documents)
-        x = self.dropout(self.positions(x, positions))
-        for layer, block in enumerate(self.blocks):
-            x = block(x, positions, state, layer, bias=bias, mask=mask)
-        return self.norm(x), state and state.advance(x.size(1), count)
+        return self.run(x, state, count, documents=documents)
 
 
 def gpt(config: GPTConfig, vocabulary: Vocabulary) -> LanguageModel:

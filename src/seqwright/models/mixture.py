@@ -38,22 +38,10 @@ class Both(State):
     rest: State
 
 
-class Mixture:
-    """p(w | h) = Σ weight_i p_i(w | h)."""
+class Parts:
+    """Several models, kept, opened and moved as one."""
 
-    def __init__(self, models: Sequence[Autoregressive], weights: Sequence[float] | Tensor):
-        self.models = list(models)
-        self.weights = torch.as_tensor(weights, dtype=torch.float64)
-        if len(self.models) < 2 or len(self.models) != len(self.weights):
-            raise UserError(
-                f"a mixture needs two or more models and a weight for each, not {len(self.weights)} weights."
-            )
-        if (self.weights < 0).any() or not torch.isclose(self.weights.sum(), torch.ones(()).double()):
-            raise UserError(
-                f"the weights of a mixture add up to one and none is negative, unlike {self.weights.tolist()}."
-            )
-        sights = [model.context for model in self.models if model.context is not None]
-        self.context = min(sights, default=None)
+    models: list[Any]
 
     def tensors(self) -> dict[str, Tensor]:
         """All that the parts know; names are `1.embedding.weight`, …."""
@@ -69,7 +57,7 @@ class Mixture:
                 model.load_state_dict(own)
                 model.eval()
             else:
-                model.load(own)  # type: ignore[attr-defined]
+                model.load(own)
 
     def to(self, device: torch.device | str) -> Self:
         """Moves the neural parts; counted ones stay on the CPU and answer from there."""
@@ -77,6 +65,24 @@ class Mixture:
             if isinstance(model, torch.nn.Module):
                 model.to(device)
         return self
+
+
+class Mixture(Parts):
+    """p(w | h) = Σ weight_i p_i(w | h)."""
+
+    def __init__(self, models: Sequence[Autoregressive], weights: Sequence[float] | Tensor):
+        self.models = list(models)
+        self.weights = torch.as_tensor(weights, dtype=torch.float64)
+        if len(self.models) < 2 or len(self.models) != len(self.weights):
+            raise UserError(
+                f"a mixture needs two or more models and a weight for each, not {len(self.weights)} weights."
+            )
+        if (self.weights < 0).any() or not torch.isclose(self.weights.sum(), torch.ones(()).double()):
+            raise UserError(
+                f"the weights of a mixture add up to one and none is negative, unlike {self.weights.tolist()}."
+            )
+        sights = [model.context for model in self.models if model.context is not None]
+        self.context = min(sights, default=None)
 
     def start(self, source: Source, *, capacity: int) -> State:
         return _join([model.start(source, capacity=capacity) for model in self.models])

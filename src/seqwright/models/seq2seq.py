@@ -141,6 +141,10 @@ class RecurrentDecoder(nn.Module):
             output, after = self._asked(hidden, memory), Asking(last, begun.fed)
         return output, None if state is None else after
 
+    @property
+    def asking(self) -> list[nn.Module]:
+        return [] if self.ask is None else [self.ask]
+
     def _asked(self, hidden: Tensor, memory: Read) -> Tensor:
         """(R, T, D): what predicts, from states (R, T, D). Beams are folded into the query axis."""
         if self.ask is None:

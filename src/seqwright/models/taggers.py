@@ -17,8 +17,8 @@ from seqwright.layers.cross_entropy import exact
 from seqwright.layers.heads import ClassHead
 from seqwright.layers.pooling import Words
 from seqwright.layers.spelling import Spelling
+from seqwright.layers.stack import StackConfig
 from seqwright.models.classifiers import GPTReader
-from seqwright.models.gpt import GPTStackConfig
 from seqwright.models.gpt import initialise as initialise_gpt
 from seqwright.models.reader import ReadingModel, Tokens, body
 from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
@@ -72,7 +72,7 @@ class TransformerTaggerConfig(TagConfig, TransformerReaderConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GPTTaggerConfig(TagConfig, GPTStackConfig):
+class GPTTaggerConfig(TagConfig, StackConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_tags()

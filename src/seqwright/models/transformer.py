@@ -11,31 +11,26 @@ from torch import Tensor, nn
 from seqwright.batch import Vocabularies
 from seqwright.config import check_sizes
 from seqwright.interface import State
-from seqwright.layers.attention import KeyValues, hiding, needed
-from seqwright.layers.block import Block, BlockConfig, normalisation
+from seqwright.layers.attention import KeyValues, needed
 from seqwright.layers.cross_attention import Memory, Remember
 from seqwright.layers.encoder import Reading
-from seqwright.layers.positions import Learned, Rotary, Sinusoidal, Unplaced
+from seqwright.layers.stack import Stack, StackConfig
 from seqwright.models.encoder_decoder import EncoderDecoder, Tied, settled_tie
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerReaderConfig(BlockConfig):
+class TransformerReaderConfig(StackConfig):
     layers: int = 4
     """Blocks of the encoder."""
     context: int = 512
     """The longest source (and target), in tokens; sinusoids and rotations cost nothing for being long."""
-    positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
-    """How a token knows where it stands."""
+    positions: Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"] = "sinusoidal"
+    """How a token knows where it stands: vectors added to the tokens (learned, sinusoidal), turned queries and keys
+    (rotary), or numbers added to the scores by distance (alibi: straight lines; relative: T5's learned buckets)."""
     activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "relu"
     """The nonlinearity of the feed-forward networks; gelu-tanh is GPT-2's approximation, swiglu has a gate."""
     dropout: float = 0.1
     """Share of activations dropped in training."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(self, "layers", "context")
-        self.check_positions(self.positions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,44 +46,23 @@ class TransformerConfig(TransformerReaderConfig):
         check_sizes(self, "decoder_layers")
 
 
-class Stack(nn.Module):
-    """Positions, blocks and the last normalisation (pre-LN only: post-LN blocks end in one)."""
-
-    def __init__(self, config: TransformerReaderConfig, layers: int, *, causal: bool, cross: bool):
-        super().__init__()
-        rotary = Rotary(config.size, config.context, config.rotary_base) if config.positions == "rotary" else None
-        placed = {"learned": Learned, "sinusoidal": Sinusoidal}.get(config.positions)
-        self.positions = placed(config.width, config.context) if placed else Unplaced()
-        self.dropout = nn.Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
-        self.blocks = nn.ModuleList(Block(config, rotary=rotary, causal=causal, cross=cross) for _ in range(layers))
-        self.norm = normalisation(config) if config.norm == "pre" else nn.Identity()
-
-
 class TransformerReader(Stack):
-    """Every position of the source sees every other."""
+    """Every position of the source sees every other, or those within its window."""
 
     def __init__(self, config: TransformerReaderConfig):
-        super().__init__(config, config.layers, causal=False, cross=False)
-        self.width = config.width
-        self.context = config.context
+        super().__init__(config, config.layers, causal=False)
 
     def forward(self, x: Tensor, mask: Tensor) -> Reading:
-        positions = torch.arange(x.size(1), device=x.device).unsqueeze(0)  # (1, S)
-        x = self.dropout(self.positions(x, positions))
         real = needed(mask)
-        for block in self.blocks:
-            x = block(x, positions, mask=None if real is None else real[:, None, None])
-        return Reading(self.norm(x), mask)
+        vectors, _ = self.run(x, mask=None if real is None else real[:, None, None])
+        return Reading(vectors, mask)
 
 
 class TransformerDecoder(Stack):
     """Every position sees those before it and, through cross-attention, the whole source."""
 
     def __init__(self, config: TransformerConfig):
-        super().__init__(config, config.decoder_layers or config.layers, causal=True, cross=True)
-        self.width = config.width
-        self.context = config.context
-        self.key_heads, self.size = config.key_heads or config.heads, config.size
+        super().__init__(config, config.decoder_layers or config.layers, cross=True)
         self.keys_values = Remember(config.width, len(self.blocks), config.heads, bias=config.bias)
 
     def remember(self, reading: Reading) -> Memory:
@@ -96,23 +70,17 @@ class TransformerDecoder(Stack):
 
     def start(self, memory: State, capacity: int) -> KeyValues:
         assert isinstance(memory, Memory)
-        rows = memory.mask.size(0)
-        return KeyValues.empty(rows, len(self.blocks), self.key_heads, self.size, capacity, memory.key_value)
+        return self.empty(memory.mask.size(0), capacity, memory.key_value)
 
     def forward(
         self, x: Tensor, memory: State, state: KeyValues | None = None, count: Tensor | None = None
     ) -> tuple[Tensor, KeyValues | None]:
         assert isinstance(memory, Memory)
-        bias = None
-        if state is None:
-            positions = torch.arange(x.size(1), device=x.device).unsqueeze(0)  # (1, T)
-        else:
-            positions = state.slots(x.size(1)).clamp(max=self.context - 1)  # (R, T); beyond it stands only padding
-            bias = hiding(state.mask(x.size(1)), x)
-        x = self.dropout(self.positions(x, positions))
-        for layer, (block, given) in enumerate(zip(self.blocks, memory.layers(), strict=True)):
-            x = block(x, positions, state, layer, bias=bias, given=given)
-        return self.norm(x), state and state.advance(x.size(1), count)
+        return self.run(x, state, count, given=memory.layers())
+
+    @property
+    def asking(self) -> list[nn.Module]:
+        return [block.get_submodule("cross.attend") for block in self.blocks]
 
 
 def transformer(config: TransformerConfig, sizes: Vocabularies) -> EncoderDecoder:
@@ -123,13 +91,23 @@ def transformer(config: TransformerConfig, sizes: Vocabularies) -> EncoderDecode
     return EncoderDecoder(sizes, config.width, reader, decoder, tied=settled_tie(config.tied, sizes))
 
 
+BRANCH_ENDS = ("attention.output", "cross.output", "feed_forward.down")
+
+
 @torch.no_grad()
-def initialise(stack: nn.Module, width: int) -> None:
-    """Glorot & Bengio's (2010) uniform start, for each map as if it stood alone: fused ones are drawn in parts."""
-    for name, part in stack.named_modules():
-        if isinstance(part, nn.Linear):
-            fused = name.endswith(("query_key_value", "keys_values"))
-            for piece in torch.split(part.weight, width if fused else part.out_features):
-                nn.init.xavier_uniform_(piece)
-            if part.bias is not None:
-                nn.init.zeros_(part.bias)
+def initialise(stack: Stack, width: int) -> None:
+    """Glorot & Bengio's (2010) uniform start, for each map as if it stood alone: fused ones are drawn in parts.
+
+    Where sums are normalised (post-LN), branches as large as the stream halve at every one what a token says of itself,
+    and rates of a few thousandths learn nothing (decision 77). There branches begin smaller, so that all of them
+    together are as large as the stream (Liu et al. 2020; Wang et al. 2022).
+    """
+    parts = [(name, part) for name, part in stack.named_modules() if isinstance(part, nn.Linear)]
+    branches = sum(name.endswith(BRANCH_ENDS) for name, _ in parts)
+    for name, part in parts:
+        fused = name.endswith(("query_key_value", "keys_values"))
+        small = stack.post and name.endswith(BRANCH_ENDS)
+        for piece in torch.split(part.weight, width if fused else part.out_features):
+            nn.init.xavier_uniform_(piece, gain=branches**-0.5 if small else 1.0)
+        if part.bias is not None:
+            nn.init.zeros_(part.bias)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -13,8 +13,6 @@ Record = Mapping[str, Any]
 
 COMPARABLE = ("bits_per_byte", "bits_per_character", "nll")
 """Scores of a language model, from the most comparable to the least: only the first two forget the tokenizer."""
-
-TITLES = {"nll": "nats per token"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +49,11 @@ class RunFacts:
         return self.recipe.get(section, {}).get(key)
 
 
-def title(score: str) -> str:
-    """The name of a score in words."""
-    return TITLES.get(score, score.replace("_", " "))
+def title(score: str, beside: Collection[str] = ("perplexity",)) -> str:
+    """The name of a score in words; the scores beside it say what it was counted over."""
+    if score == "nll":
+        return "nats per token" if "perplexity" in beside else "nats per answer"
+    return score.replace("_", " ")
 
 
 def headline(runs: list[RunFacts]) -> str | None:

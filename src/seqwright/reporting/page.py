@@ -59,6 +59,10 @@ figcaption .title { font-weight: 600; font-size: 14px; }
 svg { display: block; width: 100%; height: auto; }
 svg text { fill: var(--muted); font-size: 11.5px; }
 svg .unit { font-size: 11px; }
+svg text.cell { fill: var(--ink); font-size: 11px; }
+svg text.strong { fill: var(--ground); font-weight: 600; }
+.lone { max-width: 900px; } .lone + .lone { max-width: 520px; }
+.lone, .charts + .scroll, .lone + .scroll { margin-top: 32px; }
 svg .grid { stroke: var(--hair); }
 svg .tick { stroke: var(--quiet); }
 svg .mark { stroke: var(--muted); stroke-dasharray: 1 3; stroke-linecap: round; }

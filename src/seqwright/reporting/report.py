@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from seqwright.reporting.classes import class_sections
 from seqwright.reporting.facts import Record, RunFacts, flatten, headline, title
 from seqwright.reporting.markup import Html, element, image
 from seqwright.reporting.numbers import count, duration, figure, interval
@@ -19,7 +20,7 @@ SAMPLES = 12
 
 def report(run: RunFacts) -> str:
     """A self-contained HTML document about one run."""
-    parts = (_header, _scores, _curves, _samples, _events, _settings)
+    parts = (_header, _scores, _classes, _curves, _samples, _events, _settings)
     return page(run.name, *(part(run) for part in parts), environment(run.environment))
 
 
@@ -40,7 +41,7 @@ def environment(table: Mapping[str, object]) -> Html:
 
 
 def _header(run: RunFacts) -> Html:
-    figures = {title(name): figure(run.scores[name]["value"]) for name in _leading(run)}
+    figures = {title(name, run.scores): figure(run.scores[name]["value"]) for name in _leading(run)}
     written = {
         "parameters": ("parameters", count),
         "steps": ("steps", "{:,}".format),
@@ -60,13 +61,15 @@ def _header(run: RunFacts) -> Html:
 
 def _leading(run: RunFacts) -> list[str]:
     """The scores that stand at the head of the page."""
+    if "accuracy" in run.scores:
+        return ["accuracy"]
     return [name for name in (headline([run]), "perplexity") if name and name in run.scores]
 
 
 def _scores(run: RunFacts) -> Html:
     rows = [
         (
-            title(name),
+            title(name, run.scores),
             figure(score["value"]),
             interval(score.get("low"), score.get("high")),
             element("code", score.get("signature", "")),
@@ -75,6 +78,11 @@ def _scores(run: RunFacts) -> Html:
     ]
     columns = ("score", "value", "interval", "signature")
     return section("Scores", table(columns, rows, numeric=("value", "interval")))
+
+
+def _classes(run: RunFacts) -> Html:
+    """What a classifier mistakes for what."""
+    return class_sections(run.summary.get("details", {}))
 
 
 def _curves(run: RunFacts) -> Html:

@@ -40,7 +40,7 @@ def table(rows: Iterable[Mapping[str, Any]], columns: Iterable[Column]) -> Table
 def scores_table(scores: Mapping[str, Mapping[str, Any]]) -> Table:
     """Every score with its interval."""
     rows = [
-        {**score, "score": title(name), "interval": interval(score.get("low"), score.get("high"))}
+        {**score, "score": title(name, scores), "interval": interval(score.get("low"), score.get("high"))}
         for name, score in scores.items()
     ]
     columns = [Column("score", "score"), Column("value", "value", figure), Column("interval", "95 % interval", str)]

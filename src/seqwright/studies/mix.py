@@ -16,12 +16,17 @@ from seqwright.metrics.interpolation import best_weights
 from seqwright.metrics.likelihood import score_text
 from seqwright.metrics.score import Floats
 from seqwright.run import Run
+from seqwright.studies.mix_readers import mix_readers
 
 
 def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path) -> dict[str, Any]:
     """Makes a run of runs that read text alike; the weight and perplexity of each, and the perplexity together."""
     if len(runs) < 2:
         raise UserError("a mixture needs two runs or more; name another.")
+    if "classify" in runs[0].verbs:
+        return mix_readers(runs, on or None, path)
+    if not on:
+        raise UserError("say which held-out text sets the weights: --on FILE.")
     for run in runs:
         _refuse_unlike(runs[0], run)
     first = runs[0]
@@ -52,7 +57,7 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path) -> dict[str, A
         {"run": str(run.path), "weight": float(weight), "perplexity": perplexity}
         for run, weight, perplexity in zip(runs, weights, alone, strict=True)
     ]
-    found = {"parts": shown, "tuned_on": list(on), "tuned_perplexity": float(np.exp(-together.mean()))}
+    found: dict[str, Any] = {"parts": shown, "tuned_on": list(on), "tuned_perplexity": float(np.exp(-together.mean()))}
     return session.keep(made, path, tokenizer=first.tokenizer.json, model=model, notes=notes, **found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,10 @@ from seqwright.config import UserError
 from seqwright.data.labels import LabelledTexts, Labels, Unknown
 from seqwright.data.lengths import ByLength
 from seqwright.data.sources import Sources
-from seqwright.metrics.counts import Counts, ratio
+from seqwright.metrics.calibration import log_softmax, probability_counts
+from seqwright.metrics.classification import class_counts, labels_counts
+from seqwright.metrics.correlation import mean, value_counts
+from seqwright.metrics.counts import Counts
 from seqwright.metrics.score import Floats
 
 TOKENS = 16384
@@ -51,10 +54,15 @@ class ClassEvaluationConfig:
 class AnswerOptions:
     threshold: float = 0.5
     """Probability from which on a label is given, where a text may have several."""
+    temperature: float | None = None
+    """Divides the logits of classes: above 1 answers are less sure, 1 leaves them as they are. Left out: what suited
+    the validation texts."""
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 1:
             raise UserError(f"threshold lies between 0 and 1, not at {self.threshold}.")
+        if self.temperature is not None and self.temperature <= 0:
+            raise UserError(f"temperature must be above 0, but is {self.temperature:g}.")
 
 
 @torch.inference_mode()
@@ -87,9 +95,11 @@ def counted(
     found: Floats, targets: NDArray[Any], labels: Labels, options: AnswerOptions, fingerprint: str
 ) -> Iterator[Counts]:
     """nll and what the answers are worth, as additive counts of texts."""
-    facts = f"texts:{len(found)}|classes:{labels.answers.count}|text:{fingerprint[:8]}|seqwright:{__version__}"
-    for name, rows, formula, better in _KINDS[labels.kind](found, targets, labels, options):
-        yield Counts(name=name, rows=rows, formula=formula, signature=f"{name}|{facts}", better=better)
+    facts = f"text:{fingerprint[:8]}|seqwright:{__version__}"
+    if options.temperature is not None and labels.kind == "one":
+        facts = f"temperature:{options.temperature:.4g}|{facts}"
+    for one in _KINDS[labels.kind](found, targets, labels, options):
+        yield replace(one, signature=f"{one.signature}|{facts}")
 
 
 def scored(counts: Iterator[Counts], config: ClassEvaluationConfig) -> dict[str, Any]:
@@ -98,53 +108,42 @@ def scored(counts: Iterator[Counts], config: ClassEvaluationConfig) -> dict[str,
     return {name: score["value"] for name, score in scores.items()} | {"scores": scores}
 
 
-Found = Iterator[tuple[str, Floats, Callable[[Floats], Floats], int]]
+def log_probs_of(found: Floats) -> Floats:
+    """Of probabilities; those nearest to nothing are something."""
+    return np.log(np.maximum(found, LEAST))
 
 
-def _one(found: Floats, targets: NDArray[Any], labels: Labels, options: AnswerOptions) -> Found:
-    texts, classes = np.arange(len(found)), found.shape[1]
-    said, known = found.argmax(1), targets != IGNORE
-    nll = -np.log(np.maximum(found[texts, np.where(known, targets, 0)], LEAST)) * known
-    yield "nll", np.stack([nll, known.astype(float)], 1), mean, -1
-    yield "accuracy", np.stack([said == targets, np.ones(len(found))], 1).astype(float), ratio, 1
-    rows = np.zeros((len(found), 3 * classes))  # right, said and true of every class
-    rows[texts[said == targets], said[said == targets]] = 1
-    rows[texts, classes + said] = 1
-    rows[texts[known], 2 * classes + targets[known]] = 1
-    yield "macro_f1", rows, macro_f1, 1
+def tempered(found: Floats, temperature: float | None) -> Floats:
+    """Class probabilities (N, C) softened (T > 1) or sharpened: softmax(log p / T) (Guo et al. 2017)."""
+    return found if temperature in (None, 1) else np.exp(log_softmax(log_probs_of(found) / temperature))
 
 
-def _several(found: Floats, targets: NDArray[Any], labels: Labels, options: AnswerOptions) -> Found:
-    wanted, said = targets > 0, found >= options.threshold
-    sure = np.clip(np.where(wanted, found, 1 - found), LEAST, 1)
-    yield "nll", np.stack([-np.log(sure).sum(1), np.full(len(found), found.shape[1])], 1), mean, -1
-    yield "accuracy", np.stack([(wanted == said).all(1), np.ones(len(found))], 1).astype(float), ratio, 1
-    yield "macro_f1", np.concatenate([wanted & said, said, wanted], 1).astype(float), macro_f1, 1
+def _one(found: Floats, targets: NDArray[Any], labels: Labels, options: AnswerOptions) -> Iterator[Counts]:
+    known = targets != IGNORE
+    yield from class_counts(found.argmax(1), targets, labels.names)
+    yield from probability_counts(log_probs_of(found[known]), targets[known])
 
 
-def _value(found: Floats, targets: NDArray[Any], labels: Labels, options: AnswerOptions) -> Found:
-    errors = found[:, 0] - (targets[:, 0] * labels.deviation + labels.mean)
+def _several(found: Floats, targets: NDArray[Any], labels: Labels, options: AnswerOptions) -> Iterator[Counts]:
+    wanted = targets > 0
+    sure = log_probs_of(np.where(wanted, found, 1 - found))
+    rows = np.stack([-sure.sum(1), np.full(len(found), float(found.shape[1]))], 1)
+    signature = f"nll|examples:{len(found)}|classes:{found.shape[1]}"
+    yield Counts(name="nll", rows=rows, formula=mean, signature=signature, better=-1)
+    yield from labels_counts(found >= options.threshold, wanted, labels.names)
+
+
+def _value(found: Floats, targets: NDArray[Any], labels: Labels, options: AnswerOptions) -> Iterator[Counts]:
+    wanted = targets[:, 0].astype(np.float64) * labels.deviation + labels.mean
     # Of a normal distribution about the answer, as wide as the training values are.
-    width = np.log(labels.deviation * np.sqrt(2 * np.pi))
-    ones = np.ones(len(found))
-    yield "nll", np.stack([(errors / labels.deviation) ** 2 / 2 + width, ones], 1), mean, -1
-    yield "mean_absolute_error", np.stack([np.abs(errors), ones], 1), mean, -1
+    nll = ((found[:, 0] - wanted) / labels.deviation) ** 2 / 2 + np.log(labels.deviation * np.sqrt(2 * np.pi))
+    rows = np.stack([nll, np.ones(len(found))], 1)
+    yield Counts(name="nll", rows=rows, formula=mean, signature=f"nll|examples:{len(found)}", better=-1)
+    yield from value_counts(found[:, 0], wanted)
 
 
-_KINDS: dict[str, Callable[[Floats, NDArray[Any], Labels, AnswerOptions], Found]] = {
+_KINDS: dict[str, Callable[[Floats, NDArray[Any], Labels, AnswerOptions], Iterator[Counts]]] = {
     "one": _one,
     "several": _several,
     "value": _value,
 }
-
-
-def mean(sums: Floats) -> Floats:
-    return sums[:, 0] / np.maximum(sums[:, 1], 1)
-
-
-def macro_f1(sums: Floats) -> Floats:
-    """The mean of F1 over classes that are true or said of any text, in per cent."""
-    right, said, true = np.split(sums, 3, axis=1)
-    seen = said + true
-    f1 = 2 * right / np.maximum(seen, 1)
-    return 100 * f1.sum(1) / np.maximum((seen > 0).sum(1), 1)

@@ -9,16 +9,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from seqwright.batch import Batch, ReaderSizes, Source
 from seqwright.config import UserError
-from seqwright.data.labelled import LabelledConfig, Rows, read_rows, splits
+from seqwright.data.labelled import LabelledConfig, Row, Rows, read_rows, splits
 from seqwright.data.labels import LabelledTexts, Labels, balance_notes
 from seqwright.data.lengths import ByLength
-from seqwright.data.sources import EncodedTexts, Sources, encode, frame
+from seqwright.data.sources import EncodedTexts, Sources, encode
+from seqwright.metrics.score import Floats
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json
+from seqwright.tasks.asking import Reader, Respondent, framed, longest
+from seqwright.tasks.class_details import calibrated, details, suspicious
 from seqwright.tasks.class_scores import AnswerOptions, answers, counted, scored
 from seqwright.tasks.language import saved_tokenizer
 from seqwright.tasks.task import Note, Settings, fingerprint_of
@@ -110,16 +114,22 @@ class ClassifyingTask:
     def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid_texts is None:
             return None
+        assert self.valid_rows is not None
         found = answers(model, self._framed(self.valid_texts, model.context), self.labels, device)
-        counts = counted(found, self.valid_targets, self.labels, self.settings.decoding, self.valid_texts.fingerprint)
+        fingerprint = self.valid_texts.fingerprint
         if quick:
+            counts = counted(found, self.valid_targets, self.labels, self.settings.decoding, fingerprint)
             return {one.name: one.value for one in counts}
-        return scored(counts, self.settings.evaluation)
+        rows = self.valid_rows.rows
+        judgement = judged(found, self.valid_targets, self.labels, rows, self.settings, fingerprint)
+        return judgement | calibrated(found, self.valid_targets, self.labels)
 
     def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
         rows = (self.valid_rows or self.train_rows).rows
         some = rows[:: max(1, len(rows) // SHOWN)][:SHOWN]
-        said = classify(model, self.tokenizer, self.labels, [row.texts for row in some], self.settings, device=device)
+        reader = Reader(model=model, tokenizer=self.tokenizer, data=self.settings.data)
+        ask = Respondent(readers=[reader], labels=self.labels, device=device)
+        said = classify(ask, [row.texts for row in some], self.settings.decoding)
         return [
             {"prompt": " | ".join(row.texts), "text": f" → {one.said}", "reference": row.label}
             for one, row in zip(said, some, strict=True)
@@ -170,7 +180,8 @@ class ClassifyRun(Run):
 
     def source(self, rows: int, length: int) -> Source:
         """Sources of different lengths."""
-        plain = [id for id in range(self.tokenizer.size) if id not in self.tokenizer.specials.values()]
+        size = min(reader.tokenizer.size for reader in self.readers)
+        plain = [id for id in range(size) if id not in self.tokenizer.specials.values()]
         drawn = torch.tensor(plain)[torch.arange(rows * length) * 7919 % len(plain)].view(rows, length)
         lengths = torch.tensor([max(1, length - 3 * row) for row in range(rows)])
         return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=drawn)
@@ -188,8 +199,28 @@ class ClassifyRun(Run):
     ) -> Iterator[Answer]:
         """What it says of each text (or pair), in order; options are those of the recipe's [decoding] section."""
         given = ((text,) if isinstance(text, str) else tuple(text) for text in texts)
-        settings = replace(self.settings, decoding=replace(self.settings.decoding, **options))
-        return classify(self.model, self.tokenizer, self.labels, given, settings, at_once=at_once, device=self.device)
+        chosen = replace(self.settings.decoding, **options)
+        return classify(self.respondent(chosen), given, chosen, at_once=at_once)
+
+    def respondent(self, options: AnswerOptions) -> Respondent:
+        """Who answers: this run's reader, or those it mixes, at the temperature that suited the validation texts."""
+        return Respondent(
+            readers=self.readers,
+            labels=self.labels,
+            mix=getattr(self.model, "mix", None),
+            temperature=options.temperature or self.directory.summary().get("temperature"),
+            device=self.device,
+        )
+
+    @functools.cached_property
+    def readers(self) -> list[Reader]:
+        """The model and how texts are cut for it, or all of a mixture, each with a tokenizer of its own."""
+        data, models = self.settings.data, getattr(self.model, "models", None)
+        if models is None:
+            return [Reader(model=self.model, tokenizer=self.tokenizer, data=data)]
+        tokenizers = map(Tokenizer.open, self.directory.tokenizer_paths())
+        parts = zip(models, tokenizers, self.settings.model.cutting, strict=True)
+        return [Reader(model=model, tokenizer=own, data=replace(data, **cut)) for model, own, cut in parts]
 
     def evaluate(
         self,
@@ -199,14 +230,23 @@ class ClassifyRun(Run):
         **options: Any,
     ) -> dict[str, Any]:
         """Scores on labelled files, or on the run's own validation texts."""
-        config = replace(self.settings.evaluation, **options)
         rows = self.rows(on).rows
-        texts = encode([row.texts for row in rows], self.tokenizer)
+        config = replace(self.settings.evaluation, **options)
         targets = self.labels.targets(rows, config.unknown)
-        sources = framed(texts, self.tokenizer, self.settings.data, self.model.context)
-        found = answers(self.model, sources, self.labels, self.device, watch)
-        counts = counted(found, targets, self.labels, self.settings.decoding, texts.fingerprint)
-        return scored(counts, config) | {"texts": len(rows), "cut": sources.cut}
+        ask = self.respondent(self.settings.decoding)
+        asked = ask([row.texts for row in rows], watch)
+        decoding = replace(self.settings.decoding, temperature=ask.temperature)
+        settings = replace(self.settings, evaluation=config, decoding=decoding)
+        found = judged(asked.found, targets, self.labels, rows, settings, asked.fingerprint)
+        return found | {"texts": len(rows), "cut": asked.cut}
+
+    def suspicious(self, on: str | Sequence[str] | None, many: int) -> list[dict[str, Any]]:
+        """The texts of a file whose label it finds least probable, the worst first."""
+        if self.labels.kind != "one":
+            raise UserError(f"{self.path} answers with no single class, so no label can be called improbable.")
+        rows = self.rows(on).rows
+        asked = self.respondent(self.settings.decoding)([row.texts for row in rows])
+        return suspicious(asked.found, self.labels.targets(rows, "wrong"), self.labels, rows, many)
 
     def rows(self, on: str | Sequence[str] | None = None) -> Rows:
         """Labelled texts of files, or those the run was validated on."""
@@ -219,27 +259,27 @@ class ClassifyRun(Run):
         return valid
 
 
+def judged(
+    found: Floats, targets: NDArray[Any], labels: Labels, rows: Sequence[Row], settings: Settings, fingerprint: str
+) -> dict[str, Any]:
+    """Scores of answers, and what lies behind them."""
+    options = settings.decoding
+    counts = counted(found, targets, labels, options, fingerprint)
+    return scored(counts, settings.evaluation) | {"details": details(found, targets, labels, rows, options)}
+
+
 def classify(
-    model: Any,
-    tokenizer: Tokenizer,
-    labels: Labels,
-    given: Iterable[tuple[str, ...]],
-    settings: Settings,
-    *,
-    at_once: int = AT_ONCE,
-    device: torch.device | str = "cpu",
+    ask: Respondent, given: Iterable[tuple[str, ...]], options: AnswerOptions, *, at_once: int = AT_ONCE
 ) -> Iterator[Answer]:
-    """What a model says of each text, in order, so many read ahead."""
-    lines = iter(given)
+    """What is said of each text, in order, so many read ahead."""
+    lines, parts = iter(given), ask.labels.parts
     while chunk := list(itertools.islice(lines, at_once)):
         for text in chunk:
-            if len(text) != labels.parts:
-                raise UserError(f"{labels.parts} text(s) are read at a time, not {len(text)}: {text[0][:60]!r}.")
-        texts = encode(chunk, tokenizer)
-        sources = framed(texts, tokenizer, settings.data, model.context)
-        found = answers(model, sources, labels, device)
-        for text, row, lost in zip(chunk, found, sources.lost, strict=True):
-            yield _answer(text, row.tolist(), labels, settings.decoding, int(lost))
+            if len(text) != parts:
+                raise UserError(f"{parts} text(s) are read at a time, not {len(text)}: {text[0][:60]!r}.")
+        asked = ask(chunk)
+        for text, row, lost in zip(chunk, asked.found, asked.lost, strict=True):
+            yield _answer(text, row.tolist(), ask.labels, options, int(lost))
 
 
 def _answer(text: tuple[str, ...], row: list[float], labels: Labels, options: AnswerOptions, unread: int) -> Answer:
@@ -250,17 +290,6 @@ def _answer(text: tuple[str, ...], row: list[float], labels: Labels, options: An
     if labels.kind == "several":
         best = [name for name, share in likely.items() if share >= options.threshold]
     return Answer(texts=text, label=best, probabilities=likely, unread=unread)
-
-
-def framed(texts: EncodedTexts, tokenizer: Tokenizer, data: LabelledConfig, context: int | None) -> Sources:
-    """Texts as this recipe cuts them to what the model sees."""
-    return frame(texts, tokenizer, longest=longest(data, context), long=data.long, framed=data.framed)
-
-
-def longest(data: LabelledConfig, context: int | None) -> int | None:
-    """The most tokens read at once."""
-    limits = [limit for limit in (data.longest, context) if limit is not None]
-    return min(limits) if limits else None
 
 
 def sizes_of(tokenizer: Tokenizer, labels: Labels) -> ReaderSizes:

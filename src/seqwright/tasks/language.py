@@ -23,7 +23,7 @@ from seqwright.data.text import Corpus, Document, TextConfig, document_kind, rea
 from seqwright.data.variation import Varied, varied_stream
 from seqwright.data.windows import Apart, Windows
 from seqwright.decoding.options import SearchOptions
-from seqwright.decoding.text import Continuation, complete
+from seqwright.decoding.text import Continuation, best_continuations, complete
 from seqwright.evaluate import evaluate_text
 from seqwright.interface import Autoregressive, Feed
 from seqwright.metrics.lines import ScoredLine, score_lines
@@ -257,6 +257,15 @@ class LanguageRun(Run):
             device=self.device,
             listen=listen,
         )
+
+    def search(self, prompts: str | Sequence[str] = "", **options: Any) -> list[list[Continuation]]:
+        """The most probable continuations of each prompt, best first; options are those of `SearchOptions`.
+
+        A language model seldom ends soon: what is cut off at `length` competes with what ended.
+        """
+        several = [prompts] if isinstance(prompts, str) else list(prompts)
+        chosen = SearchOptions(**{"unended": "among", **options})
+        return best_continuations(self.model, self.tokenizer, several, chosen, device=self.device)
 
     def evaluate(
         self,

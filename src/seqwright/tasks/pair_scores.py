@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from seqwright.config import UserError
 from seqwright.data.buckets import Buckets, EncodedPairs
 from seqwright.decoding.options import SearchOptions
 from seqwright.interface import Autoregressive
+from seqwright.metrics.brackets import bracket_score
 from seqwright.metrics.counts import Counts, by_length
 from seqwright.metrics.edits import error_rate
 from seqwright.metrics.overlap import rouge
@@ -25,13 +26,26 @@ from seqwright.text.moses import Language, lower_tokens
 TOKENS = 4096
 """Tokens scored at a time."""
 
-Metric = Literal["bleu", "chrf", "ter", "exact_match", "word_error_rate", "rouge_1", "rouge_2", "rouge_l"]
+Metric = Literal[
+    "bleu",
+    "chrf",
+    "ter",
+    "exact_match",
+    "word_error_rate",
+    "phoneme_error_rate",
+    "rouge_1",
+    "rouge_2",
+    "rouge_l",
+    "bracket_precision",
+    "bracket_recall",
+    "bracket_f1",
+]
 
 
-def word_error_rate(outputs: Sequence[str], references: References) -> Counts:
-    """Of words, or of whatever else white space parts: phonemes, actions."""
+def error_rate_of(outputs: Sequence[str], references: References, unit: str) -> Counts:
+    """Of what white space parts: words, phonemes, actions."""
     parted = [[reference.split() for reference in several] for several in references]
-    return replace(error_rate([output.split() for output in outputs], parted), name="word_error_rate")
+    return error_rate([output.split() for output in outputs], parted, unit)
 
 
 METRICS: dict[str, Callable[[Sequence[str], References], Counts]] = {
@@ -39,10 +53,14 @@ METRICS: dict[str, Callable[[Sequence[str], References], Counts]] = {
     "chrf": chrf,
     "ter": ter,
     "exact_match": exact_match,
-    "word_error_rate": word_error_rate,
+    "word_error_rate": lambda outputs, references: error_rate_of(outputs, references, "word"),
+    "phoneme_error_rate": lambda outputs, references: error_rate_of(outputs, references, "phoneme"),
     "rouge_1": lambda outputs, references: rouge(outputs, references, "1"),
     "rouge_2": lambda outputs, references: rouge(outputs, references, "2"),
     "rouge_l": lambda outputs, references: rouge(outputs, references, "L"),
+    "bracket_precision": lambda outputs, references: bracket_score(outputs, references, "precision"),
+    "bracket_recall": lambda outputs, references: bracket_score(outputs, references, "recall"),
+    "bracket_f1": lambda outputs, references: bracket_score(outputs, references, "f1"),
 }
 
 
@@ -54,6 +72,9 @@ class PairEvaluationConfig:
     """The target's language: BLEU is then also counted on lower-cased text, cut into words by Moses' rules."""
     tag: str | None = None
     """The reserved token put before the sources of other files, for runs that were trained with tags."""
+    extractive: bool = False
+    """Whether ROUGE is also given of what keeps words of the source: its first line, a counted keep-or-drop model, and
+    the best that keeping words can do."""
     sentences: int = 64
     """Validation sources translated (greedily) at each evaluation during training, for the log; 0 for none."""
     resamples: int = 1000
@@ -112,6 +133,17 @@ def quality_counts(
         how += f"-{options.width}-{options.normalisation}-{options.alpha}"
     for counts in _quality_counts(outputs, references, config):
         yield replace(counts, signature=f"{counts.signature}|{how}")
+
+
+def extractive_counts(
+    extracts: Mapping[str, Sequence[str]], references: References, config: PairEvaluationConfig
+) -> Iterator[Counts]:
+    """ROUGE, as far as it was asked for, of words kept from the sources, by the name of who kept them."""
+    for metric in config.metrics:
+        for name, outputs in extracts.items() if metric.startswith("rouge") else ():
+            counts = METRICS[metric](outputs, references)
+            signature = f"{metric}_{name}|{counts.signature.partition('|')[2]}|extractive:{name}"
+            yield replace(counts, name=f"{metric}_{name}", signature=signature)
 
 
 def _quality_counts(outputs: Sequence[str], references: References, config: PairEvaluationConfig) -> Iterator[Counts]:

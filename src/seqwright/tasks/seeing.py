@@ -16,13 +16,14 @@ from seqwright.config import UserError
 from seqwright.data.images import ImagesConfig, Pictures, Pixels, read_pictures, read_splits
 from seqwright.data.patches import Grid, Views, to_pixels
 from seqwright.data.sight import Sight
+from seqwright.metrics.correlation import mean
 from seqwright.metrics.counts import Counts
 from seqwright.metrics.score import Floats
 from seqwright.reporting.png import embedded, sheet
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json
-from seqwright.tasks.class_scores import counted, mean, scored
+from seqwright.tasks.class_scores import counted, scored
 from seqwright.tasks.task import Note, Settings, fingerprint_of
 
 SHOWN = 8

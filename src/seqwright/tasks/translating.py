@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,10 +13,11 @@ import torch
 from seqwright.batch import Source
 from seqwright.config import UserError
 from seqwright.data.buckets import Side, Tokenizers, encode_sources
+from seqwright.decoding.attending import alignments, attentive, coverage
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.risk import least_risk
 from seqwright.decoding.search import search
-from seqwright.decoding.watch import Flag, watch
+from seqwright.decoding.watch import Flag, Typical, watch
 from seqwright.interface import Autoregressive
 from seqwright.layers.prepacked import prepacked
 from seqwright.metrics.score import Floats
@@ -51,6 +52,24 @@ class TranslationOptions(SearchOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Alignment:
+    """How much each token of an output attended to each token of its source, on average over heads and layers."""
+
+    source: list[str]
+    target: list[str]
+    """Its last is the end."""
+    weights: list[list[float]]
+    """A row for each token of the target."""
+    coverage: float
+    """The share of the source that was attended to, each token counting for one at most."""
+
+    @property
+    def links(self) -> str:
+        """`0-0 2-1 …`: for each token of the target but its end, the number of the source token it looked at most."""
+        return " ".join(f"{max(range(len(row)), key=row.__getitem__)}-{n}" for n, row in enumerate(self.weights[:-1]))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Translation:
     source: tuple[str, ...]
     text: str
@@ -64,15 +83,10 @@ class Translation:
     """The rest of the n best, best first."""
     unread: int = 0
     """Source tokens that did not fit and were cut off, as asked."""
-
-    @property
-    def warnings(self) -> list[Flag]:
-        """Why it should not be trusted."""
-        if self.reason == "empty":
-            return []
-        return watch(
-            self.text, source=" ".join(self.source), reason=self.reason, log_prob=self.log_prob, tokens=self.tokens
-        )
+    warnings: tuple[Flag, ...] = ()
+    """Why it should not be trusted."""
+    attention: Alignment | None = None
+    """Where the model looked, if asked for."""
 
 
 Given = tuple[tuple[str, ...], str | None]
@@ -87,42 +101,84 @@ def translate(
     options: TranslationOptions,
     *,
     truncate: bool = False,
-    at_once: int = AT_ONCE,
+    attention: bool = False,
+    typical: Typical = Typical(),  # noqa: B008 frozen
+    first: int = 1,
     device: torch.device | str = "cpu",
 ) -> Iterator[Translation]:
-    """Each source's translation, in order; what is empty stays empty."""
+    """Each source's translation, in order; what is empty stays empty.
+
+    `attention` tells where every output looked; what is suspicious beyond the `typical` is always looked into. `first`
+    is the number of the first source, for messages.
+    """
     if isinstance(model, torch.nn.Module):
         model.eval()
+    if attention and not attentive(model):
+        raise UserError("this model has no attention to show.")
     model = prepacked(model)
     lines = iter(given)
-    done = 0
-    while chunk := list(itertools.islice(lines, at_once)):
+    while chunk := list(itertools.islice(lines, AT_ONCE)):
         side = encode_sources(chunk, tokenizers.source)
-        cut = _cut(side, model.context, truncate, tokenizers.source.eos, first=done + 1)
-        found: list[Translation | None] = [None] * len(chunk)
+        cut = _cut(side, model.context, truncate, tokenizers.source.eos, first=first)
+        found = {}
         real = [n for n, (sources, _) in enumerate(chunk) if any(text.strip() for text in sources)]
         for rows in _groups(real, cut.lengths):
-            outputs = search_rows(model, tokenizers, cut, rows, options, device)
-            for n, several in zip(rows, outputs, strict=True):
-                found[n] = _chosen(chunk[n][0], several, tokenizers.target, options, side.lengths[n] - cut.lengths[n])
-        for (sources, _), translation in zip(chunk, found, strict=True):
-            yield translation or Translation(source=sources, text="", log_prob=0.0, tokens=0, reason="empty")
-        done += len(chunk)
+            source = _source(cut, rows, device)
+            outputs = search_sources(model, source, tokenizers.target, options)
+            chosen = [
+                _chosen(chunk[n][0], several, tokenizers.target, options, side.lengths[n] - cut.lengths[n], typical)
+                for n, several in zip(rows, outputs, strict=True)
+            ]
+            looked = [n for n, (said, _) in enumerate(chosen) if attention or (said.warnings and attentive(model))]
+            aligned = _aligned(model, tokenizers, source, {n: chosen[n][1] for n in looked})
+            for n, (row, (said, _)) in enumerate(zip(rows, chosen, strict=True)):
+                found[row] = _looked_into(said, aligned.get(n), attention)
+        for n, (sources, _) in enumerate(chunk):
+            yield found.get(n) or Translation(source=sources, text="", log_prob=0.0, tokens=0, reason="empty")
+        first += len(chunk)
 
 
-def search_rows(
-    model: Autoregressive,
-    tokenizers: Tokenizers,
-    side: Side,
-    rows: Sequence[int],
-    options: SearchOptions,
-    device: torch.device | str,
+def _source(side: Side, rows: Sequence[int], device: torch.device | str) -> Source:
+    ids, mask = side.padded(np.array(rows), 0)
+    return Source(mask=torch.from_numpy(mask), ids=torch.from_numpy(ids)).to(device)
+
+
+def search_sources(
+    model: Autoregressive, source: Source, target: Tokenizer, options: SearchOptions
 ) -> list[list[Hypothesis]]:
     """The best outputs of these sources together."""
-    ids, mask = side.padded(np.array(rows), 0)
-    source = Source(mask=torch.from_numpy(mask), ids=torch.from_numpy(ids)).to(device)
-    target = tokenizers.target
     return search(model, source, options, sos=target.sos, eos=target.eos, banned=banned(target))
+
+
+def _aligned(
+    model: Autoregressive, tokenizers: Tokenizers, source: Source, outputs: dict[int, list[int]]
+) -> dict[int, Alignment]:
+    """Where some outputs looked, by row of the sources."""
+    if not outputs:
+        return {}
+    target = tokenizers.target
+    assert source.ids is not None
+    assert target.sos is not None
+    assert target.eos is not None
+    asked = source.select(torch.tensor(list(outputs), device=source.device))
+    weights = alignments(model, asked, list(outputs.values()), sos=target.sos, eos=target.eos)
+    return {
+        row: Alignment(
+            source=tokenizers.source.tokens(source.ids[row, : own.size(1)].tolist()),
+            target=target.tokens([*ids, target.eos]),
+            weights=own.tolist(),
+            coverage=coverage(own),
+        )
+        for (row, ids), own in zip(outputs.items(), weights, strict=True)
+    }
+
+
+def _looked_into(said: Translation, alignment: Alignment | None, attention: bool) -> Translation:
+    """With what the attention shows: the coverage beside each warning, and all of it where it was asked for."""
+    if alignment is None:
+        return said
+    warned = tuple(replace(flag, coverage=alignment.coverage) for flag in said.warnings)
+    return replace(said, warnings=warned, attention=alignment if attention else None)
 
 
 def banned(target: Tokenizer) -> list[int]:
@@ -131,23 +187,32 @@ def banned(target: Tokenizer) -> list[int]:
 
 
 def _chosen(
-    source: tuple[str, ...], several: list[Hypothesis], target: Tokenizer, options: TranslationOptions, unread: int
-) -> Translation:
+    source: tuple[str, ...],
+    several: list[Hypothesis],
+    target: Tokenizer,
+    options: TranslationOptions,
+    unread: int,
+    typical: Typical,
+) -> tuple[Translation, list[int]]:
+    """The best of several outputs, and its ids."""
     texts = [target.decode(hypothesis.ids) for hypothesis in several]
     best = 0
     if options.risk != "none":
         # Samples come as often as they are probable; an n-best list is weighed by its log-probabilities.
         weights = None if options.kind == "sample" else [hypothesis.log_prob for hypothesis in several]
         best, _ = least_risk(UTILITIES[options.risk](texts), weights)
-    return Translation(
+    text, hypothesis = texts[best], several[best]
+    facts: dict[str, Any] = {"log_prob": hypothesis.log_prob, "tokens": len(hypothesis.ids)}
+    facts["reason"] = hypothesis.reason
+    said = Translation(
         source=source,
-        text=texts[best],
-        log_prob=several[best].log_prob,
-        tokens=len(several[best].ids),
-        reason=several[best].reason,
+        text=text,
         others=tuple(texts[:best] + texts[best + 1 :]),
         unread=int(unread),
+        warnings=tuple(watch(text, source=" ".join(source), typical=typical, **facts)),
+        **facts,
     )
+    return said, hypothesis.ids
 
 
 def _cut(side: Side, context: int | None, truncate: bool, eos: int | None, *, first: int) -> Side:

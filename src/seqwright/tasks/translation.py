@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,24 +15,31 @@ from seqwright.batch import Batch, Source, Vocabularies
 from seqwright.config import UserError, to_table
 from seqwright.data.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs, encode_sources
 from seqwright.data.pair_formats import Pair
-from seqwright.data.parallel import Pairs, PairsConfig, format_of, read_pairs, read_splits
+from seqwright.data.parallel import Pairs, PairsConfig, format_of, read_pairs, read_splits, read_test
+from seqwright.data.sides import Sides, sides_of
 from seqwright.data.variation import Varied, VariedTokenizerConfig, varied_pairs
 from seqwright.decoding.options import SearchOptions
+from seqwright.decoding.watch import Typical, typical
 from seqwright.interface import Autoregressive, Feed
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
-from seqwright.storage import write_text
+from seqwright.storage import read_json, write_json, write_text
+from seqwright.studies.extractive import extracts
 from seqwright.studies.search_audit import Audit, search_audit
-from seqwright.tasks.pair_scores import likelihood, likelihood_counts, quality_counts, scored
+from seqwright.tasks.pair_scores import extractive_counts, likelihood, likelihood_counts, quality_counts, scored
 from seqwright.tasks.task import Note, Settings, fingerprint_of
-from seqwright.tasks.translating import AT_ONCE, Translation, banned, translate
+from seqwright.tasks.translating import Translation, banned, translate
 from seqwright.text.backend import Kind
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.training import TokenizerConfig
 from seqwright.text.training import train as train_tokenizer
 
+TEST = "test"
+"""What `--on` calls the pairs that a run set aside."""
 SHOWN = 3
 """Translations in the log at each sampling."""
+LOOKED_AT = 5000
+"""Training pairs that say what is typical of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +84,10 @@ class TranslationTask:
         for said in train.notes:
             note(said)
         if valid is not None and data.split is not None:
-            note(f"held out for validation: {data.split} of the pairs ({len(valid.pairs):,}).")
+            aside = f", and {data.test:.3g} of them set aside for a test" if data.test else ""
+            note(f"held out for validation: {data.split} of the pairs ({len(valid.pairs):,}){aside}.")
         self.tokenizers = saved_tokenizers(settings, directory, train, note)
+        self.train_pairs = train.pairs
         self.train = encode_pairs(train.pairs, self.tokenizers)
         self.valid_pairs = () if valid is None else valid.pairs
         self.valid = None if valid is None else encode_pairs(valid.pairs, self.tokenizers)
@@ -86,6 +95,10 @@ class TranslationTask:
             for side in ("source", "target"):
                 if pairs is not None and (unknown := getattr(pairs, side).unknown):
                     note(f"{unknown:,} {name} tokens on the {side} side are <unk>.")
+        some = list(sampled(train.pairs))
+        self.typical, sides = typical(some), sides_of(some)
+        sides.refuse_mixed_up((text for pair in self.valid_pairs for text in pair.sources), "the validation pairs")
+        write_json(directory.watch_path, {"typical": asdict(self.typical), "sides": asdict(sides)})
         self.recut: Callable[[int], EncodedPairs] | None = None
         config: PairTokenizerConfig = settings.tokenizer
         if config.varies:
@@ -130,7 +143,8 @@ class TranslationTask:
         if self.valid is None:
             return None
         if not quick:
-            return evaluate(model, self.valid, self.valid_pairs, self.settings, device)
+            kept = extracts(self.train_pairs, self.valid_pairs) if self.settings.evaluation.extractive else {}
+            return evaluate(model, self.valid, self.valid_pairs, self.settings, device, self.typical, kept)
         counts = [*likelihood_counts(likelihood(model, self.valid, device), self.valid)]
         some = self.valid_pairs[: self.settings.evaluation.sentences]
         if some:
@@ -180,20 +194,46 @@ class TranslationRun(Run):
     def tokenizers(self) -> Tokenizers:
         return open_tokenizers(self.directory)
 
+    @functools.cached_property
+    def typical(self) -> Typical:
+        """What its training targets do themselves, so that the watch does not mind."""
+        return Typical(**self._watch.get("typical", {}))
+
+    @functools.cached_property
+    def sides(self) -> Sides:
+        """The commonest words of both sides in its training."""
+        return Sides(**{side: tuple(words) for side, words in self._watch.get("sides", {}).items()})
+
+    @functools.cached_property
+    def _watch(self) -> dict[str, Any]:
+        path = self.directory.watch_path
+        return read_json(path) if path.exists() else {}
+
     def translate(
         self,
         sources: Iterable[str | Sequence[str]],
         *,
         tag: str | None = None,
         truncate: bool = False,
-        at_once: int = AT_ONCE,
+        attention: bool = False,
+        first: int = 1,
         **options: Any,
     ) -> Iterator[Translation]:
-        """Each source's translation, in order; options are those of the recipe's [decoding] section."""
+        """Each source's translation, in order; options are those of the recipe's [decoding] section.
+
+        `attention` says where each output looked; `first` is the number of the first source, for messages.
+        """
         given = (((source,) if isinstance(source, str) else tuple(source), tag) for source in sources)
-        chosen = replace(self.settings.decoding, **options)
         return translate(
-            self.model, self.tokenizers, given, chosen, truncate=truncate, at_once=at_once, device=self.device
+            self.model,
+            self.tokenizers,
+            given,
+            replace(self.settings.decoding, **options),
+            truncate=truncate,
+            attention=attention,
+            typical=self.typical,
+            first=first,
+            device=self.device,
         )
 
     def evaluate(
@@ -206,7 +246,9 @@ class TranslationRun(Run):
         """Scores on files (source, then one or more references), or on the run's own validation pairs."""
         pairs = self.pairs(on, tag=options.get("tag", self.settings.evaluation.tag)).pairs
         settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
-        return evaluate(self.model, encode_pairs(pairs, self.tokenizers), pairs, settings, self.device, watch)
+        kept = extracts(read_splits(settings.data)[0].pairs, pairs) if settings.evaluation.extractive else {}
+        encoded = encode_pairs(pairs, self.tokenizers)
+        return evaluate(self.model, encoded, pairs, settings, self.device, self.typical, kept, watch)
 
     def search_audit(self, sources: Sequence[str], options: SearchOptions, widths: Sequence[int]) -> Audit:
         """How often beams of these widths miss the best translation of each source."""
@@ -218,17 +260,21 @@ class TranslationRun(Run):
         return search_audit(self.model, source, options, widths, sos=target.sos, eos=target.eos, banned=banned(target))
 
     def pairs(self, on: str | Sequence[str] | None = None, *, tag: str | None = None) -> Pairs:
-        """Pairs as this run reads them; those of other files with this tag, where the run wants one."""
+        """Pairs as this run reads them: its validation or "test" pairs, or files, with this tag where it wants one."""
         data: PairsConfig = self.settings.data
-        if on is not None:
-            files = [on] if isinstance(on, str) else list(on)
+        files = [on] if isinstance(on, str) else list(on or ())
+        if files == [TEST]:
+            return read_test(data)
+        if files:
             if data.tags and tag is None:
                 raise UserError(
                     f"say which of {', '.join(data.tags)} is wanted: --set evaluation.tag='{data.tags[0]}'."
                 )
             parted = format_of(files[0], data) != "lines"
             plain = replace(data, tags=() if tag is None else (tag,), format=data.format if parted else None)
-            return read_pairs(files, plain, references=max(1, len(files) - data.sources))
+            found = read_pairs(files, plain, references=max(1, len(files) - data.sources))
+            self.sides.refuse_mixed_up((text for pair in found.pairs for text in pair.sources), " ".join(files))
+            return found
         _, valid = read_splits(data)
         if valid is None:
             raise UserError(f"{self.path} has no validation pairs of its own; name files with --on SOURCE TARGET.")
@@ -241,18 +287,23 @@ def evaluate(
     pairs: Sequence[Pair],
     settings: Settings,
     device: torch.device | str,
+    typical: Typical,
+    extracted: Mapping[str, Sequence[str]],
     watch: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, Any]:
-    """Likelihood of the references and quality of the translations."""
+    """Likelihood of the references and quality of the translations, and of what was extracted from the sources."""
     config = settings.evaluation
     counts = [*likelihood_counts(likelihood(model, encoded, device), encoded)]
     given = [(pair.sources, pair.tag) for pair in pairs]
     said = []
-    for one in translate(model, encoded.tokenizers, given, settings.decoding, truncate=True, device=device):
+    for one in translate(
+        model, encoded.tokenizers, given, settings.decoding, truncate=True, typical=typical, device=device
+    ):
         said.append(one)
         watch(len(said), len(pairs))
     references = [pair.targets for pair in pairs]
     found = list(quality_counts([one.text for one in said], references, config, settings.decoding))
+    found += extractive_counts(extracted, references, config)
     lengths = [sum(len(text.split()) for text in pair.sources) for pair in pairs]
     return scored([*counts, *found], config, lengths) | {
         "tokens": len(encoded.target.ids),
@@ -260,6 +311,12 @@ def evaluate(
         "unread": sum(one.unread > 0 for one in said),
         "degenerate": sum(bool(one.warnings) for one in said),
     }
+
+
+def sampled(pairs: Sequence[Pair]) -> Iterator[tuple[str, str]]:
+    """Sources and targets of some pairs, evenly spread."""
+    for pair in pairs[:: -(-len(pairs) // LOOKED_AT)]:
+        yield " ".join(pair.sources), pair.targets[0]
 
 
 def sizes_of(tokenizers: Tokenizers) -> Vocabularies:

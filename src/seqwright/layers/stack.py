@@ -1,0 +1,98 @@
+"""A stack of Transformer layers: positions, blocks and the last normalisation, for every Transformer there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from seqwright.config import UserError, check_sizes
+from seqwright.layers.attention import KeyValues, hiding
+from seqwright.layers.block import Block, BlockConfig, normalisation
+from seqwright.layers.cross_attention import Given
+from seqwright.layers.packing import places_inside, same_document
+from seqwright.layers.positions import Learned, Rotary, Sinusoidal, Unplaced
+from seqwright.layers.relative import ALiBi, Buckets
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackConfig(BlockConfig):
+    """Blocks, and where their tokens stand."""
+
+    layers: int = 4
+    """Blocks."""
+    context: int = 128
+    """The longest input, in tokens."""
+    positions: Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"] = "learned"
+    """How a token knows where it stands: vectors added to the tokens (learned, sinusoidal), turned queries and keys
+    (rotary), or numbers added to the scores by distance (alibi: straight lines; relative: T5's learned buckets)."""
+    window: int | None = None
+    """A position attends to those less than this far away, itself included; all unless given (sliding window)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self, "layers", "context", "window")
+        if self.positions == "rotary" and self.size % 2:
+            raise UserError(f"rotary positions turn pairs: width / heads must be even, not {self.size}.")
+        if self.positions == "sinusoidal" and self.width % 2:
+            raise UserError(f"sinusoidal positions come in pairs: width must be even, not {self.width}.")
+
+
+class Stack(nn.Module):
+    """Every position reads those before it, or all of them. Post-LN blocks end in a normalisation of their own."""
+
+    def __init__(self, config: StackConfig, layers: int, *, causal: bool = True, cross: bool = False):
+        super().__init__()
+        self.width, self.context = config.width, config.context
+        self.size, self.key_heads, self.window = config.size, config.key_heads or config.heads, config.window
+        rotary = Rotary(config.size, config.context, config.rotary_base) if config.positions == "rotary" else None
+        placed = {"learned": Learned, "sinusoidal": Sinusoidal}.get(config.positions)
+        self.positions = placed(config.width, config.context) if placed else Unplaced()
+        self.distance: ALiBi | Buckets | None = None
+        if config.positions == "alibi":
+            self.distance = ALiBi(config.heads)
+        elif config.positions == "relative":
+            self.distance = Buckets(config.heads, both=not causal)
+        self.dropout = nn.Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
+        self.blocks = nn.ModuleList(
+            Block(config, rotary=rotary, window=config.window, causal=causal, cross=cross) for _ in range(layers)
+        )
+        self.post = config.norm == "post"
+        self.norm = nn.Identity() if self.post else normalisation(config)
+
+    def empty(self, rows: int, capacity: int, like: Tensor) -> KeyValues:
+        """The keys and values of nothing read."""
+        return KeyValues.empty(rows, len(self.blocks), self.key_heads, self.size, capacity, like)
+
+    def run(
+        self,
+        x: Tensor,
+        state: KeyValues | None = None,
+        count: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        given: Sequence[Given | None] | None = None,
+        documents: Tensor | None = None,
+    ) -> tuple[Tensor, KeyValues | None]:
+        """(B, T, D) and the state after, where one was given; mask (B, 1, 1, T) of what is real where all is seen,
+        `given` is what the cross-attention of each layer may ask, `documents` (B, T) are kept apart."""
+        bias = None
+        if state is None:
+            places = torch.arange(x.size(1), device=x.device)  # (K,) = (T,)
+            positions = places.unsqueeze(0)  # (1, T)
+        else:
+            places, positions = state.places(x.size(1)), state.slots(x.size(1))  # (K,), (B, T)
+            bias = hiding(state.mask(x.size(1), self.window), x)  # (B, 1, T, K)
+        if self.distance is not None:  # its numbers are shared by the layers, as in both papers
+            far = self.distance(positions, places).to(x.dtype)  # (B or 1, H, T, K)
+            bias = far if bias is None else far + bias
+        positions = positions.clamp(max=self.context - 1)  # beyond it stands only padding
+        if documents is not None:  # distances inside a document are those inside the row
+            positions, mask = places_inside(documents), same_document(documents)
+        x = self.dropout(self.positions(x, positions))
+        for layer, (block, asked) in enumerate(zip(self.blocks, given or [None] * len(self.blocks), strict=True)):
+            x = block(x, positions, state, layer, bias=bias, mask=mask, given=asked)
+        return self.norm(x), state and state.advance(x.size(1), count)

@@ -1,0 +1,113 @@
+"""`mix` of classifiers: what each says of a text is averaged, with weights and a mean that suit held-out texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqwright import build, recipe, session
+from seqwright.config import UserError
+from seqwright.metrics.calibration import log_softmax
+from seqwright.metrics.interpolation import best_weights, geometric_weights
+from seqwright.metrics.score import Floats
+from seqwright.run import Run
+from seqwright.storage import to_json
+from seqwright.tasks.class_scores import log_probs_of
+
+HELD_OUT = ("train", "valid", "split", "columns", "separator")
+"""Keys of [data] that say which texts a run did not learn from."""
+CUTTING = ("long", "longest", "framed")
+"""Keys of [data] that say how a part cuts its texts."""
+
+
+def mix_readers(runs: Sequence[Any], on: str | Sequence[str] | None, path: Path) -> dict[str, Any]:
+    """Makes a run of classifiers of the same classes; weight, loss and accuracy of each, and those together."""
+    first = runs[0]
+    for run in runs:
+        _refuse_unlike(first, run)
+        if on is None and any(getattr(run.settings.data, key) != getattr(first.settings.data, key) for key in HELD_OUT):
+            raise UserError(f"{first.path} and {run.path} held out different texts; name some with --on FILE.")
+    rows = first.rows(on).rows
+    wanted = first.labels.targets(rows)
+    texts = [row.texts for row in rows]
+    log_probs = np.stack([_log_probs(run, texts) for run in runs])  # (M, N, C)
+    mean, weights, together = _best(log_probs, wanted)
+    parts = {
+        str(n): {
+            "model": run.settings.table()["model"],
+            "vocabulary": {key: value for key, value in asdict(run.tokenizer.vocabulary).items() if value is not None},
+            "data": {key: value for key, value in run.settings.table()["data"].items() if key in CUTTING},
+        }
+        for n, run in enumerate(runs, 1)
+    }
+    table = first.settings.table()
+    made = recipe.make(
+        {
+            "name": path.name,
+            "data": table["data"],
+            "tokenizer": table["tokenizer"],
+            "model": {"kind": "mixture", "weights": weights.tolist(), "mean": mean, "parts": parts},
+            "decoding": table["decoding"],
+            "evaluation": table["evaluation"],
+        },
+        origin="mix",
+        settled=True,
+    )
+    model = build.model(made.model, type(first).sizes(first.directory), task="labelled")
+    model.models = [run.model for run in runs]
+    shown = [
+        {"run": str(run.path), "weight": float(weight)} | _measured(own, wanted)
+        for run, weight, own in zip(runs, weights, log_probs, strict=True)
+    ]
+    beside = {f"tokenizer-{n}.json": run.tokenizer.json for n, run in enumerate(runs[1:], 2)}
+    return session.keep(
+        made,
+        path,
+        tokenizer=first.tokenizer.json,
+        model=model,
+        notes=[f"{weight:.4f} of {run.path.name} ({mean})" for weight, run in zip(weights, runs, strict=True)],
+        beside=beside | {"labels.json": to_json(first.labels.table()) + "\n"},
+        parts=shown,
+        mean=mean,
+        tuned_on=[on] if isinstance(on, str) else list(on or ["validation"]),
+        tuned=_measured(together, wanted),
+    )
+
+
+def _log_probs(run: Any, texts: Sequence[tuple[str, ...]]) -> Floats:
+    """As the model gives them: what a temperature does, weights do again."""
+    return log_probs_of(run.respondent(replace(run.settings.decoding, temperature=1.0))(texts).found)
+
+
+def _best(log_probs: Floats, wanted: Any) -> tuple[str, Floats, Floats]:
+    """The mean under which held-out answers are more probable, its weights, and the mixed log-probabilities."""
+    own = log_probs[:, np.arange(len(wanted)), wanted]  # (M, N)
+    shares, powers = best_weights(own.T), geometric_weights(log_probs, wanted)
+    with np.errstate(divide="ignore"):
+        linear = np.logaddexp.reduce(log_probs + np.log(shares)[:, None, None], axis=0)
+    pooled = log_softmax(np.einsum("m,mnc->nc", powers, log_probs))
+    found = [("arithmetic", shares, linear), ("geometric", powers, pooled)]
+    return min(found, key=lambda one: _measured(one[2], wanted)["nll"])
+
+
+def _measured(log_probs: Floats, wanted: Any) -> dict[str, float]:
+    right = log_probs.argmax(1) == wanted
+    return {"nll": float(-log_probs[np.arange(len(wanted)), wanted].mean()), "accuracy": 100 * float(right.mean())}
+
+
+def _refuse_unlike(one: Any, other: Run) -> None:
+    """Raises unless two runs answer with the same classes."""
+    if "classify" not in other.verbs:
+        raise UserError(f"{other.path} holds a model that {other.does}; only classifiers can be mixed with {one.path}.")
+    for run in (one, other):
+        if run.labels.kind != "one" or hasattr(run.model, "models"):
+            raise UserError(f"{run.path} answers with no single class, or is a mixture itself; mix its parts.")
+    if one.labels != other.labels:
+        raise UserError(
+            f"{one.path} knows {', '.join(one.labels.names[:5])} and {other.path} {', '.join(other.labels.names[:5])}:"
+            " only answers to the same question can be averaged; train both on the same labels."
+        )

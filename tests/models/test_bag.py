@@ -1,0 +1,156 @@
+"""The bag of n-grams: exact n-grams, an optimum that scikit-learn finds too, answers that neighbours never change."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from seqwright.batch import Answers, Batch, ReaderSizes, Source, Vocabulary
+from seqwright.config import UserError
+from seqwright.models.bag import BagConfig, bag
+from seqwright.models.bags.grams import Grams, Presence
+from seqwright.models.bags.linear import descend
+
+WORDS = 12
+
+
+class Corpus:
+    """Texts as ids with an answer each, as a bag is given them."""
+
+    def __init__(self, texts: list[list[int]], target: torch.Tensor):
+        self.texts, self.target = texts, target
+        self.lengths = np.array([len(text) for text in texts])
+
+    def batch(self, rows: np.ndarray) -> Batch:
+        width = max(1, max(self.lengths[rows]))
+        mask = torch.arange(width) < torch.from_numpy(self.lengths[rows])[:, None]
+        ids = torch.zeros(len(rows), width, dtype=torch.long)
+        for place, row in enumerate(rows):
+            ids[place, : self.lengths[row]] = torch.tensor(self.texts[row], dtype=torch.long)
+        return Batch.of_source(Source(mask=mask, ids=ids), self.target[torch.from_numpy(rows)])
+
+
+def drawn(many: int, seed: int) -> list[list[int]]:
+    chosen = random.Random(seed)
+    return [chosen.choices(range(WORDS), k=chosen.randint(0, 9)) for _ in range(many)]
+
+
+def corpus(many: int = 120, classes: int = 2, seed: int = 1) -> Corpus:
+    """Texts whose class hangs on whether 3 is followed by 4, and on luck."""
+    texts = drawn(many, seed)
+    luck = random.Random(seed)
+    pairs = [any(text[n : n + 2] == [3, 4] for n in range(len(text))) for text in texts]
+    target = [int(pair) if luck.random() < 0.9 else luck.randrange(classes) for pair in pairs]
+    return Corpus(texts, torch.tensor(target))
+
+
+def sizes(kind: str = "class", count: int = 2) -> ReaderSizes:
+    return ReaderSizes(answers=Answers(kind=kind, count=count), vocabulary=Vocabulary(size=WORDS))  # type: ignore[arg-type]
+
+
+def flat(texts: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([id for text in texts for id in text], np.int64), np.array([len(text) for text in texts])
+
+
+def brute(texts: list[list[int]], order: int) -> list[set[tuple[int, ...]]]:
+    return [{tuple(t[i : i + n]) for n in range(1, order + 1) for i in range(len(t) - n + 1)} for t in texts]
+
+
+def rows_of(x: Presence) -> list[list[int]]:
+    return [x.columns[x.starts[n] : x.starts[n + 1]].tolist() for n in range(len(x))]
+
+
+@pytest.mark.parametrize("minimum", [1, 2, 3])
+def test_columns_are_the_ngrams_of_enough_texts(minimum: int) -> None:
+    """Each n-gram one column, in every text that has it, once; found again in other texts."""
+    texts, others = drawn(60, 2), drawn(30, 3)
+    grams, x = Grams.of(*flat(texts), order=3, minimum=minimum, vocabulary=WORDS)
+    sets = brute(texts, 3)
+    known = {gram for own in sets for gram in own if sum(gram in other for other in sets) >= minimum}
+    assert grams.width == x.width == len(known)
+    named: dict[int, set[tuple[int, ...]]] = {}
+    for own, columns in zip(sets, rows_of(x), strict=True):
+        assert len(columns) == len(set(columns)) == len(own & known)
+        for column in columns:
+            named[column] = named.get(column, own & known) & own
+    again = grams.read(*flat(texts))
+    assert [sorted(row) for row in rows_of(again)] == [sorted(row) for row in rows_of(x)]
+    for own, columns in zip(brute(others, 3), rows_of(grams.read(*flat(others))), strict=True):
+        assert len(columns) == len(own & known)
+        assert all(named[column] & own for column in columns)
+
+
+def test_products_are_those_of_the_dense_matrix() -> None:
+    _, x = Grams.of(*flat(drawn(40, 4)), order=2, minimum=1, vocabulary=WORDS)
+    dense = torch.zeros(len(x), x.width)
+    for n, columns in enumerate(rows_of(x)):
+        dense[n, columns] = 1
+    weight, rows = torch.randn(x.width, 3), torch.randn(len(x), 3)
+    assert_close(x @ weight, dense @ weight)
+    assert_close(x.transposed @ rows, dense.T @ rows)
+    assert_close(x.select(torch.tensor([7, 0, 7])) @ weight, dense[[7, 0, 7]] @ weight)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_optimum_is_that_of_scikit_learn(classes: int) -> None:
+    linear = pytest.importorskip("sklearn.linear_model", reason="scikit-learn is the oracle")
+    data = corpus(200, classes)
+    _, x = Grams.of(*flat(data.texts), order=2, minimum=1, vocabulary=WORDS)
+    dense = (x @ torch.eye(x.width)).numpy()
+    start = {"weight": torch.zeros(x.width, classes), "bias": torch.zeros(classes)}
+    weight, bias = descend(
+        x, data.target, "class", rows=torch.ones(1), scale=torch.ones(x.width, classes), l2=1.0, **start
+    )
+    mine = (torch.from_numpy(dense) @ weight + bias).softmax(-1)
+    # Of two classes scikit-learn has one weight where softmax has two: half the penalty on their difference.
+    oracle = linear.LogisticRegression(C=1.0 if classes > 2 else 2.0, tol=1e-8, max_iter=10_000).fit(dense, data.target)
+    assert_close(mine, torch.from_numpy(oracle.predict_proba(dense)).float(), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize(("kind", "count"), [("class", 2), ("class", 3), ("labels", 3), ("value", 1)])
+def test_a_bag_learns_keeps_and_answers_alone_as_in_company(kind: str, count: int) -> None:
+    data = corpus(classes=count)
+    if kind != "class":
+        data.target = torch.nn.functional.one_hot(data.target, max(count, 2))[:, -count:].float()
+    model = bag(BagConfig(order=2), sizes(kind, count))
+    model.fit(data)
+    every = np.arange(len(data.texts))
+    together = model(data.batch(every))
+    alone = torch.cat([model(data.batch(np.array([row]))) for row in every])
+    assert_close(together, alone)
+    other = bag(BagConfig(order=2), sizes(kind, count))
+    other.load(model.tensors())
+    assert (other(data.batch(every)) == together).all()
+    if kind == "class":
+        assert (together.argmax(1) == data.target).float().mean() > 0.85
+
+
+def test_naive_bayes_alone_is_the_log_count_ratio() -> None:
+    """Weights held at zero leave only the scale to look at: Wang & Manning's r, by hand."""
+    data = Corpus([[1, 2], [1, 3], [1, 3, 3], [2]], torch.tensor([0, 1, 1, 0]))
+    model = bag(BagConfig(order=1, minimum=1), sizes())
+    model.grams, x = Grams.of(*flat(data.texts), order=1, minimum=1, vocabulary=WORDS)
+    p, q = np.array([2 + 1, 0 + 1, 2 + 1]), np.array([1 + 1, 2 + 1, 0 + 1])
+    expected = np.log(p / p.sum()) - np.log(q / q.sum())
+    assert_close(model._scale(x, data.target)[:, 1].double(), torch.from_numpy(expected), atol=1e-6, rtol=0)
+
+
+def test_a_token_of_the_other_text_is_another_one() -> None:
+    batch = corpus(4).batch(np.arange(4))
+    segments = torch.ones_like(batch.source.ids)  # type: ignore[arg-type]
+    pairs = bag(
+        BagConfig(), ReaderSizes(answers=Answers(kind="class", count=2), vocabulary=Vocabulary(size=WORDS), segments=2)
+    )
+    plain = Source(mask=batch.source.mask, ids=batch.source.ids)
+    second = Source(mask=batch.source.mask, ids=batch.source.ids, segments=segments)
+    assert (pairs._flat(second)[0] == pairs._flat(plain)[0] + WORDS).all()
+
+
+@pytest.mark.parametrize("wrong", [{"order": 0}, {"minimum": 0}, {"smoothing": 0.0}, {"l2": -1.0}])
+def test_what_cannot_be_counted_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(UserError):
+        BagConfig(**wrong)  # type: ignore[arg-type]
