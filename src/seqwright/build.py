@@ -160,7 +160,7 @@ TASKS: dict[str, Kit] = {
         decoding=AnswerOptions,
         evaluation=ClassEvaluationConfig,
         models=CLASSIFIERS,
-        default_model="lstm",
+        default_model="bag",
         task=ClassifyingTask,
         run=ClassifyRun,
     ),

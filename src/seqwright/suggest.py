@@ -192,12 +192,12 @@ def chat_recipe(
     return table
 
 
-# Up to this many labelled texts: vectors, width of both directions, dropout, epochs.
+# Up to this many labelled texts: width, epochs.
 CLASSIFIER_SIZES: list[tuple[float, dict[str, Any]]] = [
     (1 * KILO, {"width": 64, "epochs": 40}),
     (10 * KILO, {"width": 128, "epochs": 12}),
     (100 * KILO, {"width": 256, "epochs": 6}),
-    (float("inf"), {"width": 512, "epochs": 3}),
+    (float("inf"), {"width": 256, "epochs": 3}),
 ]
 
 
@@ -216,9 +216,12 @@ def labelled_recipe(
     tokenizer = tokenizer or ("words" if _spaced(texts) else "characters")
     sizes = next(sizes for most, sizes in CLASSIFIER_SIZES if lines <= most)
     data: dict[str, Any] = {"kind": "labelled", "train": list(files)}
-    # A share that leaves some two hundred to measure on, where there are so many.
-    share = min(20, max(5, 100 * 200 // max(1, lines)))
-    data |= {"valid": list(valid)} if valid else {"split": f"stratified {share}%"}
+    # Who stops by what is held out needs some two hundred, where there are so many; who counts needs a score only.
+    share = 5 if kind in build.COUNTED else min(20, max(5, 100 * 200 // max(1, lines)))
+    if valid:
+        data["valid"] = list(valid)
+    elif lines >= 10:
+        data["split"] = f"stratified {share}%"
     if kind in build.COUNTED:  # an n-gram's words may all be rare
         split = {"split": "basic-english"} if tokenizer == "words" else {}
         return {
@@ -230,6 +233,8 @@ def labelled_recipe(
     model: dict[str, Any] = {"kind": kind, "answer_dropout": 0.5}
     if kind in ("rnn", "lstm", "gru"):
         model |= {"width": sizes["width"], "embedding": 128, "dropout": 0.3}
+    elif kind in ("transformer", "gpt"):
+        model |= {"layers": 2, "width": sizes["width"], "context": 512, "dropout": 0.3}
     words = {"split": "basic-english", "minimum_count": 2, "size": 30_000} if tokenizer == "words" else {}
     return {
         "name": _name(files, kind),
@@ -243,7 +248,7 @@ def labelled_recipe(
 def fine_tuned(table: dict[str, Any], base: dict[str, Any], path: Path) -> dict[str, Any]:
     """The same recipe, begun with the weights of a run: its model and tokenizer, and a tenth of its rate."""
     rate = base["training"]["rate"] / 10
-    training = {key: value for key, value in table["training"].items() if key in ("batch", "steps")}
+    training = {key: value for key, value in table.get("training", {}).items() if key in ("batch", "steps")}
     known = {f.name for f in fields(build.kit(table["data"]["kind"]).tokenizer)}
     return table | {
         "model": base["model"],

@@ -154,6 +154,20 @@ def test_a_split_follows_texts_whatever_their_order_and_keeps_copies_together() 
     assert all(count == 2 for count in Counter(row.texts for row in one.rows).values())
 
 
+def test_a_rare_class_is_not_held_out_whole() -> None:
+    copies = Rows(rows=[Row("b", ("the same",), "")] * 9)
+    train, valid = Rows(rows=[*rows_of(*["a"] * 20, *["c"] * 3).rows, *copies.rows]).split("stratified 5%")
+    assert Counter(row.label for row in valid.rows) == {"a": 1, "c": 1}
+    assert {row.label for row in train.rows} == {"a", "b", "c"}
+
+
+def test_a_split_of_values_or_of_the_tail_looks_at_no_classes() -> None:
+    train, valid = rows_of(*map(str, range(40))).split("stratified 10%", classes=False)
+    assert (len(train.rows), len(valid.rows)) == (36, 4)
+    _, last = rows_of(*"abcdefghij").split("tail 20%")
+    assert [row.label for row in last.rows] == ["i", "j"]
+
+
 def test_a_split_that_leaves_nothing_is_refused() -> None:
     with pytest.raises(UserError, match="leaves one side empty"):
         rows_of("a", "b").split("stratified 5%")

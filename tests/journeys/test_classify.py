@@ -58,6 +58,15 @@ def test_labels_that_were_not_learnt(seqwright: Command, classifier: Path, here:
     assert scores["accuracy"] == 50.0
 
 
+def test_a_run_goes_on_with_the_labels_it_began_with(seqwright: Command, classifier: Path, here: Path) -> None:
+    labels = (classifier / "labels.json").read_text()
+    (here / "train.tsv").write_text("aside\tthe film was odd\n" + rows(200))
+    said = seqwright("train", "--run", classifier, "--set", "training.epochs=6")
+    assert said.status == 2
+    assert "train.tsv, line 1: the label 'aside' was not learnt" in said.err
+    assert (classifier / "labels.json").read_text() == labels
+
+
 def test_what_a_run_cannot_do_and_what_it_can(seqwright: Command, classifier: Path) -> None:
     said = seqwright("generate", classifier, "the")
     assert said.status == 2
@@ -82,7 +91,7 @@ def test_pairs_of_texts_values_and_several_labels(seqwright: Command, here: Path
     (here / "values.tsv").write_text("".join(f"{n % 7}\t{'so ' * (n % 7)}good\n" for n in range(80)))
     for name, label in (("values", "value"), ("lists", "several")):
         (here / "lists.tsv").write_text((here / "values.tsv").read_text().replace("6\t", "6,3\t"))
-        kind = ("--set", f"data.labels={label}", "--set", "data.split=documents 20%")
+        kind = ("--set", f"data.labels={label}")
         said = seqwright("train", "--labelled", f"{name}.tsv", "--run", name, "--model", "lstm", *kind, *TINY)
         assert said.status == 0, said.err
         answer = seqwright("classify", name, "so so good", "--json").json

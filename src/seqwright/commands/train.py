@@ -9,8 +9,8 @@ import click
 from seqwright.commands.common import JSON, SET, Several, print_json, print_scores, print_table
 
 KINDS = (
-    "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru or transformer; for labelled texts mlp,"
-    " cnn, rnn, lstm, gru, transformer or gpt; for tagged words perceptron, rnn, lstm, gru, transformer or gpt"
+    "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru or transformer; for labelled texts bag,"
+    " mlp, cnn, rnn, lstm, gru, transformer or gpt; for tagged words perceptron, rnn, lstm, gru, transformer or gpt"
 )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -33,8 +34,8 @@ class LabelledConfig:
     valid: tuple[str, ...] | str | None = None
     """Files to measure progress on."""
     split: str | None = None
-    """Validation texts from the training files: "stratified 5%" of each class, a fixed choice by the text; or
-    "documents 5%" of all, or "tail 5%"."""
+    """Validation texts from the training files: "stratified 5%" of each class (of all texts where labels are no
+    classes), a fixed choice by the text; or "documents 5%" of all, or "tail 5%"."""
     columns: tuple[str, ...] = ()
     """The label's column, then the text's, or those of two texts, by name or counted from "1". Left out: files have
     these two columns and no others."""
@@ -103,21 +104,22 @@ class Rows:
         """Texts of a row."""
         return len(self.rows[0].texts)
 
-    def split(self, rule: str) -> tuple[Rows, Rows]:
-        """Training and held-out part. Copies of a text fall on one side, and any other order of the rows changes
-        nothing, but for "tail"."""
+    def split(self, rule: str, *, classes: bool = True) -> tuple[Rows, Rows]:
+        """Training and held-out part; but for "tail", copies of a text fall on one side, and the order of rows does not
+        matter."""
         way, share = parse_split(rule, WAYS)
-        held: set[int] = set()
-        groups: defaultdict[str, list[int]] = defaultdict(list)
-        for n, row in enumerate(self.rows):
-            groups[row.label if way == "stratified" else ""].append(n)
-        for group in groups.values():
-            key: Callable[[int], object] = (lambda n: -n) if way == "tail" else (lambda n: _hash(self.rows[n].texts))
-            held.update(sorted(group, key=key)[: round(share * len(group))])  # type: ignore[arg-type]
-        if way != "tail":
-            copies = {self.rows[n].texts for n in held}
-            held = {n for n, row in enumerate(self.rows) if row.texts in copies}
-        train, valid = ([row for n, row in enumerate(self.rows) if (n in held) == side] for side in (False, True))
+        if way == "tail":
+            cut = len(self.rows) - round(share * len(self.rows))
+            train, valid = self.rows[:cut], self.rows[cut:]
+        else:
+            groups: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
+            for row in self.rows:
+                groups[row.label if way == "stratified" and classes else ""].add(row.texts)
+            held = {
+                texts for group in groups.values() for texts in sorted(group, key=_hash)[: _some(len(group), share)]
+            }
+            train = [row for row in self.rows if row.texts not in held]
+            valid = [row for row in self.rows if row.texts in held]
         if not train or not valid:
             raise UserError(
                 f'split = "{rule}" of {len(self.rows)} rows leaves one side empty; hold out another share, or name a'
@@ -130,7 +132,9 @@ def splits(train: Rows, config: LabelledConfig) -> tuple[Rows, Rows | None]:
     """What is left to learn from, and the validation rows, if there are any."""
     if config.valid is not None:
         return train, read_rows(config.valid, config)
-    return train.split(config.split) if config.split is not None else (train, None)
+    if config.split is None:
+        return train, None
+    return train.split(config.split, classes=config.labels == "one")
 
 
 def read_rows(files: Sequence[str] | str, config: LabelledConfig) -> Rows:
@@ -202,6 +206,11 @@ def _columns(text: str, path: Path, suffix: str) -> tuple[str, ...]:
 def counts_of(rows: Sequence[Row]) -> Counter[str]:
     """How often each label occurs."""
     return Counter(row.label for row in rows)
+
+
+def _some(count: int, share: Fraction) -> int:
+    """How many of so many are held out: at least one of three."""
+    return max(round(share * count), 1 if count >= 3 else 0)
 
 
 def _hash(texts: tuple[str, ...]) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -111,10 +111,10 @@ class LabelledTexts:
     sources: Sources
     targets: NDArray[Any]
     """Of each text."""
-    lengths: Ints = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "lengths", self.sources.lengths)
+    @property
+    def lengths(self) -> Ints:
+        return self.sources.lengths
 
     def batch(self, rows: Ints) -> Batch:
         return Batch.of_source(self.sources.padded(rows), torch.from_numpy(self.targets[self.sources.origin[rows]]))

@@ -41,9 +41,8 @@ class ClassifyingTask:
         self.settings, self.note = settings, note
         data: LabelledConfig = settings.data
         whole = read_rows(data.train, data)
-        self.labels = Labels.of(whole, data.labels)
+        self.labels = saved_labels(directory, whole, data)
         train, valid = splits(whole, data)
-        write_json(directory.labels_path, self.labels.table())
         self.tokenizer = saved_tokenizer(settings, directory, train.texts, note)
         self.train_rows, self.valid_rows = train, valid
         self.train_texts = encode([row.texts for row in train.rows], self.tokenizer)
@@ -294,6 +293,13 @@ def _answer(text: tuple[str, ...], row: list[float], labels: Labels, options: An
 
 def sizes_of(tokenizer: Tokenizer, labels: Labels) -> ReaderSizes:
     return ReaderSizes(answers=labels.answers, vocabulary=tokenizer.vocabulary, segments=labels.parts)
+
+
+def saved_labels(directory: RunDirectory, rows: Rows, data: LabelledConfig) -> Labels:
+    """The run's labels, those of its training rows where it has none yet: what they mean never changes."""
+    if not directory.labels_path.exists():
+        write_json(directory.labels_path, Labels.of(rows, data.labels).table())
+    return open_labels(directory)
 
 
 def open_labels(directory: RunDirectory) -> Labels:
