@@ -20,7 +20,15 @@ from seqwright.studies.listing import listing
 from seqwright.studies.probe import SHIPPED as SHIPPED_PROBES
 from seqwright.studies.probe import probe as find_gaps
 from seqwright.studies.probe import read_probes
-from seqwright.suggest import chat_recipe, fine_tuned, labelled_recipe, masked_recipe, pairs_recipe, text_recipe
+from seqwright.suggest import (
+    chat_recipe,
+    fine_tuned,
+    labelled_recipe,
+    masked_recipe,
+    pairs_recipe,
+    tagged_recipe,
+    text_recipe,
+)
 from seqwright.text.tokenizer import Tokenizer
 
 RUNS = Path("runs")
@@ -31,6 +39,7 @@ SUITED = {
     "--chat": chat_recipe,
     "--labelled": labelled_recipe,
     "--masked": masked_recipe,
+    "--tagged": tagged_recipe,
 }
 """What makes a recipe for a user's own data, by the flag that names the files."""
 
@@ -48,6 +57,7 @@ def train(
     chat: str | Sequence[str] | None = None,
     labelled: str | Sequence[str] | None = None,
     masked: str | Sequence[str] | None = None,
+    tagged: str | Sequence[str] | None = None,
     valid: str | Sequence[str] | None = None,
     model: str | None = None,
     base: str | Path | None = None,
@@ -67,6 +77,7 @@ def train(
             chat=chat,
             labelled=labelled,
             masked=masked,
+            tagged=tagged,
             valid=valid,
             model=model,
             base=base,
@@ -87,6 +98,7 @@ def wanted_recipe(
     chat: str | Sequence[str] | None = None,
     labelled: str | Sequence[str] | None = None,
     masked: str | Sequence[str] | None = None,
+    tagged: str | Sequence[str] | None = None,
     valid: str | Sequence[str] | None = None,
     model: str | None = None,
     base: str | Path | None = None,
@@ -95,7 +107,8 @@ def wanted_recipe(
 ) -> Recipe:
     """The recipe of a file or name, or the one that suits a text or pairs, or the one that a run was begun with."""
     overrides = [*([f'model.kind="{model}"'] if model else []), *set]
-    given = {"--text": text, "--pairs": pairs, "--chat": chat, "--labelled": labelled, "--masked": masked}
+    given = {"--text": text, "--pairs": pairs, "--chat": chat}
+    given |= {"--labelled": labelled, "--tagged": tagged, "--masked": masked}
     flags = [flag for flag, files in given.items() if files is not None]
     if len(flags) > 1:
         raise UserError(f"{' and '.join(flags)} are different kinds of data; give one of them.")
@@ -111,7 +124,7 @@ def wanted_recipe(
         if base is not None:
             table = fine_tuned(table, RunDirectory.open(base).recipe(), Path(base))
         return recipes.make(table, overrides, origin=flags[0], base=Path())
-    yours = "give your own data with --text FILE, --pairs SOURCE TARGET, --chat FILE or --labelled FILE"
+    yours = "give your own data with --text FILE, --pairs SOURCE TARGET, --chat, --labelled, --tagged or --masked FILE"
     if run is None or valid is not None:
         raise UserError(f"name a recipe, or {yours}.")
     if not is_run(Path(run)):

@@ -86,6 +86,8 @@ class Source(Movable):
     """(B, S) long: which sentence of a pair, which of several sources."""
     word_starts: Tensor | None = None
     """(B, S) bool: positions at which a given word begins (a tag per word, whole-word masks)."""
+    spelling: Tensor | None = None
+    """(B, S, C) long: the UTF-8 bytes of the word that begins at a position, counted from 1; 0 behind them."""
 
     @classmethod
     def nothing(cls, rows: int, device: torch.device | str = "cpu") -> Self:

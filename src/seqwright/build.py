@@ -15,16 +15,18 @@ from seqwright.data.images import ImagesConfig
 from seqwright.data.labelled import LabelledConfig
 from seqwright.data.masked import MaskedConfig
 from seqwright.data.parallel import PairsConfig
+from seqwright.data.tagged import TaggedConfig
 from seqwright.data.text import TextConfig
 from seqwright.data.variation import VariedTokenizerConfig
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.metrics.likelihood import EvaluationConfig
-from seqwright.models import classifiers
+from seqwright.models import classifiers, taggers
 from seqwright.models.bag import BagConfig, bag
 from seqwright.models.bert import BertConfig, bert
 from seqwright.models.gpt import GPTConfig, gpt
 from seqwright.models.mixture import Mixture, MixtureConfig
 from seqwright.models.ngram import ArpaConfig, NGramConfig, arpa, ngram, open_arpa
+from seqwright.models.perceptron import PerceptronConfig, perceptron
 from seqwright.models.prefix import PrefixConfig, prefix
 from seqwright.models.reader_mixture import ReaderMixture, ReaderMixtureConfig
 from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, recurrent
@@ -42,6 +44,8 @@ from seqwright.tasks.masked import FillOptions, MaskedEvaluationConfig, MaskedRu
 from seqwright.tasks.pair_scores import PairEvaluationConfig
 from seqwright.tasks.restoring import RestoringRun, RestoringTask
 from seqwright.tasks.seeing import NoTokenizer, SeeingTask, SeeRun
+from seqwright.tasks.tag_scores import TagEvaluationConfig
+from seqwright.tasks.tagging import TagOptions, TagRun, TagTask, TagTokenizerConfig
 from seqwright.tasks.task import Task
 from seqwright.tasks.translating import TranslationOptions
 from seqwright.tasks.translation import PairTokenizerConfig, TranslationRun, TranslationTask
@@ -108,7 +112,16 @@ SEEING: Models = {
 
 MASKED: Models = {"bert": (BertConfig, bert)}
 
-COUNTED = ("ngram", "bag")
+TAGGERS: Models = {
+    "rnn": (taggers.ElmanTaggerConfig, taggers.recurrent_tagger),
+    "lstm": (taggers.LSTMTaggerConfig, taggers.recurrent_tagger),
+    "gru": (taggers.GRUTaggerConfig, taggers.recurrent_tagger),
+    "transformer": (taggers.TransformerTaggerConfig, taggers.transformer_tagger),
+    "gpt": (taggers.GPTTaggerConfig, taggers.gpt_tagger),
+    "perceptron": (PerceptronConfig, perceptron),
+}
+
+COUNTED = ("ngram", "bag", "perceptron")
 """Kinds that are estimated by counting, without gradients."""
 MADE = {"arpa": "seqwright import FILE.arpa --run DIR", "mixture": "seqwright mix RUN RUN --on FILE --run DIR"}
 """Kinds that are made of what was trained elsewhere, and the command that does it."""
@@ -170,6 +183,16 @@ TASKS: dict[str, Kit] = {
         default_model="vit",
         task=SeeingTask,
         run=SeeRun,
+    ),
+    "tagged": Kit(
+        data=TaggedConfig,
+        tokenizer=TagTokenizerConfig,
+        decoding=TagOptions,
+        evaluation=TagEvaluationConfig,
+        models=TAGGERS,
+        default_model="lstm",
+        task=TagTask,
+        run=TagRun,
     ),
     "chat": Kit(
         data=ChatConfig,

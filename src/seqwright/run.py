@@ -20,7 +20,7 @@ from seqwright.text.tokenizer import Tokenizer
 from seqwright.training import machine
 from seqwright.training.weights import load_weights
 
-VERBS = ("generate", "translate", "classify", "chat", "fill", "score", "evaluate", "suspicious", "search_audit")
+VERBS = ("generate", "translate", "classify", "tag", "chat", "fill", "score", "evaluate", "suspicious", "search_audit")
 """Everything that some run can do; a run asked for what it cannot do names what it can."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,63 @@ def pairs_recipe(
             "beta2": 0.98,
         },
     }
+
+
+FEW_WORDS = 200 * KILO
+"""Bytes of tagged words up to which the perceptron beats networks that begin with nothing, and is done at once."""
+# Up to this many bytes of tagged words: width, embedding, filters over letters, dropout, sentences of a step, epochs.
+TAGGER_SIZES: list[tuple[float, dict[str, Any]]] = [
+    (20 * KILO, {"width": 64, "embedding": 32, "spelling": 16, "dropout": 0.2, "batch": 8, "epochs": 60}),
+    (200 * KILO, {"width": 128, "embedding": 64, "spelling": 32, "dropout": 0.3, "batch": 16, "epochs": 30}),
+    (4 * MEGA, {"width": 256, "embedding": 128, "spelling": 48, "dropout": 0.4, "batch": 32, "epochs": 12}),
+    (float("inf"), {"width": 400, "embedding": 200, "spelling": 64, "dropout": 0.4, "batch": 64, "epochs": 8}),
+]
+FEWEST_STEPS = 400
+"""Of a small tagger, however few its sentences are."""
+FEWEST_SENTENCES, MANY_SENTENCES = 20, 200
+"""With fewer, all are needed to learn from; with as many, a choice all over the file holds out some for certain."""
+SPAN = re.compile(r"[\t\n \"][BI]-\S")
+"""What tells tags that mark spans, in any of the formats."""
+
+
+def tagged_recipe(
+    files: Sequence[str],
+    valid: Sequence[str] = (),
+    *,
+    kind: str | None = None,
+    tokenizer: str = "words",
+) -> dict[str, Any]:
+    """The tables of a recipe for a tagger of some files; `--set` goes on top of them."""
+    texts = [read_text(resolve(file), "replace")[0] for file in files if not is_embedded(file)]
+    size = sum(map(len, texts)) or MEGA
+    kind = kind or ("perceptron" if size <= FEW_WORDS else build.kit("tagged").default_model)
+    pick(kind, build.TAGGERS, "model")
+    sentences = sum(text.count("\n\n") or text.count("\n") for text in texts) if texts else FEWEST_SENTENCES
+    data: dict[str, Any] = {"kind": "tagged", "train": list(files)}
+    if valid:
+        data["valid"] = list(valid)
+    elif sentences >= FEWEST_SENTENCES:
+        data["split"] = "tail 10%" if sentences < MANY_SENTENCES else "documents 10%"
+    table: dict[str, Any] = {
+        "name": f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}",
+        "data": data,
+        "tokenizer": {"kind": tokenizer} | ({"lowercase": True} if tokenizer == "words" else {}),
+        "model": {"kind": kind},
+        "training": {},  # a perceptron has none, but the run to begin with may take its place
+    }
+    if kind in build.COUNTED:
+        return table
+    sizes = next(dict(sizes) for most, sizes in TAGGER_SIZES if size <= most)
+    batch, epochs = sizes.pop("batch"), sizes.pop("epochs")
+    steps = max(FEWEST_STEPS, epochs * sentences // batch)
+    table["training"] = {"batch": batch, "steps": steps, "rate": 2e-3, "weight_decay": 0.01}
+    if kind in ("transformer", "gpt"):
+        sizes["width"] = sizes.pop("embedding")
+        table["training"]["rate"] = 1e-3
+    if tokenizer == "words":
+        data["word_dropout"] = 0.25
+    table["model"] |= sizes | {"crf": any(SPAN.search(text) for text in texts)}
+    return table
 
 
 def chat_recipe(

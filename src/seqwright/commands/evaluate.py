@@ -54,6 +54,7 @@ def command(
         raise click.UsageError(f"name files with --on, as in --on {' '.join(more)}.")
     from seqwright.api import open as open_run
     from seqwright.reporting.progress import scoring
+    from seqwright.reporting.terminal import named_table
 
     opened, files = open_run(run, device=device), list(on)
     options = options_from(overrides, "evaluation", type(opened.settings.evaluation))
@@ -67,6 +68,10 @@ def command(
         return
     print_scores(scores["scores"])
     _print_classes(scores.get("details", {}))
+    if "per_span" in scores.get("details", {}):
+        print_table(named_table(scores["details"]["per_span"]))
+    if scores.get("unlearnt_tags"):
+        click.echo(f"tags that were not learnt, counted as wrong: {', '.join(sorted(scores['unlearnt_tags']))}.")
     for name, reason in scores.get("refused", {}).items():
         click.echo(f"{name.replace('_', ' ')} is refused: {reason}.")
     if scores.get("impossible"):

@@ -10,7 +10,8 @@ from seqwright.commands.common import JSON, SET, Several, print_json, print_scor
 
 KINDS = (
     "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru, gpt or transformer; for labelled texts"
-    " bag, mlp, cnn, rnn, lstm, gru, transformer, gpt or bert; for masked text bert"
+    " bag, mlp, cnn, rnn, lstm, gru, transformer, gpt or bert; for tagged words perceptron, rnn, lstm, gru, transformer"
+    " or gpt; for masked text bert"
 )
 
 
@@ -31,6 +32,9 @@ KINDS = (
 @click.option("--chat", multiple=True, metavar="FILE", help="Conversations as JSON lines, for an assistant.")
 @click.option("--labelled", multiple=True, metavar="FILE", help="Your own texts with labels: `label TAB text` a line.")
 @click.option("--masked", multiple=True, metavar="FILE", help="Your own text, for a model that fills blanks.")
+@click.option(
+    "--tagged", multiple=True, metavar="FILE", help="Your own tagged words: token TAB tag, a blank line a sentence."
+)
 @click.option("--from", "base", type=click.Path(), metavar="RUN", help="Begin with the weights of a finished run.")
 @click.option(
     "--model",
@@ -50,6 +54,7 @@ def command(
     chat: tuple[str, ...],
     labelled: tuple[str, ...],
     masked: tuple[str, ...],
+    tagged: tuple[str, ...],
     base: str | None,
     valid: tuple[str, ...],
     model: str | None,
@@ -69,6 +74,7 @@ def command(
     seqwright train --chat talks.jsonl --from runs/notes-gpt           (an assistant; --set training.lora=8)
     seqwright train --labelled reviews.tsv --run runs/reviews          (a classifier)
     seqwright train --labelled reviews.tsv --from runs/notes-gpt       (a classifier that begins with a language model)
+    seqwright train --tagged words.tsv --run runs/tags                 (a tagger)
     seqwright train --run runs/notes-gpt                               (goes on where it stopped)
     seqwright train --run runs/notes-gpt --set training.steps=1000     (goes on beyond its end)
     """
@@ -77,9 +83,9 @@ def command(
     from seqwright.reporting.terminal import ngrams_table
     from seqwright.session import train
 
-    own = {"text": text, "pairs": pairs, "chat": chat, "labelled": labelled, "masked": masked, "valid": valid}
-    files = {name: named or None for name, named in own.items()}
-    wanted = wanted_recipe(recipe, **files, model=model, base=base, set=overrides, run=run)
+    files = {"text": text, "pairs": pairs, "chat": chat, "labelled": labelled, "tagged": tagged, "masked": masked}
+    given = {key: names or None for key, names in (files | {"valid": valid}).items()}
+    wanted = wanted_recipe(recipe, **given, model=model, base=base, set=overrides, run=run)
     path = Path(run) if run else RUNS / wanted.name
     with TrainingProgress(quiet=quiet or as_json) as progress:
         outcome = train(wanted, path, progress)

@@ -25,7 +25,7 @@ def draw(seed: int, epoch: int, low: int, high: int) -> int:
 
 
 def uniform(seed: int, step: int, purpose: int, count: int) -> NDArray[np.float64]:
-    """Numbers in [0, 1) that a step draws for a purpose of its own."""
+    """Numbers in [0, 1) that a step draws; `purpose` (2 or more) keeps those of different questions apart."""
     return (bits(seed, step, purpose).random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 

@@ -112,14 +112,18 @@ class Flatten(Pooling):
 
 
 class Words(Pooling):
-    """The vector at which each given word begins, so that labels of words never shift under subword tokens."""
+    """The vector at which each given word begins, so that labels of words never shift under subword tokens; zeros
+    behind the words of a row."""
 
     def forward(self, reading: Reading, source: Source) -> Tensor:
         starts = source.word_starts
         assert starts is not None
-        most = int(starts.sum(1).amax()) if starts.numel() else 0
+        counts = starts.sum(1, keepdim=True)  # (B, 1)
+        most = int(counts.amax()) if starts.numel() else 0
         order = torch.argsort(~starts, dim=1, stable=True)[:, :most]  # (B, W): real words first, in order
-        return reading.vectors.gather(1, order.unsqueeze(-1).expand(-1, -1, reading.vectors.size(-1)))  # (B, W, D)
+        vectors = reading.vectors.gather(1, order.unsqueeze(-1).expand(-1, -1, reading.vectors.size(-1)))
+        real = torch.arange(most, device=starts.device) < counts
+        return vectors * real.unsqueeze(-1)  # (B, W, D)
 
 
 class Everything(Pooling):

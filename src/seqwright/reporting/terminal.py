@@ -59,6 +59,13 @@ def _cell(value: Any, column: Column) -> str:
     return column.write(value) if column.write else str(value)
 
 
+def named_table(rows: Iterable[Mapping[str, Any]]) -> Table:
+    """Of each tag or type of span: how often it is there and answered, and how well."""
+    counts = [Column(key, key, "{:,}".format) for key in ("examples", "answered")]
+    rates = [Column(key, key, "{:.2f}".format) for key in ("precision", "recall", "f1")]
+    return table(rows, [Column("class", ""), *counts, *rates])
+
+
 def back_off_table(answers: Iterable[Any]) -> Table:
     """For each token of a text, which n-gram answered and what the longer contexts passed on."""
     rows = [

@@ -1,0 +1,56 @@
+"""`seqwright tag`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import chain
+
+import click
+
+from seqwright.commands.common import DEVICE, JSON, RUN, print_json, read_lines
+
+
+@click.command("tag")
+@RUN
+@click.argument("file", required=False)
+@click.option("--columns", is_flag=True, help="FILE has a token a line and a blank line between sentences.")
+@DEVICE
+@JSON
+def command(run: str, file: str | None, columns: bool, device: str, as_json: bool) -> None:
+    """The tag of each word of FILE or standard input, in order.
+
+    A line is a sentence, its words parted by spaces; it comes back with its tags behind a tab. A file with tabs, or any
+    with --columns, is read as the run's own data was; where that has a token a line, so has what comes back.
+
+    \b
+    echo "Time flies like an arrow" | seqwright tag runs/tags
+    seqwright tag runs/tags test.tsv > test.out
+    """
+    from seqwright.api import open as open_run
+
+    opened = open_run(run, device=device)
+    typed = file in (None, "-") and sys.stdin.isatty()
+    lines, tabs = peeked(read_lines(file))
+    given: Iterator[str | tuple[str, ...]] = lines
+    by_token = False
+    if columns or tabs:
+        sentences, kind = opened.words("\n".join(lines), file or "standard input", columns=columns)
+        given, by_token = iter(sentences), kind in ("columns", "conllu")
+    for said in opened.tag(given, **({"at_once": 1} if typed else {})):
+        if as_json:
+            print_json({"tokens": said.words, "tags": said.tags, "probabilities": said.probabilities})
+        elif by_token:
+            click.echo("".join(f"{word}\t{tag}\n" for word, tag in zip(said.words, said.tags, strict=True)))
+        else:
+            click.echo("\t".join([" ".join(said.words), " ".join(said.tags)]) if said.words else "")
+
+
+def peeked(lines: Iterator[str]) -> tuple[Iterator[str], bool]:
+    """The same lines, and whether the first that is not blank holds a tab."""
+    seen: list[str] = []
+    for line in lines:
+        seen.append(line)
+        if line.strip():
+            break
+    return chain(seen, lines), bool(seen) and "\t" in seen[-1]

@@ -1,0 +1,68 @@
+"""How words begin and end, and which kinds of letters they have, as vectors.
+
+Each affix has a row of a small table by its hash, so that none need be listed (Weinberger et al. 2009); that some share
+a row does little harm, since their words have other affixes. What taggers that count look at, given to networks.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+ROWS = 4096
+"""Of the table, for each way to look at a word."""
+PREFIXES, SUFFIXES = (1, 2, 3), (1, 2, 3, 4)
+"""Bytes of a word, lower-cased at its end."""
+WAYS = len(PREFIXES) + len(SUFFIXES) + 2
+BASIS, PRIME = 0xCBF29CE484222325 - (1 << 64), 0x100000001B3
+"""Of Fowler, Noll & Vo's hash, which wraps around as int64 does."""
+
+
+class Affixes(nn.Module):
+    """The vectors of a word's affixes, of the whole word lower-cased and of its shape, side by side."""
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.width = size * WAYS
+        self.table = nn.Embedding(ROWS * WAYS, size)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """(U, width) from letters (U, C): bytes counted from 1, 0 behind them."""
+        lower = torch.where((words > ord("A")) & (words <= ord("Z") + 1), words + 32, words)
+        lengths = (words > 0).sum(-1, keepdim=True)  # (U, 1)
+        seen = [hashed(words[:, :size]) for size in PREFIXES]
+        for size in SUFFIXES:
+            places = lengths - size + torch.arange(size, device=words.device)  # (U, size)
+            letters = lower.gather(1, places.clamp(min=0, max=words.size(1) - 1))
+            seen.append(hashed(letters * (places >= 0)))
+        seen += [hashed(lower), shape(words)]
+        rows = torch.stack([keys.remainder(ROWS) + way * ROWS for way, keys in enumerate(seen)], 1)  # (U, WAYS)
+        return self.table(rows).flatten(1)
+
+
+def hashed(letters: Tensor) -> Tensor:
+    """A number for each row of letters; places without one change nothing."""
+    keys = torch.full_like(letters[:, 0], BASIS)
+    for column in letters.unbind(1):
+        keys = torch.where(column > 0, (keys ^ column) * PRIME, keys)
+    return keys ^ (keys >> 32)
+
+
+def shape(words: Tensor) -> Tensor:
+    """Which kinds of letters a word has, a bit each: capitals first, inside, throughout; small ones, digits, signs."""
+    code = words - 1
+    real = code >= 0
+    upper, small = (code >= ord("A")) & (code <= ord("Z")), (code >= ord("a")) & (code <= ord("z"))
+    digit, other = (code >= ord("0")) & (code <= ord("9")), code >= 128
+    bits = [
+        upper[:, 0],
+        upper[:, 1:].any(1),
+        (upper | ~real).all(1),
+        small.any(1),
+        digit.any(1),
+        (digit | ~real).all(1),
+        other.any(1),
+        (code == ord("-")).any(1),
+        (code == ord(".")).any(1),
+    ]
+    return (torch.stack(bits, 1).long() << torch.arange(len(bits), device=words.device)).sum(1)

@@ -1,0 +1,173 @@
+"""The averaged perceptron: tags by features of words and their neighbours, and by the tag before (Collins 2002).
+
+No gradients and no probabilities: whenever the best path is wrong, what speaks for the right tags is raised by one and
+what spoke for the wrong ones lowered; the mean of all weights on the way is kept. A strong and cheap rival of networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seqwright.batch import Batch, ReaderSizes, Source
+from seqwright.config import check_sizes
+from seqwright.models.word_features import features
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerceptronConfig:
+    epochs: int = 8
+    """Passes over the sentences, each in another order."""
+    minimum: int = 1
+    """Features seen less often are left out."""
+    seed: int = 1
+    """Fixes the order of sentences."""
+
+    def __post_init__(self) -> None:
+        check_sizes(self, "epochs", "minimum")
+
+
+class Words(Protocol):
+    """What a perceptron counts: words as they are spelt, row by row, and their tags."""
+
+    spelling: NDArray[np.uint8]  # (words, C)
+    tags: Ints  # (words,)
+    first: Ints  # (rows,): the number of each row's first word
+    words: Ints  # (rows,): how many each has
+
+
+class Perceptron:
+    """Scores of tags: the weights of a word's features, and of the tag before."""
+
+    context = None
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, config: PerceptronConfig, tags: int):
+        self.config, self.tags = config, tags
+        self.keys = np.zeros(0, np.uint64)
+        """Known features, sorted."""
+        self.weights = np.zeros((1, tags), np.float32)
+        """(features + 1, C); the last row is for those that are not known."""
+        self.transitions = np.zeros((tags + 1, tags), np.float32)
+        """From a tag (row) to the next; the last row is where a sentence begins."""
+
+    def fit(self, corpus: Words) -> None:
+        """Learns from every row, in another order each time."""
+        found = features(corpus.spelling, corpus.words)
+        keys, counts = np.unique(found, return_counts=True)
+        self.keys = keys[counts >= self.config.minimum]
+        learning = Learning(self._places(found), len(self.keys) + 1, self.tags)
+        for epoch in range(self.config.epochs):
+            for row in np.random.default_rng([self.config.seed, epoch]).permutation(len(corpus.words)):
+                start = corpus.first[row]
+                learning.see(slice(start, start + corpus.words[row]), corpus.tags)
+        self.weights, self.transitions = learning.means()
+        self.weights[-1] = 0  # features that are left out share this row, and mean nothing
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """(B, W, C): what each word's own features say; zeros behind a row's words."""
+        scores, counts = self._scores(batch.source)
+        out = torch.zeros(len(counts), int(counts.max(initial=0)), self.tags)
+        out[torch.arange(out.size(1)) < torch.from_numpy(counts).unsqueeze(1)] = torch.from_numpy(scores)
+        return out
+
+    def answer(self, source: Source) -> tuple[Tensor, None]:
+        """(B, W): the best path of each row, 0 behind it. A perceptron has no probabilities."""
+        scores, counts = self._scores(source)
+        tags = torch.zeros(len(counts), int(counts.max(initial=0)), dtype=torch.long)
+        start = 0
+        for row, count in enumerate(counts.tolist()):
+            tags[row, :count] = torch.from_numpy(best_path(scores[start : start + count], self.transitions))
+            start += count
+        return tags, None
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {
+            "keys": torch.from_numpy(self.keys.view(np.int64)),
+            "weights": torch.from_numpy(self.weights),
+            "transitions": torch.from_numpy(self.transitions),
+        }
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        self.keys = tensors["keys"].numpy().view(np.uint64)
+        self.weights, self.transitions = (tensors[name].numpy() for name in ("weights", "transitions"))
+
+    def _scores(self, source: Source) -> tuple[Floats, Ints]:
+        """(words, C) of all rows one after the other, and how many words each has."""
+        assert source.word_starts is not None
+        assert source.spelling is not None
+        spelling = source.spelling[source.word_starts].numpy().astype(np.uint8)
+        counts = source.word_starts.sum(1).numpy()
+        places = self._places(features(spelling, counts))
+        return self.weights[places].sum(1), counts
+
+    def _places(self, found: NDArray[np.uint64]) -> Ints:
+        """The rows of `weights` that belong to these features."""
+        places = np.searchsorted(self.keys, found)
+        known = self.keys[np.minimum(places, len(self.keys) - 1)] == found if len(self.keys) else False
+        return np.where(known, places, len(self.keys))
+
+
+class Learning:
+    """Weights on their way, and what their mean needs: every change times the sentences seen before it."""
+
+    def __init__(self, places: Ints, rows: int, tags: int):
+        self.places = places  # (words, features)
+        self.tables = [np.zeros((rows, tags), np.float32), np.zeros((tags + 1, tags), np.float32)]
+        self.changes = [np.zeros(table.shape, np.float64) for table in self.tables]
+        self.seen = 0
+
+    def see(self, words: slice, tags: Ints) -> None:
+        """One sentence: nothing changes where its best path is the right one."""
+        places, right = self.places[words], tags[words]
+        said = best_path(self.tables[0][places].sum(1), self.tables[1])
+        wrong = said != right
+        if wrong.any():
+            start = len(self.tables[1]) - 1
+            for path, by in ((right, 1), (said, -1)):
+                self._add(0, places[wrong], path[wrong, None], by)
+                self._add(1, np.concatenate([[start], path[:-1]]), path, by)
+        self.seen += 1
+
+    def _add(self, table: int, rows: Ints, columns: Ints, by: int) -> None:
+        where = np.broadcast_arrays(rows, columns)
+        np.add.at(self.tables[table], tuple(where), by)
+        np.add.at(self.changes[table], tuple(where), by * self.seen)
+
+    def means(self) -> list[Floats]:
+        """Of the weights after each sentence."""
+        pairs = zip(self.tables, self.changes, strict=True)
+        return [(table - change / max(1, self.seen)).astype(np.float32) for table, change in pairs]
+
+
+def best_path(scores: Floats, transitions: Floats) -> Ints:
+    """(words,): the tags whose own scores and transitions add up to the most (Viterbi 1967)."""
+    path = np.zeros(len(scores), np.int64)
+    if not len(scores):
+        return path
+    best = scores[0] + transitions[-1]
+    between = transitions[:-1]
+    back = np.zeros(scores.shape, np.int64)
+    columns = np.arange(scores.shape[1])
+    for t in range(1, len(scores)):
+        further = best[:, None] + between
+        back[t] = further.argmax(0)
+        best = further[back[t], columns] + scores[t]
+    path[-1] = best.argmax()
+    for t in range(len(scores) - 1, 0, -1):
+        path[t - 1] = back[t, path[t]]
+    return path
+
+
+def perceptron(config: PerceptronConfig, sizes: ReaderSizes) -> Any:
+    """An averaged perceptron that has seen nothing yet."""
+    return Perceptron(config, sizes.answers.count)

@@ -1,0 +1,150 @@
+"""Readers of words: any encoder over tokens and their spelling, and a tag for each given word, alone or in a chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqwright.batch import Batch, ReaderSizes, Source
+from seqwright.config import UserError
+from seqwright.interface import State
+from seqwright.layers.crf import ChainHead
+from seqwright.layers.cross_entropy import exact
+from seqwright.layers.heads import ClassHead
+from seqwright.layers.pooling import Words
+from seqwright.layers.spelling import Spelling
+from seqwright.layers.stack import StackConfig
+from seqwright.models.classifiers import GPTReader
+from seqwright.models.gpt import initialise as initialise_gpt
+from seqwright.models.reader import ReadingModel, Tokens, body
+from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
+from seqwright.models.recurrent_reader import RecurrentReader, RecurrentReaderConfig
+from seqwright.models.transformer import TransformerReader, TransformerReaderConfig, initialise
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagConfig:
+    """What a tagger has beside its encoder."""
+
+    crf: bool = False
+    """Whether the tags of a sentence are found together, each by its word and its neighbours (a conditional random
+    field); otherwise each by itself."""
+    spelling: int = 64
+    """Filters of each width over the letters of a word; with its affixes and shape, they are added to its vector. 0 for
+    none of them."""
+
+    def check_tags(self) -> None:
+        if self.spelling < 0:
+            raise UserError(f"spelling must not be below 0, but is {self.spelling}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentTaggerConfig(TagConfig, RecurrentReaderConfig):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_tags()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElmanTaggerConfig(RecurrentTaggerConfig):
+    cell: ClassVar[type[RecurrentConfig]] = ElmanConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class LSTMTaggerConfig(RecurrentTaggerConfig):
+    cell: ClassVar[type[RecurrentConfig]] = LSTMConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class GRUTaggerConfig(RecurrentTaggerConfig):
+    cell: ClassVar[type[RecurrentConfig]] = GRUConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerTaggerConfig(TagConfig, TransformerReaderConfig):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_tags()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTTaggerConfig(TagConfig, StackConfig):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_tags()
+
+
+class SpeltTokens(Tokens):
+    """The vectors of ids and, where a word begins, of its letters."""
+
+    def __init__(self, vocabulary: int, width: int, *, spelling: int):
+        super().__init__(vocabulary, width)
+        # A word's own vector begins small: at first its letters, which it shares with others, should speak for it.
+        nn.init.normal_(self.weight, std=0.1)
+        self.spelling = Spelling(width, spelling)
+
+    def forward(self, source: Source) -> Tensor:  # type: ignore[override]
+        assert source.spelling is not None
+        return super().forward(source) + self.spelling(source.spelling)  # (B, S, D)
+
+
+class TagHead(ClassHead):
+    """Each word's tag by itself."""
+
+    def probabilities(self, hidden: Tensor, real: Tensor) -> Tensor:
+        """(B, W, C)."""
+        return exact(self.readout(hidden)).softmax(-1)
+
+
+class Tagger(ReadingModel):
+    """A reader that answers for every given word."""
+
+    def hidden(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
+        """(B, W, D), zeros where the target has more places than these rows have words: part of a batch is a batch."""
+        hidden = self.body(self.pooled(batch.source))
+        return F.pad(hidden, (0, 0, 0, batch.target.size(1) - hidden.size(1))), None
+
+    def answer(self, source: Source) -> tuple[Tensor, Tensor]:
+        """(B, W) tags and their probabilities; what stands behind a row's words means nothing."""
+        assert source.word_starts is not None
+        hidden = self.body(self.pooled(source))  # (B, W, D)
+        real = torch.arange(hidden.size(1), device=hidden.device) < source.word_starts.sum(1, keepdim=True)
+        tags = self.head.predict(hidden, real)
+        probabilities = self.head.probabilities(hidden, real)  # type: ignore[attr-defined]
+        return tags, probabilities.gather(-1, tags.unsqueeze(-1)).squeeze(-1)
+
+
+def recurrent_tagger(config: RecurrentTaggerConfig, sizes: ReaderSizes) -> Tagger:
+    """A recurrent network in both directions (Huang et al. 2015; with letters, Ma & Hovy 2016)."""
+    return tagging(config, sizes, RecurrentReader(config), config.embedding or config.width)
+
+
+def transformer_tagger(config: TransformerTaggerConfig, sizes: ReaderSizes) -> Tagger:
+    """A Transformer's encoder."""
+    encoder = TransformerReader(config)
+    initialise(encoder, config.width)
+    return tagging(config, sizes, encoder, config.width)
+
+
+def gpt_tagger(config: GPTTaggerConfig, sizes: ReaderSizes) -> Tagger:
+    """A GPT, which knows what stands before each word and not what follows."""
+    encoder = GPTReader(config)
+    initialise_gpt(encoder, config.layers)
+    model = tagging(config, sizes, encoder, config.width)
+    initialise_gpt(model.embedding, config.layers)
+    return model
+
+
+def tagging(config: TagConfig, sizes: ReaderSizes, encoder: nn.Module, embedding: int) -> Tagger:
+    """Embedding, encoder, the vector at which each word begins, and the head of its tag."""
+    assert sizes.vocabulary is not None
+    size = sizes.vocabulary.size
+    tokens = SpeltTokens(size, embedding, spelling=config.spelling) if config.spelling else Tokens(size, embedding)
+    words = Words(encoder.width)  # type: ignore[arg-type]
+    layers, width = body(words.width, ())
+    head = ChainHead(width, sizes.answers.count) if config.crf else TagHead(width, sizes.answers.count)
+    return Tagger(tokens, encoder, words, layers, head)

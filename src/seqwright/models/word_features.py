@@ -1,0 +1,97 @@
+"""Features of words in their sentences: the word, its affixes, its shape, and its neighbours (Ratnaparkhi 1996).
+
+A feature is a 64-bit number, hashed from what it says, so that nothing has to be looked up while they are made: all of
+them are computed at once, from the letters of the words, in NumPy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Keys = NDArray[np.uint64]
+Letters = NDArray[np.uint8]
+"""(words, C): UTF-8 bytes counted from 1, 0 behind them."""
+
+AFFIXES = (1, 2, 3, 4, 5)
+"""Bytes of the prefixes and suffixes that are looked at."""
+OUTSIDE = np.uint64(1)
+"""The neighbour of a word at the end of a sentence."""
+NOTHING = np.uint64(2)
+"""The affix of a word that is shorter."""
+
+
+def features(spelling: Letters, counts: NDArray[np.int64]) -> Keys:
+    """(words, K) of words one after the other, so many in each sentence."""
+    different, which = np.unique(spelling, axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    own = {name: value[which] for name, value in looks(different).items()}
+    sentence = np.repeat(np.arange(len(counts)), counts)
+
+    def near(name: str, offset: int) -> Keys:
+        """What the word so many places further on looks like."""
+        there = np.arange(len(which)) + offset
+        inside = (there >= 0) & (there < len(which))
+        there = np.where(inside, there, 0)
+        return np.where(inside & (sentence[there] == sentence), own[name][there], OUTSIDE)
+
+    said = list(own.values())
+    said += [near("word", offset) for offset in (-2, -1, 1, 2)]
+    said += [near("suffix 3", offset) for offset in (-1, 1)]
+    said += [near("shape", offset) for offset in (-1, 1)]
+    said += [mixed(near("lower", -1), own["lower"]), mixed(own["lower"], near("lower", 1))]
+    said += [mixed(near("lower", -1), near("lower", 1))]
+    # The same value says another thing in another place, so each place has keys of its own.
+    return np.stack([mixed(value, np.uint64(place + 1)) for place, value in enumerate(said)], 1)
+
+
+def looks(letters: Letters) -> dict[str, Keys]:
+    """What words look like by themselves: whole, lower-cased, their ends, which kinds of letters they have."""
+    lengths = (letters > 0).sum(1)
+    lower = np.where((letters >= ord("A") + 1) & (letters <= ord("Z") + 1), letters + 32, letters)
+    found = {"word": hashed(letters), "lower": hashed(lower)}
+    places = np.arange(letters.shape[1])
+    for size in AFFIXES:
+        short = lengths < size
+        found[f"prefix {size}"] = np.where(short, NOTHING, hashed(letters[:, :size]))
+        ends = np.take_along_axis(lower, np.maximum(lengths[:, None] - size + places[:size], 0), 1)
+        found[f"suffix {size}"] = np.where(short, NOTHING, hashed(ends))
+    found["shape"] = shape(letters)
+    return found
+
+
+def shape(letters: Letters) -> Keys:
+    """Which kinds of letters a word has, a bit each: capitals first, inside, throughout; small ones, digits, signs."""
+    code = letters.astype(np.int64) - 1
+    real = code >= 0
+    upper, small = (code >= 65) & (code <= 90), (code >= 97) & (code <= 122)
+    digit, other = (code >= 48) & (code <= 57), code >= 128
+    bits = [
+        upper[:, 0],
+        upper[:, 1:].any(1),
+        (upper | ~real).all(1),
+        small.any(1),
+        digit.any(1),
+        (digit | ~real).all(1),
+        other.any(1),
+        (code == ord("-")).any(1),
+        (code == ord(".")).any(1),
+        (real & ~(upper | small | digit | other)).all(1),
+    ]
+    return np.stack(bits, 1).astype(np.uint64) @ (np.uint64(1) << np.arange(len(bits), dtype=np.uint64)) + np.uint64(4)
+
+
+def hashed(letters: Letters) -> Keys:
+    """A number for each row of letters (Fowler, Noll & Vo's hash); letters behind a word change nothing."""
+    keys = np.full(len(letters), 0xCBF29CE484222325, np.uint64)
+    for column in letters.T.astype(np.uint64):
+        keys = np.where(column > 0, (keys ^ column) * np.uint64(0x100000001B3), keys)
+    return keys
+
+
+def mixed(one: Keys, other: Keys | np.uint64) -> Keys:
+    """One number for two, in this order (the finaliser of SplitMix64)."""
+    keys = one * np.uint64(0x9E3779B97F4A7C15) + other
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return keys ^ (keys >> np.uint64(31))

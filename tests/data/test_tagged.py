@@ -1,0 +1,179 @@
+"""Tagged words from files of every format, and what is said of files that do not fit."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqwright.batch import IGNORE
+from seqwright.config import UserError
+from seqwright.data.python_tokens import lines_of
+from seqwright.data.sentences import SPELT, SentenceFeed, encode_sentences, spell
+from seqwright.data.tag_formats import Sentence
+from seqwright.data.tagged import TaggedConfig, read_splits, read_tagged
+from seqwright.text.training import TokenizerConfig, train
+
+TWO = [Sentence(("Time", "flies"), ("n", "v")), Sentence(("Stop",), ("v",))]
+CONLLU = """\
+# text = Time's up
+1-2\tTime's\t_\t_\t_\t_\t_\t_\t_\t_
+1\tTime\ttime\tNOUN\tNN\t_\t3\tx\t_\t_
+2\t's\tbe\tAUX\tVBZ\t_\t3\tx\t_\t_
+2.1\tghost\t_\t_\t_\t_\t_\t_\t_\t_
+3\tup\tup\tADV\tRB\t_\t0\troot\t_\t_
+
+"""
+
+
+def read(path: Path, text: str, **options: object) -> list[Sentence]:
+    path.write_text(text)
+    return list(read_tagged(str(path), TaggedConfig(train=str(path), **options)).sentences)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options"),
+    [
+        ("a.tsv", "Time\tn\nflies\tv\n\nStop\tv\n", {}),
+        ("a.tsv", "\n\nTime\tn\r\nflies\tv\r\n\r\n\r\nStop\tv", {}),
+        ("a.txt", "Time n\nflies v\n\nStop v\n", {}),
+        ("a.tsv", "Time\tNN\tn\nflies\tVB\tv\n\nStop\tVB\tv\n", {"columns": (1, 3)}),
+        ("a.tsv", "Time flies\tn v\nStop\tv\n", {}),
+        ("a.tsv", "x\tTime flies\tn v\ny\tStop\tv\n", {"columns": (2, 3)}),
+        ("a.jsonl", '{"tokens": ["Time", "flies"], "tags": ["n", "v"]}\n{"tokens": ["Stop"], "tags": ["v"]}\n', {}),
+    ],
+)
+def test_every_format_says_the_same(tmp_path: Path, name: str, text: str, options: dict[str, object]) -> None:
+    assert read(tmp_path / name, text, **options) == TWO
+
+
+def test_compressed_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv.xz"
+    path.write_bytes(lzma.compress(b"Time\tn\nflies\tv\n\nStop\tv\n"))
+    assert list(read_tagged(str(path), TaggedConfig(train=str(path))).sentences) == TWO
+
+
+def test_conllu_ranges_and_empty_nodes_are_no_words(tmp_path: Path) -> None:
+    words = ("Time", "'s", "up")
+    assert read(tmp_path / "a.conllu", CONLLU) == [Sentence(words, ("NOUN", "AUX", "ADV"))]
+    own = [Sentence(words, ("NN", "VBZ", "RB"))]
+    assert read(tmp_path / "a.conllu", CONLLU, columns=(2, 5)) == own
+    assert read(tmp_path / "a.conllu", CONLLU, columns=("FORM", "XPOS")) == own
+    with pytest.raises(UserError, match="no column 'POS'; count them from 1, or name one of ID, FORM"):
+        TaggedConfig(train="a", columns=("FORM", "POS"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.tsv", "Time\tn\nflies\n", r"a\.tsv, line 2: 1 column\(s\)"),
+        ("a.tsv", "Time\tn\nflies\t\n", r"a\.tsv, line 2: the tag is missing"),
+        ("a.tsv", "Time\tn\n\tv\n", r"a\.tsv, line 2: the token is missing"),
+        ("a.tsv", "Time\tNN\tn\n", r"line 1: 3 columns .*data\.columns=\[1,2\]"),
+        ("a.tsv", "Time flies\tn v\nlike an arrow\tp d\n", r"a\.tsv, line 2: 3 tokens, but 2 tags"),
+        ("a.jsonl", '{"tokens": ["a"], "tags": ["b", "c"]}\n', r"line 1: 1 tokens, but 2 tags"),
+        ("a.jsonl", '{"tokens": ["a"]}\n', r"line 1: expected"),
+        ("a.txt", "just words here\n", r"line 1: 3 columns"),
+        ("a.conllu", "# nothing\n", r"holds no sentences"),
+    ],
+)
+def test_what_does_not_fit_is_named_with_its_line(tmp_path: Path, name: str, text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        read(tmp_path / name, text)
+
+
+def test_splits_hold_sentences_of_the_same_words_together(tmp_path: Path) -> None:
+    lines = "".join(f"word{n % 50}\tx\nmore\ty\n\n" for n in range(200))
+    (tmp_path / "a.tsv").write_text(lines)
+    config = TaggedConfig(train=str(tmp_path / "a.tsv"), split="documents 20%")
+    train_part, valid = read_splits(config)
+    assert valid is not None
+    assert len(train_part.sentences) + len(valid.sentences) == 200
+    assert not {s.words for s in train_part.sentences} & {s.words for s in valid.sentences}
+    tail = read_splits(TaggedConfig(train=str(tmp_path / "a.tsv"), split="tail 10%"))[1]
+    assert tail is not None
+    assert len(tail.sentences) == 20
+
+
+SOME = [
+    Sentence(("Strüdel", "unbelievably", "xx", "hot"), ("n", "a", "x", "j")),
+    Sentence(("hot", "xx"), ("j", "x")),
+    Sentence(("unbelievably", "hot"), ("a", "?")),
+]
+TAGS = {"n": 0, "a": 1, "x": 2, "j": 3}
+
+
+@pytest.mark.parametrize("kind", ["words", "characters", "bytes", "byte-bpe", "bpe", "unigram", "wordpiece"])
+@pytest.mark.parametrize("longest", [None, 7])
+def test_labels_stay_with_their_words_under_every_tokenizer(kind: str, longest: int | None) -> None:
+    texts = [" ".join(sentence.words) for sentence in SOME] * 3
+    size = {"byte-bpe": 280, "bpe": 40, "unigram": 60, "wordpiece": 60}.get(kind)
+    tokenizer = train(TokenizerConfig(kind=kind, size=size), texts)  # type: ignore[arg-type]
+    encoded = encode_sentences(SOME, tokenizer, TAGS, longest=longest)
+    assert longest is None or encoded.lengths.max() <= longest
+    batch = encoded.batch(np.arange(len(encoded)))
+    starts, spelling = batch.source.word_starts, batch.source.spelling
+    assert starts is not None
+    assert spelling is not None
+    words = [bytes(int(letter) - 1 for letter in row if letter).decode() for row in spelling[starts]]
+    assert words == [word for sentence in SOME for word in sentence.words]
+    tags = [tag for row, n in zip(batch.target.tolist(), starts.sum(1).tolist(), strict=True) for tag in row[:n]]
+    assert tags == [0, 1, 2, 3, 3, 2, IGNORE, IGNORE]  # a sentence with a tag that is not known is not learnt from
+    assert (encoded.origin >= 0).all()
+    if longest is None:
+        assert len(encoded) == 3
+
+
+def test_words_of_which_normalising_leaves_nothing_keep_a_place() -> None:
+    tokenizer = train(TokenizerConfig(kind="words", split="basic-english"), ["well , then"])
+    encoded = encode_sentences([Sentence(("well", ":", "then"), ("a", "x", "a"))], tokenizer, TAGS)
+    assert encoded.batch(np.arange(1)).target.tolist() == [[1, 2, 1]]
+
+
+def test_every_row_is_read_once_an_epoch_and_rare_words_are_dropped_most() -> None:
+    sentences = [Sentence(("the", f"word{n}"), ("a", "n")) for n in range(300)]
+    tokenizer = train(TokenizerConfig(kind="words"), [" ".join(s.words) for s in sentences])
+    encoded = encode_sentences(sentences, tokenizer, TAGS)
+    feed = SentenceFeed(encoded, seed=1, batch=32, tokens=None, word_dropout=1.0)
+    rows = np.concatenate([feed.rows(step) for step in range(feed.steps_per_epoch)])
+    assert sorted(rows) == list(range(300))
+    dropped = np.zeros(2)
+    for step in range(feed.steps_per_epoch):
+        ids = feed.batch(step).source.ids
+        assert ids is not None
+        dropped += (ids[:, 1:3] == tokenizer.unk).sum(0).numpy()
+    assert dropped[0] < 10  # `the` was seen 300 times
+    assert 110 < dropped[1] < 190  # each other word once: half of them
+    again = feed.batch(3).source.ids
+    assert again is not None
+    assert (again == feed.batch(3).source.ids).all()
+
+
+def test_long_words_keep_both_ends() -> None:
+    (row,) = spell(["a" * 30 + "z" * 30])
+    assert len(row) == SPELT
+    assert bytes(row - 1) == b"a" * 16 + b"z" * 16
+
+
+def test_the_classes_of_python_s_words() -> None:
+    header, call = lines_of("def scaled(x, by=2): return x.size * area(by)\ntotal = scaled(x, by=self.rate(3)) or x\n")
+    classes = [dict(zip(line.words, line.tags, strict=True)) for line in (header, call)]
+    assert header.words[:4] == ("def", "scaled", "(", "x")
+    assert header.tags[:4] == ("keyword", "definition", "bracket", "parameter")
+    assert {word: classes[0][word] for word in ("size", "area", "2", "*")} == {
+        "size": "attribute",
+        "area": "call",
+        "2": "number",
+        "*": "op",
+    }
+    assert header.tags[header.words.index("by")] == "parameter"
+    assert {word: classes[1][word] for word in ("total", "scaled", "by", "rate", "or", "x")} == {
+        "total": "variable",
+        "scaled": "call",
+        "by": "argument",
+        "rate": "method",
+        "or": "keyword",
+        "x": "name",
+    }

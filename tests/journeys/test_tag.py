@@ -1,0 +1,122 @@
+"""From tagged files to tags, through the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.conftest import Command
+
+TINY = [
+    *(
+        "--set",
+        "model.width=16",
+        "--set",
+        "model.embedding=16",
+        "--set",
+        "model.spelling=8",
+        "--set",
+        "model.dropout=0.0",
+    ),
+    *("--set", "training.steps=60", "--set", "training.rate=0.02", "--set", "training.evaluate_every=30"),
+]
+VERBS, NOUNS = ("see", "hear", "like"), ("dogs", "cats", "birds", "ships")
+
+
+def words(count: int, first: int = 0, *, spans: bool = False) -> str:
+    """Sentences in which what a word is depends on the word, and `runs` on the word before it."""
+    lines = []
+    for n in range(first, first + count):
+        verb, noun = VERBS[n // 2 % 3], NOUNS[n // 2 % 4]
+        tagged = [("we", "O"), (verb, "O"), ("new", "B-x"), (noun, "I-x")]
+        if not spans:
+            tagged = [("we", "p"), (verb, "v"), (noun, "n"), ("runs", "v")] if n % 2 else [("the", "d"), ("runs", "n")]
+        lines.append("".join(f"{word}\t{tag}\n" for word, tag in tagged) + "\n")
+    return "".join(lines)
+
+
+@pytest.fixture
+def tagger(seqwright: Command, here: Path) -> Path:
+    (here / "train.tsv").write_text(words(80))
+    (here / "test.tsv").write_text(words(20, 80))
+    said = seqwright("train", "--tagged", "train.tsv", "--run", "run", "--model", "lstm", *TINY)
+    assert said.status == 0, said.err
+    assert "accuracy" in said.out
+    return here / "run"
+
+
+def test_a_tagger_learns_answers_and_keeps_its_laws(seqwright: Command, tagger: Path, here: Path) -> None:
+    scores = seqwright("evaluate", tagger, "--on", "test.tsv", "--json").json
+    assert scores["accuracy"] == 100.0
+    assert scores["sentence_accuracy"] == 100.0
+    assert scores["scores"]["accuracy"]["signature"].startswith("accuracy|of:words|sentences:20|words:60|")
+    tags = {row["class"]: (row["examples"], row["recall"]) for row in scores["details"]["per_class"]}
+    assert tags == {"v": (20, 100.0), "d": (10, 100.0), "n": (20, 100.0), "p": (10, 100.0)}
+    said = seqwright("tag", tagger, "--json", input=b"we see birds runs\n\nthe runs\n").lines
+    assert [row["tags"] for row in said] == [["p", "v", "n", "v"], [], ["d", "n"]]
+    assert all(0 < share <= 1 for row in said for share in row["probabilities"])
+    assert seqwright("tag", tagger, input=b"we hear dogs runs\n").out == "we hear dogs runs\tp v n v\n"
+    assert seqwright("check", tagger, "--json").json["holds"]
+
+
+def test_column_files_come_back_as_columns(seqwright: Command, tagger: Path, here: Path) -> None:
+    assert seqwright("tag", tagger, "test.tsv").out == (here / "test.tsv").read_text()
+    (here / "words.txt").write_text("the\nruns\n\nwe\nsee\n")
+    assert seqwright("tag", tagger, "words.txt", "--columns").out == "the\td\nruns\tn\n\nwe\tp\nsee\tv\n\n"
+
+
+def test_few_words_are_counted_by_the_same_commands(seqwright: Command, here: Path) -> None:
+    (here / "train.tsv").write_text(words(60, spans=True))
+    (here / "test.tsv").write_text(words(20, 60, spans=True))
+    said = seqwright("train", "--tagged", "train.tsv", "--valid", "test.tsv", "--run", "run")
+    assert said.status == 0, said.err  # few words: counting suits them
+    scores = seqwright("evaluate", "run", "--json").json
+    assert scores["accuracy"] == 100.0
+    assert scores["f1"] == 100.0
+    (row,) = scores["details"]["per_span"]
+    assert (row["class"], row["examples"], row["answered"], row["f1"]) == ("x", 20, 20, 100.0)
+    row = seqwright("tag", "run", "--json", input=b"we like new ships\n").json
+    assert row == {"tokens": ["we", "like", "new", "ships"], "tags": ["O", "O", "B-x", "I-x"], "probabilities": None}
+    assert seqwright("check", "run", "--json").json["holds"]
+
+
+def test_tags_that_were_not_learnt_count_as_wrong_and_are_said(seqwright: Command, tagger: Path, here: Path) -> None:
+    (here / "odd.tsv").write_text("the\td\nruns\todd\n")
+    scores = seqwright("evaluate", tagger, "--on", "odd.tsv", "--json").json
+    assert scores["accuracy"] == 50.0
+    assert scores["unlearnt_tags"] == {"odd": 1}
+    assert "unlearnt_tags:1" in scores["scores"]["accuracy"]["signature"]
+    assert "odd" in seqwright("evaluate", tagger, "--on", "odd.tsv").out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a\tX\tx\nb\tY\ty\n", "data.columns=[1,2]"),
+        ("a\tx\nb\tx\n", "every word has the tag 'x'"),
+        ("a b\tx\n" * 30, "line 1: 2 tokens, but 1 tags"),
+        ("a\tx\nb\n", "line 2"),
+    ],
+)
+def test_bad_files(seqwright: Command, here: Path, text: str, said: str) -> None:
+    (here / "bad.tsv").write_text(text)
+    answer = seqwright("train", "--tagged", "bad.tsv", "--run", "bad")
+    assert answer.status == 2
+    assert said in answer.err
+    assert not (here / "bad").exists()
+
+
+def test_subwords_and_a_short_context(seqwright: Command, here: Path) -> None:
+    """However words are cut, and wherever sentences must be, each word has one tag."""
+    (here / "train.tsv").write_text(words(40))
+    options = ("--set", "tokenizer.kind=characters", "--set", "model.context=12", "--set", "model.layers=1")
+    small = ("--set", "model.width=16", "--set", "model.heads=2", "--set", "training.steps=4")
+    answer = seqwright("train", "--tagged", "train.tsv", "--run", "run", "--model", "transformer", *options, *small)
+    assert answer.status == 0, answer.err
+    assert "read in parts" in answer.err
+    row = seqwright("tag", "run", "--json", input=b"we see birds and extraordinarily long words\n").json
+    assert len(row["tags"]) == len(row["tokens"]) == 7
+    refused = seqwright("generate", "run")
+    assert refused.status == 2
+    assert "gives every word a tag" in refused.err

@@ -1,0 +1,59 @@
+"""The letters of words as vectors: each word's own, whatever stands beside it."""
+
+from __future__ import annotations
+
+import torch
+from torch.testing import assert_close
+
+from seqwright.data.sentences import spell
+from seqwright.layers.affixes import PREFIXES, ROWS, SUFFIXES, Affixes, hashed, shape
+from seqwright.layers.spelling import Spelling
+
+
+def letters(*words: str, room: int | None = None) -> torch.Tensor:
+    spelt = torch.from_numpy(spell(words).astype("int64"))
+    return spelt[:, : room or max(len(word.encode()) for word in words)]
+
+
+def test_a_word_has_one_vector_wherever_it_stands() -> None:
+    torch.manual_seed(0)
+    layer = Spelling(6, 4).double()
+    words = letters("a", "Übung", "running", "a", "7-UP")
+    rows = torch.zeros(2, 4, words.size(1), dtype=torch.long)
+    rows[0, 1:4], rows[1, :2] = words[:3], words[3:]
+    found = layer(rows)
+    assert not found[0, 0].any()
+    assert not found[1, 2:].any()
+    assert_close(found[0, 1], found[1, 0])
+    for row, place, word in ((0, 1, "a"), (0, 2, "Übung"), (0, 3, "running"), (1, 1, "7-UP")):
+        assert_close(layer(letters(word)[None])[0, 0], found[row, place])
+        assert_close(layer(letters(word, room=20)[None])[0, 0], found[row, place])
+    found.sum().backward()
+    assert layer.letters.weight.grad is not None
+
+
+def test_rows_without_words_are_zeros() -> None:
+    assert not Spelling(6, 4)(torch.zeros(2, 3, 5, dtype=torch.long)).any()
+
+
+def test_affixes_share_what_they_share() -> None:
+    layer = Affixes(2)
+    one, two = layer(letters("Walking", "talking")).view(2, -1, 2)
+    alike = [bool(torch.equal(a, b)) for a, b in zip(one, two, strict=True)]
+    # prefixes of 1, 2, 3 differ; suffixes are the same; the words and their shapes differ.
+    assert alike == [False] * len(PREFIXES) + [True] * len(SUFFIXES) + [False, False]
+    assert layer.table.num_embeddings == ROWS * len(alike)
+
+
+def test_hashes_spread_and_ignore_padding() -> None:
+    words = letters(*(f"w{n}" for n in range(3000)), room=8)
+    keys = hashed(words)
+    assert torch.equal(keys, hashed(words[:, :5]))
+    assert len(keys.unique()) == 3000
+    filled = len(keys.remainder(ROWS).unique())
+    assert 1900 < filled < 2300  # ROWS · (1 - exp(-3000 / ROWS)) = 2127 by chance
+
+
+def test_shapes_tell_kinds_of_letters() -> None:
+    words = ["Word", "word", "WORD", "WoRd", "123", "12a", "x-y", "a.b", "é", "!"]
+    assert len(shape(letters(*words)).unique()) == len(words)

@@ -1,0 +1,65 @@
+"""The perceptron against the chain it is, and its features against what they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from seqwright.data.sentences import spell
+from seqwright.layers.crf import ChainHead
+from seqwright.models.perceptron import Learning, best_path
+from seqwright.models.word_features import features, looks, shape
+
+
+def test_its_best_path_is_the_chain_s() -> None:
+    torch.manual_seed(0)
+    head = ChainHead(5, 5)
+    torch.nn.init.normal_(head.transitions)
+    torch.nn.init.normal_(head.first)
+    with torch.no_grad():
+        torch.nn.init.eye_(head.readout.weight)
+        head.readout.bias.zero_()
+    for words in (1, 2, 9):
+        scores = torch.randn(words, 5)
+        table = torch.cat([head.transitions, head.first[None]]).detach().numpy()
+        assert best_path(scores.numpy(), table).tolist() == head.predict(scores[None])[0].tolist()
+    assert best_path(np.zeros((0, 5), np.float32), table).tolist() == []
+
+
+def test_the_means_are_those_of_the_weights_after_each_sentence() -> None:
+    generator = np.random.default_rng(1)
+    places = generator.integers(0, 6, (12, 3))
+    tags = generator.integers(0, 3, 12)
+    learning = Learning(places, 6, 3)
+    seen = []
+    for _ in range(3):
+        for start in (0, 4, 8):
+            learning.see(slice(start, start + 4), tags)
+            seen.append([table.copy() for table in learning.tables])
+    for mean, tables in zip(learning.means(), zip(*seen, strict=True), strict=True):
+        np.testing.assert_allclose(mean, np.mean(tables, 0), atol=1e-6)
+
+
+def test_features_are_alike_where_words_are() -> None:
+    own = looks(spell(["Running", "running", "swimming", "ing", "7-UP"]))
+    assert own["lower"][0] == own["lower"][1]
+    assert own["word"][0] != own["word"][1]
+    assert own["suffix 3"][0] == own["suffix 3"][2] == own["suffix 3"][3]
+    assert own["suffix 4"][0] != own["suffix 4"][2]
+    assert own["suffix 4"][3] == own["suffix 5"][3]  # it has no such suffix
+    assert own["prefix 1"][1] != own["prefix 1"][2]
+    assert own["shape"][1] == own["shape"][2] != own["shape"][0]
+
+
+def test_shapes_tell_kinds_of_letters() -> None:
+    words = ["Word", "word", "WORD", "WoRd", "123", "12a", "--", "x-y", "a.b", "é"]
+    assert len(set(shape(spell(words)).tolist())) == len(words)
+
+
+def test_neighbours_end_with_the_sentence() -> None:
+    """The same word has the same features in the same sentence, whatever sentences stand beside it."""
+    one, two = ["a", "dog", "runs"], ["the", "dog", "runs"]
+    together = features(spell(one + two), np.array([3, 3]))
+    np.testing.assert_array_equal(together[:3], features(spell(one), np.array([3])))
+    np.testing.assert_array_equal(together[3:], features(spell(two), np.array([3])))
+    assert (together[2] != together[5]).sum() == 1  # the word two places before
