@@ -45,7 +45,7 @@ def test_a_language_model_becomes_an_assistant(seqwright: Command, copy: Path, t
     assert len(after["embedding.weight"]) == len(before["embedding.weight"]) + 4
     said = seqwright("chat", "helper", "--json", "--tokens", "5", input=b"red\nblue\n/new\n\nred\n/quit\nnever\n")
     assert said.status == 0, said.err
-    assert [set(line) for line in said.lines] == [{"role", "content", "reason", "forgotten"}] * 3
+    assert [set(line) for line in said.lines] == [{"role", "content", "reason", "forgotten", "unread"}] * 3
     assert said.lines[0] == said.lines[2]  # the same beginning, the same answer
     plain = seqwright("chat", "helper", "--tokens", "5", input=b"red\n")
     assert plain.out == said.lines[0]["content"] + "\n"
@@ -111,6 +111,11 @@ def test_a_long_talk_forgets_its_oldest_turns(seqwright: Command, copy: Path, ta
     assert fitting(run.turns, talk, context=None, tokens=4) == (run.turns.prompt(talk), 0)
     messages = [{"role": "user", "content": "red"}] * 5
     assert run.chat(messages, tokens=2).forgotten > 0
+    asked = "red " * 50
+    unread = len(run.turns.prompt((Message("user", asked),))) - run.model.context
+    said = seqwright("chat", "helper", "--tokens", "2", input=f"{asked}\n".encode())
+    assert f"(the first {unread} tokens of what you said do not fit and were not read.)" in said.err
+    assert run.chat("red", tokens=2).unread == 0
 
 
 def test_what_cannot_be_is_said(seqwright: Command, copy: Path, talks: Path) -> None:

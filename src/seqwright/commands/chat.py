@@ -61,6 +61,8 @@ def command(
             click.echo()
             if said.forgotten:
                 click.echo(f"({said.forgotten} messages at the beginning no longer fit and were not read.)", err=True)
+            if said.unread:
+                click.echo(f"(the first {said.unread} tokens of what you said do not fit and were not read.)", err=True)
 
 
 def _asked() -> Any:
@@ -84,4 +86,4 @@ def _nothing(text: str) -> None: ...
 
 
 def _fields(said: Any) -> dict[str, Any]:
-    return {"content": said.content, "reason": said.reason, "forgotten": said.forgotten}
+    return {"content": said.content, "reason": said.reason, "forgotten": said.forgotten, "unread": said.unread}

@@ -46,6 +46,8 @@ class Reply:
     """Why it ended: "end" (the assistant's turn was over), "stop" or "length"."""
     forgotten: int
     """Messages at the front that did not fit the model's context any more."""
+    unread: int
+    """Tokens at the front of what is left of the conversation that did not fit either: its last message is too long."""
 
 
 class ChatTask:
@@ -191,7 +193,8 @@ def reply(
         device=device,
         listen=lambda _, piece: listen(piece),
     )
-    return Reply(content=text, reason="stop" if stopped else row.reason, forgotten=forgotten)
+    unread = max(0, len(prompt) - model.context) if model.context is not None else 0
+    return Reply(content=text, reason="stop" if stopped else row.reason, forgotten=forgotten, unread=unread)
 
 
 def fitting(turns: Turns, talk: Conversation, context: int | None, tokens: int) -> tuple[list[int], int]:
