@@ -68,6 +68,10 @@ def test_prepared_folders_are_corpora(folder: Path) -> None:
     corpora = read_corpora(TextConfig(train="a.ids", valid="b.txt"), "line", base=folder)
     assert corpora.texts == []
     assert to_stream(corpora.train[0], tokenizer).documents == 2
+    assert read_corpora(TextConfig(train="b.txt", valid=("a.ids",)), "line", base=folder).valid == folder / "a.ids"
+    for valid in (("a.ids", "b.txt"), ("b.txt", "a.ids")):
+        with pytest.raises(UserError, match="measured on alone"):
+            read_corpora(TextConfig(train="b.txt", valid=valid), "line", base=folder)
     with pytest.raises(UserError, match="cannot be split"):
         read_corpora(TextConfig(train="a.ids", split="tail 50%"), "line", base=folder)
     with pytest.raises(UserError, match=r'here a document is a file; set data\.document = "line"'):
@@ -76,6 +80,21 @@ def test_prepared_folders_are_corpora(folder: Path) -> None:
         read_corpora(TextConfig(train=("a.ids", "b.txt")), "line", base=folder)
     mixed = read_corpora(TextConfig(train=("a.ids", "b.txt"), weights=(1.0, 1.0)), "line", base=folder)
     assert [isinstance(part, Path) for part in mixed.train] == [True, False]
+
+
+def test_columns_of_files_that_have_none_are_refused(folder: Path) -> None:
+    with pytest.raises(UserError, match=r"data\.columns is for files that end in \.jsonl"):
+        read_corpora(TextConfig(train="a.txt", columns=("text",)), "line", base=folder)
+    (folder / "c.jsonl").write_text('{"text": "x"}\n')
+    mixed = read_corpora(TextConfig(train=("a.txt", "c.jsonl"), columns=("text",)), "line", base=folder)
+    assert mixed.texts == ["a", "b", "x"]
+    assert held_out(TextConfig(train="a.txt", valid="c.jsonl", columns=("text",)), folder) == ["x"]
+
+
+def test_what_was_mended_in_validation_files_is_said(folder: Path) -> None:
+    (folder / "windows.txt").write_bytes(b"x\r\ny\r\n")
+    notes = read_corpora(TextConfig(train="a.txt", valid="windows.txt"), "line", base=folder).notes
+    assert notes == [f"{folder / 'windows.txt'}: lines end in CR LF, read as line ends."]
 
 
 def test_tiny_shakespeare_is_cut_as_everyone_cuts_it(data_root: Path) -> None:

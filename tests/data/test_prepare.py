@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 import re
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,25 @@ def test_an_interrupted_preparation_goes_on(files, tmp_path, monkeypatch) -> Non
     blocks_of_all = sum(1 for path in files for _ in blocks(path, "line", 300))
     assert len(worked) == blocks_of_all - 4
     assert not (tmp_path / "out" / "parts").exists()
+
+
+def test_a_part_is_kept_as_soon_as_it_is_done(tmp_path, monkeypatch) -> None:
+    """The first block is on disk before a later one turns out to be unreadable, however many may wait."""
+    (tmp_path / "a.txt").write_bytes(b"a\n" * 10 + b"b\n" * 10 + b"\xff\n" * 10)
+    tokenizer = train(TokenizerConfig(kind="bytes"), [])
+    submitted: list[Future] = []
+
+    class Pool(ThreadPoolExecutor):
+        def submit(self, *work):
+            submitted.append(super().submit(*work))
+            if len(submitted) == 1:
+                submitted[0].result()
+            return submitted[-1]
+
+    monkeypatch.setattr(module, "_pool", lambda workers, own: Pool(1, initializer=module._load, initargs=(own.json,)))
+    with pytest.raises(UserError, match="not UTF-8"):
+        prepare([tmp_path / "a.txt"], tmp_path / "out", tokenizer, document="line", block=20, workers=8)
+    assert (tmp_path / "out" / "parts" / "00000.json").exists()
 
 
 def test_a_full_disk_is_one_clear_error_and_can_be_mended(files, tmp_path, monkeypatch) -> None:

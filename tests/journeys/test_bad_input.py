@@ -247,3 +247,21 @@ def test_the_validation_text_is_looked_at_too(seqwright: Command, here: Path) ->
     assert said.status == 2
     assert "empty.txt is empty." in said.err
     assert files(here) == {"text.txt", "empty.txt"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("--pairs", "a cat\tone c\xe9t\n"),
+        ("--labelled", "cat\tone c\xe9t\ndog\ta dog\n"),
+        ("--chat", '{"messages": [{"role": "assistant", "content": "c\xe9t"}]}\n'),
+    ],
+)
+def test_what_is_mended_in_validation_data_is_said(seqwright: Command, here: Path, kind: str, line: str) -> None:
+    names = [name + (".tsv" if "\t" in line else ".jsonl") for name in ("train", "valid")]
+    for name, encoding in zip(names, ("utf-8", "latin-1"), strict=True):
+        (here / name).write_text(line * 20, encoding=encoding)
+    settings = ("--set", "data.errors=replace", "--set", "training.steps=1")
+    said = seqwright("train", kind, names[0], "--valid", names[1], *settings, "--run", "run")
+    assert said.status == 0, said.err
+    assert f"{names[1]}: 20 places were not UTF-8 text and are read as U+FFFD." in said.err

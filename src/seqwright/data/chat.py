@@ -117,7 +117,7 @@ def read_splits(config: ChatConfig) -> tuple[list[Conversation], list[Conversati
     """Training and validation conversations, and what was noticed."""
     train = read_conversations(config.train, config.errors)
     valid = None if config.valid is None else read_conversations(config.valid, config.errors)
-    notes = train.notes
+    notes = (*train.notes, *(valid.notes if valid else ()))
     if config.split is not None:
         train, valid = split(train, config.split)
     return parsed(train), None if valid is None else parsed(valid), notes

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from seqwright.config import UserError
 from seqwright.data.embedded import is_embedded
-from seqwright.data.files import resolve
+from seqwright.data.files import expand, resolve
 from seqwright.data.prepare import is_prepared, open_prepared
+from seqwright.data.records import RECORDS, holds_records
 from seqwright.data.stream import Stream, make_stream
 from seqwright.data.text import Corpus, Document, TextConfig, TextFiles, joined, read_corpus, split
 from seqwright.storage import read_json
@@ -33,7 +35,7 @@ class Corpora:
 
     @property
     def notes(self) -> list[str]:
-        return [note for part in self.train if isinstance(part, Corpus) for note in part.notes]
+        return [note for part in (*self.train, self.valid) if isinstance(part, Corpus) for note in part.notes]
 
     @property
     def leak(self) -> str | None:
@@ -53,7 +55,8 @@ class Corpora:
 
 def read_corpora(config: TextFiles, kind: Document, *, base: Path | None = None) -> Corpora:
     """The corpora of a recipe; each entry of `train` is one of its own where weights are given."""
-    names = [config.train] if isinstance(config.train, str) else list(config.train)
+    names = _names(config.train)
+    _refuse_idle_columns(config, base)
     prepared = [_prepared(name, base, kind) for name in names]
     weighted = isinstance(config, TextConfig) and bool(config.weights)
     if any(prepared) and len(names) > 1 and not weighted:
@@ -76,9 +79,12 @@ def _held_out(
 ) -> tuple[list[Readable], Readable | None]:
     """What is left to learn from, and what to measure on."""
     if config.valid is not None:
-        one = config.valid if isinstance(config.valid, str) else config.valid[0]
-        return train, _prepared(one, base, kind) or read_corpus(
-            config.valid, kind, base=base, errors=config.errors, columns=config.columns
+        names = _names(config.valid)
+        prepared = [folder for name in names if (folder := _prepared(name, base, kind))]
+        if prepared and len(names) > 1:
+            raise UserError(f"{prepared[0]} is prepared, and is measured on alone; name nothing beside it in data.valid.")
+        return train, prepared[0] if prepared else read_corpus(
+            names, kind, base=base, errors=config.errors, columns=config.columns
         )
     if config.split is None:
         return train, None
@@ -88,6 +94,20 @@ def _held_out(
             raise UserError(f"{corpus} is prepared, and cannot be split; prepare the validation text by itself.")
         parts.append(split(corpus, config.split))
     return [kept for kept, _ in parts], joined([valid for _, valid in parts], kind)
+
+
+def _names(entries: Sequence[str] | str | None) -> list[str]:
+    return [entries] if isinstance(entries, str) else list(entries or ())
+
+
+def _refuse_idle_columns(config: TextConfig, base: Path | None) -> None:
+    """Columns of files that have none would make each of their lines a document, and nobody asked for that."""
+    if not config.columns:
+        return
+    named = (name for name in (*_names(config.train), *_names(config.valid)) if not is_embedded(name))
+    paths = [resolve(name, base) for name in named]
+    if not any(holds_records(file) for path in paths if not is_prepared(path) for file in expand(path)[0]):
+        raise UserError(f"data.columns is for files that end in {', '.join(RECORDS)}; none of these does. Leave it out.")
 
 
 def _prepared(name: str, base: Path | None, kind: Document) -> Path | None:

@@ -161,7 +161,7 @@ def _begin(folder: Path, plan: Plan, tokenizer: Tokenizer) -> None:
 
 
 def _encode(plan: Plan, folder: Path, tokenizer: Tokenizer, workers: int, watch: Watch) -> list[dict[str, Any]]:
-    """Every block as a part on disk; what is there already is not done again."""
+    """Every block as a part on disk, as soon as it is encoded; what is there already is not done again."""
     counts: list[dict[str, Any]] = []
     waiting: deque[tuple[int, dict[str, Any] | Future[tuple[bytes, dict[str, Any]]]]] = deque()
 
@@ -177,15 +177,22 @@ def _encode(plan: Plan, folder: Path, tokenizer: Tokenizer, workers: int, watch:
         if isinstance(result, Future):
             watch(sum(one["read"] for one in counts), sum(one["ids"] for one in counts))
 
-    with _pool(workers, tokenizer) as pool:
+    pool = _pool(workers, tokenizer)
+    try:
         for number, one in enumerate(_all_blocks(plan)):
             done = _done(folder, number, one)
             waiting.append((number, done or pool.submit(_work, one, plan.document, tuple(plan.columns))))
-            if len(waiting) > 2 * workers:
+            while len(waiting) > 2 * workers or (waiting and _ready(waiting[0][1])):
                 settle()
         while waiting:
             settle()
+    finally:
+        pool.shutdown(cancel_futures=True)  # stopped by a user, what was not begun is left for the next time
     return counts
+
+
+def _ready(result: dict[str, Any] | Future[tuple[bytes, dict[str, Any]]]) -> bool:
+    return not isinstance(result, Future) or result.done()
 
 
 def _join(plan: Plan, folder: Path, tokenizer: Tokenizer, counts: list[dict[str, Any]]) -> None:

@@ -58,7 +58,7 @@ class ClassifyingTask:
     def _say(self) -> None:
         """What a reader of the numbers should know of the data."""
         data, train, valid = self.settings.data, self.train_rows, self.valid_rows
-        for said in train.notes:
+        for said in (*train.notes, *(valid.notes if valid else ())):
             self.note(said)
         if valid is None:
             self.note("nothing is held out, so there will be no score; give --valid FILE, or set data.split.")

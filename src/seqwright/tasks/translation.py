@@ -81,7 +81,7 @@ class TranslationTask:
         self.settings, self.note = settings, note
         data: PairsConfig = settings.data
         train, valid = read_splits(data)
-        for said in train.notes:
+        for said in (*train.notes, *(valid.notes if valid else ())):
             note(said)
         if valid is not None and data.split is not None:
             aside = f", and {data.test:.3g} of them set aside for a test" if data.test else ""
