@@ -289,7 +289,8 @@ def _name(wanted: Any) -> str:
         return f"a list [{', '.join(_name(a) for a in arguments)}]"
     if is_dataclass(wanted):
         return "a section"
-    return {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}.get(wanted, str(wanted))
+    names = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", Any: "tables"}
+    return names.get(wanted, str(wanted))
 
 
 def _show(value: Any) -> str:

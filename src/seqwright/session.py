@@ -145,6 +145,8 @@ class Session:
         asked, reached = self.recipe.training.steps, self.directory.summary(*TRAINED)
         if self.recipe.training.epochs is not None:
             asked = round(self.recipe.training.epochs * reached["steps_per_epoch"])
+        if asked and asked < reached["asked_steps"]:
+            self.listener.say(f"its {reached['asked_steps']:,} steps are more than the {asked:,} asked for: it stays.")
         return (asked or 0) > reached["asked_steps"]
 
     def note(self, text: str) -> None:

@@ -18,6 +18,7 @@ GPT: dict[str, object] = {"kind": "gpt", "width": 8, "layers": 2, "heads": 2, "c
 
 LLAMA: dict[str, object] = GPT | {
     "positions": "rotary",
+    "rotary_base": 500.0,
     "normalised": "rms",
     "activation": "swiglu",
     "heads": 4,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -11,6 +14,15 @@ from seqwright.studies.laws import LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
 
 from .kinds import SMALL, batch, small
+from .translators import TRANSLATORS
+
+
+def test_the_page_of_laws_has_every_law_and_kind() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "laws.md").read_text(encoding="utf-8")
+    again = "run `python benchmarks/laws.py > docs/laws.md`"
+    assert re.findall(r"^\d+\. (.+)$", page, re.M) == [*LAWS, *TRAINING_LAWS], again
+    kinds = [*SMALL, *(f"{name} (pairs)" for name in TRANSLATORS)]
+    assert re.findall(r"^\| (\w.*?) \|", page, re.M) == ["kind", *kinds], again
 
 
 def test_every_kind_has_a_row() -> None:

@@ -39,7 +39,9 @@ def test_files_are_verified(root: Path, seqwright: Command) -> None:
     missing = seqwright("data", "verify", "made_up")
     assert (missing.status, "missing   made_up/b.txt" in missing.out) == (1, True)
     (root / "made_up" / "b.txt").write_bytes(b"other")
-    assert "differs   made_up/b.txt" in seqwright("data", "verify").out
+    differs = seqwright("data", "verify")
+    assert "differs   made_up/b.txt" in differs.out
+    assert differs.err == "1 of 2 files are as they should be.\n"
     assert "Did you mean 'made_up'?" in seqwright("data", "verify", "madeup").err
 
 

@@ -47,6 +47,14 @@ def test_a_stretched_schedule_is_said(seqwright: Command, copy: Path) -> None:
     assert "the cosine schedule is stretched to 10 steps: the rate goes on at" in said.err
 
 
+def test_a_finished_run_is_not_shortened(seqwright: Command, copy: Path) -> None:
+    said = seqwright("train", "--run", "run", "--set", "training.steps=2")
+    assert said.status == 0, said.err
+    assert "its 6 steps are more than the 2 asked for: it stays." in said.err
+    assert "was finished before" in said.out
+    assert "asked for" not in seqwright("train", "--run", "run").err
+
+
 def test_a_curriculum_needs_lengths(seqwright: Command, here: Path) -> None:
     said = seqwright("train", "--text", "text.txt", *TINY_GPT, *sets(curriculum="true"), "--run", "run")
     assert said.status == 2

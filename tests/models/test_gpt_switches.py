@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 import torch
+from tests.contract.kinds import SMALL
 from torch import Tensor, nn
 from torch.testing import assert_close
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from seqwright import build
 from seqwright.batch import Batch, Vocabulary
+from seqwright.config import UserError, describe
 from seqwright.layers.attention import SelfAttention
 from seqwright.models.gpt import GPTConfig
 from seqwright.models.language_model import LanguageModel
 
 V, D, H, T = 23, 24, 4, 12
+
+SIZES = {"width": 32, "heads": 2, "layers": 3, "inner": 40, "context": 20}
+SWITCHES: dict[str, Any] = {
+    "key_heads": 2,
+    "rotary_base": 50.0,
+    "query_key_norm": True,
+    "norm": "post",
+    "normalised": "rms",
+    "epsilon": 0.1,
+    "activation": "swiglu",
+    "bias": False,
+    "dropout": 0.2,
+    "attention_dropout": 0.2,
+    "embedding_dropout": 0.2,
+    "positions": "alibi",
+    "window": 3,
+    "tied": False,
+    "readout": "flatten",
+}
+"""Another value of every key; one that is not among them fails the first test below."""
+NEEDED: dict[str, dict[str, Any]] = {"rotary_base": {"positions": "rotary"}, "readout": {"tied": False}}
+OUR_OWN = {"epsilon", "readout"}
+"""A number every implementation has, and the lectures' second way: no paper is theirs."""
+
+
+LAWFUL = [row for row in SMALL.values() if row["kind"] == "gpt"]
 
 
 def built(**options: Any) -> LanguageModel:
@@ -36,6 +65,30 @@ def some_ids(rows: int = 3) -> Tensor:
 def logits_of(model: LanguageModel, ids: Tensor) -> Tensor:
     with torch.no_grad():
         return model(Batch.of_text(ids, ids))
+
+
+def trained_on(model: LanguageModel) -> Tensor:
+    torch.manual_seed(2)  # dropout
+    return logits_of(model.train(), some_ids())
+
+
+def test_every_key_is_here() -> None:
+    assert SIZES.keys() | SWITCHES.keys() == {key.name for key in describe(GPTConfig)}
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_a_switch_changes_what_is_trained(name: str) -> None:
+    needed = NEEDED.get(name, {})
+    plain, switched = (trained_on(built(**needed, **given)) for given in ({}, {name: SWITCHES[name]}))
+    assert (plain - switched).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_a_switch_has_a_paper_and_the_laws(name: str) -> None:
+    [key] = [key for key in describe(GPTConfig) if key.name == name]
+    assert name in OUR_OWN or re.search(r"[A-Z]\w+ (et al\. |& [A-Z]\w+ )?20\d\d", key.help), key.help
+    # Dropout and epsilon change no path through a model in evaluation, where the laws hold.
+    assert "dropout" in name or name == "epsilon" or any(row.get(name, key.default) != key.default for row in LAWFUL)
 
 
 def numbered(their: nn.Module, n: int) -> dict[str, Tensor]:
@@ -204,3 +257,11 @@ def test_dropout_of_one_kind_is_of_that_kind(name: str) -> None:
     assert shares.pop(name) == 0
     assert set(shares.values()) == {0.2}
     assert model.get_submodule("encoder.blocks.0.dropout").p == 0.2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"rotary_base": 0.0}, "above 0"), ({"epsilon": -1.0}, "not be below 0")]
+)
+def test_numbers_under_which_nothing_is_finite_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        GPTConfig(**options)

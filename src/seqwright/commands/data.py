@@ -31,7 +31,7 @@ def verify(names: Sequence[str], as_json: bool) -> None:
     """Compare the files of the named data sets, of all that are there, or of prepared folders with their checksums."""
     from seqwright.data import catalogue, prepare
 
-    wrong = 0
+    compared = wrong = 0
     for name in names or catalogue.SETS:
         folder = Path(name)
         if prepare.is_prepared(folder):
@@ -41,9 +41,12 @@ def verify(names: Sequence[str], as_json: bool) -> None:
         if not names:  # of all sets, those that nobody fetched are no fault
             found = [(file, state) for file, state in found if state != "missing"]
         for file, state in found:
+            compared += 1
             wrong += state != "verified"
             row = {"set": name, "file": file, "state": state}
             print_json(row) if as_json else click.echo(f"{state:9} {name}/{file}")
+    good = f"{compared - wrong:,} of {compared:,} files are as they should be."
+    click.echo(good if compared else "no file of any named set is there.", err=True)
     if wrong:
         raise SystemExit(1)
 

@@ -20,7 +20,8 @@ from seqwright.commands.common import JSON, print_json, print_table, read_lines
 def command(tokenizer: str, files: Sequence[str], ids: bool, summary: bool, as_json: bool) -> None:
     """How TOKENIZER (a run, a tokenizer.json or a SentencePiece .model) cuts each line of FILEs or standard input.
 
-    A report follows: what is lost and unknown, bytes per token, tokens per word by file and by script.
+    Counts of each file follow: what is lost and unknown, bytes per token, tokens per word. With --summary they come
+    alone, with what is unknown most often and the cuts of each script's words.
     """
     opened = _open(tokenizer)
     from seqwright.text.coverage import coverage

@@ -82,7 +82,9 @@ def _held_out(
         names = _names(config.valid)
         prepared = [folder for name in names if (folder := _prepared(name, base, kind))]
         if prepared and len(names) > 1:
-            raise UserError(f"{prepared[0]} is prepared, and is measured on alone; name nothing beside it in data.valid.")
+            raise UserError(
+                f"{prepared[0]} is prepared, and is measured on alone; name nothing beside it in data.valid."
+            )
         return train, prepared[0] if prepared else read_corpus(
             names, kind, base=base, errors=config.errors, columns=config.columns
         )
@@ -107,7 +109,9 @@ def _refuse_idle_columns(config: TextConfig, base: Path | None) -> None:
     named = (name for name in (*_names(config.train), *_names(config.valid)) if not is_embedded(name))
     paths = [resolve(name, base) for name in named]
     if not any(holds_records(file) for path in paths if not is_prepared(path) for file in expand(path)[0]):
-        raise UserError(f"data.columns is for files that end in {', '.join(RECORDS)}; none of these does. Leave it out.")
+        raise UserError(
+            f"data.columns is for files that end in {', '.join(RECORDS)}; none of these does. Leave it out."
+        )
 
 
 def _prepared(name: str, base: Path | None, kind: Document) -> Path | None:

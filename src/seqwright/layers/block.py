@@ -31,34 +31,41 @@ class BlockConfig:
     heads: int = 4
     """Attention heads; they share the width evenly."""
     key_heads: int | None = None
-    """Heads of keys and values, each shared by a group of query heads (grouped-query attention); as heads unless
-    given, 1 is multi-query attention."""
+    """Heads of keys and values, each shared by a group of query heads (grouped-query attention, Ainslie et al. 2023);
+    as heads unless given, 1 is multi-query attention (Shazeer 2019)."""
     inner: int | None = None
     """Width inside the feed-forward networks; four times the width unless given, 8/3 of it for swiglu."""
     rotary_base: float = 10000.0
-    """The longest wavelength of rotary positions, over 2π; greater for longer contexts."""
+    """The longest wavelength of rotary positions (Su et al. 2021), over 2π; greater for longer contexts."""
     query_key_norm: bool = False
-    """Whether queries and keys are normalised, head by head, before they meet (QK-norm)."""
+    """Whether queries and keys are normalised, head by head, before they meet (QK-norm, Henry et al. 2020)."""
     norm: Literal["pre", "post"] = "pre"
-    """Normalise what each part reads (pre) or the sum it makes (post, as in the first papers)."""
+    """Normalise what each part reads (pre, Xiong et al. 2020) or the sum it makes (post, Vaswani et al. 2017)."""
     normalised: Literal["layer", "rms"] = "layer"
-    """What a normalisation does: LayerNorm, or RMSNorm, which leaves the mean alone."""
+    """What a normalisation does: LayerNorm (Ba et al. 2016), or RMSNorm, which leaves the mean alone (Zhang & Sennrich
+    2019)."""
     epsilon: float = 1e-5
     """What normalisations add to a variance before they divide by its root."""
     activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"
-    """The nonlinearity of the feed-forward networks; gelu-tanh is GPT-2's approximation, swiglu has a gate."""
+    """The nonlinearity of the feed-forward networks; gelu-tanh is GPT-2's approximation (Hendrycks & Gimpel 2016),
+    swiglu has a gate (Shazeer 2020)."""
     bias: bool = True
-    """Whether the linear maps have biases."""
+    """Whether the linear maps have biases; without, large models train more stably (Chowdhery et al. 2022)."""
     dropout: float = 0.0
-    """Share of activations dropped in training: of the embedding, of each branch's output, of attention weights."""
+    """Share of activations dropped in training (Srivastava et al. 2014): of the embedding, of each branch's output, of
+    attention weights."""
     attention_dropout: float | None = None
-    """Share of attention weights dropped, where it is not that of dropout."""
+    """Share of attention weights dropped (Radford et al. 2018), where it is not that of dropout."""
     embedding_dropout: float | None = None
-    """Share of the embedding dropped, where it is not that of dropout."""
+    """Share of the embedding dropped (Radford et al. 2018), where it is not that of dropout."""
 
     def __post_init__(self) -> None:
         check_sizes(self, "width", "heads", "inner")
         check_shares(self, "dropout", "attention_dropout", "embedding_dropout")
+        if self.rotary_base <= 0:
+            raise UserError(f"rotary_base must be above 0, not {self.rotary_base}; 10000 is usual.")
+        if self.epsilon < 0:
+            raise UserError(f"epsilon must not be below 0, but is {self.epsilon}; 1e-5 is usual.")
         if self.width % self.heads:
             below = self.width - self.width % self.heads
             near = [size for size in (below, below + self.heads) if size > 0]

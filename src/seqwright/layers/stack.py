@@ -27,8 +27,9 @@ class StackSizes(BlockConfig):
     context: int = 128
     """The longest input, in tokens."""
     positions: Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"] = "learned"
-    """How a token knows where it stands: vectors added to the tokens (learned, sinusoidal), turned queries and keys
-    (rotary), or numbers added to the scores by distance (alibi: straight lines; relative: T5's learned buckets)."""
+    """How a token knows where it stands: vectors added to the tokens (learned, Radford et al. 2018; sinusoidal, Vaswani
+    et al. 2017), turned queries and keys (rotary, Su et al. 2021), or numbers added to the scores by distance (alibi:
+    straight lines, Press et al. 2022; relative: learned buckets, Raffel et al. 2020)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,7 +45,8 @@ class StackConfig(StackSizes):
     """And how far they see."""
 
     window: int | None = None
-    """A position attends to those less than this far away, itself included; all unless given (sliding window)."""
+    """A position attends to those less than this far away, itself included; all unless given (sliding
+    window, Beltagy et al. 2020)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -19,7 +19,7 @@ from seqwright.models.language_model import LanguageModel
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig(StackConfig):
     tied: bool = True
-    """Whether the read-out is the embedding transposed."""
+    """Whether the read-out is the embedding transposed (Press & Wolf 2017)."""
     readout: Literal["each", "flatten"] = "each"
     """What predicts: each position's own vector, or all so far flattened to the context (the lectures' way 2)."""
 

@@ -36,7 +36,7 @@ def coverage(tokenizer: Tokenizer, lines: Iterable[str]) -> dict[str, Any]:
         **{key: totals[key] for key in keys},
         "bytes_per_token": ratio(totals["bytes"], totals["tokens"]),
         "tokens_per_word": ratio(totals["tokens"], totals["words"]),
-        "known_share": 1 - totals["unknown"] / max(1, totals["tokens"]),
+        "known_share": ratio(totals["tokens"] - totals["unknown"], totals["tokens"]),
         "unknown_kinds": len(unknown),
         "unknown_examples": [_example(unit, count) for unit, count in unknown.most_common(EXAMPLES)],
         "scripts": by_script(tokenizer, words),
