@@ -21,7 +21,7 @@ def test_everything_odd_is_counted(tmp_path: Path) -> None:
     assert found["scripts"] == {"latin": 4, "cyrillic": 1}
     assert (found["copies"], found["lines_not_nfc"], found["longest_line"]) == (1, 1, {"line": 1, "characters": 6})
     said = " ".join(warnings(found))
-    assert re.search("not UTF-8, the first at byte 19.*NUL.*mixed.*decomposed.*repeat", said)
+    assert re.search(r"not UTF-8, the first at byte 19.*NUL.*mixed \(3 LF, 1 CRLF\).*decomposed.*repeat", said)
 
 
 def test_a_file_of_nothing_is_said_to_be_one(tmp_path: Path) -> None:

@@ -60,6 +60,14 @@ def test_tail_takes_the_last_documents() -> None:
     assert len(valid.documents) == 7
 
 
+def test_tail_of_a_few_files_takes_the_last_characters_of_each() -> None:
+    few = Corpus(documents=["0123456789", "abcdefghij", "ABCDEFGHIJ"], kind="file")
+    train, valid = split(few, "tail 20%")
+    assert (train.documents, valid.documents) == (["01234567", "abcdefgh", "ABCDEFGH"], ["89", "ij", "IJ"])
+    train, valid = split(few, "tail 34%")
+    assert (len(train.documents), valid.documents) == (1, ["abcdefghij", "ABCDEFGHIJ"])
+
+
 def test_tail_of_one_document_takes_its_last_characters() -> None:
     train, valid = split(Corpus(documents=["0123456789"], kind="file"), "tail 25%")
     assert (train.documents, valid.documents) == (["0123456"], ["789"])

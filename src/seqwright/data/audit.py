@@ -72,7 +72,8 @@ def warnings(found: dict[str, Any]) -> list[str]:
     if found["nul_bytes"]:
         said.append(f"{found['nul_bytes']:,} NUL bytes: it may be UTF-16 or binary.")
     if sum(bool(count) for count in found["line_ends"].values()) > 1:
-        said.append(f"line ends are mixed ({found['line_ends']}): a lone CR ends no line here.")
+        ends = ", ".join(f"{count:,} {end}" for end, count in found["line_ends"].items() if count)
+        said.append(f"line ends are mixed ({ends}): a lone CR ends no line here.")
     if found["longest_line"]["characters"] > 1_000_000:
         said.append("a line is longer than a million characters: is it one document?")
     if found["lines_not_nfc"]:

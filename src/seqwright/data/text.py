@@ -42,7 +42,8 @@ class TextFiles:
     valid: tuple[str, ...] | str | None = None
     """Files to measure progress on."""
     split: str | None = None
-    """Validation text from the training files: "tail 10%" takes the end, "documents 5%" a fixed choice of documents."""
+    """Validation text from the training files: "tail 10%" takes the end (of each file, where they are few),
+    "documents 5%" a fixed choice of documents."""
     document: Document | None = None
     """What a document is: line, blank-line (paragraphs) or file. Left out: line for words, bpe and wordpiece, which do
     not know line ends, and file otherwise."""
@@ -201,16 +202,18 @@ def parse_split(rule: str, ways: Sequence[str] = ("tail", "documents")) -> tuple
 def split(corpus: Corpus, rule: str) -> tuple[Corpus, Corpus]:
     """Training and held-out part.
 
-    "tail" holds out the last documents, or the last characters where there is one document. "documents" holds out those
-    whose text hashes low: the choice needs no seed, survives a reordered or grown corpus, and never puts two copies of
-    one document on both sides.
+    "tail" holds out the last documents, or the last characters where there is one document, or of each where there are so
+    few files that one alone is more than the share. "documents" holds out those whose text hashes low: the choice needs
+    no seed, survives a reordered or grown corpus, and never puts two copies of one document on both sides.
     """
     way, share = parse_split(rule)
     documents = corpus.documents
-    if way == "tail" and len(documents) == 1:
-        cut = int(len(documents[0]) * (1 - share))
-        train = replace(corpus, documents=[documents[0][:cut]], unended={0: len(END[corpus.kind])})
-        valid = replace(corpus, documents=[documents[0][cut:]], notes=())
+    if way == "tail" and (len(documents) == 1 or (corpus.kind == "file" and len(documents) * share < 1)):
+        cuts = [int(len(document) * (1 - share)) for document in documents]
+        heads = [document[:cut] for document, cut in zip(documents, cuts, strict=True)]
+        tails = [document[cut:] for document, cut in zip(documents, cuts, strict=True)]
+        train = replace(corpus, documents=heads, unended=dict.fromkeys(range(len(heads)), len(END[corpus.kind])))
+        valid = replace(corpus, documents=tails, notes=())
     else:
         if way == "documents":
             held_out = [_hash_fraction(document) < share for document in documents]
