@@ -102,7 +102,7 @@ def _names(entries: Sequence[str] | str | None) -> list[str]:
     return [entries] if isinstance(entries, str) else list(entries or ())
 
 
-def _refuse_idle_columns(config: TextConfig, base: Path | None) -> None:
+def _refuse_idle_columns(config: TextFiles, base: Path | None) -> None:
     """Columns of files that have none would make each of their lines a document, and nobody asked for that."""
     if not config.columns:
         return

@@ -202,9 +202,9 @@ def parse_split(rule: str, ways: Sequence[str] = ("tail", "documents")) -> tuple
 def split(corpus: Corpus, rule: str) -> tuple[Corpus, Corpus]:
     """Training and held-out part.
 
-    "tail" holds out the last documents, or the last characters where there is one document, or of each where there are so
-    few files that one alone is more than the share. "documents" holds out those whose text hashes low: the choice needs
-    no seed, survives a reordered or grown corpus, and never puts two copies of one document on both sides.
+    "tail" holds out the last documents, or the last characters where there is one document, or those of each file where
+    one of them is more than the share. "documents" holds out those whose text hashes low: the choice needs no seed,
+    survives a reordered or grown corpus, and never puts two copies of one document on both sides.
     """
     way, share = parse_split(rule)
     documents = corpus.documents
