@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +15,41 @@ from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, prin
 @click.command("classify")
 @RUN
 @click.argument("text_or_file", required=False)
+@click.argument("more", nargs=-1, metavar="[PICTURES]...")
 @SET
 @DEVICE
 @JSON
-def command(run: str, text_or_file: str | None, overrides: tuple[str, ...], device: str, as_json: bool) -> None:
-    """The label of a text, of each line of a file (or of standard input), or of each picture of a file, in order.
+def command(
+    run: str,
+    text_or_file: str | None,
+    more: tuple[str, ...],
+    overrides: tuple[str, ...],
+    device: str,
+    as_json: bool,
+) -> None:
+    """The label of a text, of each line of a file (or of standard input), or of each picture of files, in order.
 
     Where the run reads two texts at a time, they stand on one line, separated by a tab.
 
     \b
     seqwright classify runs/reviews "What a fine film."
     seqwright classify runs/reviews lines.txt --json > answers.jsonl
-    seqwright classify runs/digits seven.png
+    seqwright classify runs/photos one.jpg two.jpg                  (or a folder of them, .npz, IDX)
     """
     from seqwright.api import open as open_run
 
     opened = open_run(run, device=device)
+    classify = opened.classify  # a run that does not classify says so before anything is read
     options = options_from(overrides, "decoding", type(opened.settings.decoding))
     if opened.settings.data.kind == "images":
-        _look(opened, text_or_file, as_json)
+        _look(opened, [*([text_or_file] if text_or_file else []), *more], as_json)
         return
+    if more:
+        raise click.UsageError("give one text or file at a time; a text with spaces needs quotes around it.")
     pairs = opened.labels.parts > 1
     lines = (tuple(line.split("\t")) if pairs else line for line in _lines(text_or_file))
     typed = text_or_file in (None, "-") and sys.stdin.isatty()
-    for said in opened.classify(lines, **({"at_once": 1} if typed else {}), **options):
+    for said in classify(lines, **({"at_once": 1} if typed else {}), **options):
         if as_json:
             print_json(
                 {
@@ -52,15 +63,16 @@ def command(run: str, text_or_file: str | None, overrides: tuple[str, ...], devi
             click.echo(said.said)
 
 
-def _look(opened: Any, file: str | None, as_json: bool) -> None:
-    """What is on the pictures of a file or folder."""
-    if file is None:
-        raise click.UsageError("name a file of pictures, or a folder of image files.")
-    for number, seen in enumerate(opened.classify([file])):
-        if as_json:
-            print_json({"picture": number, "label": seen.label, "probability": seen.probability})
-        else:
-            click.echo(seen.said)
+def _look(opened: Any, files: Sequence[str], as_json: bool) -> None:
+    """What is on the pictures of some files or folders."""
+    if not files:
+        raise click.UsageError("name files of pictures, or a folder of image files.")
+    for file in files:
+        for number, seen in enumerate(opened.classify([file])):
+            if as_json:
+                print_json({"file": file, "picture": number, "label": seen.label, "probability": seen.probability})
+            else:
+                click.echo(seen.said if len(files) == 1 else f"{file}: {seen.said}")
 
 
 def _lines(text_or_file: str | None) -> Iterable[str]:

@@ -127,10 +127,10 @@ class Words(Pooling):
 
 
 class Everything(Pooling):
-    """Every position: for masked tokens and pixels."""
+    """Every position of the source, without a class token in front: for masked tokens and pixels."""
 
     def forward(self, reading: Reading, source: Source) -> Tensor:
-        return reading.vectors  # (B, S, D)
+        return reading.vectors[:, -source.mask.size(1) :]  # (B, S, D)
 
 
 POOLINGS: dict[str, type[Pooling]] = {

@@ -75,7 +75,7 @@ class ClassToken(TransformerReader):
 def vit(config: ViTConfig, sizes: ReaderSizes) -> ReadingModel:
     """A vision Transformer with fresh weights."""
     assert sizes.length is not None
-    first = config.pooling == "first" and sizes.answers.kind == "class"
+    first = config.pooling == "first" and sizes.answers.kind != "tags"  # where patches are painted in, too: weights fit
     if sizes.length + first > config.context:
         raise UserError(f"a picture has {sizes.length} patches; set model.context to {sizes.length + first} or more.")
     exact = replace(config, context=sizes.length + first)  # a learnt table has no more places than are taken
