@@ -24,6 +24,7 @@ LEVELS = [
             "recipe",
             "reference",
             "suggest",
+            "suggest_pictures",
             "fine_tuning",
             "run_directory",
             "checkpoints",

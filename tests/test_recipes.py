@@ -144,7 +144,7 @@ def test_every_shipped_recipe_is_checked_here() -> None:
         "imdb-bag-pieces",
     }
     tagging = {"ewt-upos", "ewt-perceptron", "atis-slots", "atis-perceptron", "python-tokens"}
-    others = {"shakespeare-cpu", "python-reference", "python-assistant"}
+    others = {"shakespeare-cpu", "python-reference", "python-assistant", "digit-captions"}
     sized = GPTS.keys() | LECTURES.keys() | TRANSLATORS.keys() | CLASSIFIERS.keys() | SEEING.keys()
     begun = {"topics-bert", "topics-bart", "english-bert", "imdb-lm", "imdb-from-lm", "sst2-from-lm"}
     begun |= {"cola-bert", "mrpc-bert", "rte-bert", "sst2-bert"}

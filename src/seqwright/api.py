@@ -29,6 +29,7 @@ from seqwright.suggest import (
     tagged_recipe,
     text_recipe,
 )
+from seqwright.suggest_pictures import captions_recipe, images_recipe
 from seqwright.text.tokenizer import Tokenizer
 
 RUNS = Path("runs")
@@ -40,6 +41,8 @@ SUITED = {
     "--labelled": labelled_recipe,
     "--masked": masked_recipe,
     "--tagged": tagged_recipe,
+    "--images": images_recipe,
+    "--captions": captions_recipe,
 }
 """What makes a recipe for a user's own data, by the flag that names the files."""
 
@@ -58,6 +61,8 @@ def train(
     labelled: str | Sequence[str] | None = None,
     masked: str | Sequence[str] | None = None,
     tagged: str | Sequence[str] | None = None,
+    images: str | Sequence[str] | None = None,
+    captions: str | Sequence[str] | None = None,
     valid: str | Sequence[str] | None = None,
     model: str | None = None,
     base: str | Path | None = None,
@@ -65,8 +70,8 @@ def train(
     run: str | Path | None = None,
     listener: session.Listener | None = None,
 ) -> Run:
-    """Trains a recipe, or the one that suits a text, pairs (source and target files), conversations or labelled texts,
-    or (`run` alone) a run begun before; the finished run, opened. `base` is a run to begin with."""
+    """Trains a recipe, or the one that suits a text, pairs (source and target files), conversations, labelled texts
+    or pictures, or (`run` alone) a run begun before; the finished run, opened. `base` is a run to begin with."""
     wanted = (
         recipe
         if isinstance(recipe, Recipe)
@@ -78,6 +83,8 @@ def train(
             labelled=labelled,
             masked=masked,
             tagged=tagged,
+            images=images,
+            captions=captions,
             valid=valid,
             model=model,
             base=base,
@@ -99,6 +106,8 @@ def wanted_recipe(
     labelled: str | Sequence[str] | None = None,
     masked: str | Sequence[str] | None = None,
     tagged: str | Sequence[str] | None = None,
+    images: str | Sequence[str] | None = None,
+    captions: str | Sequence[str] | None = None,
     valid: str | Sequence[str] | None = None,
     model: str | None = None,
     base: str | Path | None = None,
@@ -109,6 +118,7 @@ def wanted_recipe(
     overrides = [*([f'model.kind="{model}"'] if model else []), *set]
     given = {"--text": text, "--pairs": pairs, "--chat": chat}
     given |= {"--labelled": labelled, "--tagged": tagged, "--masked": masked}
+    given |= {"--images": images, "--captions": captions}
     flags = [flag for flag, files in given.items() if files is not None]
     if len(flags) > 1:
         raise UserError(f"{' and '.join(flags)} are different kinds of data; give one of them.")
@@ -124,7 +134,8 @@ def wanted_recipe(
         if base is not None:
             table = fine_tuned(table, RunDirectory.open(base).recipe(), Path(base))
         return recipes.make(table, overrides, origin=flags[0], base=Path())
-    yours = "give your own data with --text FILE, --pairs SOURCE TARGET, --chat, --labelled, --tagged or --masked FILE"
+    flags = [flag for flag in SUITED if flag not in ("--text", "--pairs")]
+    yours = f"give your own data with --text FILE, --pairs SOURCE TARGET, {', '.join(flags[:-1])} or {flags[-1]} FILE"
     if run is None or valid is not None:
         raise UserError(f"name a recipe, or {yours}.")
     if not is_run(Path(run)):

@@ -30,9 +30,12 @@ class Vocabulary:
 class Vocabularies:
     """The two sides of a source-to-target task; with a joint vocabulary they are one and the same."""
 
-    source: Vocabulary
+    source: Vocabulary | None
+    """None where features are read."""
     target: Vocabulary
-    joint: bool
+    joint: bool = False
+    features: int = 0
+    """Numbers of a source position, where no ids are read: those of a patch."""
 
 
 @dataclass(frozen=True, kw_only=True)

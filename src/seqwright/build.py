@@ -11,7 +11,7 @@ from seqwright.batch import ReaderSizes, Vocabulary
 from seqwright.config import Reader, UserError, did_you_mean, to_table
 from seqwright.data.chat import ChatConfig
 from seqwright.data.corrupted import CorruptedConfig
-from seqwright.data.images import ImagesConfig
+from seqwright.data.images import CaptionsConfig, ImagesConfig
 from seqwright.data.labelled import LabelledConfig
 from seqwright.data.masked import MaskedConfig
 from seqwright.data.parallel import PairsConfig
@@ -36,6 +36,7 @@ from seqwright.models.vit import SeeingGRUConfig, SeeingLSTMConfig, ViTConfig, v
 from seqwright.models.vit import recurrent as recurrent_seeing
 from seqwright.models.window import SimpleConfig, WindowConfig, simple, window
 from seqwright.run import Run
+from seqwright.tasks.captioning import CaptionEvaluationConfig, CaptioningTask, CaptionOptions, CaptionRun
 from seqwright.tasks.chat import ChatRun, ChatTask
 from seqwright.tasks.class_scores import AnswerOptions, ClassEvaluationConfig
 from seqwright.tasks.classifying import ClassifyingTask, ClassifyRun
@@ -79,6 +80,9 @@ TRANSLATORS: Models = {
     "gru": (GRUSeq2SeqConfig, seq2seq),
     "gpt": (PrefixConfig, prefix),
 }
+
+CAPTIONERS: Models = {kind: TRANSLATORS[kind] for kind in ("transformer", "rnn", "lstm", "gru")}
+"""Those that keep what was read apart from what is said, so that it may be no text."""
 
 
 def reader_mixture(config: ReaderMixtureConfig, sizes: ReaderSizes) -> ReaderMixture:
@@ -193,6 +197,16 @@ TASKS: dict[str, Kit] = {
         default_model="lstm",
         task=TagTask,
         run=TagRun,
+    ),
+    "captions": Kit(
+        data=CaptionsConfig,
+        tokenizer=TokenizerConfig,
+        decoding=CaptionOptions,
+        evaluation=CaptionEvaluationConfig,
+        models=CAPTIONERS,
+        default_model="transformer",
+        task=CaptioningTask,
+        run=CaptionRun,
     ),
     "chat": Kit(
         data=ChatConfig,

@@ -19,6 +19,7 @@ COMMANDS = {
     "translate": "Turn each source line of a file into a target line.",
     "classify": "The label of each text, with its probabilities.",
     "tag": "Give every word of a file its tag.",
+    "caption": "What is on each picture, in words.",
     "chat": "Talk with an assistant.",
     "fill": "Guess what <mask> hides in a text.",
     "embed": "One vector for each line of a file, from any run with an encoder.",

@@ -20,7 +20,10 @@ from seqwright.text.tokenizer import Tokenizer
 from seqwright.training import machine
 from seqwright.training.weights import load_weights
 
-VERBS = ("generate", "translate", "classify", "tag", "chat", "fill", "score", "evaluate", "suspicious", "search_audit")
+VERBS = (
+    *("generate", "translate", "classify", "tag", "caption", "chat", "fill", "score", "evaluate", "suspicious"),
+    "search_audit",
+)
 """Everything that some run can do; a run asked for what it cannot do names what it can."""
 
 

@@ -46,7 +46,7 @@ def text_recipe(
     elif kind not in build.COUNTED and not _tokenizers(files):
         data["split"] = "tail 5%"
     table: dict[str, Any] = {
-        "name": _name(files, kind),
+        "name": name_of(files, kind),
         "data": data,
         "tokenizer": {"kind": tokenizer} | ({"size": sizes["size"]} if tokenizer == "byte-bpe" else {}),
         "model": {"kind": kind},
@@ -103,7 +103,7 @@ def pairs_recipe(
     else:
         model |= {"layers": 1, "width": 2 * sizes["width"]}
     return {
-        "name": _name(files, kind),
+        "name": name_of(files, kind),
         "data": data,
         "tokenizer": {"kind": tokenizer} | ({"size": sizes["size"]} if tokenizer == "byte-bpe" else {}),
         "model": model,
@@ -224,7 +224,7 @@ def labelled_recipe(
     if kind in build.COUNTED:  # an n-gram's words may all be rare
         split = {"split": "basic-english"} if tokenizer == "words" else {}
         return {
-            "name": _name(files, kind),
+            "name": name_of(files, kind),
             "data": data,
             "tokenizer": {"kind": tokenizer} | split,
             "model": {"kind": kind},
@@ -236,7 +236,7 @@ def labelled_recipe(
         model |= {"layers": 2, "width": sizes["width"], "context": 512, "dropout": 0.3}
     words = {"split": "basic-english", "minimum_count": 2, "size": 30_000} if tokenizer == "words" else {}
     return {
-        "name": _name(files, kind),
+        "name": name_of(files, kind),
         "data": data,
         "tokenizer": {"kind": tokenizer} | words,
         "model": model,
@@ -264,6 +264,8 @@ def masked_recipe(
 
 KEPT = {"training": ("batch", "steps", "epochs", "patience", "smoothing"), "model": ("answer_dropout",)}
 """What a recipe for a user's data still says of a model that begins with a run."""
+CUT = ("patch", "size")
+"""What pictures are cut by: an encoder that was trained on other patches is of no use."""
 FEW = 5
 """Epochs that a trained model needs to learn another answer."""
 
@@ -274,10 +276,15 @@ def fine_tuned(table: dict[str, Any], base: dict[str, Any], path: Path) -> dict[
     asked = table.get("training", {"epochs": FEW})  # what is counted has none
     training = {key: asked[key] for key in KEPT["training"] if key in asked}
     model = {key: table["model"][key] for key in KEPT["model"] if key in table["model"]}
-    return table | {"model": model | {"from": str(path)}, "training": training | {"rate": rate}}
+    data = {key: base["data"][key] for key in CUT if key in base["data"] and key in table["data"]}
+    return table | {
+        "data": table["data"] | data,
+        "model": model | {"from": str(path)},
+        "training": training | {"rate": rate},
+    }
 
 
-def _name(files: Sequence[str], kind: str) -> str:
+def name_of(files: Sequence[str], kind: str) -> str:
     """That of the first file, and the kind of model."""
     return f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}"
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from seqwright.config import UserError
-from seqwright.data.images import ImagesConfig, Pictures, read_pictures, read_splits
+from seqwright.data.embedded_pictures import NAMES, digits
+from seqwright.data.images import CaptionsConfig, ImagesConfig, Pictures, read_pictures, read_splits
 
 PIXELS = np.random.default_rng(1).integers(0, 256, (6, 4, 5), np.uint8)
 
@@ -116,3 +117,45 @@ def test_embedded_strips_hold_digits_back() -> None:
         {strip[:, 8 * n : 8 * n + 8].tobytes() for strip in part.pixels for n in range(6)} for part in (train, valid)
     ]
     assert len(frames[0] & frames[1]) <= 2  # the same drawing twice among scikit-learn's own
+
+
+def test_pictures_are_held_out_by_what_they_show_whatever_their_captions() -> None:
+    pixels = np.random.default_rng(2).integers(0, 256, (40, 2, 2, 1), np.uint8)
+    pixels[1] = pixels[0]
+    captions = tuple(f"picture number {n}" for n in range(40))
+    train, valid = Pictures(pixels=pixels, labels=captions).split("pictures 20%")
+    assert len(valid) in (8, 9)
+    assert not {one.tobytes() for one in train.pixels} & {one.tobytes() for one in valid.pixels}
+    reordered = Pictures(pixels=pixels[::-1], labels=captions[::-1]).split("pictures 20%")[1]
+    assert set(reordered.labels or ()) == set(valid.labels or ())
+    with pytest.raises(UserError, match='split = "pictures 10%"'):
+        CaptionsConfig(train="x", split="stratified 10%")
+
+
+def test_captions_are_one_for_each_picture(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=PIXELS, captions=np.array([f"it is {n}" for n in range(6)]))
+    assert read_pictures([str(tmp_path / "a.npz")], config()).labels == tuple(f"it is {n}" for n in range(6))
+    np.savez(tmp_path / "b.npz", images=PIXELS, captions=np.array([["one", "two"]] * 6))
+    with pytest.raises(UserError, match="one for each picture, not 6 × 2"):
+        read_pictures([str(tmp_path / "b.npz")], config())
+
+
+def test_embedded_captions_name_what_is_drawn_and_hold_digits_back() -> None:
+    pytest.importorskip("sklearn", reason="needs scikit-learn: the extra [samples]")
+    pixels, labels = digits()
+    names = {pixels[n].tobytes(): NAMES[int(labels[n])] for n in range(len(pixels))}
+    strips = CaptionsConfig(train="embedded:digit-captions", split="tail 10%")
+    train, valid = read_splits(strips)
+    assert valid is not None
+    seen: list[set[bytes]] = []
+    for part in (train, valid):
+        some = part.take(range(0, len(part), 40))
+        seen.append(set())
+        for strip, caption in zip(some.pixels, some.labels or (), strict=True):
+            # Digits stand apart, so that each is found where a window of eight columns is one of scikit-learn's.
+            found = [strip[:, n : n + 8].tobytes() for n in range(strip.shape[1] - 7)]
+            shown = [window for window in found if window in names]
+            assert [names[window] for window in shown] == caption.split()
+            seen[-1] |= set(shown)
+    assert len(seen[0]) > 100
+    assert not seen[0] & seen[1]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import seqwright as sw
 
@@ -42,3 +43,18 @@ def test_colours_come_back_and_are_shown(tmp_path: Path) -> None:
     assert 'src="data:image/png;base64,' in page
     given, made = next(iter(opened.restore(opened.pictures())))
     assert given.shape == made.shape == (16, 16, 3)
+
+
+@pytest.mark.parametrize("pooling", ["first", "mean"])
+def test_what_fills_patches_in_begins_a_classifier(pooling: str, tmp_path: Path) -> None:
+    """Class token or mean: the encoder of a run that paints patches in is that of the classifier, step 0."""
+    small = ["model.layers=1", "model.width=16", "model.inner=16", "training.steps=3", "training.evaluate_every=3"]
+    filling = sw.train("digits-fill", set=[*small, f'model.pooling="{pooling}"'], run=tmp_path / "fill")
+    still = ["training.steps=1", "training.rate=1e-12", "training.weight_decay=0"]
+    begun = sw.train(images="embedded:tinted-digits", base=tmp_path / "fill", set=still, run=tmp_path / "class")
+    assert begun.settings.data.patch == 2
+    fresh = dict(begun.model.encoder.named_parameters())
+    for name, value in filling.model.encoder.named_parameters():
+        assert torch.allclose(value, fresh[name], atol=1e-9), name
+    assert ("encoder.token" in dict(begun.model.named_parameters())) == (pooling == "first")
+    assert begun.evaluate()["accuracy"] >= 0

@@ -11,7 +11,7 @@ from seqwright.commands.common import JSON, SET, Several, print_json, print_scor
 KINDS = (
     "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru, gpt or transformer; for labelled texts"
     " bag, mlp, cnn, rnn, lstm, gru, transformer, gpt or bert; for tagged words perceptron, rnn, lstm, gru, transformer"
-    " or gpt; for masked text bert"
+    " or gpt; for masked text bert; for images vit, lstm or gru; for captions transformer, rnn, lstm or gru"
 )
 
 
@@ -35,6 +35,10 @@ KINDS = (
 @click.option(
     "--tagged", multiple=True, metavar="FILE", help="Your own tagged words: token TAB tag, a blank line a sentence."
 )
+@click.option(
+    "--images", multiple=True, metavar="FILE", help="Your own pictures: a folder for each class, .npz or IDX."
+)
+@click.option("--captions", multiple=True, metavar="FILE", help="Your own pictures with captions: .npz of both.")
 @click.option("--from", "base", type=click.Path(), metavar="RUN", help="Begin with the weights of a finished run.")
 @click.option(
     "--model",
@@ -55,6 +59,8 @@ def command(
     labelled: tuple[str, ...],
     masked: tuple[str, ...],
     tagged: tuple[str, ...],
+    images: tuple[str, ...],
+    captions: tuple[str, ...],
     base: str | None,
     valid: tuple[str, ...],
     model: str | None,
@@ -63,8 +69,8 @@ def command(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Train RECIPE (a file, or a name from `seqwright recipes`), or a model of your own text, pairs, labels or
-    conversations.
+    """Train RECIPE (a file, or a name from `seqwright recipes`), or a model of your own text, pairs, labels,
+    conversations or pictures.
 
     \b
     seqwright train shakespeare-cpu
@@ -75,6 +81,7 @@ def command(
     seqwright train --labelled reviews.tsv --run runs/reviews          (a classifier)
     seqwright train --labelled reviews.tsv --from runs/notes-gpt       (a classifier that begins with a language model)
     seqwright train --tagged words.tsv --run runs/tags                 (a tagger)
+    seqwright train --images photos/ --run runs/photos                 (a folder of image files for each class)
     seqwright train --run runs/notes-gpt                               (goes on where it stopped)
     seqwright train --run runs/notes-gpt --set training.steps=1000     (goes on beyond its end)
     """
@@ -84,6 +91,7 @@ def command(
     from seqwright.session import train
 
     files = {"text": text, "pairs": pairs, "chat": chat, "labelled": labelled, "tagged": tagged, "masked": masked}
+    files |= {"images": images, "captions": captions}
     given = {key: names or None for key, names in (files | {"valid": valid}).items()}
     wanted = wanted_recipe(recipe, **given, model=model, base=base, set=overrides, run=run)
     path = Path(run) if run else RUNS / wanted.name

@@ -71,14 +71,22 @@ class EncodedPairs:
     def batch(self, rows: Ints) -> Batch:
         """These pairs: `<sos> y₁ y₂ …` is read, `y₁ y₂ … <eos>` predicted."""
         given, mask = self.source.padded(rows, _pad(self.tokenizers.source))
-        said, real = self.target.padded(rows, _pad(self.tokenizers.target))
-        input = np.roll(np.where(real, said, _pad(self.tokenizers.target)), 1, 1)
-        input[:, 0] = self.tokenizers.target.sos
-        return Batch(
-            source=Source(mask=torch.from_numpy(mask), ids=torch.from_numpy(given)),
-            input=torch.from_numpy(np.where(real, input, _pad(self.tokenizers.target))),
-            target=torch.from_numpy(np.where(real, said, IGNORE)),
-        )
+        source = Source(mask=torch.from_numpy(mask), ids=torch.from_numpy(given))
+        return forced(source, self.target, rows, self.tokenizers.target)
+
+
+def forced(source: Source, side: Side, rows: Ints, tokenizer: Tokenizer) -> Batch:
+    """Teacher forcing of these targets, each after its source."""
+    pad = _pad(tokenizer)
+    said, real = side.padded(rows, pad)
+    assert tokenizer.sos is not None
+    input = np.roll(said, 1, 1)
+    input[:, 0] = tokenizer.sos
+    return Batch(
+        source=source,
+        input=torch.from_numpy(np.where(real, input, pad)),
+        target=torch.from_numpy(np.where(real, said, IGNORE)),
+    )
 
 
 def encode_pairs(pairs: Sequence[Pair], tokenizers: Tokenizers) -> EncodedPairs:
@@ -88,10 +96,9 @@ def encode_pairs(pairs: Sequence[Pair], tokenizers: Tokenizers) -> EncodedPairs:
     repeated = Side(
         ids=sources.ids, starts=sources.starts[origin], lengths=sources.lengths[origin], unknown=sources.unknown
     )
-    texts = [(target,) for pair in pairs for target in pair.targets]
     return EncodedPairs(
         source=repeated,
-        target=_ended(texts, [None] * len(texts), tokenizers.target),
+        target=encode_targets([target for pair in pairs for target in pair.targets], tokenizers.target),
         tokenizers=tokenizers,
         origin=origin,
     )
@@ -100,6 +107,11 @@ def encode_pairs(pairs: Sequence[Pair], tokenizers: Tokenizers) -> EncodedPairs:
 def encode_sources(given: Sequence[tuple[tuple[str, ...], str | None]], tokenizer: Tokenizer) -> Side:
     """Sources with their tags as ids."""
     return _ended([sources for sources, _ in given], [tag for _, tag in given], tokenizer)
+
+
+def encode_targets(texts: Sequence[str], tokenizer: Tokenizer) -> Side:
+    """Targets as ids."""
+    return _ended([(text,) for text in texts], [None] * len(texts), tokenizer)
 
 
 def _ended(groups: Sequence[tuple[str, ...]], tags: Sequence[str | None], tokenizer: Tokenizer) -> Side:

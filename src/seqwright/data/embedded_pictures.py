@@ -1,4 +1,4 @@
-"""Pictures without files: scikit-learn's handwritten digits as they are, tinted by class, or several in a strip."""
+"""Pictures without files: scikit-learn's handwritten digits alone, tinted by class, in strips, with captions."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ TINTS = (
 """Red, green and blue of each digit."""
 STRIPS, FRAMES = 4000, 6
 """Strips drawn, and digits of each."""
+CAPTIONED = 8000
+"""Strips drawn that have captions."""
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 TAIL = 0.1
 """Share of the strips, at the end, that show digits which no other strip shows."""
 
@@ -77,8 +80,28 @@ def digit_strips() -> tuple[Pixels, tuple[str, ...]]:
     return strips, tuple(" ".join(labels[n] for n in row) for row in chosen.tolist())
 
 
+def digit_captions() -> tuple[Pixels, tuple[str, ...]]:
+    """One to six digits on a strip, somewhere and a pixel or more apart, and their names in words. The last tenth of
+    the strips show every tenth digit, which no other strip shows, so that `split = "tail 10%"` is fair."""
+    grey, labels = digits()
+    draws, kept = np.random.Generator(np.random.PCG64(3)), round(TAIL * CAPTIONED)
+    held = np.arange(len(grey)) % 10 == 0
+    pools = np.flatnonzero(~held), np.flatnonzero(held)
+    strips, said = np.zeros((CAPTIONED, 8, 9 * FRAMES, 1), np.uint8), []
+    for n, strip in enumerate(strips):
+        chosen = draws.choice(pools[n >= CAPTIONED - kept], draws.integers(1, FRAMES + 1))
+        # The room that is left is dealt out before, between and behind the digits.
+        gaps = np.sort(draws.integers(0, strip.shape[1] - 9 * len(chosen) + 1, len(chosen)))
+        for place, digit in enumerate(chosen):
+            left = gaps[place] + 9 * place
+            strip[:, left : left + 8] = grey[digit]
+        said.append(" ".join(NAMES[int(labels[digit])] for digit in chosen))
+    return strips, tuple(said)
+
+
 PICTURES: dict[str, Callable[[], tuple[Pixels, tuple[str, ...]]]] = {
     "digits": digits,
     "tinted-digits": tinted_digits,
     "digit-strips": digit_strips,
+    "digit-captions": digit_captions,
 }

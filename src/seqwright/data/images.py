@@ -22,41 +22,36 @@ from seqwright.data.text import parse_split
 Pixels = NDArray[np.uint8]
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-WAYS = ("stratified", "tail")
+WAYS = ("stratified", "pictures", "tail")
 IDX_BYTES = 0x08
 """The type code of unsigned bytes in an IDX file."""
 
 Seen = Literal["class", "frames", "fill", "clean", "colour", "clean+colour"]
 
 
+class SizesDiffer(UserError):
+    """Pictures that belong together are not of one size."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class ImagesConfig:
-    kind: Literal["images"] = "images"
-    """Images: what is on them, or what is missing from them."""
+class PicturesConfig:
+    """Which pictures there are, and how they are cut."""
+
+    kind: str
+    """What is asked of pictures."""
     train: tuple[str, ...] | str = ()
-    """What to learn from: an IDX file of images and the one of their labels behind it, an .npz of `images` and
-    `labels`, a folder with a folder of image files for each class; or embedded:digits, embedded:tinted-digits,
-    embedded:digit-strips."""
+    """What to learn from: an IDX file of images and the one of their labels behind it, an .npz of `images` and `labels`
+    (or `captions`), a folder with a folder of image files for each class; or embedded:digits, embedded:tinted-digits,
+    embedded:digit-strips, embedded:digit-captions."""
     valid: tuple[str, ...] | str | None = None
     """What to measure progress on."""
     split: str | None = None
-    """Validation pictures from the training files: "stratified 10%" of each class, a fixed choice by what they show,
-    or "tail 10%"."""
-    answer: Seen = "class"
-    """What is asked: the class of a picture, the class of each frame of a strip, the patches that were hidden (fill),
-    the picture without its noise (clean), its colours (colour), or both of these."""
+    """Validation pictures from the training files: "stratified 10%" of each class or "pictures 10%" of all, a fixed
+    choice by what they show, or "tail 10%"."""
     patch: int = 4
-    """Side of the square patches that a picture is read in. A strip is read in columns of this width."""
+    """Side of the square patches that a picture is read in; where it is read in columns, their width."""
     size: tuple[int, int] | None = None
-    """Height and width to which image files of a folder are scaled; left out: all have the same size."""
-    shift: int = 0
-    """Pixels by which training pictures move at most, up, down and sideways; what comes in is as the border was."""
-    flip: bool = False
-    """Whether training pictures are mirrored half of the time."""
-    hidden: float = 0.5
-    """Share of the patches that fill hides (Xie et al. 2022)."""
-    noise: float = 0.3
-    """Standard deviation of the noise that clean adds, where black is -1 and white is 1."""
+    """Height and width to which image files are scaled; left out: all have the same size."""
 
     files: ClassVar[tuple[str, ...]] = ("train", "valid")
     """The keys that name files."""
@@ -69,6 +64,28 @@ class ImagesConfig:
         if self.split is not None and self.valid is not None:
             raise UserError("valid and split both say what to validate on; keep one.")
         check_sizes(self, "patch")
+        if self.size is not None and min(self.size) < 1:
+            raise UserError(f"size is a height and a width in pixels, not {list(self.size)}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagesConfig(PicturesConfig):
+    kind: Literal["images"] = "images"
+    """Images: what is on them, or what is missing from them."""
+    answer: Seen = "class"
+    """What is asked: the class of a picture, the class of each frame of a strip, which is read in columns, the patches
+    that were hidden (fill), the picture without its noise (clean), its colours (colour), or both of these."""
+    shift: int = 0
+    """Pixels by which training pictures move at most, up, down and sideways; what comes in is as the border was."""
+    flip: bool = False
+    """Whether training pictures are mirrored half of the time."""
+    hidden: float = 0.5
+    """Share of the patches that fill hides (Xie et al. 2022)."""
+    noise: float = 0.3
+    """Standard deviation of the noise that clean adds, where black is -1 and white is 1."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_shares(self, "hidden")
         if self.shift < 0 or self.noise < 0:
             raise UserError("shift and noise must not be below 0.")
@@ -77,12 +94,28 @@ class ImagesConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CaptionsConfig(PicturesConfig):
+    kind: Literal["captions"] = "captions"
+    """Pictures, and words that say what is on them."""
+    read: Literal["squares", "columns"] = "squares"
+    """How a picture is read: in square patches row by row, or in columns from left to right."""
+    longest: int = 64
+    """The most tokens of a caption, its end included; training pictures with longer ones are left out, and counted."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self, "longest")
+        if self.split is not None and parse_split(self.split, WAYS)[0] == "stratified":
+            raise UserError('captions are no classes to take shares of; write split = "pictures 10%".')
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pictures:
     """Pictures of one size, with what is on them where that is known."""
 
     pixels: Pixels  # (N, H, W, C)
     labels: tuple[str, ...] | None = None
-    """Of each picture; for strips, those of the frames with spaces between them."""
+    """Of each picture: its class, its caption, or the classes of the frames of a strip with spaces between them."""
     notes: tuple[str, ...] = ()
     """What a reader of the numbers should know, to be said."""
     fingerprint: str = field(init=False)
@@ -107,7 +140,7 @@ class Pictures:
         keys = [hashlib.sha256(one.tobytes()).digest() for one in self.pixels]
         groups: dict[str, list[int]] = {}
         for n in range(len(self)):
-            groups.setdefault("" if way == "tail" or self.labels is None else self.labels[n], []).append(n)
+            groups.setdefault(self.labels[n] if way == "stratified" and self.labels else "", []).append(n)
         held: set[int] = set()
         for group in groups.values():
             ordered = group[::-1] if way == "tail" else sorted(group, key=keys.__getitem__)
@@ -121,7 +154,7 @@ class Pictures:
         return self.take(train), self.take(valid)
 
 
-def read_splits(config: ImagesConfig) -> tuple[Pictures, Pictures | None]:
+def read_splits(config: PicturesConfig) -> tuple[Pictures, Pictures | None]:
     """The training pictures and the validation pictures, if there are any."""
     train = read_pictures(config.train, config)
     if config.valid is not None:
@@ -129,7 +162,7 @@ def read_splits(config: ImagesConfig) -> tuple[Pictures, Pictures | None]:
     return train.split(config.split) if config.split is not None else (train, None)
 
 
-def read_pictures(files: Sequence[str] | str, config: ImagesConfig) -> Pictures:
+def read_pictures(files: Sequence[str] | str, config: PicturesConfig) -> Pictures:
     """The pictures of some files, folders or embedded sets, all of one size."""
     names = [files] if isinstance(files, str) else list(files)
     parts: list[Pictures] = []
@@ -143,7 +176,7 @@ def read_pictures(files: Sequence[str] | str, config: ImagesConfig) -> Pictures:
                 parts.append(part)
     sizes = {part.pixels.shape[1:] for part in parts}
     if len(sizes) > 1:
-        raise UserError(f"pictures have different sizes: {', '.join(map(_written, sorted(sizes)))}.")
+        raise SizesDiffer(f"pictures have different sizes: {', '.join(map(_written, sorted(sizes)))}.")
     if len({part.labels is None for part in parts}) > 1:
         raise UserError("some of these pictures have labels and others none; name the labels of each file behind it.")
     labels = None
@@ -153,7 +186,7 @@ def read_pictures(files: Sequence[str] | str, config: ImagesConfig) -> Pictures:
     return Pictures(pixels=np.concatenate([part.pixels for part in parts]), labels=labels, notes=notes)
 
 
-def _read(name: str, config: ImagesConfig) -> Iterator[Pictures | tuple[str, ...]]:
+def _read(name: str, config: PicturesConfig) -> Iterator[Pictures | tuple[str, ...]]:
     if is_embedded(name):
         pixels, labels = embedded_pictures(name)
         yield Pictures(pixels=pixels, labels=labels)
@@ -192,7 +225,7 @@ def _idx(path: Path) -> Pixels:
 
 
 def _npz(path: Path) -> Pictures:
-    """Arrays `images` (N, H, W) or (N, H, W, C) and, perhaps, `labels` (N,)."""
+    """Arrays `images` (N, H, W) or (N, H, W, C) and, perhaps, `labels` or `captions` (N,)."""
     try:
         with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as held:
             arrays = {name: held[name] for name in held.files}
@@ -200,7 +233,10 @@ def _npz(path: Path) -> Pictures:
         raise UserError(f"{path} cannot be read as .npz: {error}.") from error
     if "images" not in arrays:
         raise UserError(f"{path} has no array 'images', only {', '.join(arrays) or 'nothing'}.")
-    labels = tuple(map(str, arrays["labels"].tolist())) if "labels" in arrays else None
+    said = next((arrays[name] for name in ("labels", "captions") if name in arrays), None)
+    if said is not None and said.ndim != 1:
+        raise UserError(f"{path}: labels and captions are one for each picture, not {_written(said.shape)}.")
+    labels = None if said is None else tuple(map(str, said.tolist()))
     return Pictures(pixels=_with_channels(arrays["images"], path), labels=labels)
 
 
@@ -226,7 +262,7 @@ def _folder(path: Path, size: tuple[int, int] | None) -> Pictures:
     pixels = [_decode(found, size) for found in files]
     for found, picture in zip(files, pixels, strict=True):
         if picture.shape != pixels[0].shape:
-            raise UserError(
+            raise SizesDiffer(
                 f"{found} is {_written(picture.shape)}, and {files[0]} is {_written(pixels[0].shape)}; set data.size ="
                 f" [{picture.shape[0]}, {picture.shape[1]}] or so to scale them."
             )

@@ -39,26 +39,26 @@ class Grid:
 
     @classmethod
     def of(cls, pictures: Pictures, config: ImagesConfig) -> Grid:
-        """The grid that these pictures are cut by; refused where patches do not fill them."""
-        height, width, channels = pictures.pixels.shape[1:]
+        """The grid that these pictures are cut by to be answered about."""
         strip = config.answer == "frames"
-        grid = cls(
-            height=height,
-            width=width,
-            channels=channels,
-            tall=height if strip else config.patch,
-            wide=config.patch,
-            frames=len(pictures.labels[0].split()) if strip and pictures.labels else 1,
-        )
-        if height % grid.tall or width % grid.wide or grid.length % grid.frames:
-            fitting = [n for n in range(1, width + 1) if width % (n * grid.frames) == 0 and (strip or height % n == 0)]
+        if "colour" in config.answer and pictures.pixels.shape[-1] == 1:
+            raise UserError(f'answer = "{config.answer}" needs pictures that have colours; these are grey.')
+        frames = len(pictures.labels[0].split()) if strip and pictures.labels else 1
+        return cls.cut(pictures, config.patch, columns=strip, frames=frames)
+
+    @classmethod
+    def cut(cls, pictures: Pictures, patch: int, *, columns: bool, frames: int = 1) -> Grid:
+        """Squares with sides of `patch` pixels, or columns of that width; refused where they do not fill a picture."""
+        height, width, channels = pictures.pixels.shape[1:]
+        tall = height if columns else patch
+        grid = cls(height=height, width=width, channels=channels, tall=tall, wide=patch, frames=frames)
+        if height % tall or width % patch or grid.length % frames:
+            fitting = [n for n in range(1, width + 1) if width % (n * frames) == 0 and (columns or height % n == 0)]
             raise UserError(
-                f"patches of {config.patch} do not fill pictures of {height} × {width}"
-                f"{f' with {grid.frames} frames' if strip else ''}; set data.patch to"
+                f"patches of {patch} do not fill pictures of {height} × {width}"
+                f"{f' with {frames} frames' if frames > 1 else ''}; set data.patch to"
                 f" {' or '.join(map(str, fitting))}."
             )
-        if "colour" in config.answer and channels == 1:
-            raise UserError(f'answer = "{config.answer}" needs pictures that have colours; these are grey.')
         return grid
 
     @property
@@ -82,6 +82,20 @@ class Grid:
         rows, columns = self.height // self.tall, self.width // self.wide
         cut = patches.reshape(len(patches), rows, columns, self.tall, self.wide, self.channels)
         return cut.transpose(0, 1, 3, 2, 4, 5).reshape(len(patches), self.height, self.width, self.channels)
+
+    def source(self, pixels: Pixels) -> Source:
+        """Pictures (B, H, W, C) as they are given to a model."""
+        features = torch.from_numpy(self.patches(to_numbers(pixels)))  # (B, S, P)
+        return Source(mask=torch.ones(features.shape[:2], dtype=torch.bool), features=features)
+
+    def check(self, pictures: Pictures) -> None:
+        """Refuses pictures of another size than those that were learnt from."""
+        size, wanted = pictures.pixels.shape[1:], (self.height, self.width, self.channels)
+        if size != wanted:
+            raise UserError(
+                f"pictures of {' × '.join(map(str, size))} were given, and {' × '.join(map(str, wanted))} are wanted"
+                " (height, width, channels)."
+            )
 
 
 def to_numbers(pixels: Pixels) -> Floats:

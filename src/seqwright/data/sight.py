@@ -73,16 +73,6 @@ class Sight:
         found = np.array([[numbers[name] for name in row] for row in rows], np.int64)
         return found if self.answer == "frames" else found[:, 0]
 
-    def check(self, pictures: Pictures) -> None:
-        """Refuses pictures of another size than those that were learnt from."""
-        grid, size = self.grid, pictures.pixels.shape[1:]
-        wanted = (grid.height, grid.width, grid.channels)
-        if size != wanted:
-            raise UserError(
-                f"pictures of {' × '.join(map(str, size))} were given, and {' × '.join(map(str, wanted))} are wanted"
-                " (height, width, channels)."
-            )
-
     def views(self, pictures: Pictures, config: ImagesConfig, *, seed: int, batch: int, known: bool = True) -> Views:
         """Pictures as a model is shown them, with what it is to answer where that is known."""
         targets = self.targets(pictures) if known else None

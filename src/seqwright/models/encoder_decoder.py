@@ -59,7 +59,9 @@ class EncoderDecoder(nn.Module):
 
     def __init__(self, sizes: Vocabularies, embedding: int, reader: nn.Module, decoder: nn.Module, *, tied: Tied):
         super().__init__()
-        self.source_embedding = nn.Embedding(sizes.source.size, embedding)
+        self.source_embedding = (
+            nn.Embedding(sizes.source.size, embedding) if sizes.source else nn.Linear(sizes.features, embedding)
+        )
         self.target_embedding = (
             self.source_embedding if tied == "three-way" else nn.Embedding(sizes.target.size, embedding)
         )
@@ -68,9 +70,9 @@ class EncoderDecoder(nn.Module):
         self.head = TokenHead(self.decoder.width, sizes.target.size, bias=tied == "none")
         if tied != "none":
             self.head.readout.weight = self.target_embedding.weight
-        for table in {self.source_embedding, self.target_embedding}:
-            # A read-out of unit normals would begin with logits of size √D.
-            nn.init.normal_(table.weight, std=embedding**-0.5)
+        # A read-out of unit normals would begin with logits of size √D; patches begin as large as tokens.
+        for vectors, numbers in {self.source_embedding: sizes.features or 1, self.target_embedding: 1}.items():
+            nn.init.normal_(vectors.weight, std=(numbers * embedding) ** -0.5)
 
     @property
     def context(self) -> int | None:
@@ -83,13 +85,11 @@ class EncoderDecoder(nn.Module):
 
     def read(self, source: Source) -> State:
         """The memory of a source."""
-        assert source.ids is not None, "an encoder-decoder needs a source of ids"
-        return self.decoder.remember(self.reader(self.source_embedding(source.ids), source.mask))
+        return self.decoder.remember(self._reading(source))
 
     def vectors(self, source: Source) -> Tensor:
         """(B, S, D): the source as the decoder finds it."""
-        assert source.ids is not None
-        return self.reader(self.source_embedding(source.ids), source.mask).vectors
+        return self._reading(source).vectors
 
     def hidden(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
         """(B, T, D), and the state after where one was given, whose memory then stands for the source."""
@@ -113,6 +113,11 @@ class EncoderDecoder(nn.Module):
     def score(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
         hidden, after = self.hidden(batch, state)
         return self.head.score(hidden, batch.target), after
+
+    def _reading(self, source: Source) -> Reading:
+        given = source.ids if source.features is None else source.features.to(self.source_embedding.weight.dtype)
+        assert given is not None, "an encoder-decoder needs a source"
+        return self.reader(self.source_embedding(given), source.mask)
 
     def _go_on(self, x: Tensor, state: State, count: Tensor | None) -> tuple[Tensor, Translating]:
         assert isinstance(state, Translating)

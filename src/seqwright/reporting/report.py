@@ -25,12 +25,13 @@ def report(run: RunFacts) -> str:
 
 
 def sample(record: Record) -> Html:
-    """What a model said, its prompt set apart, below what it saw."""
+    """What a model said, its prompt set apart, below what it saw and above what was wanted of a picture."""
     prompt = element("b", record["prompt"]) if record.get("prompt") else ""
-    seen = ""
-    if "picture" in record:
-        seen = image(f"data:image/png;base64,{record['picture']}", record["text"])
-    return element("div", seen, prompt, record["text"], class_="sample")
+    if "picture" not in record:
+        return element("div", prompt, record["text"], class_="sample")
+    seen = image(f"data:image/png;base64,{record['picture']}", record["text"])
+    wanted = element("p", "wanted: ", record["reference"], class_="lead") if "reference" in record else ""
+    return element("div", seen, prompt, record["text"], wanted, class_="sample")
 
 
 def environment(table: Mapping[str, object]) -> Html:

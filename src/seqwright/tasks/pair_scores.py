@@ -13,6 +13,7 @@ from seqwright import __version__
 from seqwright.batch import IGNORE
 from seqwright.config import UserError
 from seqwright.data.buckets import Buckets, EncodedPairs
+from seqwright.data.lengths import ByLength
 from seqwright.decoding.options import SearchOptions
 from seqwright.interface import Autoregressive
 from seqwright.metrics.brackets import bracket_score
@@ -22,6 +23,7 @@ from seqwright.metrics.overlap import rouge
 from seqwright.metrics.score import Floats
 from seqwright.metrics.translation import References, bleu, chrf, exact_match, ter
 from seqwright.text.moses import Language, lower_tokens
+from seqwright.text.tokenizer import Tokenizer
 
 TOKENS = 4096
 """Tokens scored at a time."""
@@ -65,16 +67,11 @@ METRICS: dict[str, Callable[[Sequence[str], References], Counts]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairEvaluationConfig:
+class OutputEvaluationConfig:
     metrics: tuple[Metric, ...] = ("bleu", "chrf")
     """How outputs are compared with their references, beside the likelihood of these."""
     moses: Language | None = None
     """The target's language: BLEU is then also counted on lower-cased text, cut into words by Moses' rules."""
-    tag: str | None = None
-    """The reserved token put before the sources of other files, for runs that were trained with tags."""
-    extractive: bool = False
-    """Whether ROUGE is also given of what keeps words of the source: its first line, a counted keep-or-drop model, and
-    the best that keeping words can do."""
     sentences: int = 64
     """Validation sources translated (greedily) at each evaluation during training, for the log; 0 for none."""
     resamples: int = 1000
@@ -88,14 +85,28 @@ class PairEvaluationConfig:
                 raise UserError(f"{name} must not be below 0, but is {getattr(self, name)}.")
 
 
-@torch.inference_mode()
+@dataclass(frozen=True, kw_only=True)
+class PairEvaluationConfig(OutputEvaluationConfig):
+    tag: str | None = None
+    """The reserved token put before the sources of other files, for runs that were trained with tags."""
+    extractive: bool = False
+    """Whether ROUGE is also given of what keeps words of the source: its first line, a counted keep-or-drop model, and
+    the best that keeping words can do."""
+
+
 def likelihood(model: Autoregressive, pairs: EncodedPairs, device: torch.device | str) -> Floats:
     """(pairs, 2): nll sum and token count of each target, its end included; none where a side exceeds the context."""
-    if isinstance(model, torch.nn.Module):
-        model.eval()
     longest = model.context or int(max(pairs.source.lengths.max(), pairs.target.lengths.max()))
     feed = Buckets(pairs, seed=0, tokens=TOKENS, batch=1, longest=longest)
-    found = np.zeros((len(pairs), 2))
+    return likelihood_in(feed, model, len(pairs), device)
+
+
+@torch.inference_mode()
+def likelihood_in(feed: Buckets | ByLength, model: Autoregressive, count: int, device: torch.device | str) -> Floats:
+    """(count, 2): nll sum and token count of every target that a feed visits in an epoch; zeros for the others."""
+    if isinstance(model, torch.nn.Module):
+        model.eval()
+    found = np.zeros((count, 2))
     for step in range(feed.steps_per_epoch):
         batch = feed.batch(step)
         scored, _ = model.score(batch.to(device))
@@ -104,16 +115,15 @@ def likelihood(model: Autoregressive, pairs: EncodedPairs, device: torch.device 
     return found
 
 
-def likelihood_counts(rows: Floats, pairs: EncodedPairs) -> Iterator[Counts]:
+def likelihood_counts(rows: Floats, target: Tokenizer, fingerprint: str) -> Iterator[Counts]:
     """nll and perplexity of a target token."""
-    target = pairs.tokenizers.target
     too_long = int((rows[:, 1] == 0).sum())
     facts = [
         f"pairs:{len(rows) - too_long}",
         *([f"too_long:{too_long}"] if too_long else []),
         f"tokens:{int(rows[:, 1].sum())}",
         f"tokenizer:{target.kind}-{target.size}-{target.hash[:8]}",
-        f"text:{pairs.fingerprint[:8]}",
+        f"text:{fingerprint[:8]}",
         f"seqwright:{__version__}",
     ]
     formulas: dict[str, Callable[[Floats], Floats]] = {
@@ -124,8 +134,13 @@ def likelihood_counts(rows: Floats, pairs: EncodedPairs) -> Iterator[Counts]:
         yield Counts(name=name, rows=rows, formula=formula, signature="|".join([name, *facts]), better=-1)
 
 
+def pair_likelihood(model: Autoregressive, pairs: EncodedPairs, device: torch.device | str) -> Iterator[Counts]:
+    """nll and perplexity of a target token of these pairs."""
+    return likelihood_counts(likelihood(model, pairs, device), pairs.tokenizers.target, pairs.fingerprint)
+
+
 def quality_counts(
-    outputs: Sequence[str], references: References, config: PairEvaluationConfig, options: SearchOptions
+    outputs: Sequence[str], references: References, config: OutputEvaluationConfig, options: SearchOptions
 ) -> Iterator[Counts]:
     """What each metric that was asked for counts in every output that a search with these options gave."""
     how = f"search:{options.kind}"
@@ -136,7 +151,7 @@ def quality_counts(
 
 
 def extractive_counts(
-    extracts: Mapping[str, Sequence[str]], references: References, config: PairEvaluationConfig
+    extracts: Mapping[str, Sequence[str]], references: References, config: OutputEvaluationConfig
 ) -> Iterator[Counts]:
     """ROUGE, as far as it was asked for, of words kept from the sources, by the name of who kept them."""
     for metric in config.metrics:
@@ -146,7 +161,7 @@ def extractive_counts(
             yield replace(counts, name=f"{metric}_{name}", signature=signature)
 
 
-def _quality_counts(outputs: Sequence[str], references: References, config: PairEvaluationConfig) -> Iterator[Counts]:
+def _quality_counts(outputs: Sequence[str], references: References, config: OutputEvaluationConfig) -> Iterator[Counts]:
     for name in config.metrics:
         yield METRICS[name](outputs, references)
     if config.moses is not None:
@@ -157,7 +172,7 @@ def _quality_counts(outputs: Sequence[str], references: References, config: Pair
         yield replace(counted, name="bleu_moses", signature=f"bleu_moses|words:moses-{language}-lowercased|{rest}")
 
 
-def scored(counts: Sequence[Counts], config: PairEvaluationConfig, lengths: Sequence[int]) -> dict[str, Any]:
+def scored(counts: Sequence[Counts], config: OutputEvaluationConfig, lengths: Sequence[int]) -> dict[str, Any]:
     """Values, scores with interval and signature, and values by the length of the source, in words."""
     scores = {one.name: one.score(resamples=config.resamples, seed=config.seed).as_json() for one in counts}
     apart = {one.name: by_length(one, lengths) for one in counts if len(one.rows) == len(lengths)}

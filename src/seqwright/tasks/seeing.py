@@ -13,17 +13,17 @@ import torch
 from seqwright import __version__
 from seqwright.batch import IGNORE, Batch, ReaderSizes, Source
 from seqwright.config import UserError
-from seqwright.data.images import ImagesConfig, Pictures, Pixels, read_pictures, read_splits
+from seqwright.data.images import ImagesConfig, Pictures, Pixels, read_splits
 from seqwright.data.patches import Grid, Views, to_pixels
 from seqwright.data.sight import Sight
 from seqwright.metrics.correlation import mean
 from seqwright.metrics.counts import Counts
 from seqwright.metrics.score import Floats
 from seqwright.reporting.png import embedded, sheet
-from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json
 from seqwright.tasks.class_scores import counted, scored
+from seqwright.tasks.picture_run import PictureRun
 from seqwright.tasks.task import Note, Settings, fingerprint_of
 
 SHOWN = 8
@@ -52,7 +52,7 @@ class SeeingTask:
         self.train, self.valid = read_splits(data)
         self.sight = Sight.of(self.train, data)
         if self.valid is not None:
-            self.sight.check(self.valid)
+            self.sight.grid.check(self.valid)
         write_json(directory.labels_path, self.sight.table())
         for said in self.train.notes:
             note(said)
@@ -128,7 +128,7 @@ class Seen:
         return f"{self.label} ({self.probability:.2f})"
 
 
-class SeeRun(Run):
+class SeeRun(PictureRun):
     """A trained model that sees: `run = seqwright.open("runs/x"); run.classify(["a.png"])`."""
 
     does = "answers about pictures"
@@ -142,17 +142,21 @@ class SeeRun(Run):
     def sight(self) -> Sight:
         return Sight.read(read_json(self.directory.labels_path))
 
+    @property
+    def grid(self) -> Grid:
+        return self.sight.grid
+
     def source(self, rows: int, length: int) -> Source:
         return self.example(rows, length).source
 
     def example(self, rows: int, length: int) -> Batch:
         """Made-up pictures, each with another answer."""
-        grid, names = self.sight.grid, self.sight.names
-        drawn = np.random.default_rng(1).integers(0, 256, (rows, grid.height, grid.width, grid.channels), np.uint8)
+        names = self.sight.names
         said = [
-            " ".join(names[(row + n) % len(names)] for n in range(grid.frames)) for row in range(rows if names else 0)
+            " ".join(names[(row + n) % len(names)] for n in range(self.grid.frames))
+            for row in range(rows if names else 0)
         ]
-        pictures = Pictures(pixels=drawn, labels=tuple(said) or None)
+        pictures = Pictures(pixels=self.made_up(rows), labels=tuple(said) or None)
         return self.sight.views(pictures, self.settings.data, seed=0, batch=rows).still(0)[1]
 
     def classify(self, files: Iterable[str]) -> Iterator[Seen]:
@@ -186,18 +190,6 @@ class SeeRun(Run):
         pictures = self.pictures(on)
         counts = evaluated(self.model, pictures, self.sight, settings, self.device, watch)
         return scored(counts, settings.evaluation) | {"pictures": len(pictures)}
-
-    def pictures(self, on: str | Sequence[str] | None = None) -> Pictures:
-        """Pictures of files, or those the run was validated on."""
-        found: Pictures | None
-        if on is not None:
-            found = read_pictures(on, self.settings.data)
-        else:
-            _, found = read_splits(self.settings.data)
-        if found is None:
-            raise UserError(f"{self.path} has no validation pictures of its own; name files with --on.")
-        self.sight.check(found)
-        return found
 
 
 def said_of(answer: Floats, names: Sequence[str]) -> tuple[str, float]:

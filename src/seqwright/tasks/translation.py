@@ -26,7 +26,7 @@ from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json, write_text
 from seqwright.studies.extractive import extracts
 from seqwright.studies.search_audit import Audit, search_audit
-from seqwright.tasks.pair_scores import extractive_counts, likelihood, likelihood_counts, quality_counts, scored
+from seqwright.tasks.pair_scores import extractive_counts, pair_likelihood, quality_counts, scored
 from seqwright.tasks.task import Note, Settings, fingerprint_of, made_up_source
 from seqwright.tasks.translating import Translation, banned, translate
 from seqwright.text.backend import Kind
@@ -145,7 +145,7 @@ class TranslationTask:
         if not quick:
             kept = extracts(self.train_pairs, self.valid_pairs) if self.settings.evaluation.extractive else {}
             return evaluate(model, self.valid, self.valid_pairs, self.settings, device, self.typical, kept)
-        counts = [*likelihood_counts(likelihood(model, self.valid, device), self.valid)]
+        counts = [*pair_likelihood(model, self.valid, device)]
         some = self.valid_pairs[: self.settings.evaluation.sentences]
         if some:
             outputs = [said.text for said in self._translate(model, some, device)]
@@ -293,7 +293,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """Likelihood of the references and quality of the translations, and of what was extracted from the sources."""
     config = settings.evaluation
-    counts = [*likelihood_counts(likelihood(model, encoded, device), encoded)]
+    counts = [*pair_likelihood(model, encoded, device)]
     given = [(pair.sources, pair.tag) for pair in pairs]
     said = []
     for one in translate(

@@ -1,0 +1,33 @@
+"""`seqwright caption`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, print_json
+
+
+@click.command("caption")
+@RUN
+@click.argument("files", nargs=-1, required=True)
+@SET
+@DEVICE
+@JSON
+def command(run: str, files: tuple[str, ...], overrides: tuple[str, ...], device: str, as_json: bool) -> None:
+    """What is on each picture of FILES (image files, folders of them, .npz or IDX files), a line for each.
+
+    \b
+    seqwright caption runs/digit-captions strip.png
+    seqwright caption runs/digit-captions strips.npz --set decoding.best=3 --json
+    """
+    from seqwright.api import open as open_run
+
+    opened = open_run(run, device=device)
+    options = options_from(overrides, "decoding", type(opened.settings.decoding))
+    for number, said in enumerate(opened.caption(files, **options)):
+        if as_json:
+            print_json({"picture": number, **asdict(said)})
+        else:
+            click.echo(said.text)

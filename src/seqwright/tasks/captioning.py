@@ -1,0 +1,302 @@
+"""Pictures to words: captions learnt by teacher forcing, searched for as translations are; runs that caption."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from seqwright.batch import Batch, Source, Vocabularies
+from seqwright.config import UserError, to_table
+from seqwright.data.buckets import Side, encode_targets, forced
+from seqwright.data.images import CaptionsConfig, Pictures, read_splits
+from seqwright.data.lengths import ByLength, Ints
+from seqwright.data.patches import Grid
+from seqwright.decoding.options import SearchOptions
+from seqwright.interface import Autoregressive
+from seqwright.layers.prepacked import prepacked
+from seqwright.reporting.png import embedded, sheet
+from seqwright.run_directory import RunDirectory
+from seqwright.storage import read_json, write_json, write_text
+from seqwright.tasks.pair_scores import (
+    Metric,
+    OutputEvaluationConfig,
+    likelihood_counts,
+    likelihood_in,
+    quality_counts,
+    scored,
+)
+from seqwright.tasks.picture_run import PictureRun
+from seqwright.tasks.task import Note, Settings, fingerprint_of
+from seqwright.tasks.translating import search_sources
+from seqwright.text.tokenizer import Tokenizer
+from seqwright.text.training import train as train_tokenizer
+
+SHOWN = 4
+"""Pictures in the log at each sampling."""
+AT_ONCE = 64
+"""Pictures captioned or scored together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionOptions(SearchOptions):
+    length: int = 64
+    """The most tokens said, the end included (the cut-off T)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionEvaluationConfig(OutputEvaluationConfig):
+    metrics: tuple[Metric, ...] = ("exact_match", "word_error_rate")
+    """How captions are compared with those of the pictures, beside the likelihood of these."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Captioned:
+    """Pictures with their captions: picture n is followed by text n."""
+
+    pictures: Pictures
+    grid: Grid
+    target: Side
+    tokenizer: Tokenizer
+
+    @classmethod
+    def of(cls, pictures: Pictures, grid: Grid, tokenizer: Tokenizer) -> Captioned:
+        """Captions as ids."""
+        return cls(
+            pictures=pictures, grid=grid, target=encode_targets(captions_of(pictures), tokenizer), tokenizer=tokenizer
+        )
+
+    @property
+    def lengths(self) -> Ints:
+        """The patches of a picture, or more where more is said: batches are mixed, short captions with long ones."""
+        return np.maximum(self.grid.length, self.target.lengths)
+
+    def batch(self, rows: Ints) -> Batch:
+        """These pictures, and what is said of them."""
+        return forced(self.grid.source(self.pictures.pixels[rows]), self.target, rows, self.tokenizer)
+
+    def within(self, longest: int) -> Captioned:
+        """Those whose captions have no more tokens than this."""
+        kept = np.flatnonzero(self.target.lengths <= longest).tolist()
+        if not kept:
+            raise UserError(f"every caption has more than {longest} tokens; raise data.longest or model.context.")
+        if len(kept) == len(self.pictures):
+            return self
+        return Captioned.of(self.pictures.take(kept), self.grid, self.tokenizer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caption:
+    """What a model says of a picture."""
+
+    text: str
+    log_prob: float
+    """Of the ids said and their end, natural log."""
+    reason: str
+    """"end" where the model said so, "length" where it was cut off."""
+    others: tuple[str, ...] = ()
+    """The rest of the n best, best first."""
+
+
+class CaptioningTask:
+    """The data side of training a model that says what is on pictures."""
+
+    def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
+        self.settings, self.note = settings, note
+        data: CaptionsConfig = settings.data
+        train, valid = read_splits(data)
+        grid = Grid.cut(train, data.patch, columns=data.read == "columns")
+        if valid is not None:
+            grid.check(valid)
+        write_json(directory.labels_path, {"grid": vars(grid)})
+        self.tokenizer = _saved_tokenizer(settings, directory, train, note)
+        self.train = Captioned.of(train, grid, self.tokenizer)
+        self.valid = None if valid is None else Captioned.of(valid, grid, self.tokenizer)
+        for said in train.notes:
+            note(said)
+        if valid is None:
+            note("nothing is held out, so there will be no score; set data.valid or data.split.")
+        elif data.split is not None:
+            note(f"held out for validation: {data.split} of the pictures ({len(valid):,}).")
+        for name, part in (("training", self.train), ("validation", self.valid)):
+            if part is not None and part.target.unknown:
+                note(f"{part.target.unknown:,} tokens of {name} captions are <unk>.")
+        note(
+            f"{len(train):,} training pictures of {grid.height} × {grid.width} × {grid.channels}, each in {grid.length}"
+            f" patches of {grid.numbers} numbers; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
+        )
+
+    @property
+    def sizes(self) -> Vocabularies:
+        return sizes_of(self.train.grid, self.tokenizer)
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint_of(*(one.pictures.fingerprint for one in (self.train, self.valid) if one is not None))
+
+    @property
+    def corpus(self) -> Captioned:
+        return self.train
+
+    def feed(self, model: Autoregressive) -> ByLength:
+        training, context = self.settings.training, model.context
+        if context is not None and self.train.grid.length > context:
+            raise UserError(f"a picture has {self.train.grid.length} patches; set model.context to that or more.")
+        longest = min(self.settings.data.longest, context or self.settings.data.longest)
+        kept = self.train.within(longest)
+        if left_out := len(self.train.pictures) - len(kept.pictures):
+            self.note(f"{left_out:,} training captions have more than {longest} tokens and are left out.")
+        return ByLength(kept, seed=training.seed, batch=training.batch)
+
+    def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
+        if self.valid is None:
+            return None
+        if not quick:
+            return evaluated(model, self.valid, self.settings, device)
+        config = self.settings.evaluation
+        counts = [*_likelihood(model, self.valid, device)]
+        if some := self.valid.pictures.take(range(min(config.sentences, len(self.valid.pictures)))):
+            outputs = [said.text for said in self._caption(model, some, device)]
+            references = [(caption,) for caption in captions_of(some)]
+            counts += quality_counts(outputs, references, config, self._quick)
+        return {one.name: one.value for one in counts}
+
+    def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
+        shown = (self.valid or self.train).pictures
+        some = shown.take(range(0, len(shown), max(1, len(shown) // SHOWN))[:SHOWN])
+        return [
+            {
+                "prompt": "",
+                "text": said.text,
+                "reference": wanted,
+                "picture": embedded(sheet([picture[None]])),
+            }
+            for said, wanted, picture in zip(
+                self._caption(model, some, device), captions_of(some), some.pixels, strict=True
+            )
+        ]
+
+    def show(self, batch: Batch) -> str:
+        return f"a picture → {self.tokenizer.decode(batch.input[0].tolist())[:100]!r}"
+
+    @property
+    def _quick(self) -> CaptionOptions:
+        return replace(self.settings.decoding, kind="greedy", best=1)
+
+    def _caption(self, model: Autoregressive, some: Pictures, device: torch.device | str) -> Iterator[Caption]:
+        return captions(model, some, self.train.grid, self.tokenizer, self._quick, device)
+
+
+class CaptionRun(PictureRun):
+    """A trained captioner: `run = seqwright.open("runs/x"); run.caption(["a.png"])`."""
+
+    does = "says what is on pictures"
+    verbs = ("caption", "evaluate")
+
+    @staticmethod
+    def sizes(directory: RunDirectory) -> Vocabularies:
+        return sizes_of(_grid(directory), Tokenizer.open(directory.tokenizer_path))
+
+    @functools.cached_property
+    def grid(self) -> Grid:
+        return _grid(self.directory)
+
+    def source(self, rows: int, length: int) -> Source:
+        """Made-up pictures."""
+        return self.grid.source(self.made_up(rows))
+
+    def caption(self, files: Iterable[str], **options: Any) -> Iterator[Caption]:
+        """What each picture of some files shows, in order; options are those of the recipe's [decoding] section."""
+        chosen = replace(self.settings.decoding, **options)
+        for name in files:
+            yield from captions(self.model, self.pictures([name]), self.grid, self.tokenizer, chosen, self.device)
+
+    def evaluate(
+        self,
+        on: str | Sequence[str] | None = None,
+        *,
+        watch: Callable[[int, int], None] = lambda done, of: None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Scores on captioned pictures, or on the run's own validation pictures."""
+        settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
+        examples = Captioned.of(self.pictures(on), self.grid, self.tokenizer)
+        return evaluated(self.model, examples, settings, self.device, watch)
+
+
+@torch.inference_mode()
+def captions(
+    model: Autoregressive,
+    pictures: Pictures,
+    grid: Grid,
+    tokenizer: Tokenizer,
+    options: SearchOptions,
+    device: torch.device | str,
+) -> Iterator[Caption]:
+    """What a search finds to say of each picture, in order."""
+    if isinstance(model, torch.nn.Module):
+        model.eval()
+    model = prepacked(model)
+    for first in range(0, len(pictures), AT_ONCE):
+        source = grid.source(pictures.pixels[first : first + AT_ONCE]).to(device)
+        for best, *others in search_sources(model, source, tokenizer, options):
+            yield Caption(
+                text=tokenizer.decode(best.ids),
+                log_prob=best.log_prob,
+                reason=best.reason,
+                others=tuple(tokenizer.decode(other.ids) for other in others),
+            )
+
+
+def evaluated(
+    model: Autoregressive,
+    examples: Captioned,
+    settings: Settings,
+    device: torch.device | str,
+    watch: Callable[[int, int], None] = lambda done, of: None,
+) -> dict[str, Any]:
+    """How probable the captions are to a model, and how like them what it says is."""
+    found, pictures = [], examples.pictures
+    for said in captions(model, pictures, examples.grid, examples.tokenizer, settings.decoding, device):
+        found.append(said.text)
+        watch(len(found), len(pictures))
+    references = [(caption,) for caption in captions_of(pictures)]
+    quality = quality_counts(found, references, settings.evaluation, settings.decoding)
+    words = [len(caption.split()) for (caption,) in references]
+    scores = scored([*_likelihood(model, examples, device), *quality], settings.evaluation, words)
+    del scores["by_source_length"]  # pictures are of one size
+    return scores | {"pictures": len(pictures), "search": to_table(settings.decoding)}
+
+
+def captions_of(pictures: Pictures) -> tuple[str, ...]:
+    if pictures.labels is None:
+        raise UserError("these pictures have no captions: an .npz holds them in an array 'captions'.")
+    return pictures.labels
+
+
+def sizes_of(grid: Grid, tokenizer: Tokenizer) -> Vocabularies:
+    return Vocabularies(source=None, target=tokenizer.vocabulary, features=grid.numbers)
+
+
+def _likelihood(model: Autoregressive, examples: Captioned, device: torch.device | str) -> Iterator[Any]:
+    kept = examples.within(model.context or int(examples.target.lengths.max()))
+    rows = likelihood_in(ByLength(kept, seed=0, batch=AT_ONCE), model, len(kept.pictures), device)
+    return likelihood_counts(rows, examples.tokenizer, kept.pictures.fingerprint)
+
+
+def _grid(directory: RunDirectory) -> Grid:
+    return Grid(**read_json(directory.labels_path)["grid"])
+
+
+def _saved_tokenizer(settings: Settings, directory: RunDirectory, train: Pictures, note: Note) -> Tokenizer:
+    """The run's tokenizer, learnt from the training captions where the run has none yet."""
+    if not directory.tokenizer_path.exists():
+        learnt = train_tokenizer(settings.tokenizer, captions_of(train))
+        write_text(directory.tokenizer_path, learnt.json)
+        for said in learnt.notes:
+            note(said)
+    return Tokenizer.open(directory.tokenizer_path)

@@ -1,0 +1,38 @@
+"""What runs that are given pictures have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from seqwright.config import UserError
+from seqwright.data.images import Pictures, Pixels, read_pictures, read_splits
+from seqwright.data.patches import Grid
+from seqwright.run import Run
+
+
+class PictureRun(Run):
+    """A run whose sources are pictures of one size."""
+
+    @property
+    @abstractmethod
+    def grid(self) -> Grid:
+        """How pictures are cut."""
+
+    def made_up(self, rows: int) -> Pixels:
+        """Pictures of noise (B, H, W, C), the same every time."""
+        shape = (rows, self.grid.height, self.grid.width, self.grid.channels)
+        return np.random.default_rng(1).integers(0, 256, shape, np.uint8)
+
+    def framed(self, text: str) -> list[int]:
+        raise self._refused()
+
+    def pictures(self, on: str | Sequence[str] | None = None) -> Pictures:
+        """Pictures of files, or those the run was validated on."""
+        found = read_splits(self.settings.data)[1] if on is None else read_pictures(on, self.settings.data)
+        if found is None:
+            raise UserError(f"{self.path} has no validation pictures of its own; name files with --on.")
+        self.grid.check(found)
+        return found
