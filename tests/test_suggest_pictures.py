@@ -39,5 +39,5 @@ def test_image_files_of_different_sizes_are_scaled(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(exist_ok=True)
         image.fromarray(np.full((20 + n, 30), 40 * n, np.uint8)).save(tmp_path / name / f"{n}.png")
     recipe = wanted_recipe(None, images=str(tmp_path))
-    assert recipe.data.size == (32, 32)
-    assert recipe.data.patch == 4
+    assert recipe.data.size == (64, 64)
+    assert recipe.data.patch == 8

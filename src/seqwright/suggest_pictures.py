@@ -8,7 +8,10 @@ from typing import Any
 
 from seqwright import build
 from seqwright.config import UserError, pick
-from seqwright.data.images import ImagesConfig, Pictures, SizesDiffer, read_pictures
+from seqwright.data.embedded import is_embedded
+from seqwright.data.files import resolve
+from seqwright.data.image_files import sizes_of
+from seqwright.data.images import ImagesConfig, read_pictures
 from seqwright.suggest import KILO, name_of
 
 # Up to this many pictures: layers, width and heads of a vision Transformer, epochs.
@@ -20,8 +23,8 @@ SIZES: list[tuple[float, dict[str, Any]]] = [
 ]
 PATCHES = 64
 """The most patches of a picture, where any squares that fill it allow that."""
-SCALED = (32, 32)
-"""Height and width of image files that differ in size."""
+SCALED = (64, 64)
+"""Height and width that image files are scaled to where they are larger, or differ."""
 
 
 def images_recipe(
@@ -35,7 +38,8 @@ def images_recipe(
     pick(kind, build.SEEING, "model")
     if tokenizer is not None:
         raise UserError("pictures are no text, so there is no tokenizer to choose.")
-    pictures, size = _sized(files)
+    size = scaled(files)
+    pictures = read_pictures(files, ImagesConfig(train=tuple(files), size=size))
     height, width = pictures.pixels.shape[1:3]
     sizes = next(sizes for most, sizes in SIZES if len(pictures) <= most)
     data: dict[str, Any] = {"kind": "images", "train": list(files), "patch": patch(height, width)}
@@ -87,12 +91,11 @@ def patch(height: int, width: int) -> int:
     return next((side for side in fitting if height * width <= PATCHES * side**2), shared)
 
 
-def _sized(files: Sequence[str]) -> tuple[Pictures, tuple[int, int] | None]:
-    """The pictures, and the size that they were scaled to where they differ."""
-    try:
-        return read_pictures(files, ImagesConfig(train=tuple(files))), None
-    except SizesDiffer:
-        return read_pictures(files, ImagesConfig(train=tuple(files), size=SCALED)), SCALED
+def scaled(files: Sequence[str]) -> tuple[int, int] | None:
+    """What image files are scaled to; nothing where they are few pixels and as many in each."""
+    paths = [resolve(name) for name in files if not is_embedded(name)]
+    found = {size for path in paths for size in sizes_of(path)}
+    return SCALED if len(found) > 1 or any(max(size) > max(SCALED) for size in found) else None
 
 
 def _share(count: int) -> int:

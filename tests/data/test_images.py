@@ -11,6 +11,7 @@ import pytest
 
 from seqwright.config import UserError
 from seqwright.data.embedded_pictures import NAMES, digits
+from seqwright.data.image_files import decode, sizes_of
 from seqwright.data.images import CaptionsConfig, ImagesConfig, Pictures, read_pictures, read_splits
 
 PIXELS = np.random.default_rng(1).integers(0, 256, (6, 4, 5), np.uint8)
@@ -159,3 +160,27 @@ def test_embedded_captions_name_what_is_drawn_and_hold_digits_back() -> None:
             seen[-1] |= set(shown)
     assert len(seen[0]) > 100
     assert not seen[0] & seen[1]
+
+
+def test_image_files_are_read_as_they_are_meant(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason="needs Pillow: the extra [images]")
+    deep = (np.arange(20, dtype=np.uint16) * 3000).reshape(4, 5)
+    image.fromarray(deep).save(tmp_path / "deep.png")
+    assert np.array_equal(decode(tmp_path / "deep.png", None)[..., 0], deep >> 8)
+    turned = image.Exif()
+    turned[0x0112] = 6  # the camera lay on its side: turn clockwise
+    image.fromarray(PIXELS[0]).save(tmp_path / "turned.png", exif=turned)
+    assert np.array_equal(decode(tmp_path / "turned.png", None)[..., 0], np.rot90(PIXELS[0], -1))
+    assert set(sizes_of(tmp_path)) == {(4, 5), (5, 4)}
+
+
+def test_a_folder_of_grey_and_coloured_files_has_colours_and_hidden_files_are_left_out(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason="needs Pillow: the extra [images]")
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "dog").mkdir()
+    image.fromarray(PIXELS[0]).save(tmp_path / "cat" / "a.png")
+    image.fromarray(np.stack([PIXELS[1], PIXELS[2], PIXELS[3]], -1)).save(tmp_path / "dog" / "b.png")
+    (tmp_path / "cat" / "._a.png").write_bytes(b"what another system keeps beside a file")
+    read = read_pictures(str(tmp_path), config())
+    assert read.pixels.shape == (2, 4, 5, 3)
+    assert all(np.array_equal(read.pixels[0, ..., n], PIXELS[0]) for n in range(3))

@@ -89,3 +89,14 @@ def test_frames_begin_at_a_patch_each() -> None:
     batch = Views(pictures, np.zeros((7, 2), np.int64), grid, config, seed=1, batch=3).batch(0)
     assert batch.source.word_starts[0].tolist() == [True, False, True, False]
     assert batch.target.shape == (3, 2)
+
+
+def test_pictures_get_or_lose_colours_to_fit() -> None:
+    grid, grey = views().grid, PIXELS[..., :1]
+    assert grid.channels == 3
+    coloured = grid.fitted(Pictures(pixels=grey)).pixels
+    assert all(np.array_equal(coloured[..., n], grey[..., 0]) for n in range(3))
+    alone = Grid.cut(Pictures(pixels=grey), 2, columns=False)
+    assert np.array_equal(alone.fitted(Pictures(pixels=coloured)).pixels, grey)
+    with pytest.raises(UserError, match="6 × 6 were given, and 6 × 8 are wanted"):
+        grid.fitted(Pictures(pixels=PIXELS[:, :, :6]))

@@ -16,6 +16,7 @@ from .conftest import Command
 pytest.importorskip("sklearn", reason="needs scikit-learn: the extra [samples]")
 
 SET = ("training.steps=150", "model.layers=1", "model.width=32", "training.rate=1e-2", "model.inner=32")
+HOT = "decoding.temperature=5"
 QUICK = [word for key in SET for word in ("--set", key)]
 
 
@@ -31,8 +32,24 @@ def test_digits_are_learnt_and_told(seqwright: Command, tmp_path: Path) -> None:
     np.savez(tmp_path / "large.npz", images=np.zeros((3, 9, 9), np.uint8))
     refused = seqwright("classify", str(tmp_path / "r"), str(tmp_path / "large.npz"))
     assert refused.status != 0
-    assert "9 × 9 × 1 were given, and 8 × 8 × 1 are wanted" in refused.err
+    assert "9 × 9 were given, and 8 × 8 are wanted" in refused.err
     assert all(finding.holds for finding in sw.check(tmp_path / "r"))
+    assert "Classes" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    details = scores["details"]
+    assert sum(map(sum, details["confusion"])) == scores["pictures"]
+    hot = seqwright(
+        "classify", str(tmp_path / "r"), str(tmp_path / "some.npz"), "--json", "--set", HOT
+    ).out.splitlines()
+    assert json.loads(hot[0])["probability"] < json.loads(said[0])["probability"]
+
+
+def test_unknown_classes_are_refused_before_anything_is_learnt(seqwright: Command, tmp_path: Path) -> None:
+    for name, labels in (("train", "abab"), ("valid", "abac")):
+        pixels = np.random.default_rng(1).integers(0, 256, (4, 8, 8), np.uint8)
+        np.savez(tmp_path / f"{name}.npz", images=pixels, labels=np.array(list(labels)))
+    refused = seqwright("train", "--images", "train.npz", "--valid", "valid.npz", "--run", "r")
+    assert "the label 'c' was not learnt" in refused.err
+    assert not (tmp_path / "r").exists()
 
 
 def test_colours_come_back_and_are_shown(tmp_path: Path) -> None:

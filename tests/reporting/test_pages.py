@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -11,7 +12,7 @@ from made_up_runs import NASTY, counted_run, trained_run
 from seqwright.config import UserError
 from seqwright.reporting.comparison import comparison
 from seqwright.reporting.facts import RunFacts, headline
-from seqwright.reporting.report import SAMPLES, report
+from seqwright.reporting.report import SAMPLES, report, sample
 
 VOID = {"meta", "link"}
 LADDER = [counted_run("trigram"), trained_run("gpt"), trained_run("lstm", final=1.7, pace=0.02)]
@@ -168,3 +169,28 @@ def test_runs_compare_on_what_they_share() -> None:
 
 def test_the_fake_text_is_nasty_enough() -> None:
     assert {"\x00", "\x1b", "\ud800", "<", "&", "🙂"} <= set(NASTY)
+
+
+@pytest.mark.parametrize(
+    ("names", "leading"),
+    [
+        (("nll", "perplexity", "exact_match", "word_error_rate"), ["exact match", "word error rate"]),
+        (("nll", "squared_error", "psnr", "psnr_shown"), ["psnr", "psnr shown"]),
+        (("nll", "perplexity"), ["nats per token", "perplexity"]),
+    ],
+)
+def test_scores_of_answers_stand_at_the_head(names: tuple[str, ...], leading: list[str]) -> None:
+    run = trained_run()
+    scores = {name: {"value": 1.0, "low": 0.5, "high": 1.5, "signature": name} for name in names}
+    page = report(replace(run, summary={"scores": scores}))
+    header = page[page.index("<header") : page.index("</header>")]
+    assert re.findall(r"<dt>(.*?)</dt>", header)[: len(leading)] == leading
+
+
+def test_what_was_wanted_of_a_picture_stands_below_it() -> None:
+    record = {"kind": "sample", "step": 9, "prompt": "", "text": "two\none", "reference": "two\n<b>", "picture": "AAAA"}
+    drawn = str(sample(record))
+    assert 'src="data:image/png;base64,AAAA"' in drawn
+    assert drawn.index("AAAA") < drawn.rindex("two\none") < drawn.index("wanted:")
+    assert "two\n&lt;b&gt;" in drawn
+    assert "wanted" not in str(sample({"prompt": "a", "text": "b", "reference": "c"}))

@@ -42,7 +42,7 @@ def command(
     classify = opened.classify  # a run that does not classify says so before anything is read
     options = options_from(overrides, "decoding", type(opened.settings.decoding))
     if opened.settings.data.kind == "images":
-        _look(opened, [*([text_or_file] if text_or_file else []), *more], as_json)
+        _look(opened, [*([text_or_file] if text_or_file else []), *more], options, as_json)
         return
     if more:
         raise click.UsageError("give one text or file at a time; a text with spaces needs quotes around it.")
@@ -63,12 +63,12 @@ def command(
             click.echo(said.said)
 
 
-def _look(opened: Any, files: Sequence[str], as_json: bool) -> None:
+def _look(opened: Any, files: Sequence[str], options: dict[str, Any], as_json: bool) -> None:
     """What is on the pictures of some files or folders."""
     if not files:
         raise click.UsageError("name files of pictures, or a folder of image files.")
     for file in files:
-        for number, seen in enumerate(opened.classify([file])):
+        for number, seen in enumerate(opened.classify([file], **options)):
             if as_json:
                 print_json({"file": file, "picture": number, "label": seen.label, "probability": seen.probability})
             else:

@@ -17,20 +17,14 @@ from seqwright.config import UserError, check_shares, check_sizes
 from seqwright.data.embedded import is_embedded
 from seqwright.data.embedded_pictures import embedded_pictures
 from seqwright.data.files import plain_suffix, read_bytes, resolve
+from seqwright.data.image_files import IMAGES, Pixels, decode, image_files
 from seqwright.data.text import parse_split
 
-Pixels = NDArray[np.uint8]
-
-IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 WAYS = ("stratified", "pictures", "tail")
 IDX_BYTES = 0x08
 """The type code of unsigned bytes in an IDX file."""
 
 Seen = Literal["class", "frames", "fill", "clean", "colour", "clean+colour"]
-
-
-class SizesDiffer(UserError):
-    """Pictures that belong together are not of one size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +170,7 @@ def read_pictures(files: Sequence[str] | str, config: PicturesConfig) -> Picture
                 parts.append(part)
     sizes = {part.pixels.shape[1:] for part in parts}
     if len(sizes) > 1:
-        raise SizesDiffer(f"pictures have different sizes: {', '.join(map(_written, sorted(sizes)))}.")
+        raise UserError(f"pictures have different sizes: {', '.join(map(_written, sorted(sizes)))}.")
     if len({part.labels is None for part in parts}) > 1:
         raise UserError("some of these pictures have labels and others none; name the labels of each file behind it.")
     labels = None
@@ -197,7 +191,7 @@ def _read(name: str, config: PicturesConfig) -> Iterator[Pictures | tuple[str, .
     elif plain_suffix(path) == ".npz":
         yield _npz(path)
     elif plain_suffix(path) in IMAGES:
-        yield Pictures(pixels=_decode(path, config.size)[None])
+        yield Pictures(pixels=decode(path, config.size)[None])
     else:
         array = _idx(path)
         if array.ndim == 1:
@@ -253,16 +247,16 @@ def _with_channels(array: NDArray[Any], path: Path) -> Pixels:
 
 def _folder(path: Path, size: tuple[int, int] | None) -> Pictures:
     """A folder for each class, in which its image files are."""
-    files = [found for found in sorted(path.rglob("*")) if found.suffix.lower() in IMAGES and found.is_file()]
+    files = image_files(path)
     if not files:
         raise UserError(f"the folder {path} has no image files ({', '.join(IMAGES)}).")
     loose = [found for found in files if found.parent == path]
     if loose and len(loose) < len(files):
         raise UserError(f"{loose[0]} is in no folder of a class, as others in {path} are; move it into one.")
-    pixels = [_decode(found, size) for found in files]
+    pixels = _alike([decode(found, size) for found in files])
     for found, picture in zip(files, pixels, strict=True):
         if picture.shape != pixels[0].shape:
-            raise SizesDiffer(
+            raise UserError(
                 f"{found} is {_written(picture.shape)}, and {files[0]} is {_written(pixels[0].shape)}; set data.size ="
                 f" [{picture.shape[0]}, {picture.shape[1]}] or so to scale them."
             )
@@ -272,23 +266,10 @@ def _folder(path: Path, size: tuple[int, int] | None) -> Pictures:
     return Pictures(pixels=np.stack(pixels), labels=labels, notes=notes)
 
 
-def _decode(path: Path, size: tuple[int, int] | None) -> Pixels:
-    """An image file as (H, W, 1) or (H, W, 3)."""
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError:
-        raise UserError("image files are read by Pillow: pip install 'seqwright[images]'.") from None
-    try:
-        with Image.open(io.BytesIO(read_bytes(path))) as image:
-            image.load()
-            grey = image.mode in ("1", "L", "I;16", "I")
-            whole = image.convert("L" if grey else "RGB")
-            if size is not None:
-                whole = whole.resize((size[1], size[0]), Image.Resampling.BILINEAR)
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise UserError(f"{path} is no image that can be read ({error}); mend it or take it away.") from error
-    pixels = np.asarray(whole, np.uint8)
-    return pixels[..., None] if pixels.ndim == 2 else pixels
+def _alike(pictures: list[Pixels]) -> list[Pixels]:
+    """All of them with colours where some have any: grey photographs are often kept without."""
+    most = max(picture.shape[-1] for picture in pictures)
+    return [np.broadcast_to(picture, (*picture.shape[:2], most)) for picture in pictures]
 
 
 def _written(shape: Sequence[int]) -> str:

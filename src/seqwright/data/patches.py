@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from seqwright.batch import IGNORE, Batch, Source
 from seqwright.config import UserError
-from seqwright.data.images import ImagesConfig, Pictures, Pixels
+from seqwright.data.image_files import Pixels
+from seqwright.data.images import ImagesConfig, Pictures
 from seqwright.data.order import bits, permutation
 
 Floats = NDArray[np.float32]
@@ -88,14 +89,18 @@ class Grid:
         features = torch.from_numpy(self.patches(to_numbers(pixels)))  # (B, S, P)
         return Source(mask=torch.ones(features.shape[:2], dtype=torch.bool), features=features)
 
-    def check(self, pictures: Pictures) -> None:
-        """Refuses pictures of another size than those that were learnt from."""
-        size, wanted = pictures.pixels.shape[1:], (self.height, self.width, self.channels)
-        if size != wanted:
+    def fitted(self, pictures: Pictures) -> Pictures:
+        """These pictures, with or without colours as those that were learnt from; refused where the sizes differ."""
+        height, width, channels = pictures.pixels.shape[1:]
+        if (height, width) != (self.height, self.width):
             raise UserError(
-                f"pictures of {' × '.join(map(str, size))} were given, and {' × '.join(map(str, wanted))} are wanted"
-                " (height, width, channels)."
+                f"pictures of {height} × {width} were given, and {self.height} × {self.width} are wanted"
+                " (height, width)."
             )
+        if channels == self.channels:
+            return pictures
+        grey = np.round(pictures.pixels @ LUMA).astype(np.uint8)[..., None] if channels == 3 else pictures.pixels
+        return replace(pictures, pixels=np.repeat(grey, self.channels, -1))
 
 
 def to_numbers(pixels: Pixels) -> Floats:

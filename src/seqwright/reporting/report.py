@@ -14,6 +14,8 @@ from seqwright.reporting.svg import SMALL, Axis, Series, chart, thinning
 STEPS = Axis(title="step")
 TIME = Axis(title="training time", time=True)
 DRIVERS = {"Learning rate": "rate", "Gradient norm": "gradient_norm", "Tokens per second": "tokens_per_second"}
+LEADING = (("accuracy",), ("psnr", "psnr_shown"), ("exact_match", "word_error_rate"))
+"""Scores that stand at the head of a page where there are any: of answers rather than of likelihood."""
 SAMPLES = 12
 """Samples shown on a page, spread evenly over the run."""
 
@@ -30,7 +32,7 @@ def sample(record: Record) -> Html:
     if "picture" not in record:
         return element("div", prompt, record["text"], class_="sample")
     seen = image(f"data:image/png;base64,{record['picture']}", record["text"])
-    wanted = element("p", "wanted: ", record["reference"], class_="lead") if "reference" in record else ""
+    wanted = element("p", "wanted:\n", record["reference"], class_="lead") if "reference" in record else ""
     return element("div", seen, prompt, record["text"], wanted, class_="sample")
 
 
@@ -62,9 +64,8 @@ def _header(run: RunFacts) -> Html:
 
 def _leading(run: RunFacts) -> list[str]:
     """The scores that stand at the head of the page."""
-    if "accuracy" in run.scores:
-        return ["accuracy"]
-    return [name for name in (headline([run]), "perplexity") if name and name in run.scores]
+    own = next((names for names in LEADING if names[0] in run.scores), (headline([run]), "perplexity"))
+    return [name for name in own if name and name in run.scores]
 
 
 def _scores(run: RunFacts) -> Html:

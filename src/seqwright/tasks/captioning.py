@@ -111,7 +111,7 @@ class CaptioningTask:
         train, valid = read_splits(data)
         grid = Grid.cut(train, data.patch, columns=data.read == "columns")
         if valid is not None:
-            grid.check(valid)
+            valid = grid.fitted(valid)
         write_json(directory.labels_path, {"grid": vars(grid)})
         self.tokenizer = _saved_tokenizer(settings, directory, train, note)
         self.train = Captioned.of(train, grid, self.tokenizer)
@@ -168,16 +168,14 @@ class CaptioningTask:
     def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
         shown = (self.valid or self.train).pictures
         some = shown.take(range(0, len(shown), max(1, len(shown) // SHOWN))[:SHOWN])
+        said = [one.text for one in self._caption(model, some, device)]
         return [
             {
                 "prompt": "",
-                "text": said.text,
-                "reference": wanted,
-                "picture": embedded(sheet([picture[None]])),
+                "text": "\n".join(said),
+                "reference": "\n".join(captions_of(some)),
+                "picture": embedded(sheet([picture[None] for picture in some.pixels])),
             }
-            for said, wanted, picture in zip(
-                self._caption(model, some, device), captions_of(some), some.pixels, strict=True
-            )
         ]
 
     def show(self, batch: Batch) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from seqwright.config import UserError
-from seqwright.data.images import Pictures, Pixels, read_pictures, read_splits
+from seqwright.data.image_files import Pixels
+from seqwright.data.images import Pictures, read_pictures, read_splits
 from seqwright.data.patches import Grid
 from seqwright.run import Run
 
@@ -31,8 +33,10 @@ class PictureRun(Run):
 
     def pictures(self, on: str | Sequence[str] | None = None) -> Pictures:
         """Pictures of files, or those the run was validated on."""
-        found = read_splits(self.settings.data)[1] if on is None else read_pictures(on, self.settings.data)
+        if on is None:
+            found = read_splits(self.settings.data)[1]
+        else:  # image files are scaled to what was learnt from
+            found = read_pictures(on, replace(self.settings.data, size=(self.grid.height, self.grid.width)))
         if found is None:
             raise UserError(f"{self.path} has no validation pictures of its own; name files with --on.")
-        self.grid.check(found)
-        return found
+        return self.grid.fitted(found)

@@ -13,7 +13,8 @@ import torch
 from seqwright import __version__
 from seqwright.batch import IGNORE, Batch, ReaderSizes, Source
 from seqwright.config import UserError
-from seqwright.data.images import ImagesConfig, Pictures, Pixels, read_splits
+from seqwright.data.image_files import Pixels
+from seqwright.data.images import ImagesConfig, Pictures, read_splits
 from seqwright.data.patches import Grid, Views, to_pixels
 from seqwright.data.sight import Sight
 from seqwright.metrics.correlation import mean
@@ -22,7 +23,8 @@ from seqwright.metrics.score import Floats
 from seqwright.reporting.png import embedded, sheet
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json
-from seqwright.tasks.class_scores import counted, scored
+from seqwright.tasks.class_scores import counted, scored, tempered
+from seqwright.tasks.classifying import judged
 from seqwright.tasks.picture_run import PictureRun
 from seqwright.tasks.task import Note, Settings, fingerprint_of
 
@@ -52,7 +54,8 @@ class SeeingTask:
         self.train, self.valid = read_splits(data)
         self.sight = Sight.of(self.train, data)
         if self.valid is not None:
-            self.sight.grid.check(self.valid)
+            self.valid = self.sight.grid.fitted(self.valid)
+            self.sight.targets(self.valid)  # an unknown class is refused before anything is learnt
         write_json(directory.labels_path, self.sight.table())
         for said in self.train.notes:
             note(said)
@@ -85,10 +88,7 @@ class SeeingTask:
     def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid is None:
             return None
-        counts = evaluated(model, self.valid, self.sight, self.settings, device)
-        if quick:
-            return {one.name: one.value for one in counts}
-        return scored(counts, self.settings.evaluation)
+        return evaluated(model, self.valid, self.sight, self.settings, device, quick=quick)
 
     def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
         shown = self.train if self.valid is None else self.valid
@@ -159,14 +159,16 @@ class SeeRun(PictureRun):
         pictures = Pictures(pixels=self.made_up(rows), labels=tuple(said) or None)
         return self.sight.views(pictures, self.settings.data, seed=0, batch=rows).still(0)[1]
 
-    def classify(self, files: Iterable[str]) -> Iterator[Seen]:
-        """What is on each picture of some files, in order."""
+    def classify(self, files: Iterable[str], **options: Any) -> Iterator[Seen]:
+        """What is on each picture of some files, in order; options are those of the recipe's [decoding] section."""
+        chosen = replace(self.settings.decoding, **options)
         if not self.sight.names:
             raise UserError(f"{self.path} answers with pictures, not with classes; see its report.html.")
         for name in files:
             found = self.sight.views(self.pictures([name]), self.settings.data, seed=0, batch=AT_ONCE, known=False)
             for step in range(found.steps_per_epoch):
-                for row in answered(self.model, found.still(step)[1], self.device):
+                answers = answered(self.model, found.still(step)[1], self.device)
+                for row in tempered(answers, chosen.temperature):
                     label, probability = said_of(row, self.sight.names)
                     yield Seen(label=label, probability=probability)
 
@@ -188,8 +190,8 @@ class SeeRun(PictureRun):
         """Scores on pictures, or on the run's own validation pictures."""
         settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
         pictures = self.pictures(on)
-        counts = evaluated(self.model, pictures, self.sight, settings, self.device, watch)
-        return scored(counts, settings.evaluation) | {"pictures": len(pictures)}
+        scores = evaluated(self.model, pictures, self.sight, settings, self.device, watch)
+        return scores | {"pictures": len(pictures)}
 
 
 def said_of(answer: Floats, names: Sequence[str]) -> tuple[str, float]:
@@ -213,8 +215,10 @@ def evaluated(
     settings: Settings,
     device: torch.device | str,
     watch: Callable[[int, int], None] = lambda done, of: None,
-) -> Iterator[Counts]:
-    """What the answers are worth, as additive counts; pictures are spoilt the same way every time."""
+    *,
+    quick: bool = False,
+) -> dict[str, Any]:
+    """What the answers are worth; pictures are spoilt the same way every time."""
     found = sight.views(pictures, settings.data, seed=0, batch=AT_ONCE)
     answers, shown = [], []
     for step in range(found.steps_per_epoch):
@@ -227,15 +231,20 @@ def evaluated(
             answers.append(errors(answer, batch.target.numpy()))
             shown.append(errors(batch.source.features.numpy(), batch.target.numpy()))
         watch(int(rows[-1]) + 1, len(pictures))
-    if sight.names:
-        targets = sight.targets(pictures)
-        assert targets is not None
-        yield from counted(
-            np.concatenate(answers), targets.reshape(-1), sight.labels, settings.decoding, pictures.fingerprint
-        )
-        return
-    facts = f"{settings.data.answer}|pictures:{len(pictures)}|seqwright:{__version__}"
-    made, given = np.concatenate(answers), np.concatenate(shown)
+    if found.targets is None:
+        counts = restored(np.concatenate(answers), np.concatenate(shown), settings.data.answer)
+    else:
+        likely = tempered(np.concatenate(answers), settings.decoding.temperature)
+        wanted, fingerprint = found.targets.reshape(-1), pictures.fingerprint
+        if not quick:
+            return judged(likely, wanted, sight.labels, (), settings, fingerprint)
+        counts = counted(likely, wanted, sight.labels, settings.decoding, fingerprint)
+    return {one.name: one.value for one in counts} if quick else scored(counts, settings.evaluation)
+
+
+def restored(made: Floats, given: Floats, answer: str) -> Iterator[Counts]:
+    """How near to what was wanted answers that are pictures come, and how near what was shown came."""
+    facts = f"{answer}|pictures:{len(made)}|seqwright:{__version__}"
     yield Counts(name="nll", rows=made, formula=normal, signature=f"nll|deviation:1|{facts}", better=-1)
     yield Counts(name="squared_error", rows=made, formula=mean, signature=f"squared_error|range:2|{facts}", better=-1)
     yield Counts(name="psnr", rows=made, formula=decibels, signature=f"psnr|{facts}")
