@@ -66,4 +66,5 @@ def test_what_does_not_fit_is_refused(run: Path, seqwright: Command, here: Path)
     np.savez(here / "mute.npz", images=np.arange(320, dtype=np.uint8).reshape(10, 4, 8))
     assert "have no captions" in seqwright("evaluate", run, "--on", "mute.npz").err
     assert "says what is on pictures; try `seqwright caption`" in seqwright("classify", run, "mute.npz").err
+    assert "try `seqwright caption`" in seqwright("embed", run, "text.txt").err
     assert "have no captions" in seqwright("train", "--captions", "mute.npz", "--run", "m").err

@@ -43,6 +43,12 @@ def test_digits_are_learnt_and_told(seqwright: Command, tmp_path: Path) -> None:
     assert json.loads(hot[0])["probability"] < json.loads(said[0])["probability"]
 
 
+def test_the_mean_of_patches_stands_for_a_picture_as_a_class_token_does(tmp_path: Path) -> None:
+    opened = sw.train("digits", set=[*SET, 'model.pooling="mean"'], run=tmp_path / "r")
+    assert "encoder.token" not in dict(opened.model.named_parameters())
+    assert opened.evaluate()["accuracy"] > 30
+
+
 def test_unknown_classes_are_refused_before_anything_is_learnt(seqwright: Command, tmp_path: Path) -> None:
     for name, labels in (("train", "abab"), ("valid", "abac")):
         pixels = np.random.default_rng(1).integers(0, 256, (4, 8, 8), np.uint8)

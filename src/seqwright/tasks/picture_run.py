@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from seqwright.data.image_files import Pixels
 from seqwright.data.images import Pictures, read_pictures, read_splits
 from seqwright.data.patches import Grid
 from seqwright.run import Run
+from seqwright.tasks.embedding import Embedded, Pooled
 
 
 class PictureRun(Run):
@@ -28,7 +30,8 @@ class PictureRun(Run):
         shape = (rows, self.grid.height, self.grid.width, self.grid.channels)
         return np.random.default_rng(1).integers(0, 256, shape, np.uint8)
 
-    def framed(self, text: str) -> list[int]:
+    def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
+        """Refused: it has no vectors of texts."""
         raise self._refused()
 
     def pictures(self, on: str | Sequence[str] | None = None) -> Pictures:
