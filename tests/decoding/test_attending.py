@@ -10,6 +10,7 @@ from seqwright.config import UserError
 from seqwright.decoding.attending import Attending, alignments, attentive, coverage
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
+from seqwright.models.mixture import Mixture, Product
 from tests.contract.kinds import VOCABULARY
 from tests.contract.translators import TRANSLATORS, pairs, translator
 
@@ -32,6 +33,20 @@ def test_steps_look_where_teacher_forcing_looks(name: str) -> None:
         assert_close(whole[n].sum(1), torch.ones(len(ids) + 1, dtype=torch.float64))
         plain, _ = model.step(torch.tensor([[VOCABULARY.sos, *ids]]), model.start(source, capacity=9))
         assert_close(log_probs, plain)
+
+
+@pytest.mark.parametrize("kind", [Mixture, Product])
+def test_an_ensemble_looks_where_its_parts_do(kind: type[Mixture]) -> None:
+    parts, given, outputs = (
+        [translator(name) for name in ("gru additive", "gru bottleneck", "lstm fed")],
+        pairs(),
+        [[4], [5, 6], []],
+    )
+    together = alignments(kind(parts, [0.5, 0.3, 0.2]), given.source, outputs, **FACTS)
+    first, second = (alignments(part, given.source, outputs, **FACTS) for part in (parts[0], parts[2]))
+    for own, one, other in zip(together, first, second, strict=True):
+        assert_close(own, (one + other) / 2)
+    assert not attentive(kind([parts[1], parts[1]], [0.5, 0.5]))
 
 
 @pytest.mark.parametrize("name", ["transformer", "gru additive", "lstm fed"])

@@ -11,6 +11,7 @@ import seqwright as sw
 from seqwright.api import wanted_recipe
 from seqwright.config import UserError
 from seqwright.data.sides import Sides
+from seqwright.tasks import translation
 from seqwright.tasks.translation import TranslationRun
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "big", "dogs"]
@@ -52,6 +53,15 @@ def run(folder: Path) -> TranslationRun:
 def test_it_learns_to_translate(run: TranslationRun) -> None:
     said = [one.text for one in run.translate(["the cat sat", "", "big dogs"])]
     assert said == ["SAT CAT THE", "", "DOGS BIG"]
+
+
+def test_weights_are_packed_once_for_all_lines(run: TranslationRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = []
+    monkeypatch.setattr(translation, "prepacked", lambda model: packed.append(model) or model)
+    opened = sw.open(run.path)
+    for line in ("the cat", "big dogs"):
+        list(opened.translate([line]))
+    assert packed == [opened.model]
 
 
 def test_a_line_is_translated_as_if_alone(run: TranslationRun) -> None:

@@ -19,7 +19,6 @@ from seqwright.decoding.risk import least_risk
 from seqwright.decoding.search import search
 from seqwright.decoding.watch import Flag, Typical, watch
 from seqwright.interface import Autoregressive
-from seqwright.layers.prepacked import prepacked
 from seqwright.metrics.score import Floats
 from seqwright.metrics.utility import pairwise_bleu, pairwise_chrf, pairwise_f1
 from seqwright.text.tokenizer import Tokenizer
@@ -115,7 +114,6 @@ def translate(
         model.eval()
     if attention and not attentive(model):
         raise UserError("this model has no attention to show.")
-    model = prepacked(model)
     lines = iter(given)
     while chunk := list(itertools.islice(lines, AT_ONCE)):
         side = encode_sources(chunk, tokenizers.source)
