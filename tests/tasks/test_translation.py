@@ -55,6 +55,21 @@ def test_it_learns_to_translate(run: TranslationRun) -> None:
     assert said == ["SAT CAT THE", "", "DOGS BIG"]
 
 
+def test_outputs_begin_hold_and_avoid_what_they_are_told(run: TranslationRun) -> None:
+    def said(**options: object) -> str:
+        return next(run.translate(["the cat sat"], **options)).text
+
+    assert said() == "SAT CAT THE"
+    assert said(prefix="BIG DOGS").startswith("BIG DOGS ")
+    assert "MAT" in said(required=("MAT",)).split()
+    assert "CAT" not in said(forbidden=("CAT",)).split()
+    (one,) = run.translate(["the cat"], prefix="BIG", attention=True)
+    assert one.attention is not None
+    assert one.attention.target[0] == "BIG"
+    with pytest.raises(UserError, match="has no 'COW'"):
+        said(required=("COW",))
+
+
 def test_weights_are_packed_once_for_all_lines(run: TranslationRun, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = []
     monkeypatch.setattr(translation, "prepacked", lambda model: packed.append(model) or model)
