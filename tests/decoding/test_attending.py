@@ -10,10 +10,13 @@ from seqwright.config import UserError
 from seqwright.decoding.attending import Attending, alignments, attentive, coverage
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
+from seqwright.models.mixture import Mixture, Product
 from tests.contract.kinds import VOCABULARY
 from tests.contract.translators import TRANSLATORS, pairs, translator
 
-ATTENTIVE = [name for name in TRANSLATORS if name != "gru bottleneck"]
+SILENT = {"gru bottleneck", "gpt", "gpt rotary"}
+"""One asks nothing; the others read the source before the target, and attend to both alike."""
+ATTENTIVE = [name for name in TRANSLATORS if name not in SILENT]
 FACTS = {"sos": VOCABULARY.sos, "eos": VOCABULARY.eos}
 
 
@@ -32,6 +35,20 @@ def test_steps_look_where_teacher_forcing_looks(name: str) -> None:
         assert_close(whole[n].sum(1), torch.ones(len(ids) + 1, dtype=torch.float64))
         plain, _ = model.step(torch.tensor([[VOCABULARY.sos, *ids]]), model.start(source, capacity=9))
         assert_close(log_probs, plain)
+
+
+@pytest.mark.parametrize("kind", [Mixture, Product])
+def test_an_ensemble_looks_where_its_parts_do(kind: type[Mixture]) -> None:
+    parts, given, outputs = (
+        [translator(name) for name in ("gru additive", "gru bottleneck", "lstm fed")],
+        pairs(),
+        [[4], [5, 6], []],
+    )
+    together = alignments(kind(parts, [0.5, 0.3, 0.2]), given.source, outputs, **FACTS)
+    first, second = (alignments(part, given.source, outputs, **FACTS) for part in (parts[0], parts[2]))
+    for own, one, other in zip(together, first, second, strict=True):
+        assert_close(own, (one + other) / 2)
+    assert not attentive(kind([parts[1], parts[1]], [0.5, 0.5]))
 
 
 @pytest.mark.parametrize("name", ["transformer", "gru additive", "lstm fed"])
@@ -61,8 +78,9 @@ def test_the_coverage_penalty_by_brute_force(name: str) -> None:
     assert min(penalties) < -0.1
 
 
-def test_a_bottleneck_cannot_say() -> None:
-    model = translator("gru bottleneck")
+@pytest.mark.parametrize("name", sorted(SILENT))
+def test_others_cannot_say(name: str) -> None:
+    model = translator(name)
     assert not attentive(model)
     with pytest.raises(UserError, match="coverage = 0"):
         search(model, pairs().source, SearchOptions(coverage=0.1), **FACTS)

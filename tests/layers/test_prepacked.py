@@ -9,7 +9,9 @@ from torch.testing import assert_close
 from seqwright import build
 from seqwright.batch import Source, Vocabularies, Vocabulary
 from seqwright.layers import prepacked as prepacking
+from seqwright.layers.block import Block, BlockConfig
 from seqwright.layers.prepacked import PrepackedLinear, prepacked
+from seqwright.models.mixture import Mixture
 from tests.contract.kinds import small
 
 SIZES = Vocabulary(size=40, unk=0, pad=1, sos=2, eos=3)
@@ -29,7 +31,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> torch.nn.Module:
 def test_a_packed_model_answers_alike(model: torch.nn.Module) -> None:
     quick = prepacked(model)
     maps = [type(part) for part in quick.modules() if isinstance(part, torch.nn.Linear)]
-    assert maps.count(PrepackedLinear) == len(maps) - 1  # what is asked once a source stays as it is
+    assert maps == [PrepackedLinear] * len(maps)
     assert not any(isinstance(part, PrepackedLinear) for part in model.modules())
     assert {id(p) for p in quick.parameters()} == {id(p) for p in model.parameters()}
     source = Source(mask=torch.ones(3, 5, dtype=torch.bool), ids=torch.arange(15).view(3, 5))
@@ -40,6 +42,35 @@ def test_a_packed_model_answers_alike(model: torch.nn.Module) -> None:
         second, _ = one.step(torch.tensor([[4], [5], [6]]), state)
         answers.append(torch.stack([first, second]))
     assert_close(*answers, rtol=0, atol=1e-5)
+
+
+@pytest.mark.skipif(not prepacking.available(), reason="this CPU has no packed products")
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu-tanh", "swiglu"])
+@torch.inference_mode()
+def test_nonlinearities_become_part_of_the_product_before_them(
+    activation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepacking, "SMALLEST", 1)
+    config = BlockConfig(width=16, heads=2, activation=activation)  # type: ignore[arg-type]
+    block = Block(config).eval()
+    quick = prepacked(block)
+    left = [part for part in quick.feed_forward.modules() if isinstance(part, torch.nn.ReLU | torch.nn.GELU)]
+    assert left == []
+    x = 3 * torch.randn(4, 5, 16)
+    assert_close(quick.feed_forward(x), block.feed_forward(x), rtol=0, atol=1e-5)
+
+
+@pytest.mark.skipif(not prepacking.available(), reason="this CPU has no packed products")
+@torch.inference_mode()
+def test_a_mixture_is_packed_part_by_part(model: torch.nn.Module) -> None:
+    mixture = Mixture([model, model], [0.5, 0.5])
+    quick = prepacked(mixture)
+    assert quick is not mixture
+    assert [any(isinstance(m, PrepackedLinear) for m in part.modules()) for part in quick.models] == [True, True]
+    assert mixture.models == [model, model]
+    source = Source(mask=torch.ones(2, 3, dtype=torch.bool), ids=torch.arange(6).view(2, 3))
+    said = [one.step(torch.tensor([[2], [2]]), one.start(source, capacity=2))[0] for one in (mixture, quick)]
+    assert_close(*said, rtol=0, atol=1e-5)
 
 
 def test_nothing_is_packed_where_nothing_is_won() -> None:

@@ -11,6 +11,7 @@ import seqwright as sw
 from seqwright.api import wanted_recipe
 from seqwright.config import UserError
 from seqwright.data.sides import Sides
+from seqwright.tasks import translation
 from seqwright.tasks.translation import TranslationRun
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "big", "dogs"]
@@ -52,6 +53,30 @@ def run(folder: Path) -> TranslationRun:
 def test_it_learns_to_translate(run: TranslationRun) -> None:
     said = [one.text for one in run.translate(["the cat sat", "", "big dogs"])]
     assert said == ["SAT CAT THE", "", "DOGS BIG"]
+
+
+def test_outputs_begin_hold_and_avoid_what_they_are_told(run: TranslationRun) -> None:
+    def said(**options: object) -> str:
+        return next(run.translate(["the cat sat"], **options)).text
+
+    assert said() == "SAT CAT THE"
+    assert said(prefix="BIG DOGS").startswith("BIG DOGS ")
+    assert "MAT" in said(required=("MAT",)).split()
+    assert "CAT" not in said(forbidden=("CAT",)).split()
+    (one,) = run.translate(["the cat"], prefix="BIG", attention=True)
+    assert one.attention is not None
+    assert one.attention.target[0] == "BIG"
+    with pytest.raises(UserError, match="has no 'COW'"):
+        said(required=("COW",))
+
+
+def test_weights_are_packed_once_for_all_lines(run: TranslationRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = []
+    monkeypatch.setattr(translation, "prepacked", lambda model: packed.append(model) or model)
+    opened = sw.open(run.path)
+    for line in ("the cat", "big dogs"):
+        list(opened.translate([line]))
+    assert packed == [opened.model]
 
 
 def test_a_line_is_translated_as_if_alone(run: TranslationRun) -> None:

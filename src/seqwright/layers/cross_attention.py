@@ -25,7 +25,7 @@ class Memory(State):
     """Keys and values of the source for every layer, computed once and held once for each source."""
 
     key_value: Tensor = per_source()
-    """(B, S, L, 2, H, E): as the projection leaves it."""
+    """(B, S, L, 2, H, E): as one product for all layers leaves it."""
     mask: Tensor = per_source()
     """(B, S)"""
 
@@ -44,18 +44,6 @@ class Memory(State):
             type(memory)(pad(memory.key_value, longest), pad(memory.mask, longest)) for memory in (self, other)
         )
         return State.join(mine, theirs)
-
-
-class Remember(nn.Linear):
-    """The keys and values of a memory for every layer of a decoder, by one product."""
-
-    def __init__(self, width: int, layers: int, heads: int, *, bias: bool = True):
-        super().__init__(width, layers * 2 * width, bias=bias)
-        self.layout = (layers, 2, heads, width // heads)
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        """(B, S, L, 2, H, E) from (B, S, D)."""
-        return super().forward(vectors).view(*vectors.shape[:2], *self.layout)
 
 
 class CrossAttention(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -22,7 +23,11 @@ class TokenHead(nn.Module):
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         """(..., V), natural log, at least float32."""
-        return exact(self.readout(hidden)).log_softmax(-1)
+        logits = exact(self.readout(hidden))
+        if torch.is_inference_mode_enabled() and logits.device.type == "cpu":
+            # Nobody else holds them, and a search's step goes through less memory.
+            return torch.log_softmax(logits, -1, out=logits)
+        return logits.log_softmax(-1)
 
     def score(self, hidden: Tensor, target: Tensor) -> Tensor:
         """log p(target), shaped like target."""

@@ -84,6 +84,11 @@ class Mixture(Parts):
         sights = [model.context for model in self.models if model.context is not None]
         self.context = min(sights, default=None)
 
+    @property
+    def asking(self) -> list[torch.nn.Module]:
+        """Where it can be heard what the parts attend to in the source: each of their modules counts alike."""
+        return [module for model in self.models for module in getattr(model, "asking", ())]
+
     def start(self, source: Source, *, capacity: int) -> State:
         return _join([model.start(source, capacity=capacity) for model in self.models])
 

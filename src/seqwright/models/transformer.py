@@ -12,7 +12,7 @@ from seqwright.batch import Vocabularies
 from seqwright.config import check_sizes
 from seqwright.interface import State
 from seqwright.layers.attention import KeyValues, needed
-from seqwright.layers.cross_attention import Memory, Remember
+from seqwright.layers.cross_attention import Memory
 from seqwright.layers.encoder import Reading
 from seqwright.layers.stack import Stack, StackConfig
 from seqwright.models.encoder_decoder import EncoderDecoder, Tied, settled_tie
@@ -63,10 +63,11 @@ class TransformerDecoder(Stack):
 
     def __init__(self, config: TransformerConfig):
         super().__init__(config, config.decoder_layers or config.layers, cross=True)
-        self.keys_values = Remember(config.width, len(self.blocks), config.heads, bias=config.bias)
+        self.layout = (len(self.blocks), 2, config.heads, config.size)
+        self.keys_values = nn.Linear(config.width, 2 * len(self.blocks) * config.width, bias=config.bias)
 
     def remember(self, reading: Reading) -> Memory:
-        return Memory(self.keys_values(reading.vectors), reading.mask)
+        return Memory(self.keys_values(reading.vectors).unflatten(-1, self.layout), reading.mask)
 
     def start(self, memory: State, capacity: int) -> KeyValues:
         assert isinstance(memory, Memory)

@@ -17,6 +17,7 @@ from seqwright.data.images import CaptionsConfig, Pictures, read_splits
 from seqwright.data.lengths import ByLength, Ints
 from seqwright.data.patches import Grid
 from seqwright.decoding.options import SearchOptions
+from seqwright.decoding.search import search
 from seqwright.interface import Autoregressive
 from seqwright.layers.prepacked import prepacked
 from seqwright.reporting.png import embedded, sheet
@@ -32,7 +33,7 @@ from seqwright.tasks.pair_scores import (
 )
 from seqwright.tasks.picture_run import PictureRun
 from seqwright.tasks.task import Note, Settings, fingerprint_of
-from seqwright.tasks.translating import search_sources
+from seqwright.tasks.translating import banned
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.training import train as train_tokenizer
 
@@ -241,7 +242,8 @@ def captions(
     model = prepacked(model)
     for first in range(0, len(pictures), AT_ONCE):
         source = grid.source(pictures.pixels[first : first + AT_ONCE]).to(device)
-        for best, *others in search_sources(model, source, tokenizer, options):
+        found = search(model, source, options, sos=tokenizer.sos, eos=tokenizer.eos, banned=banned(tokenizer))
+        for best, *others in found:
             yield Caption(
                 text=tokenizer.decode(best.ids),
                 log_prob=best.log_prob,

@@ -19,7 +19,6 @@ from seqwright.decoding.risk import least_risk
 from seqwright.decoding.search import search
 from seqwright.decoding.watch import Flag, Typical, watch
 from seqwright.interface import Autoregressive
-from seqwright.layers.prepacked import prepacked
 from seqwright.metrics.score import Floats
 from seqwright.metrics.utility import pairwise_bleu, pairwise_chrf, pairwise_f1
 from seqwright.text.tokenizer import Tokenizer
@@ -44,6 +43,12 @@ class TranslationOptions(SearchOptions):
     risk: Literal["none", "chrf", "bleu", "f1"] = "none"
     """Of the `best` outputs found or drawn, choose the one most like the others by this measure (minimum Bayes risk,
     Kumar & Byrne 2004), rather than the first."""
+    prefix: str = ""
+    """What every output begins with; the rest is scored and counted without it."""
+    required: tuple[str, ...] = ()
+    """Words or phrases without which no output ends (Post & Vilar 2018), spelt as the tokenizer cuts them."""
+    forbidden: tuple[str, ...] = ()
+    """Words or phrases that no output says, spelt as the tokenizer cuts them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,7 +120,6 @@ def translate(
         model.eval()
     if attention and not attentive(model):
         raise UserError("this model has no attention to show.")
-    model = prepacked(model)
     lines = iter(given)
     while chunk := list(itertools.islice(lines, AT_ONCE)):
         side = encode_sources(chunk, tokenizers.source)
@@ -144,10 +148,30 @@ def _source(side: Side, rows: Sequence[int], device: torch.device | str) -> Sour
 
 
 def search_sources(
-    model: Autoregressive, source: Source, target: Tokenizer, options: SearchOptions
+    model: Autoregressive, source: Source, target: Tokenizer, options: TranslationOptions
 ) -> list[list[Hypothesis]]:
-    """The best outputs of these sources together."""
-    return search(model, source, options, sos=target.sos, eos=target.eos, banned=banned(target))
+    """The best outputs of these sources together, each after the prefix."""
+    required = [min(spellings(target, phrase), key=len) for phrase in options.required]
+    return search(
+        model,
+        source,
+        options,
+        sos=target.sos,
+        eos=target.eos,
+        banned=banned(target),
+        prompts=[target.encode(options.prefix)] * source.rows,
+        forbidden=[ids for phrase in options.forbidden for ids in spellings(target, phrase)],
+        required=[required] * source.rows if required else None,
+    )
+
+
+def spellings(target: Tokenizer, phrase: str) -> list[list[int]]:
+    """A phrase's ids where it opens a text and, where that differs, after a space; fewer pieces are the usual ones."""
+    if not phrase.strip() or (unknown := target.unknowns(phrase)):
+        missing = f"has no {', '.join(map(repr, unknown))}" if phrase.strip() else "cannot spell nothing"
+        raise UserError(f"the target vocabulary {missing}; require and forbid words that it knows.")
+    opening, inside = target.encode(phrase), target.encode(f" {phrase}")
+    return [opening] if inside == opening else [opening, inside]
 
 
 def _aligned(
@@ -194,8 +218,9 @@ def _chosen(
     unread: int,
     typical: Typical,
 ) -> tuple[Translation, list[int]]:
-    """The best of several outputs, and its ids."""
-    texts = [target.decode(hypothesis.ids) for hypothesis in several]
+    """The best of several outputs, and its ids from the prefix on."""
+    begun = target.encode(options.prefix)
+    texts = [target.decode([*begun, *hypothesis.ids]) for hypothesis in several]
     best = 0
     if options.risk != "none":
         # Samples come as often as they are probable; an n-best list is weighed by its log-probabilities.
@@ -212,7 +237,7 @@ def _chosen(
         warnings=tuple(watch(text, source=" ".join(source), typical=typical, **facts)),
         **facts,
     )
-    return said, hypothesis.ids
+    return said, [*begun, *hypothesis.ids]
 
 
 def _cut(side: Side, context: int | None, truncate: bool, eos: int | None, *, first: int) -> Side:

@@ -21,6 +21,7 @@ from seqwright.data.variation import Varied, VariedTokenizerConfig, varied_pairs
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.watch import Typical, typical
 from seqwright.interface import Autoregressive, Feed
+from seqwright.layers.prepacked import prepacked
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json, write_text
@@ -168,7 +169,7 @@ class TranslationTask:
     def _translate(self, model: Autoregressive, pairs: Sequence[Pair], device: torch.device | str) -> list[Translation]:
         given = [(pair.sources, pair.tag) for pair in pairs]
         quick = replace(self.settings.decoding, kind="greedy", best=1, risk="none")
-        return list(translate(model, self.tokenizers, given, quick, truncate=True, device=device))
+        return list(translate(prepacked(model), self.tokenizers, given, quick, truncate=True, device=device))
 
 
 class TranslationRun(Run):
@@ -184,6 +185,11 @@ class TranslationRun(Run):
     def source(self, rows: int, length: int) -> Source:
         """Sources of different lengths, ended as they are in training."""
         return made_up_source(self.tokenizers.source, rows, length, ended=True)
+
+    @functools.cached_property
+    def searched(self) -> Any:
+        """The model as searches ask it: packed once, not for every line that is typed."""
+        return prepacked(self.model)
 
     @functools.cached_property
     def tokenizers(self) -> Tokenizers:
@@ -225,7 +231,7 @@ class TranslationRun(Run):
         """
         given = (((source,) if isinstance(source, str) else tuple(source), tag) for source in sources)
         return translate(
-            self.model,
+            self.searched,
             self.tokenizers,
             given,
             replace(self.settings.decoding, **options),
@@ -248,7 +254,7 @@ class TranslationRun(Run):
         settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
         kept = extracts(read_splits(settings.data)[0].pairs, pairs) if settings.evaluation.extractive else {}
         encoded = encode_pairs(pairs, self.tokenizers)
-        return evaluate(self.model, encoded, pairs, settings, self.device, self.typical, kept, watch)
+        return evaluate(self.searched, encoded, pairs, settings, self.device, self.typical, kept, watch)
 
     def search_audit(self, sources: Sequence[str], options: SearchOptions, widths: Sequence[int]) -> Audit:
         """How often beams of these widths miss the best translation of each source."""
