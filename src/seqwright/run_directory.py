@@ -111,7 +111,7 @@ class RunDirectory:
             )
         run.recipe()
         run.records()
-        if run.tokenizer_path.exists():  # pictures need none
+        if run.tokenizer_path.exists() or (run.finished and run.recipe().get("tokenizer")):  # pictures need none
             read_json(run.tokenizer_path)
         if run.finished:
             run.summary()
