@@ -122,6 +122,7 @@ TAGGERS: Models = {
     "gru": (taggers.GRUTaggerConfig, taggers.recurrent_tagger),
     "transformer": (taggers.TransformerTaggerConfig, taggers.transformer_tagger),
     "gpt": (taggers.GPTTaggerConfig, taggers.gpt_tagger),
+    "bert": (taggers.BertTaggerConfig, taggers.bert_tagger),
     "perceptron": (PerceptronConfig, perceptron),
 }
 

@@ -130,6 +130,8 @@ FEWEST_STEPS = 400
 """Of a small tagger, however few its sentences are."""
 FEWEST_SENTENCES, MANY_SENTENCES = 20, 200
 """With fewer, all are needed to learn from; with as many, a choice all over the file holds out some for certain."""
+BLANK = re.compile(r"\n[ \t\r]*\n")
+"""What parts sentences, whatever ends their lines."""
 SPAN = re.compile(r"[\t\n \"][BI]-\S")
 """What tells tags that mark spans, in any of the formats."""
 
@@ -146,7 +148,7 @@ def tagged_recipe(
     size = sum(map(len, texts)) or MEGA
     kind = kind or ("perceptron" if size <= FEW_WORDS else build.kit("tagged").default_model)
     pick(kind, build.TAGGERS, "model")
-    sentences = sum(text.count("\n\n") or text.count("\n") for text in texts) if texts else FEWEST_SENTENCES
+    sentences = sum(len(BLANK.findall(text)) or text.count("\n") for text in texts) if texts else FEWEST_SENTENCES
     data: dict[str, Any] = {"kind": "tagged", "train": list(files)}
     if valid:
         data["valid"] = list(valid)
@@ -165,7 +167,7 @@ def tagged_recipe(
     batch, epochs = sizes.pop("batch"), sizes.pop("epochs")
     steps = max(FEWEST_STEPS, epochs * sentences // batch)
     table["training"] = {"batch": batch, "steps": steps, "rate": 2e-3, "weight_decay": 0.01}
-    if kind in ("transformer", "gpt"):
+    if kind in ("transformer", "gpt", "bert"):
         sizes["width"] = sizes.pop("embedding")
         table["training"]["rate"] = 1e-3
     if tokenizer == "words":

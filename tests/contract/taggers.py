@@ -27,6 +27,7 @@ TAGGERS: dict[str, dict[str, object]] = {
     "transformer": TRANSFORMER | {"spelling": 0},
     "transformer chain": TRANSFORMER | {"spelling": 2, "crf": True, "positions": "rotary"},
     "gpt": {"kind": "gpt", "width": 8, "layers": 2, "heads": 2, "context": CONTEXT, "spelling": 2},
+    "bert": TRANSFORMER | {"kind": "bert", "spelling": 2},
     "perceptron": {"kind": "perceptron", "epochs": 3},
 }
 NAMES = ["n", "v", "p", "d"]

@@ -1,4 +1,4 @@
-"""From a pre-trained run to a classifier that begins with it, through the command line."""
+"""From a pre-trained run to a classifier or a tagger that begins with it, through the command line."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.journeys.conftest import Command
 
 LINES = [f"the {a} {v} on the {b}\n" for a in ("cat", "dog", "hen") for b in ("mat", "roof") for v in ("sat", "slept")]
 ROWS = [f"{'high' if 'roof' in line else 'low'}\t{line}" for line in LINES]
+TAGGED = ["".join(f"{word}\t{len(word)}\n" for word in line.split()) + "\n" for line in LINES]
 SMALL = ("tokenizer.kind=words", "training.steps=4", "training.batch=4", "training.device=cpu")
 SIZES = {
     "lstm": ("model.kind=lstm", "model.width=8", "model.layers=2", "training.length=8"),
@@ -30,13 +31,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("fine-tuning")
     (here / "text.txt").write_text("".join(LINES) * 4)
     (here / "rows.tsv").write_text("".join(ROWS) * 4)
+    (here / "tags.tsv").write_text("".join(TAGGED) * 2)
     for kind, sizes in SIZES.items():
         given = {"masked" if kind == "bert" else "text": str(here / "text.txt")}
         api.train(**given, run=here / kind, set=[*SMALL, *sizes])
     return here
 
 
-def tuned(seqwright: Command, folder: Path, kind: str, *more: str) -> tuple[dict[str, torch.Tensor], ...]:
+def tuned(
+    seqwright: Command, folder: Path, kind: str, *more: str, given: tuple[str, str] = ("--labelled", "rows.tsv")
+) -> tuple[dict[str, torch.Tensor], ...]:
     """Weights before and after fine-tuning for a few steps."""
     shutil.rmtree("tuned", ignore_errors=True)
     settings = [
@@ -44,7 +48,8 @@ def tuned(seqwright: Command, folder: Path, kind: str, *more: str) -> tuple[dict
         for key in ("training.epochs=1", "training.weights=last", "training.device=cpu", *more)
         for word in ("--set", key)
     ]
-    said = seqwright("train", "--labelled", folder / "rows.tsv", "--from", folder / kind, "--run", "tuned", *settings)
+    option, file = given
+    said = seqwright("train", option, folder / file, "--from", folder / kind, "--run", "tuned", *settings)
     assert said.status == 0, said.err
     return tuple(load_tensors(path / "model.safetensors")[0] for path in (folder / kind, Path("tuned")))
 
@@ -64,6 +69,19 @@ def test_a_classifier_begins_with_any_run(seqwright: Command, folder: Path, kind
     log = [json.loads(line) for line in Path("tuned/log.jsonl").read_text().splitlines()]
     assert any("head.readout are new and begin fresh" in entry.get("text", "") for entry in log)
     assert seqwright("classify", "tuned", input=b"the cat sat on the roof\n").out.startswith(("high", "low"))
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_a_tagger_begins_with_any_run(seqwright: Command, folder: Path, kind: str) -> None:
+    still = ("training.rate=1e-30", "training.weight_decay=0")
+    before, after = tuned(seqwright, folder, kind, *still, given=("--tagged", "tags.tsv"))
+    shared = {name for name in before if name == "embedding.weight" or name.startswith("encoder.")}
+    assert shared
+    for name in shared:
+        assert torch.allclose(after[name], before[name], atol=1e-12), name
+    assert tomllib.loads(Path("tuned/recipe.toml").read_text())["model"]["kind"] == kind
+    tags = seqwright("tag", "tuned", "--json", input=b"the cat slept\n").lines[0]["tags"]
+    assert len(tags) == 3
 
 
 def test_frozen_layers_do_not_move(seqwright: Command, folder: Path) -> None:

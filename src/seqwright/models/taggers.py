@@ -18,6 +18,8 @@ from seqwright.layers.heads import ClassHead
 from seqwright.layers.pooling import Words
 from seqwright.layers.spelling import Spelling
 from seqwright.layers.stack import StackConfig
+from seqwright.models.bert import BertConfig, bert_encoder
+from seqwright.models.bert import initialise as initialise_bert
 from seqwright.models.classifiers import GPTReader
 from seqwright.models.gpt import initialise as initialise_gpt
 from seqwright.models.reader import ReadingModel, Tokens, body
@@ -73,6 +75,13 @@ class TransformerTaggerConfig(TagConfig, TransformerReaderConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GPTTaggerConfig(TagConfig, StackConfig):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_tags()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertTaggerConfig(TagConfig, BertConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_tags()
@@ -136,6 +145,13 @@ def gpt_tagger(config: GPTTaggerConfig, sizes: ReaderSizes) -> Tagger:
     initialise_gpt(encoder, config.layers)
     model = tagging(config, sizes, encoder, config.width)
     initialise_gpt(model.embedding, config.layers)
+    return model
+
+
+def bert_tagger(config: BertTaggerConfig, sizes: ReaderSizes) -> Tagger:
+    """A BERT, as it was pre-trained (Devlin et al. 2019, section 5.3)."""
+    model = tagging(config, sizes, bert_encoder(config), config.width)
+    initialise_bert(model.embedding)
     return model
 
 
