@@ -167,6 +167,20 @@ def test_runs_compare_on_what_they_share() -> None:
         comparison([replace(lossy, summary={}), trained_run()])
 
 
+def test_of_answers_the_more_right_the_better() -> None:
+    runs = [
+        replace(counted_run(name), summary={"scores": {"nll": {"value": nll}, "accuracy": {"value": accuracy}}})
+        for name, nll, accuracy in (("sure", 0.9, 91.0), ("right", 1.2, 93.0), ("wrong", 0.7, 60.0))
+    ]
+    page = comparison(runs)
+    assert "Ranked by accuracy, higher is better." in page
+    assert [cell for cell in Outline(page).texts["td"] if cell in ("sure", "right", "wrong")][:3] == [
+        "right",
+        "sure",
+        "wrong",
+    ]
+
+
 def test_the_fake_text_is_nasty_enough() -> None:
     assert {"\x00", "\x1b", "\ud800", "<", "&", "🙂"} <= set(NASTY)
 

@@ -30,5 +30,6 @@ def command(folder: str, as_json: bool) -> None:
         Column("seconds", "time", duration),
         Column("bits_per_byte", "bits/byte", figure),
         Column("perplexity", "perplexity", figure),
+        Column("accuracy", "accuracy", figure),
     ]
     print_table(table(rows, columns))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seqwright.config import UserError
-from seqwright.reporting.facts import RunFacts, flatten, headline, title
+from seqwright.reporting.facts import HIGHER, RunFacts, flatten, headline, title
 from seqwright.reporting.markup import Html, element
 from seqwright.reporting.numbers import count, duration, figure, interval
 from seqwright.reporting.page import grid, page, section, show, table
@@ -20,7 +20,7 @@ def comparison(runs: list[RunFacts], *, name: str = "Comparison") -> str:
     score = headline(runs)
     if score is None:
         raise UserError("these runs have no score in common; evaluate each of them on the same file first.")
-    ranked = sorted(runs, key=lambda run: run.scores[score]["value"])
+    ranked = sorted(runs, key=lambda run: run.scores[score]["value"], reverse=score in HIGHER)
     head = element(
         "header",
         element("p", f"{len(runs)} runs", class_="kind"),
@@ -32,7 +32,7 @@ def comparison(runs: list[RunFacts], *, name: str = "Comparison") -> str:
 
 
 def _verdict(score: str) -> str:
-    ranking = f"Ranked by {title(score)}, lower is better."
+    ranking = f"Ranked by {title(score)}, {'higher' if score in HIGHER else 'lower'} is better."
     return ranking + " Only runs with the same tokenizer compare on it." if score == "nll" else ranking
 
 

@@ -11,8 +11,11 @@ from seqwright.reporting.svg import Point
 
 Record = Mapping[str, Any]
 
-COMPARABLE = ("bits_per_byte", "bits_per_character", "nll")
-"""Scores of a language model, from the most comparable to the least: only the first two forget the tokenizer."""
+COMPARABLE = ("bits_per_byte", "bits_per_character", "accuracy", "pearson", "nll")
+"""Scores that runs compare on, from the most comparable to the least: nll depends on the tokenizer, or on how sure a
+model is of what it answers."""
+HIGHER = ("accuracy", "pearson")
+"""Those of which more is better."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 from seqwright.config import UserError
 from seqwright.run_directory import RunDirectory, find_runs
 
-REACHED = ("parameters", "steps", "seconds", "nll", "bits_per_byte", "bits_per_character", "perplexity")
+REACHED = ("parameters", "steps", "seconds", "nll", "bits_per_byte", "bits_per_character", "perplexity", "accuracy")
 
 
 def listing(folder: str | Path) -> list[dict[str, Any]]:
