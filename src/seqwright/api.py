@@ -23,6 +23,7 @@ from seqwright.studies.probe import read_probes
 from seqwright.suggest import (
     chat_recipe,
     fine_tuned,
+    kinds_of,
     labelled_recipe,
     masked_recipe,
     pairs_recipe,
@@ -128,11 +129,13 @@ def wanted_recipe(
         return recipes.load(recipe, [*beginning, *overrides], train=own, valid=_several(valid))
     if own:
         chosen = dict(map(parse_override, overrides))
-        kinds = {"kind": chosen.get("model.kind"), "tokenizer": chosen.get("tokenizer.kind")}
-        suited = SUITED[flags[0]]
-        table = suited(own, _several(valid), **{key: str(value) for key, value in kinds.items() if value is not None})
-        if base is not None:
-            table = fine_tuned(table, RunDirectory.open(base).recipe(), Path(base))
+        before = None if base is None else RunDirectory.open(base).recipe()
+        kinds = {} if before is None else kinds_of(before, flags[0].removeprefix("--"))
+        asked = {"kind": chosen.get("model.kind"), "tokenizer": chosen.get("tokenizer.kind")}
+        kinds |= {key: str(value) for key, value in asked.items() if value is not None}
+        table = SUITED[flags[0]](own, _several(valid), **kinds)
+        if before is not None:
+            table = fine_tuned(table, before, Path(str(base)))
         return recipes.make(table, overrides, origin=flags[0], base=Path())
     flags = [flag for flag in SUITED if flag not in ("--text", "--pairs")]
     yours = f"give your own data with --text FILE, --pairs SOURCE TARGET, {', '.join(flags[:-1])} or {flags[-1]} FILE"

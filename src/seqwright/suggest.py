@@ -159,7 +159,6 @@ def tagged_recipe(
         "data": data,
         "tokenizer": {"kind": tokenizer} | ({"lowercase": True} if tokenizer == "words" else {}),
         "model": {"kind": kind},
-        "training": {},  # a perceptron has none, but the run to begin with may take its place
     }
     if kind in build.COUNTED:
         return table
@@ -268,14 +267,19 @@ KEPT = {"training": ("batch", "steps", "epochs", "patience", "smoothing"), "mode
 """What a recipe for a user's data still says of a model that begins with a run."""
 CUT = ("patch", "size")
 """What pictures are cut by: an encoder that was trained on other patches is of no use."""
-FEW = 5
-"""Epochs that a trained model needs to learn another answer."""
+
+
+def kinds_of(base: dict[str, Any], task: str) -> dict[str, str]:
+    """The kinds of model and tokenizer that a recipe for a user's data should suit where it begins with a run."""
+    usable = build.kit(task).models.keys() - {*build.COUNTED, *build.MADE}
+    kinds = {"kind": base["model"]["kind"], "tokenizer": base["tokenizer"].get("kind")}
+    return {key: kind for key, kind in kinds.items() if kind and (key == "tokenizer" or kind in usable)}
 
 
 def fine_tuned(table: dict[str, Any], base: dict[str, Any], path: Path) -> dict[str, Any]:
     """The same recipe, begun with a run: its model and tokenizer, and a tenth of its rate."""
     rate = base["training"]["rate"] / 10
-    asked = table.get("training", {"epochs": FEW})  # what is counted has none
+    asked = table.get("training", {})  # what is counted has none
     training = {key: asked[key] for key in KEPT["training"] if key in asked}
     model = {key: table["model"][key] for key in KEPT["model"] if key in table["model"]}
     data = {key: base["data"][key] for key in CUT if key in base["data"] and key in table["data"]}

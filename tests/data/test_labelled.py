@@ -37,6 +37,9 @@ SAME = [("good", "a fine, fine film"), ("bad", 'a "dull" one')]
         ("a.txt", 'good\ta fine, fine film\r\nbad\ta "dull" one\r\n\r\n', {}),
         ("a.tsv.xz", 'label\ttext\ngood\ta fine, fine film\nbad\ta "dull" one', {}),
         ("a.tsv", '\ufeffText\tLabel\na fine, fine film\tgood\na "dull" one\tbad\n', {}),
+        ("a.tsv", 'sentence\tlabel\na fine, fine film\tgood\na "dull" one\tbad\n', {}),
+        ("a.csv", 'mood,text\ngood,"a fine, fine film"\nbad,"a ""dull"" one"\n', {}),
+        ("a.csv", 'good,"a fine, fine film"\nbad,"a ""dull"" one"\n', {}),
         ("a.csv", 'label,text\ngood,"a fine, fine film"\nbad,"a ""dull"" one"\n', {}),
         (
             "a.jsonl",
@@ -55,8 +58,22 @@ def test_the_same_rows_however_they_are_written(
 
 
 def test_two_texts_and_numbers_of_json(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.jsonl", '{"y": 1, "one": "a", "two": "b"}\n{"y": ["x", "z"], "one": "c", "two": ""}\n')
-    assert read(path, columns=("y", "one", "two")) == [("1", "a", "b"), ("x,z", "c", "")]
+    path = write(tmp_path, "a.jsonl", '{"y": 1, "one": "a", "two": "b"}\n{"y": true, "one": "c", "two": ""}\n')
+    assert read(path, columns=("y", "one", "two")) == [("1", "a", "b"), ("true", "c", "")]
+
+
+def test_lists_of_labels_are_several_and_never_one(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.jsonl", '{"label": ["x", "z"], "text": "c"}\n{"label": [], "text": "d"}\n')
+    assert read(path, labels="several") == [("x,z", "c"), ("", "d")]
+    with pytest.raises(UserError, match=r'line 1: .*"several" reads such lists'):
+        read(path)
+
+
+def test_a_first_row_that_may_be_a_heading_is_said(tmp_path: Path) -> None:
+    for first, said in (("mood,review\n", True), ("good,so fine\n", False)):
+        path = write(tmp_path, "a.csv", first + "good,fine\nbad,dull\nbad,poor\n")
+        notes = read_rows(str(path), LabelledConfig(train=str(path))).notes
+        assert any("if it is a heading" in note for note in notes) == said
 
 
 def test_a_tab_in_a_text_belongs_to_it_where_the_first_line_shows_the_columns(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ import pytest
 import torch
 
 import seqwright as api
+from seqwright.api import wanted_recipe
 from seqwright.storage import load_tensors
+from seqwright.suggest import kinds_of
 from tests.journeys.conftest import Command
 
 LINES = [f"the {a} {v} on the {b}\n" for a in ("cat", "dog", "hen") for b in ("mat", "roof") for v in ("sat", "slept")]
@@ -82,6 +84,18 @@ def test_a_tagger_begins_with_any_run(seqwright: Command, folder: Path, kind: st
     assert tomllib.loads(Path("tuned/recipe.toml").read_text())["model"]["kind"] == kind
     tags = seqwright("tag", "tuned", "--json", input=b"the cat slept\n").lines[0]["tags"]
     assert len(tags) == 3
+
+
+def test_a_begun_recipe_suits_the_kinds_it_begins_with(folder: Path, tmp_path: Path) -> None:
+    """Not the bag, the perceptron or the whole words that it would have taken by itself."""
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("".join(ROWS) * 40)
+    wanted = wanted_recipe(None, labelled=str(rows), base=folder / "gpt")
+    assert wanted.data.split == "stratified 20%"
+    assert wanted.training.epochs == 40
+    pieces = {"model": {"kind": "gpt"}, "tokenizer": {"kind": "byte-bpe"}}
+    assert kinds_of(pieces, "tagged") == {"kind": "gpt", "tokenizer": "byte-bpe"}
+    assert kinds_of(pieces | {"model": {"kind": "ngram"}}, "text") == {"tokenizer": "byte-bpe"}
 
 
 def test_frozen_layers_do_not_move(seqwright: Command, folder: Path) -> None:

@@ -57,6 +57,8 @@ def test_a_tagger_learns_answers_and_keeps_its_laws(seqwright: Command, tagger: 
     assert [row["tags"] for row in said] == [["p", "v", "n", "v"], [], ["d", "n"]]
     assert all(0 < share <= 1 for row in said for share in row["probabilities"])
     assert seqwright("tag", tagger, input=b"we hear dogs runs\n").out == "we hear dogs runs\tp v n v\n"
+    assert seqwright("tag", tagger, "we hear dogs runs").out == "we hear dogs runs\tp v n v\n"
+    assert "model.spelling = 0 has" in seqwright("embed", tagger, input=b"we hear\n").err
     assert seqwright("check", tagger, "--json").json["holds"]
 
 

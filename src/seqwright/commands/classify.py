@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, print_json, read_lines
+from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, print_json, text_or_lines
 
 
 @click.command("classify")
@@ -47,7 +46,7 @@ def command(
     if more:
         raise click.UsageError("give one text or file at a time; a text with spaces needs quotes around it.")
     pairs = opened.labels.parts > 1
-    lines = (tuple(line.split("\t")) if pairs else line for line in _lines(text_or_file))
+    lines = (tuple(line.split("\t")) if pairs else line for line in text_or_lines(text_or_file))
     typed = text_or_file in (None, "-") and sys.stdin.isatty()
     for said in classify(lines, **({"at_once": 1} if typed else {}), **options):
         if as_json:
@@ -73,10 +72,3 @@ def _look(opened: Any, files: Sequence[str], options: dict[str, Any], as_json: b
                 print_json({"file": file, "picture": number, "label": seen.label, "probability": seen.probability})
             else:
                 click.echo(seen.said if len(files) == 1 else f"{file}: {seen.said}")
-
-
-def _lines(text_or_file: str | None) -> Iterable[str]:
-    """Lines of a file where there is one of this name; otherwise a text is what has a space in it."""
-    if text_or_file not in (None, "-") and not Path(str(text_or_file)).is_file() and " " in str(text_or_file):
-        return [str(text_or_file)]
-    return read_lines(text_or_file)

@@ -6,6 +6,7 @@ import io
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
@@ -81,6 +82,13 @@ def read_lines(file: str | None) -> Iterator[str]:
     """Lines of a file (plain, .gz or .xz), or of standard input, without their ends."""
     for lines in lines_waiting(file):
         yield from lines
+
+
+def text_or_lines(given: str | None) -> Iterator[str]:
+    """Lines of a file where there is one of this name; otherwise a text is what has a space in it."""
+    if given is not None and " " in given and not Path(given).is_file():
+        return iter([given])
+    return read_lines(given)
 
 
 def lines_waiting(file: str | None) -> Iterator[list[str]]:

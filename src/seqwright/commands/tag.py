@@ -8,30 +8,30 @@ from itertools import chain
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, print_json, read_lines
+from seqwright.commands.common import DEVICE, JSON, RUN, print_json, text_or_lines
 
 
 @click.command("tag")
 @RUN
-@click.argument("file", required=False)
-@click.option("--columns", is_flag=True, help="FILE has a token a line and a blank line between sentences.")
+@click.argument("file", metavar="[TEXT_OR_FILE]", required=False)
+@click.option("--columns", is_flag=True, help="The file has a token a line and a blank line between sentences.")
 @DEVICE
 @JSON
 def command(run: str, file: str | None, columns: bool, device: str, as_json: bool) -> None:
-    """The tag of each word of FILE or standard input, in order.
+    """The tag of each word of a text, of a file or of standard input, in order.
 
     A line is a sentence, its words parted by spaces; it comes back with its tags behind a tab. A file with tabs, or any
     with --columns, is read as the run's own data was; where that has a token a line, so has what comes back.
 
     \b
-    echo "Time flies like an arrow" | seqwright tag runs/tags
+    seqwright tag runs/tags "Time flies like an arrow"
     seqwright tag runs/tags test.tsv > test.out
     """
     from seqwright.api import open as open_run
 
     opened = open_run(run, device=device)
     typed = file in (None, "-") and sys.stdin.isatty()
-    lines, tabs = peeked(read_lines(file))
+    lines, tabs = peeked(text_or_lines(file))
     given: Iterator[str | tuple[str, ...]] = lines
     by_token = False
     if columns or tabs:

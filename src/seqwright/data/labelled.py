@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -151,7 +153,13 @@ def read_rows(files: Sequence[str] | str, config: LabelledConfig) -> Rows:
             text, replaced = read_text(path, config.errors)
             if replaced:
                 notes.append(f"{path}: {replaced:,} places were not UTF-8 text and are read as U+FFFD.")
-            rows += _rows(text.rstrip("\r\n"), path, config)
+            found = list(_rows(text.rstrip("\r\n"), path, config))
+            if config.labels == "one" and len(found) > 2 and counts_of(found)[found[0].label] == 1:
+                notes.append(
+                    f"{found[0].place}: no other row has the label {found[0].label!r}; if it is a heading, name the"
+                    " columns in data.columns."
+                )
+            rows += found
     empty = sum(not any(text.strip() for text in row.texts) for row in rows)
     if empty:
         notes.append(f"{empty:,} of {len(rows):,} texts are empty: all that can be learnt of them is what is frequent.")
@@ -167,8 +175,10 @@ def _rows(text: str, path: Path, config: LabelledConfig) -> Iterator[Row]:
     if suffix not in JSON_LINES and not all(column.isdecimal() for column in columns):
         heading = 1
     unit = "record" if suffix == ".csv" else "line"  # a quoted field may hold line ends
-    for n, found in enumerate(records(text, path, columns, suffix=suffix, scalars=columns[:1]), 1 + heading):
-        yield Row(found[0].strip(), found[1:], f"{path}, {unit} {n:,}")
+    lists = columns[:1] if config.labels == "several" else ()
+    given = records(text, path, columns, suffix=suffix, scalars=columns[:1], lists=lists)
+    for n, (label, *texts) in enumerate(given, 1 + heading):
+        yield Row(label.strip(), tuple(texts), f"{path}, {unit} {n:,}")
 
 
 def _parted(text: str, path: Path, separator: str) -> Iterator[Row]:
@@ -183,19 +193,19 @@ def _columns(text: str, path: Path, suffix: str) -> tuple[str, ...]:
     """Label and text where nobody says which: by their headings, or the only two there are."""
     if suffix in JSON_LINES:
         return HEADINGS
-    # One record with all of its columns: asking for the first is the way to see how many there are.
-    delimiter = "," if suffix == ".csv" else "\t"
-    first = text.partition("\n")[0].removesuffix("\r").split(delimiter)
-    if sorted(cell.strip('"').lower() for cell in first) == list(HEADINGS):
-        by_name = {cell.strip('"').lower(): cell.strip('"') for cell in first}
-        return by_name["label"], by_name["text"]
-    if suffix == ".csv" or len(first) == 2:
+    lines = io.StringIO(text, newline="")
+    first = next(csv.reader(lines), []) if suffix == ".csv" else lines.readline().rstrip("\r\n").split("\t")
+    named = [cell.lower() for cell in first]
+    if len(first) == 2 and set(named) & set(HEADINGS):
+        label = named.index("label") if "label" in named else 1 - named.index("text")
+        return first[label], first[1 - label]
+    if len(first) == 2:
         return "1", "2"
     shown = ", ".join(repr(cell[:20]) for cell in first[:6])
     if len(first) == 1:
         raise UserError(
-            f"{path}, line 1 has no tab between label and text: {shown}. Write `label TAB text`, or name what parts"
-            ' them: data.separator = " ".'
+            f"{path}, line 1 has no {'comma' if suffix == '.csv' else 'tab'} between label and text: {shown}. Write"
+            ' `label TAB text`, or name what parts them: data.separator = " ".'
         )
     raise UserError(
         f"{path} has {len(first)} columns ({shown}, …); say which hold label and text, by heading or counted from 1:"

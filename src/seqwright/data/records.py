@@ -41,17 +41,19 @@ def records(
     heading: str = "",
     suffix: str | None = None,
     scalars: Sequence[str] = (),
+    lists: Sequence[str] = (),
 ) -> Iterator[Row]:
     """The wanted columns of each record in a file's text; the path is for its kind (unless `suffix` says it) and for
     messages.
 
     A file may be read in parts: `line` is the number of a part's first line, `heading` the first record of the file
-    where the part is not the first. Numbers, booleans and lists of strings stand for their JSON text (lists parted by
-    commas) in columns that are named in `scalars`, and are refused in others.
+    where the part is not the first. Numbers and booleans stand for their JSON text in columns that are named in
+    `scalars`, and lists of strings for their items with commas between them in those of `lists`; they are refused in
+    others.
     """
     suffix = suffix or plain_suffix(path)
     if suffix in JSON_LINES:
-        return _json_lines(text, path, columns, line, scalars)
+        return _json_lines(text, path, columns, line, scalars, lists)
     first = line - heading.count("\n")
     rows = _quoted(heading + text, path, first) if suffix == ".csv" else _tabbed(heading + text, first)
     found = _table(rows, path, columns, DELIMITERS[suffix])
@@ -90,7 +92,9 @@ def object_of(line: str, place: str) -> dict[str, Any]:
     return found
 
 
-def _json_lines(text: str, path: Path, columns: Sequence[str], first: int, scalars: Sequence[str]) -> Iterator[Row]:
+def _json_lines(
+    text: str, path: Path, columns: Sequence[str], first: int, scalars: Sequence[str], lists: Sequence[str]
+) -> Iterator[Row]:
     for number, line in enumerate(text.removesuffix("\n").split("\n"), first):
         place = f"{path}, line {number:,}"
         found = object_of(line, place)
@@ -98,17 +102,21 @@ def _json_lines(text: str, path: Path, columns: Sequence[str], first: int, scala
         for column in columns:
             if column not in found:
                 raise UserError(f"{place} has no key '{column}'.{did_you_mean(column, found)}")
-            value = _scalar(found[column]) if column in scalars else found[column]
+            value = found[column]
+            if column in scalars and isinstance(value, bool | int | float):
+                value = json.dumps(value)
+            elif _is_list(value) and column in lists:
+                value = ",".join(value)
+            elif _is_list(value) and column in scalars:
+                raise UserError(f"{place}: '{column}' is {_short(value)}; data.labels = \"several\" reads such lists.")
             if not isinstance(value, str):
                 raise UserError(f"{place}: '{column}' is {_short(value)}, not a string.")
             row.append(value)
         yield tuple(row)
 
 
-def _scalar(value: Any) -> Any:
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return ",".join(value)
-    return json.dumps(value) if isinstance(value, bool | int | float) else value
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

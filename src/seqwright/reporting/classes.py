@@ -133,9 +133,8 @@ def class_tables(details: Mapping[str, Any]) -> list[Table]:
             if i != j and many
         ]
         common = sorted(mistaken, key=lambda row: -int(row["texts"]))[:10]
-        tables.append(
-            terminal_table(common, [Column("is", "is"), Column("called", "called"), Column("texts", "texts", str)])
-        )
+        named = [Column("is", "is"), Column("called", "called"), Column("texts", "texts", str)]
+        tables += [terminal_table(common, named)] if common else []
     return tables
 
 

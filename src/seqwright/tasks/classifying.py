@@ -272,7 +272,8 @@ def classify(
     while chunk := list(itertools.islice(lines, at_once)):
         for text in chunk:
             if len(text) != parts:
-                raise UserError(f"{parts} text(s) are read at a time, not {len(text)}: {text[0][:60]!r}.")
+                how = " Part them by a tab." if parts > 1 else ""
+                raise UserError(f"{parts} text(s) are read at a time, not {len(text)}: {text[0][:60]!r}.{how}")
         asked = ask(chunk)
         for text, row, lost in zip(chunk, asked.found, asked.lost, strict=True):
             yield _answer(text, row.tolist(), ask.labels, options, int(lost))

@@ -20,6 +20,7 @@ from seqwright.data.tagged import Tagged, TaggedConfig, read_splits, read_tagged
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json
+from seqwright.tasks.embedding import Embedded, Pooled
 from seqwright.tasks.language import saved_tokenizer
 from seqwright.tasks.tag_scores import TagEvaluationConfig, answers, quick_scores, tag_scores
 from seqwright.tasks.task import Note, Settings, fingerprint_of
@@ -183,6 +184,15 @@ class TagRun(Run):
         """The tags of each sentence, in order: a text, which is split at white space, or the words themselves."""
         given = (tuple(words.split() if isinstance(words, str) else words) for words in sentences)
         return tag(self.model, self.tokenizer, self.labels["tags"], given, at_once=at_once, device=self.device)
+
+    def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
+        """One vector for each text, in order, from a tagger that reads nothing but tokens."""
+        if getattr(self.settings.model, "spelling", 0):
+            raise UserError(
+                f"{self.path} reads the letters of given words, too, and has no vectors of plain lines; a tagger with"
+                " model.spelling = 0 has, or any language model or classifier."
+            )
+        return super().embed(texts, pooling=pooling, **options)
 
     def words(self, text: str, name: str, *, columns: bool = False) -> tuple[list[tuple[str, ...]], Format]:
         """The sentences of a text that is written as this run's data is, and how that is; tags are not needed."""
