@@ -47,6 +47,9 @@ SUITED = {
 }
 """What makes a recipe for a user's own data, by the flag that names the files."""
 
+READING = ("data.columns", "data.separator", "data.format", "data.errors")
+"""How files are read, which may be another for every file."""
+
 
 def load(recipe: str | Path, *, set: Sequence[str] = ()) -> Recipe:
     """A recipe by file or name, with `key=value` overrides."""
@@ -147,10 +150,14 @@ def wanted_recipe(
     return recipes.make(begun.recipe(), overrides, origin=str(begun.recipe_path), settled=True)
 
 
-def open(path: str | Path, *, device: str = "auto") -> Run:
-    """A finished run, ready to use; its class is the one that fits its task."""
+def open(path: str | Path, *, device: str = "auto", set: Sequence[str] = ()) -> Run:
+    """A finished run, ready to use; its class is the one that fits its task. `set` says where files that it is given
+    differ from those it was trained on: `data.columns=["1","3"]`."""
     directory = RunDirectory.open(path)
-    settings = recipes.make(directory.recipe(), origin=str(directory.recipe_path), settled=True)
+    for override in set:
+        if parse_override(override)[0] not in READING:
+            raise UserError(f"--set {override}: of a run's data, only {', '.join(READING)} can be set.")
+    settings = recipes.make(directory.recipe(), set, origin=str(directory.recipe_path), settled=True)
     refuse_unfinished(directory)
     task = settings.data.kind
     kind = build.kit(task).run

@@ -84,7 +84,7 @@ def test_a_tab_in_a_text_belongs_to_it_where_the_first_line_shows_the_columns(tm
 @pytest.mark.parametrize(
     ("text", "options", "told"),
     [
-        ("0\t3\ttext\n", {}, r'3 columns .*data\.columns = \["1", "3"\]'),
+        ("0\t3\ttext\n", {}, r"3 columns .*data\.columns=\[1,3\]"),
         ("good film\n", {}, r"no tab .*data\.separator"),
         ("a\tb\nalone\n", {}, "line 2"),
         ("a b\nalone\n", {"separator": " "}, "line 2"),

@@ -76,7 +76,7 @@ def test_what_a_run_cannot_do_and_what_it_can(seqwright: Command, classifier: Pa
 
 def test_pairs_of_texts_values_and_several_labels(seqwright: Command, here: Path) -> None:
     (here / "pairs.tsv").write_text("".join(f"{n % 2}\tone {n}\t{'one' if n % 2 else 'two'} {n}\n" for n in range(60)))
-    columns = ("--set", 'data.columns=["1","2","3"]')
+    columns = ("--set", "data.columns=[1,2,3]")
     said = seqwright("train", "--labelled", "pairs.tsv", "--run", "pairs", "--model", "gru", *columns, *TINY)
     assert said.status == 0, said.err
     assert (

@@ -68,6 +68,18 @@ def test_column_files_come_back_as_columns(seqwright: Command, tagger: Path, her
     assert seqwright("tag", tagger, "words.txt", "--columns").out == "the\td\nruns\tn\n\nwe\tp\nsee\tv\n\n"
 
 
+def test_a_file_with_other_columns_is_scored(seqwright: Command, tagger: Path, here: Path) -> None:
+    (here / "three.tsv").write_text("".join(f"7\t{line}\n" if line else "\n" for line in words(20, 80).split("\n")))
+    said = seqwright("evaluate", tagger, "--on", "three.tsv")
+    assert said.status == 2
+    assert "--set data.columns=[1,2]" in said.err
+    columns = ("--set", "data.columns=[2,3]")
+    assert seqwright("evaluate", tagger, "--on", "three.tsv", *columns, "--json").json["accuracy"] == 100.0
+    said = seqwright("evaluate", tagger, "--on", "three.tsv", "--set", "data.train=three.tsv")
+    assert said.status == 2
+    assert "only data.columns" in said.err
+
+
 def test_few_words_are_counted_by_the_same_commands(seqwright: Command, here: Path) -> None:
     (here / "train.tsv").write_text(words(60, spans=True))
     (here / "test.tsv").write_text(words(20, 60, spans=True))

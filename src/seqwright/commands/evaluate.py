@@ -48,6 +48,7 @@ def command(
     seqwright evaluate runs/notes-gpt --on held-out.txt
     seqwright evaluate runs/en-de --on test.en test.de
     seqwright evaluate runs/reviews --on train.tsv --suspicious 20   (labels that may be wrong)
+    seqwright evaluate runs/tags --on test.tsv --set data.columns=[1,3]   (a file with other columns)
     seqwright evaluate runs/notes-gpt --set evaluation.stride=1      (each token with the fullest context)
     """
     if more:
@@ -56,8 +57,13 @@ def command(
     from seqwright.reporting.progress import scoring
     from seqwright.reporting.terminal import named_table
 
-    opened, files = open_run(run, device=device), list(on)
-    options = options_from(overrides, "evaluation", type(opened.settings.evaluation))
+    reading = [override for override in overrides if override.startswith("data.")]
+    opened, files = open_run(run, device=device, set=reading), list(on)
+    options = options_from(
+        tuple(override for override in overrides if override not in reading),
+        "evaluation",
+        type(opened.settings.evaluation),
+    )
     if suspicious is not None:
         _doubt(opened, files, suspicious, as_json)
         return

@@ -38,8 +38,8 @@ class LabelledConfig:
     split: str | None = None
     """Validation texts from the training files: "stratified 5%" of each class (of all texts where labels are no
     classes), a fixed choice by the text; or "documents 5%" of all, or "tail 5%"."""
-    columns: tuple[str, ...] = ()
-    """The label's column, then the text's, or those of two texts, by name or counted from "1". Left out: files have
+    columns: tuple[int | str, ...] = ()
+    """The label's column, then the text's, or those of two texts, by name or counted from 1. Left out: files have
     these two columns and no others."""
     separator: str | None = None
     """What stands between label and text where it is no tab: " " for `label text`. The first one in a line parts it."""
@@ -72,7 +72,7 @@ class LabelledConfig:
             raise UserError("valid and split both say what to validate on; keep one.")
         check_sizes(self, "longest", "tokens")
         if self.columns and len(self.columns) not in (2, 3):
-            raise UserError('columns names the label and one text or two, as in ["label", "text"] or ["1", "3"].')
+            raise UserError('columns names the label and one text or two, as in ["label", "text"] or [1, 3].')
         if self.separator is not None and (self.columns or not self.separator):
             raise UserError("separator parts a line into label and text, and nothing else; leave columns out.")
         if self.labels != "one" and self.balance != "none":
@@ -171,7 +171,7 @@ def _rows(text: str, path: Path, config: LabelledConfig) -> Iterator[Row]:
         yield from _parted(text, path, config.separator)
         return
     suffix = plain_suffix(path) if plain_suffix(path) in RECORDS else ".tsv"
-    columns, heading = config.columns or _columns(text, path, suffix), 0
+    columns, heading = tuple(map(str, config.columns)) or _columns(text, path, suffix), 0
     if suffix not in JSON_LINES and not all(column.isdecimal() for column in columns):
         heading = 1
     unit = "record" if suffix == ".csv" else "line"  # a quoted field may hold line ends
@@ -209,7 +209,7 @@ def _columns(text: str, path: Path, suffix: str) -> tuple[str, ...]:
         )
     raise UserError(
         f"{path} has {len(first)} columns ({shown}, …); say which hold label and text, by heading or counted from 1:"
-        ' data.columns = ["1", "3"].'
+        " --set data.columns=[1,3]."
     )
 
 
