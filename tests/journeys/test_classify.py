@@ -72,6 +72,10 @@ def test_what_a_run_cannot_do_and_what_it_can(seqwright: Command, classifier: Pa
     assert said.status == 2
     assert "answers with labels of whole texts; try `seqwright classify`" in said.err
     assert seqwright("classify", classifier, "nowhere.txt").status == 2
+    assert seqwright("classify", classifier, "nowhere").status == 0  # a text of one word
+    said = seqwright("tag", classifier, input=b"the\tfilm\n")
+    assert said.status == 2
+    assert "try `seqwright classify`" in said.err
 
 
 def test_pairs_of_texts_values_and_several_labels(seqwright: Command, here: Path) -> None:

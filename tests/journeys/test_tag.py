@@ -58,6 +58,7 @@ def test_a_tagger_learns_answers_and_keeps_its_laws(seqwright: Command, tagger: 
     assert all(0 < share <= 1 for row in said for share in row["probabilities"])
     assert seqwright("tag", tagger, input=b"we hear dogs runs\n").out == "we hear dogs runs\tp v n v\n"
     assert seqwright("tag", tagger, "we hear dogs runs").out == "we hear dogs runs\tp v n v\n"
+    assert "try `seqwright tag`" in seqwright("classify", tagger, "we hear").err
     assert "model.spelling = 0 has" in seqwright("embed", tagger, input=b"we hear\n").err
     assert seqwright("check", tagger, "--json").json["holds"]
 

@@ -85,10 +85,13 @@ def read_lines(file: str | None) -> Iterator[str]:
 
 
 def text_or_lines(given: str | None) -> Iterator[str]:
-    """Lines of a file where there is one of this name; otherwise a text is what has a space in it."""
-    if given is not None and " " in given and not Path(given).is_file():
-        return iter([given])
-    return read_lines(given)
+    """Lines of a file where there is one of this name; otherwise the text itself, unless it looks like the name of one:
+    no space in it, but a folder or a suffix."""
+    if given in (None, "-") or Path(str(given)).is_file():
+        return read_lines(given)
+    text = str(given)
+    named = " " not in text and ("/" in text or Path(text).suffix)
+    return read_lines(text) if named else iter([text])
 
 
 def lines_waiting(file: str | None) -> Iterator[list[str]]:

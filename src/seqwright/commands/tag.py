@@ -30,6 +30,7 @@ def command(run: str, file: str | None, columns: bool, device: str, as_json: boo
     from seqwright.api import open as open_run
 
     opened = open_run(run, device=device)
+    answer = opened.tag  # refused at once where a run does other things
     typed = file in (None, "-") and sys.stdin.isatty()
     lines, tabs = peeked(text_or_lines(file))
     given: Iterator[str | tuple[str, ...]] = lines
@@ -37,7 +38,7 @@ def command(run: str, file: str | None, columns: bool, device: str, as_json: boo
     if columns or tabs:
         sentences, kind = opened.words("\n".join(lines), file or "standard input", columns=columns)
         given, by_token = iter(sentences), kind in ("columns", "conllu")
-    for said in opened.tag(given, **({"at_once": 1} if typed else {})):
+    for said in answer(given, **({"at_once": 1} if typed else {})):
         if as_json:
             print_json({"tokens": said.words, "tags": said.tags, "probabilities": said.probabilities})
         elif by_token:
