@@ -181,6 +181,13 @@ def test_of_answers_the_more_right_the_better() -> None:
     ]
 
 
+def test_the_loss_is_of_tokens_or_of_answers() -> None:
+    classifier = replace(trained_run(), summary={"scores": {"nll": {"value": 0.5}, "accuracy": {"value": 91.0}}})
+    assert "Loss in nats per answer" in report(classifier)
+    assert "Loss in nats per token" in report(trained_run())
+    assert "Loss in nats per token" in report(replace(trained_run(), summary={}))
+
+
 def test_the_fake_text_is_nasty_enough() -> None:
     assert {"\x00", "\x1b", "\ud800", "<", "&", "🙂"} <= set(NASTY)
 

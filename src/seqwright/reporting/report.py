@@ -102,7 +102,7 @@ def _curves(run: RunFacts) -> Html:
         "Curves",
         grid(loss, "charts"),
         grid(drivers, "charts few"),
-        lead=f"Loss in nats per token; point at a chart to read its values. {thinning(len(run.records('train')))}",
+        lead=f"Loss in {title('nll', run.scores or ('perplexity',))}; point at a chart to read its values. {thinning(len(run.records('train')))}",
     )
 
 
