@@ -98,11 +98,12 @@ def _curves(run: RunFacts) -> Html:
         chart("Loss over time", _losses(run, "seconds"), x=TIME, y=Axis()),
     ]
     drivers = [_driver(run, name, key) for name, key in DRIVERS.items()]
+    unit = title("nll", run.scores or ("perplexity",))
     return section(
         "Curves",
         grid(loss, "charts"),
         grid(drivers, "charts few"),
-        lead=f"Loss in {title('nll', run.scores or ('perplexity',))}; point at a chart to read its values. {thinning(len(run.records('train')))}",
+        lead=f"Loss in {unit}; point at a chart to read its values. {thinning(len(run.records('train')))}",
     )
 
 
