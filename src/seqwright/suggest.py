@@ -272,7 +272,7 @@ CUT = ("patch", "size")
 def kinds_of(base: dict[str, Any], task: str) -> dict[str, str]:
     """The kinds of model and tokenizer that a recipe for a user's data should suit where it begins with a run."""
     usable = build.kit(task).models.keys() - {*build.COUNTED, *build.MADE}
-    kinds = {"kind": base["model"]["kind"], "tokenizer": base["tokenizer"].get("kind")}
+    kinds = {"kind": base["model"]["kind"], "tokenizer": base.get("tokenizer", {}).get("kind")}
     return {key: kind for key, kind in kinds.items() if kind and (key == "tokenizer" or kind in usable)}
 
 
