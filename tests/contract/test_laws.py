@@ -11,18 +11,24 @@ import torch
 from seqwright import build
 from seqwright.interface import Autoregressive, Counted
 from seqwright.studies.laws import LAWS
+from seqwright.studies.reader_laws import READER_LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
 
 from .kinds import SMALL, batch, small
+from .readers import CLASSIFIERS, MASKED
+from .taggers import TAGGERS
 from .translators import TRANSLATORS
 
 
 def test_the_page_of_laws_has_every_law_and_kind() -> None:
     page = (Path(__file__).parents[2] / "docs" / "laws.md").read_text(encoding="utf-8")
     again = "run `python benchmarks/laws.py > docs/laws.md`"
-    assert re.findall(r"^\d+\. (.+)$", page, re.M) == [*LAWS, *TRAINING_LAWS], again
-    kinds = [*SMALL, *(f"{name} (pairs)" for name in TRANSLATORS)]
-    assert re.findall(r"^\| (\w.*?) \|", page, re.M) == ["kind", *kinds], again
+    laws = [*LAWS, *TRAINING_LAWS, *READER_LAWS, *TRAINING_LAWS]
+    assert re.findall(r"^\d+\. (.+)$", page, re.M) == laws, again
+    speakers = [*SMALL, *(f"{name} (pairs)" for name in TRANSLATORS)]
+    readers = [*CLASSIFIERS, "bag", "mixture", *(f"{name} (masked)" for name in MASKED)]
+    readers += [f"{name} (tagged)" for name in TAGGERS]
+    assert re.findall(r"^\| (\w.*?) \|", page, re.M) == ["kind", *speakers, "kind", *readers], again
 
 
 def test_every_kind_has_a_row() -> None:
