@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import torch
 
 from seqwright.data.sentences import spell
 from seqwright.layers.crf import ChainHead
-from seqwright.models.perceptron import Learning, best_path
+from seqwright.models.perceptron import Learning, Perceptron, PerceptronConfig, best_path
 from seqwright.models.word_features import features, looks, shape
 
 
@@ -28,16 +30,52 @@ def test_its_best_path_is_the_chain_s() -> None:
 
 def test_the_means_are_those_of_the_weights_after_each_sentence() -> None:
     generator = np.random.default_rng(1)
-    places = generator.integers(0, 6, (12, 3))
+    places = generator.integers(0, 7, (12, 3))
     tags = generator.integers(0, 3, 12)
-    learning = Learning(places, 6, 3)
+    learning = Learning(7, 3)
     seen = []
     for _ in range(3):
-        for start in (0, 4, 8):
-            learning.see(slice(start, start + 4), tags)
+        for words in (slice(0, 4), slice(4, 8), slice(8, 12)):
+            learning.see(places[words], tags[words])
             seen.append([table.copy() for table in learning.tables])
     for mean, tables in zip(learning.means(), zip(*seen, strict=True), strict=True):
         np.testing.assert_allclose(mean, np.mean(tables, 0), atol=1e-6)
+
+    assert not learning.means()[0][-1].any()  # what is not known says nothing
+
+
+def corpus(sentences: int) -> SimpleNamespace:
+    """Sentences of three words whose tag is their last letter's."""
+    words = [a + b for a in "pqrst" for b in "xyz"] * sentences
+    tags = np.array(["xyz".index(word[-1]) for word in words])
+    return SimpleNamespace(
+        spelling=spell(words), tags=tags, first=np.arange(0, len(words), 3), words=np.full(len(words) // 3, 3)
+    )
+
+
+def test_several_trainings_are_averaged() -> None:
+    models = []
+    for options in ({"times": 2}, {"seed": 1}, {"seed": 2}):
+        models.append(Perceptron(PerceptronConfig(epochs=2, **{"seed": 1} | options), 3))
+        models[-1].fit(corpus(4))
+    both, *alone = models
+    np.testing.assert_allclose(both.weights, np.mean([one.weights for one in alone], 0), atol=1e-6)
+    np.testing.assert_allclose(both.transitions, np.mean([one.transitions for one in alone], 0), atol=1e-6)
+
+
+def test_what_is_hidden_is_a_function_of_the_seed_and_leaves_enough_to_learn() -> None:
+    given, learnt = corpus(4), []
+    for hidden, seed in ((0.0, 1), (0.5, 1), (0.5, 1), (0.5, 2)):
+        model = Perceptron(PerceptronConfig(hidden=hidden, seed=seed), 3)
+        model.fit(given)
+        assert not model.weights[-1].any()
+        scores = model.weights[model._places(features(given.spelling, given.words))].sum(1)
+        paths = [best_path(scores[first : first + 3], model.transitions) for first in given.first]
+        assert (np.concatenate(paths) == given.tags).all()
+        learnt.append(model.weights)
+    np.testing.assert_array_equal(learnt[1], learnt[2])
+    assert not np.array_equal(learnt[0], learnt[1])
+    assert not np.array_equal(learnt[1], learnt[3])
 
 
 def test_features_are_alike_where_words_are() -> None:

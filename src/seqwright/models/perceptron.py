@@ -1,7 +1,8 @@
 """The averaged perceptron: tags by features of words and their neighbours, and by the tag before (Collins 2002).
 
 No gradients and no probabilities: whenever the best path is wrong, what speaks for the right tags is raised by one and
-what spoke for the wrong ones lowered; the mean of all weights on the way is kept. A strong and cheap rival of networks.
+what spoke for the wrong ones lowered; the mean of all weights on the way is kept. A strong and cheap rival of networks,
+the more so if some features are hidden while it learns and several are averaged.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqwright.batch import Batch, ReaderSizes, Source
-from seqwright.config import check_sizes
+from seqwright.config import check_shares, check_sizes
 from seqwright.models.word_features import features
 
 Ints = NDArray[np.int64]
@@ -27,13 +28,19 @@ Floats = NDArray[np.float32]
 class PerceptronConfig:
     epochs: int = 8
     """Passes over the sentences, each in another order."""
+    times: int = 1
+    """Trainings, each with orders of its own, whose weights are averaged (McDonald et al. 2010)."""
+    hidden: float = 0.0
+    """Share of the features that are hidden while a sentence is learnt from, others each time, so that no few of them
+    decide alone (Søgaard & Johannsen 2012)."""
     minimum: int = 1
     """Features seen less often are left out."""
     seed: int = 1
-    """Fixes the order of sentences."""
+    """Fixes the order of sentences, and what is hidden."""
 
     def __post_init__(self) -> None:
-        check_sizes(self, "epochs", "minimum")
+        check_sizes(self, "epochs", "times", "minimum")
+        check_shares(self, "hidden")
 
 
 class Words(Protocol):
@@ -65,13 +72,23 @@ class Perceptron:
         found = features(corpus.spelling, corpus.words)
         keys, counts = np.unique(found, return_counts=True)
         self.keys = keys[counts >= self.config.minimum]
-        learning = Learning(self._places(found), len(self.keys) + 1, self.tags)
+        places = self._places(found)
+        trained = [self._trained(places, corpus, time) for time in range(self.config.times)]
+        self.weights, self.transitions = (np.mean(tables, 0) for tables in zip(*trained, strict=True))
+
+    def _trained(self, places: Ints, corpus: Words, time: int) -> list[Floats]:
+        """Weights and transitions of one training."""
+        hidden, nothing = self.config.hidden, len(self.keys)
+        learning = Learning(nothing + 1, self.tags)
         for epoch in range(self.config.epochs):
-            for row in np.random.default_rng([self.config.seed, epoch]).permutation(len(corpus.words)):
-                start = corpus.first[row]
-                learning.see(slice(start, start + corpus.words[row]), corpus.tags)
-        self.weights, self.transitions = learning.means()
-        self.weights[-1] = 0  # features that are left out share this row, and mean nothing
+            draws = np.random.default_rng([self.config.seed + time, epoch])
+            for row in draws.permutation(len(corpus.words)):
+                words = slice(corpus.first[row], corpus.first[row] + corpus.words[row])
+                seen = places[words]
+                if hidden:
+                    seen = np.where(draws.random(seen.shape) < hidden, nothing, seen)
+                learning.see(seen, corpus.tags[words])
+        return learning.means()
 
     def __call__(self, batch: Batch) -> Tensor:
         """(B, W, C): what each word's own features say; zeros behind a row's words."""
@@ -118,17 +135,18 @@ class Perceptron:
 
 
 class Learning:
-    """Weights on their way, and what their mean needs: every change times the sentences seen before it."""
+    """Weights on their way, and what their mean needs: every change times the sentences seen before it.
 
-    def __init__(self, places: Ints, rows: int, tags: int):
-        self.places = places  # (words, features)
+    The last row belongs to features that are not known or hidden; it stays at zero.
+    """
+
+    def __init__(self, rows: int, tags: int):
         self.tables = [np.zeros((rows, tags), np.float32), np.zeros((tags + 1, tags), np.float32)]
         self.changes = [np.zeros(table.shape, np.float64) for table in self.tables]
         self.seen = 0
 
-    def see(self, words: slice, tags: Ints) -> None:
-        """One sentence: nothing changes where its best path is the right one."""
-        places, right = self.places[words], tags[words]
+    def see(self, places: Ints, right: Ints) -> None:
+        """One sentence, its features (words, F) and tags (words,): nothing changes where its best path is right."""
         said = best_path(self.tables[0][places].sum(1), self.tables[1])
         wrong = said != right
         if wrong.any():
@@ -136,6 +154,7 @@ class Learning:
             for path, by in ((right, 1), (said, -1)):
                 self._add(0, places[wrong], path[wrong, None], by)
                 self._add(1, np.concatenate([[start], path[:-1]]), path, by)
+            self.tables[0][-1] = self.changes[0][-1] = 0
         self.seen += 1
 
     def _add(self, table: int, rows: Ints, columns: Ints, by: int) -> None:
