@@ -142,6 +142,7 @@ def test_every_shipped_recipe_is_checked_here() -> None:
         "shakespeare-adaptive",
         "imdb-bag",
         "imdb-bag-pieces",
+        "sst2-pieces",
     }
     tagging = {"ewt-upos", "ewt-perceptron", "atis-slots", "atis-perceptron", "python-tokens"}
     others = {"shakespeare-cpu", "python-reference", "python-assistant", "digit-captions"}
