@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,7 +12,7 @@ from seqwright.batch import Source
 from seqwright.layers.encoder import Reading
 
 
-class Pooling(nn.Module):
+class Pooling(nn.Module, ABC):
     """From a reading (B, S, D) to what a head reads; what is masked never counts."""
 
     def __init__(self, width: int):
@@ -18,8 +20,9 @@ class Pooling(nn.Module):
         self.width = width
         """Size of the vectors that come out."""
 
+    @abstractmethod
     def forward(self, reading: Reading, source: Source) -> Tensor:
-        raise NotImplementedError
+        """(B, width), (B, W, width) or (B, S, width)."""
 
 
 class First(Pooling):
