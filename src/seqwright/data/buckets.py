@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from seqwright.batch import IGNORE, Batch, Source
 from seqwright.config import UserError
-from seqwright.data.lengths import Ints, cuts
+from seqwright.data.lengths import Ints, Planned, cuts
 from seqwright.data.order import permutation
 from seqwright.data.pair_formats import Pair
 from seqwright.text.tokenizer import Tokenizer
@@ -144,14 +144,10 @@ def _pad(tokenizer: Tokenizer) -> int:
     return 0 if tokenizer.pad is None else tokenizer.pad
 
 
-class Buckets:
-    """Every pair exactly once an epoch. Which pairs of like lengths meet, and the order of batches, change with the
-    epoch; where batches are cut does not, since the sorted lengths are the same."""
-
-    carried = False
+class Buckets(Planned):
+    """Pairs by the lengths of both sides, every one exactly once an epoch."""
 
     def __init__(self, pairs: EncodedPairs, *, seed: int, tokens: int | None, batch: int, longest: int):
-        self.pairs, self.seed = pairs, seed
         lengths = np.maximum(pairs.source.lengths, pairs.target.lengths)
         self.kept = np.flatnonzero(lengths <= longest)
         self.left_out = len(pairs) - len(self.kept)
@@ -162,17 +158,7 @@ class Buckets:
         # Sources rise and fall in turn, so that they are alike too where one target length ends and the next begins.
         self.source = np.where(self.target % 2, source, -source)
         order = np.lexsort((self.source, self.target))
-        self.cuts = cuts(lengths[self.kept][order], tokens, batch)
-        self.steps_per_epoch = len(self.cuts) - 1
-
-    def batch(self, step: int) -> Batch:
-        return self.pairs.batch(self.rows(step))
-
-    def rows(self, step: int) -> Ints:
-        """Which pairs a step reads."""
-        epoch, number = divmod(step, self.steps_per_epoch)
-        place = permutation(self.seed, epoch, self.steps_per_epoch)[number]
-        return self._order(epoch)[self.cuts[place] : self.cuts[place + 1]]
+        super().__init__(pairs, cuts(lengths[self.kept][order], tokens, batch), seed=seed)
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 a feed lives as long as its training
     def _order(self, epoch: int) -> Ints:

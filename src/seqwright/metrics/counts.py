@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,12 @@ class Counts:
     def select(self, which: NDArray[np.int64]) -> Self:
         """These examples alone."""
         return replace(self, rows=self.rows[which])
+
+
+def scored(counts: Iterable[Counts], *, resamples: int, seed: int) -> dict[str, Any]:
+    """Plain values by name, and under "scores" each with its interval and signature."""
+    scores = {one.name: one.score(resamples=resamples, seed=seed).as_json() for one in counts}
+    return {name: score["value"] for name, score in scores.items()} | {"scores": scores}
 
 
 def ratio(sums: Floats) -> Floats:

@@ -20,6 +20,7 @@ from seqwright.metrics.calibration import log_softmax, probability_counts
 from seqwright.metrics.classification import class_counts, labels_counts
 from seqwright.metrics.correlation import mean, value_counts
 from seqwright.metrics.counts import Counts
+from seqwright.metrics.counts import scored as counts_scored
 from seqwright.metrics.score import Floats
 
 TOKENS = 16384
@@ -104,8 +105,7 @@ def counted(
 
 def scored(counts: Iterator[Counts], config: ClassEvaluationConfig) -> dict[str, Any]:
     """Values, and scores with interval and signature."""
-    scores = {one.name: one.score(resamples=config.resamples, seed=config.seed).as_json() for one in counts}
-    return {name: score["value"] for name, score in scores.items()} | {"scores": scores}
+    return counts_scored(counts, resamples=config.resamples, seed=config.seed)
 
 
 def log_probs_of(found: Floats) -> Floats:

@@ -17,7 +17,7 @@ from seqwright.data.masked import MASK, MaskedRows
 from seqwright.data.stream import Stream
 from seqwright.data.variation import Varied
 from seqwright.interface import Feed
-from seqwright.metrics.counts import Counts, ratio
+from seqwright.metrics.counts import Counts, ratio, scored
 from seqwright.metrics.score import Floats
 from seqwright.run_directory import RunDirectory
 from seqwright.tasks.language import QUICK_TOKENS, TextRun, TextTask
@@ -270,6 +270,5 @@ def evaluate_masked(
     """Scores with intervals and signature."""
     config = settings.evaluation
     counts = masked_counts(model, tokenizer, stream, settings, device, watch)
-    scores = {one.name: one.score(resamples=config.resamples, seed=config.seed).as_json() for one in counts}
-    plain = {name: score["value"] for name, score in scores.items()}
-    return plain | {"tokens": int(counts[0].rows[:, 1].sum()), "unknown": stream.unknown, "scores": scores}
+    facts = {"tokens": int(counts[0].rows[:, 1].sum()), "unknown": stream.unknown}
+    return scored(counts, resamples=config.resamples, seed=config.seed) | facts

@@ -18,7 +18,7 @@ from seqwright.data.variation import Varied
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
 from seqwright.interface import Autoregressive, Feed
-from seqwright.metrics.counts import Counts
+from seqwright.metrics.counts import Counts, scored
 from seqwright.metrics.score import Floats
 from seqwright.run_directory import RunDirectory
 from seqwright.tasks.language import QUICK_TOKENS, TextRun, TextTask
@@ -175,6 +175,5 @@ def evaluate_restoring(
     """Scores with intervals and signature."""
     config = settings.evaluation
     counts = restoring_counts(model, tokenizer, stream, settings, device, watch)
-    scores = {one.name: one.score(resamples=config.resamples, seed=config.seed).as_json() for one in counts}
-    plain = {name: score["value"] for name, score in scores.items()}
-    return plain | {"tokens": int(counts[0].rows[:, 1].sum()), "unknown": stream.unknown, "scores": scores}
+    facts = {"tokens": int(counts[0].rows[:, 1].sum()), "unknown": stream.unknown}
+    return scored(counts, resamples=config.resamples, seed=config.seed) | facts
