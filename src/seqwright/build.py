@@ -30,6 +30,12 @@ from seqwright.models.perceptron import PerceptronConfig, perceptron
 from seqwright.models.prefix import PrefixConfig, prefix
 from seqwright.models.reader_mixture import ReaderMixture, ReaderMixtureConfig
 from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, recurrent
+from seqwright.models.recurrent_filler import (
+    ElmanFillerConfig,
+    GRUFillerConfig,
+    LSTMFillerConfig,
+    recurrent_filler,
+)
 from seqwright.models.seq2seq import ElmanSeq2SeqConfig, GRUSeq2SeqConfig, LSTMSeq2SeqConfig, seq2seq
 from seqwright.models.transformer import TransformerConfig, transformer
 from seqwright.models.vit import SeeingGRUConfig, SeeingLSTMConfig, ViTConfig, vit
@@ -114,7 +120,12 @@ SEEING: Models = {
     "gru": (SeeingGRUConfig, recurrent_seeing),
 }
 
-MASKED: Models = {"bert": (BertConfig, bert)}
+MASKED: Models = {
+    "bert": (BertConfig, bert),
+    "rnn": (ElmanFillerConfig, recurrent_filler),
+    "lstm": (LSTMFillerConfig, recurrent_filler),
+    "gru": (GRUFillerConfig, recurrent_filler),
+}
 
 TAGGERS: Models = {
     "rnn": (taggers.ElmanTaggerConfig, taggers.recurrent_tagger),

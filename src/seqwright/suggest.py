@@ -255,12 +255,13 @@ def masked_recipe(
     """The tables of a recipe for a masked language model of some files: the sizes of a GPT, and twice its steps,
     since only one token in seven is learnt from."""
     pick(kind, build.MASKED, "model")
-    table = text_recipe(files, valid, tokenizer=tokenizer)
+    table = text_recipe(files, valid, kind="gpt" if kind == "bert" else kind, tokenizer=tokenizer)
     table["data"] |= {"kind": "masked"}
-    # Pre-LN, because so little text does not reward the long warm-up that post-LN needs.
-    table["model"] |= {"kind": kind, "norm": "pre"}
+    table["model"] |= {"kind": kind}
+    if kind == "bert":  # pre-LN, because so little text does not reward the long warm-up that post-LN needs
+        table["model"] |= {"norm": "pre"}
     table["training"]["steps"] *= 2
-    return table | {"name": table["name"].removesuffix("gpt") + kind}
+    return table | {"name": name_of(files, kind)}
 
 
 KEPT = {"training": ("batch", "steps", "epochs", "patience", "smoothing"), "model": ("answer_dropout",)}

@@ -44,6 +44,9 @@ MASKED: dict[str, dict[str, object]] = {
     "bert": BERT,
     "bert pre": BERT | {"norm": "pre", "activation": "swiglu", "normalised": "rms"},
     "bert rotary": BERT | {"positions": "rotary", "key_heads": 1},
+    "rnn": {"kind": "rnn", "width": 6},
+    "lstm": LSTM,
+    "gru": {"kind": "gru", "width": 6},
 }
 
 ANSWERS = {"class": 3, "labels": 4, "value": 1}

@@ -67,3 +67,18 @@ def test_it_goes_on_with_another_text(seqwright: Command, filler: Path, here: Pa
         "roof",
         "mat",
     )
+
+
+def test_a_recurrent_network_fills_blanks_and_begins_a_classifier(seqwright: Command, here: Path) -> None:
+    (here / "cats.txt").write_text("".join(LINES) * 20)
+    small = ("tokenizer.kind=words", "training.steps=150", "training.rate=0.01", "model.width=32", "model.dropout=0")
+    sets = [word for key in small for word in ("--set", key)]
+    said = seqwright("train", "--masked", "cats.txt", "--model", "lstm", "--run", "lstm", *sets)
+    assert said.status == 0, said.err
+    [animal] = seqwright("fill", "lstm", "the <mask> sat on the roof .", "--top", "3", "--json").json["blanks"]
+    assert {guess["token"] for guess in animal} == {"cat", "dog", "hen"}
+    (here / "labels.tsv").write_text("".join(f"{line.split()[1]}\t{n} {line}" for n in range(4) for line in LINES))
+    begun = ("train", "--labelled", "labels.tsv", "--from", "lstm", "--run", "begun", "--set", "training.epochs=2")
+    said = seqwright(*begun)
+    assert said.status == 0, said.err
+    assert "begun with the weights of" in said.err

@@ -21,7 +21,17 @@ def test_a_missing_device_names_the_next_move(monkeypatch: pytest.MonkeyPatch) -
         machine.device("cuda")
 
 
-@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_tensor_cores_are_asked_for_on_a_gpu_alone_and_taken_back() -> None:
+    before = torch.get_float32_matmul_precision()
+    for name, precision, inside in [("cuda", "tf32", "high"), ("cpu", "tf32", before), ("cuda", "fp32", before)]:
+        with machine.tensor_cores(torch.device(name), precision):
+            assert torch.get_float32_matmul_precision() == inside
+        assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("fp32", torch.float32), ("tf32", torch.float32), ("bf16", torch.bfloat16)]
+)
 def test_precision_is_that_of_matrix_products(precision: str, dtype: torch.dtype) -> None:
     with machine.autocast(torch.device("cpu"), precision):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype

@@ -44,9 +44,10 @@ class MaskedHead(TokenHead):
     """Hidden tokens: a layer of its own before the read-out (Devlin et al. 2019). Only what is asked for is computed,
     one position in seven; counting those makes a GPU wait, which costs less."""
 
-    def __init__(self, width: int, vocabulary: int, *, epsilon: float = 1e-12):
-        super().__init__(width, vocabulary)
-        self.transform = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width, eps=epsilon))
+    def __init__(self, width: int, vocabulary: int, *, embedding: int | None = None, epsilon: float = 1e-12):
+        inner = embedding or width
+        super().__init__(inner, vocabulary)
+        self.transform = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.LayerNorm(inner, eps=epsilon))
 
     def forward(self, hidden: Tensor) -> Tensor:
         return super().forward(self.transform(hidden))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -365,7 +364,7 @@ def saved_tokenizer(
 def fitting_tokenizer(settings: Settings, texts: Sequence[str]) -> Tokenizer:
     """The tokenizer of the run to begin with, or one learnt from these texts, or taken from the file that is named."""
     if settings.training.base is not None:
-        return Tokenizer.open(Path(settings.training.base) / "tokenizer.json")
+        return Tokenizer.open(RunDirectory.open(settings.training.base).tokenizer_path)
     config = settings.tokenizer
     if config.file is not None:
         config = replace(config, file=str(resolve(config.file)))

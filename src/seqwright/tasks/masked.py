@@ -26,6 +26,8 @@ from seqwright.text.tokenizer import Tokenizer
 
 SHOWN = 32
 """Tokens of a sample in the log."""
+ROW = 128
+"""Tokens of a row for a model without a limit of its own."""
 JOINED = ("byte-bpe", "unigram")
 """Kinds whose pieces hold the space before a word, so that the blank for a word holds it too."""
 
@@ -86,8 +88,8 @@ class MaskedTask(TextTask):
 
     def feed(self, model: Any) -> Feed:
         training = self.settings.training
-        length = training.length or model.context
-        if length > model.context:
+        length = training.length or model.context or ROW
+        if model.context is not None and length > model.context:
             raise UserError(f"training.length is {length}, but the model sees at most {model.context} tokens.")
         recut = self.recut
         if recut is None:
@@ -108,7 +110,7 @@ class MaskedTask(TextTask):
     def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
         """What the model makes of the blanks in a stretch of the validation text."""
         stream = self.streams[0] if self.valid is None else self.valid
-        length = min(SHOWN, model.context)
+        length = min(SHOWN, model.context or ROW)
         batch = rows_of(stream.first(4 * SHOWN), self.tokenizer, self.settings, length=length, fixed=True).batch(0)
         real = batch.target[:1] != IGNORE
         hidden, _ = model.hidden(batch.to(device))
@@ -162,7 +164,7 @@ class MaskedRun(TextRun):
         """Guesses for every `<mask>` of a text; options are those of the recipe's [decoding] section."""
         chosen = replace(self.settings.decoding, **options)
         ids = blanked(text, self.tokenizer)
-        if len(ids) > self.model.context:
+        if self.model.context is not None and len(ids) > self.model.context:
             raise UserError(f"the text has {len(ids)} tokens, but the model sees at most {self.model.context}.")
         given = torch.tensor([ids], device=self.device)
         source = Source(mask=torch.ones_like(given, dtype=torch.bool), ids=given)
@@ -224,7 +226,7 @@ def masked_counts(
     """nll, perplexity and accuracy of the guesses at fixed blanks: one row of counts for each row of text."""
     model.eval()
     config, data = settings.evaluation, settings.data
-    rows = rows_of(stream, tokenizer, settings, length=model.context, fixed=True)
+    rows = rows_of(stream, tokenizer, settings, length=model.context or ROW, fixed=True)
     found: list[Floats] = []
     for step in range(rows.steps_per_epoch):
         batch = rows.batch(step).to(device)
@@ -244,7 +246,7 @@ def masked_counts(
     counts = np.concatenate(found)
     signature = (
         f"tokens:{int(counts[:, 1].sum())}|hidden:{data.share}{'|whole-words' if data.whole_words else ''}"
-        f"|seed:{config.seed}|context:{model.context}"
+        f"|seed:{config.seed}|context:{model.context or ROW}"
         f"|tokenizer:{tokenizer.kind}-{tokenizer.size}-{tokenizer.hash[:8]}|text:{stream.fingerprint[:8]}"
         f"|bootstrap:{config.resamples}-{config.seed}|seqwright:{__version__}"
     )

@@ -343,8 +343,9 @@ def saved_tokenizers(settings: Settings, directory: RunDirectory, train: Pairs, 
     if directory.tokenizer_path.exists():
         return open_tokenizers(directory)
     if settings.training.base is not None:
+        base = RunDirectory.open(settings.training.base)
         for name in (directory.tokenizer_path.name, directory.source_tokenizer_path.name):
-            if (known := Path(settings.training.base) / name).exists():
+            if (known := base.path / name).exists():
                 write_text(directory.path / name, Tokenizer.open(known).json)
         return open_tokenizers(directory)
     config: PairTokenizerConfig = settings.tokenizer

@@ -79,8 +79,9 @@ class TrainingConfig:
     r_drop: float = 0.0
     """R-Drop: weight of the divergence between two passes under different dropout; 5 suits translation. Doubles the
     cost of a step."""
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """bf16 computes matrix products in half the bits; weights and optimizer stay fp32."""
+    precision: Literal["fp32", "tf32", "bf16"] = "fp32"
+    """What matrix products are computed in while training: tf32 rounds their factors to ten bits on a GPU (Ampere or
+    later; elsewhere it is fp32), bf16 to seven. Weights and optimizer stay fp32."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute; auto takes a GPU where there is one."""
     deterministic: bool = False

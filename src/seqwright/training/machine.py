@@ -22,10 +22,22 @@ def device(name: str) -> torch.device:
 
 
 def autocast(on: torch.device, precision: str) -> contextlib.AbstractContextManager[object]:
-    """Where matrix products are computed in the precision asked for."""
-    if precision == "fp32":
-        return contextlib.nullcontext()
-    return torch.autocast(on.type, dtype=torch.bfloat16)
+    """Where matrix products are computed in bf16, if that is asked for."""
+    return torch.autocast(on.type, dtype=torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def tensor_cores(on: torch.device, precision: str) -> Iterator[None]:
+    """Inside, a GPU's float32 products may round their factors to ten bits, if tf32 is asked for."""
+    if precision != "tf32" or on.type != "cuda":
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @contextlib.contextmanager

@@ -200,9 +200,10 @@ class Trainer:
             rows = min(batch.rows, progress.micro_batch or asked or batch.rows)
             machine.seed_step(config.seed, step)
             try:
-                return accumulate(
-                    self.objective, batch, state, rows=rows, device=self.device, precision=config.precision
-                )
+                with machine.tensor_cores(self.device, config.precision):
+                    return accumulate(
+                        self.objective, batch, state, rows=rows, device=self.device, precision=config.precision
+                    )
             except RuntimeError as error:
                 if not machine.is_out_of_memory(error):
                     raise
