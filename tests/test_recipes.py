@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -151,6 +152,13 @@ def test_every_shipped_recipe_is_checked_here() -> None:
     begun |= {"imdb-bilstm-fill", "imdb-bilstm-filled", "cola-bert", "mrpc-bert", "rte-bert", "sst2-bert"}
     begun |= {"glue-sst2-bert", "imdb-bert"}
     assert shipped().keys() == sized | counted | tagging | others | begun
+
+
+def test_the_page_of_results_names_recipes_that_there_are() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row) if not name.startswith("-")}
+    assert named <= shipped().keys()
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
