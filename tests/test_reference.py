@@ -28,6 +28,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "tokenizer.compression": {"kind": "bpe"},
     "tokenizer.split": {"kind": "words"},
     "tokenizer.sampling": {"kind": "unigram"},
+    "tokenizer.source_file": {"joint": False},
     "tokenizer.source_kind": {"joint": False},
     "tokenizer.source_size": {"joint": False},
     "model.key_heads": {"heads": 8},

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seqwright.batch import ReaderSizes, Vocabulary
+from seqwright.batch import ReaderSizes, Vocabularies, Vocabulary
 from seqwright.config import Reader, UserError, did_you_mean, to_table
 from seqwright.data.chat import ChatConfig
 from seqwright.data.corrupted import CorruptedConfig
@@ -24,7 +24,7 @@ from seqwright.models import classifiers, taggers
 from seqwright.models.bag import BagConfig, bag
 from seqwright.models.bert import BertConfig, bert
 from seqwright.models.gpt import GPTConfig, gpt
-from seqwright.models.mixture import Mixture, MixtureConfig
+from seqwright.models.mixture import Mixture, MixtureConfig, Product
 from seqwright.models.ngram import ArpaConfig, NGramConfig, arpa, ngram, open_arpa
 from seqwright.models.perceptron import PerceptronConfig, perceptron
 from seqwright.models.prefix import PrefixConfig, prefix
@@ -62,9 +62,11 @@ Models = Mapping[str, tuple[type, Callable[[Any, Any], Any]]]
 """kind → (configuration class, builder of (configuration, sizes of the task))."""
 
 
-def mixture(config: MixtureConfig, vocabulary: Vocabulary) -> Mixture:
-    """Several language models as one."""
-    return Mixture([model(model_config(part), vocabulary) for part in config.parts.values()], config.weights)
+def mixture(config: MixtureConfig, sizes: Vocabulary | Vocabularies) -> Mixture:
+    """Several language models, or several translators, as one."""
+    task = "pairs" if isinstance(sizes, Vocabularies) else "text"
+    parts = [model(model_config(part, task=task), sizes, task=task) for part in config.parts.values()]
+    return (Product if config.mean == "geometric" else Mixture)(parts, config.weights)
 
 
 LANGUAGE_MODELS: Models = {
@@ -85,6 +87,7 @@ TRANSLATORS: Models = {
     "lstm": (LSTMSeq2SeqConfig, seq2seq),
     "gru": (GRUSeq2SeqConfig, seq2seq),
     "gpt": (PrefixConfig, prefix),
+    "mixture": (MixtureConfig, mixture),
 }
 
 CAPTIONERS: Models = {kind: TRANSLATORS[kind] for kind in ("transformer", "rnn", "lstm", "gru")}
@@ -139,7 +142,7 @@ TAGGERS: Models = {
 
 COUNTED = ("ngram", "bag", "perceptron")
 """Kinds that are estimated by counting, without gradients."""
-MADE = {"arpa": "seqwright import FILE.arpa --run DIR", "mixture": "seqwright mix RUN RUN --on FILE --run DIR"}
+MADE = {"arpa": "seqwright import FILE.arpa --run DIR", "mixture": "seqwright mix RUN RUN --run DIR"}
 """Kinds that are made of what was trained elsewhere, and the command that does it."""
 
 ASSISTANTS: Models = {kind: entry for kind, entry in LANGUAGE_MODELS.items() if kind not in {*COUNTED, *MADE}}

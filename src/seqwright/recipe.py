@@ -65,6 +65,12 @@ class Recipe:
     def toml(self) -> str:
         return write_toml(self.table())
 
+    def remade(self, name: str, model: Mapping[str, Any]) -> Recipe:
+        """The recipe of a model that is made of others: the same data, asked and measured alike."""
+        table = self.table()
+        kept = {key: table[key] for key in ("data", "tokenizer", "decoding", "evaluation")}
+        return make({"name": name, "model": model} | kept, origin="mix", settled=True)
+
 
 SECTIONS = ("data", "tokenizer", "model", "training", "decoding", "evaluation")
 

@@ -10,11 +10,11 @@ from seqwright.interface import Autoregressive
 from seqwright.studies.laws import LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
 
-from .translators import TRANSLATORS, pairs, translator
+from .translators import MIXED, TRANSLATORS, pairs, translator
 
 
 def test_every_kind_has_a_row() -> None:
-    assert set(build.TRANSLATORS) == {str(row["kind"]) for row in TRANSLATORS.values()}
+    assert set(build.TRANSLATORS) == {str(row["kind"]) for row in (TRANSLATORS | MIXED).values()}
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
@@ -25,7 +25,7 @@ def test_it_satisfies_the_protocols(name: str) -> None:
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("name", TRANSLATORS)
+@pytest.mark.parametrize("name", TRANSLATORS | MIXED)
 def test_law(name: str, law: str) -> None:
     with torch.no_grad():
         assert LAWS[law](translator(name), pairs()) <= 1e-9
@@ -37,7 +37,7 @@ def test_two_vocabularies_keep_the_laws(name: str) -> None:
         assert LAWS["stepping = teacher forcing"](translator(name, joint=False), pairs()) <= 1e-9
 
 
-@pytest.mark.parametrize("name", TRANSLATORS)
+@pytest.mark.parametrize("name", TRANSLATORS | MIXED)
 def test_the_source_matters(name: str) -> None:
     model, given = translator(name), pairs()
     other = pairs(seed=5).source

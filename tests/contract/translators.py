@@ -7,7 +7,7 @@ import torch
 from seqwright import build
 from seqwright.batch import Batch, Source, Vocabularies, Vocabulary
 
-from .kinds import CONTEXT, VOCABULARY, batch
+from .kinds import CONTEXT, VOCABULARY, batch, trained
 
 OTHER = Vocabulary(size=9, unk=0, pad=1, sos=2, eos=3)
 
@@ -46,6 +46,13 @@ TRANSLATORS: dict[str, dict[str, object]] = {
     "gru additive": GRU | {"attention": "additive", "tied": "none"},
 }
 
+PARTS = {"1": TRANSLATORS["transformer post"], "2": TRANSLATORS["gru additive"], "3": TRANSLATORS["lstm fed"]}
+MIXED: dict[str, dict[str, object]] = {
+    "mixture": {"kind": "mixture", "weights": [0.5, 0.3, 0.2], "parts": PARTS},
+    "product": {"kind": "mixture", "weights": [0.6, 0.5, 0.2], "mean": "geometric", "parts": PARTS},
+}
+"""Made of what was trained: no laws of training."""
+
 
 def sizes(*, joint: bool = True) -> Vocabularies:
     return Vocabularies(source=VOCABULARY if joint else OTHER, target=VOCABULARY, joint=joint)
@@ -54,10 +61,10 @@ def sizes(*, joint: bool = True) -> Vocabularies:
 def translator(name: str, *, joint: bool = True):
     """The model of a row, in float64 and evaluation mode, with weights far from symmetric."""
     torch.manual_seed(7)
-    model = build.model(build.model_config(dict(TRANSLATORS[name]), task="pairs"), sizes(joint=joint), task="pairs")
-    for parameter in model.parameters():  # fresh weights are so small that mistakes would hide
-        torch.nn.init.normal_(parameter, std=0.4)
-    return model.double().eval()
+    table = dict((TRANSLATORS | MIXED)[name])
+    return trained(
+        build.model(build.model_config(table, task="pairs"), sizes(joint=joint), task="pairs"), torch.float64
+    )
 
 
 def pairs(rows: int = 3, steps: int = CONTEXT, seed: int = 0) -> Batch:

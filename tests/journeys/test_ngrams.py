@@ -130,9 +130,9 @@ def test_an_ngram_and_a_gpt_are_mixed(here: Path, seqwright: Command) -> None:
     weights = [part["weight"] for part in summary["parts"]]
     assert sum(weights) == pytest.approx(1)
     best = min(part["perplexity"] for part in summary["parts"])
-    assert summary["tuned_perplexity"] <= best * (1 + 1e-6)  # EM only comes near a weight of zero
+    assert summary["tuned"]["perplexity"] <= best * (1 + 1e-6)  # EM only comes near a weight of zero
     mixed = seqwright("evaluate", "mixed", "--on", "held-out.txt", "--json").json
-    assert mixed["perplexity"] == pytest.approx(summary["tuned_perplexity"], rel=0.02)  # windows, not carried state
+    assert mixed["perplexity"] == pytest.approx(summary["tuned"]["perplexity"], rel=0.02)  # windows, not carried state
     assert seqwright("generate", "mixed", "the", "--tokens", "5").out.startswith("the")
     assert "FAILS" not in seqwright("check", "mixed").out
     assert "weight" in seqwright("mix", "mixed", "ngram", "--on", "held-out.txt", "--run", "more").out

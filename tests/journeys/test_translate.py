@@ -102,3 +102,16 @@ def test_the_laws_hold_and_other_verbs_are_refused(seqwright: Command, translato
     assert "try `seqwright translate`" in said.err
     again = seqwright("train", "--run", translator, "--json").json
     assert again["already"]
+
+
+def test_two_translators_are_mixed_into_one(seqwright: Command, translator: Path, here: Path) -> None:
+    taken = ["--set", f"tokenizer.file={translator / 'tokenizer.json'}", "--set", "training.seed=5"]
+    seqwright("train", "--pairs", "a.en", "a.de", "--valid", "b.en", "b.de", "--run", "other", *TINY, *taken)
+    said = seqwright("mix", translator, "other", "--on", "b.en", "b.de", "--product", "--run", "both")
+    assert said.status == 0, said.err
+    assert "measured on b.en b.de" in said.out
+    assert seqwright("translate", "both", "b.en").out.count("\n") == 12
+    found = seqwright("evaluate", "both", "--on", "b.en", "b.de", "--json").json
+    assert {"nll", "bleu"} <= found.keys()
+    assert seqwright("runs", ".", "--json").status == 0
+    assert seqwright("search-audit", "both", "b.en", "--widths", "1,2", "--length", "3").status == 0

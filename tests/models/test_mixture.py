@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 from test_ngram import Cows
+from tests.contract.kinds import VOCABULARY
+from tests.contract.translators import pairs, translator
 from torch.testing import assert_close
 
 from seqwright.batch import Source
 from seqwright.config import UserError
+from seqwright.decoding.options import SearchOptions
+from seqwright.decoding.search import search
 from seqwright.interface import Autoregressive
 from seqwright.models.mixture import Mixture, Product
 from seqwright.models.ngram import NGram
@@ -88,3 +92,33 @@ def test_what_the_parts_know_is_written_and_read(cows: list[Cows], mixture: Mixt
     assert not torch.equal(fresh(batch), mixture(batch))
     fresh.load(mixture.tensors())
     assert torch.equal(fresh(batch), mixture(batch))
+
+
+@pytest.mark.parametrize("mean", [Mixture, Product])
+@pytest.mark.parametrize("weights", [[1.0], [0.3, 0.7]])
+@pytest.mark.parametrize("name", ["transformer", "gru additive"])
+def test_a_model_alone_or_with_itself_is_the_model(name: str, weights: list[float], mean: type[Mixture]) -> None:
+    model, given = translator(name), pairs()
+    together = mean([model] * len(weights), weights)
+    with torch.no_grad():
+        assert_close(together(given), model(given).log_softmax(-1))
+        assert_close(together.score(given)[0], model.score(given)[0])
+        facts = {"sos": VOCABULARY.sos, "eos": VOCABULARY.eos, "banned": [0, 1, 2]}
+        said, alone = (search(one, given.source, SearchOptions(length=8), **facts) for one in (together, model))
+    assert [own[0].ids for own in said] == [own[0].ids for own in alone]
+
+
+def test_tied_weights_are_written_once() -> None:
+    model = translator("transformer")
+    mixture = Mixture([model, translator("gru dot")], [0.5, 0.5])
+    own = [tensor for name, tensor in mixture.tensors().items() if name.startswith("1.")]
+    assert sum(tensor.numel() for tensor in own) == sum(parameter.numel() for parameter in model.parameters())
+    fresh = Mixture([translator("transformer").apply(_blank), translator("gru dot").apply(_blank)], [0.5, 0.5])
+    fresh.load(mixture.tensors())
+    with torch.no_grad():
+        assert torch.equal(fresh(pairs()), mixture(pairs()))
+
+
+def _blank(module: torch.nn.Module) -> None:
+    for parameter in module.parameters(recurse=False):
+        torch.nn.init.zeros_(parameter)

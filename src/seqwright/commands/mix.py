@@ -6,43 +6,48 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, print_json, print_table
+from seqwright.commands.common import DEVICE, JSON, Several, print_json, print_table
 
 
-@click.command("mix")
+@click.command("mix", cls=Several)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...", type=click.Path())
 @click.option(
     "--on",
     "on",
     multiple=True,
-    metavar="FILE",
-    help="Held-out text that sets the weights; of classifiers, the validation texts they share unless given.",
+    metavar="FILE...",
+    help="Held-out text, or a source and its target, that sets the weights. Without it translators count alike, and"
+    " classifiers take the validation texts they share.",
 )
+@click.option("--product", is_flag=True, help="Of translators: p ∝ Π p_i^weight, in which each has a veto.")
 @click.option("--run", "run", type=click.Path(), required=True, help="The folder of the run to make.")
 @DEVICE
 @JSON
-def command(runs: tuple[str, ...], on: tuple[str, ...], run: str, device: str, as_json: bool) -> None:
+def command(runs: tuple[str, ...], on: tuple[str, ...], product: bool, run: str, device: str, as_json: bool) -> None:
     """Make one run of several: p = Σ weight p_i, with the weights (by EM) under which held-out text is most probable.
 
-    Any language models that share a tokenizer can be mixed, n-grams with neural ones too, and any classifiers of the
-    same classes, each with its own tokenizer. The new run holds all it needs: the old ones may go.
+    Any language models that share a tokenizer can be mixed, n-grams with neural ones too; any translators between the
+    same vocabularies, whatever their kind; and any classifiers of the same classes, each with its own tokenizer. The
+    new run holds all it needs: the old ones may go.
 
     \b
-    seqwright mix runs/reviews-bag runs/reviews-lstm --on held-out.tsv --run runs/reviews-mixed
     seqwright mix runs/ptb-ngram runs/ptb-lstm --on ptb/ptb.valid.txt.xz --run runs/ptb-mixed
+    seqwright mix runs/en-de-1 runs/en-de-2 runs/en-de-3 --run runs/en-de
+    seqwright mix runs/en-de-1 runs/en-de-gru --on valid.en valid.de --run runs/en-de
+    seqwright mix runs/reviews-bag runs/reviews-lstm --on held-out.tsv --run runs/reviews-mixed
     """
     from seqwright.api import open as open_run
     from seqwright.reporting.numbers import figure
     from seqwright.reporting.terminal import Column, table
     from seqwright.studies.mix import mix
 
-    summary = mix([open_run(path, device=device) for path in runs], on, Path(run))
+    summary = mix([open_run(path, device=device) for path in runs], on, Path(run), product=product)
     if as_json:
         print_json({"run": run, "summary": summary})
         return
-    measured = summary.get("tuned") or {"perplexity": summary["tuned_perplexity"]}
-    names = ["weight", *measured]
-    columns = [Column("run", "run"), *(Column(name, name, figure) for name in names)]
+    measured = summary.get("tuned", {})
+    columns = [Column("run", "run"), *(Column(name, name, figure) for name in ("weight", *measured))]
     print_table(table([*summary["parts"], {"run": run} | measured], columns))
-    where = " ".join(on) or "the validation texts"
-    click.echo(f"measured on {where}, on which the weights were tuned; evaluate {run} on other text.")
+    if measured:
+        where = " ".join(on) or "the validation texts"
+        click.echo(f"measured on {where}, on which the weights were tuned; evaluate {run} on other text.")

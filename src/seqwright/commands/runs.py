@@ -31,5 +31,6 @@ def command(folder: str, as_json: bool) -> None:
         Column("bits_per_byte", "bits/byte", figure),
         Column("perplexity", "perplexity", figure),
         Column("accuracy", "accuracy", figure),
+        Column("bleu", "BLEU", figure),
     ]
     print_table(table(rows, columns))

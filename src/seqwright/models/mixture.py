@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -21,7 +21,9 @@ from seqwright.interface import Autoregressive, State
 @dataclass(frozen=True, kw_only=True)
 class MixtureConfig:
     weights: tuple[float, ...]
-    """The share of each part."""
+    """Of each part."""
+    mean: Literal["arithmetic", "geometric"] = "arithmetic"
+    """arithmetic: Σ weight p, weights adding up to one; geometric: ∝ Π p^weight, in which every part has a veto."""
     parts: Any
     """The [model] tables of the parts, as [model.parts.1], [model.parts.2], …."""
 
@@ -54,7 +56,9 @@ class Parts:
         for n, model in enumerate(self.models, 1):
             own = {name.removeprefix(f"{n}."): t for name, t in tensors.items() if name.startswith(f"{n}.")}
             if isinstance(model, torch.nn.Module):
-                model.load_state_dict(own)
+                unknown = model.load_state_dict(own, strict=False).unexpected_keys  # tied ones go by their first name
+                assert not unknown, f"part {n} has no {unknown}"
+                assert own.keys() >= _known(model).keys(), f"part {n} lacks some of its weights"
                 model.eval()
             else:
                 model.load(own)
@@ -62,7 +66,7 @@ class Parts:
     def to(self, device: torch.device | str) -> Self:
         """Moves the neural parts; counted ones stay on the CPU and answer from there."""
         for model in self.models:
-            if isinstance(model, torch.nn.Module):
+            if hasattr(model, "to"):
                 model.to(device)
         return self
 
@@ -70,17 +74,15 @@ class Parts:
 class Mixture(Parts):
     """p(w | h) = Σ weight_i p_i(w | h)."""
 
+    needs = "the weights of a mixture add up to one"
+
     def __init__(self, models: Sequence[Autoregressive], weights: Sequence[float] | Tensor):
         self.models = list(models)
         self.weights = torch.as_tensor(weights, dtype=torch.float64)
-        if len(self.models) < 2 or len(self.models) != len(self.weights):
-            raise UserError(
-                f"a mixture needs two or more models and a weight for each, not {len(self.weights)} weights."
-            )
-        if (self.weights < 0).any() or not torch.isclose(self.weights.sum(), torch.ones(()).double()):
-            raise UserError(
-                f"the weights of a mixture add up to one and none is negative, unlike {self.weights.tolist()}."
-            )
+        if not self.models or len(self.models) != len(self.weights):
+            raise UserError(f"a mixture needs models and a weight for each, not {len(self.weights)} weights.")
+        if (self.weights < 0).any() or not self._balanced():
+            raise UserError(f"{self.needs}; none is negative, unlike {self.weights.tolist()}.")
         sights = [model.context for model in self.models if model.context is not None]
         self.context = min(sights, default=None)
 
@@ -108,6 +110,9 @@ class Mixture(Parts):
     def __call__(self, batch: Batch) -> Tensor:
         return self._mix([model(batch).log_softmax(-1) for model in self.models])
 
+    def _balanced(self) -> bool:
+        return bool(torch.isclose(self.weights.sum(), torch.ones(()).double()))
+
     def _mix(self, log_probs: list[Tensor]) -> Tensor:
         """log Σ weight_i p_i; models may lie on several devices, the first says where the answer goes."""
         device = log_probs[0].device
@@ -118,8 +123,11 @@ class Mixture(Parts):
 class Product(Mixture):
     """p(w | h) ∝ Π p_i(w | h)^weight_i: the geometric mean, in which every model has a veto (Hinton 2002).
 
-    What a token's probability is depends on all the others, so `score` goes step by step.
+    What the weights add up to says how sure it is: 1 is no surer than its parts. What a token's probability is depends
+    on all the others, so `score` goes step by step.
     """
+
+    needs = "the weights of a product are not all zero"
 
     def score(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
         after = self.start(batch.source, capacity=batch.input.size(1)) if state is None else state
@@ -130,6 +138,9 @@ class Product(Mixture):
         scores = torch.cat(said, 1).masked_fill(batch.target == IGNORE, 0)
         return scores, None if state is None else after
 
+    def _balanced(self) -> bool:
+        return bool(self.weights.any())
+
     def _mix(self, log_probs: list[Tensor]) -> Tensor:
         device = log_probs[0].device
         weighed = [float(weight) * p.to(device) for weight, p in zip(self.weights, log_probs, strict=True) if weight]
@@ -138,8 +149,11 @@ class Product(Mixture):
 
 
 def _known(model: Any) -> dict[str, Tensor]:
-    known: dict[str, Tensor] = model.state_dict() if isinstance(model, torch.nn.Module) else model.tensors()
-    return known
+    if not isinstance(model, torch.nn.Module):
+        return dict(model.tensors())
+    named = model.state_dict(keep_vars=True)
+    first = {id(tensor): name for name, tensor in reversed(named.items())}
+    return {name: tensor.detach() for name, tensor in named.items() if first[id(tensor)] == name}
 
 
 def _join(states: list[State]) -> State:

@@ -8,7 +8,17 @@ from typing import Any
 from seqwright.config import UserError
 from seqwright.run_directory import RunDirectory, find_runs
 
-REACHED = ("parameters", "steps", "seconds", "nll", "bits_per_byte", "bits_per_character", "perplexity", "accuracy")
+REACHED = (
+    "parameters",
+    "steps",
+    "seconds",
+    "nll",
+    "bits_per_byte",
+    "bits_per_character",
+    "perplexity",
+    "accuracy",
+    "bleu",
+)
 
 
 def listing(folder: str | Path) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqwright import build, recipe, session
+from seqwright import build, session
 from seqwright.config import UserError
 from seqwright.data.stream import Stream
 from seqwright.metrics.interpolation import best_weights
@@ -17,12 +17,20 @@ from seqwright.metrics.likelihood import score_text
 from seqwright.metrics.score import Floats
 from seqwright.run import Run
 from seqwright.studies.mix_readers import mix_readers
+from seqwright.studies.mix_translators import mix_translators
 
 
-def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path) -> dict[str, Any]:
-    """Makes a run of runs that read text alike; the weight and perplexity of each, and the perplexity together."""
+def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, product: bool = False) -> dict[str, Any]:
+    """Makes a run of runs that read text alike; the weight and perplexity of each, and the perplexity together.
+
+    `product` multiplies the probabilities of translators instead of adding them up.
+    """
     if len(runs) < 2:
         raise UserError("a mixture needs two runs or more; name another.")
+    if "translate" in runs[0].verbs:
+        return mix_translators(runs, on, path, product=product)
+    if product:
+        raise UserError("--product is for translators; of classifiers the mean that suits better is taken anyway.")
     if "classify" in runs[0].verbs:
         return mix_readers(runs, on or None, path)
     if not on:
@@ -37,19 +45,8 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path) -> dict[str, A
         together = np.logaddexp.reduce(log_probs + np.log(weights), axis=1)
     alone = [float(np.exp(-own.mean())) for own in log_probs.T]
     parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
-    table = first.settings.table()
-    made = recipe.make(
-        {
-            "name": path.name,
-            "data": table["data"],
-            "tokenizer": table["tokenizer"],
-            "model": {"kind": "mixture", "weights": weights.tolist(), "parts": parts},
-            "decoding": table["decoding"],
-            "evaluation": table["evaluation"],
-        },
-        origin="mix",
-        settled=True,
-    )
+    table = {"kind": "mixture", "weights": weights.tolist(), "parts": parts}
+    made = first.settings.remade(path.name, table)
     notes = [f"{weight:.4f} of {run.path.name}" for weight, run in zip(weights, runs, strict=True)]
     model = build.model(made.model, first.tokenizer.vocabulary)
     model.models = [run.model for run in runs]
@@ -57,7 +54,8 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path) -> dict[str, A
         {"run": str(run.path), "weight": float(weight), "perplexity": perplexity}
         for run, weight, perplexity in zip(runs, weights, alone, strict=True)
     ]
-    found: dict[str, Any] = {"parts": shown, "tuned_on": list(on), "tuned_perplexity": float(np.exp(-together.mean()))}
+    tuned = {"perplexity": float(np.exp(-together.mean()))}
+    found: dict[str, Any] = {"parts": shown, "tuned_on": list(on), "tuned": tuned}
     return session.keep(made, path, tokenizer=first.tokenizer.json, model=model, notes=notes, **found)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from seqwright import build, recipe, session
+from seqwright import build, session
 from seqwright.config import UserError
 from seqwright.metrics.calibration import log_softmax
 from seqwright.metrics.interpolation import best_weights, geometric_weights
@@ -44,19 +44,8 @@ def mix_readers(runs: Sequence[Any], on: str | Sequence[str] | None, path: Path)
         }
         for n, run in enumerate(runs, 1)
     }
-    table = first.settings.table()
-    made = recipe.make(
-        {
-            "name": path.name,
-            "data": table["data"],
-            "tokenizer": table["tokenizer"],
-            "model": {"kind": "mixture", "weights": weights.tolist(), "mean": mean, "parts": parts},
-            "decoding": table["decoding"],
-            "evaluation": table["evaluation"],
-        },
-        origin="mix",
-        settled=True,
-    )
+    table = {"kind": "mixture", "weights": weights.tolist(), "mean": mean, "parts": parts}
+    made = first.settings.remade(path.name, table)
     model = build.model(made.model, type(first).sizes(first.directory), task="labelled")
     model.models = [run.model for run in runs]
     shown = [

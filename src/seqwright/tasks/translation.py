@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -47,6 +47,8 @@ LOOKED_AT = 5000
 class PairTokenizerConfig(VariedTokenizerConfig):
     joint: bool = True
     """One vocabulary for both sides; otherwise the keys of this section are the target's."""
+    source_file: str | None = None
+    """As `file`, for a separate source vocabulary; learnt unless given."""
     source_kind: Kind | None = None
     """The kind of a separate source vocabulary; the target's unless given."""
     source_size: int | None = None
@@ -54,16 +56,19 @@ class PairTokenizerConfig(VariedTokenizerConfig):
     varied: Literal["both", "source", "target"] = "both"
     """Which sides dropout and sampling cut otherwise in training."""
 
+    files: ClassVar[tuple[str, ...]] = ("file", "source_file")
+    """The keys that name files."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.joint and (self.source_kind is not None or self.source_size is not None):
-            raise UserError("source_kind and source_size are of a separate source vocabulary: set joint = false.")
+        if self.joint and any(value is not None for value in (self.source_file, self.source_kind, self.source_size)):
+            raise UserError("source_file, source_kind, source_size are of a separate vocabulary: set joint = false.")
 
     def of_source(self) -> TokenizerConfig:
         """The configuration of a separate source vocabulary."""
         kind = self.source_kind or self.kind
         size = self.source_size or (self.size if kind == self.kind else None)
-        return replace(self, kind=kind, size=size, dropout=0.0, sampling=None)
+        return replace(self, file=self.source_file, kind=kind, size=size, dropout=0.0, sampling=None)
 
     @property
     def varied_sides(self) -> tuple[str, ...]:

@@ -1,0 +1,102 @@
+"""Translators made one: what they say together, what their weights are tuned to, and which do not go together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seqwright as sw
+from seqwright.config import UserError
+from seqwright.decoding.options import SearchOptions
+from seqwright.studies.check import check
+from seqwright.studies.listing import listing
+from seqwright.studies.mix import mix
+from tests.tasks.test_translation import write
+
+TINY = [
+    *("tokenizer.kind=words", "model.layers=1", "model.width=16", "data.tokens=256", "training.steps=60"),
+    *("training.rate=6e-3", "training.evaluate_every=60", "evaluation.resamples=0"),
+]
+APART = ["tokenizer.joint=false"]
+
+
+class Trained:
+    """Two small translators with the same separate vocabularies, and pairs they have not seen."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.train, self.valid = write(folder, "train", 300, 1), write(folder, "valid", 20, 2)
+        self.held_out = write(folder, "held-out", 60, 3)
+        self.first = self.made("first", "gru", APART)
+        files = [f"tokenizer.file={self.first.directory.tokenizer_path}"]
+        files += [f"tokenizer.source_file={self.first.directory.source_tokenizer_path}"]
+        self.second = self.made("second", "transformer", [*APART, *files, "model.heads=2", "training.seed=3"])
+
+    def made(self, name: str, model: str, more: list[str], pairs: list[str] | None = None) -> Any:
+        asked = [*TINY, *more]
+        return sw.train(pairs=pairs or self.train, valid=self.valid, model=model, set=asked, run=self.folder / name)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return Trained(tmp_path_factory.mktemp("mixed"))
+
+
+@pytest.mark.parametrize("product", [False, True])
+def test_the_run_translates_scores_and_keeps_the_laws(trained: Trained, product: bool) -> None:
+    folder = trained.folder / f"equal-{product}"
+    summary = mix([trained.first, trained.second], (), folder, product=product)
+    assert [part["weight"] for part in summary["parts"]] == [0.5, 0.5]
+    assert "tuned" not in summary
+    assert summary["parameters"] == sum(
+        run.directory.summary()["parameters"] for run in (trained.first, trained.second)
+    )
+    run = sw.open(folder)
+    lines = ["the cat sat", "big dogs", "a mat and a mat"]
+    together = [(one.text, round(one.log_prob, 4)) for one in run.translate(lines)]
+    assert together == [(one.text, round(one.log_prob, 4)) for line in lines for one in run.translate([line])]
+    assert all(finding.holds for finding in check(run))
+    assert run.typical == trained.first.typical
+    assert listing(trained.folder)
+    audit = run.search_audit(lines, SearchOptions(length=6, nodes=200), [1, 4])
+    assert audit.sources == 3
+
+
+@pytest.mark.parametrize("product", [False, True])
+def test_weights_suit_held_out_pairs(trained: Trained, product: bool) -> None:
+    folder = trained.folder / f"tuned-{product}"
+    summary = mix([trained.first, trained.second], trained.held_out, folder, product=product)
+    own = {part["run"]: part["perplexity"] for part in summary["parts"]}
+    assert summary["tuned"]["perplexity"] <= min(own.values()) * (1 + 1e-6)
+    scores = sw.open(folder).evaluate(trained.held_out, metrics=("bleu",))
+    assert scores["perplexity"] == pytest.approx(summary["tuned"]["perplexity"], rel=1e-4)
+    for run in (trained.first, trained.second):
+        alone = run.evaluate(trained.held_out, metrics=("bleu",))["perplexity"]
+        assert alone == pytest.approx(own[str(run.path)], rel=1e-4)
+
+
+def test_other_vocabularies_are_refused_with_the_next_move(trained: Trained) -> None:
+    other = trained.made("other", "gru", ["training.steps=1", *APART], write(trained.folder, "few", 20, 5))
+    with pytest.raises(UserError, match="cut targets differently") as refused:
+        mix([trained.first, other], (), trained.folder / "no")
+    said = str(refused.value)
+    assert trained.first.tokenizer.hash[:12] in said
+    assert other.tokenizer.hash[:12] in said
+    assert f"--set tokenizer.file={trained.first.directory.tokenizer_path}" in said
+    half = ["training.steps=1", *APART, f"tokenizer.file={trained.first.directory.tokenizer_path}"]
+    with pytest.raises(UserError, match=r"cut sources differently .* --set tokenizer.source_file=.*source-tokenizer"):
+        mix([trained.first, trained.made("half", "gru", half, other.settings.data.train)], (), trained.folder / "no")
+    assert not (trained.folder / "no").exists()
+
+
+def test_what_is_no_translator_is_refused(trained: Trained, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("the cat sat on a mat\n" * 30)
+    counted = sw.train(
+        text=str(tmp_path / "a.txt"), model="ngram", run=tmp_path / "ngram", set=["tokenizer.kind=words"]
+    )
+    with pytest.raises(UserError, match="only translators can be mixed"):
+        mix([trained.first, counted], (), tmp_path / "no")
+    with pytest.raises(UserError, match="--product is for translators"):
+        mix([counted, counted], (), tmp_path / "no", product=True)
