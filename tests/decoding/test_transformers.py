@@ -13,6 +13,7 @@ from seqwright.batch import Source
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
 from seqwright.interface import State
+from tests.decoding.signs import forbid, signs
 
 transformers = pytest.importorskip("transformers")
 
@@ -135,7 +136,7 @@ def test_marian_translates_alike(marian: Any, early: bool | str, rule: str) -> N
         "": ({}, {}),
         "no_repeat": ({"no_repeat": 2}, {"no_repeat_ngram_size": 2}),
         "shortest": ({"shortest": 4}, {"min_new_tokens": 4}),
-        "forbidden": ({"forbidden": [[5], [17, 9]]}, {"bad_words_ids": [[5], [17, 9]]}),
+        "forbidden": ({"forbidden": forbid([[5], [17, 9]], signs(SIZE, 3), END)}, {"bad_words_ids": [[5], [17, 9]]}),
     }[rule]
     source = Source(mask=mask, ids=ids)
     settings = {"early_stopping": early, "length_penalty": 0.8, "attention_mask": mask.long()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,12 @@ from seqwright.api import wanted_recipe
 from seqwright.config import UserError
 from seqwright.data.sides import Sides
 from seqwright.tasks import translation
+from seqwright.tasks.translating import wished
 from seqwright.tasks.translation import TranslationRun
+from seqwright.text.backend import Kind
+from seqwright.text.tokenizer import Tokenizer
+from seqwright.text.training import TokenizerConfig
+from seqwright.text.training import train as train_tokenizer
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "big", "dogs"]
 
@@ -66,8 +72,43 @@ def test_outputs_begin_hold_and_avoid_what_they_are_told(run: TranslationRun) ->
     (one,) = run.translate(["the cat"], prefix="BIG", attention=True)
     assert one.attention is not None
     assert one.attention.target[0] == "BIG"
-    with pytest.raises(UserError, match="has no 'COW'"):
-        said(required=("COW",))
+    assert said(prefix="MAT SAT", required=("SAT",)) == said(prefix="MAT SAT")  # said already
+    for asked in ({"required": ("COW",)}, {"forbidden": ("COW",)}, {"prefix": "THE COW"}):
+        with pytest.raises(UserError, match="has no 'COW'"):
+            said(**asked)
+    with pytest.raises(UserError, match="cannot spell nothing"):
+        said(forbidden=(" ",))
+    with pytest.raises(UserError, match="'BIG CAT' is required, but holds something forbidden"):
+        said(required=("BIG CAT",), forbidden=("CAT",))
+    with pytest.raises(UserError, match="already says something forbidden"):
+        said(prefix="CAT", forbidden=("CAT",))
+
+
+@pytest.mark.parametrize("kind", ["words", "characters", "bytes", "bpe", "byte-bpe", "unigram", "wordpiece"])
+def test_a_word_is_known_in_every_cut(kind: Kind) -> None:
+    texts = ["the cats saw the cat", "a catalogue of cats, that cat!", "ca t at t c"] * 9
+    target = train_tokenizer(
+        TokenizerConfig(kind=kind, size=None if kind in ("words", "characters", "bytes") else 300), texts
+    )
+    never, (wanted,) = wished(target, ("cat",), ())[0], wished(target, (), ("cat",))[1]
+    assert never is not None
+    cuts = list(cuts_of(b" saw cat ", target))
+    assert cuts, "no cut at all"
+    assert len(cuts) > 9 or kind in ("words", "characters", "bytes")
+    for ids in cuts:
+        assert never.ends[never.read(ids)]
+        assert wanted.automaton.said[wanted.automaton.read([*ids, target.eos])]  # type: ignore[list-item]
+    for ids in ([], target.encode("saw cats"), target.encode("scat") if kind != "words" else []):
+        assert not never.ends[never.read(ids)]
+
+
+def cuts_of(text: bytes, target: Tokenizer, at: int = 0) -> Iterator[list[int]]:
+    """Every way to say a text, with or without the spaces around it."""
+    if at >= len(text.rstrip()):
+        yield []
+    for id, piece in enumerate(target.spelt):
+        if piece and text.startswith(piece, at):
+            yield from ([id, *rest] for rest in cuts_of(text, target, at + len(piece)))
 
 
 def test_weights_are_packed_once_for_all_lines(run: TranslationRun, monkeypatch: pytest.MonkeyPatch) -> None:

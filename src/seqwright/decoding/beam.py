@@ -15,8 +15,9 @@ from seqwright.decoding.candidates import Candidates, by_banks, by_groups, stay
 from seqwright.decoding.capture import Captured
 from seqwright.decoding.normalisation import best_possible, normalise
 from seqwright.decoding.options import Hypothesis, SearchOptions
-from seqwright.decoding.rules import NOTHING, Rules, met
+from seqwright.decoding.rules import NOTHING, Rules
 from seqwright.decoding.trail import Trail
+from seqwright.decoding.wishes import Wishes
 from seqwright.interface import Autoregressive, State, per_source
 
 LOOK = 8
@@ -55,7 +56,7 @@ class Beams(State):
     done: Tensor  # (Q,)
     said: Tensor  # (Q, K, T) all ids read and said, padded on the left; T = 0 where no rule asks
     covered: Tensor  # (Q, K, S) attention that each source position has had; S = 0 where none is asked for
-    required: Tensor = per_source()  # (B, C, P) phrases
+    wished: Tensor  # (Q, K, 1 + C) where each stands with what is forbidden and required; no column where nothing is
     mask: Tensor = per_source()  # (B, S)
 
 
@@ -68,11 +69,11 @@ def beam_search(
     prompts: Sequence[Sequence[int]],
     most: Sequence[int],
     rules: Rules,
-    required: Tensor | None = None,
+    wishes: Wishes | None = None,
     listen: Callable[[Step], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each source, each at most `most` tokens long; `listen` hears what every step looked at."""
-    search = _Search(model, source, options, rules, prompts, most, required, listen)
+    search = _Search(model, source, options, rules, prompts, most, wishes, listen)
     while search.length < max(most) and search.drop():
         search.go_on()
     return search.trail.hypotheses(options)
@@ -93,15 +94,14 @@ class _Search:
         rules: Rules,
         prompts: Sequence[Sequence[int]],
         most: Sequence[int],
-        required: Tensor | None,
+        wishes: Wishes | None,
         listen: Callable[[Step], None] | None,
     ):
-        if options.groups > 1 and required is not None:
+        self.constrained = wishes is not None and wishes.first.size(1) > 1
+        if options.groups > 1 and self.constrained:
             raise UserError("required words and groups cannot be had together; set groups = 1.")
         self.model: Autoregressive = Attending(model) if options.coverage else model
-        self.options, self.rules, self.listen = options, rules, listen
-        self.constrained = required is not None
-        self.remember = self.constrained or rules.no_repeat > 0 or rules.forbidden is not None
+        self.options, self.rules, self.wishes, self.listen = options, rules, wishes, listen
         self.beams = options.width // options.groups  # K
         self.length = 1
         """How many ids each beam has said, the one being chosen included."""
@@ -109,7 +109,7 @@ class _Search:
         self.place = torch.ones((), dtype=torch.float64, device=source.device)
         log_probs = self._read_prompts(source, prompts, max(most))
         self.trail = Trail(most, options.groups, self.beams, log_probs)
-        self._begin(source, prompts, most, required, log_probs)
+        self._begin(source, prompts, most, log_probs)
         self._cover()
         self._choose(log_probs)
         self.captured: Captured | None = None
@@ -127,20 +127,14 @@ class _Search:
         self.state = state.select(fan)
         return log_probs.index_select(0, fan)
 
-    def _begin(
-        self,
-        source: Source,
-        prompts: Sequence[Sequence[int]],
-        most: Sequence[int],
-        required: Tensor | None,
-        like: Tensor,
-    ) -> None:
+    def _begin(self, source: Source, prompts: Sequence[Sequence[int]], most: Sequence[int], like: Tensor) -> None:
         device, queues, width = source.device, source.rows * self.options.groups, max(map(len, prompts))
         totals = like.new_full((queues, self.beams), -torch.inf)
         totals[:, 0] = 0  # the beams of a queue begin as one
-        said = [[NOTHING] * (width - len(p)) + list(p) for p in prompts] if self.remember else [[]] * source.rows
+        said = [[NOTHING] * (width - len(p)) + list(p) for p in prompts] if self.rules.no_repeat else [[]] * source.rows
         read = torch.tensor(said, dtype=torch.long, device=device).repeat_interleave(self.options.width, 0)
         first = torch.zeros_like(totals, dtype=torch.long)
+        wished = read.new_empty(source.rows, 0) if self.wishes is None else self.wishes.first
         self.live = Beams(
             queue=torch.arange(queues, device=device),
             most=torch.tensor(most, device=device).repeat_interleave(self.options.groups),
@@ -151,13 +145,14 @@ class _Search:
             done=torch.zeros(queues, dtype=torch.bool, device=device),
             said=read.view(queues, self.beams, -1),
             covered=totals.new_zeros(queues, self.beams, source.mask.size(1) if self.options.coverage else 0),
-            required=read.new_empty(source.rows, 0, 0) if required is None else required,
+            wished=wished.repeat_interleave(self.options.width, 0).view(queues, self.beams, -1),
             mask=source.mask,
         )
 
     def _steady(self, device: torch.device) -> bool:
         """Whether steps can be captured; if so, the model's state is brought to shapes that stay."""
-        if device.type not in CAPTURED or self.remember or self.options.coverage or self.listen is not None:
+        watched = self.rules.no_repeat or self.wishes is not None or self.options.coverage or self.listen is not None
+        if device.type not in CAPTURED or watched:
             return False
         state = self.state.steady()
         self.state = state or self.state
@@ -197,14 +192,14 @@ class _Search:
             self.listen(Step(queues=self.live.queue, candidates=found, ended=ended, places=places))
 
     def _candidates(self, log_probs: Tensor) -> Candidates:
-        live, before = self.live, self.length - 1
-        required = live.required if self.constrained else None
-        never = self.rules.never(before)
-        allowed = self.rules.restrict(log_probs, live.said.flatten(0, 1), before, required)
-        if required is None:
+        live, never = self.live, self.rules.never(self.length - 1)
+        allowed = self.rules.restrict(log_probs, live.said.flatten(0, 1))
+        if self.wishes is not None:
+            last = (live.most == self.place).repeat_interleave(self.beams)
+            allowed = self.wishes.restrict(allowed, live.wished.flatten(0, 1), last, self.rules.eos)
+        if self.wishes is None or not self.constrained:
             return by_groups(allowed, live.totals, never, self.options.groups, self.options.diversity)
-        own = live.said[..., live.said.size(-1) - before :]
-        return by_banks(allowed, live.totals, own, required, never, self.rules.eos)
+        return by_banks(allowed, live.totals, live.wished, self.wishes, never, self.rules.eos)
 
     def _put_aside(self, found: Candidates) -> Tensor:
         """What ended among the first K candidates is kept: an end that does not make the beam is none."""
@@ -230,22 +225,26 @@ class _Search:
             torch.empty_like(places, dtype=x.dtype).scatter(1, places, x.gather(1, going))
             for x in (found.parents, found.ids, found.log_probs.masked_fill(ends, -torch.inf))
         )
-        if self.remember:
-            past = live.said.gather(1, live.parents.unsqueeze(-1).expand_as(live.said))
-            live.said = torch.cat([past, live.ids.unsqueeze(-1)], -1)
+        if self.wishes is not None:
+            live.wished = self.wishes.after(self._inherited(live.wished), live.ids)
+        if self.rules.no_repeat:
+            live.said = torch.cat([self._inherited(live.said), live.ids.unsqueeze(-1)], -1)
         if self.options.coverage:
-            live.covered = live.covered.gather(1, live.parents.unsqueeze(-1).expand_as(live.covered))
+            live.covered = self._inherited(live.covered)
         self.trail.grow(live.queue, self.place, live.parents, live.ids)
         self.trail.cut(live.queue, self._presentable(), (live.most == self.place) & ~live.done)
         live.done = live.done | self._over()
         return torch.full_like(found.ids, NOTHING).scatter(1, going, places)
 
+    def _inherited(self, own: Tensor) -> Tensor:
+        """What the parents of the beams had, (Q, K, …)."""
+        return own.gather(1, self.live.parents.unsqueeze(-1).expand_as(own))
+
     def _presentable(self) -> Tensor:
         """Totals (Q, K) without hypotheses that lack a required phrase, where others of the queue have them all."""
-        if not self.constrained:
+        if self.wishes is None or not self.constrained:
             return self.live.totals
-        own = self.live.said[..., self.live.said.size(-1) - self.length :]
-        whole = met(own, self.live.required).all(-1) & (self.live.totals > -torch.inf)  # (Q, K)
+        whole = self.wishes.whole(self.live.wished) & (self.live.totals > -torch.inf)  # (Q, K)
         return self.live.totals.masked_fill(~whole & whole.any(1, keepdim=True), -torch.inf)
 
     def _over(self) -> Tensor:

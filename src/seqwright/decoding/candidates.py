@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seqwright.decoding.rules import NOTHING, bank, begun, met
+from seqwright.decoding.rules import NOTHING
+from seqwright.decoding.wishes import Wishes
 
 CHUNK = 64
 """Ids whose maximum is taken together when the best few of a large vocabulary are looked for on a CPU."""
@@ -90,40 +91,37 @@ def by_groups(log_probs: Tensor, totals: Tensor, never: Tensor, groups: int, div
     )
 
 
-def by_banks(log_probs: Tensor, totals: Tensor, past: Tensor, required: Tensor, never: Tensor, eos: int) -> Candidates:
+def by_banks(log_probs: Tensor, totals: Tensor, states: Tensor, wishes: Wishes, never: Tensor, eos: int) -> Candidates:
     """Served in turn from banks of equal progress towards the required phrases (Post & Vilar 2018), fullest bank first.
 
-    `past` (Q, K, T) is what each beam has said. Beside the best continuations stand the next id of every unmet phrase,
-    each beam's best id and its end. The fullest bank always keeps a beam, which can always go on: phrases are met as
-    soon as their ids have been served.
+    `states` (Q, K, 1 + C) say how far each beam is. Beside the best continuations stand, for every unmet phrase, the
+    likeliest id that brings it furthest, each beam's best id and its end. The fullest bank always keeps a beam.
     """
     queues, beams = totals.shape
     plain = by_score(log_probs, totals, never)
-    own = log_probs.index_fill(-1, never, -torch.inf).view(queues, beams, -1)
-    progress = begun(past, required).clamp(max=required.size(-1) - 1)  # (Q, K, C)
-    following = required.unsqueeze(1).expand(-1, beams, -1, -1).gather(-1, progress.unsqueeze(-1)).squeeze(-1)
-    following = following.masked_fill(met(past, required), NOTHING)
-    extra = torch.cat([following, own.argmax(-1, keepdim=True), following.new_full((queues, beams, 1), eos)], -1)
+    own = log_probs.index_fill(-1, never, -torch.inf)
+    likeliest, end = own.argmax(-1, keepdim=True), own.new_full((len(own), 1), eos, dtype=torch.long)
+    extra = torch.cat([wishes.leads(own, states.flatten(0, 1)), likeliest, end], -1)  # (Q · K, C + 2)
     gained = own.gather(-1, extra.clamp(min=0)).masked_fill(extra == NOTHING, -torch.inf)
-    parents = torch.arange(beams, device=past.device).view(1, -1, 1).expand_as(extra)
+    parents = torch.arange(beams, device=totals.device).view(1, -1, 1).expand(queues, -1, extra.size(-1))
     together = Candidates(
-        log_probs=torch.cat([plain.log_probs, (totals.unsqueeze(-1) + gained).flatten(1)], 1),
+        log_probs=torch.cat([plain.log_probs, (totals.unsqueeze(-1) + gained.view_as(parents)).flatten(1)], 1),
         parents=torch.cat([plain.parents, parents.flatten(1)], 1),
-        ids=torch.cat([plain.ids, extra.flatten(1)], 1),
+        ids=torch.cat([plain.ids, extra.view_as(parents).flatten(1)], 1),
     )
-    return _in_turn(together, past, required)
+    return _in_turn(together, states, wishes)
 
 
-def _in_turn(found: Candidates, past: Tensor, required: Tensor) -> Candidates:
+def _in_turn(found: Candidates, states: Tensor, wishes: Wishes) -> Candidates:
     same = (found.parents.unsqueeze(2) == found.parents.unsqueeze(1)) & (
         found.ids.unsqueeze(2) == found.ids.unsqueeze(1)
     )
     log_probs = found.log_probs.masked_fill(same.tril(-1).any(-1), -torch.inf)  # each continuation once
-    said = past.gather(1, found.parents.unsqueeze(-1).expand(-1, -1, past.size(-1)))
-    banks = bank(torch.cat([said, found.ids.unsqueeze(-1)], -1), required)  # (Q, C)
+    before = states.gather(1, found.parents.unsqueeze(-1).expand(-1, -1, states.size(-1)))
+    banks = wishes.bank(wishes.after(before, found.ids.clamp(min=0)))  # (Q, C)
     above = (banks.unsqueeze(2) == banks.unsqueeze(1)) & (log_probs.unsqueeze(2) < log_probs.unsqueeze(1))
     turn = above.sum(-1).masked_fill(log_probs == -torch.inf, log_probs.size(1))
-    order = (turn * (int(required.numel()) + 1) - banks).argsort(dim=-1, stable=True)
+    order = (turn * (wishes.most + 1) - banks).argsort(dim=-1, stable=True)
     return Candidates(
         log_probs=log_probs.gather(1, order), parents=found.parents.gather(1, order), ids=found.ids.gather(1, order)
     )

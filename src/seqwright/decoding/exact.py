@@ -15,7 +15,8 @@ from torch import Tensor
 from seqwright.batch import Source
 from seqwright.decoding.normalisation import best_possible, normalise
 from seqwright.decoding.options import Hypothesis, SearchOptions
-from seqwright.decoding.rules import NOTHING, Rules, met
+from seqwright.decoding.rules import NOTHING, Rules
+from seqwright.decoding.wishes import Wishes
 from seqwright.interface import Autoregressive, State
 
 AT_ONCE = 64
@@ -41,6 +42,7 @@ class Prefix:
     state: State
     said: list[int]
     total: Tensor  # ()
+    wished: Tensor | None  # (1, 1 + C) where it stands with what is forbidden and required
 
 
 @dataclass
@@ -77,16 +79,16 @@ def exact_search(
     prompt: Sequence[int],
     most: int,
     rules: Rules,
-    required: Tensor | None = None,
+    wishes: Wishes | None = None,
     known: Sequence[Hypothesis] = (),
 ) -> Found:
     """The best hypotheses of one source; `known` ones, from a beam, let it leave out more from the start."""
-    search = _Exact(model, options, rules, prompt, most, required)
+    search = _Exact(model, options, rules, prompt, most, wishes)
     for hypothesis in known:
         search.offer(hypothesis)
     ids = torch.tensor([list(prompt)], device=source.device)
     log_probs, state = model.step(ids, model.start(source, capacity=len(prompt) + most - 1))
-    search.descend(Prefix(log_probs, state, [], log_probs.new_zeros(())))
+    search.descend(Prefix(log_probs, state, [], log_probs.new_zeros(()), None if wishes is None else wishes.first))
     best = search.complete.ordered()
     cut = search.cut.ordered()
     together = sorted(best + cut, key=lambda h: -h.score) if options.unended == "among" else best + cut
@@ -101,9 +103,9 @@ class _Exact:
         rules: Rules,
         prompt: Sequence[int],
         most: int,
-        required: Tensor | None,
+        wishes: Wishes | None,
     ):
-        self.model, self.options, self.rules, self.required = model, options, rules, required
+        self.model, self.options, self.rules, self.wishes = model, options, rules, wishes
         self.prompt, self.most = list(prompt), most
         self.complete, self.cut = _Heap(options.best), _Heap(options.best)
         self.seen: set[tuple[int, ...]] = set()
@@ -138,15 +140,14 @@ class _Exact:
             return
         self.nodes += 1
         said, length = prefix.said, len(prefix.said) + 1
-        row = torch.tensor([self.prompt + said], device=prefix.log_probs.device)
-        restricted = self.rules.restrict(prefix.log_probs, row, len(said), self.required)
+        restricted = self._restricted(prefix, last=length == self.most)
         totals = prefix.total + restricted[0].index_fill(0, self.rules.never(len(said)), -torch.inf)  # (V,)
         if self.rules.eos != NOTHING:
             self._offer(said, totals[self.rules.eos], length, "end")
             totals[self.rules.eos] = -torch.inf
         ordered, ids = totals.sort(descending=True, stable=True)
         if length == self.most:
-            self._cut_off(said, ids, ordered)
+            self._cut_off(prefix, ids, ordered)
             return
         bounds = best_possible(ordered, length, self.most, self.options).tolist()
         for first in range(0, len(bounds), AT_ONCE):
@@ -155,11 +156,24 @@ class _Exact:
                 return
             yield from self._read(prefix, ids[part], ordered[part], [bounds[n] for n in part])
 
-    def _cut_off(self, said: list[int], ids: Tensor, totals: Tensor) -> None:
+    def _restricted(self, prefix: Prefix, *, last: bool) -> Tensor:
+        row = torch.tensor([self.prompt + prefix.said], device=prefix.log_probs.device)
+        log_probs = self.rules.restrict(prefix.log_probs, row)
+        if self.wishes is None or prefix.wished is None:
+            return log_probs
+        return self.wishes.restrict(log_probs, prefix.wished, row.new_tensor([last]).bool(), self.rules.eos)
+
+    def _after(self, prefix: Prefix, ids: Tensor) -> Tensor | None:
+        """(N, 1 + C): where a prefix stands with each of the ids (N,)."""
+        if self.wishes is None or prefix.wished is None:
+            return None
+        return self.wishes.after(prefix.wished.expand(len(ids), -1), ids)
+
+    def _cut_off(self, prefix: Prefix, ids: Tensor, totals: Tensor) -> None:
         """Offers the best that reach the cut-off with all that is required."""
-        if self.required is not None:
-            texts = torch.cat([ids.new_tensor(said).expand(len(ids), -1), ids.unsqueeze(1)], 1)
-            whole = met(texts.unsqueeze(0), self.required).all(-1)[0]
+        said, wished = prefix.said, self._after(prefix, ids)
+        if self.wishes is not None and wished is not None:
+            whole = self.wishes.whole(wished)
             ids, totals = ids[whole], totals[whole]
         for id, total in zip(ids[: self.options.best].tolist(), totals[: self.options.best], strict=True):
             self._offer([*said, id], total, len(said) + 1, "length")
@@ -168,9 +182,12 @@ class _Exact:
         """A prefix with each of the ids, read together."""
         rows = torch.zeros(len(ids), dtype=torch.long, device=ids.device)
         log_probs, after = self.model.step(ids.unsqueeze(1), prefix.state.select(rows))
+        wished = self._after(prefix, ids)
         for n, id in enumerate(ids.tolist()):
             if self._worth(bounds[n]):
-                yield Prefix(log_probs[n : n + 1], after.select(rows.new_tensor([n])), [*prefix.said, id], totals[n])
+                own, state = slice(n, n + 1), after.select(rows.new_tensor([n]))
+                stands = None if wished is None else wished[own]
+                yield Prefix(log_probs[own], state, [*prefix.said, id], totals[n], stands)
 
     def _worth(self, bound: float) -> bool:
         return bound > self.threshold

@@ -14,8 +14,10 @@ from seqwright.decoding.exact import exact_search
 from seqwright.decoding.generate import generate
 from seqwright.decoding.normalisation import normalise
 from seqwright.decoding.options import Hypothesis, SearchOptions
-from seqwright.decoding.rules import NOTHING, Rules, forbidden_table, required_table
+from seqwright.decoding.phrases import Automaton, Phrase
+from seqwright.decoding.rules import NOTHING, Rules
 from seqwright.decoding.sampling import SamplingOptions
+from seqwright.decoding.wishes import wishes
 from seqwright.interface import Autoregressive
 
 
@@ -28,15 +30,15 @@ def search(
     eos: int | None,
     banned: Sequence[int] = (),
     prompts: Sequence[Sequence[int]] | None = None,
-    forbidden: Sequence[Sequence[int]] = (),
-    required: Sequence[Sequence[Sequence[int]]] | None = None,
+    forbidden: Automaton | None = None,
+    required: Sequence[Sequence[Phrase]] | None = None,
     listen: Callable[[Step], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best outputs of each source, best first.
 
     `banned` ids are never said. `prompts` are what each output begins with: read after <sos>, neither scored nor
-    counted in the length. `forbidden` phrases occur in no output, `required` ones (for each source) in all that end.
-    `listen` hears every step of a beam.
+    counted in the length. What the `forbidden` automaton looks for occurs in no output, `required` phrases (for each
+    source) in all that end, prompts included. `listen` hears every step of a beam.
     """
     if source.rows == 0:
         return []
@@ -50,11 +52,10 @@ def search(
         banned=torch.tensor(list(banned), dtype=torch.long, device=source.device),
         shortest=options.shortest,
         no_repeat=options.no_repeat,
-        forbidden=forbidden_table(forbidden, source.device),
     )
-    phrases = None if required is None else required_table(required, source.device)
+    wished = wishes(forbidden, [()] * source.rows if required is None else required, begun, source.device)
     if options.kind == "sample":
-        if rules.no_repeat or rules.shortest or rules.forbidden is not None or phrases is not None:
+        if rules.no_repeat or rules.shortest or wished is not None:
             raise UserError('rules on what is said are kept by searches, not by kind = "sample"; use a beam.')
         return sample(model, source, options, prompts=begun, most=most, eos=eos, banned=banned)
     if options.kind == "exact":
@@ -66,13 +67,13 @@ def search(
                 prompt=prompt,
                 most=most[n],
                 rules=rules,
-                required=None if phrases is None else phrases[n : n + 1],
+                wishes=None if wished is None else replace(wished, first=wished.first[n : n + 1]),
             ).best
             for n, prompt in enumerate(begun)
         ]
     if options.kind == "greedy":
         options = replace(options, kind="beam", width=1, groups=1, best=1, stop="finished", finished=1)
-    return beam_search(model, source, options, prompts=begun, most=most, rules=rules, required=phrases, listen=listen)
+    return beam_search(model, source, options, prompts=begun, most=most, rules=rules, wishes=wished, listen=listen)
 
 
 def lengths(

@@ -37,20 +37,24 @@ def geometric_weights(log_probs: Floats, wanted: NDArray[np.int64]) -> Floats:
     """Weights (M,), none negative, under which softmax(Σ weight log p) of log-probabilities (M, N, C) finds the wanted
     answers (N,) most probable: log-linear pooling (Genest & Zidek 1986), its temperature included.
 
-    The loss is convex in the weights; each in turn takes a Newton step until none moves.
+    The loss is convex in the weights: all that are not held at zero take a Newton step together until none moves.
     """
-    weights = np.full(len(log_probs), 1 / len(log_probs))
-    own = log_probs[:, np.arange(len(wanted)), wanted]  # (M, N)
+    many, count = log_probs.shape[:2]
+    weights = np.full(many, 1 / many)
+    own = log_probs[:, np.arange(count), wanted]  # (M, N)
     for _ in range(ROUNDS):
-        before = weights.copy()
-        for n, part in enumerate(log_probs):
-            logits = np.einsum("m,mnc->nc", weights, log_probs)
-            probability = np.exp(logits - logits.max(1, keepdims=True))
-            probability /= probability.sum(1, keepdims=True)
-            mean = (probability * part).sum(1)
-            slope = (mean - own[n]).mean()
-            curve = ((probability * part**2).sum(1) - mean**2).mean()
-            weights[n] = max(0.0, weights[n] - slope / max(curve, 1e-12))
+        logits = np.einsum("m,mnc->nc", weights, log_probs)
+        probability = np.exp(logits - logits.max(1, keepdims=True))
+        probability /= probability.sum(1, keepdims=True)
+        expected = probability * log_probs  # (M, N, C)
+        mean = expected.sum(2)
+        slope = (mean - own).mean(1)
+        curve = (np.tensordot(expected, log_probs, ((1, 2), (1, 2))) - mean @ mean.T) / count
+        free = (weights > 0) | (slope < 0)
+        step = np.zeros(many)
+        # Models that say the same share a step: the shortest of those that do.
+        step[free] = np.linalg.lstsq(curve[np.ix_(free, free)], slope[free], rcond=1e-9)[0]
+        before, weights = weights, np.maximum(0.0, weights - step)
         if np.abs(weights - before).max() < ENOUGH:
             break
     return weights

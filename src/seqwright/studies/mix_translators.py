@@ -21,8 +21,8 @@ from seqwright.run import Run
 from seqwright.tasks.pair_scores import TOKENS
 from seqwright.text.tokenizer import Tokenizer
 
-HELD = 1 << 26
-"""Log-probabilities held at once to tune a product, whose weights depend on those of all tokens: a quarter of a GB."""
+HELD = 1 << 24
+"""Log-probabilities held at once to tune a product, whose weights depend on those of all tokens."""
 
 
 def mix_translators(runs: Sequence[Any], on: str | Sequence[str], path: Path, *, product: bool) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _whole(runs: Sequence[Any], batches: Sequence[Batch]) -> tuple[Floats, NDArr
         held.append((said[:, :room], batch.target[real][:room]))
         room -= said.size(1)
     log_probs, wanted = (torch.cat(tensors, -1 - (n == 0)) for n, tensors in enumerate(zip(*held, strict=True)))
-    return log_probs.numpy(), wanted.numpy()
+    return log_probs.double().numpy(), wanted.numpy()
 
 
 def _perplexity(log_probs: Floats) -> dict[str, float]:

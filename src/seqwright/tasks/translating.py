@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from seqwright.config import UserError
 from seqwright.data.buckets import Side, Tokenizers, encode_sources
 from seqwright.decoding.attending import alignments, attentive, coverage
 from seqwright.decoding.options import Hypothesis, SearchOptions
+from seqwright.decoding.phrases import Automaton, Phrase, automaton, phrase
 from seqwright.decoding.risk import least_risk
 from seqwright.decoding.search import search
 from seqwright.decoding.watch import Flag, Typical, watch
@@ -46,9 +48,9 @@ class TranslationOptions(SearchOptions):
     prefix: str = ""
     """What every output begins with; the rest is scored and counted without it."""
     required: tuple[str, ...] = ()
-    """Words or phrases without which no output ends (Post & Vilar 2018), spelt as the tokenizer cuts them."""
+    """Words or phrases without which no output ends (Post & Vilar 2018), in whatever pieces they are said."""
     forbidden: tuple[str, ...] = ()
-    """Words or phrases that no output says, spelt as the tokenizer cuts them."""
+    """Words or phrases that no output says, in whatever pieces; longer words that hold them may be said."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -151,7 +153,7 @@ def search_sources(
     model: Autoregressive, source: Source, target: Tokenizer, options: TranslationOptions
 ) -> list[list[Hypothesis]]:
     """The best outputs of these sources together, each after the prefix."""
-    required = [min(spellings(target, phrase), key=len) for phrase in options.required]
+    forbidden, required = wished(target, options.forbidden, options.required)
     return search(
         model,
         source,
@@ -159,19 +161,47 @@ def search_sources(
         sos=target.sos,
         eos=target.eos,
         banned=banned(target),
-        prompts=[target.encode(options.prefix)] * source.rows,
-        forbidden=[ids for phrase in options.forbidden for ids in spellings(target, phrase)],
-        required=[required] * source.rows if required else None,
+        prompts=[beginning(target, options.prefix)] * source.rows,
+        forbidden=forbidden,
+        required=[required] * source.rows,
     )
 
 
-def spellings(target: Tokenizer, phrase: str) -> list[list[int]]:
-    """A phrase's ids where it opens a text and, where that differs, after a space; fewer pieces are the usual ones."""
-    if not phrase.strip() or (unknown := target.unknowns(phrase)):
-        missing = f"has no {', '.join(map(repr, unknown))}" if phrase.strip() else "cannot spell nothing"
-        raise UserError(f"the target vocabulary {missing}; require and forbid words that it knows.")
-    opening, inside = target.encode(phrase), target.encode(f" {phrase}")
-    return [opening] if inside == opening else [opening, inside]
+def beginning(target: Tokenizer, prefix: str) -> list[int]:
+    """The ids that outputs begin with."""
+    if unknown := target.unknowns(prefix):
+        missing = ", ".join(map(repr, unknown))
+        raise UserError(
+            f"the target vocabulary has no {missing}, which decoding.prefix says; begin with what it knows."
+        )
+    return target.encode(prefix)
+
+
+@functools.lru_cache(maxsize=8)
+def wished(
+    target: Tokenizer, forbidden: tuple[str, ...], required: tuple[str, ...]
+) -> tuple[Automaton | None, tuple[Phrase, ...]]:
+    """What is forbidden, and each phrase that is required, as a search follows them through this vocabulary."""
+    never = [_surface(target, text) for text in forbidden]
+    watched = automaton(never, target.spelt, target.eos) if never else None
+    phrases = []
+    for text in required:
+        said = _surface(target, text)
+        usual = min((target.encode(before + text) for before in ("", " ")), key=len)
+        if watched is not None and watched.ends[watched.read(usual)]:
+            raise UserError(f"{text!r} is required, but holds something forbidden; take one of the two back.")
+        phrases.append(phrase(said, target.spelt, usual, target.eos))
+    return watched, tuple(phrases)
+
+
+def _surface(target: Tokenizer, text: str) -> bytes:
+    """A phrase as outputs spell it: lower-cased where they are, in their normal form."""
+    if unknown := target.unknowns(text):
+        missing = ", ".join(map(repr, unknown))
+        raise UserError(f"the target vocabulary has no {missing}; require and forbid words that it knows.")
+    if not (said := target.decode(target.encode(text)).strip()):
+        raise UserError("the target vocabulary cannot spell nothing; require and forbid words that it knows.")
+    return said.encode()
 
 
 def _aligned(

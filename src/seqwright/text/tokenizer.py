@@ -120,6 +120,11 @@ class Tokenizer:
             counts.append((len(piece), sum(byte & 0xC0 != 0x80 for byte in piece), dropped))
         return np.array(counts, np.int64).reshape(-1, 3)
 
+    @property
+    def spelt(self) -> Sequence[bytes]:
+        """The bytes that each id stands for; none for specials."""
+        return self._surfaces.pieces
+
     @functools.cached_property
     def plain(self) -> NDArray[np.bool_]:
         """(V,): which ids stand for text; the others are specials."""

@@ -1,0 +1,126 @@
+"""Phrases of text, however they are cut: automata that follow ids and know how much of a phrase stands at the end.
+
+A word can be said in many pieces, so a rule about words is a rule about bytes. An automaton reads bytes; read along
+every piece of a vocabulary, it becomes a table of states by ids.
+
+A phrase stands in a text where no letter touches one of its own: "cat" in "the cat." but not in "cats". What counts as
+a letter is told by the first byte of a character: ASCII letters and digits do, and those of all scripts with an
+alphabet; punctuation, symbols, and Chinese and Japanese signs stand by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Places = frozenset[tuple[int, int]]
+"""Phrases under way, and how many of their bytes have been said."""
+
+LETTERS = frozenset([*(byte for byte in range(128) if chr(byte).isalnum()), *range(0xC3, 0xE2), *range(0xEA, 0xEE)])
+"""First bytes of characters that belong to words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Automaton:
+    """States by ids; a text begins in state 0, and never leaves the state in which a phrase has been said."""
+
+    following: Ints
+    """(S, V): the state after each id."""
+    progress: Ints
+    """(S,): bytes of the furthest phrase that stand at the end."""
+    said: NDArray[np.bool_]
+    """(S,): a phrase has been said."""
+    ends: NDArray[np.bool_]
+    """(S,): the same, if the text ends here."""
+    sayable: NDArray[np.bool_]
+    """(V,): ids of which texts are made, the end among them."""
+
+    def read(self, ids: Sequence[int], state: int = 0) -> int:
+        """The state after these ids."""
+        for token in ids:
+            state = int(self.following[state, token])
+        return state
+
+
+def automaton(phrases: Sequence[bytes], pieces: Sequence[bytes], eos: int | None) -> Automaton:
+    """That of texts with any of the phrases, cut into any of the pieces; those of specials are empty, but the end is an
+    edge."""
+    table, states = _over_bytes(phrases)
+    spelt = [b" " if id == eos else piece for id, piece in enumerate(pieces)]
+    lengths = np.array([len(piece) for piece in spelt])
+    following = np.repeat(np.arange(len(table))[:, None], len(spelt), 1)  # (S, V)
+    for place in range(lengths.max()):
+        longer = np.flatnonzero(lengths > place)
+        following[:, longer] = table[following[:, longer], [spelt[id][place] for id in longer]]
+    said = np.array([places is None for _, places in states])
+    progress = np.array([max((p for _, p in places or ()), default=0) for _, places in states])
+    ends = said[table[:, ord(" ")]]
+    return Automaton(following=following, progress=progress, said=said, ends=ends, sayable=lengths > 0)
+
+
+def _over_bytes(phrases: Sequence[bytes]) -> tuple[Ints, list[tuple[bool, Places | None]]]:
+    """(S, 256), and the meaning of each state: whether a letter was last, and the phrases under way, or None where one
+    has been said."""
+    states: list[tuple[bool, Places | None]] = [(False, frozenset())]
+    number = {states[0]: 0}
+    rows: list[list[int]] = []
+    while len(rows) < len(states):
+        letter, places = states[len(rows)]
+        row = []
+        for byte in range(256):
+            after = (letter, places) if places is None else _read(phrases, letter, places, byte)
+            if after not in number:
+                number[after] = len(states)
+                states.append(after)
+            row.append(number[after])
+        rows.append(row)
+    return np.array(rows), states
+
+
+def _read(phrases: Sequence[bytes], letter: bool, places: Places, byte: int) -> tuple[bool, Places | None]:
+    """The state after one byte more."""
+    now = letter if 0x80 <= byte < 0xC0 else byte in LETTERS  # the bytes of one character are of one kind
+    inside = letter and now
+    for phrase, place in places:
+        if place == len(phrases[phrase]) and not inside:
+            return False, None
+    going = {(n, p + 1) for n, p in places if p < len(phrases[n]) and phrases[n][p] == byte}
+    going |= {(n, 1) for n, phrase in enumerate(phrases) if phrase[0] == byte and not inside}
+    if not now and any(p == len(phrases[n]) for n, p in going):  # nothing can touch what is no letter
+        return False, None
+    return now, frozenset(going)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phrase:
+    """Something required, as the vocabulary's automaton follows it."""
+
+    automaton: Automaton
+    cuts: tuple[int, ...]
+    """Where its usual pieces end, in bytes: progress is counted in these, so that a common first letter is none."""
+
+    @property
+    def safe(self) -> Ints:
+        """(S,): usual pieces that stand at the end; one more than all where it has been said."""
+        pieces = np.searchsorted(self.cuts, self.automaton.progress, side="right")
+        return np.where(self.automaton.said, len(self.cuts) + 1, pieces)
+
+    @property
+    def leading(self) -> NDArray[np.bool_]:
+        """(S, V): ids after which the most of it stands."""
+        own = self.automaton
+        reached = np.where(own.said, np.iinfo(np.int64).max, own.progress)[own.following]
+        reached[:, ~own.sayable] = -1
+        return np.asarray(reached == reached.max(1, keepdims=True))
+
+
+def phrase(text: bytes, pieces: Sequence[bytes], ids: Sequence[int], eos: int | None) -> Phrase:
+    """A phrase that is usually said with these ids."""
+    spelt = [pieces[id] for id in ids]
+    before = b"".join(spelt).find(text)
+    ends = {min(len(text), int(end) - before) for end in np.cumsum([len(piece) for piece in spelt])}
+    return Phrase(automaton=automaton([text], pieces, eos), cuts=tuple(sorted(end for end in ends if end > 0)))
