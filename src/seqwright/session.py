@@ -92,12 +92,12 @@ class Session:
 
     def run(self) -> Outcome:
         path = self.directory.path
+        build.refuse_made(self.recipe.kind)
         if self.directory.finished and not self._wants_more():
             return Outcome(path=path, summary=self.directory.summary(), already=True)
         if not self.directory.learnt:
             self.directory.clear()
         write_text(self.directory.recipe_path, self.recipe.toml())
-        build.refuse_made(self.recipe.kind)
         self.known = set(self.directory.notes())
         self.task = build.kit(self.recipe.data.kind).task(self.recipe, self.directory, self.note)
         refuse_too_large(self.recipe, self.task.sizes)

@@ -152,6 +152,15 @@ def test_what_is_begun_with_counts() -> None:
     assert wishes(None, [(), ()], [[2], [2]], "cpu") is None
 
 
+def test_a_closed_phrase_has_no_other_end() -> None:
+    found = automaton([b"ab"], PIECES, EOS)
+    pieced, whole = [4, 5, 4], [6, 4]  # a b a, ab a
+    assert [found.said[found.read(ids)] for ids in (pieced, whole)] == [False, False]
+    closed = found.closed([6])
+    assert [closed.said[closed.read(ids)] for ids in (pieced, whole)] == [False, True]
+    assert not closed.said[closed.read([4, *whole])]  # "aab" never was the word
+
+
 def test_tables_stay_small() -> None:
     found = automaton([b"Donaudampfschifffahrt", b"Hund", "Straßenbahn".encode()], HALVES, EOS)
     assert len(found.said) <= 21 + 4 + 12 + 4

@@ -232,7 +232,7 @@ def test_a_run_used_wrongly(seqwright: Command, here: Path, trained: Path, argum
 def test_input_that_is_no_text(seqwright: Command, trained: Path) -> None:
     said = seqwright("score", trained, input=b"fine\nbro\xffken\n")
     assert said.status == 2
-    assert "standard input, line 2: not UTF-8 at byte 3 of the line." in said.err
+    assert "standard input, line 2: not UTF-8 at byte 3 of the line; save it as UTF-8." in said.err
 
 
 def test_an_argument_that_is_no_text_in_a_process_of_its_own(here: Path, trained: Path) -> None:

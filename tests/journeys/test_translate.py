@@ -32,6 +32,8 @@ def test_lines_in_lines_out_in_order(seqwright: Command, translator: Path) -> No
     assert said.status == 0, said.err
     assert said.out.count("\n") == 3
     assert said.out.split("\n")[1] == ""
+    typed = seqwright("translate", translator, "one 1")
+    assert typed.out == said.out.split("\n")[0] + "\n"
     rows = seqwright("translate", translator, "b.en", "--json", "--set", "decoding.best=2").lines
     assert [row["source"] for row in rows][:2] == ["one two 0", "one two 1"]
     assert all(len(row["others"]) == 1 for row in rows)
@@ -77,6 +79,7 @@ def test_scores_on_other_files(seqwright: Command, translator: Path) -> None:
     found = seqwright("evaluate", translator, "--on", "b.en", "b.de", "--json").json
     assert {"nll", "perplexity", "bleu", "chrf"} <= found.keys()
     assert found["on"] == ["b.en", "b.de"]
+    assert not found["lower_case"]
     wrong = seqwright("evaluate", translator, "--on", "a.en", "b.de")
     assert wrong.status == 2
     assert "a.en has 40, b.de has 12 lines" in wrong.err
@@ -109,9 +112,12 @@ def test_two_translators_are_mixed_into_one(seqwright: Command, translator: Path
     seqwright("train", "--pairs", "a.en", "a.de", "--valid", "b.en", "b.de", "--run", "other", *TINY, *taken)
     said = seqwright("mix", translator, "other", "--on", "b.en", "b.de", "--product", "--run", "both")
     assert said.status == 0, said.err
-    assert "measured on b.en b.de" in said.out
+    assert "measured on 48 target tokens of b.en b.de" in said.out
     assert seqwright("translate", "both", "b.en").out.count("\n") == 12
     found = seqwright("evaluate", "both", "--on", "b.en", "b.de", "--json").json
     assert {"nll", "bleu"} <= found.keys()
     assert seqwright("runs", ".", "--json").status == 0
+    again = seqwright("train", "--run", "both")
+    assert again.status == 2
+    assert "is not trained; make one with `seqwright mix" in again.err
     assert seqwright("search-audit", "both", "b.en", "--widths", "1,2", "--length", "3").status == 0

@@ -100,6 +100,9 @@ def test_a_word_is_known_in_every_cut(kind: Kind) -> None:
         assert wanted.automaton.said[wanted.automaton.read([*ids, target.eos])]  # type: ignore[list-item]
     for ids in ([], target.encode("saw cats"), target.encode("scat") if kind != "words" else []):
         assert not never.ends[never.read(ids)]
+    whole = [id for id, piece in enumerate(target.spelt) if piece.strip() == b"cat" and [id] in (target.encode("cat"),)]
+    for id in whole:  # in one piece it is the word, whatever follows
+        assert never.said[never.read([id, *target.encode("s")])] or kind == "words"
 
 
 def cuts_of(text: bytes, target: Tokenizer, at: int = 0) -> Iterator[list[int]]:

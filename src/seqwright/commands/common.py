@@ -85,13 +85,19 @@ def read_lines(file: str | None) -> Iterator[str]:
 
 
 def text_or_lines(given: str | None) -> Iterator[str]:
+    """Lines of a file, or the text itself: see `text_or_waiting`."""
+    for lines in text_or_waiting(given):
+        yield from lines
+
+
+def text_or_waiting(given: str | None) -> Iterator[list[str]]:
     """Lines of a file where there is one of this name; otherwise the text itself, unless it looks like the name of one:
     no space in it, but a folder or a suffix."""
     if given in (None, "-") or Path(str(given)).is_file():
-        return read_lines(given)
+        return lines_waiting(given)
     text = str(given)
     named = " " not in text and ("/" in text or Path(text).suffix)
-    return read_lines(text) if named else iter([text])
+    return lines_waiting(text) if named else iter([[text]])
 
 
 def lines_waiting(file: str | None) -> Iterator[list[str]]:

@@ -78,6 +78,10 @@ def command(
         print_table(named_table(scores["details"]["per_span"]))
     if scores.get("unlearnt_tags"):
         click.echo(f"tags that were not learnt, counted as wrong: {', '.join(sorted(scores['unlearnt_tags']))}.")
+    if scores.get("lower_case"):
+        click.echo(
+            "outputs are lower-case (tokenizer.lowercase), references keep their case; lower-case them to compare."
+        )
     for name, reason in scores.get("refused", {}).items():
         click.echo(f"{name.replace('_', ' ')} is refused: {reason}.")
     if scores.get("impossible"):

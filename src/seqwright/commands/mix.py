@@ -50,4 +50,5 @@ def command(runs: tuple[str, ...], on: tuple[str, ...], product: bool, run: str,
     print_table(table([*summary["parts"], {"run": run} | measured], columns))
     if measured:
         where = " ".join(on) or "the validation texts"
+        where = f"{summary['tuned_tokens']:,} target tokens of {where}" if "tuned_tokens" in summary else where
         click.echo(f"measured on {where}, on which the weights were tuned; evaluate {run} on other text.")

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, SET, lines_waiting, options_from, print_json
+from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, print_json, text_or_waiting
 
 
 @click.command("translate")
 @RUN
-@click.argument("file", required=False)
+@click.argument("file", metavar="[TEXT_OR_FILE]", required=False)
 @click.option("--tag", metavar="<NAME>", help="The reserved token that says what is wanted, as in --tag '<de>'.")
 @click.option("--truncate", is_flag=True, help="Cut off sources that are too long for the model, and say so.")
 @click.option("--attention", is_flag=True, help="Say where each output looked: `text ||| source-target …`, in tokens.")
@@ -30,14 +30,15 @@ def command(
     device: str,
     as_json: bool,
 ) -> None:
-    """The target of each line of FILE or standard input, in order: one line in, one line out.
+    """The target of a text, or of each line of a file or standard input, in order: one line in, one line out.
 
     A run that reads several sources for each target takes them separated by tabs. What comes slowly is translated as
     it comes; with --json --attention all weights are given.
 
     \b
     seqwright translate runs/en-de test.en > test.out
-    echo "Two dogs run." | seqwright translate runs/en-de
+    seqwright translate runs/en-de "Two dogs run." --set decoding.best=5 --json
+    seqwright translate runs/en-de test.en --set 'decoding.required=["Hunde"]' --set 'decoding.forbidden=["laufen"]'
     """
     from seqwright.api import open as open_run
 
@@ -49,7 +50,7 @@ def command(
 
     def translations() -> Iterator[Any]:
         first = 1
-        for lines in lines_waiting(file):
+        for lines in text_or_waiting(file):
             if first == 1 and (why := opened.sides.mixed_up(lines)):
                 click.echo(f"the sources look like targets: {why}.", err=True)
             yield from go_on([line.split("\t") if several else line for line in lines], first=first, **options)

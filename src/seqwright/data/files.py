@@ -108,7 +108,9 @@ def decode_line(raw: bytes, number: int, source: str) -> str:
     try:
         return raw.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
-        raise UserError(f"{source}, line {number:,}: not UTF-8 at byte {error.start} of the line.") from error
+        raise UserError(
+            f"{source}, line {number:,}: not UTF-8 at byte {error.start} of the line; save it as UTF-8."
+        ) from error
 
 
 def read_bytes(path: Path) -> bytes:

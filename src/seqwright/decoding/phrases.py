@@ -11,7 +11,7 @@ alphabet; punctuation, symbols, and Chinese and Japanese signs stand by themselv
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,14 @@ class Automaton:
     """(S,): the same, if the text ends here."""
     sayable: NDArray[np.bool_]
     """(V,): ids of which texts are made, the end among them."""
+
+    def closed(self, ids: Sequence[int]) -> Automaton:
+        """The same, but that a phrase completed by one of these ids has been said, whatever letters follow."""
+        following = self.following.copy()
+        if self.said.any():
+            open_ended = self.ends[following[:, ids]]  # (S, N)
+            following[:, ids] = np.where(open_ended, int(self.said.argmax()), following[:, ids])
+        return replace(self, following=following)
 
     def read(self, ids: Sequence[int], state: int = 0) -> int:
         """The state after these ids."""

@@ -50,7 +50,7 @@ class TranslationOptions(SearchOptions):
     required: tuple[str, ...] = ()
     """Words or phrases without which no output ends (Post & Vilar 2018), in whatever pieces they are said."""
     forbidden: tuple[str, ...] = ()
-    """Words or phrases that no output says, in whatever pieces; longer words that hold them may be said."""
+    """Words or phrases that no output says, in whatever pieces; longer words that begin with other pieces may be."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -182,16 +182,27 @@ def wished(
     target: Tokenizer, forbidden: tuple[str, ...], required: tuple[str, ...]
 ) -> tuple[Automaton | None, tuple[Phrase, ...]]:
     """What is forbidden, and each phrase that is required, as a search follows them through this vocabulary."""
-    never = [_surface(target, text) for text in forbidden]
-    watched = automaton(never, target.spelt, target.eos) if never else None
+    never = {text: _surface(target, text) for text in forbidden}
+    watched = automaton([*never.values()], target.spelt, target.eos) if never else None
+    if watched is not None:
+        # Who says a word in one piece means it: letters after that would only be a way around.
+        ends = {cut[-1]: said.split()[-1] for text, said in never.items() for cut in _cuts(target, text)}
+        watched = watched.closed(
+            [id for id, word in ends.items() if len(word) > 1 and target.spelt[id].strip() == word]
+        )
     phrases = []
     for text in required:
         said = _surface(target, text)
-        usual = min((target.encode(before + text) for before in ("", " ")), key=len)
+        usual = min(_cuts(target, text), key=len)
         if watched is not None and watched.ends[watched.read(usual)]:
             raise UserError(f"{text!r} is required, but holds something forbidden; take one of the two back.")
         phrases.append(phrase(said, target.spelt, usual, target.eos))
     return watched, tuple(phrases)
+
+
+def _cuts(target: Tokenizer, text: str) -> list[list[int]]:
+    """A phrase's usual ids, where it opens a text and after a space."""
+    return [target.encode(before + text) for before in ("", " ")]
 
 
 def _surface(target: Tokenizer, text: str) -> bytes:

@@ -321,6 +321,7 @@ def evaluate(
         "search": to_table(settings.decoding),
         "unread": sum(one.unread > 0 for one in said),
         "degenerate": sum(bool(one.warnings) for one in said),
+        "lower_case": encoded.tokenizers.target.normalise("A") == "a",
     }
 
 
