@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from seqwright.config import UserError, check_shares, check_sizes
 from seqwright.layers.attention import needed
 from seqwright.layers.encoder import Reading
+from seqwright.layers.recurrence import read_padded
 from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
 
 NETWORKS: dict[type[RecurrentConfig], Callable[..., nn.RNNBase]] = {
@@ -68,7 +69,9 @@ class RecurrentReader(nn.Module):
         x = self.dropout(x)
         if needed(mask) is None:
             vectors, last = self.network(x)
-        else:  # each direction begins at a row's own end
+        elif mask.device.type == "cpu":
+            vectors, last = read_padded(self.network, x, mask)
+        else:  # cuDNN has kernels for packed rows: each direction begins at a row's own end
             packed = pack_padded_sequence(x, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
             vectors, last = self.network(packed)
             vectors, _ = pad_packed_sequence(vectors, batch_first=True, total_length=x.size(1))
