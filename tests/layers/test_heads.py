@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 import torch
 from torch.testing import assert_close
 
+from seqwright.batch import IGNORE
 from seqwright.layers.encoder import last_real
-from seqwright.layers.heads import TokenHead
+from seqwright.layers.heads import TokenHead, ValueHead
+from seqwright.tasks.seeing import errors, normal
 
 
 def test_its_answers_agree() -> None:
@@ -34,3 +38,17 @@ def test_the_last_real_vector_of_each_row() -> None:
     x = torch.arange(12.0).view(2, 3, 2)
     assert last_real(x, None).tolist() == [[4, 5], [10, 11]]
     assert last_real(x, torch.tensor([1, 3])).tolist() == [[0, 1], [10, 11]]
+
+
+def test_numbers_are_learnt_and_measured_in_one_unit() -> None:
+    """nats of a normal distribution with deviation 1, in training and in the scores of pictures."""
+    torch.manual_seed(1)
+    head, hidden, target = ValueHead(6, 4), torch.randn(3, 5, 6), torch.randn(3, 5, 4)
+    target[0, 2] = IGNORE
+    total, count = head.loss(hidden, target)
+    answer, real = head(hidden), target != IGNORE
+    wanted = -torch.distributions.Normal(answer[real], 1.0).log_prob(target[real]).sum()
+    assert_close(total, wanted)
+    assert count == real.sum() == 3 * 5 * 4 - 4
+    sums = errors(answer.detach().numpy(), target.numpy()).sum(0, keepdims=True)
+    assert normal(np.float64(sums))[0] == pytest.approx((wanted / count).item(), rel=1e-5)

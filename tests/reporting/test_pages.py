@@ -185,7 +185,9 @@ def test_the_loss_is_of_tokens_or_of_answers() -> None:
     classifier = replace(trained_run(), summary={"scores": {"nll": {"value": 0.5}, "accuracy": {"value": 91.0}}})
     assert "Loss in nats per answer" in report(classifier)
     assert "Loss in nats per token" in report(trained_run())
-    assert "Loss in nats per token" in report(replace(trained_run(), summary={}))
+    assert "Loss in nats;" in report(replace(trained_run(), summary={}))
+    restored = replace(trained_run(), summary={"scores": {"nll": {"value": 0.9}, "squared_error": {"value": 0.01}}})
+    assert "Loss in nats per number" in report(restored)
 
 
 def test_the_fake_text_is_nasty_enough() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -102,7 +104,8 @@ class LabelsHead(ClassHead):
 
 
 class ValueHead(nn.Module):
-    """Numbers for each hidden vector, by least squares: one for a regression, those of a patch for pixels."""
+    """Numbers for each hidden vector, by least squares: one for a regression, those of a patch for pixels. Each is the
+    middle of a normal distribution with deviation 1."""
 
     def __init__(self, width: int, count: int = 1):
         super().__init__()
@@ -113,10 +116,11 @@ class ValueHead(nn.Module):
         return self.readout(hidden)
 
     def loss(self, hidden: Tensor, target: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-        """Squared errors; label smoothing has no meaning here and changes nothing."""
+        """Half of the squared errors, and what makes them a likelihood; label smoothing has no meaning here and changes
+        nothing."""
         real = target != IGNORE
-        errors = (exact(self.readout(hidden)) - target).square()
-        return (errors * real).sum(), real.sum()
+        nll = (exact(self.readout(hidden)) - target).square() / 2 + math.log(2 * math.pi) / 2
+        return (nll * real).sum(), real.sum()
 
     def predict(self, hidden: Tensor, real: Tensor | None = None) -> Tensor:
         return self.readout(hidden)

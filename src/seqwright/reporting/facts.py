@@ -17,6 +17,9 @@ model is of what it answers."""
 HIGHER = ("accuracy", "pearson")
 """Those of which more is better."""
 
+UNITS = {"perplexity": "nats per token", "squared_error": "nats per number"}
+"""What nll was counted over, by a score that stands beside it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
@@ -55,7 +58,7 @@ class RunFacts:
 def title(score: str, beside: Collection[str] = ("perplexity",)) -> str:
     """The name of a score in words; the scores beside it say what it was counted over."""
     if score == "nll":
-        return "nats per token" if "perplexity" in beside else "nats per answer"
+        return next((unit for name, unit in UNITS.items() if name in beside), "nats per answer")
     return score.replace("_", " ")
 
 

@@ -98,7 +98,7 @@ def _curves(run: RunFacts) -> Html:
         chart("Loss over time", _losses(run, "seconds"), x=TIME, y=Axis()),
     ]
     drivers = [_driver(run, name, key) for name, key in DRIVERS.items()]
-    unit = title("nll", run.scores or ("perplexity",))
+    unit = title("nll", run.scores) if run.scores else "nats"
     return section(
         "Curves",
         grid(loss, "charts"),

@@ -135,10 +135,11 @@ def _several(found: Floats, targets: NDArray[Any], labels: Labels, options: Answ
 
 def _value(found: Floats, targets: NDArray[Any], labels: Labels, options: AnswerOptions) -> Iterator[Counts]:
     wanted = targets[:, 0].astype(np.float64) * labels.deviation + labels.mean
-    # Of a normal distribution about the answer, as wide as the training values are.
-    nll = ((found[:, 0] - wanted) / labels.deviation) ** 2 / 2 + np.log(labels.deviation * np.sqrt(2 * np.pi))
+    # Of a normal distribution about the answer, in deviations of the training values, as the loss of a training is.
+    nll = ((found[:, 0] - wanted) / labels.deviation) ** 2 / 2 + np.log(2 * np.pi) / 2
     rows = np.stack([nll, np.ones(len(found))], 1)
-    yield Counts(name="nll", rows=rows, formula=mean, signature=f"nll|examples:{len(found)}", better=-1)
+    signature = f"nll|unit:{labels.deviation:.4g}|examples:{len(found)}"
+    yield Counts(name="nll", rows=rows, formula=mean, signature=signature, better=-1)
     yield from value_counts(found[:, 0], wanted)
 
 
