@@ -36,16 +36,17 @@ class Affixes(nn.Module):
             letters = lower.gather(1, places.clamp(min=0, max=words.size(1) - 1))
             seen.append(hashed(letters * (places >= 0)))
         seen += [hashed(lower), shape(words)]
-        rows = torch.stack([keys.remainder(ROWS) + way * ROWS for way, keys in enumerate(seen)], 1)  # (U, WAYS)
+        folded = [keys ^ (keys >> 32) for keys in seen]
+        rows = torch.stack([keys.remainder(ROWS) + way * ROWS for way, keys in enumerate(folded)], 1)  # (U, WAYS)
         return self.table(rows).flatten(1)
 
 
 def hashed(letters: Tensor) -> Tensor:
-    """A number for each row of letters; places without one change nothing."""
+    """A number for each row of letters (Fowler, Noll & Vo's hash); places without one change nothing."""
     keys = torch.full_like(letters[:, 0], BASIS)
     for column in letters.unbind(1):
         keys = torch.where(column > 0, (keys ^ column) * PRIME, keys)
-    return keys ^ (keys >> 32)
+    return keys
 
 
 def shape(words: Tensor) -> Tensor:

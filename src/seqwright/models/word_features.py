@@ -1,13 +1,16 @@
 """Features of words in their sentences: the word, its affixes, its shape, and its neighbours (Ratnaparkhi 1996).
 
 A feature is a 64-bit number, hashed from what it says, so that nothing has to be looked up while they are made: all of
-them are computed at once, from the letters of the words, in NumPy.
+them are computed at once, from the letters of the words, which are looked at as networks do.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+
+from seqwright.layers import affixes
 
 Keys = NDArray[np.uint64]
 Letters = NDArray[np.uint8]
@@ -61,32 +64,13 @@ def looks(letters: Letters) -> dict[str, Keys]:
 
 
 def shape(letters: Letters) -> Keys:
-    """Which kinds of letters a word has, a bit each: capitals first, inside, throughout; small ones, digits, signs."""
-    code = letters.astype(np.int64) - 1
-    real = code >= 0
-    upper, small = (code >= 65) & (code <= 90), (code >= 97) & (code <= 122)
-    digit, other = (code >= 48) & (code <= 57), code >= 128
-    bits = [
-        upper[:, 0],
-        upper[:, 1:].any(1),
-        (upper | ~real).all(1),
-        small.any(1),
-        digit.any(1),
-        (digit | ~real).all(1),
-        other.any(1),
-        (code == ord("-")).any(1),
-        (code == ord(".")).any(1),
-        (real & ~(upper | small | digit | other)).all(1),
-    ]
-    return np.stack(bits, 1).astype(np.uint64) @ (np.uint64(1) << np.arange(len(bits), dtype=np.uint64)) + np.uint64(4)
+    """Which kinds of letters a word has; no key that OUTSIDE or NOTHING has."""
+    return affixes.shape(torch.from_numpy(letters).long()).numpy().astype(np.uint64) + np.uint64(4)
 
 
 def hashed(letters: Letters) -> Keys:
-    """A number for each row of letters (Fowler, Noll & Vo's hash); letters behind a word change nothing."""
-    keys = np.full(len(letters), 0xCBF29CE484222325, np.uint64)
-    for column in letters.T.astype(np.uint64):
-        keys = np.where(column > 0, (keys ^ column) * np.uint64(0x100000001B3), keys)
-    return keys
+    """A number for each row of letters; letters behind a word change nothing."""
+    return affixes.hashed(torch.from_numpy(letters).long()).numpy().view(np.uint64)
 
 
 def mixed(one: Keys, other: Keys | np.uint64) -> Keys:
