@@ -18,6 +18,7 @@ from seqwright.decoding.options import SearchOptions
 from seqwright.interface import Autoregressive
 from seqwright.metrics.brackets import bracket_score
 from seqwright.metrics.counts import Counts, by_length
+from seqwright.metrics.counts import scored as counts_scored
 from seqwright.metrics.edits import error_rate
 from seqwright.metrics.overlap import rouge
 from seqwright.metrics.score import Floats
@@ -174,7 +175,6 @@ def _quality_counts(outputs: Sequence[str], references: References, config: Outp
 
 def scored(counts: Sequence[Counts], config: OutputEvaluationConfig, lengths: Sequence[int]) -> dict[str, Any]:
     """Values, scores with interval and signature, and values by the length of the source, in words."""
-    scores = {one.name: one.score(resamples=config.resamples, seed=config.seed).as_json() for one in counts}
     apart = {one.name: by_length(one, lengths) for one in counts if len(one.rows) == len(lengths)}
     table = {name: [{"length": at, "sources": n, "value": v} for at, n, v in rows] for name, rows in apart.items()}
-    return {name: score["value"] for name, score in scores.items()} | {"scores": scores, "by_source_length": table}
+    return counts_scored(counts, resamples=config.resamples, seed=config.seed) | {"by_source_length": table}

@@ -19,7 +19,8 @@ from seqwright.data.lengths import ByLength, Ints
 from seqwright.data.sentences import EncodedSentences
 from seqwright.data.tag_formats import Sentence
 from seqwright.metrics import spans
-from seqwright.metrics.counts import Counts
+from seqwright.metrics.counts import Counts, scored
+from seqwright.metrics.score import Score
 
 TOKENS = 8192
 """Tokens read at a time."""
@@ -101,7 +102,6 @@ def tag_scores(
     gold = [sentence.tags for sentence in sentences]
     unknown = [[word not in known for word in sentence.words] for sentence in sentences]
     marked = spans.are_spans([*names])
-    counts = [*_counts(said, gold, unknown, marked)]
     strange = Counter(tag for row in gold for tag in row if tag not in set(names))
     facts = "|".join(
         [
@@ -113,17 +113,13 @@ def tag_scores(
             f"seqwright:{__version__}",
         ]
     )
-    scored = {
-        one.name: replace(one, signature=f"{one.signature}|{facts}")
-        .score(resamples=config.resamples, seed=config.seed)
-        .as_json()
-        for one in counts
-    }
+    signed = (replace(one, signature=f"{one.signature}|{facts}") for one in _counts(said, gold, unknown, marked))
+    values = scored(signed, resamples=config.resamples, seed=config.seed)
     if found.nll is not None:
-        scored = {"nll": {"value": found.nll, "low": None, "high": None, "signature": f"nll|of:words|{facts}"}} | scored
+        nll = Score(value=found.nll, signature=f"nll|of:words|{facts}").as_json()
+        values |= {"nll": found.nll, "scores": {"nll": nll} | values["scores"]}
     tables = {"per_class": spans.by_tag(said, gold)} | ({"per_span": spans.by_span(said, gold)} if marked else {})
-    values = {name: score["value"] for name, score in scored.items()}
-    return values | {"scores": scored, "words": len(encoded.tags), "unlearnt_tags": dict(strange), "details": tables}
+    return values | {"words": len(encoded.tags), "unlearnt_tags": dict(strange), "details": tables}
 
 
 def _counts(
