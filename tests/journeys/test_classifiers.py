@@ -74,6 +74,19 @@ def test_runs_that_cut_text_differently_are_mixed(folder: Path, tmp_path: Path, 
     scores = sw.open(tmp_path / "mixed").evaluate(str(folder / "valid.tsv"), resamples=0)
     assert scores["nll"] == pytest.approx(summary["tuned"]["nll"])
     assert scores["accuracy"] == pytest.approx(summary["tuned"]["accuracy"])
+    assert not summary["warnings"]
+    (listed,) = seqwright("runs", tmp_path, "--json").lines
+    assert listed["accuracy"] == summary["tuned"]["accuracy"]
+    assert listed["state"] == "finished, as tuned"
+
+
+def test_weights_of_learnt_texts_are_warned_of(folder: Path, tmp_path: Path, seqwright: Command) -> None:
+    some = (folder / "train.tsv").read_text(encoding="utf-8").splitlines()[:40] + rows(20, 7)
+    (tmp_path / "some.tsv").write_text("\n".join(some) + "\n", encoding="utf-8")
+    runs = (folder / "words", folder / "pieces")
+    made = seqwright("mix", *runs, "--on", tmp_path / "some.tsv", "--run", tmp_path / "mixed")
+    assert made.err.count("of the 60 texts that set the weights are training texts of") == 2
+    assert "training texts of" in (tmp_path / "mixed" / "report.html").read_text(encoding="utf-8")
 
 
 def test_only_answers_to_one_question_are_mixed(folder: Path, tmp_path: Path, seqwright: Command) -> None:

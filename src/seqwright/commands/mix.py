@@ -48,6 +48,8 @@ def command(runs: tuple[str, ...], on: tuple[str, ...], product: bool, run: str,
     measured = summary.get("tuned", {})
     columns = [Column("run", "run"), *(Column(name, name, figure) for name in ("weight", *measured))]
     print_table(table([*summary["parts"], {"run": run} | measured], columns))
+    for said in summary.get("warnings", ()):
+        click.echo(f"warning: {said}", err=True)
     if measured:
         where = " ".join(on) or "the validation texts"
         where = f"{summary['tuned_tokens']:,} target tokens of {where}" if "tuned_tokens" in summary else where

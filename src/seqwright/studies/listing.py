@@ -39,4 +39,6 @@ def _row(path: Path) -> dict[str, Any]:
         steps = run.checkpoints.steps()
         return row | {"state": "unfinished", "steps": steps[-1] if steps else 0}
     summary = run.summary()
-    return row | {"state": "finished"} | {key: summary.get(key) for key in REACHED}
+    # What is made of other runs has no scores but those of the texts that set its weights.
+    state, tuned = ("finished, as tuned", summary["tuned"]) if "tuned" in summary else ("finished", {})
+    return row | {"state": state} | {key: summary.get(key, tuned.get(key)) for key in REACHED}

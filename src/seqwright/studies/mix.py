@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 
 from seqwright import build, session
 from seqwright.config import UserError
+from seqwright.data.files import resolve
 from seqwright.data.stream import Stream
 from seqwright.metrics.interpolation import best_weights
 from seqwright.metrics.likelihood import score_text
@@ -47,16 +48,47 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, product: bo
     parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
     table = {"kind": "mixture", "weights": weights.tolist(), "parts": parts}
     made = first.settings.remade(path.name, table)
-    notes = [f"{weight:.4f} of {run.path.name}" for weight, run in zip(weights, runs, strict=True)]
+    warnings = [*_learnt(runs, on)]
+    notes = [f"{weight:.4f} of {run.path.name}" for weight, run in zip(weights, runs, strict=True)] + warnings
     model = build.model(made.model, first.tokenizer.vocabulary)
     model.models = [run.model for run in runs]
     shown = [
         {"run": str(run.path), "weight": float(weight), "perplexity": perplexity}
         for run, weight, perplexity in zip(runs, weights, alone, strict=True)
     ]
-    tuned = {"perplexity": float(np.exp(-together.mean()))}
-    found: dict[str, Any] = {"parts": shown, "tuned_on": list(on), "tuned": tuned}
-    return session.keep(made, path, tokenizer=first.tokenizer.json, model=model, notes=notes, **found)
+    return session.keep(
+        made,
+        path,
+        tokenizer=first.tokenizer.json,
+        model=model,
+        notes=notes,
+        parts=shown,
+        warnings=warnings,
+        tuned_on=_several(on),
+        tuned={"perplexity": float(np.exp(-together.mean()))},
+    )
+
+
+def _learnt(runs: Sequence[Run], on: str | Sequence[str]) -> Iterator[str]:
+    """What is wrong with weights found on a file that a run has learnt from: it is too sure of it."""
+    for run in runs:
+        for file in set(map(_place, _several(on))) & set(map(_place, _several(run.settings.data.train))):
+            yield (
+                f"{file} sets the weights, but {run.path} has learnt from it and is surer of it than of other text;"
+                " name held-out text with --on."
+            )
+
+
+def _several(names: str | Sequence[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _place(name: str) -> Path:
+    """Where a file is, or would be."""
+    try:
+        return resolve(name).resolve()
+    except UserError:
+        return Path(name)
 
 
 def _refuse_unlike(one: Run, other: Run) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from seqwright import build, session
 from seqwright.config import UserError
+from seqwright.data.labelled import read_rows, splits
 from seqwright.metrics.calibration import log_softmax
 from seqwright.metrics.interpolation import best_weights, geometric_weights
 from seqwright.metrics.score import Floats
@@ -32,6 +33,7 @@ def mix_readers(runs: Sequence[Any], on: str | Sequence[str] | None, path: Path)
         if on is None and any(getattr(run.settings.data, key) != getattr(first.settings.data, key) for key in HELD_OUT):
             raise UserError(f"{first.path} and {run.path} held out different texts; name some with --on FILE.")
     rows = first.rows(on).rows
+    warnings = [] if on is None else [*_learnt(runs, [row.texts for row in rows])]
     wanted = first.labels.targets(rows)
     texts = [row.texts for row in rows]
     log_probs = np.stack([_log_probs(run, texts) for run in runs])  # (M, N, C)
@@ -58,13 +60,31 @@ def mix_readers(runs: Sequence[Any], on: str | Sequence[str] | None, path: Path)
         path,
         tokenizer=first.tokenizer.json,
         model=model,
-        notes=[f"{weight:.4f} of {run.path.name} ({mean})" for weight, run in zip(weights, runs, strict=True)],
+        notes=[f"{weight:.4f} of {run.path.name} ({mean})" for weight, run in zip(weights, runs, strict=True)]
+        + warnings,
         beside=beside | {"labels.json": to_json(first.labels.table()) + "\n"},
         parts=shown,
         mean=mean,
+        warnings=warnings,
         tuned_on=[on] if isinstance(on, str) else list(on or ["validation"]),
         tuned=_measured(together, wanted),
     )
+
+
+def _learnt(runs: Sequence[Any], texts: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """What is wrong with weights found on texts that a run has learnt: it is too sure of them."""
+    for run in runs:
+        data = run.settings.data
+        try:
+            train, _ = splits(read_rows(data.train, data), data)
+        except UserError:  # its files are no longer there to be asked
+            continue
+        known = {row.texts for row in train.rows}
+        if many := sum(text in known for text in texts):
+            yield (
+                f"{many:,} of the {len(texts):,} texts that set the weights are training texts of {run.path}, which is"
+                " surer of them than of others; name held-out ones with --on."
+            )
 
 
 def _log_probs(run: Any, texts: Sequence[tuple[str, ...]]) -> Floats:
