@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from seqwright.api import train
+from seqwright.commands.fill import shown
 from tests.journeys.conftest import Command
 
 LINES = [f"the {a} sat on the {b} .\n" for a in ("cat", "dog", "hen") for b in ("mat", "roof")]
@@ -39,6 +40,12 @@ def test_blanks_are_filled(seqwright: Command, filler: Path) -> None:
     assert [len(blank) for blank in several["blanks"]] == [2, 2]
     assert several["blanks"][1][0]["token"] == "the"
     assert "roof" in seqwright("fill", filler, input=b"the cat sat on the <mask> .\n").out
+
+
+def test_guesses_can_be_seen_whatever_they_are() -> None:
+    assert [shown(token) for token in (" the", "the", "\n", " ", "\t", "a\u200b", "é")] == [
+        *("the", "the", "\\n", "' '", "\\t", "a\\u200b", "é")
+    ]
 
 
 def test_what_cannot_be_filled_is_said(seqwright: Command, filler: Path) -> None:

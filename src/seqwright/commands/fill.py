@@ -32,4 +32,10 @@ def command(run: str, text: tuple[str, ...], top: int | None, device: str, as_js
             continue
         click.echo(filled.text)
         for blank in filled.blanks:
-            click.echo("  " + ", ".join(f"{guess.token.strip()} {guess.probability:.1%}" for guess in blank))
+            click.echo("  " + ", ".join(f"{shown(guess.token)} {guess.probability:.1%}" for guess in blank))
+
+
+def shown(token: str) -> str:
+    """A token without the spaces at its ends; white space alone, and what cannot be printed, escaped."""
+    word = token.strip(" ") or repr(token)
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in word)
