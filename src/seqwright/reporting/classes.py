@@ -32,7 +32,9 @@ def class_sections(details: Mapping[str, Any]) -> Html:
     wide = len(details.get("classes", ())) > SIDE_BY_SIDE
     parts = [element("div", part, class_="lone") for part in pictures] if wide else [grid(pictures, "charts")]
     parts.append(_classes(details.get("per_class", [])))
-    lead = "Rows are what a text is, columns what it was called; shades are shares of a row." if pictures else ""
+    lead = (
+        "Rows are classes as they are, columns what they were called; shades are shares of a row." if pictures else ""
+    )
     return Html(section("Classes", *parts, lead=lead) + _mistakes(details.get("mistakes", [])))
 
 
@@ -66,7 +68,7 @@ def _matrix(classes: Sequence[str], counts: Sequence[Sequence[int]]) -> Html:
 
 
 def _cell(many: int, whole: int, said: str, corner: tuple[int, int], *, right: bool) -> Html:
-    """So many of a row's texts, as a shade and a number."""
+    """So many of a row's examples, as a shade and a number."""
     x, y = corner
     share = many / max(whole, 1)
     square = element(
@@ -127,13 +129,13 @@ def class_tables(details: Mapping[str, Any]) -> list[Table]:
     if "confusion" in details:
         names = details["classes"]
         mistaken = [
-            {"is": names[i], "called": names[j], "texts": many}
+            {"is": names[i], "called": names[j], "examples": many}
             for i, row in enumerate(details["confusion"])
             for j, many in enumerate(row)
             if i != j and many
         ]
-        common = sorted(mistaken, key=lambda row: -int(row["texts"]))[:10]
-        named = [Column("is", "is"), Column("called", "called"), Column("texts", "texts", str)]
+        common = sorted(mistaken, key=lambda row: -int(row["examples"]))[:10]
+        named = [Column("is", "is"), Column("called", "called"), Column("examples", "examples", str)]
         tables += [terminal_table(common, named)] if common else []
     return tables
 
