@@ -41,13 +41,13 @@ def test_the_last_real_vector_of_each_row() -> None:
 
 
 def test_numbers_are_learnt_and_measured_in_one_unit() -> None:
-    """nats of a normal distribution with deviation 1, in training and in the scores of pictures."""
+    """nats of a normal distribution that has density 1 in its middle, in training and in the scores of pictures."""
     torch.manual_seed(1)
     head, hidden, target = ValueHead(6, 4), torch.randn(3, 5, 6), torch.randn(3, 5, 4)
     target[0, 2] = IGNORE
     total, count = head.loss(hidden, target)
     answer, real = head(hidden), target != IGNORE
-    wanted = -torch.distributions.Normal(answer[real], 1.0).log_prob(target[real]).sum()
+    wanted = -torch.distributions.Normal(answer[real], (2 * torch.pi) ** -0.5).log_prob(target[real]).sum()
     assert_close(total, wanted)
     assert count == real.sum() == 3 * 5 * 4 - 4
     sums = errors(answer.detach().numpy(), target.numpy()).sum(0, keepdims=True)

@@ -132,6 +132,30 @@ def test_many_samples_are_spread_and_it_is_said() -> None:
     assert f"{SAMPLES} of 100" in " ".join(outline.texts["p"])
 
 
+def test_samples_of_one_step_stand_together() -> None:
+    samples = [
+        {"kind": "sample", "step": step, "prompt": prompt, "text": f"→ {step}", "reference": "X"}
+        for step in (5, 10)
+        for prompt in ("one", "two")
+    ]
+    outline = Outline(report(replace(counted_run(), log=samples)))
+    assert outline.tags.count("details") == 2
+    assert outline.tags.count("b") == 4
+
+
+def test_pictures_that_are_answers_are_told_apart_by_what_they_reached() -> None:
+    log = [
+        record
+        for step in (5, 10)
+        for record in (
+            {"kind": "evaluation", "step": step, "nll": 1.0, "psnr": 20.0 + step},
+            {"kind": "sample", "step": step, "prompt": "", "text": "above: …", "picture": "AAAA"},
+        )
+    ]
+    page = report(replace(counted_run(), log=log))
+    assert re.findall(r'class="peek">(.*?)<', page) == ["PSNR in dB: 25.00", "PSNR in dB: 30.00"]
+
+
 def test_a_resumed_run_counts_its_later_records() -> None:
     log = [
         {"kind": "train", "step": s, "seconds": s, "loss": loss} for s, loss in ((1, 3.0), (2, 2.9), (2, 2.8), (3, 2.7))
@@ -185,7 +209,7 @@ def test_the_loss_is_of_tokens_or_of_answers() -> None:
     classifier = replace(trained_run(), summary={"scores": {"nll": {"value": 0.5}, "accuracy": {"value": 91.0}}})
     assert "Loss in nats per answer" in report(classifier)
     assert "Loss in nats per token" in report(trained_run())
-    assert "Loss in nats;" in report(replace(trained_run(), summary={}))
+    assert "Loss in nats per target" in report(replace(trained_run(), summary={}))
     restored = replace(trained_run(), summary={"scores": {"nll": {"value": 0.9}, "squared_error": {"value": 0.01}}})
     assert "Loss in nats per number" in report(restored)
 
@@ -198,7 +222,7 @@ def test_the_fake_text_is_nasty_enough() -> None:
     ("names", "leading"),
     [
         (("nll", "perplexity", "exact_match", "word_error_rate"), ["exact match", "word error rate"]),
-        (("nll", "squared_error", "psnr", "psnr_shown"), ["psnr", "psnr shown"]),
+        (("nll", "squared_error", "psnr", "psnr_shown"), ["PSNR in dB", "PSNR of what was shown"]),
         (("nll", "perplexity"), ["nats per token", "perplexity"]),
     ],
 )
@@ -216,4 +240,5 @@ def test_what_was_wanted_of_a_picture_stands_below_it() -> None:
     assert 'src="data:image/png;base64,AAAA"' in drawn
     assert drawn.index("AAAA") < drawn.rindex("two\none") < drawn.index("wanted:")
     assert "two\n&lt;b&gt;" in drawn
-    assert "wanted" not in str(sample({"prompt": "a", "text": "b", "reference": "c"}))
+    assert "wanted:\nc" in str(sample({"prompt": "a", "text": "b", "reference": "c"}))
+    assert "wanted" not in str(sample({"prompt": "a", "text": "b"}))

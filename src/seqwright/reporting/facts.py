@@ -17,8 +17,10 @@ model is of what it answers."""
 HIGHER = ("accuracy", "pearson")
 """Those of which more is better."""
 
-UNITS = {"perplexity": "nats per token", "squared_error": "nats per number"}
-"""What nll was counted over, by a score that stands beside it."""
+UNITS = {"perplexity": "token", "squared_error": "number"}
+"""What was learnt and is counted, by a score that is had of such things alone; of all else, answers."""
+TITLES = {"psnr": "PSNR in dB", "psnr_shown": "PSNR of what was shown"}
+"""Scores whose names say too little."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +59,12 @@ class RunFacts:
 
 def title(score: str, beside: Collection[str] = ("perplexity",)) -> str:
     """The name of a score in words; the scores beside it say what it was counted over."""
-    if score == "nll":
-        return next((unit for name, unit in UNITS.items() if name in beside), "nats per answer")
-    return score.replace("_", " ")
+    return f"nats per {unit(beside)}" if score == "nll" else TITLES.get(score, score.replace("_", " "))
+
+
+def unit(scores: Collection[str]) -> str:
+    """What is learnt where there are such scores: a token, an answer, a number."""
+    return next((name for score, name in UNITS.items() if score in scores), "answer" if scores else "target")
 
 
 def headline(runs: list[RunFacts]) -> str | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 from seqwright.reporting.classes import class_sections
-from seqwright.reporting.facts import Record, RunFacts, flatten, headline, title
+from seqwright.reporting.facts import Record, RunFacts, flatten, headline, title, unit
 from seqwright.reporting.markup import Html, element, image
 from seqwright.reporting.numbers import count, duration, figure, interval
 from seqwright.reporting.page import grid, keys, page, section, show, table, tiles
@@ -13,11 +14,10 @@ from seqwright.reporting.svg import SMALL, Axis, Series, chart, thinning
 
 STEPS = Axis(title="step")
 TIME = Axis(title="training time", time=True)
-DRIVERS = {"Learning rate": "rate", "Gradient norm": "gradient_norm", "Tokens per second": "tokens_per_second"}
 LEADING = (("accuracy",), ("psnr", "psnr_shown"), ("exact_match", "word_error_rate"))
 """Scores that stand at the head of a page where there are any: of answers rather than of likelihood."""
 SAMPLES = 12
-"""Samples shown on a page, spread evenly over the run."""
+"""Steps whose samples are shown on a page, spread evenly over the run."""
 
 
 def report(run: RunFacts) -> str:
@@ -27,11 +27,9 @@ def report(run: RunFacts) -> str:
 
 
 def sample(record: Record) -> Html:
-    """What a model said, its prompt set apart, below what it saw and above what was wanted of a picture."""
+    """What a model said, its prompt set apart, below what it saw and above what was wanted."""
     prompt = element("b", record["prompt"]) if record.get("prompt") else ""
-    if "picture" not in record:
-        return element("div", prompt, record["text"], class_="sample")
-    seen = image(f"data:image/png;base64,{record['picture']}", record["text"])
+    seen = image(f"data:image/png;base64,{record['picture']}", record["text"]) if "picture" in record else ""
     wanted = element("p", "wanted:\n", record["reference"], class_="lead") if "reference" in record else ""
     return element("div", seen, prompt, record["text"], wanted, class_="sample")
 
@@ -48,7 +46,7 @@ def _header(run: RunFacts) -> Html:
     written = {
         "parameters": ("parameters", count),
         "steps": ("steps", "{:,}".format),
-        "trained_tokens": ("tokens read", count),
+        "trained_tokens": (f"{unit(run.scores)}s learnt from", count),
         "seconds": ("training time", duration),
     }
     figures |= {name: write(run.summary[key]) for key, (name, write) in written.items() if run.summary.get(key)}
@@ -97,13 +95,15 @@ def _curves(run: RunFacts) -> Html:
         chart("Loss over steps", _losses(run, "step"), x=STEPS, y=Axis(), marks=marks),
         chart("Loss over time", _losses(run, "seconds"), x=TIME, y=Axis()),
     ]
-    drivers = [_driver(run, name, key) for name, key in DRIVERS.items()]
-    unit = title("nll", run.scores) if run.scores else "nats"
+    learnt = unit(run.scores)
+    names = {"rate": "Learning rate", "gradient_norm": "Gradient norm"}
+    names["tokens_per_second"] = f"{learnt.capitalize()}s per second"
+    drivers = [_driver(run, name, key) for key, name in names.items()]
     return section(
         "Curves",
         grid(loss, "charts"),
         grid(drivers, "charts few"),
-        lead=f"Loss in {unit}; point at a chart to read its values. {thinning(len(run.records('train')))}",
+        lead=f"Loss in nats per {learnt}; point at a chart to read its values. {thinning(len(run.records('train')))}",
     )
 
 
@@ -120,34 +120,42 @@ def _driver(run: RunFacts, name: str, key: str) -> Html:
 
 
 def _samples(run: RunFacts) -> Html:
-    """A line for each sample, opening to the whole of it; the last stands open. One alone needs no line."""
+    """A line for each step that had samples, opening to all of them; the last stands open. One alone needs no line."""
     records = run.records("sample")
     if len(records) == 1:
         return section("Sample", sample(records[0]))
-    shown = _spread(records, SAMPLES)
-    lead = (
-        "" if len(shown) == len(records) else f"{len(shown)} of {len(records)}, spread evenly; log.jsonl has them all."
-    )
+    steps = [list(several) for _, several in itertools.groupby(records, key=lambda record: record["step"])]
+    shown = _spread(steps, SAMPLES)
+    some = f"{len(shown)} of {len(steps)} steps, spread evenly; log.jsonl has them all."
+    lead = "" if len(shown) == len(steps) else some
+    reached = {record["step"]: record for record in run.records("evaluation")}
     timeline = [
         element(
             "details",
             element(
                 "summary",
-                element("span", f"step {record['step']:,}", class_="when"),
-                element("span", " ".join((record["prompt"] + record["text"]).split())[:160], class_="peek"),
+                element("span", f"step {several[0]['step']:,}", class_="when"),
+                element("span", _peek(several[0], reached.get(several[0]["step"], {})), class_="peek"),
             ),
-            sample(record),
-            open=record is shown[-1],
+            *map(sample, several),
+            open=several is shown[-1],
         )
-        for record in shown
+        for several in shown
     ]
     return section("Samples over time", *timeline, lead=lead)
 
 
-def _spread(records: list[Record], limit: int) -> list[Record]:
-    if len(records) <= limit:
-        return records
-    return [records[i * (len(records) - 1) // (limit - 1)] for i in range(limit)]
+def _peek(record: Record, reached: Record) -> str:
+    """What is seen of a closed sample: its beginning or, where the answer is a picture, how good it was by then."""
+    if "picture" in record and "psnr" in reached:
+        return f"{title('psnr')}: {figure(reached['psnr'])}"
+    return " ".join((record["prompt"] + record["text"]).split())[:160]
+
+
+def _spread(steps: list[list[Record]], limit: int) -> list[list[Record]]:
+    if len(steps) <= limit:
+        return steps
+    return [steps[i * (len(steps) - 1) // (limit - 1)] for i in range(limit)]
 
 
 def _events(run: RunFacts) -> Html:

@@ -46,10 +46,11 @@ def suspicious(
     found: Floats, targets: NDArray[Any], labels: Labels, rows: Sequence[Row], many: int, *, wrong: bool = False
 ) -> list[dict[str, Any]]:
     """The texts whose label the model finds least probable, the worst first: hard ones, and wrong labels (Northcutt et
-    al. 2021); only those answered otherwise where asked."""
+    al. 2021). `wrong`: those answered otherwise, the surest first."""
     known = targets != IGNORE
     own = np.where(known, found[np.arange(len(found)), np.where(known, targets, 0)], 1.0)
-    order = [n for n in np.argsort(own, kind="stable")[: len(rows)] if known[n]]
+    ranking = -found.max(1) if wrong else own
+    order = [n for n in np.argsort(ranking, kind="stable")[: len(rows)] if known[n]]
     if wrong:
         order = [n for n in order if found[n].argmax() != targets[n]]
     return [

@@ -135,8 +135,8 @@ def _several(found: Floats, targets: NDArray[Any], labels: Labels, options: Answ
 
 def _value(found: Floats, targets: NDArray[Any], labels: Labels, options: AnswerOptions) -> Iterator[Counts]:
     wanted = targets[:, 0].astype(np.float64) * labels.deviation + labels.mean
-    # Of a normal distribution about the answer, in deviations of the training values, as the loss of a training is.
-    nll = ((found[:, 0] - wanted) / labels.deviation) ** 2 / 2 + np.log(2 * np.pi) / 2
+    # Of the normal distribution that numbers are learnt by (ValueHead), in deviations of the training values.
+    nll = np.pi * ((found[:, 0] - wanted) / labels.deviation) ** 2
     rows = np.stack([nll, np.ones(len(found))], 1)
     signature = f"nll|unit:{labels.deviation:.4g}|examples:{len(found)}"
     yield Counts(name="nll", rows=rows, formula=mean, signature=signature, better=-1)

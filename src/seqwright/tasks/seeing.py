@@ -245,7 +245,7 @@ def evaluated(
 def restored(made: Floats, given: Floats, answer: str) -> Iterator[Counts]:
     """How near to what was wanted answers that are pictures come, and how near what was shown came."""
     facts = f"{answer}|pictures:{len(made)}|seqwright:{__version__}"
-    yield Counts(name="nll", rows=made, formula=normal, signature=f"nll|deviation:1|{facts}", better=-1)
+    yield Counts(name="nll", rows=made, formula=normal, signature=f"nll|deviation:0.3989|{facts}", better=-1)
     yield Counts(name="squared_error", rows=made, formula=mean, signature=f"squared_error|range:2|{facts}", better=-1)
     yield Counts(name="psnr", rows=made, formula=decibels, signature=f"psnr|{facts}")
     yield Counts(name="psnr_shown", rows=given, formula=decibels, signature=f"psnr|of:what-was-shown|{facts}")
@@ -258,8 +258,8 @@ def errors(answer: Floats, target: Floats) -> Floats:
 
 
 def normal(sums: Floats) -> Floats:
-    """Of a normal distribution with deviation 1 about each number."""
-    return mean(sums) / 2 + np.log(2 * np.pi) / 2
+    """Of the normal distribution about each number that pictures are learnt by (ValueHead)."""
+    return np.pi * mean(sums)
 
 
 def decibels(sums: Floats) -> Floats:
