@@ -143,6 +143,12 @@ def test_samples_of_one_step_stand_together() -> None:
     assert outline.tags.count("b") == 4
 
 
+def test_what_was_said_of_a_long_prompt_is_seen() -> None:
+    samples = [{"kind": "sample", "step": step, "prompt": "word " * 99, "text": f"→ {step}"} for step in (5, 10)]
+    peeks = re.findall(r'class="peek">(.*?)<', report(replace(counted_run(), log=samples)))
+    assert [peek.split()[-2:] for peek in peeks] == [["→", "5"], ["→", "10"]]
+
+
 def test_pictures_that_are_answers_are_told_apart_by_what_they_reached() -> None:
     log = [
         record
@@ -222,7 +228,7 @@ def test_the_fake_text_is_nasty_enough() -> None:
     ("names", "leading"),
     [
         (("nll", "perplexity", "exact_match", "word_error_rate"), ["exact match", "word error rate"]),
-        (("nll", "squared_error", "psnr", "psnr_shown"), ["PSNR in dB", "PSNR of what was shown"]),
+        (("nll", "squared_error", "psnr", "psnr_shown"), ["PSNR in dB", "PSNR before"]),
         (("nll", "perplexity"), ["nats per token", "perplexity"]),
     ],
 )

@@ -19,7 +19,7 @@ HIGHER = ("accuracy", "pearson")
 
 UNITS = {"perplexity": "token", "squared_error": "number"}
 """What was learnt and is counted, by a score that is had of such things alone; of all else, answers."""
-TITLES = {"psnr": "PSNR in dB", "psnr_shown": "PSNR of what was shown"}
+TITLES = {"psnr": "PSNR in dB", "psnr_shown": "PSNR before"}
 """Scores whose names say too little."""
 
 

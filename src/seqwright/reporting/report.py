@@ -19,6 +19,9 @@ LEADING = (("accuracy",), ("psnr", "psnr_shown"), ("exact_match", "word_error_ra
 SAMPLES = 12
 """Steps whose samples are shown on a page, spread evenly over the run."""
 
+PEEK = 160
+"""Characters seen of a sample that is not opened, at most half of them the prompt's."""
+
 
 def report(run: RunFacts) -> str:
     """A self-contained HTML document about one run."""
@@ -146,10 +149,14 @@ def _samples(run: RunFacts) -> Html:
 
 
 def _peek(record: Record, reached: Record) -> str:
-    """What is seen of a closed sample: its beginning or, where the answer is a picture, how good it was by then."""
+    """What is seen of a closed sample: how a prompt ends and what was said, or how good answers that are pictures were
+    by then."""
     if "picture" in record and "psnr" in reached:
         return f"{title('psnr')}: {figure(reached['psnr'])}"
-    return " ".join((record["prompt"] + record["text"]).split())[:160]
+    prompt = record["prompt"]
+    if len(prompt) > PEEK // 2:
+        prompt = f"… {prompt[-PEEK // 2 :]}"
+    return " ".join((prompt + record["text"]).split())[:PEEK]
 
 
 def _spread(steps: list[list[Record]], limit: int) -> list[list[Record]]:

@@ -116,7 +116,7 @@ class MaskedTask(TextTask):
         hidden, _ = model.hidden(batch.to(device))
         guessed = model.head.predict(hidden[:1])[real.to(device)].tolist()
         wanted = batch.target[:1][real].tolist()
-        said = {"prompt": self._shown(batch), "text": " ".join(self.tokenizer.tokens(guessed))}
+        said = {"prompt": self._shown(batch), "text": f" → {' '.join(self.tokenizer.tokens(guessed))}"}
         return [said | {"reference": " ".join(self.tokenizer.tokens(wanted))}]
 
     def show(self, batch: Batch) -> str:
