@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqwright.metrics.overlap import clipped_precision, overlap, sentence_bleu
+from seqwright.metrics.overlap import clipped_precision, overlap, sentence_bleu, simplified_bleu, word_overlap
 
 CANDIDATE = ["Tôi", "học", "NLP", "của", "AI", "VIET", "NAM"]
 FIRST = ["Tôi", "đang", "học", "lớp", "AI", "của", "AI", "VIET", "NAM"]
@@ -31,9 +31,20 @@ def test_bleu(references: list[list[str]], matches: list[int], simplified: float
     assert precisions(*references) == list(zip(matches, [7, 6, 5, 4], strict=True))
     assert sentence_bleu(CANDIDATE, references, brevity="simplified") == pytest.approx(simplified, abs=5e-5)
     assert sentence_bleu(CANDIDATE, references) == pytest.approx(standard, abs=5e-5)
+    of_a_corpus = simplified_bleu([" ".join(CANDIDATE)], [[" ".join(reference) for reference in references]])
+    assert of_a_corpus.value == pytest.approx(100 * simplified, abs=5e-3)
 
 
 def test_the_second_reference_alone_matches_less() -> None:
     assert precisions(SECOND) == [(5, 7), (2, 6), (1, 5), (0, 4)]
     assert sentence_bleu(CANDIDATE, [SECOND]) == 0
     assert sentence_bleu([], [SECOND]) == 0
+
+
+def test_the_scores_of_a_corpus_add_up_what_its_sentences_share() -> None:
+    outputs = [" ".join(CANDIDATE), "một hai"]
+    references = [[" ".join(FIRST), "gì"], ["một ba", "bốn"]]
+    found = {kind: word_overlap(outputs, references, kind).value for kind in ("precision", "recall", "f1")}  # type: ignore[arg-type]
+    assert found == pytest.approx({"precision": 700 / 9, "recall": 700 / 11, "f1": 700 / 10})
+    assert word_overlap([""], [["một"]], "f1").value == 0
+    assert simplified_bleu(["", "một"], [["một"], ["một"]]).value == 0

@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
-from seqwright.metrics.counts import Counts
-from seqwright.metrics.score import Floats
+from seqwright.metrics.counts import Agreement, Counts, agreement
 from seqwright.metrics.translation import References, check_pairs
 
 Bracket = tuple[str, int, int]
 """A label, and the words it spans: from, and up to but without."""
-Kind = Literal["precision", "recall", "f1"]
 
 # A quoted word may hold brackets and spaces of its own.
 _PARTS = re.compile(r"""[()]|[a-zA-Z]{0,2}(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|[^\s()]+""")
@@ -42,23 +39,18 @@ def labelled_brackets(tree: str) -> Counter[Bracket]:
     return Counter() if open_brackets else Counter(found)
 
 
-def bracket_score(outputs: Sequence[str], references: References, kind: Kind) -> Counts:
+def bracket_score(outputs: Sequence[str], references: References, kind: Agreement) -> Counts:
     """Precision, recall or F1 of labelled brackets over all trees, 0 to 100, each against the nearest reference."""
     check_pairs(outputs, references)
     rows = [
         max((_shared(labelled_brackets(output), labelled_brackets(reference)) for reference in several), key=_f1)
         for output, several in zip(outputs, references, strict=True)
     ]
-    divisors = {"precision": [0, 1, 0], "recall": [0, 0, 1], "f1": [0, 0.5, 0.5]}
-
-    def formula(sums: Floats) -> Floats:
-        return 100 * sums[:, 0] / np.maximum(sums @ np.array(divisors[kind]), 1)
-
     name = f"bracket_{kind}"
     return Counts(
         name=name,
         rows=np.array(rows, np.float64).reshape(-1, 3),
-        formula=formula,
+        formula=agreement(kind),
         signature=f"{name}|labelled|malformed:no brackets",
     )
 

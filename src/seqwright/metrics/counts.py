@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqwright.metrics.score import Floats, Score, bootstrap
 
+Agreement = Literal["precision", "recall", "f1"]
 EDGES = (10, 20, 30, 40, 50)
 """Source lengths at which one bucket ends and the next begins."""
 
@@ -52,6 +53,12 @@ def scored(counts: Iterable[Counts], *, resamples: int, seed: int) -> dict[str, 
 def ratio(sums: Floats) -> Floats:
     """The first quantity over the second, in per cent; 0 where there is nothing."""
     return 100 * sums[:, 0] / np.maximum(sums[:, 1], 1)
+
+
+def agreement(kind: Agreement) -> Callable[[Floats], Floats]:
+    """The formula of precision, recall or F1, in per cent, of (shared, an output's own, the reference's)."""
+    divisor = np.array({"precision": [0, 1, 0], "recall": [0, 0, 1], "f1": [0, 0.5, 0.5]}[kind])
+    return lambda sums: 100 * sums[:, 0] / np.maximum(sums @ divisor, 1)
 
 
 def by_length(counts: Counts, lengths: Sequence[int], edges: Sequence[int] = EDGES) -> list[tuple[str, int, float]]:

@@ -20,7 +20,7 @@ from seqwright.metrics.brackets import bracket_score
 from seqwright.metrics.counts import Counts, by_length
 from seqwright.metrics.counts import scored as counts_scored
 from seqwright.metrics.edits import error_rate
-from seqwright.metrics.overlap import rouge
+from seqwright.metrics.overlap import rouge, simplified_bleu, word_overlap
 from seqwright.metrics.score import Floats
 from seqwright.metrics.translation import References, bleu, chrf, exact_match, ter
 from seqwright.text.moses import Language, lower_tokens
@@ -39,6 +39,10 @@ Metric = Literal[
     "rouge_1",
     "rouge_2",
     "rouge_l",
+    "word_precision",
+    "word_recall",
+    "word_f1",
+    "simplified_bleu",
     "bracket_precision",
     "bracket_recall",
     "bracket_f1",
@@ -61,6 +65,10 @@ METRICS: dict[str, Callable[[Sequence[str], References], Counts]] = {
     "rouge_1": lambda outputs, references: rouge(outputs, references, "1"),
     "rouge_2": lambda outputs, references: rouge(outputs, references, "2"),
     "rouge_l": lambda outputs, references: rouge(outputs, references, "L"),
+    "word_precision": lambda outputs, references: word_overlap(outputs, references, "precision"),
+    "word_recall": lambda outputs, references: word_overlap(outputs, references, "recall"),
+    "word_f1": lambda outputs, references: word_overlap(outputs, references, "f1"),
+    "simplified_bleu": simplified_bleu,
     "bracket_precision": lambda outputs, references: bracket_score(outputs, references, "precision"),
     "bracket_recall": lambda outputs, references: bracket_score(outputs, references, "recall"),
     "bracket_f1": lambda outputs, references: bracket_score(outputs, references, "f1"),
