@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seqwright.config import UserError
-from seqwright.data.labelled import LabelledConfig, Row, Rows, read_rows
+from seqwright.data.labelled import LabelledConfig, Row, Rows, read_rows, read_texts
 from seqwright.data.labels import Labels, several
 from seqwright.recipe import load
 
@@ -47,6 +47,17 @@ SAME = [("good", "a fine, fine film"), ("bad", 'a "dull" one')]
             {},
         ),
         ("a.txt", 'good a fine, fine film\nbad a "dull" one\n', {"separator": " "}),
+        ("a.txt", '__label__good a fine, fine film\n__label__bad a "dull" one\n', {}),
+        ("a.csv", 'id,Review,Sentiment\n7,"a fine, fine film",good\n8,"a ""dull"" one",bad\n', {}),
+        ("a.csv", 'text;label\na fine, fine film;good\n"a ""dull"" one";bad\n', {}),
+        ("a.csv", ',text,label\n0,"a fine, fine film",good\n1,"a ""dull"" one",bad\n', {}),
+        ("a.txt", 'text,label\n"a fine, fine film",good\n"a ""dull"" one",bad\n', {}),
+        ("a.tsv", 'intent\tutterance\n\ngood\ta fine, fine film\n\nbad\ta "dull" one\n', {}),
+        (
+            "a.txt",
+            '{"intent": "good", "query": "a fine, fine film"}\n{"query": "a \\"dull\\" one", "intent": "bad"}',
+            {},
+        ),
         ("a.tsv", 'good\t7\ta fine, fine film\nbad\t1\ta "dull" one\n', {"columns": ("1", "3")}),
         ("a.tsv", 'id\ts\tq\n1\ta fine, fine film\tgood\n2\ta "dull" one\tbad\n', {"columns": ("q", "s")}),
     ],
@@ -55,6 +66,48 @@ def test_the_same_rows_however_they_are_written(
     tmp_path: Path, name: str, text: str, options: dict[str, object]
 ) -> None:
     assert read(write(tmp_path, name, text), **options) == SAME
+
+
+@pytest.mark.parametrize("heading", [True, False])
+def test_labels_may_come_last_and_be_numbers(tmp_path: Path, heading: bool) -> None:
+    """What is different in every row is the text; a word above numbers is their heading."""
+    rows = [("0" if n % 3 else "1", f"text number {n}") for n in range(12)]
+    lines = [f"{text}\t{label}" for label, text in rows]
+    path = write(tmp_path, "a.tsv", "\n".join([*(["what was said\tscore"] if heading else []), *lines]))
+    assert read(path) == rows
+    path = write(tmp_path, "b.txt", "\n".join(f"{label} {text}" for label, text in rows))
+    assert read(path) == rows
+
+
+def test_a_class_that_is_called_like_a_heading_is_none(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", "question\twho\ncomment\tindeed\nquestion\twhat\n")
+    assert read(path) == [("question", "who"), ("comment", "indeed"), ("question", "what")]
+
+
+def test_copies_with_other_labels_are_counted(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", "a\tsame\nb\tsame\nb\tother\nb\tother\n")
+    assert "1 texts have different labels" in read_rows(str(path), LabelledConfig(train=str(path))).notes[-1]
+
+
+def test_lines_keep_their_numbers_behind_blank_ones(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", "a\tone\n\n\nb\ttwo\n")
+    places = [row.place for row in read_rows(str(path), LabelledConfig(train=str(path))).rows]
+    assert [place.rsplit(" ", 1)[1] for place in places] == ["1", "4"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.tsv", "good\tone, two\nbad\tthree\n"),
+        ("a.tsv", "one, two\nthree\n"),
+        ("a.csv", 'text\n"one, two"\nthree\n'),
+        ("a.csv", 'label,text\ngood,"one, two"\nbad,three\n'),
+        ("a.jsonl", '{"text": "one, two"}\n{"text": "three"}\n'),
+    ],
+)
+def test_texts_are_read_with_labels_or_without(tmp_path: Path, name: str, text: str) -> None:
+    path = write(tmp_path, name, text)
+    assert read_texts(path, LabelledConfig(train=str(path)), 1) == [("one, two",), ("three",)]
 
 
 def test_two_texts_and_numbers_of_json(tmp_path: Path) -> None:
@@ -89,6 +142,7 @@ def test_a_tab_in_a_text_belongs_to_it_where_the_first_line_shows_the_columns(tm
         ("a\tb\nalone\n", {}, "line 2"),
         ("a b\nalone\n", {"separator": " "}, "line 2"),
         ("a\tb\n", {"columns": ("label", "text")}, "no column 'label'"),
+        ("label\ttitle\tbody\na\tb\tc\n", {}, r"3 columns \('label', 'title', 'body', …\); say which"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_next_move(
@@ -130,17 +184,18 @@ def test_names_without_babel_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_files_of_glue_imdb_sst_and_atis(data_root: Path) -> None:
-    """Headings, byte order marks, quotes that quote nothing, tabs inside texts: as many rows as are published."""
+    """Headings, byte order marks, quotes that quote nothing, tabs inside texts: as many rows as are published. Two have
+    copies with other labels, which is said."""
     found = {}
     for name in ("cola", "mrpc", "rte", "glue-sst2", "sst2", "sst5", "atis-intents", "imdb-rnn"):
         data = load(name).data
         rows = read_rows(data.train, data)
         found[name] = (len(rows.rows), len({row.label for row in rows.rows}), rows.parts, len(rows.notes))
     assert found == {
-        "cola": (8_551, 2, 1, 0),
+        "cola": (8_551, 2, 1, 1),
         "mrpc": (3_668, 2, 2, 0),
         "rte": (2_490, 2, 2, 0),
-        "glue-sst2": (67_349, 2, 1, 0),
+        "glue-sst2": (67_349, 2, 1, 1),
         "sst2": (6_920, 2, 1, 0),
         "sst5": (8_544, 5, 1, 0),
         "atis-intents": (4_478, 21, 1, 0),
@@ -222,4 +277,7 @@ def test_unknown_labels_are_named_with_their_line_or_counted() -> None:
     strange = rows_of("positive", "Positive").rows
     with pytest.raises(UserError, match=r"f, line 2: the label 'Positive' was not learnt.*Did you mean 'positive'"):
         labels.targets(strange)
-    assert labels.targets(strange, "wrong").tolist() == [1, -100]
+    assert labels.targets(strange, "few").tolist() == labels.targets(strange, "wrong").tolist() == [1, -100]
+    assert labels.unlearnt(strange) == {"Positive": 1}
+    with pytest.raises(UserError, match=r"Of 1 rows, 1 have unknown labels: .*data\.columns"):
+        labels.targets(strange[1:], "few")

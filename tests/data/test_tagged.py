@@ -40,6 +40,10 @@ def read(path: Path, text: str, **options: object) -> list[Sentence]:
         ("a.tsv", "\n\nTime\tn\r\nflies\tv\r\n\r\n\r\nStop\tv", {}),
         ("a.txt", "Time n\nflies v\n\nStop v\n", {}),
         ("a.tsv", "Time\tNN\tn\nflies\tVB\tv\n\nStop\tVB\tv\n", {"columns": (1, 3)}),
+        ("a.tsv", "token\ttag\nTime\tn\nflies\tv\n\nStop\tv\n", {}),
+        ("a.tsv", "\ufeff# one\nTime\tn\nflies\tv\n\n# two\nStop\tv\n", {}),
+        ("a.txt", "# text = Time flies\nTime n\nflies v\n\nStop v\n", {}),
+        ("a.conll", "-DOCSTART- x\n\nTime n\nflies v\n\n-DOCSTART- x\n\nStop v\n", {}),
         ("a.tsv", "Time flies\tn v\nStop\tv\n", {}),
         ("a.tsv", "x\tTime flies\tn v\ny\tStop\tv\n", {"columns": (2, 3)}),
         ("a.jsonl", '{"tokens": ["Time", "flies"], "tags": ["n", "v"]}\n{"tokens": ["Stop"], "tags": ["v"]}\n', {}),
@@ -47,6 +51,14 @@ def read(path: Path, text: str, **options: object) -> list[Sentence]:
 )
 def test_every_format_says_the_same(tmp_path: Path, name: str, text: str, options: dict[str, object]) -> None:
     assert read(tmp_path / name, text, **options) == TWO
+
+
+def test_a_last_column_of_spans_is_the_tag(tmp_path: Path) -> None:
+    """As in files of the CoNLL tasks; `#` is a word there, too."""
+    text = "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\n# SYM I-NP O\nrejects VBZ I-VP O\n\nPeter NNP I-NP I-PER\n"
+    expected = [Sentence(("EU", "#", "rejects"), ("I-ORG", "O", "O")), Sentence(("Peter",), ("I-PER",))]
+    assert read(tmp_path / "a.txt", text) == expected
+    assert read(tmp_path / "a.txt", text.replace(" ", "\t")) == expected
 
 
 def test_compressed_files(tmp_path: Path) -> None:
@@ -58,6 +70,7 @@ def test_compressed_files(tmp_path: Path) -> None:
 def test_conllu_ranges_and_empty_nodes_are_no_words(tmp_path: Path) -> None:
     words = ("Time", "'s", "up")
     assert read(tmp_path / "a.conllu", CONLLU) == [Sentence(words, ("NOUN", "AUX", "ADV"))]
+    assert read(tmp_path / "a.txt", CONLLU) == [Sentence(words, ("NOUN", "AUX", "ADV"))]  # whatever it is called
     own = [Sentence(words, ("NN", "VBZ", "RB"))]
     assert read(tmp_path / "a.conllu", CONLLU, columns=(2, 5)) == own
     assert read(tmp_path / "a.conllu", CONLLU, columns=("FORM", "XPOS")) == own

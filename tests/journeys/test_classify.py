@@ -51,11 +51,18 @@ def test_a_classifier_learns_answers_and_keeps_its_laws(seqwright: Command, clas
 
 def test_labels_that_were_not_learnt(seqwright: Command, classifier: Path, here: Path) -> None:
     (here / "other.tsv").write_text("up\tthe film was good\nsideways\tthe film was grey\n")
-    said = seqwright("evaluate", classifier, "--on", "other.tsv")
+    said = seqwright("evaluate", classifier, "--on", "other.tsv", "--set", "evaluation.unknown=refuse")
     assert said.status == 2
     assert "line 2: the label 'sideways' was not learnt. Known: down, up" in said.err
-    scores = seqwright("evaluate", classifier, "--on", "other.tsv", "--set", "evaluation.unknown=wrong", "--json").json
+    scores = seqwright("evaluate", classifier, "--on", "other.tsv", "--json").json
     assert scores["accuracy"] == 50.0
+    assert scores["unlearnt_labels"] == {"sideways": 1}
+    assert "not learnt, counted as wrong: sideways (1)" in seqwright("evaluate", classifier, "--on", "other.tsv").out
+
+
+def test_a_labelled_file_is_classified_by_its_texts(seqwright: Command, classifier: Path, here: Path) -> None:
+    (here / "other.csv").write_text('label,text\nup,"the film was good"\n')
+    assert seqwright("classify", classifier, "other.csv", "--json").json["text"] == "the film was good"
 
 
 def test_a_run_goes_on_with_the_labels_it_began_with(seqwright: Command, classifier: Path, here: Path) -> None:

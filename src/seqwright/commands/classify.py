@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -28,7 +29,8 @@ def command(
 ) -> None:
     """The label of a text, of each line of a file (or of standard input), or of each picture of files, in order.
 
-    Where the run reads two texts at a time, they stand on one line, separated by a tab.
+    Where the run reads two texts at a time, they stand on one line, separated by a tab. Of a .tsv, .csv or .jsonl file
+    the texts are read, not the labels it may have.
 
     \b
     seqwright classify runs/reviews "What a fine film."
@@ -36,6 +38,7 @@ def command(
     seqwright classify runs/photos one.jpg two.jpg                  (or a folder of them, .npz, IDX)
     """
     from seqwright.api import open as open_run
+    from seqwright.data.records import holds_records
 
     opened = open_run(run, device=device)
     classify = opened.classify  # a run that does not classify says so before anything is read
@@ -46,7 +49,9 @@ def command(
     if more:
         raise click.UsageError("give one text or file at a time; a text with spaces needs quotes around it.")
     pairs = opened.labels.parts > 1
-    lines = (tuple(line.split("\t")) if pairs else line for line in text_or_lines(text_or_file))
+    lines: Any = (tuple(line.split("\t")) if pairs else line for line in text_or_lines(text_or_file))
+    if text_or_file is not None and Path(text_or_file).is_file() and holds_records(Path(text_or_file)):
+        lines = opened.texts(Path(text_or_file))
     typed = text_or_file in (None, "-") and sys.stdin.isatty()
     for said in classify(lines, **({"at_once": 1} if typed else {}), **options):
         if as_json:

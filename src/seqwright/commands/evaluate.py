@@ -76,8 +76,10 @@ def command(
     _print_classes(scores.get("details", {}))
     if "per_span" in scores.get("details", {}):
         print_table(named_table(scores["details"]["per_span"]))
-    if scores.get("unlearnt_tags"):
-        click.echo(f"tags that were not learnt, counted as wrong: {', '.join(sorted(scores['unlearnt_tags']))}.")
+    for what in ("tags", "labels"):
+        if strange := scores.get(f"unlearnt_{what}"):
+            told = ", ".join(f"{name} ({count:,})" for name, count in sorted(strange.items()))
+            click.echo(f"{what} that were not learnt, counted as wrong: {told}.")
     if scores.get("lower_case"):
         click.echo(
             "outputs are lower-case (tokenizer.lowercase), references keep their case; lower-case them to compare."

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,12 +14,11 @@ from typing import ClassVar, Literal
 from seqwright.config import UserError, check_sizes
 from seqwright.data.embedded import is_embedded
 from seqwright.data.embedded_labels import embedded_labels
-from seqwright.data.files import Errors, expand, plain_suffix, read_text, resolve
-from seqwright.data.records import JSON_LINES, RECORDS, records
+from seqwright.data.files import Errors, expand, read_text, resolve
+from seqwright.data.label_columns import FASTTEXT, Layout, bare, kind_of, layout
+from seqwright.data.records import JSON_LINES, records
 from seqwright.data.text import parse_split
 
-HEADINGS = ("label", "text")
-"""Keys of JSON lines, and the headings of tables that need no data.columns."""
 WAYS = ("stratified", "tail", "documents")
 
 Long = Literal["head", "tail", "head+tail", "windows"]
@@ -39,8 +37,8 @@ class LabelledConfig:
     """Validation texts from the training files: "stratified 5%" of each class (of all texts where labels are no
     classes), a fixed choice by the text; or "documents 5%" of all, or "tail 5%"."""
     columns: tuple[int | str, ...] = ()
-    """The label's column, then the text's, or those of two texts, by name or counted from 1. Left out: files have
-    these two columns and no others."""
+    """The label's column, then the text's, or those of two texts, by name or counted from 1. Left out: the only two
+    there are, or those that are called so (label, class, intent …; text, sentence, review …)."""
     separator: str | None = None
     """What stands between label and text where it is no tab: " " for `label text`. The first one in a line parts it."""
     labels: Literal["one", "several", "value"] = "one"
@@ -160,57 +158,63 @@ def read_rows(files: Sequence[str] | str, config: LabelledConfig) -> Rows:
                     " columns in data.columns."
                 )
             rows += found
+    notes += conflicts(rows) if config.labels == "one" else []
     empty = sum(not any(text.strip() for text in row.texts) for row in rows)
     if empty:
         notes.append(f"{empty:,} of {len(rows):,} texts are empty: all that can be learnt of them is what is frequent.")
     return Rows(rows=rows, notes=tuple(notes))
 
 
+def conflicts(rows: Sequence[Row]) -> list[str]:
+    """How many texts have several labels: no answer can be right for all of their copies."""
+    labels: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
+    for row in rows:
+        labels[row.texts].add(row.label)
+    several = [texts for texts, own in labels.items() if len(own) > 1]
+    return [f"{len(several):,} texts have different labels, as has {several[0][0][:40]!r}."] if several else []
+
+
+def read_texts(path: Path, config: LabelledConfig, parts: int) -> list[tuple[str, ...]]:
+    """The texts of a file of records, so many a row, whether it has labels or not."""
+    text = read_text(path, config.errors)[0].rstrip("\r\n")
+    suffix, columns = bare(text, path, parts)
+    if config.columns and suffix in JSON_LINES:
+        columns = tuple(map(str, config.columns[1:]))
+    if columns:
+        return list(records(text, path, columns, suffix=suffix))
+    return [row.texts for row in _rows(text, path, config)]
+
+
 def _rows(text: str, path: Path, config: LabelledConfig) -> Iterator[Row]:
     if config.separator is not None:
-        yield from _parted(text, path, config.separator)
+        written = Layout(separator=config.separator)
+    elif config.columns:
+        written = Layout(suffix=kind_of(text, path), columns=tuple(map(str, config.columns)))
+    else:
+        written = layout(text, path, classes=config.labels == "one")
+    if written.separator is not None:
+        yield from _parted(text, path, written.separator)
         return
-    suffix = plain_suffix(path) if plain_suffix(path) in RECORDS else ".tsv"
-    columns, heading = tuple(map(str, config.columns)) or _columns(text, path, suffix), 0
-    if suffix not in JSON_LINES and not all(column.isdecimal() for column in columns):
-        heading = 1
+    suffix, columns = written.suffix, written.columns
+    heading = suffix not in JSON_LINES and not all(column.isdecimal() for column in columns)
     unit = "record" if suffix == ".csv" else "line"  # a quoted field may hold line ends
     lists = columns[:1] if config.labels == "several" else ()
-    given = records(text, path, columns, suffix=suffix, scalars=columns[:1], lists=lists)
-    for n, (label, *texts) in enumerate(given, 1 + heading):
+    given = records(text, path, columns, suffix=suffix, delimiter=written.delimiter, scalars=columns[:1], lists=lists)
+    filled = (n for n, line in enumerate(text.split("\n"), 1) if line.strip("\r"))
+    numbers = itertools.islice(itertools.count(1) if unit == "record" else filled, heading, None)
+    for (label, *texts), n in zip(given, numbers, strict=False):
         yield Row(label.strip(), tuple(texts), f"{path}, {unit} {n:,}")
 
 
 def _parted(text: str, path: Path, separator: str) -> Iterator[Row]:
     for n, line in enumerate(text.split("\n"), 1):
-        label, found, rest = line.removesuffix("\r").partition(separator)
+        line = line.removesuffix("\r")
+        label, found, rest = line.partition(separator)
+        if not line:
+            continue
         if not found:
             raise UserError(f"{path}, line {n:,} has no {separator!r} between label and text: {line[:60]!r}.")
-        yield Row(label.strip(), (rest,), f"{path}, line {n:,}")
-
-
-def _columns(text: str, path: Path, suffix: str) -> tuple[str, ...]:
-    """Label and text where nobody says which: by their headings, or the only two there are."""
-    if suffix in JSON_LINES:
-        return HEADINGS
-    lines = io.StringIO(text, newline="")
-    first = next(csv.reader(lines), []) if suffix == ".csv" else lines.readline().rstrip("\r\n").split("\t")
-    named = [cell.lower() for cell in first]
-    if len(first) == 2 and set(named) & set(HEADINGS):
-        label = named.index("label") if "label" in named else 1 - named.index("text")
-        return first[label], first[1 - label]
-    if len(first) == 2:
-        return "1", "2"
-    shown = ", ".join(repr(cell[:20]) for cell in first[:6])
-    if len(first) == 1:
-        raise UserError(
-            f"{path}, line 1 has no {'comma' if suffix == '.csv' else 'tab'} between label and text: {shown}. Write"
-            ' `label TAB text`, or name what parts them: data.separator = " ".'
-        )
-    raise UserError(
-        f"{path} has {len(first)} columns ({shown}, …); say which hold label and text, by heading or counted from 1:"
-        " --set data.columns=[1,3]."
-    )
+        yield Row(label.strip().removeprefix(FASTTEXT), (rest,), f"{path}, line {n:,}")
 
 
 def counts_of(rows: Sequence[Row]) -> Counter[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
@@ -17,7 +18,10 @@ from seqwright.data.labelled import Row, Rows, counts_of
 from seqwright.data.lengths import Ints
 from seqwright.data.sources import Sources
 
-Unknown = Literal["refuse", "wrong"]
+Unknown = Literal["few", "refuse", "wrong"]
+
+MOST_UNKNOWN = 0.5
+"""Share of labels that may be unknown before a file is taken for a misread one."""
 
 UNLIKELY = 0.5
 """Share of rows with labels of their own at which these are no classes."""
@@ -81,27 +85,34 @@ class Labels:
         """(N,) classes, (N, C) 0 and 1, or (N, 1) values in standard deviations."""
         if self.kind == "value":
             return np.array([[(_number(row) - self.mean) / self.deviation] for row in rows], np.float32)
+        self._check(rows, unknown)
         numbers = {name: number for number, name in enumerate(self.names)}
         if self.kind == "one":
-            self._check([(row, row.label) for row in rows], unknown)
             return np.array([numbers.get(row.label, IGNORE) for row in rows], np.int64)
-        named = [(row, name) for row in rows for name in several(row.label)]
-        self._check(named, unknown)
         targets = np.zeros((len(rows), len(self.names)), np.float32)
         for n, row in enumerate(rows):
             targets[n, [numbers[name] for name in several(row.label) if name in numbers]] = 1
         return targets
 
-    def _check(self, named: Sequence[tuple[Row, str]], unknown: Unknown) -> None:
+    def unlearnt(self, rows: Sequence[Row]) -> dict[str, int]:
+        """Labels that were not learnt, and how many rows have each, the commonest first."""
+        return dict(Counter(name for _, name in self._strange(rows)).most_common())
+
+    def _strange(self, rows: Sequence[Row]) -> list[tuple[Row, str]]:
         known = set(self.names)
-        strange = [(row, name) for row, name in named if name not in known]
-        if strange and unknown == "refuse":
-            row, name = strange[0]
-            raise UserError(
-                f"{row.place}: the label {name!r} was not learnt.{did_you_mean(name, self.names)}"
-                f" {len(strange):,} of {len(named):,} labels are unknown: mend them, or count such texts as wrong with"
-                ' evaluation.unknown = "wrong".'
-            )
+        named = [(row, name) for row in rows for name in ([row.label] if self.kind == "one" else several(row.label))]
+        return [(row, name) for row, name in named if name not in known and self.kind != "value"]
+
+    def _check(self, rows: Sequence[Row], unknown: Unknown) -> None:
+        strange = self._strange(rows)
+        if not strange or len(strange) <= {"refuse": 0.0, "few": MOST_UNKNOWN, "wrong": math.inf}[unknown] * len(rows):
+            return
+        row, name = strange[0]
+        raise UserError(
+            f"{row.place}: the label {name!r} was not learnt.{did_you_mean(name, self.names)} Of {len(rows):,} rows,"
+            f" {len(strange):,} have unknown labels: mend them, name the right columns in data.columns, or count such"
+            ' texts as wrong with evaluation.unknown = "wrong".'
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,11 +40,12 @@ def records(
     line: int = 1,
     heading: str = "",
     suffix: str | None = None,
+    delimiter: str | None = None,
     scalars: Sequence[str] = (),
     lists: Sequence[str] = (),
 ) -> Iterator[Row]:
-    """The wanted columns of each record in a file's text; the path is for its kind (unless `suffix` says it) and for
-    messages.
+    """The wanted columns of each record in a file's text; the path is for its kind (unless `suffix` says it, and
+    `delimiter` what parts the columns of a .csv) and for messages.
 
     A file may be read in parts: `line` is the number of a part's first line, `heading` the first record of the file
     where the part is not the first. Numbers and booleans stand for their JSON text in columns that are named in
@@ -55,8 +56,9 @@ def records(
     if suffix in JSON_LINES:
         return _json_lines(text, path, columns, line, scalars, lists)
     first = line - heading.count("\n")
-    rows = _quoted(heading + text, path, first) if suffix == ".csv" else _tabbed(heading + text, first)
-    found = _table(rows, path, columns, DELIMITERS[suffix])
+    delimiter = delimiter or DELIMITERS[suffix]
+    rows = _quoted(heading + text, path, first, delimiter) if suffix == ".csv" else _tabbed(heading + text, first)
+    found = _table(rows, path, columns, delimiter)
     return islice(found, 1, None) if heading and _counted(columns) else found
 
 
@@ -170,13 +172,15 @@ def _found(row: list[str], delimiter: str) -> str:
 def _tabbed(text: str, first: int) -> Iterator[tuple[int, list[str]]]:
     width = -1
     for number, line in enumerate(text.removesuffix("\n").split("\n"), first):
-        row = line.removesuffix("\r").split("\t", width)
-        width = len(row) - 1 if number == first else width
-        yield number, row
+        line = line.removesuffix("\r")
+        if line or width < 0:  # blank lines hold no record
+            row = line.split("\t", width)
+            width = len(row) - 1 if width < 0 else width
+            yield number, row
 
 
-def _quoted(text: str, path: Path, first: int) -> Iterator[tuple[int, list[str]]]:
-    reader = _reader(io.StringIO(text, newline=""))
+def _quoted(text: str, path: Path, first: int, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    reader = _reader(io.StringIO(text, newline=""), delimiter)
     try:
         for row in reader:
             if row:  # the end of the file
@@ -189,9 +193,9 @@ def _no_csv(path: Path, line: int, error: csv.Error) -> UserError:
     return UserError(f"{path}, line {line:,} is no CSV: {error}.")
 
 
-def _reader(lines: Iterable[str]) -> Any:
+def _reader(lines: Iterable[str], delimiter: str = ",") -> Any:
     csv.field_size_limit(sys.maxsize)  # a field of ten megabytes is a long text, not a mistake
-    return csv.reader(lines, strict=True)
+    return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
 def _short(value: Any) -> str:

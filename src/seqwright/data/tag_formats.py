@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +13,16 @@ from seqwright.config import UserError
 Format = Literal["columns", "conllu", "lines", "jsonl"]
 Columns = tuple[int, int] | None
 """Where token and tag stand, counted from 1; None: the only two there are."""
+
+DOCUMENT = "-DOCSTART-"
+"""The word that begins a document in files of the CoNLL tasks; it is no sentence."""
+SAID = re.compile(r"#\s*(\S+ = |newdoc|newpar)")
+"""How lines begin that say something of a sentence: `# text = …`."""
+COMMENT = re.compile(r"#[^\t]*$")
+"""The same where words and tags are parted by tabs."""
+SPAN = re.compile(r"O|[BIESLUM]-\S+")
+HEADINGS = {"token", "tokens", "word", "words", "form", "tag", "tags", "pos", "upos", "ner", "label"}
+"""What columns of tagged words are called."""
 
 CONLLU = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 """The columns of Universal Dependencies."""
@@ -32,6 +43,8 @@ def sniff(text: str, name: str, columns: Columns) -> Format:
         if plain.endswith(suffix):
             return kind  # type: ignore[return-value]
     lines = text[:100_000].strip().split("\n")[:200]
+    if any(_numbered(line.split("\t")) for line in lines):
+        return "conllu"
     places = columns or (1, 2)
     cells = [line.split("\t") for line in lines if line.count("\t") >= max(places) - 1]
     token, tag = ([" " in row[place - 1].strip() for row in cells] for place in places)
@@ -43,10 +56,25 @@ def sniff(text: str, name: str, columns: Columns) -> Format:
 
 def by_columns(text: str, name: str, columns: Columns, tagged: bool) -> Iterator[Sentence]:
     """A word a line, its tag in another column; blank lines end sentences. Columns are parted by tabs, or by spaces
-    where a file has no tab."""
+    where a file has no tab (and a line `# x` may be a word)."""
     separator = "\t" if "\t" in text else None
-    cells = ((number, line.rstrip("\r").split(separator)) for number, line in enumerate(text.split("\n"), 1))
-    yield from _sentences(cells, name, columns, tagged)
+    comment = COMMENT if separator else SAID
+    rows = [
+        (number, line.rstrip("\r").split(separator))
+        for number, line in enumerate(text.split("\n"), 1)
+        if not comment.match(line)
+    ]
+    if rows and len(rows[0][1]) > 1 and {cell.strip().lower() for cell in rows[0][1]} <= HEADINGS:
+        del rows[0]
+    yield from _sentences(iter(rows), name, columns or spans_last([cells for _, cells in rows]), tagged)
+
+
+def spans_last(rows: Sequence[Sequence[str]]) -> Columns:
+    """The first and the last column, where the last marks spans, as in files of the CoNLL tasks; else nothing."""
+    filled = [row for row in rows if any(cell.strip() for cell in row) and row[0] != DOCUMENT]
+    wide = {len(row) for row in filled}
+    marks = all(SPAN.fullmatch(row[-1].strip()) for row in filled) and any(row[-1].strip() != "O" for row in filled)
+    return (1, wide.pop()) if len(wide) == 1 and max(wide) > 2 and marks else None
 
 
 def conllu(text: str, name: str, columns: Columns, tagged: bool) -> Iterator[Sentence]:
@@ -93,10 +121,17 @@ FORMATS: dict[Format, Callable[[str, str, Columns, bool], Iterator[Sentence]]] =
 }
 
 
+def _numbered(cells: Sequence[str]) -> bool:
+    """Whether these are the ten columns of a word of CoNLL-U."""
+    return len(cells) == len(CONLLU) and cells[0].isdecimal()
+
+
 def _sentences(cells: Iterator[tuple[int, list[str]]], name: str, columns: Columns, tagged: bool) -> Iterator[Sentence]:
     words: list[str] = []
     tags: list[str] = []
     for number, found in cells:
+        if found and found[0] == DOCUMENT:
+            continue
         if any(cell.strip() for cell in found):
             word, tag = _two(found, name, number, columns, tagged)
             if not word or (tagged and not tag):

@@ -38,8 +38,9 @@ LIKELY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ClassEvaluationConfig:
-    unknown: Unknown = "refuse"
-    """What to do about labels that were not learnt: refuse the file, naming the line, or count such texts as wrong."""
+    unknown: Unknown = "few"
+    """What to do about labels that were not learnt: count such texts as wrong, unless they are more than half (few) or
+    however many they are (wrong), or refuse the file, naming the line."""
     resamples: int = 1000
     """Bootstrap resamples behind an interval; 0 for none."""
     seed: int = 1

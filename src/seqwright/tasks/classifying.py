@@ -6,6 +6,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from seqwright.batch import Batch, ReaderSizes, Source
 from seqwright.config import UserError
-from seqwright.data.labelled import LabelledConfig, Row, Rows, read_rows, splits
+from seqwright.data.labelled import LabelledConfig, Row, Rows, read_rows, read_texts, splits
 from seqwright.data.labels import LabelledTexts, Labels, balance_notes
 from seqwright.data.lengths import ByLength
 from seqwright.data.sources import EncodedTexts, Sources, encode
@@ -68,6 +69,8 @@ class ClassifyingTask:
             known = {row.texts for row in train.rows}
             if leaked := sum(row.texts in known for row in valid.rows):
                 self.note(f"{leaked:,} of {len(valid.rows):,} validation texts are training texts, too.")
+            if strange := self.labels.unlearnt(valid.rows):
+                self.note(f"validation labels that training does not have, counted as wrong: {', '.join(strange)}.")
         for name, texts in (("training", self.train_texts), ("validation", self.valid_texts)):
             if texts is not None and texts.unknown:
                 self.note(f"{texts.unknown:,} of {len(texts.ids):,} {name} tokens are <unk>.")
@@ -234,7 +237,7 @@ class ClassifyRun(Run):
         decoding = replace(self.settings.decoding, temperature=ask.temperature)
         settings = replace(self.settings, evaluation=config, decoding=decoding)
         found = judged(asked.found, targets, self.labels, rows, settings, asked.fingerprint)
-        return found | {"texts": len(rows), "cut": asked.cut}
+        return found | {"texts": len(rows), "cut": asked.cut, "unlearnt_labels": self.labels.unlearnt(rows)}
 
     def suspicious(self, on: str | Sequence[str] | None, many: int) -> list[dict[str, Any]]:
         """The texts of a file whose label it finds least probable, the worst first."""
@@ -243,6 +246,10 @@ class ClassifyRun(Run):
         rows = self.rows(on).rows
         asked = self.respondent(self.settings.decoding)([row.texts for row in rows])
         return suspicious(asked.found, self.labels.targets(rows, "wrong"), self.labels, rows, many)
+
+    def texts(self, path: Path) -> list[tuple[str, ...]]:
+        """The texts of a file of records (.tsv, .csv, .jsonl), which may have labels, as they stand there."""
+        return read_texts(path, self.settings.data, self.labels.parts)
 
     def rows(self, on: str | Sequence[str] | None = None) -> Rows:
         """Labelled texts of files, or those the run was validated on."""

@@ -1,0 +1,159 @@
+"""Which columns of a labelled file hold label and text, where nobody says: by headings, or by what stands in them.
+
+Only what can hardly be meant otherwise is recognised; the rest is refused with the next move.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from seqwright.config import UserError
+from seqwright.data.files import plain_suffix
+from seqwright.data.records import DELIMITERS, JSON_LINES, NAMES, RECORDS, object_of
+
+LABEL_NAMES = (
+    *("label", "labels", "class", "category", "target", "intent", "sentiment", "topic", "language", "lang"),
+    *("emotion", "polarity", "rating", "stars", "genre", "domain", "gold", "gold_label"),
+)
+TEXT_NAMES = (
+    *("text", "sentence", "review", "content", "document", "utterance", "query", "question", "message", "tweet"),
+    *("comment", "body", "description", "title", "headline", "phrase", "input"),
+)
+"""What such columns are called; the first of each is taken before all others."""
+SEEN = 1000
+"""Rows that are looked at."""
+TEXTLIKE, LABELLIKE = 0.9, 0.5
+"""Shares of different values in a column: from the first on they are texts, up to the second labels."""
+FASTTEXT = "__label__"
+"""How labels begin in files for fastText."""
+NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How the rows of a file are written."""
+
+    suffix: str = ""
+    """As which kind of records they are read; none where a separator parts label and text."""
+    columns: tuple[str, ...] = ()
+    """Label, then text, by name or counted from 1."""
+    delimiter: str | None = None
+    """What parts columns, where the suffix does not say."""
+    separator: str | None = None
+
+
+def kind_of(text: str, path: Path) -> str:
+    """The suffix that a file should have: objects are JSON lines and a heading with commas is that of a .csv, whatever
+    they are called."""
+    suffix = plain_suffix(path)
+    if suffix in RECORDS:
+        return suffix
+    if text.startswith("{"):
+        return JSON_LINES[0]
+    first = {cell.strip().lower() for cell in _line(text).split(",")}
+    return ".csv" if first & set(LABEL_NAMES) and first & set(TEXT_NAMES) else ".tsv"
+
+
+def layout(text: str, path: Path, *, classes: bool) -> Layout:
+    """How a file is written of which nothing is said; `classes`: whether labels are classes, which repeat."""
+    suffix = kind_of(text, path)
+    if suffix in JSON_LINES:
+        keys = list(object_of(_line(text), f"{path}, line 1"))
+        return Layout(suffix=suffix, columns=_by_name(keys) or _refuse(keys, path, "keys"))
+    delimiter = next((sign for sign in ",;\t" if sign in _line(text)), ",") if suffix == ".csv" else "\t"
+    if delimiter not in _line(text):
+        return Layout(separator=_separator(text, path, suffix))
+    first, *rows = islice(_cells(text, suffix, delimiter), SEEN)
+    columns = _by_name(first) if _is_heading(first, rows) else _by_values(first, rows, classes=classes)
+    return Layout(suffix=suffix, columns=columns or _refuse(first, path, "columns"), delimiter=delimiter)
+
+
+def bare(text: str, path: Path, parts: int) -> tuple[str, tuple[str, ...]]:
+    """As which records a file is read whose texts (so many a row) have no labels: its suffix and columns; no columns
+    where it has others as well."""
+    suffix = kind_of(text, path)
+    if suffix in JSON_LINES:
+        name = _only(list(object_of(_line(text), f"{path}, line 1")), TEXT_NAMES)
+        return suffix, (name,) if parts == 1 and name is not None else ()
+    first, *rows = islice(_cells(text, suffix, DELIMITERS[suffix]), SEEN)
+    if len(first) != parts:
+        return suffix, ()
+    return suffix, tuple(first) if _is_heading(first, rows) else tuple(str(n) for n in range(1, parts + 1))
+
+
+def _by_name(names: Sequence[str]) -> tuple[str, ...]:
+    """Label and text by what they are called; of two columns, one name tells the other. Nothing where it is unclear."""
+    label, text = (_only(names, wanted) for wanted in (LABEL_NAMES, TEXT_NAMES))
+    if len(names) == 2 and (label is None) != (text is None):
+        return (label, *(set(names) - {label})) if label is not None else (*(set(names) - {text}), str(text))
+    return (label, text) if label is not None and text is not None else ()
+
+
+def _only(names: Sequence[str], wanted: Sequence[str]) -> str | None:
+    found = {name.strip().lower(): name for name in names if name.strip().lower() in wanted}
+    return found.get(wanted[0]) or (next(iter(found.values())) if len(found) == 1 else None)
+
+
+def _is_heading(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row holds a known name that no row repeats."""
+    for place, cell in enumerate(first):
+        below = [row[place] for row in rows if len(row) > place]
+        if cell.strip().lower() in (*LABEL_NAMES, *TEXT_NAMES) and cell not in below:
+            return True
+    return False
+
+
+def _by_values(first: Sequence[str], rows: Sequence[Sequence[str]], *, classes: bool) -> tuple[str, ...]:
+    """The only two columns there are; the label comes first, unless what comes first is different in every row and what
+    comes last is not."""
+    if len(first) != 2:
+        return ()
+    columns = list(zip(*(row for row in (first, *rows) if len(row) == 2), strict=True))
+    one, other = (len(set(column)) / len(column) for column in columns)
+    label = 1 if classes and one >= TEXTLIKE and other <= LABELLIKE else 0
+    above, *below = (NUMBER.fullmatch(cell.strip()) is not None for cell in columns[label])
+    if len(below) > 1 and all(below) and not above:  # a word above numbers is their heading
+        return first[label], first[1 - label]
+    return ("2", "1") if label else ("1", "2")
+
+
+def _separator(text: str, path: Path, suffix: str) -> str:
+    """What parts label and text in a file without columns: a space, after labels that cannot be words of the text."""
+    lines = [line for line in islice(text.split("\n"), SEEN) if line.strip()]
+    labels = [line.split(" ", 1)[0] for line in lines if " " in line.strip()]
+    repeated = 2 <= len(set(labels)) <= LABELLIKE * len(lines)
+    if len(labels) == len(lines) and (
+        all(label.startswith(FASTTEXT) for label in labels) or (repeated and all(map(NUMBER.fullmatch, labels)))
+    ):
+        return " "
+    raise UserError(
+        f"{path}, line 1 has no {NAMES[DELIMITERS[suffix]]} between label and text: {_line(text)[:60]!r}. Write"
+        ' `label TAB text`, or name what parts them: --set data.separator=" ".'
+    )
+
+
+def _refuse(found: Sequence[str], path: Path, what: str) -> tuple[str, ...]:
+    shown = ", ".join(repr(cell[:20]) for cell in found[:6])
+    how = (
+        ': --set data.columns=["y","x"]'
+        if what == "keys"
+        else ", by heading or counted from 1: --set data.columns=[1,3]"
+    )
+    raise UserError(f"{path} has {len(found)} {what} ({shown}, …); say which hold label and text{how}.")
+
+
+def _cells(text: str, suffix: str, delimiter: str) -> Iterator[list[str]]:
+    if suffix == ".csv":
+        yield from (row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row)
+    else:
+        yield from (line.removesuffix("\r").split("\t") for line in text.split("\n") if line.strip())
+
+
+def _line(text: str) -> str:
+    return text.split("\n", 1)[0].removesuffix("\r")
