@@ -46,6 +46,8 @@ class Answers:
     """One class of a text, any number of labels, a number; a class of every word; masked tokens; masked patches."""
     count: int
     """Classes, labels, tags or tokens; 1 for a number; the numbers of a patch."""
+    impossible: tuple[tuple[int, int], ...] = ()
+    """Pairs of tags of which the second cannot follow the first, which is `count` where a sentence begins."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -209,7 +209,7 @@ TASKS: dict[str, Kit] = {
         decoding=TagOptions,
         evaluation=TagEvaluationConfig,
         models=TAGGERS,
-        default_model="lstm",
+        default_model="perceptron",
         task=TagTask,
         run=TagRun,
     ),

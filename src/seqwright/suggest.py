@@ -117,8 +117,14 @@ def pairs_recipe(
     }
 
 
-FEW_WORDS = 200 * KILO
-"""Bytes of tagged words up to which the perceptron beats networks that begin with nothing, and is done at once."""
+# Up to this many bytes of tagged words: passes over them, trainings that are averaged, share of hidden features. None
+# takes much more than two minutes of one CPU core.
+PERCEPTRON_SIZES: list[tuple[float, dict[str, Any]]] = [
+    (300 * KILO, {"epochs": 32, "times": 4, "hidden": 0.2}),
+    (3 * MEGA, {"epochs": 16, "times": 4, "hidden": 0.1}),
+    (12 * MEGA, {"epochs": 8, "times": 2, "hidden": 0.1}),
+    (float("inf"), {"epochs": 5, "times": 1}),
+]
 # Up to this many bytes of tagged words: width, embedding, filters over letters, dropout, sentences of a step, epochs.
 TAGGER_SIZES: list[tuple[float, dict[str, Any]]] = [
     (20 * KILO, {"width": 64, "embedding": 32, "spelling": 16, "dropout": 0.2, "batch": 8, "epochs": 60}),
@@ -140,13 +146,12 @@ def tagged_recipe(
     files: Sequence[str],
     valid: Sequence[str] = (),
     *,
-    kind: str | None = None,
+    kind: str = build.kit("tagged").default_model,
     tokenizer: str = "words",
 ) -> dict[str, Any]:
     """The tables of a recipe for a tagger of some files; `--set` goes on top of them."""
     texts = [read_text(resolve(file), "replace")[0] for file in files if not is_embedded(file)]
     size = sum(map(len, texts)) or MEGA
-    kind = kind or ("perceptron" if size <= FEW_WORDS else build.kit("tagged").default_model)
     pick(kind, build.TAGGERS, "model")
     sentences = sum(len(BLANK.findall(text)) or text.count("\n") for text in texts) if texts else FEWEST_SENTENCES
     data: dict[str, Any] = {"kind": "tagged", "train": list(files)}
@@ -161,6 +166,7 @@ def tagged_recipe(
         "model": {"kind": kind},
     }
     if kind in build.COUNTED:
+        table["model"] |= next(sizes for most, sizes in PERCEPTRON_SIZES if size <= most)
         return table
     sizes = next(dict(sizes) for most, sizes in TAGGER_SIZES if size <= most)
     batch, epochs = sizes.pop("batch"), sizes.pop("epochs")
@@ -199,6 +205,12 @@ CLASSIFIER_SIZES: list[tuple[float, dict[str, Any]]] = [
     (100 * KILO, {"width": 256, "epochs": 6}),
     (float("inf"), {"width": 256, "epochs": 3}),
 ]
+
+
+LETTERS = 8 * MEGA
+"""Characters of labelled texts up to which a bag counts letters and words; of more, words alone say as much."""
+FEW_TEXTS = 2000
+"""Labelled texts of which none is held out where a model is counted."""
 
 
 def labelled_recipe(

@@ -13,7 +13,7 @@ from seqwright.config import UserError
 from seqwright.data.python_tokens import lines_of
 from seqwright.data.sentences import SPELT, SentenceFeed, encode_sentences, spell
 from seqwright.data.tag_formats import Sentence
-from seqwright.data.tagged import TaggedConfig, read_splits, read_tagged
+from seqwright.data.tagged import TaggedConfig, impossible, read_splits, read_tagged
 from seqwright.text.training import TokenizerConfig, train
 
 TWO = [Sentence(("Time", "flies"), ("n", "v")), Sentence(("Stop",), ("v",))]
@@ -108,6 +108,18 @@ def test_splits_hold_sentences_of_the_same_words_together(tmp_path: Path) -> Non
     tail = read_splits(TaggedConfig(train=str(tmp_path / "a.tsv"), split="tail 10%"))[1]
     assert tail is not None
     assert len(tail.sentences) == 20
+
+
+def test_what_cannot_follow_is_read_from_the_names() -> None:
+    names = ["O", "B-x", "I-x", "B-y", "E-y", "S-y"]
+    before = [*names, "^"]
+    after: dict[str, set[str]] = {name: set() for name in before}
+    for one, other in impossible(names):
+        after[before[one]].add(names[other])
+    assert after["B-x"] == after["I-x"] == {"E-y"}
+    assert after["B-y"] == {"I-x"}
+    assert after["O"] == after["E-y"] == after["S-y"] == after["^"] == {"I-x", "E-y"}
+    assert impossible(["NOUN", "VERB"]) == ()
 
 
 SOME = [

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from seqwright.data.sentences import spell
+from seqwright.data.tagged import impossible
 from seqwright.layers.crf import ChainHead
 from seqwright.models.perceptron import Learning, Perceptron, PerceptronConfig, best_path
 from seqwright.models.word_features import features, looks, shape
@@ -76,6 +77,20 @@ def test_what_is_hidden_is_a_function_of_the_seed_and_leaves_enough_to_learn() -
     np.testing.assert_array_equal(learnt[1], learnt[2])
     assert not np.array_equal(learnt[0], learnt[1])
     assert not np.array_equal(learnt[1], learnt[3])
+
+
+def test_spans_begin_before_they_go_on_unless_training_knows_better() -> None:
+    """Ten words in one row are all inside of the same span, by their features; only B may begin it."""
+    names = ["O", "B-x", "I-x"]
+    data = corpus(4)
+    data.tags = np.array([0, 1, 2] * (len(data.tags) // 3))  # no row begins with I-x
+    odd = corpus(4)
+    odd.tags = np.array([2, 0, 2] * (len(odd.tags) // 3))  # all do
+    for given, first in ((data, "B-x"), (odd, "I-x")):
+        model = Perceptron(PerceptronConfig(), 3, impossible(names))
+        model.fit(given)
+        path = best_path(np.tile(np.array([[0, 1, 99]], np.float32), (10, 1)), model.transitions)
+        assert [names[tag] for tag in path] == [first, *["I-x"] * 9]
 
 
 def test_features_are_alike_where_words_are() -> None:

@@ -134,6 +134,14 @@ def read_tagged(files: Sequence[str] | str, config: TaggedConfig) -> Tagged:
     return Tagged(sentences=sentences, notes=tuple(notes))
 
 
+def impossible(names: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Pairs of tags, by number, of which the second goes on with a span that the first is no part of; a sentence begins
+    after number `len(names)`. Whether a file keeps to that is for its reader to see: old ones begin spans with I."""
+    inside = {n: name[2:] for n, name in enumerate(names) if name[:2] in ("I-", "E-")}
+    before = {n: name[2:] for n, name in enumerate(names) if name[:2] in ("B-", "I-")}
+    return tuple((one, n) for n, kind in inside.items() for one in range(len(names) + 1) if before.get(one) != kind)
+
+
 def _fraction(sentence: Sentence) -> float:
     """A number in [0, 1) that depends on the words alone: the choice survives a reordered or grown corpus."""
     return int.from_bytes(hashlib.blake2b("\n".join(sentence.words).encode(), digest_size=8).digest(), "big") / 2**64

@@ -7,7 +7,7 @@ the more so if some features are hidden while it learns and several are averaged
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,6 +19,9 @@ from torch import Tensor
 from seqwright.batch import Batch, ReaderSizes, Source
 from seqwright.config import check_shares, check_sizes
 from seqwright.models.word_features import features
+
+BARRED = -1e9
+"""The weight of a transition that cannot be."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -58,8 +61,8 @@ class Perceptron:
     context = None
     notes: tuple[str, ...] = ()
 
-    def __init__(self, config: PerceptronConfig, tags: int):
-        self.config, self.tags = config, tags
+    def __init__(self, config: PerceptronConfig, tags: int, impossible: Sequence[tuple[int, int]] = ()):
+        self.config, self.tags, self.impossible = config, tags, impossible
         self.keys = np.zeros(0, np.uint64)
         """Known features, sorted."""
         self.weights = np.zeros((1, tags), np.float32)
@@ -75,6 +78,16 @@ class Perceptron:
         places = self._places(found)
         trained = [self._trained(places, corpus, time) for time in range(self.config.times)]
         self.weights, self.transitions = (np.mean(tables, 0) for tables in zip(*trained, strict=True))
+        seen = self._seen(corpus)
+        for before, tag in self.impossible:
+            if (before, tag) not in seen:
+                self.transitions[before, tag] = BARRED
+
+    def _seen(self, corpus: Words) -> set[tuple[int, int]]:
+        """The transitions of the training rows: none of them is impossible, whatever tags are called."""
+        before = np.concatenate([[self.tags], corpus.tags[:-1]])
+        before[corpus.first] = self.tags
+        return set(zip(before.tolist(), corpus.tags.tolist(), strict=True))
 
     def _trained(self, places: Ints, corpus: Words, time: int) -> list[Floats]:
         """Weights and transitions of one training."""
@@ -189,4 +202,4 @@ def best_path(scores: Floats, transitions: Floats) -> Ints:
 
 def perceptron(config: PerceptronConfig, sizes: ReaderSizes) -> Any:
     """An averaged perceptron that has seen nothing yet."""
-    return Perceptron(config, sizes.answers.count)
+    return Perceptron(config, sizes.answers.count, sizes.answers.impossible)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from seqwright.batch import Batch, ReaderSizes
 from seqwright.config import UserError
 from seqwright.data.sentences import EncodedSentences, SentenceFeed, encode_sentences
 from seqwright.data.tag_formats import FORMATS, Format, Sentence, sniff
-from seqwright.data.tagged import Tagged, TaggedConfig, read_splits, read_tagged
+from seqwright.data.tagged import Tagged, TaggedConfig, impossible, read_splits, read_tagged
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json
@@ -255,5 +255,6 @@ def encode(
     return encode_sentences(sentences, tokenizer, {name: number for number, name in enumerate(names)}, longest=context)
 
 
-def sizes_of(tokenizer: Tokenizer, names: Collection[str]) -> ReaderSizes:
-    return ReaderSizes(answers=Asked(kind="tags", count=len(names)), vocabulary=tokenizer.vocabulary)
+def sizes_of(tokenizer: Tokenizer, names: Sequence[str]) -> ReaderSizes:
+    asked = Asked(kind="tags", count=len(names), impossible=impossible(names))
+    return ReaderSizes(answers=asked, vocabulary=tokenizer.vocabulary)
