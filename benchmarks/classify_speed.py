@@ -52,6 +52,7 @@ def texts(count: int, longest: int) -> LabelledTexts:
     sources = Sources(
         ids=drawn.integers(4, VOCABULARY, lengths.sum()),
         segments=None,
+        words=None,
         starts=np.cumsum(lengths) - lengths,
         lengths=lengths,
         origin=np.arange(count),

@@ -91,6 +91,8 @@ class Source(Movable):
     """(B, S) long: which sentence of a pair, which of several sources."""
     word_starts: Tensor | None = None
     """(B, S) bool: positions at which a given word begins (a tag per word, whole-word masks)."""
+    words: Tensor | None = None
+    """(B, S) long, where ids are characters: 1 where a word begins, 2 where it goes on, 0 between words."""
     spelling: Tensor | None = None
     """(B, S, C) long: the UTF-8 bytes of the word that begins at a position, counted from 1; 0 behind them."""
 

@@ -225,22 +225,25 @@ def labelled_recipe(
     build.refuse_made(kind)
     texts = [text for file in files for text in _labelled_texts(file)]
     lines = len(texts)
-    tokenizer = tokenizer or ("words" if _spaced(texts) else "characters")
+    letters = kind == "bag" and tokenizer in (None, "characters") and sum(map(len, texts)) <= LETTERS
+    tokenizer = tokenizer or ("words" if _spaced(texts) and not letters else "characters")
     sizes = next(sizes for most, sizes in CLASSIFIER_SIZES if lines <= most)
     data: dict[str, Any] = {"kind": "labelled", "train": list(files)}
-    # Who stops by what is held out needs some two hundred, where there are so many; who counts needs a score only.
-    share = 5 if kind in build.COUNTED else min(20, max(5, 100 * 200 // max(1, lines)))
+    # Who stops by what is held out needs some two hundred, where there are so many; who counts needs a score only, and
+    # of a small file every row.
+    counted = kind in build.COUNTED
+    share = max(1, min(5, 100 * 500 // max(1, lines))) if counted else min(20, max(5, 100 * 200 // max(1, lines)))
     if valid:
         data["valid"] = list(valid)
-    elif lines >= 10:
+    elif lines >= (FEW_TEXTS if counted else 10):
         data["split"] = f"stratified {share}%"
-    if kind in build.COUNTED:  # an n-gram's words may all be rare
+    if counted:  # an n-gram's words may all be rare
         split = {"split": "basic-english"} if tokenizer == "words" else {}
         return {
             "name": name_of(files, kind),
             "data": data,
             "tokenizer": {"kind": tokenizer} | split,
-            "model": {"kind": kind},
+            "model": {"kind": kind} | ({"order": 5, "words": 2} if letters else {}),
         }
     model: dict[str, Any] = {"kind": kind, "answer_dropout": 0.5}
     if kind in ("rnn", "lstm", "gru"):

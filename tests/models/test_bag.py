@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from seqwright.config import UserError
 from seqwright.models.bag import BagConfig, bag
 from seqwright.models.bags.grams import Grams, Presence
 from seqwright.models.bags.linear import descend
+from seqwright.models.bags.spelt import numbered, spelt
 
 WORDS = 12
 
@@ -102,13 +104,11 @@ def test_the_optimum_is_that_of_scikit_learn(classes: int) -> None:
     _, x = Grams.of(*flat(data.texts), order=2, minimum=1, vocabulary=WORDS)
     dense = (x @ torch.eye(x.width)).numpy()
     start = {"weight": torch.zeros(x.width, classes), "bias": torch.zeros(classes)}
-    weight, bias = descend(
-        x, data.target, "class", rows=torch.ones(1), scale=torch.ones(x.width, classes), l2=1.0, **start
-    )
+    weight, bias = descend(x, data.target, "class", scale=torch.ones(x.width, classes), l2=1.0, **start)
     mine = (torch.from_numpy(dense) @ weight + bias).softmax(-1)
     # Of two classes scikit-learn has one weight where softmax has two: half the penalty on their difference.
     oracle = linear.LogisticRegression(C=1.0 if classes > 2 else 2.0, tol=1e-8, max_iter=10_000).fit(dense, data.target)
-    assert_close(mine, torch.from_numpy(oracle.predict_proba(dense)).float(), atol=1e-3, rtol=0)
+    assert_close(mine, torch.from_numpy(oracle.predict_proba(dense)).float(), atol=2e-3, rtol=0)
 
 
 @pytest.mark.parametrize(("kind", "count"), [("class", 2), ("class", 3), ("labels", 3), ("value", 1)])
@@ -129,14 +129,105 @@ def test_a_bag_learns_keeps_and_answers_alone_as_in_company(kind: str, count: in
         assert (together.argmax(1) == data.target).float().mean() > 0.85
 
 
+def marked(text: list[int]) -> list[int]:
+    """Where words are, if 0 is a space: 1 where one begins, 2 where it goes on."""
+    return [0 if id == 0 else 2 if n and text[n - 1] else 1 for n, id in enumerate(text)]
+
+
+def test_words_are_told_apart_by_all_their_letters() -> None:
+    texts = [*drawn(80, 5), [], [0, 0]]
+    ids, lengths = flat(texts)
+    keys, counts = spelt(ids, np.array([mark for text in texts for mark in marked(text)]), lengths)
+    words = [[word for word in "".join(map(chr, text)).split(chr(0)) if word] for text in texts]
+    assert counts.tolist() == [len(own) for own in words]
+    pairs = set(zip(keys.tolist(), (word for own in words for word in own), strict=True))
+    assert len(pairs) == len({key for key, _ in pairs}) == len({word for _, word in pairs}) > 80
+    known = np.unique(keys[:50])
+    assert (known[numbered(keys[:50], known)] == keys[:50]).all()
+    assert numbered(np.array([7]), known).tolist() == [len(known)]
+
+
+class Spelt(Corpus):
+    """Texts of which 0 parts the words."""
+
+    def batch(self, rows: np.ndarray) -> Batch:
+        batch = super().batch(rows)
+        marks = torch.zeros_like(batch.source.mask, dtype=torch.long)
+        for place, row in enumerate(rows):
+            marks[place, : self.lengths[row]] = torch.tensor(marked(self.texts[row]), dtype=torch.long)
+        return replace(batch, source=replace(batch.source, words=marks))
+
+
+def test_a_bag_of_letters_and_words_knows_what_neither_can_tell() -> None:
+    """The class is whether the word 1 2 follows the word 2 1; 2-grams of letters never see both whole."""
+    luck = random.Random(3)
+    pool = [[1, 2], [2, 1], [1, 1, 2], [2, 2, 1]]
+    chosen = [[luck.choice(pool) for _ in range(3)] for _ in range(300)]
+    target = [int(any(own[n : n + 2] == [[2, 1], [1, 2]] for n in range(2))) for own in chosen]
+    texts = [[id for word in own for id in (*word, 0)] for own in chosen]
+    data, every = Spelt(texts, torch.tensor(target)), np.arange(300)
+    right = []
+    for words in (0, 2):
+        model = bag(BagConfig(order=2, words=words), sizes())
+        model.fit(data)
+        right.append(float((model(data.batch(every)).argmax(1) == data.target).float().mean()))
+        other = bag(BagConfig(order=2, words=words), sizes())
+        other.load(model.tensors())
+        assert (other(data.batch(every)) == model(data.batch(every))).all()
+    assert right[0] < 0.95
+    assert right[1] == 1.0
+
+
+def test_each_view_is_scaled_by_itself() -> None:
+    """In every text a view has the length it has in a usual one, however many n-grams the text has."""
+    texts = [text for text in drawn(60, 6) if len(set(text)) > 1]
+    found = [Grams.of(*flat(texts), order=order, minimum=1, vocabulary=WORDS)[1] for order in (1, 3)]
+    model = bag(BagConfig(words=1), sizes())
+    model.typical = torch.tensor([4.0, 9.0])
+    together = model._beside(found)
+    squares = replace(together, values=None if together.values is None else together.values.square())
+    of_view = torch.zeros(together.width, 2)
+    of_view[: found[0].width, 0] = of_view[found[0].width :, 1] = 1
+    assert_close(squares @ of_view, torch.tensor([[4.0, 9.0]]).expand(len(texts), 2))
+
+
+def test_words_need_characters() -> None:
+    with pytest.raises(UserError, match="characters"):
+        bag(BagConfig(words=2), sizes()).fit(corpus())
+
+
+def test_held_out_texts_decide_about_naive_bayes_where_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least loss over both ways is taken; of many texts the ratios are taken unasked."""
+
+    def noted(**options: object) -> str:
+        model = bag(BagConfig(order=2, **options), sizes())  # type: ignore[arg-type]
+        model.fit(corpus())
+        return model.notes[-1]
+
+    losses = {way: float(noted(naive_bayes=way).split("loss ")[1].rstrip(").")) for way in (True, False)}
+    best = min(losses, key=losses.__getitem__)
+    assert noted() == noted(naive_bayes=best)
+    assert losses[True] != losses[False]
+    monkeypatch.setattr("seqwright.models.bag.MANY", 10)
+    assert "and naive Bayes suit 12 held-out" in noted()
+
+
+def test_too_many_weights_leave_out_rare_ngrams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqwright.models.bag.MOST_WEIGHTS", 300)
+    model = bag(BagConfig(order=3, minimum=1), sizes())
+    model.fit(corpus())
+    assert 0 < model.weight.numel() <= 300
+    assert "left out" in model.notes[0]
+
+
 def test_naive_bayes_alone_is_the_log_count_ratio() -> None:
     """Weights held at zero leave only the scale to look at: Wang & Manning's r, by hand."""
     data = Corpus([[1, 2], [1, 3], [1, 3, 3], [2]], torch.tensor([0, 1, 1, 0]))
     model = bag(BagConfig(order=1, minimum=1), sizes())
-    model.grams, x = Grams.of(*flat(data.texts), order=1, minimum=1, vocabulary=WORDS)
+    _, x = Grams.of(*flat(data.texts), order=1, minimum=1, vocabulary=WORDS)
     p, q = np.array([2 + 1, 0 + 1, 2 + 1]), np.array([1 + 1, 2 + 1, 0 + 1])
     expected = np.log(p / p.sum()) - np.log(q / q.sum())
-    assert_close(model._scale(x, data.target)[:, 1].double(), torch.from_numpy(expected), atol=1e-6, rtol=0)
+    assert_close(model.scale(x, data.target)[:, 1].double(), torch.from_numpy(expected), atol=1e-6, rtol=0)
 
 
 def test_a_token_of_the_other_text_is_another_one() -> None:
@@ -150,7 +241,7 @@ def test_a_token_of_the_other_text_is_another_one() -> None:
     assert (pairs._flat(second)[0] == pairs._flat(plain)[0] + WORDS).all()
 
 
-@pytest.mark.parametrize("wrong", [{"order": 0}, {"minimum": 0}, {"smoothing": 0.0}, {"l2": -1.0}])
+@pytest.mark.parametrize("wrong", [{"order": 0}, {"words": -1}, {"minimum": 0}, {"smoothing": 0.0}, {"l2": -1.0}])
 def test_what_cannot_be_counted_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UserError):
         BagConfig(**wrong)  # type: ignore[arg-type]

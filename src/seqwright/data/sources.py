@@ -6,6 +6,7 @@ import functools
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,6 +63,8 @@ class Sources:
     ids: Ints
     segments: NDArray[np.int8] | None
     """Which text of a pair each id belongs to."""
+    words: NDArray[np.int8] | None
+    """Where words begin and go on, where ids are characters."""
     starts: Ints
     lengths: Ints
     origin: Ints
@@ -80,11 +83,15 @@ class Sources:
         inside = np.arange(self.lengths[rows].max())
         mask = inside < self.lengths[rows, None]
         at = np.where(mask, self.starts[rows, None] + inside, 0)
-        segments = None if self.segments is None else np.where(mask, self.segments[at], 0).astype(np.int64)
+
+        def padded(values: NDArray[Any] | None) -> torch.Tensor | None:
+            return None if values is None else torch.from_numpy(np.where(mask, values[at], 0).astype(np.int64))
+
         return Source(
             mask=torch.from_numpy(mask),
             ids=torch.from_numpy(np.where(mask, self.ids[at], self.pad)),
-            segments=None if segments is None else torch.from_numpy(segments),
+            segments=padded(self.segments),
+            words=padded(self.words),
         )
 
 
@@ -114,10 +121,12 @@ def frame(encoded: EncodedTexts, tokenizer: Tokenizer, *, longest: int | None, l
             origin.append(n)
     counted = np.array([len(part) for part in ids], np.int64).reshape(-1, parts)
     lengths = counted.sum(1)
+    whole, starts = np.concatenate(ids), np.cumsum(lengths) - lengths
     return Sources(
-        ids=np.concatenate(ids),
+        ids=whole,
         segments=np.concatenate(segments) if parts > 1 else None,
-        starts=np.cumsum(lengths) - lengths,
+        words=tokenizer.word_marks(whole, starts) if tokenizer.kind == "characters" else None,
+        starts=starts,
         lengths=lengths,
         origin=np.array(origin, np.int64),
         cut=int((encoded.lengths.sum(1) > room).sum()) if room is not None else 0,

@@ -6,8 +6,9 @@ n-gram speaks for a class, and a regularised regression learns how far to believ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,27 +18,36 @@ from torch import Tensor
 
 from seqwright.batch import Answers, Batch, ReaderSizes, Source
 from seqwright.config import UserError
-from seqwright.models.bags.grams import Grams, Presence, Rows
+from seqwright.models.bags.grams import Grams, Presence, Rows, beside
 from seqwright.models.bags.linear import LOSSES, descend
+from seqwright.models.bags.spelt import numbered, spelt
 
 AT_ONCE = 1024
 """Texts taken from the corpus at a time."""
-HELD_OUT = 10
-"""Every tenth text says which regularisation suits."""
-FEWEST = 50
+HELD_OUT, FOLDS, MANY, CHEAP = 10, 5, 2000, 1_000_000
+"""Every tenth text says which regularisation suits; of no more than MANY all do in turn, a fifth at a time, where there
+are no more than CHEAP weights."""
+GUESSING = 30
+"""Steps of descent from one regularisation to the next: enough to tell which suits."""
+FEWEST = 20
 """With fewer texts there is nothing to hold out, and the middle of L2S is taken."""
-L2S = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
+L2S = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
 """Tried from the left, each begun where the last ended, until the held-out loss rises."""
+MOST_WEIGHTS = 20_000_000
+"""Of more, the rarest n-grams are left out: every weight is held some thirty times while they are found."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BagConfig:
     order: int = 3
     """Tokens in the longest n-gram."""
+    words: int = 0
+    """Words in the longest n-gram of whole words, beside those of tokens, which are characters then; 0 for none."""
     minimum: int = 2
     """N-grams of fewer texts are left out."""
-    naive_bayes: bool = True
-    """Weigh n-grams by their log-count ratios first (Wang & Manning 2012); without it all count alike at first."""
+    naive_bayes: bool | None = None
+    """Weigh n-grams by their log-count ratios first (Wang & Manning 2012); without it all count alike at first. Left
+    out: they are weighed, but of few texts those that are held out decide."""
     smoothing: float = 1.0
     """Added to every count of naive Bayes."""
     normalise: bool = True
@@ -48,10 +58,18 @@ class BagConfig:
     def __post_init__(self) -> None:
         if self.order < 1 or self.minimum < 1:
             raise UserError(f"order {self.order} and minimum {self.minimum} must be at least 1.")
+        if self.words < 0:
+            raise UserError(f"words must not be below 0, but is {self.words}.")
         if self.smoothing <= 0:
             raise UserError(f"smoothing must be positive, not {self.smoothing:g}; try 1.")
         if self.l2 is not None and self.l2 <= 0:
             raise UserError(f"l2 must be positive, not {self.l2:g}; leave it out to have it chosen.")
+
+
+VIEWS = ("keys", "spelt")
+"""What the n-grams of tokens and of words are called in a file."""
+Streams = list[tuple[Rows, Rows]]
+"""For each view all ids one after another, and the lengths of the texts."""
 
 
 class Examples(Protocol):
@@ -69,113 +87,171 @@ class Bag:
     context = None
 
     def __init__(self, config: BagConfig, answers: Answers, alphabet: int, vocabulary: int):
-        self.config, self.answers, self.vocabulary = config, answers, vocabulary
-        self.grams = Grams([np.zeros(0, np.int64)] * config.order, alphabet)
+        self.config, self.answers, self.alphabet, self.vocabulary = config, answers, alphabet, vocabulary
+        self.known = np.zeros(0, np.int64)
+        """Keys of the words there are, sorted."""
+        self.views = self._views([[np.zeros(0, np.int64)] * order for order in self.orders])
         self.weight = torch.zeros(0, answers.count)
         self.bias = torch.zeros(answers.count)
         self.notes: list[str] = []
         """What the user should know about the estimate: sentences."""
         self.l2 = config.l2
         """The regularisation that was used."""
-        self.typical = torch.ones(1)
-        """(1,): n-grams of a text on average; one of so many is not scaled."""
+        self.naive_bayes = config.naive_bayes is not False
+        self.typical = torch.ones(len(self.orders))
+        """(views,): n-grams of a text on average; one of so many is not scaled."""
+
+    @property
+    def orders(self) -> list[int]:
+        """The longest n-gram of each view: of tokens, and of the words they spell."""
+        return [self.config.order, self.config.words] if self.config.words else [self.config.order]
 
     def fit(self, corpus: Examples) -> None:
         """Finds the n-grams, their ratios and their weights."""
-        ids, lengths, target = self._corpus(corpus)
-        config = self.config
-        self.grams, x = Grams.of(
-            ids, lengths, order=config.order, minimum=config.minimum, vocabulary=self.grams.vocabulary
-        )
-        self.typical = x.sizes.mean(0).clamp(min=1)
+        ids, lengths, marks, target = self._corpus(corpus)
+        if self.config.words:
+            self.known = np.unique(spelt(ids, marks, lengths)[0])
+        x = self._counted(self._streams(ids, lengths, marks))
         if self.l2 is None:
             self.l2 = self._choose(x, target)
-        scale = self._scale(x, target)
-        weight, self.bias = self._descend(x, target, scale, self.l2)
+        scale = self.scale(x, target)
+        own: dict[str, Any] = {"scale": scale, "weight": torch.zeros_like(scale), "bias": self.bias}
+        weight, self.bias = descend(x, target, self.answers.kind, l2=self.l2, **own)
         self.weight = scale * weight
 
-    def _choose(self, x: Presence, target: Tensor) -> float:
-        """The regularisation with the least loss on texts that were held out."""
-        if len(x) < FEWEST:
-            return L2S[len(L2S) // 2]
-        shuffled = torch.from_numpy(np.random.default_rng(0).permutation(len(x)))
-        parts = shuffled[len(x) // HELD_OUT :], shuffled[: len(x) // HELD_OUT]
-        (seen, wanted), (unseen, truth) = ((x.select(rows), target[rows]) for rows in parts)
-        scale = self._scale(seen, wanted)
-        weight = bias = None
-        losses: list[float] = []
-        for l2 in L2S:
-            weight, bias = self._descend(seen, wanted, scale, l2, weight, bias)
-            logits = self._rows(unseen) * (unseen @ (scale * weight)) + bias
-            losses.append(float(LOSSES[self.answers.kind](logits, truth)))
-            if losses[-1] > min(losses):
+    def _counted(self, streams: Streams) -> Presence:
+        """The n-grams of enough texts: as many as the recipe says, or more where there would be too many weights."""
+        for minimum in itertools.count(self.config.minimum):
+            found = [
+                Grams.of(*stream, order=order, minimum=minimum, vocabulary=view.vocabulary)
+                for stream, order, view in zip(streams, self.orders, self._views(), strict=False)
+            ]
+            if sum(grams.width for grams, _ in found) * self.answers.count <= MOST_WEIGHTS:
                 break
-        best = L2S[int(np.argmin(losses))]
-        self.notes = [f"l2 = {best:g} suits {len(unseen):,} held-out texts best (loss {min(losses):.4f})."]
+        if minimum > self.config.minimum:
+            self.notes.append(f"n-grams of fewer than {minimum} texts are left out: there were too many for memory.")
+        self.views = [grams for grams, _ in found]
+        seen = [x for _, x in found]
+        self.typical = torch.cat([x.sizes.mean(0) for x in seen]).clamp(min=1)
+        return self._beside(seen)
+
+    def _views(self, keys: Sequence[Sequence[Rows]] = ((), ())) -> list[Grams]:
+        """Of tokens, and of words: those that are known, and one more for all others."""
+        return [Grams(own, size) for own, size in zip(keys, (self.alphabet, len(self.known) + 1), strict=False)]
+
+    def _beside(self, views: Sequence[Presence]) -> Presence:
+        """All views as one; a text that has more n-grams of a view than others is not surer for it."""
+        if self.config.normalise:
+            usual = zip(views, self.typical, strict=True)
+            views = [view.scaled((typical / view.sizes.clamp(min=1)).sqrt()) for view, typical in usual]
+        return beside(views)
+
+    def _choose(self, x: Presence, target: Tensor) -> float:
+        """The regularisation with the least loss on texts that were held out; so is naive Bayes found, or not."""
+        shuffled = torch.from_numpy(np.random.default_rng(0).permutation(len(x)))
+        few = len(x) <= MANY and x.width * self.answers.count <= CHEAP
+        held = shuffled.tensor_split(FOLDS) if few else shuffled.tensor_split(HELD_OUT)[:1]
+        kept = [shuffled[~torch.isin(shuffled, own)] for own in held]
+        tried: dict[tuple[bool, float], float] = {}
+        for weighed in (True, False) if few and self.config.naive_bayes is None else (self.naive_bayes,):
+            self.naive_bayes = weighed
+            folds = [Fold(self, x, target, *rows) for rows in zip(kept, held, strict=True)]
+            told = sum(len(fold.truth) for fold in folds)
+            if len(x) < FEWEST or not told:
+                return L2S[len(L2S) // 2]
+            losses: list[float] = []
+            for l2 in L2S:
+                losses.append(sum(fold.loss(l2) for fold in folds) / told)
+                tried[weighed, l2] = losses[-1]
+                if losses[-1] > min(losses):
+                    break
+        self.naive_bayes, best = min(tried, key=tried.__getitem__)
+        ratios = "naive Bayes" if self.naive_bayes else "no naive Bayes"
+        loss = min(tried.values())
+        self.notes.append(f"l2 = {best:g} and {ratios} suit {told:,} held-out texts best (loss {loss:.4f}).")
         return best
 
-    def _descend(
-        self,
-        x: Presence,
-        target: Tensor,
-        scale: Tensor,
-        l2: float,
-        weight: Tensor | None = None,
-        bias: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        weight = torch.zeros_like(scale) if weight is None else weight
-        bias = torch.zeros(self.answers.count) if bias is None else bias
-        return descend(x, target, self.answers.kind, rows=self._rows(x), scale=scale, l2=l2, weight=weight, bias=bias)
-
-    def _rows(self, x: Presence) -> Tensor:
-        """(N, 1): by what each text is scaled."""
-        sizes = x.sizes
-        return (self.typical / sizes.clamp(min=1)).sqrt() if self.config.normalise else torch.ones_like(sizes)
-
-    def _scale(self, x: Presence, target: Tensor) -> Tensor:
+    def scale(self, x: Presence, target: Tensor) -> Tensor:
         """(F, C): log of how much more frequent each n-gram is among the texts of a class than among the others."""
-        if not self.config.naive_bayes or self.answers.kind == "value":
+        if not self.naive_bayes or self.answers.kind == "value":
             return torch.ones(x.width, self.answers.count)
         of_class = F.one_hot(target, self.answers.count).float() if self.answers.kind == "class" else target
-        inside = x.transposed @ of_class + self.config.smoothing
-        outside = x.transposed @ (1 - of_class) + self.config.smoothing
+        present = replace(x.transposed, values=None)
+        inside = present @ of_class + self.config.smoothing
+        outside = present @ (1 - of_class) + self.config.smoothing
         return (inside / inside.sum(0)).log() - (outside / outside.sum(0)).log()
 
     @property
     def facts(self) -> dict[str, Any]:
         """How many n-grams of each length there are, and the regularisation."""
-        return {"types": [len(keys) for keys in self.grams.keys], "l2": self.l2}
+        return {"types": [len(keys) for view in self.views for keys in view.keys], "l2": self.l2}
 
     def tensors(self) -> dict[str, Tensor]:
-        keys = {f"keys.{n}": torch.from_numpy(keys) for n, keys in enumerate(self.grams.keys, 1)}
-        return {"weight": self.weight, "bias": self.bias, "typical": self.typical, **keys}
+        views = zip(VIEWS, self.views, strict=False)
+        keys = {f"{name}.{n}": torch.from_numpy(own) for name, view in views for n, own in enumerate(view.keys, 1)}
+        words = {"words": torch.from_numpy(self.known)} if self.config.words else {}
+        return {"weight": self.weight, "bias": self.bias, "typical": self.typical, **words, **keys}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        keys = [tensors[f"keys.{n}"].numpy() for n in range(1, self.config.order + 1)]
-        self.grams = Grams(keys, self.grams.vocabulary)
+        if self.config.words:
+            self.known = tensors["words"].numpy()
+        named = zip(VIEWS, self.orders, strict=False)
+        self.views = self._views([[tensors[f"{name}.{n + 1}"].numpy() for n in range(order)] for name, order in named])
         self.weight, self.bias, self.typical = tensors["weight"], tensors["bias"], tensors["typical"]
 
     def __call__(self, batch: Batch) -> Tensor:
         """Logits (B, C)."""
-        x = self.grams.read(*self._flat(batch.source))
-        return (self._rows(x) * (x @ self.weight) + self.bias).to(batch.source.device)
+        streams = self._streams(*self._flat(batch.source))
+        x = self._beside([view.read(*stream) for view, stream in zip(self.views, streams, strict=True)])
+        return (x @ self.weight + self.bias).to(batch.source.device)
 
-    def _corpus(self, corpus: Examples) -> tuple[Rows, Rows, Tensor]:
-        """All ids one after another, the lengths of the texts, and their answers."""
-        ids, lengths, targets = zip(*self._blocks(corpus), strict=True)
-        return np.concatenate(ids), np.concatenate(lengths), torch.cat(targets)
+    def _streams(self, ids: Rows, lengths: Rows, marks: Rows) -> Streams:
+        """The ids of all texts with the lengths of each, and the words they spell."""
+        if not self.config.words:
+            return [(ids, lengths)]
+        keys, counts = spelt(ids, marks, lengths)
+        return [(ids, lengths), (numbered(keys, self.known), counts)]
 
-    def _blocks(self, corpus: Examples) -> Iterator[tuple[Rows, Rows, Tensor]]:
+    def _corpus(self, corpus: Examples) -> tuple[Rows, Rows, Rows, Tensor]:
+        """All ids one after another, the lengths of the texts, where words are, and the answers."""
+        ids, lengths, marks, targets = zip(*self._blocks(corpus), strict=True)
+        return np.concatenate(ids), np.concatenate(lengths), np.concatenate(marks), torch.cat(targets)
+
+    def _blocks(self, corpus: Examples) -> Iterator[tuple[Rows, Rows, Rows, Tensor]]:
         for rows in np.array_split(np.arange(len(corpus.lengths)), -(-len(corpus.lengths) // AT_ONCE)):
             batch = corpus.batch(rows)
             yield *self._flat(batch.source), batch.target
 
-    def _flat(self, source: Source) -> tuple[Rows, Rows]:
-        """The real ids and the length of each text. The same token in the other text of a pair is another one."""
+    def _flat(self, source: Source) -> tuple[Rows, Rows, Rows]:
+        """The real ids, the length of each text, and where words are. The same token in the other text of a pair is
+        another one."""
         assert source.ids is not None
+        if self.config.words and source.words is None:
+            raise UserError('model.words counts words that characters spell; set tokenizer.kind = "characters".')
         ids = source.ids if source.segments is None else source.ids + self.vocabulary * source.segments
         mask = source.mask.cpu().numpy()
-        return ids.cpu().numpy()[mask], mask.sum(1)
+        marks = mask[mask].astype(np.int64) if source.words is None else source.words.cpu().numpy()[mask]
+        return ids.cpu().numpy()[mask], mask.sum(1), marks
+
+
+class Fold:
+    """Texts to learn from, others to be asked about, and the weights so far. Nobody is asked for a class that was not
+    learnt: its loss would only say how little is known, and ask for the strongest regularisation."""
+
+    def __init__(self, model: Bag, x: Presence, target: Tensor, seen: Tensor, held: Tensor):
+        self.answers = model.answers.kind
+        if self.answers == "class":
+            held = held[torch.isin(target[held], target[seen])]
+        self.x, self.target, self.unseen, self.truth = x.select(seen), target[seen], x.select(held), target[held]
+        self.scale = model.scale(self.x, self.target)
+        self.weight, self.bias = torch.zeros_like(self.scale), torch.zeros(model.answers.count)
+
+    def loss(self, l2: float) -> float:
+        """Summed over the texts held out, after going on with another regularisation."""
+        own: dict[str, Any] = {"scale": self.scale, "weight": self.weight, "bias": self.bias}
+        self.weight, self.bias = descend(self.x, self.target, self.answers, l2=l2, rounds=GUESSING, **own)
+        logits = self.unseen @ (self.scale * self.weight) + self.bias
+        return len(self.truth) * float(LOSSES[self.answers](logits, self.truth)) if len(self.truth) else 0.0
 
 
 def bag(config: BagConfig, sizes: ReaderSizes) -> Bag:

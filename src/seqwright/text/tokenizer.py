@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 import sys
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -145,6 +146,25 @@ class Tokenizer:
         begun = np.ones(ids.shape, bool)
         begun[..., 1:] = after[ids[..., :-1]]
         return begun | first[ids]
+
+    @functools.cached_property
+    def _signs(self) -> NDArray[np.int8]:
+        """(V,), of characters: 1 for those that words are made of, 2 for signs, 0 for white space and specials."""
+        texts = [piece.decode(errors="replace") for piece in self._surfaces.pieces]
+        # Marks are written with letters: vowels of Thai and Devanagari, accents in decomposed forms.
+        inside = [bool(text) and (text.isalnum() or unicodedata.category(text[0])[0] == "M") for text in texts]
+        signs = [1 if own else 2 * (bool(text) and not text.isspace()) for own, text in zip(inside, texts, strict=True)]
+        if self.unk is not None:
+            signs[self.unk] = 1  # a letter that is not known is one all the same
+        return np.array(signs, np.int8)
+
+    def word_marks(self, ids: NDArray[np.integer[Any]], starts: NDArray[np.integer[Any]]) -> NDArray[np.int8]:
+        """Of characters, texts one after the other from these starts on: 1 where a word begins, 2 where it goes on, 0
+        where there is none. A word is a run of letters and digits, or a sign."""
+        kinds = self._signs[ids]
+        before = np.concatenate([kinds[:1], kinds[:-1]])
+        before[starts[starts < len(ids)]] = 0
+        return np.where(kinds == 0, 0, np.where((kinds == 1) & (before == 1), 2, 1)).astype(np.int8)
 
     @property
     def vocabulary(self) -> Vocabulary:

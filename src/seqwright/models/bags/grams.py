@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,18 +19,21 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Presence:
-    """A matrix of zeros and ones, held as the columns that are one in each row."""
+    """A sparse matrix, held as the columns that are not zero in each row: there it is one, unless values say more."""
 
     starts: Tensor  # (N + 1,): row n has columns[starts[n] : starts[n + 1]]
     columns: Tensor  # (P,)
     width: int
+    values: Tensor | None = None  # (P,)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     def __matmul__(self, weight: Tensor) -> Tensor:
         """(N, F) @ (F, C) -> (N, C)."""
-        return F.embedding_bag(self.columns, weight, self.starts, mode="sum", include_last_offset=True)
+        return F.embedding_bag(
+            self.columns, weight, self.starts, mode="sum", include_last_offset=True, per_sample_weights=self.values
+        )
 
     @property
     def sizes(self) -> Tensor:
@@ -41,15 +44,32 @@ class Presence:
     def transposed(self) -> Presence:
         order = torch.argsort(self.columns, stable=True)
         owners = torch.repeat_interleave(torch.arange(len(self)), self.starts.diff())
-        return Presence(_borders(self.columns, self.width), owners[order], len(self))
+        values = None if self.values is None else self.values[order]
+        return Presence(_borders(self.columns, self.width), owners[order], len(self), values)
 
     def select(self, rows: Tensor) -> Presence:
         """These rows alone."""
         lengths = self.starts.diff()[rows]
         ends = torch.cumsum(lengths, 0)
         within = torch.arange(int(lengths.sum())) - torch.repeat_interleave(ends - lengths, lengths)
-        columns = self.columns[torch.repeat_interleave(self.starts[:-1][rows], lengths) + within]
-        return Presence(torch.cat([torch.zeros(1, dtype=torch.long), ends]), columns, self.width)
+        places = torch.repeat_interleave(self.starts[:-1][rows], lengths) + within
+        values = None if self.values is None else self.values[places]
+        return Presence(torch.cat([torch.zeros(1, dtype=torch.long), ends]), self.columns[places], self.width, values)
+
+    def scaled(self, rows: Tensor) -> Presence:
+        """Each row (N, 1) times its number."""
+        return replace(self, values=torch.repeat_interleave(rows.squeeze(1), self.starts.diff()))
+
+
+def beside(views: Sequence[Presence]) -> Presence:
+    """Matrices of the same rows as one, their columns one after the other."""
+    owners = [torch.repeat_interleave(torch.arange(len(view)), view.starts.diff()) for view in views]
+    offsets = np.cumsum([0, *(view.width for view in views)])
+    columns = torch.cat([view.columns + int(offset) for view, offset in zip(views, offsets, strict=False)])
+    order = torch.argsort(torch.cat(owners), stable=True)
+    values = torch.cat([view.values for view in views if view.values is not None])
+    starts = sum((view.starts for view in views), torch.zeros(len(views[0]) + 1, dtype=torch.long))
+    return Presence(starts, columns[order], int(offsets[-1]), values[order] if len(values) else None)
 
 
 def _borders(groups: Tensor, many: int) -> Tensor:

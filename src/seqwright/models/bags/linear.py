@@ -11,6 +11,8 @@ from torch import Tensor
 from seqwright.models.bags.grams import Presence
 
 ROUNDS = 100
+HISTORY = 10
+"""Past steps that are remembered: each is as large as all weights twice."""
 ENOUGH = 1e-4
 """The descent ends where no part of the gradient of the mean loss is larger."""
 
@@ -23,14 +25,27 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def descend(
-    x: Presence, target: Tensor, answers: str, *, rows: Tensor, scale: Tensor, l2: float, weight: Tensor, bias: Tensor
+    x: Presence,
+    target: Tensor,
+    answers: str,
+    *,
+    scale: Tensor,
+    l2: float,
+    weight: Tensor,
+    bias: Tensor,
+    rounds: int = ROUNDS,
 ) -> tuple[Tensor, Tensor]:
-    """Weight (F, C) and bias (C,) of the least mean loss(rows ∘ x @ (scale ∘ weight) + bias) + l2 / 2 |weight|² / N,
-    from those given; the bias is not held back."""
+    """Weight (F, C) and bias (C,) of the least mean loss(x @ (scale ∘ weight) + bias) + l2 / 2 |weight|² / N, begun
+    with those given; the bias is not held back."""
     loss, many = LOSSES[answers], len(x)
     flat = torch.cat([weight.flatten(), bias]).requires_grad_()
     optimizer = torch.optim.LBFGS(
-        [flat], max_iter=ROUNDS, tolerance_grad=ENOUGH / many, tolerance_change=1e-7, line_search_fn="strong_wolfe"
+        [flat],
+        max_iter=rounds,
+        history_size=HISTORY,
+        tolerance_grad=ENOUGH / many,
+        tolerance_change=1e-7,
+        line_search_fn="strong_wolfe",
     )
 
     def parts() -> tuple[Tensor, Tensor]:
@@ -40,12 +55,12 @@ def descend(
     @torch.no_grad()
     def objective() -> float:
         own, base = parts()
-        logits = (rows * (x @ (scale * own)) + base).requires_grad_()
+        logits = (x @ (scale * own) + base).requires_grad_()
         with torch.enable_grad():
             value = loss(logits, target)
             (slope,) = torch.autograd.grad(value, logits)
         value = value + l2 / (2 * many) * own.square().sum()
-        gradient = scale * (x.transposed @ (rows * slope)) + l2 / many * own
+        gradient = scale * (x.transposed @ slope) + l2 / many * own
         flat.grad = torch.cat([gradient.flatten(), slope.sum(0)])
         return float(value)
 

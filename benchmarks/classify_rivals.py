@@ -1,0 +1,155 @@
+"""What `--labelled FILE` reaches without a recipe, beside the linear models that everyone knows.
+
+python benchmarks/classify_rivals.py [--rows 100 500 2000 0] [--sets atis sst2] [--set model.words=2]
+
+The rivals are scikit-learn's LinearSVC and LogisticRegression on TF-IDF of words (1-2-grams) and of letters within
+words (2-5-grams), as they are usually set up: sublinear counts, C = 1 and 10. All learn from the same rows of a
+training file, drawn with a fixed seed (0: all of them), and answer the same test rows. Test rows with labels that were
+not drawn count as wrong. Data from SEQWRIGHT_DATA; names of languages need Babel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.svm import LinearSVC
+
+import seqwright as sw
+from seqwright.data.embedded_labels import languages
+from seqwright.data.files import read_text, resolve
+from seqwright.data.labelled import read_rows
+from seqwright.recipe import load
+
+Rows = list[tuple[str, str]]
+"""Label and text."""
+TEST = 2000
+"""Rows held back where a set has no test part."""
+
+
+def of_recipe(name: str, train: str, test: str) -> tuple[Rows, Rows]:
+    """The files of a recipe, read as it says."""
+    data = load(name).data
+    return tuple([(row.label, row.texts[0]) for row in read_rows(file, data).rows] for file in (train, test))  # type: ignore[return-value]
+
+
+def parted(rows: Rows) -> tuple[Rows, Rows]:
+    drawn = sorted(set(rows))
+    random.Random(1).shuffle(drawn)
+    return drawn[TEST:], drawn[:TEST]
+
+
+def domains(spaced: bool = True) -> tuple[Rows, Rows]:
+    """Where Vietnamese sentences come from; without spaces, a script that sets no words apart."""
+    rows: Rows = []
+    for name in ("basic", "news", "wiki-alt"):
+        lines = read_text(resolve(f"envi_vlsp20/{name}.train.vi.xz"))[0].split("\n")
+        chosen = random.Random(1).sample([line for line in lines if line.strip()], 2500)
+        rows += [(name, line if spaced else line.replace(" ", "")) for line in chosen]
+    return parted(rows)
+
+
+def modules() -> tuple[Rows, Rows]:
+    """Which module of the standard library three lines are from: code, many classes."""
+    rows: Rows = []
+    for path in sorted(Path(os.__file__).parent.glob("*.py")):
+        lines = read_text(path, "replace")[0].split("\n")
+        parts = [" ".join(line.strip() for line in lines[n : n + 3]) for n in range(0, len(lines), 3)]
+        parts = [part for part in parts if len(part) > 30]
+        if len(parts) >= 150:
+            rows += [(path.stem, part.replace("\t", " ")) for part in random.Random(1).sample(parts, 100)]
+    return parted(rows)
+
+
+def misspelt(rows: Rows, seed: int) -> Rows:
+    """Every sixteenth letter doubled, dropped or swapped with the next."""
+    drawn = random.Random(seed)
+
+    def slipped(text: str) -> str:
+        letters = list(text)
+        for n in range(len(letters) - 1):
+            if drawn.random() < 1 / 16:
+                pair = letters[n : n + 2]
+                letters[n : n + 2] = drawn.choice((pair[::-1], ["", pair[1]], [pair[0] * 2, pair[1]]))
+        return "".join(letters)
+
+    return [(label, slipped(text)) for label, text in rows]
+
+
+def sst(kind: str) -> tuple[Rows, Rows]:
+    return of_recipe(
+        {"binary": "sst2", "fine": "sst5"}[kind], *(f"sst/stsa.{kind}.{part}.txt.xz" for part in ("train", "test"))
+    )
+
+
+SETS: dict[str, Callable[[], tuple[Rows, Rows]]] = {
+    "atis": lambda: of_recipe("atis-intents", "atis/train.tsv.xz", "atis/test.tsv.xz"),
+    "sst2": lambda: sst("binary"),
+    "sst5": lambda: sst("fine"),
+    "misspelt": lambda: tuple(misspelt(rows, seed) for seed, rows in enumerate(sst("binary"))),  # type: ignore[return-value]
+    "cola": lambda: of_recipe("cola", "glue/CoLA/train.tsv.xz", "glue/CoLA/dev.tsv.xz"),
+    "languages": lambda: parted(languages()),
+    "domains": domains,
+    "unspaced": lambda: domains(spaced=False),
+    "modules": modules,
+    "glue-sst2": lambda: of_recipe("glue-sst2", "glue/SST-2/train.tsv.xz", "glue/SST-2/dev.tsv.xz"),
+    "imdb": lambda: of_recipe("imdb-bag", "imdb/train.tsv.xz", "imdb/test.tsv.xz"),
+}
+
+
+def ours(train: Rows, test: Rows, options: Sequence[str]) -> float:
+    """The accuracy of a run that was told nothing but its files."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, rows in (("train", train), ("test", test)):
+            lines = [f"{label}\t{text}" for label, text in rows]
+            Path(folder, f"{name}.tsv").write_text("\n".join(lines), encoding="utf-8", newline="\n")
+        run = sw.train(labelled=f"{folder}/train.tsv", run=f"{folder}/run", set=options)
+        return float(run.evaluate(f"{folder}/test.tsv", resamples=0, unknown="wrong")["accuracy"])
+
+
+def rivals(train: Rows, test: Rows) -> tuple[float, float]:
+    found = []
+    for model in (LinearSVC(C=1.0), LogisticRegression(C=10.0, max_iter=300)):
+        words = TfidfVectorizer(token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), sublinear_tf=True)
+        letters = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True)
+        made = make_pipeline(make_union(words, letters), model)
+        made.fit([text for _, text in train], [label for label, _ in train])
+        said = made.predict([text for _, text in test])
+        found.append(100 * float(np.mean([one == label for one, (label, _) in zip(said, test, strict=True)])))
+    return found[0], found[1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[100, 500, 2000])
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=[name for name in SETS if name != "imdb"])
+    parser.add_argument("--set", dest="options", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--alone", action="store_true", help="Leave the rivals out.")
+    asked = parser.parse_args()
+    scores = []
+    for name in asked.sets:
+        whole, test = SETS[name]()
+        for many in asked.rows:
+            train = random.Random(5).sample(whole, many) if 0 < many < len(whole) else whole
+            start = time.process_time()
+            own = ours(train, test, asked.options)
+            took = time.process_time() - start
+            svc, logistic = (float("nan"),) * 2 if asked.alone else rivals(train, test)
+            scores.append((own, svc, logistic))
+            told = f"ours {own:.2f} ({took:.1f} s), LinearSVC {svc:.2f}, logistic {logistic:.2f}"
+            print(f"{name:10} {len(train):6} rows: {told}", flush=True)
+    means = np.mean(scores, 0)
+    print(f"mean: ours {means[0]:.2f}, LinearSVC {means[1]:.2f}, logistic {means[2]:.2f}")
+
+
+if __name__ == "__main__":
+    main()
