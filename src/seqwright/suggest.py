@@ -243,7 +243,7 @@ def labelled_recipe(
             "name": name_of(files, kind),
             "data": data,
             "tokenizer": {"kind": tokenizer} | split,
-            "model": {"kind": kind} | ({"order": 5, "words": 2} if letters else {}),
+            "model": {"kind": kind} | ({"order": 5, "words": 2, "smoothing": 0.3} if letters else {}),
         }
     model: dict[str, Any] = {"kind": kind, "answer_dropout": 0.5}
     if kind in ("rnn", "lstm", "gru"):
