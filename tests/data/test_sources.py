@@ -105,3 +105,15 @@ def test_repeating_rare_classes_evens_them_out(examples: LabelledTexts) -> None:
     assert counts.max() / counts.min() < 1.1
     lonely = LabelledTexts(sources=examples.sources, targets=(np.arange(300) == 0).astype(np.int64))
     assert lonely.evening().tolist() == [MOST_REPEATED] + [1] * 299
+
+
+def test_words_are_marked_where_ids_are_characters() -> None:
+    """Runs of letters, digits and marks written with them, and each sign; a text never goes on with another's word."""
+    texts = ["no, e\u0301t\u00e9 2x", "ab"]
+    tokenizer = train(TokenizerConfig(kind="characters"), texts)
+    sources = frame(encode([(text,) for text in texts], tokenizer), tokenizer, longest=None, long="head", framed=False)
+    assert sources.words is not None
+    assert "".join(map(str, sources.words)) == "1210122201212"
+    assert sources.padded(np.array([1])).words.tolist() == [[1, 2]]  # type: ignore[union-attr]
+    words = train(TokenizerConfig(kind="words"), texts)
+    assert frame(encode([("ab",)], words), words, longest=None, long="head", framed=False).words is None

@@ -142,3 +142,15 @@ def test_texts_that_are_too_long_are_counted(seqwright: Command, classifier: Pat
     )
     assert "do not fit 6 tokens and are cut (" in said.err
     assert 'data.long = "head+tail"' in said.err
+
+
+def test_a_file_alone_is_enough(seqwright: Command, here: Path) -> None:
+    """Letters and words in one bag, learnt from all rows, kept, checked and asked."""
+    (here / "own.csv").write_text(
+        "text,label\n" + "".join(f"{'good' if n % 2 else 'bad'} {n},{n % 2}\n" for n in range(60))
+    )
+    said = seqwright("train", "--labelled", "own.csv", "--run", "own")
+    assert "held-out texts best" in said.err
+    assert seqwright("check", "own", "--json").json["holds"]
+    assert seqwright("evaluate", "own", "--on", "own.csv", "--json").json["accuracy"] == 100.0
+    assert seqwright("classify", "own", "goood 7", "--json").json["label"] == "1"

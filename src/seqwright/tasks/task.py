@@ -35,7 +35,11 @@ def made_up_source(tokenizer: Tokenizer, rows: int, length: int, *, ended: bool 
     lengths = torch.tensor([max(1, length - 3 * row) for row in range(rows)])
     if ended:
         drawn[torch.arange(rows), lengths - 1] = tokenizer.eos  # type: ignore[assignment]
-    return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=drawn)
+    marks = None
+    if tokenizer.kind == "characters":
+        flat = tokenizer.word_marks(drawn.flatten().numpy(), np.arange(0, rows * length, length))
+        marks = torch.from_numpy(flat).long().view(rows, length)
+    return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=drawn, words=marks)
 
 
 class Settings(Protocol):
