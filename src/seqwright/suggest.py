@@ -158,7 +158,8 @@ def tagged_recipe(
     if valid:
         data["valid"] = list(valid)
     elif sentences >= FEWEST_SENTENCES:
-        data["split"] = "tail 10%" if sentences < MANY_SENTENCES else "documents 10%"
+        share = 5 if kind in build.COUNTED else 10  # who counts needs a score only
+        data["split"] = f"tail {share}%" if sentences < MANY_SENTENCES else f"documents {share}%"
     table: dict[str, Any] = {
         "name": f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}",
         "data": data,
