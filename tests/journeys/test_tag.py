@@ -81,6 +81,13 @@ def test_a_file_with_other_columns_is_scored(seqwright: Command, tagger: Path, h
     assert "only data.columns" in said.err
 
 
+def test_a_file_with_other_columns_is_tagged(seqwright: Command, tagger: Path, here: Path) -> None:
+    (here / "other.tsv").write_text("1\ttime\tx\tn\n2\tflies\tx\tv\n\n")
+    said = seqwright("tag", tagger, "other.tsv", "--set", "data.columns=[2,4]")
+    assert [line.split("\t")[0] for line in said.out.splitlines() if line] == ["time", "flies"]
+    assert "no key 'x'" in seqwright("tag", tagger, "time flies", "--set", "decoding.x=1").err
+
+
 def test_few_words_are_counted_by_the_same_commands(seqwright: Command, here: Path) -> None:
     (here / "train.tsv").write_text(words(60, spans=True))
     (here / "test.tsv").write_text(words(20, 60, spans=True))

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, print_json, text_or_lines
+from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, print_json, reading, text_or_lines
 
 
 @click.command("classify")
@@ -40,9 +40,10 @@ def command(
     from seqwright.api import open as open_run
     from seqwright.data.records import holds_records
 
-    opened = open_run(run, device=device)
+    columns, others = reading(overrides)
+    opened = open_run(run, device=device, set=columns)
     classify = opened.classify  # a run that does not classify says so before anything is read
-    options = options_from(overrides, "decoding", type(opened.settings.decoding))
+    options = options_from(others, "decoding", type(opened.settings.decoding))
     if opened.settings.data.kind == "images":
         _look(opened, [*([text_or_file] if text_or_file else []), *more], options, as_json)
         return

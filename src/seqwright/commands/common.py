@@ -126,6 +126,12 @@ def _typed() -> Iterator[list[str]]:
         yield [decode_line(begun, number, "standard input")]
 
 
+def reading(overrides: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
+    """Those of [data], which say how other files are read, and the rest."""
+    own = [override for override in overrides if override.startswith("data.")]
+    return own, tuple(override for override in overrides if override not in own)
+
+
 def options_from(
     overrides: tuple[str, ...], section: str, config: type, given: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from seqwright.commands.common import (
     print_json,
     print_scores,
     print_table,
+    reading,
 )
 
 
@@ -57,13 +58,9 @@ def command(
     from seqwright.reporting.progress import scoring
     from seqwright.reporting.terminal import named_table
 
-    reading = [override for override in overrides if override.startswith("data.")]
-    opened, files = open_run(run, device=device, set=reading), list(on)
-    options = options_from(
-        tuple(override for override in overrides if override not in reading),
-        "evaluation",
-        type(opened.settings.evaluation),
-    )
+    columns, others = reading(overrides)
+    opened, files = open_run(run, device=device, set=columns), list(on)
+    options = options_from(others, "evaluation", type(opened.settings.evaluation))
     if suspicious is not None:
         _doubt(opened, files, suspicious, as_json)
         return

@@ -8,16 +8,17 @@ from itertools import chain
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, print_json, text_or_lines
+from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, print_json, reading, text_or_lines
 
 
 @click.command("tag")
 @RUN
 @click.argument("file", metavar="[TEXT_OR_FILE]", required=False)
 @click.option("--columns", is_flag=True, help="The file has a token a line and a blank line between sentences.")
+@SET
 @DEVICE
 @JSON
-def command(run: str, file: str | None, columns: bool, device: str, as_json: bool) -> None:
+def command(run: str, file: str | None, columns: bool, overrides: tuple[str, ...], device: str, as_json: bool) -> None:
     """The tag of each word of a text, of a file or of standard input, in order.
 
     A line is a sentence, its words parted by spaces; it comes back with its tags behind a tab. A file with tabs, or any
@@ -26,10 +27,13 @@ def command(run: str, file: str | None, columns: bool, device: str, as_json: boo
     \b
     seqwright tag runs/tags "Time flies like an arrow"
     seqwright tag runs/tags test.tsv > test.out
+    seqwright tag runs/tags test.conll --columns --set data.columns=[2,4]      (a file with other columns)
     """
     from seqwright.api import open as open_run
 
-    opened = open_run(run, device=device)
+    own, others = reading(overrides)
+    opened = open_run(run, device=device, set=own)
+    options_from(others, "decoding", type(opened.settings.decoding))  # a tagger has none: whatever is set is refused
     answer = opened.tag  # refused at once where a run does other things
     typed = file in (None, "-") and sys.stdin.isatty()
     lines, tabs = peeked(text_or_lines(file))

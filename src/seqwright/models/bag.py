@@ -68,6 +68,8 @@ class BagConfig:
 
 VIEWS = ("keys", "spelt")
 """What the n-grams of tokens and of words are called in a file."""
+Told = tuple[float, float]
+"""Loss, and how much of the answers was right."""
 Streams = list[tuple[Rows, Rows]]
 """For each view all ids one after another, and the lengths of the texts."""
 
@@ -152,7 +154,7 @@ class Bag:
         few = len(x) <= MANY and x.width * self.answers.count <= CHEAP
         held = shuffled.tensor_split(FOLDS) if few else shuffled.tensor_split(HELD_OUT)[:1]
         kept = [shuffled[~torch.isin(shuffled, own)] for own in held]
-        tried: dict[tuple[bool, float], float] = {}
+        tried: dict[tuple[bool, float], Told] = {}
         for weighed in (True, False) if few and self.config.naive_bayes is None else (self.naive_bayes,):
             self.naive_bayes = weighed
             folds = [Fold(self, x, target, *rows) for rows in zip(kept, held, strict=True)]
@@ -161,15 +163,21 @@ class Bag:
                 return L2S[len(L2S) // 2]
             losses: list[float] = []
             for l2 in L2S:
-                losses.append(sum(fold.loss(l2) for fold in folds) / told)
-                tried[weighed, l2] = losses[-1]
+                asked = [fold.ask(l2) for fold in folds]
+                losses.append(sum(loss for loss, _ in asked) / told)
+                tried[weighed, l2] = losses[-1], 100 * sum(right for _, right in asked) / told
                 if losses[-1] > min(losses):
                     break
         self.naive_bayes, best = min(tried, key=tried.__getitem__)
-        ratios = "naive Bayes" if self.naive_bayes else "no naive Bayes"
-        loss = min(tried.values())
-        self.notes.append(f"l2 = {best:g} and {ratios} suit {told:,} held-out texts best (loss {loss:.4f}).")
+        self.notes.append(self._chosen(best, *min(tried.values()), told, len(held)))
         return best
+
+    def _chosen(self, l2: float, loss: float, accuracy: float, told: int, folds: int) -> str:
+        """What was chosen, and how well texts that were held out were answered with it."""
+        ratios = "naive Bayes" if self.naive_bayes else "no naive Bayes"
+        right = f"accuracy {accuracy:.2f} %, " if self.answers.kind == "class" else ""
+        how = f"in {folds} folds " if folds > 1 else ""
+        return f"l2 = {l2:g} and {ratios} suit {told:,} held-out texts best ({how}{right}loss {loss:.4f})."
 
     def scale(self, x: Presence, target: Tensor) -> Tensor:
         """(F, C): log of how much more frequent each n-gram is among the texts of a class than among the others."""
@@ -246,12 +254,16 @@ class Fold:
         self.scale = model.scale(self.x, self.target)
         self.weight, self.bias = torch.zeros_like(self.scale), torch.zeros(model.answers.count)
 
-    def loss(self, l2: float) -> float:
-        """Summed over the texts held out, after going on with another regularisation."""
+    def ask(self, l2: float) -> Told:
+        """The loss summed over the texts held out and how many classes were right, after going on with another
+        regularisation."""
+        if not len(self.truth):
+            return 0.0, 0.0
         own: dict[str, Any] = {"scale": self.scale, "weight": self.weight, "bias": self.bias}
         self.weight, self.bias = descend(self.x, self.target, self.answers, l2=l2, rounds=GUESSING, **own)
         logits = self.unseen @ (self.scale * self.weight) + self.bias
-        return len(self.truth) * float(LOSSES[self.answers](logits, self.truth)) if len(self.truth) else 0.0
+        right = (logits.argmax(-1) == self.truth).sum() if self.answers == "class" else 0
+        return len(self.truth) * float(LOSSES[self.answers](logits, self.truth)), float(right)
 
 
 def bag(config: BagConfig, sizes: ReaderSizes) -> Bag:
