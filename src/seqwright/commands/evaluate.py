@@ -9,6 +9,7 @@ import click
 from seqwright.commands.common import (
     DEVICE,
     JSON,
+    PRECISION,
     RUN,
     SET,
     Several,
@@ -32,6 +33,7 @@ from seqwright.commands.common import (
 @click.argument("more", nargs=-1, metavar="")
 @SET
 @DEVICE
+@PRECISION
 @JSON
 def command(
     run: str,
@@ -40,6 +42,7 @@ def command(
     more: tuple[str, ...],
     overrides: tuple[str, ...],
     device: str,
+    precision: str,
     as_json: bool,
 ) -> None:
     """Score RUN with intervals and signatures: likelihood of whole texts, or of targets, and the quality of answers.
@@ -58,7 +61,7 @@ def command(
     from seqwright.reporting.terminal import named_table
 
     reading = [override for override in overrides if override.startswith("data.")]
-    opened, files = open_run(run, device=device, set=reading), list(on)
+    opened, files = open_run(run, device=device, precision=precision, set=reading), list(on)
     options = options_from(
         tuple(override for override in overrides if override not in reading),
         "evaluation",
