@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from seqwright.decoding.candidates import best, by_groups, by_score, stay
+from seqwright.decoding.candidates import best, by_groups, by_score
 from seqwright.decoding.normalisation import best_possible, normalise
 from seqwright.decoding.options import SearchOptions
 
@@ -42,17 +42,6 @@ def test_later_groups_pay_for_the_words_of_earlier_ones() -> None:
     assert by_groups(log_probs, torch.zeros(2, 1), torch.tensor([], dtype=torch.long), 2, diversity=0.1).ids[
         :, 0
     ].tolist() == [0, 0]
-
-
-@given(st.lists(st.lists(st.integers(0, 4), min_size=5, max_size=5), min_size=1, max_size=4))
-def test_survivors_stay_where_their_parents_were(rows: list[list[int]]) -> None:
-    parents = torch.tensor(rows)
-    for own, places in zip(rows, stay(parents).tolist(), strict=True):
-        assert sorted(places) == list(range(5))  # one place each
-        arranged = [own[places.index(place)] for place in range(5)]
-        for place, parent in enumerate(arranged):
-            assert arranged[parent] == parent  # whoever is copied is still there
-            assert place == parent or place not in own  # only empty places are filled
 
 
 @given(

@@ -125,16 +125,3 @@ def _in_turn(found: Candidates, states: Tensor, wishes: Wishes) -> Candidates:
     return Candidates(
         log_probs=log_probs.gather(1, order), parents=found.parents.gather(1, order), ids=found.ids.gather(1, order)
     )
-
-
-def stay(parents: Tensor) -> Tensor:
-    """A beam for each survivor (Q, K): the first child of a parent takes its place, the others those left empty.
-
-    Most survivors then need no copy of their state, and no place is read after it was written.
-    """
-    same = parents.unsqueeze(2) == parents.unsqueeze(1)  # (Q, K, K)
-    first = ~same.tril(-1).any(-1)
-    taken = torch.zeros_like(parents).scatter(1, parents, 1)
-    empty = taken.argsort(dim=1, stable=True)  # places without a heir come first
-    waiting = ((~first).cumsum(1) - 1).clamp(min=0)
-    return torch.where(first, parents, empty.gather(1, waiting))

@@ -34,7 +34,7 @@ class Memory(State):
         places_last = self.key_value.permute(2, 3, 0, 4, 1, 5)  # (L, 2, B, H, S, E)
         return [Given(key, value, folded) for key, value in (pair.unbind(0) for pair in places_last.unbind(0))]
 
-    def steady(self) -> Self:
+    def steady(self, steps: int) -> Self:
         return self
 
     def join(self, other: Self) -> Self:

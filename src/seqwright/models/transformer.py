@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from seqwright.batch import Vocabularies
 from seqwright.config import check_sizes
 from seqwright.interface import State
-from seqwright.layers.attention import KeyValues, needed
+from seqwright.layers.attention import needed
 from seqwright.layers.cross_attention import Memory
 from seqwright.layers.encoder import Reading
+from seqwright.layers.key_values import KeyValues
 from seqwright.layers.stack import Stack, StackConfig
 from seqwright.models.encoder_decoder import EncoderDecoder, Tied, settled_tie
 
