@@ -15,11 +15,13 @@ from seqwright.decoding.options import SearchOptions
 
 @pytest.mark.parametrize("size", [3, 40, 5000, 5120, 70_001])
 def test_the_best_few_of_any_vocabulary(size: int) -> None:
-    log_probs = torch.randn(6, size, generator=torch.Generator().manual_seed(size))
-    values, ids = best(log_probs, 10)
-    expected = log_probs.topk(min(10, size))
-    assert_close(values, expected.values)
-    assert torch.equal(ids, expected.indices)
+    log_probs = torch.randn(2, 3, size, generator=torch.Generator().manual_seed(size))
+    log_probs[0, 1, -1] = 9.0  # the last id of a chunk that is not whole
+    totals = torch.randn(2, 3, generator=torch.Generator().manual_seed(1))
+    found = best(log_probs, totals, 10)
+    values, places = (log_probs + totals.unsqueeze(-1)).flatten(1).topk(min(10, 3 * size))
+    assert_close(found.log_probs, values)
+    assert torch.equal(found.parents * size + found.ids, places)
 
 
 def test_candidates_are_the_best_of_all_beams() -> None:

@@ -65,9 +65,9 @@ class KeyValues(State):
         seen = (own & real.view(-1, branches, 1, steps)).view(-1, many)  # (R, W · T)
         if int(self.used) < 0:
             slots = self._slots(many)
-            tables = {"place": self.place.index_copy(1, slots, places.view(-1, many))}
-            tables |= {"seen": self.seen.index_copy(1, slots, seen), "cursor": self.cursor + many}
-            return replace(self, length=self.length + after, **tables)
+            self.place.index_copy_(1, slots, places.view(-1, many))
+            self.seen.index_copy_(1, slots, seen)
+            return replace(self, length=self.length + after, cursor=self.cursor + many)
         begin, end = int(self.used), int(self.used) + many
         self.place[:, begin:end], self.seen[:, begin:end] = places.view(-1, many), seen
         return replace(self, length=self.length + after, used=torch.tensor(end))
