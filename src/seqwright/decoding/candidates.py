@@ -37,18 +37,19 @@ def by_score(log_probs: Tensor, totals: Tensor, never: Tensor) -> Candidates:
     A hypothesis has one end, so that at least K of them go on (Wolf et al. 2020 keep as many).
     """
     beams = totals.size(1)
-    found = best(log_probs.view(*totals.shape, -1), totals, (2 + len(never)) * beams)  # enough stand beside the banned
+    found = best(log_probs.view(*totals.shape, -1), totals, 2 * beams, spare=len(never))
     banned = (found.ids.unsqueeze(-1) == never).any(-1)
     values, order = found.log_probs.masked_fill(banned, -torch.inf).topk(min(2 * beams, banned.size(1)))
     return Candidates(log_probs=values, parents=found.parents.gather(1, order), ids=found.ids.gather(1, order))
 
 
-def best(log_probs: Tensor, totals: Tensor, many: int) -> Candidates:
-    """The best continuations of each queue, so many or all there are: log_probs (Q, K, V) after totals (Q, K)."""
-    size = log_probs.size(-1)
+def best(log_probs: Tensor, totals: Tensor, many: int, *, spare: int = 0) -> Candidates:
+    """The best continuations of each queue, so many or all there are, even if `spare` of each beam are left out of
+    them: log_probs (Q, K, V) after totals (Q, K)."""
+    each, many, size = many + spare, many + spare * totals.size(1), log_probs.size(-1)
     if log_probs.device.type == "cpu" and size >= 4 * many * CHUNK:
         return _best_by_chunks(log_probs, totals, many)
-    values, ids = log_probs.topk(min(many, size))  # (Q, K, M)
+    values, ids = log_probs.topk(min(each, size))  # (Q, K, M)
     spread = (totals.unsqueeze(-1) + values).flatten(1)
     found, places = spread.topk(min(many, spread.size(1)))
     return Candidates(log_probs=found, parents=places // values.size(-1), ids=ids.flatten(1).gather(1, places))
