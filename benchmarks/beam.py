@@ -3,7 +3,8 @@
 Both sides search `--length` tokens without an early end (the end is never probable under random weights, and both are
 told to go on), so the work is the same, and says how many outputs are equal.
 
-    python benchmarks/beam.py [--device cuda] [--static] [--batch 16] [--beam 5] [--length 64]
+    python benchmarks/beam.py [--device cuda] [--static] [--precision bf16] [--tf32]
+        [--batch 16] [--beam 5] [--length 64]
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from seqwright.batch import Source, Vocabulary
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
 from seqwright.layers.prepacked import prepacked
+from seqwright.training.machine import DTYPES
 
 PROMPT = 8
 
@@ -65,6 +67,13 @@ def models(layers: int, width: int, size: int, context: int) -> tuple[Any, Any]:
     return mine, peer
 
 
+def placed(model: Any, asked: argparse.Namespace) -> Any:
+    """A model on the device and in the precision that were asked for."""
+    torch.set_num_threads(1)
+    torch.backends.cuda.matmul.allow_tf32 = asked.tf32
+    return model.to(asked.device, DTYPES[asked.precision])
+
+
 def timed(work: Callable[[], Any], repeats: int, device: str) -> tuple[float, Any]:
     """Seconds (of the CPU, or by the clock on a GPU) of the quickest of several runs, and what came out."""
     clock = time.process_time if device == "cpu" else time.perf_counter
@@ -82,15 +91,16 @@ def timed(work: Callable[[], Any], repeats: int, device: str) -> tuple[float, An
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", default="fp32", choices=[*DTYPES], help="of both sides")
+    parser.add_argument("--tf32", action="store_true", help="let a GPU round what float32 products read")
     parser.add_argument("--static", action="store_true", help="give the peer its static cache")
     for name, value in {"layers": 6, "width": 512, "vocabulary": 32_000, "batch": 16, "beam": 5, "length": 64}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--repeats", type=int, default=2)
     asked = parser.parse_args()
-    torch.set_num_threads(1)
     device, batch, length = asked.device, asked.batch, asked.length
     pair = models(asked.layers, asked.width, asked.vocabulary, PROMPT + length)
-    mine, peer = (model.to(device) for model in pair)
+    mine, peer = (placed(model, asked) for model in pair)
     mine = prepacked(mine)  # once for all searches
     generator = torch.Generator().manual_seed(1)
     prompts = torch.randint(3, asked.vocabulary, (batch, PROMPT), generator=generator).to(device)
@@ -114,7 +124,8 @@ def main() -> None:
     with torch.inference_mode():
         peer_seconds, peer_ids = timed(theirs, asked.repeats, device)
     equal = sum(one == other for one, other in zip(our_ids, peer_ids, strict=True))
-    print(f"torch {torch.__version__} on {device}; {asked.layers} layers of width {asked.width}, ", end="")
+    print(f"torch {torch.__version__} on {device} in {asked.precision}{' (tf32)' * asked.tf32};", end=" ")
+    print(f"{asked.layers} layers of width {asked.width}, ", end="")
     print(f"{asked.vocabulary:,} words; batch {batch}, beam {asked.beam}, {length} tokens:", end=" ")
     print(f"{equal} of {batch} outputs equal")
     print(f"seqwright    {our_seconds:7.2f} s  {batch * length / our_seconds:8.0f} tokens/s")

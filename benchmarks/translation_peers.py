@@ -101,9 +101,9 @@ def joeynmt(mine: Any, *, beam: int, length: int, shortest: int) -> Search:
     return search
 
 
-def ended(row: list[int]) -> list[int]:
+def ended(row: list[int], eos: int = EOS) -> list[int]:
     """What was said before the end."""
-    return row[: row.index(EOS)] if EOS in row else row
+    return row[: row.index(eos)] if eos in row else row
 
 
 @torch.no_grad()

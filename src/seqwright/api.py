@@ -150,9 +150,10 @@ def wanted_recipe(
     return recipes.make(begun.recipe(), overrides, origin=str(begun.recipe_path), settled=True)
 
 
-def open(path: str | Path, *, device: str = "auto", set: Sequence[str] = ()) -> Run:
+def open(path: str | Path, *, device: str = "auto", precision: str = "fp32", set: Sequence[str] = ()) -> Run:
     """A finished run, ready to use; its class is the one that fits its task. `set` says where files that it is given
-    differ from those it was trained on: `data.columns=["1","3"]`."""
+    differ from those it was trained on: `data.columns=["1","3"]`. With `precision` bf16 or fp16, models that say
+    something hold weights and states so; log-probabilities stay float32."""
     directory = RunDirectory.open(path)
     for override in set:
         if parse_override(override)[0] not in READING:
@@ -162,7 +163,7 @@ def open(path: str | Path, *, device: str = "auto", set: Sequence[str] = ()) -> 
     task = settings.data.kind
     kind = build.kit(task).run
     model = build.model(settings.model, kind.sizes(directory), task=task)
-    return kind(directory, settings, model, device=device)
+    return kind(directory, settings, model, device=device, precision=precision)
 
 
 def demo(folder: str | Path = RUNS / "demo", listener: session.Listener | None = None) -> list[Rung]:

@@ -62,9 +62,9 @@ class State:
                 moved[f.name] = value.index_select(0, rows)
         return replace(self, **moved)
 
-    def steady(self) -> Self | None:
-        """This state in shapes that steps of one id leave as they are, reading no number from the device: what it takes
-        to capture them. None where the model does not promise that."""
+    def steady(self, steps: int) -> Self | None:
+        """This state in shapes that so many steps of one id leave as they are, reading no number from the device: what
+        it takes to capture them. None where the model does not promise that."""
         return None
 
     def overwrite(self, other: Self) -> Self:

@@ -25,6 +25,8 @@ VERBS = (
     "search_audit",
 )
 """Everything that some run can do; a run asked for what it cannot do names what it can."""
+SAYING = {"generate", "translate", "caption", "chat"}
+"""Verbs that say something id by id, where half precision saves what counts: reading all weights for every id."""
 
 
 class NotItsVerb(UserError, AttributeError):
@@ -44,8 +46,10 @@ class Run(ABC):
     def sizes(directory: RunDirectory) -> Any:
         """What the run's model was built for, read from its folder."""
 
-    def __init__(self, directory: RunDirectory, settings: Any, model: Any, *, device: str = "auto"):
-        self.directory, self.settings, self.model = directory, settings, model
+    def __init__(
+        self, directory: RunDirectory, settings: Any, model: Any, *, device: str = "auto", precision: str = "fp32"
+    ):
+        self.directory, self.settings, self.model, self.precision = directory, settings, model, precision
         self.device = torch.device("cpu")
         tensors, about = load_tensors(directory.model_path)
         if "tokenizer" in about or directory.tokenizer_path.exists():  # pictures need none
@@ -63,6 +67,19 @@ class Run(ABC):
         if hasattr(model, "to"):  # counted models have nothing to gain from a device
             self.device = machine.device(device)
             model.to(self.device)
+        if precision != "fp32":
+            if not (hasattr(model, "to") and SAYING & {*self.verbs}):
+                raise UserError(
+                    f"half precision is for networks that say something id by id; leave {directory.path} in fp32."
+                )
+            model.to(machine.DTYPES[precision])
+
+    def signed(self, scores: dict[str, Any]) -> dict[str, Any]:
+        """These scores, their signatures saying the precision where it is not that of training's scores."""
+        if self.precision != "fp32":
+            for score in scores["scores"].values():
+                score["signature"] += f"|precision:{self.precision}"
+        return scores
 
     def source(self, rows: int, length: int) -> Source:
         """A made-up source for each of so many rows, as this run's models are given: nothing, unless it reads one."""

@@ -8,18 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from seqwright.decoding.candidates import best, by_groups, by_score, stay
+from seqwright.decoding.candidates import best, by_groups, by_score
 from seqwright.decoding.normalisation import best_possible, normalise
 from seqwright.decoding.options import SearchOptions
 
 
 @pytest.mark.parametrize("size", [3, 40, 5000, 5120, 70_001])
 def test_the_best_few_of_any_vocabulary(size: int) -> None:
-    log_probs = torch.randn(6, size, generator=torch.Generator().manual_seed(size))
-    values, ids = best(log_probs, 10)
-    expected = log_probs.topk(min(10, size))
-    assert_close(values, expected.values)
-    assert torch.equal(ids, expected.indices)
+    log_probs = torch.randn(2, 3, size, generator=torch.Generator().manual_seed(size))
+    log_probs[0, 1, -1] = 9.0  # the last id of a chunk that is not whole
+    totals = torch.randn(2, 3, generator=torch.Generator().manual_seed(1))
+    found = best(log_probs, totals, 10)
+    values, places = (log_probs + totals.unsqueeze(-1)).flatten(1).topk(min(10, 3 * size))
+    assert_close(found.log_probs, values)
+    assert torch.equal(found.parents * size + found.ids, places)
 
 
 def test_candidates_are_the_best_of_all_beams() -> None:
@@ -42,17 +44,6 @@ def test_later_groups_pay_for_the_words_of_earlier_ones() -> None:
     assert by_groups(log_probs, torch.zeros(2, 1), torch.tensor([], dtype=torch.long), 2, diversity=0.1).ids[
         :, 0
     ].tolist() == [0, 0]
-
-
-@given(st.lists(st.lists(st.integers(0, 4), min_size=5, max_size=5), min_size=1, max_size=4))
-def test_survivors_stay_where_their_parents_were(rows: list[list[int]]) -> None:
-    parents = torch.tensor(rows)
-    for own, places in zip(rows, stay(parents).tolist(), strict=True):
-        assert sorted(places) == list(range(5))  # one place each
-        arranged = [own[places.index(place)] for place in range(5)]
-        for place, parent in enumerate(arranged):
-            assert arranged[parent] == parent  # whoever is copied is still there
-            assert place == parent or place not in own  # only empty places are filled
 
 
 @given(

@@ -43,6 +43,7 @@ def test_a_captured_search_finds_the_same(name: str, options: dict[str, Any], st
     plain = search(model, source, wanted, **FACTS)
     steps = []
     monkeypatch.setattr(beam, "CAPTURED", {"cpu"})
+    monkeypatch.setattr(beam, "STEADY", 3)
     monkeypatch.setattr(beam.Captured, "__call__", lambda self: (steps.append(1), self.work()))
     same(search(model, source, wanted, **FACTS), plain)
     assert steps

@@ -213,3 +213,10 @@ def test_an_interrupted_count_leaves_nothing_and_can_be_begun_again(
         assert seqwright("train", "--text", "text.txt", *WORDS, "--run", "run").status == 130
     assert files(here) == before
     assert seqwright("train", "--text", "text.txt", *WORDS, "--run", "run").status == 0
+
+
+def test_counts_have_no_half_precision(seqwright: Command, run: Path) -> None:
+    said = seqwright("generate", run, "--precision", "bf16")
+    assert said.status == 2
+    assert "leave" in said.err
+    assert "fp32" in said.err

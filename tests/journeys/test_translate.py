@@ -53,6 +53,17 @@ def test_it_says_where_it_looked(seqwright: Command, translator: Path) -> None:
     assert "attention" not in empty
 
 
+def test_half_precision_is_a_choice_that_scores_confess(seqwright: Command, translator: Path) -> None:
+    said = seqwright("translate", translator, "b.en", "--precision", "bf16")
+    assert said.status == 0, said.err
+    assert said.out.count("\n") == 12
+    plain = seqwright("evaluate", translator, "--json").json["scores"]
+    halved = seqwright("evaluate", translator, "--json", "--precision", "bf16").json["scores"]
+    assert halved["nll"]["signature"] == plain["nll"]["signature"] + "|precision:bf16"
+    assert halved["nll"]["value"] != plain["nll"]["value"]
+    assert halved["nll"]["value"] == pytest.approx(plain["nll"]["value"], abs=0.05)
+
+
 def test_a_line_is_answered_before_the_next_is_typed(translator: Path) -> None:
     process = start("translate", translator, stdin=subprocess.PIPE)
     assert process.stdin is not None

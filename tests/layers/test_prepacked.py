@@ -45,6 +45,18 @@ def test_a_packed_model_answers_alike(model: torch.nn.Module) -> None:
 
 
 @pytest.mark.skipif(not prepacking.available(), reason="this CPU has no packed products")
+@torch.inference_mode()
+def test_halves_are_packed_where_they_are_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepacking, "SMALLEST", 1)
+    plain = torch.nn.Sequential(torch.nn.Linear(16, 8)).to(torch.bfloat16)
+    quick = prepacked(plain)
+    assert isinstance(quick[0], PrepackedLinear) == prepacking.multiplied(torch.bfloat16)
+    x = torch.randn(4, 16, dtype=torch.bfloat16)
+    assert_close(quick(x), plain(x))
+    assert type(prepacked(plain.double())[0]) is torch.nn.Linear
+
+
+@pytest.mark.skipif(not prepacking.available(), reason="this CPU has no packed products")
 @pytest.mark.parametrize("activation", ["relu", "gelu", "gelu-tanh", "swiglu"])
 @torch.inference_mode()
 def test_nonlinearities_become_part_of_the_product_before_them(

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, print_json
+from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, options_from, print_json
 
 
 @click.command("caption")
@@ -14,8 +14,11 @@ from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, prin
 @click.argument("files", nargs=-1, required=True)
 @SET
 @DEVICE
+@PRECISION
 @JSON
-def command(run: str, files: tuple[str, ...], overrides: tuple[str, ...], device: str, as_json: bool) -> None:
+def command(
+    run: str, files: tuple[str, ...], overrides: tuple[str, ...], device: str, precision: str, as_json: bool
+) -> None:
     """What is on each picture of FILES (image files, folders of them, .npz or IDX files), a line for each.
 
     \b
@@ -24,7 +27,7 @@ def command(run: str, files: tuple[str, ...], overrides: tuple[str, ...], device
     """
     from seqwright.api import open as open_run
 
-    opened = open_run(run, device=device)
+    opened = open_run(run, device=device, precision=precision)
     options = options_from(overrides, "decoding", type(opened.settings.decoding))
     for number, said in enumerate(opened.caption(files, **options)):
         if as_json:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, print_json, read_lines
+from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, options_from, print_json, read_lines
 
 
 @click.command("chat")
@@ -18,6 +18,7 @@ from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, prin
 @click.option("--seed", type=int, help="The same seed gives the same answers.")
 @SET
 @DEVICE
+@PRECISION
 @JSON
 def command(
     run: str,
@@ -27,6 +28,7 @@ def command(
     seed: int | None,
     overrides: tuple[str, ...],
     device: str,
+    precision: str,
     as_json: bool,
 ) -> None:
     """Talk with the assistant of RUN, a line a turn; /new begins again, /quit (or the end of input) ends.
@@ -40,7 +42,7 @@ def command(
 
     flags = {"tokens": tokens, "temperature": temperature, "seed": seed}
     options = options_from(overrides, "decoding", SamplingOptions, flags)
-    opened = open_run(run, device=device)
+    opened = open_run(run, device=device, precision=precision)
     answer = opened.chat  # a run that cannot chat says so before anything is asked
     begun = [{"role": "system", "content": system}] if system else []
     talk: list[dict[str, str]] = list(begun)

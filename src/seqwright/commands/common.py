@@ -24,6 +24,12 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obje
 DEVICE = click.option(
     "--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="auto", help="Where to compute."
 )
+PRECISION = click.option(
+    "--precision",
+    type=click.Choice(["fp32", "bf16", "fp16"]),
+    default="fp32",
+    help="What weights and states are held in; halves are faster on a GPU, and may say something else.",
+)
 
 BACK_OFF = click.option("--back-off", is_flag=True, help="For n-grams: which order answered for each token, and how.")
 

@@ -9,6 +9,7 @@ import click
 from seqwright.commands.common import (
     DEVICE,
     JSON,
+    PRECISION,
     RUN,
     SET,
     Several,
@@ -33,6 +34,7 @@ from seqwright.commands.common import (
 @click.argument("more", nargs=-1, metavar="")
 @SET
 @DEVICE
+@PRECISION
 @JSON
 def command(
     run: str,
@@ -41,6 +43,7 @@ def command(
     more: tuple[str, ...],
     overrides: tuple[str, ...],
     device: str,
+    precision: str,
     as_json: bool,
 ) -> None:
     """Score RUN with intervals and signatures: likelihood of whole texts, or of targets, and the quality of answers.
@@ -59,7 +62,7 @@ def command(
     from seqwright.reporting.terminal import named_table
 
     columns, others = reading(overrides)
-    opened, files = open_run(run, device=device, set=columns), list(on)
+    opened, files = open_run(run, device=device, precision=precision, set=columns), list(on)
     options = options_from(others, "evaluation", type(opened.settings.evaluation))
     if suspicious is not None:
         _doubt(opened, files, suspicious, as_json)

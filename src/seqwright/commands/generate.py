@@ -11,6 +11,7 @@ from seqwright.commands.common import (
     BACK_OFF,
     DEVICE,
     JSON,
+    PRECISION,
     RUN,
     SET,
     options_from,
@@ -44,6 +45,7 @@ from seqwright.commands.common import (
 @BACK_OFF
 @SET
 @DEVICE
+@PRECISION
 @JSON
 def command(
     run: str,
@@ -65,6 +67,7 @@ def command(
     back_off: bool,
     overrides: tuple[str, ...],
     device: str,
+    precision: str,
     as_json: bool,
 ) -> None:
     """Continue PROMPT with the model of RUN, streaming as it goes.
@@ -83,7 +86,7 @@ def command(
 
     drawn: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
     drawn |= {"typical": typical, "repetition_penalty": repetition_penalty, "seed": seed, "stop": list(stop) or None}
-    opened = open_run(run, device=device)
+    opened = open_run(run, device=device, precision=precision)
     go_on = opened.generate  # a run that cannot continue text says so before anything is shown
     given = list(read_lines(prompts)) if prompts else [prompt]
     if beam is not None:

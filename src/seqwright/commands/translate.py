@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, print_json, text_or_waiting
+from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, options_from, print_json, text_or_waiting
 
 
 @click.command("translate")
@@ -19,6 +19,7 @@ from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, prin
 @click.option("--attention", is_flag=True, help="Say where each output looked: `text ||| source-target …`, in tokens.")
 @SET
 @DEVICE
+@PRECISION
 @JSON
 def command(
     run: str,
@@ -28,6 +29,7 @@ def command(
     attention: bool,
     overrides: tuple[str, ...],
     device: str,
+    precision: str,
     as_json: bool,
 ) -> None:
     """The target of a text, or of each line of a file or standard input, in order: one line in, one line out.
@@ -42,7 +44,7 @@ def command(
     """
     from seqwright.api import open as open_run
 
-    opened = open_run(run, device=device)
+    opened = open_run(run, device=device, precision=precision)
     go_on = opened.translate  # a run that cannot translate says so before anything is read
     options = options_from(overrides, "decoding", type(opened.settings.decoding))
     options |= {"tag": tag, "truncate": truncate, "attention": attention}

@@ -11,7 +11,7 @@ from torch import Tensor
 from seqwright.batch import Source
 from seqwright.config import UserError
 from seqwright.decoding.attending import Attended, Attending
-from seqwright.decoding.candidates import Candidates, by_banks, by_groups, stay
+from seqwright.decoding.candidates import Candidates, by_banks, by_groups
 from seqwright.decoding.capture import Captured
 from seqwright.decoding.normalisation import best_possible, normalise
 from seqwright.decoding.options import Hypothesis, SearchOptions
@@ -26,6 +26,9 @@ WORTH = 0.75
 """The share of a batch's sources still searched at which the others are dropped: dropping copies every state."""
 WORTH_CAPTURING = 0.25
 """The same where steps are captured: smaller ones have to be captured anew, and cost a device hardly less."""
+STEADY = 64
+"""Steps for which a state is brought to shapes that stay: with fewer they are captured more often, with more they read
+more slots that are yet empty or that no beam sees any more."""
 CAPTURED = {"cuda"}
 """Kinds of devices on which the steps of a model whose states are steady are captured."""
 
@@ -113,7 +116,7 @@ class _Search:
         self._cover()
         self._choose(log_probs)
         self.captured: Captured | None = None
-        self.steady = self._steady(source.device)
+        self.steady = self._hold_steady()
 
     def _read_prompts(self, source: Source, prompts: Sequence[Sequence[int]], most: int) -> Tensor:
         """One row for each source, then a beam of them; log-probabilities (R, V) of what may come first."""
@@ -149,17 +152,20 @@ class _Search:
             mask=source.mask,
         )
 
-    def _steady(self, device: torch.device) -> bool:
-        """Whether steps can be captured; if so, the model's state is brought to shapes that stay."""
+    def _hold_steady(self) -> bool:
+        """Whether steps can be captured; if so, the model's state is brought to shapes that stay for some of them."""
         watched = self.rules.no_repeat or self.wishes is not None or self.options.coverage or self.listen is not None
-        if device.type not in CAPTURED or watched:
+        if self.place.device.type not in CAPTURED or watched:
             return False
-        state = self.state.steady()
+        self.captured, self.until = None, min(self.length + STEADY, max(self.trail.most))
+        state = self.state.steady(max(1, self.until - self.length))
         self.state = state or self.state
         return state is not None
 
     def go_on(self) -> None:
         """The model reads what each beam said, and what may come next is chosen."""
+        if self.steady and self.length == self.until:
+            self._hold_steady()
         self.length += 1
         if not self.steady:
             self._step()
@@ -187,8 +193,10 @@ class _Search:
         """Of what may come next, what ends is put aside, and the best others are the new beams."""
         found = self._candidates(log_probs)
         ended = self._put_aside(found)
-        places = self._survive(found)
+        going = self._survive(found)
         if self.listen is not None:
+            beams = torch.arange(self.beams, device=going.device).expand_as(going)
+            places = torch.full_like(found.ids, NOTHING).scatter(1, going, beams)
             self.listen(Step(queues=self.live.queue, candidates=found, ended=ended, places=places))
 
     def _candidates(self, log_probs: Tensor) -> Candidates:
@@ -216,14 +224,12 @@ class _Search:
         return ended
 
     def _survive(self, found: Candidates) -> Tensor:
-        """The first K candidates that do not end become the beams; the places (Q, C) of all."""
+        """The first K candidates that do not end become the beams, in this order: (Q, K)."""
         live = self.live
         ends = found.ids == self.rules.eos
         going = ends.long().argsort(dim=1, stable=True)[:, : self.beams]  # (Q, K)
-        places = stay(found.parents.gather(1, going))
         live.parents, live.ids, live.totals = (
-            torch.empty_like(places, dtype=x.dtype).scatter(1, places, x.gather(1, going))
-            for x in (found.parents, found.ids, found.log_probs.masked_fill(ends, -torch.inf))
+            x.gather(1, going) for x in (found.parents, found.ids, found.log_probs.masked_fill(ends, -torch.inf))
         )
         if self.wishes is not None:
             live.wished = self.wishes.after(self._inherited(live.wished), live.ids)
@@ -234,7 +240,7 @@ class _Search:
         self.trail.grow(live.queue, self.place, live.parents, live.ids)
         self.trail.cut(live.queue, self._presentable(), (live.most == self.place) & ~live.done)
         live.done = live.done | self._over()
-        return torch.full_like(found.ids, NOTHING).scatter(1, going, places)
+        return going
 
     def _inherited(self, own: Tensor) -> Tensor:
         """What the parents of the beams had, (Q, K, …)."""
@@ -270,7 +276,7 @@ class _Search:
             self.state = self.state.select(self._rows()[kept].flatten(), kept)
             self.live = self.live.select(queues.flatten(), kept)
             self.live.parents = torch.arange(self.beams, device=kept.device).expand_as(self.live.parents).clone()
-            self.captured = None
+            self._hold_steady()
         return len(kept) > 0
 
     def _rows(self) -> Tensor:

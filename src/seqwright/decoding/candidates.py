@@ -30,42 +30,49 @@ class Candidates:
     """(Q, C)"""
 
 
-def allowed(log_probs: Tensor, many: int, never: Tensor) -> tuple[Tensor, Tensor]:
-    """As `best`, with minus infinity for ids that may never be said; enough others stand beside them."""
-    values, ids = best(log_probs, many + len(never))
-    banned = (ids.unsqueeze(-1) == never).any(-1)
-    return values.masked_fill(banned, -torch.inf), ids
-
-
-def best(log_probs: Tensor, many: int) -> tuple[Tensor, Tensor]:
-    """Values and ids (R, many) of the greatest entries of each row (R, V), or all where V is less."""
-    rows, size = log_probs.shape
-    many = min(many, size)
-    chunks = size // CHUNK
-    if log_probs.device.type != "cpu" or chunks < 4 * many:
-        return torch.topk(log_probs, many)
-    # The best few lie in the chunks with the greatest maxima: one pass over the row instead of a partial sort of it.
-    body = log_probs[:, : chunks * CHUNK].view(rows, chunks, CHUNK)
-    places = body.amax(-1).topk(many).indices  # (R, many)
-    values = body.gather(1, places.unsqueeze(-1).expand(-1, -1, CHUNK)).flatten(1)
-    ids = (places.unsqueeze(-1) * CHUNK + torch.arange(CHUNK)).flatten(1)
-    rest = torch.arange(chunks * CHUNK, size)
-    values = torch.cat([values, log_probs[:, rest]], 1)
-    ids = torch.cat([ids, rest.expand(rows, -1)], 1)
-    top, order = values.topk(many)
-    return top, ids.gather(1, order)
-
-
 def by_score(log_probs: Tensor, totals: Tensor, never: Tensor) -> Candidates:
-    """The 2K best continuations of each queue: log_probs (Q · K, V) after hypotheses of totals (Q, K).
+    """The 2K best continuations of each queue: log_probs (Q · K, V) after hypotheses of totals (Q, K), without ids that
+    are never said.
 
     A hypothesis has one end, so that at least K of them go on (Wolf et al. 2020 keep as many).
     """
-    queues, beams = totals.shape
-    values, ids = allowed(log_probs, 2 * beams, never)  # (Q · K, M)
-    spread = totals.unsqueeze(-1) + values.view(queues, beams, -1)  # (Q, K, M)
-    found, places = spread.flatten(1).topk(min(2 * beams, spread[0].numel()))
-    return Candidates(log_probs=found, parents=places // spread.size(-1), ids=ids.view(queues, -1).gather(1, places))
+    beams = totals.size(1)
+    found = best(log_probs.view(*totals.shape, -1), totals, 2 * beams, spare=len(never))
+    banned = (found.ids.unsqueeze(-1) == never).any(-1)
+    values, order = found.log_probs.masked_fill(banned, -torch.inf).topk(min(2 * beams, banned.size(1)))
+    return Candidates(log_probs=values, parents=found.parents.gather(1, order), ids=found.ids.gather(1, order))
+
+
+def best(log_probs: Tensor, totals: Tensor, many: int, *, spare: int = 0) -> Candidates:
+    """The best continuations of each queue, so many or all there are, even if `spare` of each beam are left out of
+    them: log_probs (Q, K, V) after totals (Q, K)."""
+    each, many, size = many + spare, many + spare * totals.size(1), log_probs.size(-1)
+    if log_probs.device.type == "cpu" and size >= 4 * many * CHUNK:
+        return _best_by_chunks(log_probs, totals, many)
+    values, ids = log_probs.topk(min(each, size))  # (Q, K, M)
+    spread = (totals.unsqueeze(-1) + values).flatten(1)
+    found, places = spread.topk(min(many, spread.size(1)))
+    return Candidates(log_probs=found, parents=places // values.size(-1), ids=ids.flatten(1).gather(1, places))
+
+
+def _best_by_chunks(log_probs: Tensor, totals: Tensor, many: int) -> Candidates:
+    """The best few lie in the chunks with the greatest maxima: one pass over the rows instead of partial sorts."""
+    queues, beams, size = log_probs.shape
+    whole = size - size % CHUNK
+    greatest = log_probs[..., :whole].view(queues, beams, -1, CHUNK).amax(-1)  # (Q, K, N)
+    if whole < size:
+        greatest = torch.cat([greatest, log_probs[..., whole:].amax(-1, keepdim=True)], -1)
+    chunk = (greatest + totals.unsqueeze(-1)).flatten(1).topk(many).indices  # (Q, M)
+    parents, first = chunk // greatest.size(-1), chunk % greatest.size(-1) * CHUNK
+    inside = torch.arange(CHUNK)
+    row = torch.arange(queues).unsqueeze(1) * beams + parents
+    at = (row * size + first).unsqueeze(-1) + inside  # (Q, M, C)
+    values = log_probs.flatten()[at.clamp(max=log_probs.numel() - 1)] + totals.gather(1, parents).unsqueeze(-1)
+    beyond = inside >= size - first.unsqueeze(-1)  # of the last chunk of a row
+    found, places = values.masked_fill(beyond, -torch.inf).flatten(1).topk(many)
+    taken = places // CHUNK
+    ids = first.gather(1, taken) + places % CHUNK
+    return Candidates(log_probs=found, parents=parents.gather(1, taken), ids=ids)
 
 
 def by_groups(log_probs: Tensor, totals: Tensor, never: Tensor, groups: int, diversity: float) -> Candidates:
@@ -125,16 +132,3 @@ def _in_turn(found: Candidates, states: Tensor, wishes: Wishes) -> Candidates:
     return Candidates(
         log_probs=log_probs.gather(1, order), parents=found.parents.gather(1, order), ids=found.ids.gather(1, order)
     )
-
-
-def stay(parents: Tensor) -> Tensor:
-    """A beam for each survivor (Q, K): the first child of a parent takes its place, the others those left empty.
-
-    Most survivors then need no copy of their state, and no place is read after it was written.
-    """
-    same = parents.unsqueeze(2) == parents.unsqueeze(1)  # (Q, K, K)
-    first = ~same.tril(-1).any(-1)
-    taken = torch.zeros_like(parents).scatter(1, parents, 1)
-    empty = taken.argsort(dim=1, stable=True)  # places without a heir come first
-    waiting = ((~first).cumsum(1) - 1).clamp(min=0)
-    return torch.where(first, parents, empty.gather(1, waiting))

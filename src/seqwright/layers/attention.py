@@ -1,15 +1,14 @@
-"""Multi-head attention: the weighted mean itself, self-attention, and the keys and values it remembers."""
+"""Multi-head attention: the weighted mean itself, and self-attention."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright.interface import State, shared
+from seqwright.layers.key_values import KeyValues, visible
 from seqwright.layers.positions import Rotary
 
 
@@ -65,14 +64,6 @@ class Attend(nn.Module):
         return scores.softmax(-1)
 
 
-def visible(query: Tensor, key: Tensor, window: int | None = None, *, ahead: bool = False) -> Tensor:
-    """Which key positions (K,) each query position (B or 1, T) sees, (B or 1, 1, T, K): itself and those before it (and
-    `ahead` of it), but for what lies `window` or more away (Child et al. 2019; Beltagy et al. 2020)."""
-    distance = query.unsqueeze(-1) - key  # (B or 1, T, K)
-    distance, seen = (distance.abs(), torch.ones_like(distance).bool()) if ahead else (distance, distance >= 0)
-    return (seen if window is None else seen & (distance < window)).unsqueeze(1)
-
-
 def needed(mask: Tensor) -> Tensor | None:
     """The mask, or None where it hides nothing: attention is faster without. A GPU would have to stop and tell us."""
     return None if mask.device.type == "cpu" and bool(mask.all()) else mask
@@ -82,94 +73,6 @@ def hiding(mask: Tensor, like: Tensor) -> Tensor | None:
     """The mask as a bias of 0 and minus infinity, made once for all layers, or None where it hides nothing."""
     kept = needed(mask)
     return None if kept is None else torch.zeros_like(kept, dtype=like.dtype).masked_fill_(~kept, -torch.inf)
-
-
-@dataclass
-class KeyValues(State):
-    """Keys and values of all that was read, in buffers of fixed capacity; padded slots are masked, then overwritten."""
-
-    key: Tensor  # (B, L, K, G, E), G heads of keys
-    value: Tensor  # (B, L, K, G, E)
-    length: Tensor  # (B,) how many slots are real
-    used: Tensor = shared()
-    """() long: slots that any row has written; beyond them the buffers are never read."""
-
-    @classmethod
-    def empty(cls, rows: int, layers: int, heads: int, size: int, capacity: int, like: Tensor) -> KeyValues:
-        key, value = (like.new_zeros(rows, layers, capacity, heads, size) for _ in range(2))
-        return cls(
-            key, value, torch.zeros(rows, dtype=torch.long, device=like.device), torch.zeros((), dtype=torch.long)
-        )
-
-    def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Puts (B, T, G, E) behind what each row holds, in place; keys and values (B, G, K, E) of the layer so far."""
-        rows = torch.arange(key.size(0), device=key.device).unsqueeze(1)  # (B, 1)
-        slots = self.slots(key.size(1))
-        self.key[:, layer][rows, slots] = key
-        self.value[:, layer][rows, slots] = value
-        stop = self.stop(key.size(1))
-        return self.key[:, layer, :stop].transpose(1, 2), self.value[:, layer, :stop].transpose(1, 2)
-
-    def slots(self, steps: int) -> Tensor:
-        """The positions (B, T) that the next ids take."""
-        return self.length.unsqueeze(1) + torch.arange(steps, device=self.length.device)
-
-    def places(self, steps: int) -> Tensor:
-        """The positions (K,) of the keys that are read together with so many new ids."""
-        return torch.arange(self.stop(steps), device=self.length.device)
-
-    def mask(self, steps: int, window: int | None = None) -> Tensor:
-        """(B, 1, T, K): each new position sees all before it and itself, or those inside its window."""
-        return visible(self.slots(steps), self.places(steps), window)
-
-    def stop(self, steps: int) -> int:
-        """The first slot that stays unused when each row has been given so many more ids, padding included."""
-        return min(int(self.used) + steps, self.key.size(2))
-
-    def advance(self, steps: int, count: Tensor | None) -> KeyValues:
-        return replace(
-            self, length=self.length + (steps if count is None else count), used=torch.tensor(self.stop(steps))
-        )
-
-    def select(self, rows: Tensor, sources: Tensor | None = None) -> KeyValues:
-        """As every state, but only what is used is copied: reordering beams costs more than the step otherwise."""
-        stop = self.stop(0)
-        buffers = []
-        for held in (self.key, self.value):
-            # Zeros, not whatever lies there: a masked slot still meets a weight of zero, and 0 · NaN is NaN.
-            buffer = held.new_zeros(len(rows), *held.shape[1:])
-            buffer[:, :, :stop] = held[:, :, :stop].index_select(0, rows)
-            buffers.append(buffer)
-        key, value = buffers
-        return replace(self, key=key, value=value, length=self.length.index_select(0, rows))
-
-    def steady(self) -> KeyValues:
-        """Reads the buffers to their end, whatever is used: what is not is masked."""
-        return replace(self, used=torch.tensor(self.key.size(2)))
-
-    def join(self, other: KeyValues) -> KeyValues:
-        """As every state; where one holds a longer source, its buffers are longer."""
-        longest = max(self.key.size(2), other.key.size(2))
-        mine, theirs = (
-            replace(one, key=_lengthened(one.key, longest), value=_lengthened(one.value, longest))
-            for one in (self, other)
-        )
-        return State.join(mine, theirs)
-
-    def reorder(self, rows: Tensor) -> KeyValues:
-        """Rows that stay where they are cost nothing, the others one copy of what is used."""
-        stop = self.stop(0)
-        for used in (self.key[:, :, :stop], self.value[:, :, :stop]):
-            if rows.device.type == "cpu":
-                moved = (torch.arange(len(rows)) != rows).nonzero().squeeze(1)
-                used.index_copy_(0, moved, used.index_select(0, rows[moved]))
-            else:  # counting the movers would wait for the device
-                used.copy_(used.index_select(0, rows))
-        return replace(self, length=self.length.index_select(0, rows))
-
-
-def _lengthened(buffer: Tensor, slots: int) -> Tensor:
-    return F.pad(buffer, (0, 0, 0, 0, 0, slots - buffer.size(2)))
 
 
 class SelfAttention(nn.Module):
@@ -212,18 +115,18 @@ class SelfAttention(nn.Module):
         bias: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """(B, T, D) from (B, T, D). With a memory, earlier keys and values are attended too; bias as for Attend: what
+        """(R, T, D) from (R, T, D). With a memory of B sources, extended for these positions, earlier keys and values
+        are attended too, the rows of a source folded into the query axis; bias (B, 1, R / B · T, K) as for Attend: what
         the memory's mask hides is hidden by it (`hiding`).
 
         Without a memory, a mask (B, 1, T or 1, T) says which of the positions that would be seen may be; with one, a
-        mask (B, 1, T or 1, K) may hide more of what it then holds.
+        mask (B, 1, R / B · T or 1, K) may hide more of what it then holds.
         """
         projected = self.query_key_value(x).unflatten(-1, (self.heads + 2 * self.key_heads, -1))
         query, key, value = projected.split([self.heads, self.key_heads, self.key_heads], 2)  # (B, T, H or G, E)
         query, key = self.query_norm(query), self.key_norm(key)
         if self.rotary is not None:
             query, key = self.rotary(query, positions), self.rotary(key, positions)
-        query = query.transpose(1, 2)  # (B, H, T, E)
         causal = False
         if memory is not None:
             keys, values = memory.write(layer, key, value)  # (B, G, K, E)
@@ -236,5 +139,6 @@ class SelfAttention(nn.Module):
                 places = torch.arange(x.size(1), device=x.device)
                 seen = visible(places.unsqueeze(0), places, self.window, ahead=not self.causal)  # (1, 1, T, T)
                 mask = seen if mask is None else seen & mask
+        query = query.reshape(len(keys), -1, *query.shape[2:]).transpose(1, 2)  # (B, H, R / B · T, E)
         attended = self.attend(query, keys, values, mask=mask, bias=bias, causal=causal)
-        return self.output(attended.transpose(1, 2).flatten(-2))
+        return self.output(attended.transpose(1, 2).reshape(x.shape))

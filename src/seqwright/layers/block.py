@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqwright.config import UserError, check_shares, check_sizes
-from seqwright.layers.attention import KeyValues, SelfAttention
+from seqwright.layers.attention import SelfAttention
 from seqwright.layers.cross_attention import CrossAttention, Given
+from seqwright.layers.key_values import KeyValues
 from seqwright.layers.positions import Rotary
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {

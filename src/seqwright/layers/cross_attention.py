@@ -25,23 +25,22 @@ class Memory(State):
     """Keys and values of the source for every layer, computed once and held once for each source."""
 
     key_value: Tensor = per_source()
-    """(B, S, L, 2, H, E): as one product for all layers leaves it."""
+    """(B, L, 2, H, S, E): the keys of a head in one piece, since every step reads them all."""
     mask: Tensor = per_source()
     """(B, S)"""
 
     def layers(self) -> list[Given]:
         folded = hiding(self.mask[:, None, None], self.key_value)
-        places_last = self.key_value.permute(2, 3, 0, 4, 1, 5)  # (L, 2, B, H, S, E)
-        return [Given(key, value, folded) for key, value in (pair.unbind(0) for pair in places_last.unbind(0))]
+        return [Given(key, value, folded) for key, value in (pair.unbind(1) for pair in self.key_value.unbind(1))]
 
-    def steady(self) -> Self:
+    def steady(self, steps: int) -> Self:
         return self
 
     def join(self, other: Self) -> Self:
         """The sources of both; the shorter ones are padded."""
         longest = max(self.mask.size(1), other.mask.size(1))
         mine, theirs = (
-            type(memory)(pad(memory.key_value, longest), pad(memory.mask, longest)) for memory in (self, other)
+            type(memory)(pad(memory.key_value, longest, -2), pad(memory.mask, longest)) for memory in (self, other)
         )
         return State.join(mine, theirs)
 
@@ -63,8 +62,9 @@ class CrossAttention(nn.Module):
         return self.output(attended.transpose(1, 2).reshape(x.shape))
 
 
-def pad(x: Tensor, longest: int) -> Tensor:
-    """(B, longest, …) from (B, S, …), zeros (False) behind."""
-    if x.size(1) == longest:
+def pad(x: Tensor, longest: int, axis: int = 1) -> Tensor:
+    """As many entries along an axis, zeros (False) behind: (B, longest, …) from (B, S, …)."""
+    if x.size(axis) == longest:
         return x
-    return F.pad(x, (0, 0) * (x.dim() - 2) + (0, longest - x.size(1)))
+    behind = x.dim() - 1 - axis % x.dim()
+    return F.pad(x, (0, 0) * behind + (0, longest - x.size(axis)))

@@ -80,4 +80,11 @@ def available() -> bool:
 
 
 def worth_it(weight: Tensor) -> bool:
-    return weight.device.type == "cpu" and weight.dtype == torch.float32 and weight.numel() >= SMALLEST
+    return weight.device.type == "cpu" and multiplied(weight.dtype) and weight.numel() >= SMALLEST
+
+
+def multiplied(dtype: torch.dtype) -> bool:
+    """Whether this CPU has products of these numbers; those of bfloat16 take half the time of float32's."""
+    if dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return dtype == torch.float32

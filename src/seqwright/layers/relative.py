@@ -24,9 +24,9 @@ class ALiBi(nn.Module):
         self.register_buffer("slopes", slopes(heads), persistent=False)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """(B or 1, H, T, K) from the positions of queries (B or 1, T) and keys (K,)."""
+        """(B or 1, H, T, K) from the positions of queries (B or 1, T) and keys (B, K) or (K,)."""
         slope = self.get_buffer("slopes").view(-1, 1, 1)
-        return -slope * (query.unsqueeze(-1) - key).abs().unsqueeze(1)
+        return -slope * (query.unsqueeze(-1) - key.unsqueeze(-2)).abs().unsqueeze(1)
 
 
 class Buckets(nn.Module):
@@ -52,5 +52,5 @@ class Buckets(nn.Module):
         return torch.where(distance < exact, distance, far)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """(B or 1, H, T, K) from the positions of queries (B or 1, T) and keys (K,)."""
-        return self.table(self.bucket(query.unsqueeze(-1) - key)).movedim(-1, 1)
+        """(B or 1, H, T, K) from the positions of queries (B or 1, T) and keys (B, K) or (K,)."""
+        return self.table(self.bucket(query.unsqueeze(-1) - key.unsqueeze(-2))).movedim(-1, 1)

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from seqwright.config import UserError, check_sizes
-from seqwright.layers.attention import KeyValues, hiding
+from seqwright.layers.attention import hiding
 from seqwright.layers.block import Block, BlockConfig, normalisation
 from seqwright.layers.cross_attention import Given
+from seqwright.layers.key_values import KeyValues
 from seqwright.layers.packing import places_inside, same_document
 from seqwright.layers.positions import Learned, Rotary, Sinusoidal, Unplaced
 from seqwright.layers.relative import ALiBi, Buckets
@@ -106,29 +107,31 @@ class Stack(nn.Module):
             places = torch.arange(x.size(1), device=x.device)  # (K,) = (T,)
             positions = places.unsqueeze(0)  # (1, T)
         else:
-            places, positions = state.places(x.size(1)), state.slots(x.size(1))  # (K,), (B, T)
-            bias = hiding(state.mask(x.size(1), self.window), x)  # (B, 1, T, K)
+            positions = state.positions(x.size(1))  # (R, T)
+            state = state.extended(x.size(1), count)
+            places, bias = state.places, hiding(state.mask(positions, self.window), x)  # (B, K), (B, 1, R / B · T, K)
         if self.distance is not None:  # its numbers are shared by the layers, as in both papers
-            far = self.distance(positions, places).to(x.dtype)  # (B or 1, H, T, K)
+            asking = positions if state is None else positions.view(len(places), -1)  # (B or 1, R / B · T)
+            far = self.distance(asking, places).to(x.dtype)  # (B or 1, H, R / B · T, K)
             bias = far if bias is None else far + bias
         positions = positions.clamp(max=self.context - 1)  # beyond it stands only padding
         if documents is not None:  # distances inside a document are those inside the row
             positions, mask = places_inside(documents), same_document(documents)
-        return self.through(x, positions, state, count, bias=bias, mask=mask, given=given)
+        return self.through(x, positions, state, bias=bias, mask=mask, given=given), state
 
     def through(
         self,
         x: Tensor,
         positions: Tensor,
         state: KeyValues | None = None,
-        count: Tensor | None = None,
         *,
         bias: Tensor | None = None,
         mask: Tensor | None = None,
         given: Sequence[Given | None] | None = None,
-    ) -> tuple[Tensor, KeyValues | None]:
-        """All blocks, for tokens (B, T, D) that stand at these positions (B or 1, T); bias and mask as for them."""
+    ) -> Tensor:
+        """All blocks, for tokens (B, T, D) that stand at these positions (B or 1, T), for which the state was extended;
+        bias and mask as for them."""
         x = self.dropout(self.embedding_norm(self.positions(x, positions)))
         for layer, (block, asked) in enumerate(zip(self.blocks, given or [None] * len(self.blocks), strict=True)):
             x = block(x, positions, state, layer, bias=bias, mask=mask, given=asked)
-        return self.norm(x), state and state.advance(x.size(1), count)
+        return self.norm(x)

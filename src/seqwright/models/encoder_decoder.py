@@ -49,8 +49,8 @@ class Translating(State):
     memory: State
     said: State
 
-    def steady(self) -> Translating | None:
-        memory, said = self.memory.steady(), self.said.steady()
+    def steady(self, steps: int) -> Translating | None:
+        memory, said = self.memory.steady(steps), self.said.steady(steps)
         return None if memory is None or said is None else Translating(memory, said)
 
 

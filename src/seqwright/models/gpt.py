@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from seqwright.batch import Vocabulary
 from seqwright.config import UserError
-from seqwright.layers.attention import KeyValues
 from seqwright.layers.flatten import PrefixFlatten
+from seqwright.layers.key_values import KeyValues
 from seqwright.layers.stack import Stack, StackConfig, StackSizes
 from seqwright.models.language_model import LanguageModel
 

@@ -63,11 +63,11 @@ class Parts:
             else:
                 model.load(own)
 
-    def to(self, device: torch.device | str) -> Self:
-        """Moves the neural parts; counted ones stay on the CPU and answer from there."""
+    def to(self, target: torch.device | str | torch.dtype) -> Self:
+        """Moves the neural parts, or holds them in another type; counted ones stay as they are, on the CPU."""
         for model in self.models:
             if hasattr(model, "to"):
-                model.to(device)
+                model.to(target)
         return self
 
 

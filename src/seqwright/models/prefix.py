@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from seqwright.batch import Batch, Source, Vocabularies
 from seqwright.config import UserError
 from seqwright.interface import State
-from seqwright.layers.attention import KeyValues, visible
 from seqwright.layers.encoder import last_real
 from seqwright.layers.heads import TokenHead
+from seqwright.layers.key_values import KeyValues, visible
 from seqwright.layers.stack import StackSizes
 from seqwright.models.gpt import GPTEncoder, initialise
 
@@ -64,7 +64,7 @@ class PrefixLanguageModel(nn.Module):
         seen[:, :, :given] = mask.unsqueeze(1)
         seen[:, given:, given:] = visible(inside.unsqueeze(0), inside)[0]
         whole = torch.cat([self._embedded(batch.source), x], 1)
-        hidden, _ = self.encoder.through(whole, self._within(positions), mask=seen.unsqueeze(1))
+        hidden = self.encoder.through(whole, self._within(positions), mask=seen.unsqueeze(1))
         return hidden[:, given:], None
 
     def forward(self, batch: Batch) -> Tensor:
@@ -74,19 +74,15 @@ class PrefixLanguageModel(nn.Module):
     def vectors(self, source: Source) -> Tensor:
         """(B, S, D): the source, seen both ways."""
         mask = source.mask
-        return self.encoder.through(self._embedded(source), self._within(self._places(mask)), mask=mask[:, None, None])[
-            0
-        ]
+        return self.encoder.through(self._embedded(source), self._within(self._places(mask)), mask=mask[:, None, None])
 
     def start(self, source: Source, *, capacity: int) -> KeyValues:
         mask = source.mask
         state = self.encoder.start(source.rows, mask.size(1) + capacity, self.embedding.weight)
         if not mask.size(1):
             return state
-        _, read = self.encoder.through(
-            self._embedded(source), self._within(self._places(mask)), state, mask.sum(1), mask=mask[:, None, None]
-        )
-        assert read is not None
+        read = state.extended(mask.size(1), mask.sum(1))
+        self.encoder.through(self._embedded(source), self._within(self._places(mask)), read, mask=mask[:, None, None])
         return read
 
     def step(self, ids: Tensor, state: State, count: Tensor | None = None) -> tuple[Tensor, State]:

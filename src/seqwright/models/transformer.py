@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from seqwright.batch import Vocabularies
 from seqwright.config import check_sizes
 from seqwright.interface import State
-from seqwright.layers.attention import KeyValues, needed
+from seqwright.layers.attention import needed
 from seqwright.layers.cross_attention import Memory
 from seqwright.layers.encoder import Reading
+from seqwright.layers.key_values import KeyValues
 from seqwright.layers.stack import Stack, StackConfig
 from seqwright.models.encoder_decoder import EncoderDecoder, Tied, settled_tie
 
@@ -67,7 +68,8 @@ class TransformerDecoder(Stack):
         self.keys_values = nn.Linear(config.width, 2 * len(self.blocks) * config.width, bias=config.bias)
 
     def remember(self, reading: Reading) -> Memory:
-        return Memory(self.keys_values(reading.vectors).unflatten(-1, self.layout), reading.mask)
+        key_value = self.keys_values(reading.vectors).unflatten(-1, self.layout)  # (B, S, L, 2, H, E)
+        return Memory(key_value.permute(0, 2, 3, 4, 1, 5).contiguous(), reading.mask)
 
     def start(self, memory: State, capacity: int) -> KeyValues:
         assert isinstance(memory, Memory)

@@ -224,7 +224,7 @@ class CaptionRun(PictureRun):
         """Scores on captioned pictures, or on the run's own validation pictures."""
         settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
         examples = Captioned.of(self.pictures(on), self.grid, self.tokenizer)
-        return evaluated(self.model, examples, settings, self.device, watch)
+        return self.signed(evaluated(self.model, examples, settings, self.device, watch))
 
 
 @torch.inference_mode()

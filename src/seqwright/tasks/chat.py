@@ -131,8 +131,8 @@ class ChatRun(Run):
     does = "answers in a conversation"
     verbs = ("chat", "evaluate")
 
-    def __init__(self, directory: RunDirectory, settings: Any, model: Any, *, device: str = "auto"):
-        super().__init__(directory, settings, model, device=device)
+    def __init__(self, directory: RunDirectory, settings: Any, model: Any, **where: str):
+        super().__init__(directory, settings, model, **where)
         self.turns = Turns(self.tokenizer, settings.data)
 
     @staticmethod
@@ -167,7 +167,8 @@ class ChatRun(Run):
         if talks is None:
             raise UserError(f"{self.path} held out no conversations; name a file with --on.")
         config = replace(self.settings.evaluation, **options)
-        return evaluate_turns(self.model, self.turns, talks, config, device=self.device, watch=watch)
+        scores = evaluate_turns(self.model, self.turns, talks, config, device=self.device, watch=watch)
+        return self.signed(scores)
 
 
 def reply(

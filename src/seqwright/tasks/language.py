@@ -301,9 +301,10 @@ class LanguageRun(TextRun):
     ) -> dict[str, Any]:
         """Scores on files, or on the run's own validation text; options are those of [evaluation]."""
         config, apart = replace(self.settings.evaluation, **options), self.settings.data.mask_documents
-        return evaluate_text(
+        scores = evaluate_text(
             self.model, self.tokenizer, self.stream(on), config, apart=apart, device=self.device, watch=watch
         )
+        return self.signed(scores)
 
     def score(self, lines: Iterable[str]) -> Iterator[ScoredLine]:
         """Log-probability and surprisals of each line, in order, as it comes."""

@@ -259,7 +259,8 @@ class TranslationRun(Run):
         settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
         kept = extracts(read_splits(settings.data)[0].pairs, pairs) if settings.evaluation.extractive else {}
         encoded = encode_pairs(pairs, self.tokenizers)
-        return evaluate(self.searched, encoded, pairs, settings, self.device, self.typical, kept, watch)
+        scores = evaluate(self.searched, encoded, pairs, settings, self.device, self.typical, kept, watch)
+        return self.signed(scores)
 
     def search_audit(self, sources: Sequence[str], options: SearchOptions, widths: Sequence[int]) -> Audit:
         """How often beams of these widths miss the best translation of each source."""

@@ -10,6 +10,9 @@ import torch
 
 from seqwright.config import UserError
 
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+"""What weights and states are held in, by the name of a precision."""
+
 
 def device(name: str) -> torch.device:
     """The device a recipe names; `auto` takes a GPU where there is one."""
