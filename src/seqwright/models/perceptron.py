@@ -78,7 +78,7 @@ class Perceptron:
         places = self._places(found)
         trained = [self._trained(places, corpus, time) for time in range(self.config.times)]
         self.weights, self.transitions = (np.mean(tables, 0) for tables in zip(*trained, strict=True))
-        # Where training rows begin spans with I- (IOB1 does), so may others, after tags that were merely not seen there.
+        # Where training rows begin spans with I-, as in IOB1, others may, after whatever tag.
         begun = {tag for _, tag in self._seen(corpus) & set(self.impossible)}
         for before, tag in self.impossible:
             if tag not in begun:
