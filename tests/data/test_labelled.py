@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import lzma
 import sys
@@ -50,6 +51,8 @@ SAME = [("good", "a fine, fine film"), ("bad", 'a "dull" one')]
         ("a.txt", '__label__good a fine, fine film\n__label__bad a "dull" one\n', {}),
         ("a.csv", 'id,Review,Sentiment\n7,"a fine, fine film",good\n8,"a ""dull"" one",bad\n', {}),
         ("a.csv", 'text;label\na fine, fine film;good\n"a ""dull"" one";bad\n', {}),
+        ("a.csv", 'id;text;label\n1;a fine, fine film;good\n2;a "dull" one;bad\n', {"columns": ("label", "text")}),
+        ("a.csv", 'good;a fine, fine film\nbad;"a ""dull"" one"\n', {}),
         ("a.csv", ',text,label\n0,"a fine, fine film",good\n1,"a ""dull"" one",bad\n', {}),
         ("a.txt", 'text,label\n"a fine, fine film",good\n"a ""dull"" one",bad\n', {}),
         ("a.tsv", 'intent\tutterance\n\ngood\ta fine, fine film\n\nbad\ta "dull" one\n', {}),
@@ -102,12 +105,32 @@ def test_lines_keep_their_numbers_behind_blank_ones(tmp_path: Path) -> None:
         ("a.tsv", "one, two\nthree\n"),
         ("a.csv", 'text\n"one, two"\nthree\n'),
         ("a.csv", 'label,text\ngood,"one, two"\nbad,three\n'),
+        ("a.csv", "label;text\ngood;one, two\nbad;three\n"),
         ("a.jsonl", '{"text": "one, two"}\n{"text": "three"}\n'),
     ],
 )
 def test_texts_are_read_with_labels_or_without(tmp_path: Path, name: str, text: str) -> None:
     path = write(tmp_path, name, text)
     assert read_texts(path, LabelledConfig(train=str(path)), 1) == [("one, two",), ("three",)]
+
+
+def test_texts_that_hold_semicolons_are_whole(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", "one; two\nthree\n")
+    assert read_texts(path, LabelledConfig(train=str(path)), 1) == [("one; two",), ("three",)]
+
+
+def test_blank_lines_hold_no_texts(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", "\n\n")
+    with pytest.raises(UserError, match="blank lines"):
+        read_texts(path, LabelledConfig(train=str(path)), 1)
+
+
+def test_a_first_text_may_be_long_and_have_lines(tmp_path: Path) -> None:
+    """Longer than csv reads unless told."""
+    csv.field_size_limit(1000)
+    long = "a\n" * 1000
+    path = write(tmp_path, "a.csv", f'good,"{long}"\nbad,no\n')
+    assert read(path) == [("good", long), ("bad", "no")]
 
 
 def test_two_texts_and_numbers_of_json(tmp_path: Path) -> None:
@@ -139,6 +162,8 @@ def test_a_tab_in_a_text_belongs_to_it_where_the_first_line_shows_the_columns(tm
     [
         ("0\t3\ttext\n", {}, r"3 columns .*data\.columns=\[1,3\]"),
         ("good film\n", {}, r"no tab .*data\.separator"),
+        ("__label__a __label__b film\n__label__a one\n", {}, r"line 1 has several labels.* data\.labels"),
+        ("\n\r\n", {}, "blank lines"),
         ("a\tb\nalone\n", {}, "line 2"),
         ("a b\nalone\n", {"separator": " "}, "line 2"),
         ("a\tb\n", {"columns": ("label", "text")}, "no column 'label'"),

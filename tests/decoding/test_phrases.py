@@ -161,7 +161,10 @@ def test_a_closed_phrase_has_no_other_end() -> None:
     assert not closed.said[closed.read([4, *whole])]  # "aab" never was the word
 
 
-def test_tables_stay_small() -> None:
+def test_tables_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
     found = automaton([b"Donaudampfschifffahrt", b"Hund", "Straßenbahn".encode()], HALVES, EOS)
     assert len(found.said) <= 21 + 4 + 12 + 4
-    assert found.following.dtype == np.int64
+    assert found.following.dtype == np.int32
+    monkeypatch.setattr("seqwright.decoding.phrases.MOST", found.following.size)
+    with pytest.raises(UserError, match=r"4 phrases .* leave out all but [123],"):
+        automaton([b"Donaudampfschifffahrt", b"Hund", "Straßenbahn".encode(), b"zu"], HALVES, EOS)

@@ -43,6 +43,7 @@ def test_a_classifier_learns_answers_and_keeps_its_laws(seqwright: Command, clas
     assert [row["text"] for row in said] == ["the film was good", "", "the film was dull"]
     assert (said[0]["label"], said[2]["label"]) == ("up", "down")
     assert all(abs(sum(row["probabilities"].values()) - 1) < 1e-9 for row in said)
+    assert seqwright("classify", classifier, "the film was good " * 20).out.startswith("up (")  # too long for a name
     alone = seqwright("classify", classifier, "the film was good", "--json").json
     assert alone["probabilities"]["up"] == pytest.approx(said[0]["probabilities"]["up"], abs=1e-5)
     assert seqwright("classify", classifier, input=b"a bad one\n").out.startswith("down (")

@@ -46,6 +46,16 @@ def test_each_row_sees_what_is_real_of_it() -> None:
     assert memory.places.tolist() == [[0, 1, 2, 3, 4], [0, 1, 2, 1, 2]]  # where padding stands does not matter
 
 
+def test_what_only_rows_saw_that_are_gone_goes_with_them() -> None:
+    """Depth-first search fans out and goes on with one row, again and again."""
+    memory = empty(1, 4)
+    said = [random(5, 1, H, E, seed=n) for n in range(6)]
+    for new in said:
+        memory = read(memory.select(torch.zeros(5, dtype=torch.long)), new).select(torch.tensor([3]))
+    assert memory.stop == len(said)
+    assert_close(behind(memory, 0), torch.cat([new[3] for new in said]))
+
+
 def test_new_positions_see_what_is_before_them_and_themselves() -> None:
     memory = empty(2, 9).extended(3, torch.tensor([3, 1]))
     positions = memory.positions(2)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seqwright.batch import IGNORE
 from seqwright.metrics.calibration import BINS, log_softmax, probability_counts, reliability, temperature
 from seqwright.metrics.classification import class_counts, confusion, labels_counts, per_class
 from seqwright.metrics.correlation import value_counts
@@ -47,6 +48,21 @@ def test_class_scores_are_those_of_scikit_learn(classes: int, seed: int) -> None
         assert [row["precision"], row["recall"], row["f1"]] == pytest.approx(
             [100 * precision[n], 100 * recall[n], 100 * f1[n]]
         )
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_what_was_not_learnt_is_a_class_that_nobody_answers(classes: int) -> None:
+    oracle = pytest.importorskip("sklearn.metrics", reason="scikit-learn is the oracle")
+    answered, wanted = answers(classes, 5)
+    wanted[::9] = classes
+    found = values(list(class_counts(answered, np.where(wanted == classes, IGNORE, wanted), NAMES[:classes])))
+    assert found["accuracy"] == pytest.approx(100 * oracle.accuracy_score(wanted, answered))
+    assert found["matthews"] == pytest.approx(oracle.matthews_corrcoef(wanted, answered))
+    for average in ("macro", "weighted"):
+        expected = 100 * oracle.f1_score(wanted, answered, average=average, zero_division=0)
+        assert found[f"{average}_f1"] == pytest.approx(expected)
+    if classes == 2:
+        assert found["f1"] == pytest.approx(100 * oracle.f1_score(wanted == 1, answered == 1))
 
 
 def test_scores_of_several_labels_are_those_of_scikit_learn() -> None:

@@ -191,6 +191,33 @@ def test_each_view_is_scaled_by_itself() -> None:
     assert_close(squares @ of_view, torch.tensor([[4.0, 9.0]]).expand(len(texts), 2))
 
 
+@pytest.mark.parametrize("words", [0, 1])
+def test_unscaled_texts_are_zeros_and_ones(words: int) -> None:
+    """Without normalise an answer is the sum of the weights of what a text has."""
+    data = Spelt(drawn(60, 7), torch.arange(60) % 2)
+    model = bag(BagConfig(order=2, words=words, normalise=False, l2=1.0), sizes())
+    model.fit(data)
+    streams = model._streams(*model._flat(data.batch(np.arange(60)).source))
+    views = [rows_of(view.read(*stream)) for view, stream in zip(model.views, streams, strict=True)]
+    first = model.views[0].width
+    own = [[*views[0][n], *(first + column for view in views[1:] for column in view[n])] for n in range(60)]
+    sums = torch.stack([model.weight[columns].sum(0) + model.bias for columns in own])
+    assert_close(model(data.batch(np.arange(60))), sums)
+
+
+def test_numbers_are_learnt_without_naive_bayes() -> None:
+    data = corpus()
+    data.target = data.target[:, None].float()
+    noted = []
+    for naive_bayes in (None, True, False):
+        model = bag(BagConfig(order=2, naive_bayes=naive_bayes), sizes("value", 1))
+        model.fit(data)
+        noted += model.notes
+    assert len(noted) == 3
+    assert len(set(noted)) == 1
+    assert "naive" not in noted[0]
+
+
 def test_words_need_characters() -> None:
     with pytest.raises(UserError, match="characters"):
         bag(BagConfig(words=2), sizes()).fit(corpus())

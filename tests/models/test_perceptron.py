@@ -85,7 +85,7 @@ def test_spans_begin_before_they_go_on_unless_training_knows_better() -> None:
     data = corpus(4)
     data.tags = np.array([0, 1, 2] * (len(data.tags) // 3))  # no row begins with I-x
     odd = corpus(4)
-    odd.tags = np.array([2, 0, 2] * (len(odd.tags) // 3))  # all do
+    odd.tags = np.array([0, 0, 2] * (len(odd.tags) // 3))  # none does, but spans begin with it after O
     for given, first in ((data, "B-x"), (odd, "I-x")):
         model = Perceptron(PerceptronConfig(), 3, impossible(names))
         model.fit(given)

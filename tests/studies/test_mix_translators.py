@@ -70,11 +70,19 @@ def test_weights_suit_held_out_pairs(trained: Trained, product: bool) -> None:
     summary = mix([trained.first, trained.second], trained.held_out, folder, product=product)
     own = {part["run"]: part["perplexity"] for part in summary["parts"]}
     assert summary["tuned"]["perplexity"] <= min(own.values()) * (1 + 1e-6)
+    assert not summary["warnings"]
     scores = sw.open(folder).evaluate(trained.held_out, metrics=("bleu",))
     assert scores["perplexity"] == pytest.approx(summary["tuned"]["perplexity"], rel=1e-4)
     for run in (trained.first, trained.second):
         alone = run.evaluate(trained.held_out, metrics=("bleu",))["perplexity"]
         assert alone == pytest.approx(own[str(run.path)], rel=1e-4)
+
+
+def test_pairs_that_were_learnt_are_named(trained: Trained) -> None:
+    """Both sides, for each of the two runs."""
+    summary = mix([trained.first, trained.second], trained.train, trained.folder / "sure")
+    assert len(summary["warnings"]) == 4
+    assert all("has learnt from it" in said for said in summary["warnings"])
 
 
 def test_other_vocabularies_are_refused_with_the_next_move(trained: Trained) -> None:

@@ -67,7 +67,7 @@ def test_outputs_begin_hold_and_avoid_what_they_are_told(run: TranslationRun) ->
 
     assert said() == "SAT CAT THE"
     assert said(prefix="BIG DOGS").startswith("BIG DOGS ")
-    assert "MAT" in said(required=("MAT",)).split()
+    assert "MAT" in said(required=["MAT"]).split()
     assert "CAT" not in said(forbidden=("CAT",)).split()
     (one,) = run.translate(["the cat"], prefix="BIG", attention=True)
     assert one.attention is not None

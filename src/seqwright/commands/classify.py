@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, print_json, reading, text_or_lines
+from seqwright.commands.common import DEVICE, JSON, RUN, SET, is_file, options_from, print_json, reading, text_or_lines
 
 
 @click.command("classify")
@@ -51,7 +51,7 @@ def command(
         raise click.UsageError("give one text or file at a time; a text with spaces needs quotes around it.")
     pairs = opened.labels.parts > 1
     lines: Any = (tuple(line.split("\t")) if pairs else line for line in text_or_lines(text_or_file))
-    if text_or_file is not None and Path(text_or_file).is_file() and holds_records(Path(text_or_file)):
+    if text_or_file is not None and is_file(text_or_file) and holds_records(Path(text_or_file)):
         lines = opened.texts(Path(text_or_file))
     typed = text_or_file in (None, "-") and sys.stdin.isatty()
     for said in classify(lines, **({"at_once": 1} if typed else {}), **options):

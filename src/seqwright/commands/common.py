@@ -96,13 +96,21 @@ def text_or_lines(given: str | None) -> Iterator[str]:
         yield from lines
 
 
+def is_file(given: str | None) -> bool:
+    """Whether a file has this name."""
+    try:
+        return given is not None and Path(given).is_file()
+    except OSError:  # a text that is too long for a name
+        return False
+
+
 def text_or_waiting(given: str | None) -> Iterator[list[str]]:
     """Lines of a file where there is one of this name; otherwise the text itself, unless it looks like the name of one:
     no space in it, but a folder or a suffix."""
-    if given in (None, "-") or Path(str(given)).is_file():
+    if given in (None, "-") or is_file(given):
         return lines_waiting(given)
     text = str(given)
-    named = " " not in text and ("/" in text or Path(text).suffix)
+    named = " " not in text and ("/" in text or Path(text).suffix.strip("."))  # from Python 3.14 on "Hello." has one
     return lines_waiting(text) if named else iter([[text]])
 
 

@@ -5,17 +5,15 @@ Only what can hardly be meant otherwise is recognised; the rest is refused with 
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from seqwright.config import UserError
 from seqwright.data.files import plain_suffix
-from seqwright.data.records import DELIMITERS, JSON_LINES, NAMES, RECORDS, object_of
+from seqwright.data.records import DELIMITERS, JSON_LINES, NAMES, RECORDS, cells, object_of
 
 LABEL_NAMES = (
     *("label", "labels", "class", "category", "target", "intent", "sentiment", "topic", "language", "lang"),
@@ -62,29 +60,46 @@ def kind_of(text: str, path: Path) -> str:
 
 def layout(text: str, path: Path, *, classes: bool) -> Layout:
     """How a file is written of which nothing is said; `classes`: whether labels are classes, which repeat."""
-    suffix = kind_of(text, path)
-    if suffix in JSON_LINES:
+    found = columnless(text, path)
+    if found.suffix in JSON_LINES:
         keys = list(object_of(_line(text), f"{path}, line 1"))
-        return Layout(suffix=suffix, columns=_by_name(keys) or _refuse(keys, path, "keys"))
-    delimiter = next((sign for sign in ",;\t" if sign in _line(text)), ",") if suffix == ".csv" else "\t"
-    if delimiter not in _line(text):
-        return Layout(separator=_separator(text, path, suffix))
-    first, *rows = islice(_cells(text, suffix, delimiter), SEEN)
+        return replace(found, columns=_by_name(keys) or _refuse(keys, path, "keys"))
+    first, *rows = _seen(text, path, found)
+    if len(first) == 1:
+        return Layout(separator=_separator(text, path, found.suffix))
     columns = _by_name(first) if _is_heading(first, rows) else _by_values(first, rows, classes=classes)
-    return Layout(suffix=suffix, columns=columns or _refuse(first, path, "columns"), delimiter=delimiter)
+    return replace(found, columns=columns or _refuse(first, path, "columns"))
 
 
-def bare(text: str, path: Path, parts: int) -> tuple[str, tuple[str, ...]]:
-    """As which records a file is read whose texts (so many a row) have no labels: its suffix and columns; no columns
-    where it has others as well."""
+def columnless(text: str, path: Path) -> Layout:
+    """As which records a file is read, and what parts its columns, whichever are wanted."""
     suffix = kind_of(text, path)
     if suffix in JSON_LINES:
+        return Layout(suffix=suffix)
+    others = [sign for sign in ",;\t" if suffix == ".csv" and _even(text, path, sign)]
+    return Layout(suffix=suffix, delimiter=next(iter(others), DELIMITERS[suffix]))
+
+
+def _even(text: str, path: Path, sign: str) -> bool:
+    """Whether a sign parts all rows that are looked at into the same number of columns."""
+    try:
+        widths = {len(row) for row in _seen(text, path, Layout(suffix=".csv", delimiter=sign))}
+    except UserError:  # quotes that this sign leaves open
+        return False
+    return len(widths) == 1 and widths != {1}
+
+
+def bare(text: str, path: Path, parts: int) -> Layout:
+    """How a file is written whose texts (so many a row) have no labels; without columns where it has others as well."""
+    found = columnless(text, path)
+    if found.suffix in JSON_LINES:
         name = _only(list(object_of(_line(text), f"{path}, line 1")), TEXT_NAMES)
-        return suffix, (name,) if parts == 1 and name is not None else ()
-    first, *rows = islice(_cells(text, suffix, DELIMITERS[suffix]), SEEN)
+        return replace(found, columns=(name,) if parts == 1 and name is not None else ())
+    first, *rows = _seen(text, path, found)
     if len(first) != parts:
-        return suffix, ()
-    return suffix, tuple(first) if _is_heading(first, rows) else tuple(str(n) for n in range(1, parts + 1))
+        return found
+    counted = tuple(str(n) for n in range(1, parts + 1))
+    return replace(found, columns=tuple(first) if _is_heading(first, rows) else counted)
 
 
 def _by_name(names: Sequence[str]) -> tuple[str, ...]:
@@ -148,11 +163,8 @@ def _refuse(found: Sequence[str], path: Path, what: str) -> tuple[str, ...]:
     raise UserError(f"{path} has {len(found)} {what} ({shown}, …); say which hold label and text{how}.")
 
 
-def _cells(text: str, suffix: str, delimiter: str) -> Iterator[list[str]]:
-    if suffix == ".csv":
-        yield from (row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row)
-    else:
-        yield from (line.removesuffix("\r").split("\t") for line in text.split("\n") if line.strip())
+def _seen(text: str, path: Path, found: Layout) -> list[list[str]]:
+    return [row for _, row in islice(cells(text, path, found.suffix, str(found.delimiter)), SEEN)]
 
 
 def _line(text: str) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -15,7 +15,7 @@ from seqwright.config import UserError, check_sizes
 from seqwright.data.embedded import is_embedded
 from seqwright.data.embedded_labels import embedded_labels
 from seqwright.data.files import Errors, expand, read_text, resolve
-from seqwright.data.label_columns import FASTTEXT, Layout, bare, kind_of, layout
+from seqwright.data.label_columns import FASTTEXT, Layout, bare, columnless, layout
 from seqwright.data.records import JSON_LINES, records
 from seqwright.data.text import parse_split
 
@@ -177,19 +177,25 @@ def conflicts(rows: Sequence[Row]) -> list[str]:
 def read_texts(path: Path, config: LabelledConfig, parts: int) -> list[tuple[str, ...]]:
     """The texts of a file of records, so many a row, whether it has labels or not."""
     text = read_text(path, config.errors)[0].rstrip("\r\n")
-    suffix, columns = bare(text, path, parts)
-    if config.columns and suffix in JSON_LINES:
-        columns = tuple(map(str, config.columns[1:]))
+    _refuse_blank(text, path)
+    found = bare(text, path, parts)
+    columns = tuple(map(str, config.columns[1:])) if found.suffix in JSON_LINES and config.columns else found.columns
     if columns:
-        return list(records(text, path, columns, suffix=suffix))
+        return list(records(text, path, columns, suffix=found.suffix, delimiter=found.delimiter))
     return [row.texts for row in _rows(text, path, config)]
 
 
+def _refuse_blank(text: str, path: Path) -> None:
+    if not text.strip():
+        raise UserError(f"{path} holds nothing but blank lines; name a file with texts.")
+
+
 def _rows(text: str, path: Path, config: LabelledConfig) -> Iterator[Row]:
+    _refuse_blank(text, path)
     if config.separator is not None:
         written = Layout(separator=config.separator)
     elif config.columns:
-        written = Layout(suffix=kind_of(text, path), columns=tuple(map(str, config.columns)))
+        written = replace(columnless(text, path), columns=tuple(map(str, config.columns)))
     else:
         written = layout(text, path, classes=config.labels == "one")
     if written.separator is not None:
@@ -214,6 +220,11 @@ def _parted(text: str, path: Path, separator: str) -> Iterator[Row]:
             continue
         if not found:
             raise UserError(f"{path}, line {n:,} has no {separator!r} between label and text: {line[:60]!r}.")
+        if label.startswith(FASTTEXT) and rest.startswith(FASTTEXT):  # the second would be read as a word of the text
+            raise UserError(
+                f"{path}, line {n:,} has several labels: {line[:60]!r}. Write them as `one,other TAB text` and set"
+                ' data.labels = "several".'
+            )
         yield Row(label.strip().removeprefix(FASTTEXT), (rest,), f"{path}, line {n:,}")
 
 

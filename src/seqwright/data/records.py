@@ -57,9 +57,13 @@ def records(
         return _json_lines(text, path, columns, line, scalars, lists)
     first = line - heading.count("\n")
     delimiter = delimiter or DELIMITERS[suffix]
-    rows = _quoted(heading + text, path, first, delimiter) if suffix == ".csv" else _tabbed(heading + text, first)
-    found = _table(rows, path, columns, delimiter)
+    found = _table(cells(heading + text, path, suffix, delimiter, first), path, columns, delimiter)
     return islice(found, 1, None) if heading and _counted(columns) else found
+
+
+def cells(text: str, path: Path, suffix: str, delimiter: str, first: int = 1) -> Iterator[tuple[int, list[str]]]:
+    """The line on which each record of a table ends, and all of its columns."""
+    return _quoted(text, path, first, delimiter) if suffix == ".csv" else _tabbed(text, first)
 
 
 def record_ends(text: str, path: Path, line: int) -> Iterator[int]:

@@ -10,25 +10,31 @@ alphabet; punctuation, symbols, and Chinese and Japanese signs stand by themselv
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seqwright.config import UserError
+
 Ints = NDArray[np.int64]
+States = NDArray[np.int32]
 Places = frozenset[tuple[int, int]]
 """Phrases under way, and how many of their bytes have been said."""
 
 LETTERS = frozenset([*(byte for byte in range(128) if chr(byte).isalnum()), *range(0xC3, 0xE2), *range(0xEA, 0xEE)])
 """First bytes of characters that belong to words."""
+MOST = 1 << 27
+"""States by ids of one automaton: half a gigabyte, and as much again while a search makes its tables of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Automaton:
     """States by ids; a text begins in state 0, and never leaves the state in which a phrase has been said."""
 
-    following: Ints
+    following: States
     """(S, V): the state after each id."""
     progress: Ints
     """(S,): bytes of the furthest phrase that stand at the end."""
@@ -58,9 +64,14 @@ def automaton(phrases: Sequence[bytes], pieces: Sequence[bytes], eos: int | None
     """That of texts with any of the phrases, cut into any of the pieces; those of specials are empty, but the end is an
     edge."""
     table, states = _over_bytes(phrases)
+    if len(table) * len(pieces) > MOST:
+        raise UserError(
+            f"{len(phrases):,} phrases are too many to be followed through {len(pieces):,} pieces; leave out all but"
+            f" {MOST * len(phrases) // (len(table) * len(pieces)):,}, the ones that matter most."
+        )
     spelt = [b" " if id == eos else piece for id, piece in enumerate(pieces)]
     lengths = np.array([len(piece) for piece in spelt])
-    following = np.repeat(np.arange(len(table))[:, None], len(spelt), 1)  # (S, V)
+    following = np.repeat(np.arange(len(table), dtype=np.int32)[:, None], len(spelt), 1)  # (S, V)
     for place in range(lengths.max()):
         longer = np.flatnonzero(lengths > place)
         following[:, longer] = table[following[:, longer], [spelt[id][place] for id in longer]]
@@ -70,34 +81,48 @@ def automaton(phrases: Sequence[bytes], pieces: Sequence[bytes], eos: int | None
     return Automaton(following=following, progress=progress, said=said, ends=ends, sayable=lengths > 0)
 
 
-def _over_bytes(phrases: Sequence[bytes]) -> tuple[Ints, list[tuple[bool, Places | None]]]:
+def _over_bytes(phrases: Sequence[bytes]) -> tuple[States, list[tuple[bool, Places | None]]]:
     """(S, 256), and the meaning of each state: whether a letter was last, and the phrases under way, or None where one
     has been said."""
     states: list[tuple[bool, Places | None]] = [(False, frozenset())]
     number = {states[0]: 0}
-    rows: list[list[int]] = []
+    rows: list[dict[int, int]] = []
+    begins: defaultdict[int, list[int]] = defaultdict(list)
+    for n, phrase in enumerate(phrases):
+        begins[phrase[0]].append(n)
+    alike = _alike(phrases)
     while len(rows) < len(states):
         letter, places = states[len(rows)]
-        row = []
-        for byte in range(256):
-            after = (letter, places) if places is None else _read(phrases, letter, places, byte)
+        row = {}
+        for byte in set(alike):
+            after = (letter, places) if places is None else _read(phrases, begins[byte], letter, places, byte)
             if after not in number:
                 number[after] = len(states)
                 states.append(after)
-            row.append(number[after])
+            row[byte] = number[after]
         rows.append(row)
-    return np.array(rows), states
+    return np.array([[row[byte] for byte in alike] for row in rows], np.int32), states
 
 
-def _read(phrases: Sequence[bytes], letter: bool, places: Places, byte: int) -> tuple[bool, Places | None]:
-    """The state after one byte more."""
+def _alike(phrases: Sequence[bytes]) -> list[int]:
+    """For each byte one that is read as it is: those of no phrase differ only in where they stand in words."""
+    known, first = {byte for phrase in phrases for byte in phrase}, dict[tuple[bool, bool], int]()
+    return [
+        byte if byte in known else first.setdefault((0x80 <= byte < 0xC0, byte in LETTERS), byte) for byte in range(256)
+    ]
+
+
+def _read(
+    phrases: Sequence[bytes], begun: Sequence[int], letter: bool, places: Places, byte: int
+) -> tuple[bool, Places | None]:
+    """The state after one byte more, with which these phrases may begin."""
     now = letter if 0x80 <= byte < 0xC0 else byte in LETTERS  # the bytes of one character are of one kind
     inside = letter and now
     for phrase, place in places:
         if place == len(phrases[phrase]) and not inside:
             return False, None
     going = {(n, p + 1) for n, p in places if p < len(phrases[n]) and phrases[n][p] == byte}
-    going |= {(n, 1) for n, phrase in enumerate(phrases) if phrase[0] == byte and not inside}
+    going |= {(n, 1) for n in begun if not inside}
     if not now and any(p == len(phrases[n]) for n, p in going):  # nothing can touch what is no letter
         return False, None
     return now, frozenset(going)

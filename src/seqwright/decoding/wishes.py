@@ -102,7 +102,7 @@ def wishes(
         raise UserError("what outputs must begin with already says something forbidden; take one of the two back.")
     others = ((0, len(following) - len(doomed)), (0, 0))
     tables = {
-        "following": following.astype(np.int32),
+        "following": following,
         "said": np.concatenate([part.said for part in parts]),
         "ends": np.concatenate([part.ends for part in parts]),
         "safe": np.concatenate([never.progress * 0, *(one.safe for one in phrases)]),
@@ -118,8 +118,8 @@ def wishes(
 def _still(sayable: NDArray[np.bool_], *, said: bool) -> Automaton:
     """An automaton that ids do not move: of nothing, or of what has been said already."""
     one = np.array([said])
-    still = np.zeros((1, len(sayable)), np.int64)
-    return Automaton(following=still, progress=still[:, 0], said=one, ends=one, sayable=sayable)
+    still = np.zeros((1, len(sayable)), np.int32)
+    return Automaton(following=still, progress=np.zeros(1, np.int64), said=one, ends=one, sayable=sayable)
 
 
 def _doomed(never: Automaton) -> NDArray[np.bool_]:

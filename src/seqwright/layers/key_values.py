@@ -147,6 +147,8 @@ class KeyValues(State):
     def select(self, rows: Tensor, sources: Tensor | None = None) -> KeyValues:
         """As every state; only what is used is copied."""
         taken = State.select(self._cut(), rows, sources)
+        if len(rows) < len(self.seen):  # depth-first search would drag along all that the others said, word by word
+            taken = taken.packed()
         return taken._lengthened(2 * (taken.stop + taken.branches * ROOM))
 
     def steady(self, steps: int) -> KeyValues:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqwright.batch import IGNORE
 from seqwright.metrics.counts import Counts, ratio
 from seqwright.metrics.score import Floats
 
@@ -17,11 +18,13 @@ Flags = NDArray[np.bool_]
 
 def class_counts(answered: Ints, wanted: Ints, classes: Sequence[str]) -> Iterator[Counts]:
     """Of one class for each example: accuracy, F1 of classes, Matthews' correlation. Of two classes the second is the
-    positive one."""
+    positive one. What is wanted but was not learnt (IGNORE) is one class more, which nobody answers."""
+    wanted = np.where(wanted == IGNORE, len(classes), wanted)
     accuracy = np.stack([answered == wanted, np.ones(len(wanted))], 1).astype(np.float64)
     yield Counts(name="accuracy", rows=accuracy, formula=ratio, signature=_signature("accuracy", wanted, classes))
-    yield from _f1_counts(_one_hot(answered, len(classes)), _one_hot(wanted, len(classes)), classes)
-    rows = _outcomes(_one_hot(answered, len(classes)), _one_hot(wanted, len(classes)))
+    answers, truth = (_one_hot(numbers, len(classes) + 1) for numbers in (answered, wanted))
+    yield from _f1_counts(answers, truth, classes)
+    rows = _outcomes(answers, truth)
     yield Counts(name="matthews", rows=rows, formula=matthews, signature=_signature("matthews", wanted, classes))
 
 
@@ -38,7 +41,7 @@ def _f1_counts(answered: Flags, wanted: Flags, classes: Sequence[str], *, binary
     rows = _outcomes(answered, wanted)
     if binary and len(classes) == 2:
         signature = f"{_signature('f1', wanted, classes)}|positive:{classes[1]}"
-        yield Counts(name="f1", rows=rows[:, 1::2], formula=macro_f1, signature=signature)
+        yield Counts(name="f1", rows=rows[:, 1 :: wanted.shape[1]], formula=macro_f1, signature=signature)
     for name, formula in (("macro_f1", macro_f1), ("weighted_f1", weighted_f1)):
         yield Counts(name=name, rows=rows, formula=formula, signature=_signature(name, wanted, classes))
 

@@ -99,7 +99,8 @@ class Bag:
         """What the user should know about the estimate: sentences."""
         self.l2 = config.l2
         """The regularisation that was used."""
-        self.naive_bayes = config.naive_bayes is not False
+        self.naive_bayes = config.naive_bayes is not False and answers.kind != "value"
+        """Whether n-grams are weighed by ratios, which need classes."""
         self.typical = torch.ones(len(self.orders))
         """(views,): n-grams of a text on average; one of so many is not scaled."""
 
@@ -150,16 +151,19 @@ class Bag:
 
     def _choose(self, x: Presence, target: Tensor) -> float:
         """The regularisation with the least loss on texts that were held out; so is naive Bayes found, or not."""
+        if len(x) < FEWEST:
+            return L2S[len(L2S) // 2]
         shuffled = torch.from_numpy(np.random.default_rng(0).permutation(len(x)))
         few = len(x) <= MANY and x.width * self.answers.count <= CHEAP
         held = shuffled.tensor_split(FOLDS) if few else shuffled.tensor_split(HELD_OUT)[:1]
         kept = [shuffled[~torch.isin(shuffled, own)] for own in held]
         tried: dict[tuple[bool, float], Told] = {}
-        for weighed in (True, False) if few and self.config.naive_bayes is None else (self.naive_bayes,):
+        unsaid = few and self.naive_bayes and self.config.naive_bayes is None
+        for weighed in (True, False) if unsaid else (self.naive_bayes,):
             self.naive_bayes = weighed
             folds = [Fold(self, x, target, *rows) for rows in zip(kept, held, strict=True)]
             told = sum(len(fold.truth) for fold in folds)
-            if len(x) < FEWEST or not told:
+            if not told:
                 return L2S[len(L2S) // 2]
             losses: list[float] = []
             for l2 in L2S:
@@ -174,14 +178,15 @@ class Bag:
 
     def _chosen(self, l2: float, loss: float, accuracy: float, told: int, folds: int) -> str:
         """What was chosen, and how well texts that were held out were answered with it."""
-        ratios = "naive Bayes" if self.naive_bayes else "no naive Bayes"
+        ratios = f" and {'' if self.naive_bayes else 'no '}naive Bayes suit"
+        chosen = " suits" if self.answers.kind == "value" else ratios
         right = f"accuracy {accuracy:.2f} %, " if self.answers.kind == "class" else ""
         how = f"in {folds} folds " if folds > 1 else ""
-        return f"l2 = {l2:g} and {ratios} suit {told:,} held-out texts best ({how}{right}loss {loss:.4f})."
+        return f"l2 = {l2:g}{chosen} {told:,} held-out texts best ({how}{right}loss {loss:.4f})."
 
     def scale(self, x: Presence, target: Tensor) -> Tensor:
         """(F, C): log of how much more frequent each n-gram is among the texts of a class than among the others."""
-        if not self.naive_bayes or self.answers.kind == "value":
+        if not self.naive_bayes:
             return torch.ones(x.width, self.answers.count)
         of_class = F.one_hot(target, self.answers.count).float() if self.answers.kind == "class" else target
         present = replace(x.transposed, values=None)

@@ -78,13 +78,14 @@ class Perceptron:
         places = self._places(found)
         trained = [self._trained(places, corpus, time) for time in range(self.config.times)]
         self.weights, self.transitions = (np.mean(tables, 0) for tables in zip(*trained, strict=True))
-        seen = self._seen(corpus)
+        # Where training rows begin spans with I-, as in IOB1, others may, after whatever tag.
+        begun = {tag for _, tag in self._seen(corpus) & set(self.impossible)}
         for before, tag in self.impossible:
-            if (before, tag) not in seen:
+            if tag not in begun:
                 self.transitions[before, tag] = BARRED
 
     def _seen(self, corpus: Words) -> set[tuple[int, int]]:
-        """The transitions of the training rows: none of them is impossible, whatever tags are called."""
+        """The transitions of the training rows."""
         before = np.concatenate([[self.tags], corpus.tags[:-1]])
         before[corpus.first] = self.tags
         return set(zip(before.tolist(), corpus.tags.tolist(), strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,12 @@ import torch
 
 from seqwright import build, session
 from seqwright.config import UserError
-from seqwright.data.files import resolve
 from seqwright.data.stream import Stream
 from seqwright.metrics.interpolation import best_weights
 from seqwright.metrics.likelihood import score_text
 from seqwright.metrics.score import Floats
 from seqwright.run import Run
+from seqwright.studies.mix_files import learnt, several
 from seqwright.studies.mix_readers import mix_readers
 from seqwright.studies.mix_translators import mix_translators
 
@@ -48,7 +48,7 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, product: bo
     parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
     table = {"kind": "mixture", "weights": weights.tolist(), "parts": parts}
     made = first.settings.remade(path.name, table)
-    warnings = [*_learnt(runs, on)]
+    warnings = [*learnt(runs, on)]
     notes = [f"{weight:.4f} of {run.path.name}" for weight, run in zip(weights, runs, strict=True)] + warnings
     model = build.model(made.model, first.tokenizer.vocabulary)
     model.models = [run.model for run in runs]
@@ -64,31 +64,9 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, product: bo
         notes=notes,
         parts=shown,
         warnings=warnings,
-        tuned_on=_several(on),
+        tuned_on=several(on),
         tuned={"perplexity": float(np.exp(-together.mean()))},
     )
-
-
-def _learnt(runs: Sequence[Run], on: str | Sequence[str]) -> Iterator[str]:
-    """What is wrong with weights found on a file that a run has learnt from: it is too sure of it."""
-    for run in runs:
-        for file in set(map(_place, _several(on))) & set(map(_place, _several(run.settings.data.train))):
-            yield (
-                f"{file} sets the weights, but {run.path} has learnt from it and is surer of it than of other text;"
-                " name held-out text with --on."
-            )
-
-
-def _several(names: str | Sequence[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
-
-
-def _place(name: str) -> Path:
-    """Where a file is, or would be."""
-    try:
-        return resolve(name).resolve()
-    except UserError:
-        return Path(name)
 
 
 def _refuse_unlike(one: Run, other: Run) -> None:

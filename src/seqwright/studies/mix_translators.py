@@ -18,6 +18,7 @@ from seqwright.data.buckets import Buckets, encode_pairs
 from seqwright.metrics.interpolation import best_weights, geometric_weights
 from seqwright.metrics.score import Floats
 from seqwright.run import Run
+from seqwright.studies.mix_files import learnt, several
 from seqwright.tasks.pair_scores import TOKENS
 from seqwright.text.tokenizer import Tokenizer
 
@@ -32,6 +33,7 @@ def mix_translators(runs: Sequence[Any], on: str | Sequence[str], path: Path, *,
     for run in runs:
         _refuse_unlike(first, run)
     weights, tuned = (_tuned if on else _equal)(runs, on, product)
+    warnings = [*learnt(runs, on)]
     parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
     mean = "geometric" if product else "arithmetic"
     made = first.settings.remade(
@@ -50,10 +52,12 @@ def mix_translators(runs: Sequence[Any], on: str | Sequence[str], path: Path, *,
         path,
         tokenizer=first.tokenizer.json,
         model=model,
-        notes=[f"{weight:.4f} of {run.path.name} ({mean})" for weight, run in zip(weights, runs, strict=True)],
+        notes=[f"{weight:.4f} of {run.path.name} ({mean})" for weight, run in zip(weights, runs, strict=True)]
+        + warnings,
         beside={file.name: file.read_text(encoding="utf-8") for file in beside if file.exists()},
         parts=shown,
         mean=mean,
+        warnings=warnings,
         **tuned,
     )
 
@@ -67,7 +71,7 @@ def _tuned(runs: Sequence[Any], on: str | Sequence[str], product: bool) -> tuple
     batches = list(_batches(runs, on))
     tokens = sum(int((batch.target != IGNORE).sum()) for batch in batches)
     own = np.stack([_own(run, batches) for run in runs], 1)  # (T, M)
-    facts: dict[str, Any] = {"tuned_on": [on] if isinstance(on, str) else list(on), "tuned_tokens": tokens}
+    facts: dict[str, Any] = {"tuned_on": several(on), "tuned_tokens": tokens}
     if product:
         log_probs, wanted = _whole(runs, batches)  # (M, N, V)
         weights = geometric_weights(log_probs, wanted)

@@ -40,7 +40,8 @@ LIKELY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 class ClassEvaluationConfig:
     unknown: Unknown = "few"
     """What to do about labels that were not learnt: count such texts as wrong, unless they are more than half (few) or
-    however many they are (wrong), or refuse the file, naming the line."""
+    however many they are (wrong), or refuse the file, naming the line. Where texts have several labels, those that were
+    not learnt are passed over instead."""
     resamples: int = 1000
     """Bootstrap resamples behind an interval; 0 for none."""
     seed: int = 1

@@ -153,7 +153,7 @@ def search_sources(
     model: Autoregressive, source: Source, target: Tokenizer, options: TranslationOptions
 ) -> list[list[Hypothesis]]:
     """The best outputs of these sources together, each after the prefix."""
-    forbidden, required = wished(target, options.forbidden, options.required)
+    forbidden, required = wished(target, tuple(options.forbidden), tuple(options.required))
     return search(
         model,
         source,

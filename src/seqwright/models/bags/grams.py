@@ -67,9 +67,10 @@ def beside(views: Sequence[Presence]) -> Presence:
     offsets = np.cumsum([0, *(view.width for view in views)])
     columns = torch.cat([view.columns + int(offset) for view, offset in zip(views, offsets, strict=False)])
     order = torch.argsort(torch.cat(owners), stable=True)
-    values = torch.cat([view.values for view in views if view.values is not None])
+    scaled = [view.values for view in views if view.values is not None]
+    values = torch.cat(scaled)[order] if scaled else None
     starts = sum((view.starts for view in views), torch.zeros(len(views[0]) + 1, dtype=torch.long))
-    return Presence(starts, columns[order], int(offsets[-1]), values[order] if len(values) else None)
+    return Presence(starts, columns[order], int(offsets[-1]), values)
 
 
 def _borders(groups: Tensor, many: int) -> Tensor:
