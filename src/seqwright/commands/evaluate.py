@@ -79,7 +79,8 @@ def command(
     for what in ("tags", "labels"):
         if strange := scores.get(f"unlearnt_{what}"):
             told = ", ".join(f"{name} ({count:,})" for name, count in sorted(strange.items()))
-            click.echo(f"{what} that were not learnt, counted as wrong: {told}.")
+            several = getattr(opened.settings.data, "labels", None) == "several"
+            click.echo(f"{what} that were not learnt, {'passed over' if several else 'counted as wrong'}: {told}.")
     if scores.get("lower_case"):
         click.echo(
             "outputs are lower-case (tokenizer.lowercase), references keep their case; lower-case them to compare."
