@@ -35,3 +35,21 @@ def test_quiet_is_quiet(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None
     with progress.encoding(100, quiet=True) as watch:
         watch(50, 10)
     assert capsys.readouterr().err == ""
+
+
+def test_a_sample_shows_what_it_answers_and_a_continuation_only_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    listener = progress.TrainingProgress()
+    answer = {
+        "kind": "sample",
+        "step": 1,
+        "prompt": f"a {'long ' * 20}text",
+        "text": " → good (0.9)",
+        "reference": "bad",
+    }
+    listener.record(answer)
+    listener.record(answer | {"prompt": "short\ttext", "text": "Kurzer Text"})
+    listener.record({"kind": "sample", "step": 1, "prompt": "once", "text": " upon a\x00time"})
+    long, short, more = capsys.readouterr().err.splitlines()
+    assert long == f"  sample: {('a ' + 'long ' * 20)[:59]}… → good (0.9)"
+    assert short == "  sample: short text → Kurzer Text"
+    assert more == "  sample: upon a·time"

@@ -80,6 +80,11 @@ def command(
         if strange := scores.get(f"unlearnt_{what}"):
             told = ", ".join(f"{name} ({count:,})" for name, count in sorted(strange.items()))
             click.echo(f"{what} that were not learnt, counted as wrong: {told}.")
+    if scores.get("cut"):
+        click.echo(
+            f"{scores['cut']:,} of {scores['texts']:,} texts ({scores['cut'] / scores['texts']:.1%}) did not fit and were"
+            f' cut; data.long = "{opened.settings.data.long}".'
+        )
     if scores.get("lower_case"):
         click.echo(
             "outputs are lower-case (tokenizer.lowercase), references keep their case; lower-case them to compare."

@@ -139,13 +139,16 @@ def _separator(text: str, path: Path, suffix: str) -> str:
 
 
 def _refuse(found: Sequence[str], path: Path, what: str) -> tuple[str, ...]:
-    shown = ", ".join(repr(cell[:20]) for cell in found[:6])
+    shown = ", ".join([*(repr(cell[:20]) for cell in found[:6]), *(["…"] if len(found) > 6 else [])])
     how = (
-        ': --set data.columns=["y","x"]'
+        """: --set 'data.columns=["y","x"]'"""
         if what == "keys"
-        else ", by heading or counted from 1: --set data.columns=[1,3]"
+        else """, by heading or counted from 1: --set data.columns=[1,3] or 'data.columns=["y","x"]'"""
     )
-    raise UserError(f"{path} has {len(found)} {what} ({shown}, …); say which hold label and text{how}.")
+    raise UserError(
+        f"{path} has {len(found)} {what} ({shown}); say which hold label and text, or label and the two texts of a"
+        f" pair{how}."
+    )
 
 
 def _cells(text: str, suffix: str, delimiter: str) -> Iterator[list[str]]:

@@ -158,7 +158,7 @@ def read_rows(files: Sequence[str] | str, config: LabelledConfig) -> Rows:
                     " columns in data.columns."
                 )
             rows += found
-    notes += conflicts(rows) if config.labels == "one" else []
+    notes += [*odd_labels(rows), *conflicts(rows)] if config.labels == "one" else []
     empty = sum(not any(text.strip() for text in row.texts) for row in rows)
     if empty:
         notes.append(f"{empty:,} of {len(rows):,} texts are empty: all that can be learnt of them is what is frequent.")
@@ -171,7 +171,31 @@ def conflicts(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         labels[row.texts].add(row.label)
     several = [texts for texts, own in labels.items() if len(own) > 1]
-    return [f"{len(several):,} texts have different labels, as has {several[0][0][:40]!r}."] if several else []
+    return (
+        [f"{len(several):,} texts have different labels, the first of them {several[0][0][:40]!r}."] if several else []
+    )
+
+
+def odd_labels(rows: Sequence[Row]) -> list[str]:
+    """What speaks against labels that are one class each: rows without any, and lists that share names."""
+    counts = counts_of(rows)
+    said = []
+    if counts[""] and len(counts) > 1:
+        said.append(
+            f"{counts['']:,} of {len(rows):,} rows have an empty label ({_place(rows, '')} …): a class of its own."
+        )
+    alone = {label for label in counts if label and "," not in label}
+    lists = [label for label in counts if alone & {name.strip() for name in label.split(",")} and label not in alone]
+    if lists:
+        said.append(
+            f"{len(lists):,} labels are lists of others ({lists[0][:40]!r} …) and classes of their own; data.labels ="
+            ' "several" learns each name alone.'
+        )
+    return said
+
+
+def _place(rows: Sequence[Row], label: str) -> str:
+    return next(row.place for row in rows if row.label == label)
 
 
 def read_texts(path: Path, config: LabelledConfig, parts: int) -> list[tuple[str, ...]]:

@@ -17,6 +17,8 @@ from seqwright.reporting.numbers import count, duration, figure
 
 QUIET_SECONDS = 10.0
 """Pause between lines where there is no terminal to redraw."""
+SAID, ASKED = 160, 60
+"""Characters of a sample on a line, and of what it answers."""
 
 
 @contextlib.contextmanager
@@ -108,8 +110,7 @@ class TrainingProgress:
             line = f"step {record['step']:,}  validation nll {figure(record['nll'])}{tail}"
             self.console.print(Text(line), style="bold", soft_wrap=True)
         elif record["kind"] == "sample":
-            shown = "".join(c if c.isprintable() else "·" for c in " ".join(record["text"].split()))
-            self.console.print(Text(f"  sample: {shown[:160]}"), style="italic dim", soft_wrap=True)
+            self.console.print(Text(f"  sample: {_said(record)}"), style="italic dim", soft_wrap=True)
 
     def _draw(self, step: int, steps: int, status: str) -> None:
         if self.bar is None:
@@ -124,3 +125,15 @@ class TrainingProgress:
         self.bar.update(self.task, completed=step, total=steps, status=status)
         if step == steps:
             self.__exit__(None, None, None)
+
+
+def _said(record: dict[str, Any]) -> str:
+    """A sample on a line: what a text goes on with; of an answer, which has a reference, what was asked as well."""
+    asked, said = (
+        "".join(c if c.isprintable() else "·" for c in " ".join(record.get(key, "").split()))
+        for key in ("prompt", "text")
+    )
+    if "reference" in record and asked:
+        asked = asked if len(asked) <= ASKED else f"{asked[: ASKED - 1]}…"
+        said = f"{asked} → {said.removeprefix('→ ')}"
+    return said[:SAID]
