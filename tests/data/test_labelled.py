@@ -92,7 +92,8 @@ def test_copies_with_other_labels_are_counted(tmp_path: Path) -> None:
 def test_labels_that_are_empty_or_lists_are_told(tmp_path: Path) -> None:
     path = write(tmp_path, "a.tsv", "war,love\tone\nwar\ttwo\n\tthree\n\tfour\na, b\tfive\n")
     empty, lists = read_rows(str(path), LabelledConfig(train=str(path))).notes[-2:]
-    assert empty.startswith("2 of 5 rows have an empty label (") and "a.tsv, line 3 …" in empty
+    assert empty.startswith("2 of 5 rows have an empty label (")
+    assert "a.tsv, line 3 …" in empty
     assert lists.startswith("1 labels are lists of others ('war,love' …)")
     assert read_rows(str(path), LabelledConfig(train=str(path), labels="several")).notes == ()
     path = write(tmp_path, "b.tsv", "Washington, DC\tone\nParis, TX\ttwo\nWashington, DC\tthree\n")

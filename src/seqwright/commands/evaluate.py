@@ -82,8 +82,8 @@ def command(
             click.echo(f"{what} that were not learnt, counted as wrong: {told}.")
     if scores.get("cut"):
         click.echo(
-            f"{scores['cut']:,} of {scores['texts']:,} texts ({scores['cut'] / scores['texts']:.1%}) did not fit and were"
-            f' cut; data.long = "{opened.settings.data.long}".'
+            f"{scores['cut']:,} of {scores['texts']:,} texts ({scores['cut'] / scores['texts']:.1%}) did not fit and"
+            f' were cut; data.long = "{opened.settings.data.long}".'
         )
     if scores.get("lower_case"):
         click.echo(

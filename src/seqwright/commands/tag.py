@@ -26,8 +26,8 @@ def command(run: str, file: str | None, columns: bool, overrides: tuple[str, ...
     """The tag of each word of a text, of a file or of standard input, in order.
 
     A line is a sentence, its words parted by spaces; it comes back with its tags behind a tab. A file with tabs, a
-    .conllu or .jsonl, or any with --columns, is read as one to learn from is; where that has a token a line, so has what
-    comes back.
+    .conllu or .jsonl, or any with --columns, is read as one to learn from is; where that has a token a line, so has
+    what comes back.
 
     \b
     seqwright tag runs/tags "Time flies like an arrow"

@@ -150,8 +150,8 @@ def _table(rows: Iterable[tuple[int, list[str]]], path: Path, columns: Sequence[
             if column not in first:
                 near = did_you_mean(column, first) if max(map(len, first)) <= LONGEST_HEADING else ""
                 raise UserError(
-                    f"{path} has no column '{column}': its first line {_found(first, delimiter)}.{near} Other columns are"
-                    " named with --set data.columns=[…]."
+                    f"{path} has no column '{column}': its first line {_found(first, delimiter)}.{near} Other columns"
+                    " are named with --set data.columns=[…]."
                 )
         wanted = [first.index(column) for column in columns]
     for line, row in rest:
