@@ -128,6 +128,9 @@ def wanted_recipe(
         raise UserError(f"{' and '.join(flags)} are different kinds of data; give one of them.")
     own = _several(given[flags[0]]) if flags else []
     if recipe is not None:
+        if own and Path(recipe).suffix != ".toml" and Path(recipe).is_file():
+            several = " ".join(f"{flags[0]} {name}" for name in (*own, recipe))
+            raise UserError(f"{recipe} is no recipe (.toml); several files are named one by one: {several}.")
         beginning = [f'model.from="{Path(base).resolve()}"'] if base else []
         return recipes.load(recipe, [*beginning, *overrides], train=own, valid=_several(valid))
     if own:

@@ -31,7 +31,7 @@ def mix_readers(runs: Sequence[Any], on: str | Sequence[str] | None, path: Path)
     for run in runs:
         _refuse_unlike(first, run)
         if on is None and any(getattr(run.settings.data, key) != getattr(first.settings.data, key) for key in HELD_OUT):
-            raise UserError(f"{first.path} and {run.path} held out different texts; name some with --on FILE.")
+            raise UserError(f"{first.path} and {run.path} share no held-out texts; name some with --on FILE.")
     rows = first.rows(on).rows
     warnings = [] if on is None else [*_learnt(runs, [row.texts for row in rows])]
     wanted = first.labels.targets(rows)
