@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.status import Status
 from rich.text import Text
 
 from seqwright.reporting.numbers import count, duration, figure
@@ -75,6 +76,7 @@ class TrainingProgress:
         self.task: Any = None
         self.begun: tuple[float, int] | None = None
         self.last_line = 0.0
+        self.status: Status | None = None
 
     def __enter__(self) -> TrainingProgress:
         return self
@@ -82,6 +84,7 @@ class TrainingProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.doing("")
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
@@ -89,6 +92,15 @@ class TrainingProgress:
 
     def say(self, text: str) -> None:
         self.console.print(Text(text), style="dim", soft_wrap=True)
+
+    def doing(self, text: str) -> None:
+        """What work without steps is at, on a line that goes when there is nothing more to say."""
+        if self.console.is_terminal:
+            self._wait(text)
+        elif text and time.monotonic() - self.last_line > QUIET_SECONDS:
+            if self.last_line:  # what is soon done needs no line
+                self.console.print(Text(text), soft_wrap=True)
+            self.last_line = time.monotonic()
 
     def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
         now = time.monotonic()
@@ -111,6 +123,16 @@ class TrainingProgress:
             self.console.print(Text(line), style="bold", soft_wrap=True)
         elif record["kind"] == "sample":
             self.console.print(Text(f"  sample: {_said(record)}"), style="italic dim", soft_wrap=True)
+
+    def _wait(self, text: str) -> None:
+        if self.status is None and text:
+            self.status = self.console.status(Text(text), refresh_per_second=4)
+            self.status.start()
+        elif self.status is not None and text:
+            self.status.update(Text(text))
+        elif self.status is not None:
+            self.status.stop()
+            self.status = None
 
     def _draw(self, step: int, steps: int, status: str) -> None:
         if self.bar is None:
