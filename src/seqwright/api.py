@@ -17,6 +17,7 @@ from seqwright.studies.check import check as prove
 from seqwright.studies.demo import Rung
 from seqwright.studies.demo import demo as train_ladder
 from seqwright.studies.listing import listing
+from seqwright.studies.mix import mix as make_mixture
 from seqwright.studies.probe import SHIPPED as SHIPPED_PROBES
 from seqwright.studies.probe import probe as find_gaps
 from seqwright.studies.probe import read_probes
@@ -183,6 +184,12 @@ def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[di
     """The gaps a run shows between sentences that differ in one respect; those that ship, or of a file of yours."""
     probes = read_probes(SHIPPED_PROBES if templates is None else Path(templates))
     return find_gaps(run if isinstance(run, Run) else open(run), probes)
+
+
+def mix(runs: Sequence[str | Path], run: str | Path, *, on: str | Sequence[str] = (), product: bool = False) -> Run:
+    """One run of several, with the weights that suit held-out text, as `seqwright mix` makes it."""
+    make_mixture([open(path) for path in runs], on, Path(run), product=product)
+    return open(run)
 
 
 def tokenizer(path: str | Path) -> Tokenizer:

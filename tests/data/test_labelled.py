@@ -96,6 +96,9 @@ def test_labels_that_are_empty_or_lists_are_told(tmp_path: Path) -> None:
     assert "a.tsv, line 3 …" in empty
     assert lists.startswith("1 labels are lists of others ('war,love' …)")
     assert read_rows(str(path), LabelledConfig(train=str(path), labels="several")).notes == ()
+    path = write(tmp_path, "c.tsv", "Good\tone\ngood\ttwo\nbad\tthree\nGood\tfour\n")
+    (told,) = read_rows(str(path), LabelledConfig(train=str(path))).notes
+    assert told.startswith("'Good' and 'good' differ in case alone")
     path = write(tmp_path, "b.tsv", "Washington, DC\tone\nParis, TX\ttwo\nWashington, DC\tthree\n")
     assert read_rows(str(path), LabelledConfig(train=str(path))).notes == ()
 
@@ -152,6 +155,7 @@ def test_a_tab_in_a_text_belongs_to_it_where_the_first_line_shows_the_columns(tm
         ("good film\n", {}, r"no tab .*data\.separator"),
         ("a\tb\nalone\n", {}, "line 2"),
         ("a b\nalone\n", {"separator": " "}, "line 2"),
+        ("label\ttext\n", {}, "a heading and no rows"),
         ("a\tb\n", {"columns": ("label", "text")}, "no column 'label'"),
         ("label\ttitle\tbody\na\tb\tc\n", {}, r"3 columns \('label', 'title', 'body'\); say which"),
     ],

@@ -102,8 +102,11 @@ def command(
 
 def _doubt(opened: Any, files: list[str], many: int, as_json: bool) -> None:
     """The texts whose label the model finds least probable."""
+    from seqwright.config import UserError
     from seqwright.reporting.classes import suspicious_table
 
+    if opened.settings.data.kind != "labelled":
+        raise UserError(f"{opened.path} {opened.does}; only classifiers of texts list labels they doubt.")
     found = opened.suspicious(files or None, many)
     if as_json:
         print_json({"run": str(opened.path), "on": files or "validation", "suspicious": found})

@@ -152,6 +152,8 @@ def read_rows(files: Sequence[str] | str, config: LabelledConfig) -> Rows:
             if replaced:
                 notes.append(f"{path}: {replaced:,} places were not UTF-8 text and are read as U+FFFD.")
             found = list(_rows(text.rstrip("\r\n"), path, config))
+            if not found:
+                raise UserError(f"{path} has a heading and no rows below it.")
             if config.labels == "one" and len(found) > 2 and counts_of(found)[found[0].label] == 1:
                 notes.append(
                     f"{found[0].place}: no other row has the label {found[0].label!r}; if it is a heading, name the"
@@ -191,6 +193,11 @@ def odd_labels(rows: Sequence[Row]) -> list[str]:
             f"{len(lists):,} labels are lists of others ({lists[0][:40]!r} …) and classes of their own; data.labels ="
             ' "several" learns each name alone.'
         )
+    spelt: defaultdict[str, list[str]] = defaultdict(list)
+    for label in counts:
+        spelt[label.casefold()].append(label)
+    if alike := next((own for own in spelt.values() if len(own) > 1), None):
+        said.append(f"{' and '.join(map(repr, alike))} differ in case alone and are classes of their own.")
     return said
 
 
