@@ -156,6 +156,7 @@ def test_a_tab_in_a_text_belongs_to_it_where_the_first_line_shows_the_columns(tm
         ("a\tb\nalone\n", {}, "line 2"),
         ("a b\nalone\n", {"separator": " "}, "line 2"),
         ("label\ttext\n", {}, "a heading and no rows"),
+        ('[{"label": "a", "text": "b"}]\n', {}, "looks like a JSON array"),
         ("a\tb\n", {"columns": ("label", "text")}, "no column 'label'"),
         ("label\ttitle\tbody\na\tb\tc\n", {}, r"3 columns \('label', 'title', 'body'\); say which"),
     ],

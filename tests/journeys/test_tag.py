@@ -71,6 +71,9 @@ def test_column_files_come_back_as_columns(seqwright: Command, tagger: Path, her
     (here / "test.conllu").write_text(commented)
     assert seqwright("tag", tagger, "test.conllu").out == "we\tp\nsee\tv\n\n"
     assert seqwright("tag", tagger, input=commented.encode()).out == "we\tp\nsee\tv\n\n"
+    (here / "spaced.txt").write_text("the d\nruns n\n")
+    assert "--columns reads it as a word and its tag" in seqwright("tag", tagger, "spaced.txt").err
+    assert seqwright("tag", tagger, "spaced.txt", "--columns").out == "the\td\nruns\tn\n\n"
     (here / "words.txt").write_text("the\nruns\n\nwe\nsee\n")
     assert seqwright("tag", tagger, "words.txt", "--columns").out == "the\td\nruns\tn\n\nwe\tp\nsee\tv\n\n"
 

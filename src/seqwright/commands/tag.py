@@ -42,12 +42,14 @@ def command(run: str, file: str | None, columns: bool, overrides: tuple[str, ...
     options_from(others, "decoding", type(opened.settings.decoding))  # a tagger has none: whatever is set is refused
     answer = opened.tag  # refused at once where a run does other things
     typed = file in (None, "-") and sys.stdin.isatty()
-    lines, tabs = peeked(text_or_lines(file))
+    lines, first = peeked(text_or_lines(file))
     given: Iterator[str | tuple[str, ...]] = lines
     by_token = False
-    if columns or tabs or (file is not None and plain_suffix(Path(file)) in WRITTEN):
+    if columns or "\t" in first or (file is not None and plain_suffix(Path(file)) in WRITTEN):
         sentences, kind = opened.words("\n".join(lines), file or "standard input", columns=columns)
         given, by_token = iter(sentences), kind in ("columns", "conllu")
+    elif len(first.split()) == 2 and first.split()[1] in opened.labels["tags"]:
+        click.echo(f"note: {first!r} is read as two words; --columns reads it as a word and its tag.", err=True)
     for said in answer(given, **({"at_once": 1} if typed else {})):
         if as_json:
             print_json({"tokens": said.words, "tags": said.tags, "probabilities": said.probabilities})
@@ -57,11 +59,11 @@ def command(run: str, file: str | None, columns: bool, overrides: tuple[str, ...
             click.echo("\t".join([" ".join(said.words), " ".join(said.tags)]) if said.words else "")
 
 
-def peeked(lines: Iterator[str]) -> tuple[Iterator[str], bool]:
-    """The same lines, and whether the first holds a tab that is neither blank nor a comment (`# text = …`)."""
+def peeked(lines: Iterator[str]) -> tuple[Iterator[str], str]:
+    """The same lines, and the first that is neither blank nor a comment (`# text = …`)."""
     seen: list[str] = []
     for line in lines:
         seen.append(line)
         if line.strip() and not line.startswith("# "):
             break
-    return chain(seen, lines), bool(seen) and "\t" in seen[-1]
+    return chain(seen, lines), seen[-1] if seen else ""

@@ -125,6 +125,8 @@ def _by_values(first: Sequence[str], rows: Sequence[Sequence[str]], *, classes: 
 
 def _separator(text: str, path: Path, suffix: str) -> str:
     """What parts label and text in a file without columns: a space, after labels that cannot be words of the text."""
+    if text.startswith("["):
+        raise UserError(f"{path} looks like a JSON array; write its objects one a line, as a .jsonl file.")
     lines = [line for line in islice(text.split("\n"), SEEN) if line.strip()]
     labels = [line.split(" ", 1)[0] for line in lines if " " in line.strip()]
     repeated = 2 <= len(set(labels)) <= LABELLIKE * len(lines)

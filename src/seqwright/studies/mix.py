@@ -96,7 +96,8 @@ def _refuse_unlike(one: Run, other: Run) -> None:
     for run in (one, other):
         if "generate" not in run.verbs:
             raise UserError(
-                f"{run.path} holds a model that {run.does}; only language models, translators and classifiers of texts can be mixed."
+                f"{run.path} holds a model that {run.does}; only language models, translators and classifiers of texts"
+                " can be mixed."
             )
     if one.tokenizer.hash != other.tokenizer.hash:
         raise UserError(
