@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from seqwright.api import list_recipes as list_recipes
     from seqwright.api import list_runs as list_runs
     from seqwright.api import load as load
+    from seqwright.api import mix as mix
     from seqwright.api import open as open
     from seqwright.api import probe as probe
     from seqwright.api import tokenizer as tokenizer
     from seqwright.api import train as train
     from seqwright.config import UserError as UserError
 
-_VERBS = ("check", "demo", "list_recipes", "list_runs", "load", "open", "probe", "tokenizer", "train")
+_VERBS = ("check", "demo", "list_recipes", "list_runs", "load", "mix", "open", "probe", "tokenizer", "train")
 _HOMES = dict.fromkeys(_VERBS, "api") | {"UserError": "config"}
 
 

@@ -17,6 +17,7 @@ from seqwright.studies.check import check as prove
 from seqwright.studies.demo import Rung
 from seqwright.studies.demo import demo as train_ladder
 from seqwright.studies.listing import listing
+from seqwright.studies.mix import mix as make_mixture
 from seqwright.studies.probe import SHIPPED as SHIPPED_PROBES
 from seqwright.studies.probe import probe as find_gaps
 from seqwright.studies.probe import read_probes
@@ -128,6 +129,9 @@ def wanted_recipe(
         raise UserError(f"{' and '.join(flags)} are different kinds of data; give one of them.")
     own = _several(given[flags[0]]) if flags else []
     if recipe is not None:
+        if own and Path(recipe).suffix != ".toml" and Path(recipe).is_file():
+            several = " ".join(f"{flags[0]} {name}" for name in (*own, recipe))
+            raise UserError(f"{recipe} is no recipe (.toml); several files are named one by one: {several}.")
         beginning = [f'model.from="{Path(base).resolve()}"'] if base else []
         return recipes.load(recipe, [*beginning, *overrides], train=own, valid=_several(valid))
     if own:
@@ -180,6 +184,12 @@ def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[di
     """The gaps a run shows between sentences that differ in one respect; those that ship, or of a file of yours."""
     probes = read_probes(SHIPPED_PROBES if templates is None else Path(templates))
     return find_gaps(run if isinstance(run, Run) else open(run), probes)
+
+
+def mix(runs: Sequence[str | Path], run: str | Path, *, on: str | Sequence[str] = (), product: bool = False) -> Run:
+    """One run of several, with the weights that suit held-out text, as `seqwright mix` makes it."""
+    make_mixture([open(path) for path in runs], on, Path(run), product=product)
+    return open(run)
 
 
 def tokenizer(path: str | Path) -> Tokenizer:

@@ -6,7 +6,7 @@ and knows models only through the protocols of this file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -205,11 +205,19 @@ class TellsTokens(Protocol):
         ...
 
 
+Doing = Callable[[str], None]
+"""Told now and then what long work is at, for whoever waits."""
+
+
+def unheard(said: str) -> None:
+    """Where nobody waits."""
+
+
 @runtime_checkable
 class Counted(Model, Protocol):
     """A model estimated by counting, in one pass and without gradients: n-gram, bag of n-grams, perceptron."""
 
-    def fit(self, corpus: Any) -> None:
+    def fit(self, corpus: Any, doing: Doing = unheard) -> None:
         """Counts what the data module of its task yields; says how much it read through its own fields."""
         ...
 

@@ -40,6 +40,9 @@ class Listener(Protocol):
     def say(self, text: str) -> None:
         """A sentence a person should read."""
 
+    def doing(self, text: str) -> None:
+        """What work without steps is at; nothing when it is over."""
+
     def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None: ...
 
     def record(self, record: dict[str, Any]) -> None:
@@ -50,6 +53,8 @@ class Silence:
     """A listener that keeps it to itself."""
 
     def say(self, text: str) -> None: ...
+
+    def doing(self, text: str) -> None: ...
 
     def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None: ...
 
@@ -158,7 +163,8 @@ class Session:
 
     def _count(self) -> dict[str, Any]:
         begun = time.perf_counter()
-        self.model.fit(self.task.corpus)
+        self.model.fit(self.task.corpus, self.listener.doing)
+        self.listener.doing("")
         seconds = time.perf_counter() - begun
         for said in self.model.notes:
             self.note(said)

@@ -92,6 +92,20 @@ def test_copies_with_other_labels_are_counted(tmp_path: Path) -> None:
     assert "1 texts have different labels" in read_rows(str(path), LabelledConfig(train=str(path))).notes[-1]
 
 
+def test_labels_that_are_empty_or_lists_are_told(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", "war,love\tone\nwar\ttwo\n\tthree\n\tfour\na, b\tfive\n")
+    empty, lists = read_rows(str(path), LabelledConfig(train=str(path))).notes[-2:]
+    assert empty.startswith("2 of 5 rows have an empty label (")
+    assert "a.tsv, line 3 …" in empty
+    assert lists.startswith("1 labels are lists of others ('war,love' …)")
+    assert read_rows(str(path), LabelledConfig(train=str(path), labels="several")).notes == ()
+    path = write(tmp_path, "c.tsv", "Good\tone\ngood\ttwo\nbad\tthree\nGood\tfour\n")
+    (told,) = read_rows(str(path), LabelledConfig(train=str(path))).notes
+    assert told.startswith("'Good' and 'good' differ in case alone")
+    path = write(tmp_path, "b.tsv", "Washington, DC\tone\nParis, TX\ttwo\nWashington, DC\tthree\n")
+    assert read_rows(str(path), LabelledConfig(train=str(path))).notes == ()
+
+
 def test_lines_keep_their_numbers_behind_blank_ones(tmp_path: Path) -> None:
     path = write(tmp_path, "a.tsv", "a\tone\n\n\nb\ttwo\n")
     places = [row.place for row in read_rows(str(path), LabelledConfig(train=str(path))).rows]
@@ -166,8 +180,10 @@ def test_a_tab_in_a_text_belongs_to_it_where_the_first_line_shows_the_columns(tm
         ("\n\r\n", {}, "blank lines"),
         ("a\tb\nalone\n", {}, "line 2"),
         ("a b\nalone\n", {"separator": " "}, "line 2"),
+        ("label\ttext\n", {}, "a heading and no rows"),
+        ('[{"label": "a", "text": "b"}]\n', {}, "looks like a JSON array"),
         ("a\tb\n", {"columns": ("label", "text")}, "no column 'label'"),
-        ("label\ttitle\tbody\na\tb\tc\n", {}, r"3 columns \('label', 'title', 'body', …\); say which"),
+        ("label\ttitle\tbody\na\tb\tc\n", {}, r"3 columns \('label', 'title', 'body'\); say which"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_next_move(

@@ -13,7 +13,7 @@ from seqwright.config import UserError
 from seqwright.data.python_tokens import lines_of
 from seqwright.data.sentences import SPELT, SentenceFeed, encode_sentences, spell
 from seqwright.data.tag_formats import Sentence
-from seqwright.data.tagged import TaggedConfig, impossible, read_splits, read_tagged
+from seqwright.data.tagged import TaggedConfig, impossible, read_splits, read_tagged, unbegun
 from seqwright.text.training import TokenizerConfig, train
 
 TWO = [Sentence(("Time", "flies"), ("n", "v")), Sentence(("Stop",), ("v",))]
@@ -202,3 +202,12 @@ def test_the_classes_of_python_s_words() -> None:
         "or": "keyword",
         "x": "name",
     }
+
+
+@pytest.mark.parametrize(
+    ("tags", "many"),
+    [("O I-a I-a", 1), ("B-a I-a E-a", 0), ("I-a O B-b I-a", 2), ("B-a E-a E-a", 1), ("n v I v", 0)],
+)
+def test_spans_that_did_not_begin_are_counted(tags: str, many: int) -> None:
+    words = tuple(tags.split())
+    assert unbegun([Sentence(words, words)] * 3) == 3 * many

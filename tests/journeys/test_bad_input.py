@@ -102,6 +102,7 @@ def test_every_problem_of_a_recipe_is_reported_at_once(seqwright: Command, here:
         (["gpt3-smal"], "no recipe 'gpt3-smal'. Did you mean 'gpt3-small'?"),
         (["gpt3-small"], "train names no file; give your own text with --text FILE."),
         (["text.txt"], "text.txt is no valid TOML"),
+        (["--labelled", "a.tsv", "text.txt"], "named one by one: --labelled a.tsv --labelled text.txt."),
         (["--text", "text.txt", "--model", "lsmt"], "no model kind 'lsmt'. Did you mean 'lstm'?"),
         (["--text", "text.txt", "--set", "tokenizer.kind=word"], "Did you mean 'words'?"),
         (["--text", "text.txt", "--set", "model.layers"], "expected key=value, as in --set training.steps=100."),

@@ -78,6 +78,9 @@ def test_runs_that_cut_text_differently_are_mixed(folder: Path, tmp_path: Path, 
     (listed,) = seqwright("runs", tmp_path, "--json").lines
     assert listed["accuracy"] == summary["tuned"]["accuracy"]
     assert listed["state"] == "finished, as tuned"
+    assert f"together accuracy {summary['tuned']['accuracy']:.2f} %" in (tmp_path / "mixed" / "report.html").read_text()
+    again = sw.mix([folder / "words", folder / "pieces"], tmp_path / "again")
+    assert again.settings.model.weights == sw.open(tmp_path / "mixed").settings.model.weights
 
 
 def test_weights_of_learnt_texts_are_warned_of(folder: Path, tmp_path: Path, seqwright: Command) -> None:
@@ -108,11 +111,13 @@ def test_a_wrong_label_is_doubted_most(folder: Path, seqwright: Command) -> None
     assert "line" in found[0]["place"]
 
 
-def test_a_language_model_doubts_no_label(tmp_path: Path) -> None:
+def test_a_language_model_doubts_no_label(tmp_path: Path, seqwright: Command) -> None:
     (tmp_path / "text.txt").write_text("a b c\n" * 50, encoding="utf-8")
     run = sw.train(text=str(tmp_path / "text.txt"), model="ngram", run=tmp_path / "lm")
     with pytest.raises(UserError, match="try"):
         run.suspicious(None, 3)
+    told = seqwright("evaluate", run.path, "--suspicious", "3").err
+    assert "only classifiers of texts list labels they doubt" in told
 
 
 def test_probes_of_a_classifier(folder: Path, seqwright: Command) -> None:

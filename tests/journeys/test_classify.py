@@ -143,6 +143,9 @@ def test_texts_that_are_too_long_are_counted(seqwright: Command, classifier: Pat
     )
     assert "do not fit 6 tokens and are cut (" in said.err
     assert 'data.long = "head+tail"' in said.err
+    assert '40 of 40 texts (100.0%) did not fit and were cut; data.long = "head+tail".' in (
+        seqwright("evaluate", "cut", "--on", "test.tsv").out
+    )
 
 
 def test_a_file_alone_is_enough(seqwright: Command, here: Path) -> None:

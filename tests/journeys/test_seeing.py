@@ -37,6 +37,10 @@ def test_digits_are_learnt_and_told(seqwright: Command, tmp_path: Path) -> None:
     assert "Classes" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
     details = scores["details"]
     assert sum(map(sum, details["confusion"])) == scores["pictures"]
+    fitted = json.loads((tmp_path / "r" / "summary.json").read_text(encoding="utf-8"))["temperature"]
+    assert f"temperature:{fitted:.4g}|" in scores["scores"]["calibration_error"]["signature"]
+    plain = sw.open(tmp_path / "r").classify([str(tmp_path / "some.npz")], temperature=1.0)
+    assert (next(plain).probability < json.loads(said[0])["probability"]) == (fitted < 1)
     hot = seqwright(
         "classify", str(tmp_path / "r"), str(tmp_path / "some.npz"), "--json", "--set", HOT
     ).out.splitlines()
@@ -81,3 +85,18 @@ def test_what_fills_patches_in_begins_a_classifier(pooling: str, tmp_path: Path)
         assert torch.allclose(value, fresh[name], atol=1e-9), name
     assert ("encoder.token" in dict(begun.model.named_parameters())) == (pooling == "first")
     assert begun.evaluate()["accuracy"] >= 0
+
+
+def test_files_of_a_folder_are_named(seqwright: Command, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason="needs Pillow: the extra [images]")
+    for n in range(12):
+        (tmp_path / "all" / "ab"[n % 2]).mkdir(parents=True, exist_ok=True)
+        image.fromarray(np.full((8, 8), 20 * n, np.uint8)).save(tmp_path / "all" / "ab"[n % 2] / f"{n}.png")
+    small = ("--set", "model.width=8", "--set", "model.layers=1", "--set", "training.steps=2")
+    trained = seqwright("train", "--images", tmp_path / "all", "--run", tmp_path / "r", *small)
+    assert trained.status == 0, trained.err
+    said = seqwright("classify", tmp_path / "r", tmp_path / "all").out.splitlines()
+    wanted = [str(found) for found in sorted((tmp_path / "all").rglob("*.png"))]
+    assert [line.rsplit(": ", 1)[0] for line in said] == wanted
+    rows = seqwright("classify", tmp_path / "r", tmp_path / "all" / "a", "--json").lines
+    assert [row["file"] for row in rows] == wanted[:6]

@@ -65,6 +65,15 @@ def test_a_tagger_learns_answers_and_keeps_its_laws(seqwright: Command, tagger: 
 
 def test_column_files_come_back_as_columns(seqwright: Command, tagger: Path, here: Path) -> None:
     assert seqwright("tag", tagger, "test.tsv").out == (here / "test.tsv").read_text()
+    (here / "test.jsonl").write_text('{"tokens": ["we", "see"], "tags": []}\n')
+    assert seqwright("tag", tagger, "test.jsonl").out == "we see\tp v\n"
+    commented = "# sent_id = 1\n# text = we see\n1\twe" + "\t_" * 8 + "\n2\tsee" + "\t_" * 8 + "\n\n"
+    (here / "test.conllu").write_text(commented)
+    assert seqwright("tag", tagger, "test.conllu").out == "we\tp\nsee\tv\n\n"
+    assert seqwright("tag", tagger, input=commented.encode()).out == "we\tp\nsee\tv\n\n"
+    (here / "spaced.txt").write_text("the d\nruns n\n")
+    assert "--columns reads it as a word and its tag" in seqwright("tag", tagger, "spaced.txt").err
+    assert seqwright("tag", tagger, "spaced.txt", "--columns").out == "the\td\nruns\tn\n\n"
     (here / "words.txt").write_text("the\nruns\n\nwe\nsee\n")
     assert seqwright("tag", tagger, "words.txt", "--columns").out == "the\td\nruns\tn\n\nwe\tp\nsee\tv\n\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from types import SimpleNamespace
 
 import pytest
@@ -35,3 +36,41 @@ def test_quiet_is_quiet(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None
     with progress.encoding(100, quiet=True) as watch:
         watch(50, 10)
     assert capsys.readouterr().err == ""
+
+
+def test_a_sample_shows_what_it_answers_and_a_continuation_only_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    listener = progress.TrainingProgress()
+    answer = {
+        "kind": "sample",
+        "step": 1,
+        "prompt": f"a {'long ' * 20}text",
+        "text": " → good (0.9)",
+        "reference": "bad",
+    }
+    listener.record(answer)
+    listener.record(answer | {"prompt": "short\ttext", "text": "Kurzer Text"})
+    listener.record({"kind": "sample", "step": 1, "prompt": "once", "text": " upon a\x00time"})
+    long, short, more = capsys.readouterr().err.splitlines()
+    assert long == f"  sample: {('a ' + 'long ' * 20)[:59]}… → good (0.9)"
+    assert short == "  sample: short text → Kurzer Text"
+    assert more == "  sample: upon a·time"
+
+
+def test_work_without_steps_says_what_it_is_at(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line every ten seconds where there is no terminal, and none of what is done sooner."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    with progress.TrainingProgress() as listener:
+        for clock.now, text in ((100, "one"), (105, "two"), (111, "three"), (112, "four"), (122, "five"), (140, "")):
+            listener.doing(text)
+    assert capsys.readouterr().err.splitlines() == ["three", "five"]
+
+
+def test_a_terminal_shows_what_is_done_and_then_nothing() -> None:
+    listener, screen = progress.TrainingProgress(), io.StringIO()
+    listener.console = progress.Console(file=screen, force_terminal=True)
+    listener.doing("counting")
+    listener.doing("learning [n-grams]")
+    listener.doing("")
+    assert listener.status is None
+    assert "learning [n-grams]" in screen.getvalue()

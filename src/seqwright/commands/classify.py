@@ -72,9 +72,14 @@ def _look(opened: Any, files: Sequence[str], options: dict[str, Any], as_json: b
     """What is on the pictures of some files or folders."""
     if not files:
         raise click.UsageError("name files of pictures, or a folder of image files.")
+    from seqwright.data.files import resolve
+    from seqwright.data.image_files import image_files
+
     for file in files:
+        inside = image_files(resolve(file)) if resolve(file).is_dir() else []
         for number, seen in enumerate(opened.classify([file], **options)):
+            name = str(inside[number]) if inside else file
             if as_json:
-                print_json({"file": file, "picture": number, "label": seen.label, "probability": seen.probability})
+                print_json({"file": name, "picture": number, "label": seen.label, "probability": seen.probability})
             else:
-                click.echo(seen.said if len(files) == 1 else f"{file}: {seen.said}")
+                click.echo(seen.said if len(files) == 1 and not inside else f"{name}: {seen.said}")

@@ -81,6 +81,11 @@ def command(
             told = ", ".join(f"{name} ({count:,})" for name, count in sorted(strange.items()))
             several = getattr(opened.settings.data, "labels", None) == "several"
             click.echo(f"{what} that were not learnt, {'passed over' if several else 'counted as wrong'}: {told}.")
+    if scores.get("cut"):
+        click.echo(
+            f"{scores['cut']:,} of {scores['texts']:,} texts ({scores['cut'] / scores['texts']:.1%}) did not fit and"
+            f' were cut; data.long = "{opened.settings.data.long}".'
+        )
     if scores.get("lower_case"):
         click.echo(
             "outputs are lower-case (tokenizer.lowercase), references keep their case; lower-case them to compare."
@@ -98,8 +103,11 @@ def command(
 
 def _doubt(opened: Any, files: list[str], many: int, as_json: bool) -> None:
     """The texts whose label the model finds least probable."""
+    from seqwright.config import UserError
     from seqwright.reporting.classes import suspicious_table
 
+    if opened.settings.data.kind != "labelled":
+        raise UserError(f"{opened.path} {opened.does}; only classifiers of texts list labels they doubt.")
     found = opened.suspicious(files or None, many)
     if as_json:
         print_json({"run": str(opened.path), "on": files or "validation", "suspicious": found})

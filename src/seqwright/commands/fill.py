@@ -32,7 +32,7 @@ def command(run: str, text: tuple[str, ...], top: int | None, device: str, as_js
             continue
         click.echo(filled.text)
         for blank in filled.blanks:
-            click.echo("  " + ", ".join(f"{shown(guess.token)} {guess.probability:.1%}" for guess in blank))
+            click.echo("  " + "   ".join(f"{shown(guess.token)} {guess.probability:.1%}" for guess in blank))
 
 
 def shown(token: str) -> str:

@@ -27,8 +27,9 @@ def command(runs: tuple[str, ...], on: tuple[str, ...], product: bool, run: str,
     """Make one run of several: p = Σ weight p_i, with the weights (by EM) under which held-out text is most probable.
 
     Any language models that share a tokenizer can be mixed, n-grams with neural ones too; any translators between the
-    same vocabularies, whatever their kind; and any classifiers of the same classes, each with its own tokenizer. The
-    new run holds all it needs: the old ones may go.
+    same vocabularies, whatever their kind; and any classifiers of the same classes, each with its own tokenizer, by
+    the sum or by p ∝ Π p_i^weight, whichever suits held-out texts better. The new run holds all it needs: the old ones
+    may go.
 
     \b
     seqwright mix runs/ptb-ngram runs/ptb-lstm --on ptb/ptb.valid.txt.xz --run runs/ptb-mixed
@@ -48,6 +49,8 @@ def command(runs: tuple[str, ...], on: tuple[str, ...], product: bool, run: str,
     measured = summary.get("tuned", {})
     columns = [Column("run", "run"), *(Column(name, name, figure) for name in ("weight", *measured))]
     print_table(table([*summary["parts"], {"run": run} | measured], columns))
+    if summary.get("mean") == "geometric":
+        click.echo("p ∝ Π p_i^weight suits these texts better than Σ weight p_i; such weights need not add up to 1.")
     for said in summary.get("warnings", ()):
         click.echo(f"warning: {said}", err=True)
     if measured:

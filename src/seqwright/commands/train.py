@@ -37,7 +37,10 @@ KINDS = (
     "--tagged", multiple=True, metavar="FILE", help="Your own tagged words: token TAB tag, a blank line a sentence."
 )
 @click.option(
-    "--images", multiple=True, metavar="FILE", help="Your own pictures: a folder for each class, .npz or IDX."
+    "--images",
+    multiple=True,
+    metavar="FILE",
+    help="Your own pictures: a folder for each class, .npz, or IDX (images, then labels).",
 )
 @click.option("--captions", multiple=True, metavar="FILE", help="Your own pictures with captions: .npz of both.")
 @click.option("--from", "base", type=click.Path(), metavar="RUN", help="Begin with the weights of a finished run.")

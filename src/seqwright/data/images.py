@@ -230,6 +230,8 @@ def _npz(path: Path) -> Pictures:
     said = next((arrays[name] for name in ("labels", "captions") if name in arrays), None)
     if said is not None and said.ndim != 1:
         raise UserError(f"{path}: labels and captions are one for each picture, not {_written(said.shape)}.")
+    if said is not None and len(said) != len(arrays["images"]):
+        raise UserError(f"{path} has {len(arrays['images']):,} pictures and {len(said):,} labels or captions.")
     labels = None if said is None else tuple(map(str, said.tolist()))
     return Pictures(pixels=_with_channels(arrays["images"], path), labels=labels)
 
@@ -238,9 +240,14 @@ def _with_channels(array: NDArray[Any], path: Path) -> Pixels:
     if array.ndim == 3:
         array = array[..., None]
     if array.ndim != 4 or array.shape[-1] not in (1, 3) or array.dtype != np.uint8 or not array.size:
+        hint = (
+            " Shares of white become bytes by (255 * images).round().astype('uint8')."
+            if array.dtype.kind == "f"
+            else ""
+        )
         raise UserError(
             f"{path} holds {array.dtype} of {_written(array.shape)}; pictures are bytes (uint8), N × height × width for"
-            " grey ones, N × height × width × 3 for colours."
+            f" grey ones, N × height × width × 3 for colours.{hint}"
         )
     return array
 

@@ -140,6 +140,8 @@ def _by_values(first: Sequence[str], rows: Sequence[Sequence[str]], *, classes: 
 
 def _separator(text: str, path: Path, suffix: str) -> str:
     """What parts label and text in a file without columns: a space, after labels that cannot be words of the text."""
+    if text.startswith("["):
+        raise UserError(f"{path} looks like a JSON array; write its objects one a line, as a .jsonl file.")
     lines = [line for line in islice(text.split("\n"), SEEN) if line.strip()]
     labels = [line.split(" ", 1)[0] for line in lines if " " in line.strip()]
     repeated = 2 <= len(set(labels)) <= LABELLIKE * len(lines)
@@ -154,13 +156,16 @@ def _separator(text: str, path: Path, suffix: str) -> str:
 
 
 def _refuse(found: Sequence[str], path: Path, what: str) -> tuple[str, ...]:
-    shown = ", ".join(repr(cell[:20]) for cell in found[:6])
+    shown = ", ".join([*(repr(cell[:20]) for cell in found[:6]), *(["…"] if len(found) > 6 else [])])
     how = (
-        ': --set data.columns=["y","x"]'
+        """: --set 'data.columns=["y","x"]'"""
         if what == "keys"
-        else ", by heading or counted from 1: --set data.columns=[1,3]"
+        else """, by heading or counted from 1: --set data.columns=[1,3] or 'data.columns=["y","x"]'"""
     )
-    raise UserError(f"{path} has {len(found)} {what} ({shown}, …); say which hold label and text{how}.")
+    raise UserError(
+        f"{path} has {len(found)} {what} ({shown}); say which hold label and text, or label and the two texts of a"
+        f" pair{how}."
+    )
 
 
 def _seen(text: str, path: Path, found: Layout) -> list[list[str]]:

@@ -152,13 +152,15 @@ def read_rows(files: Sequence[str] | str, config: LabelledConfig) -> Rows:
             if replaced:
                 notes.append(f"{path}: {replaced:,} places were not UTF-8 text and are read as U+FFFD.")
             found = list(_rows(text.rstrip("\r\n"), path, config))
+            if not found:
+                raise UserError(f"{path} has a heading and no rows below it.")
             if config.labels == "one" and len(found) > 2 and counts_of(found)[found[0].label] == 1:
                 notes.append(
                     f"{found[0].place}: no other row has the label {found[0].label!r}; if it is a heading, name the"
                     " columns in data.columns."
                 )
             rows += found
-    notes += conflicts(rows) if config.labels == "one" else []
+    notes += [*odd_labels(rows), *conflicts(rows)] if config.labels == "one" else []
     empty = sum(not any(text.strip() for text in row.texts) for row in rows)
     if empty:
         notes.append(f"{empty:,} of {len(rows):,} texts are empty: all that can be learnt of them is what is frequent.")
@@ -171,7 +173,36 @@ def conflicts(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         labels[row.texts].add(row.label)
     several = [texts for texts, own in labels.items() if len(own) > 1]
-    return [f"{len(several):,} texts have different labels, as has {several[0][0][:40]!r}."] if several else []
+    return (
+        [f"{len(several):,} texts have different labels, the first of them {several[0][0][:40]!r}."] if several else []
+    )
+
+
+def odd_labels(rows: Sequence[Row]) -> list[str]:
+    """What speaks against labels that are one class each: rows without any, and lists that share names."""
+    counts = counts_of(rows)
+    said = []
+    if counts[""] and len(counts) > 1:
+        said.append(
+            f"{counts['']:,} of {len(rows):,} rows have an empty label ({_place(rows, '')} …): a class of its own."
+        )
+    alone = {label for label in counts if label and "," not in label}
+    lists = [label for label in counts if alone & {name.strip() for name in label.split(",")} and label not in alone]
+    if lists:
+        said.append(
+            f"{len(lists):,} labels are lists of others ({lists[0][:40]!r} …) and classes of their own; data.labels ="
+            ' "several" learns each name alone.'
+        )
+    spelt: defaultdict[str, list[str]] = defaultdict(list)
+    for label in counts:
+        spelt[label.casefold()].append(label)
+    if alike := next((own for own in spelt.values() if len(own) > 1), None):
+        said.append(f"{' and '.join(map(repr, alike))} differ in case alone and are classes of their own.")
+    return said
+
+
+def _place(rows: Sequence[Row], label: str) -> str:
+    return next(row.place for row in rows if row.label == label)
 
 
 def read_texts(path: Path, config: LabelledConfig, parts: int) -> list[tuple[str, ...]]:

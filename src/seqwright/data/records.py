@@ -24,6 +24,8 @@ JSON_LINES = (".jsonl", ".ndjson")
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
 RECORDS = (*JSON_LINES, *DELIMITERS)
+LONGEST_HEADING = 40
+"""Characters up to which cells may be names of columns; longer ones are text."""
 
 Row = tuple[str, ...]
 
@@ -150,8 +152,11 @@ def _table(rows: Iterable[tuple[int, list[str]]], path: Path, columns: Sequence[
             raise UserError(f'{path}: two columns are headed \'{twice[0]}\'; rename one, or count columns: "1", "2".')
         for column in columns:
             if column not in first:
-                near = did_you_mean(column, first)
-                raise UserError(f"{path} has no column '{column}': its first line {_found(first, delimiter)}.{near}")
+                near = did_you_mean(column, first) if max(map(len, first)) <= LONGEST_HEADING else ""
+                raise UserError(
+                    f"{path} has no column '{column}': its first line {_found(first, delimiter)}.{near} Other columns"
+                    " are named with --set data.columns=[…]."
+                )
         wanted = [first.index(column) for column in columns]
     for line, row in rest:
         if len(row) != len(first):

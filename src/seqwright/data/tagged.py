@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -140,6 +141,15 @@ def impossible(names: Sequence[str]) -> tuple[tuple[int, int], ...]:
     inside = {n: name[2:] for n, name in enumerate(names) if name[:2] in ("I-", "E-")}
     before = {n: name[2:] for n, name in enumerate(names) if name[:2] in ("B-", "I-")}
     return tuple((one, n) for n, kind in inside.items() for one in range(len(names) + 1) if before.get(one) != kind)
+
+
+def unbegun(sentences: Sequence[Sentence]) -> int:
+    """How many tags go on with a span that the tag before them is no part of."""
+    return sum(
+        tag[:2] in ("I-", "E-") and before not in (f"B-{tag[2:]}", f"I-{tag[2:]}")
+        for sentence in sentences
+        for before, tag in itertools.pairwise(("O", *sentence.tags))
+    )
 
 
 def _fraction(sentence: Sentence) -> float:

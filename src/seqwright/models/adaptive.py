@@ -22,7 +22,7 @@ from torch import Tensor
 
 from seqwright.batch import IGNORE, Batch, Source, Vocabulary
 from seqwright.config import UserError
-from seqwright.interface import State
+from seqwright.interface import Doing, State, unheard
 
 Rows = NDArray[np.int64]
 NOWHERE = -1
@@ -82,8 +82,8 @@ class Adaptive:
         facts: dict[str, Any] = self.model.facts
         return facts
 
-    def fit(self, corpus: Any) -> None:
-        self.model.fit(corpus)
+    def fit(self, corpus: Any, doing: Doing = unheard) -> None:
+        self.model.fit(corpus, doing)
 
     def tensors(self) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = self.model.tensors()

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from seqwright.batch import Answers, Batch, ReaderSizes, Source
 from seqwright.config import UserError
+from seqwright.interface import Doing, unheard
 from seqwright.models.bags.grams import Grams, Presence, Rows, beside
 from seqwright.models.bags.linear import LOSSES, descend
 from seqwright.models.bags.spelt import numbered, spelt
@@ -109,14 +110,16 @@ class Bag:
         """The longest n-gram of each view: of tokens, and of the words they spell."""
         return [self.config.order, self.config.words] if self.config.words else [self.config.order]
 
-    def fit(self, corpus: Examples) -> None:
+    def fit(self, corpus: Examples, doing: Doing = unheard) -> None:
         """Finds the n-grams, their ratios and their weights."""
+        doing("counting n-grams")
         ids, lengths, marks, target = self._corpus(corpus)
         if self.config.words:
             self.known = np.unique(spelt(ids, marks, lengths)[0])
         x = self._counted(self._streams(ids, lengths, marks))
         if self.l2 is None:
-            self.l2 = self._choose(x, target)
+            self.l2 = self._choose(x, target, doing)
+        doing(f"learning the weights of {x.width:,} n-grams with l2 = {self.l2:g}")
         scale = self.scale(x, target)
         own: dict[str, Any] = {"scale": scale, "weight": torch.zeros_like(scale), "bias": self.bias}
         weight, self.bias = descend(x, target, self.answers.kind, l2=self.l2, **own)
@@ -149,7 +152,7 @@ class Bag:
             views = [view.scaled((typical / view.sizes.clamp(min=1)).sqrt()) for view, typical in usual]
         return beside(views)
 
-    def _choose(self, x: Presence, target: Tensor) -> float:
+    def _choose(self, x: Presence, target: Tensor, doing: Doing) -> float:
         """The regularisation with the least loss on texts that were held out; so is naive Bayes found, or not."""
         if len(x) < FEWEST:
             return L2S[len(L2S) // 2]
@@ -167,6 +170,8 @@ class Bag:
                 return L2S[len(L2S) // 2]
             losses: list[float] = []
             for l2 in L2S:
+                least = f"; the least loss so far is {min(losses):.4f}" if losses else ""
+                doing(f"{x.width:,} n-grams: trying l2 = {l2:g}{least}")
                 asked = [fold.ask(l2) for fold in folds]
                 losses.append(sum(loss for loss, _ in asked) / told)
                 tried[weighed, l2] = losses[-1], 100 * sum(right for _, right in asked) / told

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqwright.batch import Batch, Source, Vocabulary
 from seqwright.config import UserError
-from seqwright.interface import State
+from seqwright.interface import Doing, State, unheard
 from seqwright.models.adaptive import Adaptive, AdaptiveOptions
 from seqwright.models.ngrams.arpa_reading import SPECIALS, read_arpa
 from seqwright.models.ngrams.arpa_writing import arpa_names, write_arpa
@@ -114,8 +114,9 @@ class NGram:
         self.notes: list[str] = []
         """What the user should know about the estimate: sentences."""
 
-    def fit(self, corpus: Text) -> None:
+    def fit(self, corpus: Text, doing: Doing = unheard) -> None:
         """Counts the text and estimates every probability."""
+        doing(f"counting n-grams of up to {self.config.order} tokens")
         scratch = Scratch(self.config.memory)
         counted = count_ngrams(
             corpus.ids,
@@ -125,6 +126,7 @@ class NGram:
             running=self.config.running,
             scratch=scratch,
         )
+        doing("estimating their probabilities")
         kept = cut_off(counted, self.config.cutoffs) if any(self.config.cutoffs) else None
         found = estimate(
             counted,

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from seqwright.batch import Batch, ReaderSizes, Source
 from seqwright.config import check_shares, check_sizes
+from seqwright.interface import Doing, unheard
 from seqwright.models.word_features import features
 
 BARRED = -1e9
@@ -70,13 +71,13 @@ class Perceptron:
         self.transitions = np.zeros((tags + 1, tags), np.float32)
         """From a tag (row) to the next; the last row is where a sentence begins."""
 
-    def fit(self, corpus: Words) -> None:
+    def fit(self, corpus: Words, doing: Doing = unheard) -> None:
         """Learns from every row, in another order each time."""
         found = features(corpus.spelling, corpus.words)
         keys, counts = np.unique(found, return_counts=True)
         self.keys = keys[counts >= self.config.minimum]
         places = self._places(found)
-        trained = [self._trained(places, corpus, time) for time in range(self.config.times)]
+        trained = [self._trained(places, corpus, time, doing) for time in range(self.config.times)]
         self.weights, self.transitions = (np.mean(tables, 0) for tables in zip(*trained, strict=True))
         # Where training rows begin spans with I-, as in IOB1, others may, after whatever tag.
         begun = {tag for _, tag in self._seen(corpus) & set(self.impossible)}
@@ -90,11 +91,12 @@ class Perceptron:
         before[corpus.first] = self.tags
         return set(zip(before.tolist(), corpus.tags.tolist(), strict=True))
 
-    def _trained(self, places: Ints, corpus: Words, time: int) -> list[Floats]:
+    def _trained(self, places: Ints, corpus: Words, time: int, doing: Doing) -> list[Floats]:
         """Weights and transitions of one training."""
         hidden, nothing = self.config.hidden, len(self.keys)
         learning = Learning(nothing + 1, self.tags)
         for epoch in range(self.config.epochs):
+            doing(f"perceptron {time + 1} of {self.config.times}, pass {epoch + 1} of {self.config.epochs}")
             draws = np.random.default_rng([self.config.seed + time, epoch])
             for row in draws.permutation(len(corpus.words)):
                 words = slice(corpus.first[row], corpus.first[row] + corpus.words[row])

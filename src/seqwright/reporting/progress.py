@@ -11,12 +11,15 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.status import Status
 from rich.text import Text
 
 from seqwright.reporting.numbers import count, duration, figure
 
 QUIET_SECONDS = 10.0
 """Pause between lines where there is no terminal to redraw."""
+SAID, ASKED = 160, 60
+"""Characters of a sample on a line, and of what it answers."""
 
 
 @contextlib.contextmanager
@@ -73,6 +76,7 @@ class TrainingProgress:
         self.task: Any = None
         self.begun: tuple[float, int] | None = None
         self.last_line = 0.0
+        self.status: Status | None = None
 
     def __enter__(self) -> TrainingProgress:
         return self
@@ -80,6 +84,7 @@ class TrainingProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.doing("")
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
@@ -87,6 +92,15 @@ class TrainingProgress:
 
     def say(self, text: str) -> None:
         self.console.print(Text(text), style="dim", soft_wrap=True)
+
+    def doing(self, text: str) -> None:
+        """What work without steps is at, on a line that goes when there is nothing more to say."""
+        if self.console.is_terminal:
+            self._wait(text)
+        elif text and time.monotonic() - self.last_line > QUIET_SECONDS:
+            if self.last_line:  # what is soon done needs no line
+                self.console.print(Text(text), soft_wrap=True)
+            self.last_line = time.monotonic()
 
     def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
         now = time.monotonic()
@@ -108,8 +122,17 @@ class TrainingProgress:
             line = f"step {record['step']:,}  validation nll {figure(record['nll'])}{tail}"
             self.console.print(Text(line), style="bold", soft_wrap=True)
         elif record["kind"] == "sample":
-            shown = "".join(c if c.isprintable() else "·" for c in " ".join(record["text"].split()))
-            self.console.print(Text(f"  sample: {shown[:160]}"), style="italic dim", soft_wrap=True)
+            self.console.print(Text(f"  sample: {_said(record)}"), style="italic dim", soft_wrap=True)
+
+    def _wait(self, text: str) -> None:
+        if self.status is None and text:
+            self.status = self.console.status(Text(text), refresh_per_second=4)
+            self.status.start()
+        elif self.status is not None and text:
+            self.status.update(Text(text))
+        elif self.status is not None:
+            self.status.stop()
+            self.status = None
 
     def _draw(self, step: int, steps: int, status: str) -> None:
         if self.bar is None:
@@ -124,3 +147,15 @@ class TrainingProgress:
         self.bar.update(self.task, completed=step, total=steps, status=status)
         if step == steps:
             self.__exit__(None, None, None)
+
+
+def _said(record: dict[str, Any]) -> str:
+    """A sample on a line: what a text goes on with; of an answer, which has a reference, what was asked as well."""
+    asked, said = (
+        "".join(c if c.isprintable() else "·" for c in " ".join(record.get(key, "").split()))
+        for key in ("prompt", "text")
+    )
+    if "reference" in record and asked:
+        asked = asked if len(asked) <= ASKED else f"{asked[: ASKED - 1]}…"
+        said = f"{asked} → {said.removeprefix('→ ')}"
+    return said[:SAID]

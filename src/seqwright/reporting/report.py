@@ -123,11 +123,13 @@ def _driver(run: RunFacts, name: str, key: str) -> Html:
 
 
 def _samples(run: RunFacts) -> Html:
-    """A line for each step that had samples, opening to all of them; the last stands open. One alone needs no line."""
+    """A line for each step that had samples, opening to all of them; the last stands open. One step needs no line."""
     records = run.records("sample")
     if len(records) == 1:
         return section("Sample", sample(records[0]))
     steps = [list(several) for _, several in itertools.groupby(records, key=lambda record: record["step"])]
+    if len(steps) == 1:
+        return section("Samples", *map(sample, records))
     shown = _spread(steps, SAMPLES)
     some = f"{len(shown)} of {len(steps)} steps, spread evenly; log.jsonl has them all."
     lead = "" if len(shown) == len(steps) else some

@@ -60,10 +60,10 @@ def _cell(value: Any, column: Column) -> str:
 
 
 def named_table(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """Of each tag or type of span: how often it is there and answered, and how well."""
+    """Of each type of span: how often it is there and answered, and how well."""
     counts = [Column(key, key, "{:,}".format) for key in ("examples", "answered")]
     rates = [Column(key, key, "{:.2f}".format) for key in ("precision", "recall", "f1")]
-    return table(rows, [Column("class", ""), *counts, *rates])
+    return table(rows, [Column("class", "span"), *counts, *rates])
 
 
 def back_off_table(answers: Iterable[Any]) -> Table:

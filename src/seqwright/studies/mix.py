@@ -32,7 +32,7 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, product: bo
         return mix_translators(runs, on, path, product=product)
     if product:
         raise UserError("--product is for translators; of classifiers the mean that suits better is taken anyway.")
-    if "classify" in runs[0].verbs:
+    if runs[0].settings.data.kind == "labelled":
         return mix_readers(runs, on or None, path)
     if not on:
         raise UserError("say which held-out text sets the weights: --on FILE.")
@@ -73,7 +73,10 @@ def _refuse_unlike(one: Run, other: Run) -> None:
     """Raises unless two runs cut text into the same ids."""
     for run in (one, other):
         if "generate" not in run.verbs:
-            raise UserError(f"{run.path} holds a model that {run.does}; only language models can be mixed.")
+            raise UserError(
+                f"{run.path} holds a model that {run.does}; only language models, translators and classifiers of texts"
+                " can be mixed."
+            )
     if one.tokenizer.hash != other.tokenizer.hash:
         raise UserError(
             f"{one.path} and {other.path} cut text differently (tokenizers {one.tokenizer.hash[:12]} and"

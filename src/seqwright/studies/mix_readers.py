@@ -32,7 +32,7 @@ def mix_readers(runs: Sequence[Any], on: str | Sequence[str] | None, path: Path)
     for run in runs:
         _refuse_unlike(first, run)
         if on is None and any(getattr(run.settings.data, key) != getattr(first.settings.data, key) for key in HELD_OUT):
-            raise UserError(f"{first.path} and {run.path} held out different texts; name some with --on FILE.")
+            raise UserError(f"{first.path} and {run.path} share no held-out texts; name some with --on FILE.")
     rows = first.rows(on).rows
     warnings = [] if on is None else [*_learnt(runs, [row.texts for row in rows])]
     wanted = first.labels.targets(rows)
@@ -61,8 +61,7 @@ def mix_readers(runs: Sequence[Any], on: str | Sequence[str] | None, path: Path)
         path,
         tokenizer=first.tokenizer.json,
         model=model,
-        notes=[f"{weight:.4f} of {run.path.name} ({mean})" for weight, run in zip(weights, runs, strict=True)]
-        + warnings,
+        notes=[*_told(shown, mean), _tuned(_measured(together, wanted)), *warnings],
         beside=beside | {"labels.json": to_json(first.labels.table()) + "\n"},
         parts=shown,
         mean=mean,
@@ -70,6 +69,19 @@ def mix_readers(runs: Sequence[Any], on: str | Sequence[str] | None, path: Path)
         tuned_on=several(on or "validation"),
         tuned=_measured(together, wanted),
     )
+
+
+def _told(shown: Sequence[dict[str, Any]], mean: str) -> Iterator[str]:
+    for one in shown:
+        yield f"{one['weight']:.4f} of {Path(one['run']).name} ({mean}), alone {_figures(one)}"
+
+
+def _tuned(measured: dict[str, float]) -> str:
+    return f"together {_figures(measured)}, where the weights were tuned: other texts say more"
+
+
+def _figures(one: dict[str, Any]) -> str:
+    return f"accuracy {one['accuracy']:.2f} %, nll {one['nll']:.4f}"
 
 
 def _learnt(runs: Sequence[Any], texts: Sequence[tuple[str, ...]]) -> Iterator[str]:
@@ -111,8 +123,10 @@ def _measured(log_probs: Floats, wanted: Any) -> dict[str, float]:
 
 def _refuse_unlike(one: Any, other: Run) -> None:
     """Raises unless two runs answer with the same classes."""
-    if "classify" not in other.verbs:
-        raise UserError(f"{other.path} holds a model that {other.does}; only classifiers can be mixed with {one.path}.")
+    if other.settings.data.kind != "labelled":
+        raise UserError(
+            f"{other.path} holds a model that {other.does}; only classifiers of texts can be mixed with {one.path}."
+        )
     for run in (one, other):
         if run.labels.kind != "one" or hasattr(run.model, "models"):
             raise UserError(f"{run.path} answers with no single class, or is a mixture itself; mix its parts.")

@@ -62,7 +62,10 @@ class ClassifyingTask:
         for said in (*train.notes, *(valid.notes if valid else ())):
             self.note(said)
         if valid is None:
-            self.note("nothing is held out, so there will be no score; give --valid FILE, or set data.split.")
+            self.note(
+                "nothing is held out, so there will be no score, and samples are training texts; give --valid FILE, or"
+                " set data.split."
+            )
         else:
             if data.split is not None:
                 self.note(f"held out for validation: {data.split} of the texts ({len(valid.rows):,}).")

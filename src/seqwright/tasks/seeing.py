@@ -23,7 +23,8 @@ from seqwright.metrics.score import Floats
 from seqwright.reporting.png import embedded, sheet
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json
-from seqwright.tasks.class_scores import counted, scored, tempered
+from seqwright.tasks.class_details import calibrated
+from seqwright.tasks.class_scores import AnswerOptions, counted, scored, tempered
 from seqwright.tasks.classifying import judged
 from seqwright.tasks.picture_run import PictureRun
 from seqwright.tasks.task import Note, Settings, fingerprint_of
@@ -60,7 +61,10 @@ class SeeingTask:
         for said in self.train.notes:
             note(said)
         if self.valid is None:
-            note("nothing is held out, so there will be no score; set data.valid or data.split.")
+            note(
+                "nothing is held out, so there will be no score, and samples are training pictures; set data.valid or"
+                " data.split."
+            )
         elif data.split is not None:
             note(f"held out for validation: {data.split} of the pictures ({len(self.valid):,}).")
         grid = self.sight.grid
@@ -88,7 +92,7 @@ class SeeingTask:
     def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid is None:
             return None
-        return evaluated(model, self.valid, self.sight, self.settings, device, quick=quick)
+        return evaluated(model, self.valid, self.sight, self.settings, device, quick=quick, fit=True)
 
     def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
         shown = self.train if self.valid is None else self.valid
@@ -161,14 +165,14 @@ class SeeRun(PictureRun):
 
     def classify(self, files: Iterable[str], **options: Any) -> Iterator[Seen]:
         """What is on each picture of some files, in order; options are those of the recipe's [decoding] section."""
-        chosen = replace(self.settings.decoding, **options)
+        temperature = self._temperature(replace(self.settings.decoding, **options))
         if not self.sight.names:
             raise UserError(f"{self.path} answers with pictures, not with classes; see its report.html.")
         for name in files:
             found = self.sight.views(self.pictures([name]), self.settings.data, seed=0, batch=AT_ONCE, known=False)
             for step in range(found.steps_per_epoch):
                 answers = answered(self.model, found.still(step)[1], self.device)
-                for row in tempered(answers, chosen.temperature):
+                for row in tempered(answers, temperature):
                     label, probability = said_of(row, self.sight.names)
                     yield Seen(label=label, probability=probability)
 
@@ -188,10 +192,15 @@ class SeeRun(PictureRun):
         **options: Any,
     ) -> dict[str, Any]:
         """Scores on pictures, or on the run's own validation pictures."""
-        settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
+        decoding = replace(self.settings.decoding, temperature=self._temperature(self.settings.decoding))
+        settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options), decoding=decoding)
         pictures = self.pictures(on)
         scores = evaluated(self.model, pictures, self.sight, settings, self.device, watch)
         return scores | {"pictures": len(pictures)}
+
+    def _temperature(self, options: AnswerOptions) -> float | None:
+        """What was asked for, or what suited the validation pictures."""
+        return options.temperature or self.directory.summary().get("temperature")
 
 
 def said_of(answer: Floats, names: Sequence[str]) -> tuple[str, float]:
@@ -217,8 +226,10 @@ def evaluated(
     watch: Callable[[int, int], None] = lambda done, of: None,
     *,
     quick: bool = False,
+    fit: bool = False,
 ) -> dict[str, Any]:
-    """What the answers are worth; pictures are spoilt the same way every time."""
+    """What the answers are worth; pictures are spoilt the same way every time. `fit`: with the temperature that suits
+    them."""
     found = sight.views(pictures, settings.data, seed=0, batch=AT_ONCE)
     answers, shown = [], []
     for step in range(found.steps_per_epoch):
@@ -234,10 +245,12 @@ def evaluated(
     if found.targets is None:
         counts = restored(np.concatenate(answers), np.concatenate(shown), settings.data.answer)
     else:
-        likely = tempered(np.concatenate(answers), settings.decoding.temperature)
+        plain = np.concatenate(answers)
+        likely = tempered(plain, settings.decoding.temperature)
         wanted, fingerprint = found.targets.reshape(-1), pictures.fingerprint
         if not quick:
-            return judged(likely, wanted, sight.labels, (), settings, fingerprint)
+            judgement = judged(likely, wanted, sight.labels, (), settings, fingerprint)
+            return judgement | (calibrated(plain, wanted, sight.labels) if fit else {})
         counts = counted(likely, wanted, sight.labels, settings.decoding, fingerprint)
     return {one.name: one.value for one in counts} if quick else scored(counts, settings.evaluation)
 

@@ -16,7 +16,7 @@ from seqwright.batch import Batch, ReaderSizes
 from seqwright.config import UserError
 from seqwright.data.sentences import EncodedSentences, SentenceFeed, encode_sentences
 from seqwright.data.tag_formats import FORMATS, Format, Sentence, sniff
-from seqwright.data.tagged import Tagged, TaggedConfig, impossible, read_splits, read_tagged
+from seqwright.data.tagged import Tagged, TaggedConfig, impossible, read_splits, read_tagged, unbegun
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json
@@ -78,7 +78,10 @@ class TagTask:
         for said in train.notes:
             self.note(said)
         if valid is None:
-            self.note("nothing is held out, so there will be no score; give --valid FILE, or set data.split.")
+            self.note(
+                "nothing is held out, so there will be no score, and samples are training sentences; give --valid FILE,"
+                " or set data.split."
+            )
         else:
             if data.split is not None:
                 self.note(f"held out for validation: {data.split} of the sentences ({len(valid.sentences):,}).")
@@ -87,6 +90,11 @@ class TagTask:
                 self.note(f"{leaked:,} of {len(valid.sentences):,} validation sentences are training ones, too.")
             if strange := sorted(set(valid.tags) - set(self.names)):
                 self.note(f"validation tags that training does not have, counted as wrong: {', '.join(strange)}.")
+        if begun := unbegun(train.sentences):
+            self.note(
+                f"{begun:,} spans of the training tags go on (I-, E-) where none of their type began, as in old files"
+                " or by mistake; they count as spans, and the tagger may answer so."
+            )
         self.note(
             f"{len(train.sentences):,} training sentences, {train.words:,} words, {len(self.known):,} different ones,"
             f" {len(self.names)} tags; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
