@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seqwright.batch import ReaderSizes, Vocabularies, Vocabulary
-from seqwright.config import Reader, UserError, did_you_mean, to_table
+from seqwright.config import Reader, UserError, did_you_mean, pick, to_table
 from seqwright.data.chat import ChatConfig
 from seqwright.data.corrupted import CorruptedConfig
 from seqwright.data.images import CaptionsConfig, ImagesConfig
@@ -282,6 +282,12 @@ def model_config(table: Mapping[str, Any], reader: Reader | None = None, *, task
 def kind_of(config: Any, *, task: str = "text") -> str:
     """The word that picks this configuration's class."""
     return next(kind for kind, (cls, _) in kit(task).models.items() if type(config) is cls)
+
+
+def pick_trained(kind: str, task: str) -> None:
+    """Raises unless models of a kind are trained for a task, naming those that are."""
+    refuse_made(kind)
+    pick(kind, {name: entry for name, entry in kit(task).models.items() if name not in MADE}, "model")
 
 
 def refuse_made(kind: str) -> None:

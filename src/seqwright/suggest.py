@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from seqwright import build
-from seqwright.config import pick
 from seqwright.data.embedded import embedded_text, is_embedded
 from seqwright.data.embedded_labels import embedded_labels
 from seqwright.data.files import PACKED, expand, read_text, resolve
@@ -36,8 +35,7 @@ def text_recipe(
     tokenizer: str = "byte-bpe",
 ) -> dict[str, Any]:
     """The tables of a recipe for a language model of some files; `--set` goes on top of them."""
-    pick(kind, build.LANGUAGE_MODELS, "model")
-    build.refuse_made(kind)
+    build.pick_trained(kind, "text")
     size = sum(_bytes(file) for file in files)
     sizes = next(sizes for most, sizes in GPT_SIZES if size <= most)
     data: dict[str, Any] = {"kind": "text", "train": list(files)}
@@ -92,7 +90,7 @@ def pairs_recipe(
     tokenizer: str = "byte-bpe",
 ) -> dict[str, Any]:
     """The tables of a recipe for a translator between some files; `--set` goes on top of them."""
-    pick(kind, build.TRANSLATORS, "model")
+    build.pick_trained(kind, "pairs")
     size = sum(_bytes(file) for file in files)
     sizes = next(sizes for most, sizes in TRANSFORMER_SIZES if size <= most)
     data: dict[str, Any] = {"kind": "pairs", "train": list(files), "tokens": sizes["tokens"]}
@@ -152,7 +150,7 @@ def tagged_recipe(
     """The tables of a recipe for a tagger of some files; `--set` goes on top of them."""
     texts = [read_text(resolve(file), "replace")[0] for file in files if not is_embedded(file)]
     size = sum(map(len, texts)) or MEGA
-    pick(kind, build.TAGGERS, "model")
+    build.pick_trained(kind, "tagged")
     sentences = sum(len(BLANK.findall(text)) or text.count("\n") for text in texts) if texts else FEWEST_SENTENCES
     data: dict[str, Any] = {"kind": "tagged", "train": list(files)}
     if valid:
@@ -222,8 +220,7 @@ def labelled_recipe(
     tokenizer: str | None = None,
 ) -> dict[str, Any]:
     """The tables of a recipe for a classifier of labelled texts."""
-    pick(kind, build.CLASSIFIERS, "model")
-    build.refuse_made(kind)
+    build.pick_trained(kind, "labelled")
     texts = [text for file in files for text in _labelled_texts(file)]
     lines = len(texts)
     letters = kind == "bag" and tokenizer in (None, "characters") and sum(map(len, texts)) <= LETTERS
@@ -270,7 +267,7 @@ def masked_recipe(
 ) -> dict[str, Any]:
     """The tables of a recipe for a masked language model of some files: the sizes of a GPT, and twice its steps,
     since only one token in seven is learnt from."""
-    pick(kind, build.MASKED, "model")
+    build.pick_trained(kind, "masked")
     table = text_recipe(files, valid, kind="gpt" if kind == "bert" else kind, tokenizer=tokenizer)
     table["data"] |= {"kind": "masked"}
     table["model"] |= {"kind": kind}

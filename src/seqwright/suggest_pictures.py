@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seqwright import build
-from seqwright.config import UserError, pick
+from seqwright.config import UserError
 from seqwright.data.embedded import is_embedded
 from seqwright.data.files import resolve
 from seqwright.data.image_files import sizes_of
@@ -35,7 +35,7 @@ def images_recipe(
     tokenizer: str | None = None,
 ) -> dict[str, Any]:
     """The tables of a recipe for a classifier of pictures."""
-    pick(kind, build.SEEING, "model")
+    build.pick_trained(kind, "images")
     if tokenizer is not None:
         raise UserError("pictures are no text, so there is no tokenizer to choose.")
     size = scaled(files)
@@ -66,7 +66,7 @@ def captions_recipe(
     tokenizer: str | None = None,
 ) -> dict[str, Any]:
     """The tables of a recipe for a model that says what is on pictures."""
-    pick(kind, build.CAPTIONERS, "model")
+    build.pick_trained(kind, "captions")
     pictures = read_pictures(files, ImagesConfig(train=tuple(files)))
     sizes = next(sizes for most, sizes in SIZES if len(pictures) <= most)
     data: dict[str, Any] = {"kind": "captions", "train": list(files), "patch": patch(*pictures.pixels.shape[1:3])}
