@@ -53,12 +53,14 @@ def test_every_format_says_the_same(tmp_path: Path, name: str, text: str, option
     assert read(tmp_path / name, text, **options) == TWO
 
 
-def test_a_last_column_of_spans_is_the_tag(tmp_path: Path) -> None:
-    """As in files of the CoNLL tasks; `#` is a word there, too."""
+def test_further_columns_are_asked_about(tmp_path: Path) -> None:
+    """Spans come last in files of the CoNLL tasks; `#` is a word there, too."""
     text = "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\n# SYM I-NP O\nrejects VBZ I-VP O\n\nPeter NNP I-NP I-PER\n"
     expected = [Sentence(("EU", "#", "rejects"), ("I-ORG", "O", "O")), Sentence(("Peter",), ("I-PER",))]
-    assert read(tmp_path / "a.txt", text) == expected
-    assert read(tmp_path / "a.txt", text.replace(" ", "\t")) == expected
+    for written in (text, text.replace(" ", "\t")):
+        with pytest.raises(UserError, match=r"line 3: 4 columns .* data.columns=\[1,4\]"):
+            read(tmp_path / "a.txt", written)
+        assert read(tmp_path / "a.txt", written, columns=(1, 4)) == expected
 
 
 def test_compressed_files(tmp_path: Path) -> None:

@@ -66,15 +66,7 @@ def by_columns(text: str, name: str, columns: Columns, tagged: bool) -> Iterator
     ]
     if rows and len(rows[0][1]) > 1 and {cell.strip().lower() for cell in rows[0][1]} <= HEADINGS:
         del rows[0]
-    yield from _sentences(iter(rows), name, columns or spans_last([cells for _, cells in rows]), tagged)
-
-
-def spans_last(rows: Sequence[Sequence[str]]) -> Columns:
-    """The first and the last column, where the last marks spans, as in files of the CoNLL tasks; else nothing."""
-    filled = [row for row in rows if any(cell.strip() for cell in row) and row[0] != DOCUMENT]
-    wide = {len(row) for row in filled}
-    marks = all(SPAN.fullmatch(row[-1].strip()) for row in filled) and any(row[-1].strip() != "O" for row in filled)
-    return (1, wide.pop()) if len(wide) == 1 and max(wide) > 2 and marks else None
+    yield from _sentences(iter(rows), name, columns, tagged)
 
 
 def conllu(text: str, name: str, columns: Columns, tagged: bool) -> Iterator[Sentence]:
@@ -151,8 +143,9 @@ def _two(cells: list[str], name: str, number: int, columns: Columns, tagged: boo
     where = f"{name}, line {number:,}"
     if columns is None and len(cells) > 2:
         shown = ", ".join(f"{n} {cell[:20]!r}" for n, cell in enumerate(cells, 1))
+        tag = len(cells) if SPAN.fullmatch(cells[-1].strip()) else 2  # files of the CoNLL tasks have spans last
         raise UserError(
-            f"{where}: {len(cells)} columns ({shown}); say which are token and tag, as in --set data.columns=[1,2]."
+            f"{where}: {len(cells)} columns ({shown}); say which are token and tag, as in --set data.columns=[1,{tag}]."
         )
     token, tag = columns or (1, 2)
     if len(cells) < (max(token, tag) if tagged else token):
