@@ -9,6 +9,7 @@ from typing import Any
 from seqwright import build, session
 from seqwright import recipe as recipes
 from seqwright.config import UserError, parse_override
+from seqwright.data.files import named
 from seqwright.recipe import Recipe
 from seqwright.run import Run, refuse_unfinished
 from seqwright.run_directory import RunDirectory, is_run
@@ -127,20 +128,20 @@ def wanted_recipe(
     flags = [flag for flag, files in given.items() if files is not None]
     if len(flags) > 1:
         raise UserError(f"{' and '.join(flags)} are different kinds of data; give one of them.")
-    own = _several(given[flags[0]]) if flags else []
+    own = named(given[flags[0]]) if flags else []
     if recipe is not None:
         if own and Path(recipe).suffix != ".toml" and Path(recipe).is_file():
             several = " ".join(f"{flags[0]} {name}" for name in (*own, recipe))
             raise UserError(f"{recipe} is no recipe (.toml); several files are named one by one: {several}.")
         beginning = [f'model.from="{Path(base).resolve()}"'] if base else []
-        return recipes.load(recipe, [*beginning, *overrides], train=own, valid=_several(valid))
+        return recipes.load(recipe, [*beginning, *overrides], train=own, valid=named(valid))
     if own:
         chosen = dict(map(parse_override, overrides))
         before = None if base is None else RunDirectory.open(base).recipe()
         kinds = {} if before is None else kinds_of(before, flags[0].removeprefix("--"))
         asked = {"kind": chosen.get("model.kind"), "tokenizer": chosen.get("tokenizer.kind")}
         kinds |= {key: str(value) for key, value in asked.items() if value is not None}
-        table = SUITED[flags[0]](own, _several(valid), **kinds)
+        table = SUITED[flags[0]](own, named(valid), **kinds)
         if before is not None:
             table = fine_tuned(table, before, Path(str(base)))
         return recipes.make(table, overrides, origin=flags[0], base=Path())
@@ -205,7 +206,3 @@ def list_recipes() -> dict[str, str]:
 def list_runs(folder: str | Path = RUNS) -> list[dict[str, Any]]:
     """The runs in a folder and what they reached."""
     return listing(folder)
-
-
-def _several(names: str | Sequence[str] | None) -> list[str]:
-    return [names] if isinstance(names, str) else list(names or ())

@@ -79,8 +79,8 @@ def command(
     for what in ("tags", "labels"):
         if strange := scores.get(f"unlearnt_{what}"):
             told = ", ".join(f"{name} ({count:,})" for name, count in sorted(strange.items()))
-            several = getattr(opened.settings.data, "labels", None) == "several"
-            click.echo(f"{what} that were not learnt, {'passed over' if several else 'counted as wrong'}: {told}.")
+            fate = opened.labels.fate if what == "labels" else "counted as wrong"
+            click.echo(f"{what} that were not learnt, {fate}: {told}.")
     if scores.get("cut"):
         click.echo(
             f"{scores['cut']:,} of {scores['texts']:,} texts ({scores['cut'] / scores['texts']:.1%}) did not fit and"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from seqwright.config import UserError
 from seqwright.data.embedded import is_embedded
-from seqwright.data.files import expand, resolve
+from seqwright.data.files import expand, named, resolve
 from seqwright.data.prepare import is_prepared, open_prepared
 from seqwright.data.records import RECORDS, holds_records
 from seqwright.data.stream import Stream, make_stream
@@ -55,7 +54,7 @@ class Corpora:
 
 def read_corpora(config: TextFiles, kind: Document, *, base: Path | None = None) -> Corpora:
     """The corpora of a recipe; each entry of `train` is one of its own where weights are given."""
-    names = _names(config.train)
+    names = named(config.train)
     _refuse_idle_columns(config, base)
     prepared = [_prepared(name, base, kind) for name in names]
     weighted = isinstance(config, TextConfig) and bool(config.weights)
@@ -79,7 +78,7 @@ def _held_out(
 ) -> tuple[list[Readable], Readable | None]:
     """What is left to learn from, and what to measure on."""
     if config.valid is not None:
-        names = _names(config.valid)
+        names = named(config.valid)
         prepared = [folder for name in names if (folder := _prepared(name, base, kind))]
         if prepared and len(names) > 1:
             raise UserError(
@@ -98,16 +97,12 @@ def _held_out(
     return [kept for kept, _ in parts], joined([valid for _, valid in parts], kind)
 
 
-def _names(entries: Sequence[str] | str | None) -> list[str]:
-    return [entries] if isinstance(entries, str) else list(entries or ())
-
-
 def _refuse_idle_columns(config: TextFiles, base: Path | None) -> None:
     """Columns of files that have none would make each of their lines a document, and nobody asked for that."""
     if not config.columns:
         return
-    named = (name for name in (*_names(config.train), *_names(config.valid)) if not is_embedded(name))
-    paths = [resolve(name, base) for name in named]
+    names = (*named(config.train), *named(config.valid))
+    paths = [resolve(name, base) for name in names if not is_embedded(name)]
     if not any(holds_records(file) for path in paths if not is_prepared(path) for file in expand(path)[0]):
         raise UserError(
             f"data.columns is for files that end in {', '.join(RECORDS)}; none of these does. Leave it out."

@@ -10,7 +10,7 @@ import gzip
 import lzma
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -31,6 +31,11 @@ TEXTS = (".txt", ".text", ".md", ".markdown", ".rst", ".jsonl", ".ndjson", ".csv
 
 BYTE_ORDER_MARK = "\ufeff"
 REPLACEMENT = "\ufffd"
+
+
+def named(files: Sequence[str] | str | None) -> list[str]:
+    """The names of files, of which there may be one, several or none."""
+    return [files] if isinstance(files, str) else list(files or ())
 
 
 def resolve(path: str, base: Path | None = None) -> Path:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from seqwright.config import UserError, check_shares, check_sizes
 from seqwright.data.embedded import is_embedded
 from seqwright.data.embedded_pictures import embedded_pictures
-from seqwright.data.files import plain_suffix, read_bytes, resolve
+from seqwright.data.files import named, plain_suffix, read_bytes, resolve
 from seqwright.data.image_files import IMAGES, Pixels, decode, image_files
 from seqwright.data.text import parse_split
 
@@ -158,7 +158,7 @@ def read_splits(config: PicturesConfig) -> tuple[Pictures, Pictures | None]:
 
 def read_pictures(files: Sequence[str] | str, config: PicturesConfig) -> Pictures:
     """The pictures of some files, folders or embedded sets, all of one size."""
-    names = [files] if isinstance(files, str) else list(files)
+    names = named(files)
     parts: list[Pictures] = []
     for name in names:
         for part in _read(name, config):

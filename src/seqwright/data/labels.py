@@ -94,6 +94,11 @@ class Labels:
             targets[n, [numbers[name] for name in several(row.label) if name in numbers]] = 1
         return targets
 
+    @property
+    def fate(self) -> str:
+        """What becomes of labels that were not learnt, in words."""
+        return "passed over" if self.kind == "several" else "counted as wrong"
+
     def unlearnt(self, rows: Sequence[Row]) -> dict[str, int]:
         """Labels that were not learnt, and how many rows have each, the commonest first."""
         return dict(Counter(name for _, name in self._strange(rows)).most_common())

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, get_args
 
 from seqwright.config import UserError, check_sizes
 from seqwright.data.embedded_pairs import embedded_pairs
-from seqwright.data.files import Errors, read_text, resolve
+from seqwright.data.files import Errors, named, read_text, resolve
 from seqwright.data.pair_formats import FORMATS, Pair
 from seqwright.data.text import documents_of, parse_split
 
@@ -105,7 +105,7 @@ def read_test(config: PairsConfig) -> Pairs:
 
 def read_pairs(files: Sequence[str] | str, config: PairsConfig, *, references: int = 1) -> Pairs:
     """The pairs of some files; parallel ones come in turn: `config.sources` sources, then so many references."""
-    names = [files] if isinstance(files, str) else list(files)
+    names = named(files)
     notes: list[str] = []
     pairs: list[Pair] = []
     groups = list(_groups(names, config, config.sources + references))

@@ -11,12 +11,13 @@ import torch
 
 from seqwright import build, session
 from seqwright.config import UserError
+from seqwright.data.files import named
 from seqwright.data.stream import Stream
 from seqwright.metrics.interpolation import best_weights
 from seqwright.metrics.likelihood import score_text
 from seqwright.metrics.score import Floats
 from seqwright.run import Run
-from seqwright.studies.mix_files import learnt, several
+from seqwright.studies.mix_files import learnt
 from seqwright.studies.mix_readers import mix_readers
 from seqwright.studies.mix_translators import mix_translators
 
@@ -64,7 +65,7 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, product: bo
         notes=notes,
         parts=shown,
         warnings=warnings,
-        tuned_on=several(on),
+        tuned_on=named(on),
         tuned={"perplexity": float(np.exp(-together.mean()))},
     )
 

@@ -6,23 +6,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from seqwright.config import UserError
-from seqwright.data.files import resolve
+from seqwright.data.files import named, resolve
 from seqwright.run import Run
 
 
 def learnt(runs: Sequence[Run], on: str | Sequence[str]) -> Iterator[str]:
     """What is wrong with weights found on a file that a run has learnt from: it is too sure of it."""
     for run in runs:
-        for file in sorted(set(map(_place, several(on))) & set(map(_place, several(run.settings.data.train)))):
+        for file in sorted(set(map(_place, named(on))) & set(map(_place, named(run.settings.data.train)))):
             yield (
                 f"{file} sets the weights, but {run.path} has learnt from it and is surer of it than of other text;"
                 " name held-out text with --on."
             )
-
-
-def several(names: str | Sequence[str]) -> list[str]:
-    """One name as a list of it."""
-    return [names] if isinstance(names, str) else list(names)
 
 
 def _place(name: str) -> Path:

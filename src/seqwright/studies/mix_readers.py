@@ -11,13 +11,13 @@ import numpy as np
 
 from seqwright import build, session
 from seqwright.config import UserError
+from seqwright.data.files import named
 from seqwright.data.labelled import read_rows, splits
 from seqwright.metrics.calibration import log_softmax
 from seqwright.metrics.interpolation import best_weights, geometric_weights
 from seqwright.metrics.score import Floats
 from seqwright.run import Run
 from seqwright.storage import to_json
-from seqwright.studies.mix_files import several
 from seqwright.tasks.class_scores import log_probs_of
 
 HELD_OUT = ("train", "valid", "split", "columns", "separator")
@@ -66,7 +66,7 @@ def mix_readers(runs: Sequence[Any], on: str | Sequence[str] | None, path: Path)
         parts=shown,
         mean=mean,
         warnings=warnings,
-        tuned_on=several(on or "validation"),
+        tuned_on=named(on or "validation"),
         tuned=_measured(together, wanted),
     )
 

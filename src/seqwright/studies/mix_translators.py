@@ -15,10 +15,11 @@ from seqwright import build, session
 from seqwright.batch import IGNORE, Batch
 from seqwright.config import UserError
 from seqwright.data.buckets import Buckets, encode_pairs
+from seqwright.data.files import named
 from seqwright.metrics.interpolation import best_weights, geometric_weights
 from seqwright.metrics.score import Floats
 from seqwright.run import Run
-from seqwright.studies.mix_files import learnt, several
+from seqwright.studies.mix_files import learnt
 from seqwright.tasks.pair_scores import TOKENS
 from seqwright.text.tokenizer import Tokenizer
 
@@ -71,7 +72,7 @@ def _tuned(runs: Sequence[Any], on: str | Sequence[str], product: bool) -> tuple
     batches = list(_batches(runs, on))
     tokens = sum(int((batch.target != IGNORE).sum()) for batch in batches)
     own = np.stack([_own(run, batches) for run in runs], 1)  # (T, M)
-    facts: dict[str, Any] = {"tuned_on": several(on), "tuned_tokens": tokens}
+    facts: dict[str, Any] = {"tuned_on": named(on), "tuned_tokens": tokens}
     if product:
         log_probs, wanted = _whole(runs, batches)  # (M, N, V)
         weights = geometric_weights(log_probs, wanted)

@@ -73,8 +73,8 @@ class ClassifyingTask:
             if leaked := sum(row.texts in known for row in valid.rows):
                 self.note(f"{leaked:,} of {len(valid.rows):,} validation texts are training texts, too.")
             if strange := self.labels.unlearnt(valid.rows):
-                how = "passed over" if data.labels == "several" else "counted as wrong"
-                self.note(f"validation labels that training does not have, {how}: {', '.join(strange)}.")
+                names = ", ".join(strange)
+                self.note(f"validation labels that training does not have, {self.labels.fate}: {names}.")
         for name, texts in (("training", self.train_texts), ("validation", self.valid_texts)):
             if texts is not None and texts.unknown:
                 self.note(f"{texts.unknown:,} of {len(texts.ids):,} {name} tokens are <unk>.")

@@ -14,6 +14,7 @@ import torch
 from seqwright.batch import Batch, Source, Vocabularies
 from seqwright.config import UserError, to_table
 from seqwright.data.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs, encode_sources
+from seqwright.data.files import named
 from seqwright.data.pair_formats import Pair
 from seqwright.data.parallel import Pairs, PairsConfig, format_of, read_pairs, read_splits, read_test
 from seqwright.data.sides import Sides, sides_of
@@ -274,7 +275,7 @@ class TranslationRun(Run):
     def pairs(self, on: str | Sequence[str] | None = None, *, tag: str | None = None) -> Pairs:
         """Pairs as this run reads them: its validation or "test" pairs, or files, with this tag where it wants one."""
         data: PairsConfig = self.settings.data
-        files = [on] if isinstance(on, str) else list(on or ())
+        files = named(on)
         if files == [TEST]:
             return read_test(data)
         if files:
