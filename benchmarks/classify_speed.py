@@ -35,11 +35,12 @@ from seqwright.training.config import TrainingConfig
 from seqwright.training.trainer import Trainer
 
 VOCABULARY, CLASSES = 20_000, 2
-SIZES = {
-    "transformer": {"layers": 2, "width": 128, "heads": 4, "dropout": 0.1},
-    "lstm": {"width": 128, "embedding": 128},
-    "lstm-forward": {"width": 128, "embedding": 128, "bidirectional": False},
-    "cnn": {},
+MODELS = {
+    "transformer": {"kind": "transformer", "layers": 2, "width": 128, "heads": 4, "dropout": 0.1},
+    "transformer-6x512": {"kind": "transformer", "layers": 6, "width": 512, "heads": 8, "dropout": 0.1},
+    "lstm": {"kind": "lstm", "width": 128, "embedding": 128},
+    "lstm-forward": {"kind": "lstm", "width": 128, "embedding": 128, "bidirectional": False},
+    "cnn": {"kind": "cnn"},
 }
 
 Way = Callable[[nn.Module], object]
@@ -157,7 +158,7 @@ def seconds(way: Way, model: nn.Module, device: torch.device) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kind", choices=SIZES, default="transformer")
+    parser.add_argument("--kind", choices=MODELS, default="transformer")
     parser.add_argument("--texts", type=int, default=1024)
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--longest", type=int, default=512)
@@ -167,8 +168,7 @@ def main() -> None:
     device, examples = torch.device(given.device), texts(given.texts, given.longest)
     torch.manual_seed(1)
     sizes = ReaderSizes(answers=Answers(kind="class", count=CLASSES), vocabulary=Vocabulary(size=VOCABULARY))
-    kind = given.kind.removesuffix("-forward")
-    config = build.model_config({"kind": kind} | SIZES[given.kind], task="labelled")
+    config = build.model_config(dict(MODELS[given.kind]), task="labelled")
     model = build.model(config, sizes, task="labelled").to(device)
     labels = Labels(kind="one", names=("0", "1"))
     models = plain_models(model) | {"ours": model}

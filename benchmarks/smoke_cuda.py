@@ -6,20 +6,18 @@ python benchmarks/smoke_cuda.py [--device cuda]
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from tests.contract.kinds import SMALL, batch, small
+from laws import READERS, SPEAKERS, Rows
 
 from seqwright import recipe, session
 from seqwright.api import open as open_run
 from seqwright.storage import load_tensors
-from seqwright.studies.laws import LAWS
+from seqwright.studies.laws import LAWS, Law
+from seqwright.studies.reader_laws import READER_LAWS
 
 TABLE = {
     "data": {"train": "embedded:topics", "split": "tail 10%"},
@@ -41,13 +39,13 @@ MODELS = {
 
 
 @torch.no_grad()
-def laws(device: str) -> None:
-    """Prints the worst difference of each kind over all laws, in float64."""
-    for name in SMALL:
-        model = small(name)
+def keeps(rows: Rows, laws: Mapping[str, Law], device: str) -> None:
+    """Prints the worst difference of each neural kind over all laws, in float64."""
+    for name, (build, given) in rows.items():
+        model = build()
         if isinstance(model, torch.nn.Module):
-            worst = max(law(model.to(device), batch().to(device)) for law in LAWS.values())
-            print(f"laws of {name:16} worst difference {worst:.1e}")
+            worst, law = max((ask(model.to(device), given().to(device)), law) for law, ask in laws.items())
+            print(f"laws of {name:24} worst difference {worst:.1e} ({law})", flush=True)
             assert worst < 1e-8
 
 
@@ -77,5 +75,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda")
     device = parser.parse_args().device
-    laws(device)
+    keeps(SPEAKERS, LAWS, device)
+    keeps(READERS, READER_LAWS, device)
     resume(device)

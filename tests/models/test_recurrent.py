@@ -33,6 +33,18 @@ def test_the_embedding_may_have_its_own_size() -> None:
     assert model(GIVEN).shape == (1, 4, 9)
 
 
+def test_rows_whose_search_has_ended_may_go_on_behind_the_context() -> None:
+    """A GPU steps ended rows along with the others."""
+    model = fresh(ElmanConfig(width=4, readout="flatten", length=3)).eval()
+    state = model.start(Source.nothing(2), capacity=8)
+    for _ in range(3):
+        _, state = model.step(torch.ones(2, 1, dtype=torch.long), state)
+    seen = state.seen.clone()
+    for _ in range(2):
+        _, state = model.step(torch.ones(2, 1, dtype=torch.long), state)
+    assert torch.equal(state.seen, seen)
+
+
 def test_a_tied_model_begins_without_preference() -> None:
     model = fresh(LSTMConfig(width=64, tied=True))
     assert model.head.readout.weight is model.embedding.weight

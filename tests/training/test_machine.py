@@ -52,3 +52,12 @@ def test_noise_is_a_function_of_seed_and_step() -> None:
     assert noise(1, 5) == noise(1, 5)
     assert len({noise(seed, step) for seed in range(3) for step in range(3)}) == 9
     noise(1 << 62, 1)
+
+
+def test_a_step_is_seeded_as_torch_would_and_leaves_no_notes_behind() -> None:
+    torch.manual_seed(1_000_003 * 2 + 7)
+    wanted = torch.rand(3)
+    before = len(torch.cuda._queued_calls)
+    machine.seed_step(2, 7)
+    assert torch.equal(torch.rand(3), wanted)
+    assert len(torch.cuda._queued_calls) == before

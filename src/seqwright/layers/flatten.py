@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqwright.interface import State
@@ -42,10 +43,10 @@ class PrefixFlatten(nn.Module):
         begun = state or self.start(x.size(0), x.size(1), x)
         hidden, inner = self.encoder(x, state and state.inner, count)
         steps = torch.arange(x.size(1), device=x.device)
-        slots = begun.length.unsqueeze(1) + steps  # (B, T)
+        # Padding may stand behind the context, as may rows whose search has ended: all in one place that is cut off.
+        slots = (begun.length.unsqueeze(1) + steps).clamp(max=self.context)  # (B, T)
         rows = torch.arange(x.size(0), device=x.device).unsqueeze(1)
-        # Room behind the context for padding, which may stand there and is cut off again.
-        room = torch.cat([begun.seen.to(hidden.dtype), torch.zeros_like(hidden)], 1)
+        room = F.pad(begun.seen.to(hidden.dtype), (0, 0, 0, 1))  # (B, context + 1, D)
         seen = room.index_put((rows, slots), hidden)[:, : self.context]  # (B, context, D)
         visible = torch.arange(self.context, device=x.device) <= slots.unsqueeze(-1)  # (B, T, context)
         flat = (seen.unsqueeze(1) * visible.unsqueeze(-1)).flatten(2)  # (B, T, context * D)

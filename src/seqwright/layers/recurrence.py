@@ -1,18 +1,22 @@
-"""Recurrent networks over padded rows, as if each were read alone: what a CPU has fused kernels for.
+"""Recurrent networks over padded rows, as if each were read alone: what devices have fused kernels for.
 
-Packed rows are stepped through one position at a time, several times slower than a whole batch, above all in training.
-Here every direction reads the whole batch: pads come behind each row's own tokens, too late to matter, and the state in
-which a row ended is taken from there.
+Packed rows are stepped through one position at a time, several times slower than a whole batch. Here a layer reads the
+whole batch, and pads change nothing: gates hold the state while one is read, so that a direction that begins in the
+padding still has none at a row's end. What has no gates is turned around row by row instead, since pads that come last
+come too late to matter.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from seqwright.layers.encoder import last_real
 
 KERNELS: dict[str, Callable[..., Any]] = {
     "LSTM": torch.lstm,
@@ -22,47 +26,75 @@ KERNELS: dict[str, Callable[..., Any]] = {
 }
 SHUT = -1e4
 """What a gate is given to be exactly 0; its opposite opens one to exactly 1."""
+HOLD = {"LSTM": (SHUT, -SHUT, 0.0, 0.0), "GRU": (0.0, -SHUT, 0.0)}
+"""What a pad gives to the gates: i f g o of an LSTM, r z n of a GRU. The state stays what it was, to the bit."""
+COLUMNS = 8
+"""Inputs that say it, which one could: kernels like sizes that are multiples of eight."""
+
+Layer = tuple[Tensor, tuple[Tensor, ...]]
+"""Vectors (B, S, D) and the states (hidden, and perhaps cell) in which a layer's directions ended, each
+(directions, B, D / directions)."""
+
+# cuDNN copies weights that do not lie side by side in memory, and says so; there are new ones at each call.
+warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 
 
-def read_padded(network: nn.RNNBase, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+def read_padded(network: nn.RNNBase, x: Tensor, mask: Tensor) -> Layer:
     """What the network makes of the rows of x (B, S, D) packed: vectors (B, S, D), zeros behind a row, and the states
-    (hidden, and perhaps cell) in which its layers and directions ended, each (L · directions, B, D / directions)."""
-    lengths, places = mask.sum(1, keepdim=True), torch.arange(mask.size(1), device=mask.device)
-    turned = torch.where(mask, lengths - 1 - places, places)  # (B, S): each row's own tokens backwards
-    ends: list[tuple[Tensor, ...]] = []
+    in which its layers and directions ended, each (L · directions, B, D / directions)."""
+    read = _holding if network.mode in HOLD else _turning
+    ends = []
     for layer in range(network.num_layers):
         if layer:
             x = F.dropout(x, network.dropout, network.training)
-        vectors, last = _read(network, f"l{layer}", x, mask)
-        ends.append(last)
-        if network.bidirectional:
-            backwards, last = _read(network, f"l{layer}_reverse", _moved(x, turned), mask)
-            ends.append(last)
-            vectors = torch.cat([vectors, _moved(backwards, turned)], -1)
+        vectors, end = read(network, layer, x, mask)
+        ends.append(end)
         x = vectors * mask.unsqueeze(-1)
-    return x, tuple(torch.stack(several) for several in zip(*ends, strict=True))
+    return x, tuple(torch.cat(several) for several in zip(*ends, strict=True))
 
 
-def _read(network: nn.RNNBase, where: str, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """One layer in one direction: vectors (B, S, D) and, where each row ends, hidden and perhaps cell (B, D)."""
-    weights = [getattr(network, f"{name}_{where}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-    begin = x.new_zeros(1, len(x), network.hidden_size)
-    kernel = KERNELS[network.mode]
-    options = (True, 1, 0.0, network.training, False, True)  # biases, layers, dropout, training, directions, rows first
-    cells: tuple[Tensor, ...] = ()
-    if network.mode == "LSTM":
-        # No kernel tells a cell but the last. A pad, as one more input, shuts the input gate and opens the forget gate:
-        # cells stay what they were when the row ended, to the bit.
-        gates = weights[0].new_tensor([SHUT, -SHUT, 0.0, 0.0]).repeat_interleave(network.hidden_size)  # i f g o
-        weights[0] = torch.cat([weights[0], gates.unsqueeze(1)], 1)
-        x = torch.cat([x, (~mask).to(x.dtype).unsqueeze(-1)], -1)
-        vectors, _, cell = kernel(x, (begin, begin), weights, *options)
-        cells = (cell[0],)
-    else:
-        vectors, _ = kernel(x, begin, weights, *options)
-    hidden = vectors[torch.arange(len(x), device=x.device), mask.sum(1) - 1]
-    return vectors, (hidden, *cells)
+def _holding(network: nn.RNNBase, layer: int, x: Tensor, mask: Tensor) -> Layer:
+    """A layer in all directions at once, its gates told of pads by inputs of their own."""
+    weights = []
+    for where in _directions(network, layer):
+        own = _weights(network, where)
+        gates = torch.cat([own[0].new_full((network.hidden_size, COLUMNS), value) for value in HOLD[network.mode]])
+        weights += [torch.cat([own[0], gates], 1), *own[1:]]
+    pads = (~mask).to(x.dtype).unsqueeze(-1).expand(-1, -1, COLUMNS)
+    vectors, end = _run(network, torch.cat([x, pads], -1), weights)
+    # Behind a row an LSTM's output gate goes on, over a cell that stands still.
+    forward = last_real(vectors, mask.sum(1))[:, : network.hidden_size]
+    return vectors, (torch.cat([forward.unsqueeze(0), end[0][1:]]), *end[1:])
 
 
-def _moved(x: Tensor, places: Tensor) -> Tensor:
-    return x.gather(1, places.unsqueeze(-1).expand_as(x))
+def _turning(network: nn.RNNBase, layer: int, x: Tensor, mask: Tensor) -> Layer:
+    """A layer in one direction after the other; the second is given each row's own tokens backwards."""
+    count, places = mask.sum(1), torch.arange(mask.size(1), device=mask.device)
+    turned = torch.where(mask, count.unsqueeze(1) - 1 - places, places).unsqueeze(-1)  # (B, S, 1)
+    vectors: list[Tensor] = []
+    ends = []
+    for where in _directions(network, layer):
+        given = x.gather(1, turned.expand_as(x)) if vectors else x
+        found, _ = _run(network, given, _weights(network, where))
+        ends.append(last_real(found, count))
+        vectors.append(found.gather(1, turned.expand_as(found)) if vectors else found)
+    return torch.cat(vectors, -1), (torch.stack(ends),)
+
+
+def _run(network: nn.RNNBase, x: Tensor, weights: list[Tensor]) -> Layer:
+    """One layer with these weights, four for each direction."""
+    begin = x.new_zeros(len(weights) // 4, len(x), network.hidden_size)
+    given = (begin, begin) if network.mode == "LSTM" else begin
+    # biases, layers, dropout, training, directions, rows first
+    options = (True, 1, 0.0, network.training, len(weights) > 4, True)
+    vectors, *end = KERNELS[network.mode](x, given, weights, *options)
+    return vectors, tuple(end)
+
+
+def _directions(network: nn.RNNBase, layer: int) -> list[str]:
+    """How the names of their weights end."""
+    return [f"l{layer}", f"l{layer}_reverse"][: 1 + network.bidirectional]
+
+
+def _weights(network: nn.RNNBase, where: str) -> list[Tensor]:
+    return [getattr(network, f"{name}_{where}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]

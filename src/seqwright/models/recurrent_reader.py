@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqwright.config import UserError, check_shares, check_sizes
 from seqwright.layers.attention import needed
@@ -67,14 +66,7 @@ class RecurrentReader(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Reading:
         x = self.dropout(x)
-        if needed(mask) is None:
-            vectors, last = self.network(x)
-        elif mask.device.type == "cpu":
-            vectors, last = read_padded(self.network, x, mask)
-        else:  # cuDNN has kernels for packed rows: each direction begins at a row's own end
-            packed = pack_padded_sequence(x, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
-            vectors, last = self.network(packed)
-            vectors, _ = pad_packed_sequence(vectors, batch_first=True, total_length=x.size(1))
+        vectors, last = self.network(x) if needed(mask) is None else read_padded(self.network, x, mask)
         last = torch.stack(last if isinstance(last, tuple) else (last,))  # (C, L · directions, B, D / directions)
         last = (
             last.view(len(last), -1, self.directions, *last.shape[2:]).permute(3, 0, 1, 2, 4).flatten(-2)

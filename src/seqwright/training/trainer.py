@@ -178,7 +178,8 @@ class Trainer:
             if step % self.feed.steps_per_epoch == 0:
                 self.carry = None  # rows begin afresh all the same
             return
-        self.model.train()
+        if not self.model.training:  # since an evaluation; setting it goes through every module
+            self.model.train()
         self.thaw(step)
         batch = self.feed.batch(step)
         loss, self.carry = self._gradients(batch, self._carried(batch.rows, step), step)
@@ -273,7 +274,7 @@ class Trainer:
         interval = self.interval
         interval.loss += loss
         interval.tokens += count
-        bad = ~(loss.isfinite() & norm.isfinite()) & (interval.bad_step < 0)
+        bad = ~(loss + norm).isfinite() & (interval.bad_step < 0)
         interval.bad_step = torch.where(bad, self.progress.step - 1, interval.bad_step)
 
     def _log(self) -> None:
