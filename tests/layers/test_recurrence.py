@@ -9,6 +9,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.testing import assert_close
 
 from seqwright.layers.recurrence import read_padded
+from seqwright.models.recurrent import LSTMConfig, RecurrentEncoder
+from seqwright.models.recurrent_reader import RecurrentReader
+from seqwright.models.taggers import LSTMTaggerConfig
 
 NETWORKS = {
     "lstm": nn.LSTM,
@@ -63,3 +66,15 @@ def test_layers_are_dropped_out_only_in_training():
     assert not torch.equal(padded(network, x)[0], padded(network, x)[0])
     network.eval()
     assert_close(padded(network, x), packed(network, x))
+
+
+@pytest.mark.parametrize("given", [torch.float32, torch.bfloat16])
+def test_autocast_leaves_recurrent_networks_alone(given):
+    """It would take fp16 on a GPU, which nothing scales gradients for."""
+    torch.manual_seed(1)
+    x, mask = torch.randn(5, 9, 6).to(given), torch.arange(9) < LENGTHS.unsqueeze(1)
+    reader, encoder = RecurrentReader(LSTMTaggerConfig(width=6)).eval(), RecurrentEncoder(LSTMConfig(width=6)).eval()
+    for read in (lambda x: reader(x, mask).vectors, lambda x: encoder(x)[0]):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = read(x)
+        assert torch.equal(found, read(x.float()))

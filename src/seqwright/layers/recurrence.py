@@ -8,8 +8,9 @@ come too late to matter.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -37,6 +38,14 @@ Layer = tuple[Tensor, tuple[Tensor, ...]]
 
 # cuDNN copies weights that do not lie side by side in memory, and says so; there are new ones at each call.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
+
+
+@contextlib.contextmanager
+def own_precision(network: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """Inside, x in the precision of the network's weights, and no other: autocast would take fp16 for cuDNN's recurrent
+    networks whatever it is asked for, and gradients vanish there that nothing scales."""
+    with torch.autocast(x.device.type, enabled=False):
+        yield x.to(next(network.parameters()).dtype)
 
 
 def read_padded(network: nn.RNNBase, x: Tensor, mask: Tensor) -> Layer:

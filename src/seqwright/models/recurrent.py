@@ -14,6 +14,7 @@ from seqwright.config import UserError, check_shares, check_sizes
 from seqwright.interface import State
 from seqwright.layers.elman import ACTIVATIONS, Elman
 from seqwright.layers.flatten import PrefixFlatten
+from seqwright.layers.recurrence import own_precision
 from seqwright.models.language_model import LanguageModel
 
 
@@ -111,17 +112,17 @@ class RecurrentEncoder(nn.Module):
     def forward(
         self, x: Tensor, state: Hidden | HiddenAndCell | None = None, count: Tensor | None = None
     ) -> tuple[Tensor, State | None]:
-        x = self.dropout(x)
-        begun = state or self.start(x.size(0), 0, x)
-        # PyTorch's recurrent networks keep layers first, whatever batch_first says.
-        before = tuple(value.transpose(0, 1).contiguous() for _, value in begun.tensors())
-        given = before if self.has_cell else before[0]
-        if count is None:
-            output, after = self.network(x, given)
-        else:  # stops each row at its last real position, so that the state after is the right one
-            packed = pack_padded_sequence(x, count.cpu(), batch_first=True, enforce_sorted=False)
-            output, after = self.network(packed, given)
-            output, _ = pad_packed_sequence(output, batch_first=True, total_length=x.size(1))
+        with own_precision(self.network, self.dropout(x)) as x:
+            begun = state or self.start(x.size(0), 0, x)
+            # PyTorch's recurrent networks keep layers first, whatever batch_first says.
+            before = tuple(value.transpose(0, 1).contiguous() for _, value in begun.tensors())
+            given = before if self.has_cell else before[0]
+            if count is None:
+                output, after = self.network(x, given)
+            else:  # stops each row at its last real position, so that the state after is the right one
+                packed = pack_padded_sequence(x, count.cpu(), batch_first=True, enforce_sorted=False)
+                output, after = self.network(packed, given)
+                output, _ = pad_packed_sequence(output, batch_first=True, total_length=x.size(1))
         if state is None:
             return self.dropout(output), None
         rows_first = [value.transpose(0, 1) for value in (after if self.has_cell else [after])]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqwright.config import UserError, check_shares, check_sizes
 from seqwright.layers.attention import needed
 from seqwright.layers.encoder import Reading
-from seqwright.layers.recurrence import read_padded
+from seqwright.layers.recurrence import own_precision, read_padded
 from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
 
 NETWORKS: dict[type[RecurrentConfig], Callable[..., nn.RNNBase]] = {
@@ -65,8 +65,8 @@ class RecurrentReader(nn.Module):
         self.causal = not config.bidirectional
 
     def forward(self, x: Tensor, mask: Tensor) -> Reading:
-        x = self.dropout(x)
-        vectors, last = self.network(x) if needed(mask) is None else read_padded(self.network, x, mask)
+        with own_precision(self.network, self.dropout(x)) as x:
+            vectors, last = self.network(x) if needed(mask) is None else read_padded(self.network, x, mask)
         last = torch.stack(last if isinstance(last, tuple) else (last,))  # (C, L · directions, B, D / directions)
         last = (
             last.view(len(last), -1, self.directions, *last.shape[2:]).permute(3, 0, 1, 2, 4).flatten(-2)

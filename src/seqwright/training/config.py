@@ -81,8 +81,8 @@ class TrainingConfig:
     cost of a step."""
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
     """What matrix products are computed in while training: tf32 rounds their factors to ten bits on a GPU (Ampere or
-    later; elsewhere it is fp32), bf16 to seven. Weights and optimizer stay fp32. cuDNN, which computes recurrent
-    networks and convolutions, rounds to ten bits in any case, as PyTorch lets it."""
+    later; elsewhere it is fp32), bf16 to seven. Weights and optimizer stay fp32. On a GPU cuDNN rounds recurrent
+    networks to ten bits whatever is asked for, and convolutions, too, unless bf16 is."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute; auto takes a GPU where there is one."""
     deterministic: bool = False
