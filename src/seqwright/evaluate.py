@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 
 from seqwright import __version__
 from seqwright.data.stream import Stream
-from seqwright.interface import Autoregressive
+from seqwright.interface import Autoregressive, Watch, unwatched
 from seqwright.metrics.likelihood import EvaluationConfig, likelihood_scores, random_windows, score_text, stride_of
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.training import machine
@@ -25,7 +24,7 @@ def evaluate_text(
     device: torch.device | str = "cpu",
     rows: int = 1,
     apart: bool = False,
-    watch: Callable[[int, int], None] = lambda done, of: None,
+    watch: Watch = unwatched,
 ) -> dict[str, Any]:
     """nll, perplexity, bits per byte and character of a whole text; `rows` > 1 is faster, but begins so many times.
 

@@ -213,6 +213,14 @@ def unheard(said: str) -> None:
     """Where nobody waits."""
 
 
+Watch = Callable[[int, int], None]
+"""Told how many of how many are done, as long work goes on."""
+
+
+def unwatched(done: int, of: int) -> None:
+    """Where nobody watches."""
+
+
 @runtime_checkable
 class Counted(Model, Protocol):
     """A model estimated by counting, in one pass and without gradients: n-gram, bag of n-grams, perceptron."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqwright.batch import IGNORE, Batch, Source
 from seqwright.config import UserError
-from seqwright.interface import Autoregressive, Counted
+from seqwright.interface import Autoregressive, Counted, Watch, unwatched
 from seqwright.metrics.score import Floats, Score, bootstrap
 
 CHUNK = 4096
@@ -98,7 +98,7 @@ def score_text(
     rows: int = 1,
     apart: bool = False,
     device: torch.device | str = "cpu",
-    watch: Callable[[int, int], None] = lambda done, of: None,
+    watch: Watch = unwatched,
 ) -> ScoredText:
     """Scores each token of a framed text (N,).
 

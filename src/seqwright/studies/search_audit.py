@@ -7,7 +7,7 @@ blame, and a wider beam makes things worse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -68,7 +68,6 @@ def search_audit(
     banned: Sequence[int] = (),
     prompts: Sequence[Sequence[int]] | None = None,
     references: Sequence[Sequence[int]] | None = None,
-    watch: Callable[[int, int], None] = lambda done, of: None,
 ) -> Audit:
     """Beams of several widths against an exact search that gives up after `options.nodes` prefixes.
 
@@ -91,7 +90,6 @@ def search_audit(
         row = source.select(torch.tensor([n], device=source.device))
         wanted = replace(options, kind="exact", best=1)
         found.append(exact_search(model, row, wanted, prompt=begun[n], most=most, rules=rules, known=known))
-        watch(n + 1, source.rows)
     audit = _summary(found, beams)
     if references is None or eos is None:
         return audit

@@ -13,11 +13,10 @@ from seqwright.data.labelled import LabelledConfig
 from seqwright.data.labels import Labels
 from seqwright.data.lengths import Ints
 from seqwright.data.sources import EncodedTexts, Sources, encode, frame
+from seqwright.interface import Watch, unwatched
 from seqwright.metrics.score import Floats
 from seqwright.tasks.class_scores import answers, log_probs_of, tempered
 from seqwright.text.tokenizer import Tokenizer
-
-Watch = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +64,7 @@ class Respondent:
     temperature: float | None = None
     device: torch.device | str = "cpu"
 
-    def __call__(self, texts: Sequence[tuple[str, ...]], watch: Watch = lambda done, of: None) -> Asked:
+    def __call__(self, texts: Sequence[tuple[str, ...]], watch: Watch = unwatched) -> Asked:
         encoded = [encode(texts, reader.tokenizer) for reader in self.readers]
         sources = [
             framed(own, reader.tokenizer, reader.data, reader.model.context)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from seqwright.data.lengths import ByLength, Ints
 from seqwright.data.patches import Grid
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.interface import Autoregressive
+from seqwright.interface import Autoregressive, Watch, unwatched
 from seqwright.layers.prepacked import prepacked
 from seqwright.reporting.png import embedded, sheet
 from seqwright.run_directory import RunDirectory
@@ -215,11 +215,7 @@ class CaptionRun(PictureRun):
             yield from captions(self.model, self.pictures([name]), self.grid, self.tokenizer, chosen, self.device)
 
     def evaluate(
-        self,
-        on: str | Sequence[str] | None = None,
-        *,
-        watch: Callable[[int, int], None] = lambda done, of: None,
-        **options: Any,
+        self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
     ) -> dict[str, Any]:
         """Scores on captioned pictures, or on the run's own validation pictures."""
         settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
@@ -253,11 +249,7 @@ def captions(
 
 
 def evaluated(
-    model: Autoregressive,
-    examples: Captioned,
-    settings: Settings,
-    device: torch.device | str,
-    watch: Callable[[int, int], None] = lambda done, of: None,
+    model: Autoregressive, examples: Captioned, settings: Settings, device: torch.device | str, watch: Watch = unwatched
 ) -> dict[str, Any]:
     """How probable the captions are to a model, and how like them what it says is."""
     found, pictures = [], examples.pictures

@@ -24,7 +24,7 @@ from seqwright.data.chat import (
 )
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.decoding.text import speak
-from seqwright.interface import Autoregressive
+from seqwright.interface import Autoregressive, Watch, unwatched
 from seqwright.metrics.likelihood import EvaluationConfig
 from seqwright.metrics.score import Floats, Score, bootstrap
 from seqwright.run import Run
@@ -153,11 +153,7 @@ class ChatRun(Run):
         return reply(self.model, self.turns, talk, decoding, device=self.device, listen=listen)
 
     def evaluate(
-        self,
-        on: str | Sequence[str] | None = None,
-        *,
-        watch: Callable[[int, int], None] = lambda done, of: None,
-        **options: Any,
+        self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
     ) -> dict[str, Any]:
         """Scores of the assistant's words in files of conversations, or in those the run held out."""
         if on is not None:
@@ -222,7 +218,7 @@ def evaluate_turns(
     config: EvaluationConfig,
     *,
     device: torch.device | str = "cpu",
-    watch: Callable[[int, int], None] = lambda done, of: None,
+    watch: Watch = unwatched,
 ) -> dict[str, Any]:
     """nll and perplexity of what the assistant says, conversation by conversation, with intervals and signature."""
     if isinstance(model, torch.nn.Module):

@@ -16,6 +16,7 @@ from seqwright.config import UserError
 from seqwright.data.labels import LabelledTexts, Labels, Unknown
 from seqwright.data.lengths import ByLength
 from seqwright.data.sources import Sources
+from seqwright.interface import Watch, unwatched
 from seqwright.metrics.calibration import log_softmax, probability_counts
 from seqwright.metrics.classification import class_counts, labels_counts
 from seqwright.metrics.correlation import mean, value_counts
@@ -70,11 +71,7 @@ class AnswerOptions:
 
 @torch.inference_mode()
 def answers(
-    model: Any,
-    sources: Sources,
-    labels: Labels,
-    device: torch.device | str,
-    watch: Callable[[int, int], None] = lambda done, of: None,
+    model: Any, sources: Sources, labels: Labels, device: torch.device | str, watch: Watch = unwatched
 ) -> Floats:
     """(texts, C): probabilities of classes or labels, or a value; the mean over the windows of a long text."""
     if isinstance(model, torch.nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from seqwright.data.labelled import LabelledConfig, Row, Rows, read_rows, read_t
 from seqwright.data.labels import LabelledTexts, Labels, balance_notes
 from seqwright.data.lengths import ByLength
 from seqwright.data.sources import EncodedTexts, Sources, encode
+from seqwright.interface import Watch, unwatched
 from seqwright.metrics.score import Floats
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
@@ -226,11 +227,7 @@ class ClassifyRun(Run):
         return [Reader(model=model, tokenizer=own, data=replace(data, **cut)) for model, own, cut in parts]
 
     def evaluate(
-        self,
-        on: str | Sequence[str] | None = None,
-        *,
-        watch: Callable[[int, int], None] = lambda done, of: None,
-        **options: Any,
+        self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
     ) -> dict[str, Any]:
         """Scores on labelled files, or on the run's own validation texts."""
         rows = self.rows(on).rows

@@ -24,7 +24,7 @@ from seqwright.data.windows import Apart, Windows
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.text import Continuation, best_continuations, complete
 from seqwright.evaluate import evaluate_text
-from seqwright.interface import Autoregressive, Feed
+from seqwright.interface import Autoregressive, Feed, Watch, unwatched
 from seqwright.metrics.lines import ScoredLine, score_lines
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
@@ -293,11 +293,7 @@ class LanguageRun(TextRun):
         return best_continuations(self.model, self.tokenizer, several, chosen, device=self.device)
 
     def evaluate(
-        self,
-        on: str | Sequence[str] | None = None,
-        *,
-        watch: Callable[[int, int], None] = lambda done, of: None,
-        **options: Any,
+        self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
     ) -> dict[str, Any]:
         """Scores on files, or on the run's own validation text; options are those of [evaluation]."""
         config, apart = replace(self.settings.evaluation, **options), self.settings.data.mask_documents

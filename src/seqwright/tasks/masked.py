@@ -16,7 +16,7 @@ from seqwright.config import UserError, check_sizes
 from seqwright.data.masked import MASK, MaskedRows
 from seqwright.data.stream import Stream
 from seqwright.data.variation import Varied
-from seqwright.interface import Feed
+from seqwright.interface import Feed, Watch, unwatched
 from seqwright.metrics.counts import Counts, ratio, scored
 from seqwright.metrics.score import Floats
 from seqwright.run_directory import RunDirectory
@@ -149,11 +149,7 @@ class MaskedRun(TextRun):
         return Batch.of_source(source, source.ids.masked_fill(~hidden, IGNORE))
 
     def evaluate(
-        self,
-        on: str | Sequence[str] | None = None,
-        *,
-        watch: Callable[[int, int], None] = lambda done, of: None,
-        **options: Any,
+        self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
     ) -> dict[str, Any]:
         """Scores of the guesses in files, or in the run's own validation text; options are those of [evaluation]."""
         settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
@@ -221,7 +217,7 @@ def masked_counts(
     stream: Stream,
     settings: Settings,
     device: torch.device | str,
-    watch: Callable[[int, int], None] = lambda done, of: None,
+    watch: Watch = unwatched,
 ) -> list[Counts]:
     """nll, perplexity and accuracy of the guesses at fixed blanks: one row of counts for each row of text."""
     model.eval()
@@ -267,7 +263,7 @@ def evaluate_masked(
     stream: Stream,
     settings: Settings,
     device: torch.device | str,
-    watch: Callable[[int, int], None] = lambda done, of: None,
+    watch: Watch = unwatched,
 ) -> dict[str, Any]:
     """Scores with intervals and signature."""
     config = settings.evaluation

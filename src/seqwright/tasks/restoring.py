@@ -17,7 +17,7 @@ from seqwright.data.stream import Stream
 from seqwright.data.variation import Varied
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.interface import Autoregressive, Feed
+from seqwright.interface import Autoregressive, Feed, Watch, unwatched
 from seqwright.metrics.counts import Counts, scored
 from seqwright.metrics.score import Floats
 from seqwright.run_directory import RunDirectory
@@ -105,11 +105,7 @@ class RestoringRun(TextRun):
         return made_up_source(self.tokenizer, rows, length, ended=True)
 
     def evaluate(
-        self,
-        on: str | Sequence[str] | None = None,
-        *,
-        watch: Callable[[int, int], None] = lambda done, of: None,
-        **options: Any,
+        self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
     ) -> dict[str, Any]:
         """Likelihood of what is to be said, in files or in the run's own validation text."""
         settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
@@ -134,7 +130,7 @@ def restoring_counts(
     stream: Stream,
     settings: Settings,
     device: torch.device | str,
-    watch: Callable[[int, int], None] = lambda done, of: None,
+    watch: Watch = unwatched,
 ) -> list[Counts]:
     """nll and perplexity of what is to be said of damaged texts: one row of counts for each."""
     model.eval()
@@ -170,7 +166,7 @@ def evaluate_restoring(
     stream: Stream,
     settings: Settings,
     device: torch.device | str,
-    watch: Callable[[int, int], None] = lambda done, of: None,
+    watch: Watch = unwatched,
 ) -> dict[str, Any]:
     """Scores with intervals and signature."""
     config = settings.evaluation

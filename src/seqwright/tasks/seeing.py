@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from seqwright.data.image_files import Pixels
 from seqwright.data.images import ImagesConfig, Pictures, read_splits
 from seqwright.data.patches import Grid, Views, to_pixels
 from seqwright.data.sight import Sight
+from seqwright.interface import Watch, unwatched
 from seqwright.metrics.correlation import mean
 from seqwright.metrics.counts import Counts
 from seqwright.metrics.score import Floats
@@ -185,11 +186,7 @@ class SeeRun(PictureRun):
             yield from zip(given, best, strict=True)
 
     def evaluate(
-        self,
-        on: str | Sequence[str] | None = None,
-        *,
-        watch: Callable[[int, int], None] = lambda done, of: None,
-        **options: Any,
+        self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
     ) -> dict[str, Any]:
         """Scores on pictures, or on the run's own validation pictures."""
         decoding = replace(self.settings.decoding, temperature=self._temperature(self.settings.decoding))
@@ -223,7 +220,7 @@ def evaluated(
     sight: Sight,
     settings: Settings,
     device: torch.device | str,
-    watch: Callable[[int, int], None] = lambda done, of: None,
+    watch: Watch = unwatched,
     *,
     quick: bool = False,
     fit: bool = False,

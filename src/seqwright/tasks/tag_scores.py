@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from seqwright.config import UserError
 from seqwright.data.lengths import ByLength, Ints
 from seqwright.data.sentences import EncodedSentences
 from seqwright.data.tag_formats import Sentence
+from seqwright.interface import Watch, unwatched
 from seqwright.metrics import spans
 from seqwright.metrics.counts import Counts, scored
 from seqwright.metrics.score import Score
@@ -52,12 +53,7 @@ class Answers:
 
 
 @torch.no_grad()
-def answers(
-    model: Any,
-    encoded: EncodedSentences,
-    device: torch.device | str,
-    watch: Callable[[int, int], None] = lambda done, of: None,
-) -> Answers:
+def answers(model: Any, encoded: EncodedSentences, device: torch.device | str, watch: Watch = unwatched) -> Answers:
     """The tag of every word, in order."""
     if isinstance(model, torch.nn.Module):
         model.eval()

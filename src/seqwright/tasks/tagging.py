@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from seqwright.config import UserError
 from seqwright.data.sentences import EncodedSentences, SentenceFeed, encode_sentences
 from seqwright.data.tag_formats import FORMATS, Format, Sentence, sniff
 from seqwright.data.tagged import Tagged, TaggedConfig, impossible, read_splits, read_tagged, unbegun
+from seqwright.interface import Watch, unwatched
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json
@@ -209,11 +210,7 @@ class TagRun(Run):
         return [sentence.words for sentence in FORMATS[kind](text, name, data.places, False)], kind
 
     def evaluate(
-        self,
-        on: str | Sequence[str] | None = None,
-        *,
-        watch: Callable[[int, int], None] = lambda done, of: None,
-        **options: Any,
+        self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
     ) -> dict[str, Any]:
         """Scores on tagged files, or on the run's own validation sentences."""
         config: TagEvaluationConfig = replace(self.settings.evaluation, **options)

@@ -21,7 +21,7 @@ from seqwright.data.sides import Sides, sides_of
 from seqwright.data.variation import Varied, VariedTokenizerConfig, varied_pairs
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.watch import Typical, typical
-from seqwright.interface import Autoregressive, Feed
+from seqwright.interface import Autoregressive, Feed, Watch, unwatched
 from seqwright.layers.prepacked import prepacked
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
@@ -249,11 +249,7 @@ class TranslationRun(Run):
         )
 
     def evaluate(
-        self,
-        on: str | Sequence[str] | None = None,
-        *,
-        watch: Callable[[int, int], None] = lambda done, of: None,
-        **options: Any,
+        self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
     ) -> dict[str, Any]:
         """Scores on files (source, then one or more references), or on the run's own validation pairs."""
         pairs = self.pairs(on, tag=options.get("tag", self.settings.evaluation.tag)).pairs
@@ -302,7 +298,7 @@ def evaluate(
     device: torch.device | str,
     typical: Typical,
     extracted: Mapping[str, Sequence[str]],
-    watch: Callable[[int, int], None] = lambda done, of: None,
+    watch: Watch = unwatched,
 ) -> dict[str, Any]:
     """Likelihood of the references and quality of the translations, and of what was extracted from the sources."""
     config = settings.evaluation
