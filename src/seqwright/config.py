@@ -63,6 +63,11 @@ def check_shares(config: object, *names: str) -> None:
     refuse(wrong_shares(config, *names))
 
 
+def check_not_negative(config: object, *names: str) -> None:
+    """Refuses numbers below zero."""
+    refuse(wrong_negatives(config, *names))
+
+
 def wrong_sizes(config: object, *names: str) -> list[str]:
     """What is wrong with the options that count something; those not given, or given in words, are fine."""
     return [f"{name} must be at least 1, not {value}" for name, value in _numbers(config, names) if value < 1]
@@ -75,6 +80,11 @@ def wrong_shares(config: object, *names: str) -> list[str]:
         for name, value in _numbers(config, names)
         if not 0 <= value < 1
     ]
+
+
+def wrong_negatives(config: object, *names: str) -> list[str]:
+    """What is wrong with the options that may be zero, but not less."""
+    return [f"{name} must not be below 0, but is {value}" for name, value in _numbers(config, names) if value < 0]
 
 
 def refuse(problems: list[str]) -> None:

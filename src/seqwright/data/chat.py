@@ -19,7 +19,7 @@ from seqwright.data.files import Errors, read_text, resolve
 from seqwright.data.order import permutation
 from seqwright.data.records import object_of
 from seqwright.data.stream import to_batch
-from seqwright.data.text import Corpus, documents_of, parse_split, split
+from seqwright.data.text import Corpus, check_split, documents_of, split
 from seqwright.text.tokenizer import Tokenizer
 
 ROLES = ("system", "user", "assistant")
@@ -54,10 +54,7 @@ class ChatConfig:
             raise UserError("train names no file; give conversations with --chat FILE.")
         if len(set(self.markers)) < len(self.markers):
             raise UserError(f"system, user, assistant and end must differ, but are {', '.join(self.markers)}.")
-        if self.split is not None:
-            parse_split(self.split)
-        if self.split is not None and self.valid is not None:
-            raise UserError("valid and split both say what to validate on; keep one.")
+        check_split(self.split, self.valid)
 
     @property
     def markers(self) -> tuple[str, str, str, str]:

@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from seqwright.config import UserError, check_shares, check_sizes
+from seqwright.config import UserError, check_not_negative, check_shares, check_sizes
 from seqwright.data.embedded import is_embedded
 from seqwright.data.embedded_pictures import embedded_pictures
 from seqwright.data.files import named, plain_suffix, read_bytes, resolve
 from seqwright.data.image_files import IMAGES, Pixels, decode, image_files
-from seqwright.data.text import parse_split
+from seqwright.data.text import check_split, parse_split
 
 WAYS = ("stratified", "pictures", "tail")
 IDX_BYTES = 0x08
@@ -53,10 +53,7 @@ class PicturesConfig:
     def __post_init__(self) -> None:
         if not self.train:
             raise UserError("train names no pictures; give files, a folder, or embedded:digits.")
-        if self.split is not None:
-            parse_split(self.split, WAYS)
-        if self.split is not None and self.valid is not None:
-            raise UserError("valid and split both say what to validate on; keep one.")
+        check_split(self.split, self.valid, WAYS)
         check_sizes(self, "patch")
         if self.size is not None and min(self.size) < 1:
             raise UserError(f"size is a height and a width in pixels, not {list(self.size)}.")
@@ -81,8 +78,7 @@ class ImagesConfig(PicturesConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_shares(self, "hidden")
-        if self.shift < 0 or self.noise < 0:
-            raise UserError("shift and noise must not be below 0.")
+        check_not_negative(self, "shift", "noise")
         if self.answer == "frames" and (self.shift or self.flip):
             raise UserError("labels of frames would no longer fit a moved picture; leave shift and flip out.")
 

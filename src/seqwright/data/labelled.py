@@ -17,7 +17,7 @@ from seqwright.data.embedded_labels import embedded_labels
 from seqwright.data.files import Errors, expand, read_text, resolve
 from seqwright.data.label_columns import FASTTEXT, Layout, bare, columnless, layout
 from seqwright.data.records import JSON_LINES, records
-from seqwright.data.text import parse_split
+from seqwright.data.text import check_split, parse_split
 
 WAYS = ("stratified", "tail", "documents")
 
@@ -64,10 +64,7 @@ class LabelledConfig:
     def __post_init__(self) -> None:
         if not self.train:
             raise UserError("train names no file; give your own with --labelled FILE.")
-        if self.split is not None:
-            parse_split(self.split, WAYS)
-        if self.split is not None and self.valid is not None:
-            raise UserError("valid and split both say what to validate on; keep one.")
+        check_split(self.split, self.valid, WAYS)
         check_sizes(self, "longest", "tokens")
         if self.columns and len(self.columns) not in (2, 3):
             raise UserError('columns names the label and one text or two, as in ["label", "text"] or [1, 3].')

@@ -11,7 +11,7 @@ from seqwright.config import UserError, check_sizes
 from seqwright.data.embedded_pairs import embedded_pairs
 from seqwright.data.files import Errors, named, read_text, resolve
 from seqwright.data.pair_formats import FORMATS, Pair
-from seqwright.data.text import documents_of, parse_split
+from seqwright.data.text import check_split, documents_of, parse_split
 
 Format = Literal["lines", "tsv", "jsonl", "scan", "cmudict", "speeches"]
 SUFFIXES: dict[str, Format] = {".tsv": "tsv", ".jsonl": "jsonl", ".dict": "cmudict"}
@@ -52,10 +52,7 @@ class PairsConfig:
     def __post_init__(self) -> None:
         if not self.train:
             raise UserError("train names no files; give your own with --pairs SOURCE TARGET.")
-        if self.split is not None:
-            parse_split(self.split)
-        if self.split is not None and self.valid is not None:
-            raise UserError("valid and split both say what to validate on; keep one.")
+        check_split(self.split, self.valid)
         check_sizes(self, "sources", "longest", "tokens")
         if self.test and (self.split is None or parse_split(self.split)[0] != "documents"):
             raise UserError('test sets pairs aside as split does, by their text: it needs split = "documents 5%".')

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from seqwright.config import UserError, check_sizes
+from seqwright.config import UserError, check_not_negative, check_sizes
 from seqwright.data.embedded import is_embedded
 from seqwright.data.files import Errors, read_text, resolve
 from seqwright.data.python_tokens import python_tokens
 from seqwright.data.tag_formats import CONLLU, FORMATS, Columns, Format, Sentence, sniff
-from seqwright.data.text import parse_split
+from seqwright.data.text import check_split, parse_split
 
 EMBEDDED = "embedded:python-tokens"
 
@@ -49,13 +49,9 @@ class TaggedConfig:
     def __post_init__(self) -> None:
         if not self.train:
             raise UserError("train names no files; give your own with --tagged FILE.")
-        if self.split is not None:
-            parse_split(self.split)
-        if self.split is not None and self.valid is not None:
-            raise UserError("valid and split both say what to validate on; keep one.")
+        check_split(self.split, self.valid)
         check_sizes(self, "tokens")
-        if self.word_dropout < 0:
-            raise UserError(f"word_dropout must not be below 0, but is {self.word_dropout}.")
+        check_not_negative(self, "word_dropout")
         if self.places is not None and (min(self.places) < 1 or self.places[0] == self.places[1]):
             raise UserError(f"columns are two different ones, counted from 1, not {list(self.columns or ())}.")
 

@@ -60,10 +60,7 @@ class TextFiles:
             raise UserError("valid names no file; leave it out where there is none.")
         if self.columns and self.document not in (None, "line"):
             raise UserError(f'with columns each record is a document; document = "{self.document}" has no meaning.')
-        if self.split is not None:
-            parse_split(self.split)
-        if self.split is not None and self.valid is not None:
-            raise UserError("valid and split both say what to validate on; keep one.")
+        check_split(self.split, self.valid)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +185,15 @@ def documents_of(text: str, kind: Document) -> list[str]:
 def document_kind(config: TextFiles, tokenizer: Kind) -> Document:
     """What a document is: what the recipe says, otherwise a line for kinds that do not know line ends, and a file."""
     return config.document or ("line" if config.columns or tokenizer in SPLIT_AT_SPACE else "file")
+
+
+def check_split(split: str | None, valid: Sequence[str] | None, ways: Sequence[str] = ("tail", "documents")) -> None:
+    """Refuses a split that cannot be understood, or that stands beside files to validate on."""
+    if split is None:
+        return
+    parse_split(split, ways)
+    if valid is not None:
+        raise UserError("valid and split both say what to validate on; keep one.")
 
 
 def parse_split(rule: str, ways: Sequence[str] = ("tail", "documents")) -> tuple[str, Fraction]:

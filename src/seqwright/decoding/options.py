@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from seqwright.config import UserError, check_sizes
+from seqwright.config import UserError, check_not_negative, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +67,7 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         check_sizes(self, "width", "best", "length", "groups", "finished", "nodes")
-        for name in ("length_ratio", "shortest", "coverage", "diversity", "no_repeat"):
-            if getattr(self, name) < 0:
-                raise UserError(f"{name} must not be below 0, but is {getattr(self, name)}.")
+        check_not_negative(self, "length_ratio", "shortest", "coverage", "diversity", "no_repeat")
         if self.width % self.groups:
             raise UserError(f"a beam of {self.width} cannot be split into {self.groups} groups; make width a multiple.")
         if self.kind == "beam" and self.best > self.width:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqwright.batch import IGNORE, Batch, Source
-from seqwright.config import UserError
+from seqwright.config import UserError, check_not_negative, check_sizes
 from seqwright.interface import Autoregressive, Counted, Watch, unwatched
 from seqwright.metrics.score import Floats, Score, bootstrap
 
@@ -42,14 +42,8 @@ class EvaluationConfig:
     """Fixes the bootstrap and the random windows."""
 
     def __post_init__(self) -> None:
-        for name in ("batch", "random_batch"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}.")
-        for name in ("random_batches", "resamples", "seed"):
-            if getattr(self, name) < 0:
-                raise UserError(f"{name} must not be below 0, but is {getattr(self, name)}.")
-        if self.stride is not None and self.stride < 1:
-            raise UserError(f"stride must be at least 1, not {self.stride}.")
+        check_sizes(self, "stride", "batch", "random_batch")
+        check_not_negative(self, "random_batches", "resamples", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from seqwright import __version__
 from seqwright.batch import IGNORE
-from seqwright.config import UserError
+from seqwright.config import UserError, check_not_negative
 from seqwright.data.labels import LabelledTexts, Labels, Unknown
 from seqwright.data.lengths import ByLength
 from seqwright.data.sources import Sources
@@ -49,9 +49,7 @@ class ClassEvaluationConfig:
     """Fixes the bootstrap."""
 
     def __post_init__(self) -> None:
-        for name in ("resamples", "seed"):
-            if getattr(self, name) < 0:
-                raise UserError(f"{name} must not be below 0, but is {getattr(self, name)}.")
+        check_not_negative(self, "resamples", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)

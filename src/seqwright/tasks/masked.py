@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seqwright import __version__
 from seqwright.batch import IGNORE, Answers, Batch, ReaderSizes, Source
-from seqwright.config import UserError, check_sizes
+from seqwright.config import UserError, check_not_negative, check_sizes
 from seqwright.data.masked import MASK, MaskedRows
 from seqwright.data.stream import Stream
 from seqwright.data.variation import Varied
@@ -43,9 +43,7 @@ class MaskedEvaluationConfig:
 
     def __post_init__(self) -> None:
         check_sizes(self, "batch")
-        for name in ("resamples", "seed"):
-            if getattr(self, name) < 0:
-                raise UserError(f"{name} must not be below 0, but is {getattr(self, name)}.")
+        check_not_negative(self, "resamples", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)

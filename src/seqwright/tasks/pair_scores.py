@@ -11,7 +11,7 @@ import torch
 
 from seqwright import __version__
 from seqwright.batch import IGNORE
-from seqwright.config import UserError
+from seqwright.config import check_not_negative
 from seqwright.data.buckets import Buckets, EncodedPairs
 from seqwright.data.lengths import ByLength
 from seqwright.decoding.options import SearchOptions
@@ -89,9 +89,7 @@ class OutputEvaluationConfig:
     """Fixes the bootstrap."""
 
     def __post_init__(self) -> None:
-        for name in ("sentences", "resamples", "seed"):
-            if getattr(self, name) < 0:
-                raise UserError(f"{name} must not be below 0, but is {getattr(self, name)}.")
+        check_not_negative(self, "sentences", "resamples", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from seqwright import __version__
 from seqwright.batch import IGNORE
-from seqwright.config import UserError
+from seqwright.config import check_not_negative
 from seqwright.data.lengths import ByLength, Ints
 from seqwright.data.sentences import EncodedSentences
 from seqwright.data.tag_formats import Sentence
@@ -35,9 +35,7 @@ class TagEvaluationConfig:
     """Fixes the bootstrap."""
 
     def __post_init__(self) -> None:
-        for name in ("resamples", "seed"):
-            if getattr(self, name) < 0:
-                raise UserError(f"{name} must not be below 0, but is {getattr(self, name)}.")
+        check_not_negative(self, "resamples", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)

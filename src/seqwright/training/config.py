@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from seqwright.config import refuse, wrong_shares, wrong_sizes
+from seqwright.config import refuse, wrong_negatives, wrong_shares, wrong_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,9 +118,7 @@ class TrainingConfig:
             if value is not None and value <= 0:
                 problems.append(f"{name} must be above 0, not {value}")
         pauses = ("evaluate_every", "sample_every", "checkpoint_every")
-        for name in ("rate", "weight_decay", "r_drop", "auxiliary", "warmup", "clip", *pauses):
-            if (getattr(self, name) or 0) < 0:
-                problems.append(f"{name} must not be below 0, but is {getattr(self, name)}")
+        problems += wrong_negatives(self, "rate", "weight_decay", "r_drop", "auxiliary", "warmup", "clip", *pauses)
         if not 0 <= self.seed < 1 << 63:
             problems.append(f"seed must be 0 or more and below 2^63, not {self.seed}")
         problems += wrong_shares(self, "smoothing", "beta1", "beta2", "momentum", "ema")
