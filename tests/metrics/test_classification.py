@@ -11,7 +11,7 @@ from seqwright.batch import IGNORE
 from seqwright.metrics.calibration import BINS, log_softmax, probability_counts, reliability, temperature
 from seqwright.metrics.classification import class_counts, confusion, labels_counts, per_class
 from seqwright.metrics.correlation import value_counts
-from seqwright.metrics.counts import Counts
+from seqwright.metrics.counts import Counts, scores
 
 NAMES = ("sun", "rain", "snow", "fog")
 
@@ -140,7 +140,7 @@ def test_counts_of_parts_add_up(seed: int) -> None:
     for one in (*class_counts(answered, wanted, NAMES[:3]), *probability_counts(log_probs, wanted)):
         parts = one.rows[:70].sum(0) + one.rows[70:].sum(0)
         assert one.formula(parts[None])[0] == pytest.approx(one.value)
-        score = one.score(resamples=200)
+        score = scores([one], resamples=200, seed=1)[one.name]
         assert score.low is not None
         assert score.high is not None
         assert score.low <= score.high

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from seqwright.metrics import score
 from seqwright.metrics.score import FEWEST_UNITS, Floats, Score, bootstrap
 
 
@@ -17,7 +19,7 @@ def test_intervals_cover_a_known_mean() -> None:
     for trial in range(200):
         tokens = generator.integers(5, 30, 60).astype(float)
         nll = tokens * 2.0 + generator.normal(0, 3, 60) * np.sqrt(tokens)  # 2 nats a token in the long run
-        low, high = bootstrap(np.stack([nll, tokens], 1), ratio, resamples=200, seed=trial)
+        [(low, high)] = bootstrap([(np.stack([nll, tokens], 1), ratio)], resamples=200, seed=trial)
         assert low is not None
         assert high is not None
         held += low <= 2.0 <= high
@@ -26,20 +28,30 @@ def test_intervals_cover_a_known_mean() -> None:
 
 def test_units_are_resampled_whole() -> None:
     alike = np.tile([[6.0, 3.0]], (20, 1))
-    assert bootstrap(alike, ratio, resamples=50, seed=1) == (2.0, 2.0)
+    assert bootstrap([(alike, ratio)], resamples=50, seed=1) == [(2.0, 2.0)]
 
 
 def test_the_seed_decides() -> None:
     counts = np.stack([np.arange(1.0, 41), np.ones(40)], 1)
-    first = bootstrap(counts, ratio, resamples=100, seed=1)
-    assert bootstrap(counts, ratio, resamples=100, seed=1) == first
-    assert bootstrap(counts, ratio, resamples=100, seed=2) != first
+    first = bootstrap([(counts, ratio)], resamples=100, seed=1)
+    assert bootstrap([(counts, ratio)], resamples=100, seed=1) == first
+    assert bootstrap([(counts, ratio)], resamples=100, seed=2) != first
+
+
+def test_scores_of_the_same_units_share_their_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has the interval that it has alone, in however many blocks units are drawn."""
+    generator = np.random.default_rng(0)
+    asked = [(generator.random((50, 2)), ratio), (generator.random((50, 3)), lambda sums: sums[:, 2])]
+    alone = [bootstrap([one], resamples=30, seed=1)[0] for one in asked]
+    assert np.allclose(bootstrap(asked, resamples=30, seed=1), alone, rtol=1e-12)
+    monkeypatch.setattr(score, "DRAWN", 7 * 50)
+    assert np.allclose(bootstrap(asked, resamples=30, seed=1), alone, rtol=1e-12)
 
 
 def test_too_few_units_or_no_resamples_give_no_interval() -> None:
     few = np.ones((FEWEST_UNITS - 1, 2))
-    assert bootstrap(few, ratio, resamples=100, seed=1) == (None, None)
-    assert bootstrap(np.ones((50, 2)), ratio, resamples=0, seed=1) == (None, None)
+    assert bootstrap([(few, ratio)], resamples=100, seed=1) == [(None, None)]
+    assert bootstrap([(np.ones((50, 2)), ratio)], resamples=0, seed=1) == [(None, None)]
 
 
 def test_a_score_is_plain_json() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqwright.config import UserError
-from seqwright.metrics.counts import Counts, by_length
+from seqwright.metrics.counts import Counts, by_length, scores
 from seqwright.metrics.edits import common_subsequence, edit_distance, error_rate
 from seqwright.metrics.overlap import rouge
 from seqwright.metrics.paired import compare
@@ -65,7 +65,7 @@ def test_counts_add_up_and_have_intervals(metric) -> None:
     counts: Counts = metric(OUTPUTS, REFERENCES)
     parts = [metric(OUTPUTS[:20], REFERENCES[:20]).rows, metric(OUTPUTS[20:], REFERENCES[20:]).rows]
     assert np.array_equal(np.concatenate(parts), counts.rows)
-    score = counts.score(resamples=200)
+    score = scores([counts], resamples=200, seed=1)[counts.name]
     assert score.low is not None
     assert score.high is not None
     assert score.low <= score.value <= score.high

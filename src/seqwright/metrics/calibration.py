@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqwright.metrics.correlation import mean
-from seqwright.metrics.counts import Counts
+from seqwright.metrics.counts import Counts, mean
 from seqwright.metrics.score import Floats
 
 BINS = 15

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from seqwright.metrics.counts import Counts
+from seqwright.metrics.counts import Counts, mean
 from seqwright.metrics.score import Floats
 
 
@@ -21,11 +21,6 @@ def value_counts(answered: Floats, wanted: Floats) -> Iterator[Counts]:
     for name, errors in (("mse", (answered - wanted) ** 2), ("mae", np.abs(answered - wanted))):
         rows = np.stack([errors, one], 1)
         yield Counts(name=name, rows=rows, formula=mean, signature=f"{name}|{facts}", better=-1)
-
-
-def mean(sums: Floats) -> Floats:
-    """The first quantity over the second."""
-    return sums[:, 0] / np.maximum(sums[:, 1], 1)
 
 
 def pearson(sums: Floats) -> Floats:

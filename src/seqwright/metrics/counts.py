@@ -34,20 +34,47 @@ class Counts:
         """The score of all examples together."""
         return float(self.formula(self.rows.sum(0, keepdims=True))[0])
 
-    def score(self, *, resamples: int = 1000, seed: int = 1) -> Score:
-        """The value with its bootstrap interval and signature."""
-        low, high = bootstrap(self.rows, self.formula, resamples=resamples, seed=seed)
-        return Score(value=self.value, low=low, high=high, signature=self.signature)
-
     def select(self, which: NDArray[np.int64]) -> Self:
         """These examples alone."""
         return replace(self, rows=self.rows[which])
 
 
+def scores(counts: Iterable[Counts], *, resamples: int, seed: int) -> dict[str, Score]:
+    """Values by name, each with its bootstrap interval and signature; those of the same examples share resamples."""
+    listed = list(counts)
+    found: dict[str, Score] = {}
+    for examples in {len(one.rows) for one in listed}:
+        alike = [one for one in listed if len(one.rows) == examples]
+        intervals = bootstrap([(one.rows, one.formula) for one in alike], resamples=resamples, seed=seed)
+        for one, (low, high) in zip(alike, intervals, strict=True):
+            found[one.name] = Score(value=one.value, low=low, high=high, signature=one.signature)
+    return {one.name: found[one.name] for one in listed}
+
+
 def scored(counts: Iterable[Counts], *, resamples: int, seed: int) -> dict[str, Any]:
-    """Plain values by name, and under "scores" each with its interval and signature."""
-    scores = {one.name: one.score(resamples=resamples, seed=seed).as_json() for one in counts}
-    return {name: score["value"] for name, score in scores.items()} | {"scores": scores}
+    """Plain values by name, and under "scores" each with its interval and signature, as JSON."""
+    found = {name: score.as_json() for name, score in scores(counts, resamples=resamples, seed=seed).items()}
+    return {name: score["value"] for name, score in found.items()} | {"scores": found}
+
+
+def values(counts: Iterable[Counts]) -> dict[str, float]:
+    """Plain values by name, without intervals: what the log of a training shows."""
+    return {one.name: one.value for one in counts}
+
+
+def nll_counts(rows: Floats, facts: str) -> list[Counts]:
+    """nll and perplexity of a token, from the nll and the number of tokens of each example (and perhaps more); `facts`
+    are what their signatures say beside the name."""
+    formulas: dict[str, Callable[[Floats], Floats]] = {"nll": mean, "perplexity": lambda sums: np.exp(mean(sums))}
+    return [
+        Counts(name=name, rows=rows, formula=formula, signature=f"{name}|{facts}", better=-1)
+        for name, formula in formulas.items()
+    ]
+
+
+def mean(sums: Floats) -> Floats:
+    """The first quantity over the second."""
+    return sums[:, 0] / np.maximum(sums[:, 1], 1)
 
 
 def ratio(sums: Floats) -> Floats:

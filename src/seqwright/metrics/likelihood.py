@@ -15,7 +15,8 @@ from torch import Tensor
 from seqwright.batch import IGNORE, Batch, Source
 from seqwright.config import UserError, check_not_negative, check_sizes
 from seqwright.interface import Autoregressive, Counted, Watch, unwatched
-from seqwright.metrics.score import Floats, Score, bootstrap
+from seqwright.metrics.counts import Counts, nll_counts, scored
+from seqwright.metrics.score import Floats
 
 CHUNK = 4096
 """Tokens scored at a time by models that carry their state."""
@@ -113,9 +114,9 @@ def score_text(
     )
     log_probs = np.zeros(target.numel())
     done = 0
-    for place, scored in parts:
-        log_probs[place : place + len(scored)] = scored
-        done += len(scored)
+    for place, found in parts:
+        log_probs[place : place + len(found)] = found
+        done += len(found)
         watch(done, target.numel())
     return ScoredText(log_probs=log_probs, real=(target != IGNORE).numpy())
 
@@ -142,8 +143,8 @@ def _windows(
         ends = stops[group : group + batch]
         spans = [slice(end - length, end) for end in ends]
         given = Batch.of_text(torch.stack([input[s] for s in spans]), torch.stack([target[s] for s in spans]))
-        scored, _ = model.score((given if border is None else given.apart(border)).to(device))
-        for row, first, end in zip(scored.cpu().double().numpy(), firsts[group : group + batch], ends, strict=True):
+        log_probs, _ = model.score((given if border is None else given.apart(border)).to(device))
+        for row, first, end in zip(log_probs.cpu().double().numpy(), firsts[group : group + batch], ends, strict=True):
             yield first, row[length - (end - first) :]
 
 
@@ -161,10 +162,10 @@ def _carried(
     for begin in range(0, size, chunk):
         span = slice(begin, begin + chunk)
         given = Batch.of_text(inputs[:, span].contiguous(), targets[:, span].contiguous())
-        scored, after = model.score(given.to(device), state)
+        log_probs, after = model.score(given.to(device), state)
         assert after is not None
         state = after
-        for row, values in enumerate(scored.cpu().double().numpy()):
+        for row, values in enumerate(log_probs.cpu().double().numpy()):
             place = row * size + begin
             yield place, values[: max(0, len(input) - place)]
 
@@ -194,14 +195,14 @@ def random_windows(
         if sos is not None:
             target[target == sos] = IGNORE
         given = Batch.of_text(windows[:, :-1].contiguous(), target)
-        scored, _ = model.score((given.apart(sos) if apart and sos is not None else given).to(device))
-        total -= scored.cpu().double().sum().item()
+        log_probs, _ = model.score((given.apart(sos) if apart and sos is not None else given).to(device))
+        total -= log_probs.cpu().double().sum().item()
         count += int((target != IGNORE).sum())
     return total / max(1, count)
 
 
 def likelihood_scores(
-    scored: ScoredText,
+    text: ScoredText,
     *,
     sizes: NDArray[np.int64],
     signature: str,
@@ -215,22 +216,16 @@ def likelihood_scores(
     why the tokens do not determine the text; then bits per byte and character are refused, because the model was not
     asked for all of it.
     """
-    formulas: dict[str, Callable[[Floats], Floats]] = {
-        "nll": lambda sums: sums[:, 0] / sums[:, 1],
-        "perplexity": lambda sums: np.exp(sums[:, 0] / sums[:, 1]),
+    rows = text.units(sizes)
+    bits: dict[str, Callable[[Floats], Floats]] = {
+        "bits_per_byte": lambda sums: sums[:, 0] / math.log(2) / np.maximum(1, sums[:, 2]),
+        "bits_per_character": lambda sums: sums[:, 0] / math.log(2) / np.maximum(1, sums[:, 3]),
     }
+    counts = nll_counts(rows, signature)
     if lossy is None:
-        formulas["bits_per_byte"] = lambda sums: sums[:, 0] / math.log(2) / np.maximum(1, sums[:, 2])
-        formulas["bits_per_character"] = lambda sums: sums[:, 0] / math.log(2) / np.maximum(1, sums[:, 3])
-    counts = scored.units(sizes)
-    whole = counts.sum(0, keepdims=True)
-    scores = {}
-    for name, formula in formulas.items():
-        low, high = bootstrap(counts, formula, resamples=resamples, seed=seed)
-        value = float(formula(whole)[0])
-        scores[name] = Score(value=value, low=low, high=high, signature=f"{name}|{signature}").as_json()
-    plain: dict[str, Any] = {name: score["value"] for name, score in scores.items()}
-    if lossy is not None:
-        refused = ("bits_per_byte", "bits_per_character")
-        plain |= dict.fromkeys(refused) | {"refused": dict.fromkeys(refused, lossy)}
-    return plain | {"tokens": scored.tokens, "scores": scores}
+        counts += [
+            Counts(name=name, rows=rows, formula=formula, signature=f"{name}|{signature}", better=-1)
+            for name, formula in bits.items()
+        ]
+    found = scored(counts, resamples=resamples, seed=seed) | {"tokens": text.tokens}
+    return found if lossy is None else found | dict.fromkeys(bits) | {"refused": dict.fromkeys(bits, lossy)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,23 +26,32 @@ class Score:
 
 FEWEST_UNITS = 10
 """Below this many units a bootstrap interval would pretend."""
+DRAWN = 1 << 21
+"""Units drawn before they are added up: one product of matrices for many resamples."""
+
+Interval = tuple[float, float] | tuple[None, None]
 
 
 def bootstrap(
-    counts: Floats, score: Callable[[Floats], Floats], *, resamples: int, seed: int
-) -> tuple[float | None, float | None]:
-    """The 95 % percentile interval (Efron 1979) of `score` over resampled units.
+    asked: Sequence[tuple[Floats, Callable[[Floats], Floats]]], *, resamples: int, seed: int
+) -> list[Interval]:
+    """The 95 % percentile interval (Efron 1979) of each score over resampled units, the same draws for all of them.
 
-    Metrics are additive: counts (units, quantities) are summed over a resample, and `score` maps sums
+    Metrics are additive: counts (units, quantities) are summed over a resample, and their score maps sums
     (resamples, quantities) to numbers.
     """
-    units = len(counts)
+    units = len(asked[0][0])
     if units < FEWEST_UNITS or resamples == 0:
-        return None, None
+        return [(None, None)] * len(asked)
     generator = np.random.default_rng(seed)
-    sums = np.empty((resamples, counts.shape[1]))
-    for n in range(resamples):
-        times = np.bincount(generator.integers(0, units, units), minlength=units)
-        sums[n] = times @ counts
-    low, high = np.percentile(score(sums), [2.5, 97.5])
-    return float(low), float(high)
+    sums = [np.empty((resamples, counts.shape[1])) for counts, _ in asked]
+    block = max(1, DRAWN // units)
+    for begin in range(0, resamples, block):
+        span = slice(begin, min(begin + block, resamples))
+        times = np.empty((span.stop - begin, units))  # how often each resample holds each unit
+        for row in times:
+            row[:] = np.bincount(generator.integers(0, units, units), minlength=units)
+        for own, (counts, _) in zip(sums, asked, strict=True):
+            own[span] = times @ counts
+    ends = [np.percentile(score(own), [2.5, 97.5]).tolist() for own, (_, score) in zip(sums, asked, strict=True)]
+    return [(low, high) for low, high in ends]

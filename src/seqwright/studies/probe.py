@@ -17,8 +17,7 @@ import numpy as np
 from seqwright.config import UserError
 from seqwright.data.buckets import encode_pairs
 from seqwright.data.pair_formats import Pair
-from seqwright.metrics.correlation import mean
-from seqwright.metrics.counts import Counts
+from seqwright.metrics.counts import Counts, mean, scores
 from seqwright.metrics.score import Floats
 from seqwright.run import Run
 from seqwright.tasks.pair_scores import likelihood
@@ -94,8 +93,8 @@ def probe(run: Run, probes: Sequence[Probe], *, resamples: int = 1000, seed: int
         raise UserError(f"no probe suits {run.path}: it needs some {kind} a source. Give a file with --templates.")
     found = []
     for one in suited:
-        scores = ask([(case.source, text) for case in one.cases for text in (case.one, case.other)])
-        for answer, values in scores.items():
+        answers = ask([(case.source, text) for case in one.cases for text in (case.one, case.other)])
+        for answer, values in answers.items():
             gaps = values[1::2] - values[0::2]
             found.append(_gap(one, answer, gaps, unit, resamples, seed))
     return found
@@ -104,7 +103,8 @@ def probe(run: Run, probes: Sequence[Probe], *, resamples: int = 1000, seed: int
 def _gap(one: Probe, answer: str, gaps: Floats, unit: str, resamples: int, seed: int) -> dict[str, Any]:
     rows = np.stack([gaps, np.ones(len(gaps))], 1)
     signature = f"gap|cases:{len(gaps)}|unit:{unit}|bootstrap:{resamples}-{seed}"
-    score = Counts(name="gap", rows=rows, formula=mean, signature=signature).score(resamples=resamples, seed=seed)
+    counts = Counts(name="gap", rows=rows, formula=mean, signature=signature)
+    score = scores([counts], resamples=resamples, seed=seed)["gap"]
     about: dict[str, list[float]] = {}
     for case, gap in zip(one.cases, gaps.tolist(), strict=True):
         about.setdefault(case.about, []).append(gap)

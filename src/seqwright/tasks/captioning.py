@@ -20,6 +20,7 @@ from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
 from seqwright.interface import Autoregressive, Watch, unwatched
 from seqwright.layers.prepacked import prepacked
+from seqwright.metrics.counts import Counts, values
 from seqwright.reporting.png import embedded, sheet
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json, write_text
@@ -164,7 +165,7 @@ class CaptioningTask:
             outputs = [said.text for said in self._caption(model, some, device)]
             references = [(caption,) for caption in captions_of(some)]
             counts += quality_counts(outputs, references, config, self._quick)
-        return {one.name: one.value for one in counts}
+        return values(counts)
 
     def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
         shown = (self.valid or self.train).pictures
@@ -274,7 +275,7 @@ def sizes_of(grid: Grid, tokenizer: Tokenizer) -> Vocabularies:
     return Vocabularies(source=None, target=tokenizer.vocabulary, features=grid.numbers)
 
 
-def _likelihood(model: Autoregressive, examples: Captioned, device: torch.device | str) -> Iterator[Any]:
+def _likelihood(model: Autoregressive, examples: Captioned, device: torch.device | str) -> list[Counts]:
     kept = examples.within(model.context or int(examples.target.lengths.max()))
     rows = likelihood_in(ByLength(kept, seed=0, batch=AT_ONCE), model, len(kept.pictures), device)
     return likelihood_counts(rows, examples.tokenizer, kept.pictures.fingerprint)

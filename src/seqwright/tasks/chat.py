@@ -25,8 +25,8 @@ from seqwright.data.chat import (
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.decoding.text import speak
 from seqwright.interface import Autoregressive, Watch, unwatched
+from seqwright.metrics.counts import nll_counts, scored
 from seqwright.metrics.likelihood import EvaluationConfig
-from seqwright.metrics.score import Floats, Score, bootstrap
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import write_text
@@ -228,8 +228,8 @@ def evaluate_turns(
     counts = np.zeros((len(examples.examples), 2))
     for begin in range(0, len(counts), config.batch):
         batch = examples.of(range(begin, min(begin + config.batch, len(counts))))
-        scored, _ = model.score(batch.to(device))
-        counts[begin : begin + batch.rows, 0] = -scored.double().sum(1).cpu().numpy()
+        found, _ = model.score(batch.to(device))
+        counts[begin : begin + batch.rows, 0] = -found.double().sum(1).cpu().numpy()
         counts[begin : begin + batch.rows, 1] = (batch.target != IGNORE).sum(1).numpy()
         watch(begin + batch.rows, len(counts))
     tokenizer = turns.tokenizer
@@ -238,14 +238,5 @@ def evaluate_turns(
         f"|tokenizer:{tokenizer.kind}-{tokenizer.size}-{tokenizer.hash[:8]}|text:{examples.fingerprint[:8]}"
         f"|bootstrap:{config.resamples}-{config.seed}|seqwright:{__version__}"
     )
-    formulas: dict[str, Callable[[Floats], Floats]] = {
-        "nll": lambda sums: sums[:, 0] / sums[:, 1],
-        "perplexity": lambda sums: np.exp(sums[:, 0] / sums[:, 1]),
-    }
-    scores = {}
-    for name, formula in formulas.items():
-        low, high = bootstrap(counts, formula, resamples=config.resamples, seed=config.seed)
-        value = float(formula(counts.sum(0, keepdims=True))[0])
-        scores[name] = Score(value=value, low=low, high=high, signature=f"{name}|{signature}").as_json()
-    plain = {name: score["value"] for name, score in scores.items()}
-    return plain | {"tokens": examples.targets, "scores": scores}
+    scores = scored(nll_counts(counts, signature), resamples=config.resamples, seed=config.seed)
+    return scores | {"tokens": examples.targets}

@@ -19,8 +19,8 @@ from seqwright.data.sources import Sources
 from seqwright.interface import Watch, unwatched
 from seqwright.metrics.calibration import log_softmax, probability_counts
 from seqwright.metrics.classification import class_counts, labels_counts
-from seqwright.metrics.correlation import mean, value_counts
-from seqwright.metrics.counts import Counts
+from seqwright.metrics.correlation import value_counts
+from seqwright.metrics.counts import Counts, mean
 from seqwright.metrics.counts import scored as counts_scored
 from seqwright.metrics.score import Floats
 

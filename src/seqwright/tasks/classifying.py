@@ -19,6 +19,7 @@ from seqwright.data.labels import LabelledTexts, Labels, balance_notes
 from seqwright.data.lengths import ByLength
 from seqwright.data.sources import EncodedTexts, Sources, encode
 from seqwright.interface import Watch, unwatched
+from seqwright.metrics.counts import values
 from seqwright.metrics.score import Floats
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
@@ -126,7 +127,7 @@ class ClassifyingTask:
         fingerprint = self.valid_texts.fingerprint
         if quick:
             counts = counted(found, self.valid_targets, self.labels, self.settings.decoding, fingerprint)
-            return {one.name: one.value for one in counts}
+            return values(counts)
         rows = self.valid_rows.rows
         judgement = judged(found, self.valid_targets, self.labels, rows, self.settings, fingerprint)
         return judgement | calibrated(found, self.valid_targets, self.labels)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from seqwright.data.masked import MASK, MaskedRows
 from seqwright.data.stream import Stream
 from seqwright.data.variation import Varied
 from seqwright.interface import Feed, Watch, unwatched
-from seqwright.metrics.counts import Counts, ratio, scored
+from seqwright.metrics.counts import Counts, nll_counts, ratio, scored, values
 from seqwright.metrics.score import Floats
 from seqwright.run_directory import RunDirectory
 from seqwright.tasks.language import QUICK_TOKENS, TextRun, TextTask
@@ -99,10 +99,8 @@ class MaskedTask(TextTask):
             return None
         if not quick:
             return evaluate_masked(model, self.tokenizer, self.valid, self.settings, device)
-        return {
-            counts.name: counts.value
-            for counts in masked_counts(model, self.tokenizer, self.valid.first(QUICK_TOKENS), self.settings, device)
-        }
+        few = self.valid.first(QUICK_TOKENS)
+        return values(masked_counts(model, self.tokenizer, few, self.settings, device))
 
     @torch.inference_mode()
     def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
@@ -244,15 +242,8 @@ def masked_counts(
         f"|tokenizer:{tokenizer.kind}-{tokenizer.size}-{tokenizer.hash[:8]}|text:{stream.fingerprint[:8]}"
         f"|bootstrap:{config.resamples}-{config.seed}|seqwright:{__version__}"
     )
-    formulas: dict[str, tuple[list[int], Callable[[Floats], Floats], int]] = {
-        "nll": ([0, 1], lambda sums: sums[:, 0] / np.maximum(sums[:, 1], 1), -1),
-        "perplexity": ([0, 1], lambda sums: np.exp(sums[:, 0] / np.maximum(sums[:, 1], 1)), -1),
-        "accuracy": ([2, 1], ratio, 1),
-    }
-    return [
-        Counts(name=name, rows=counts[:, which], formula=formula, signature=f"{name}|{signature}", better=better)
-        for name, (which, formula, better) in formulas.items()
-    ]
+    right = Counts(name="accuracy", rows=counts[:, [2, 1]], formula=ratio, signature=f"accuracy|{signature}")
+    return [*nll_counts(counts[:, :2], signature), right]
 
 
 def evaluate_masked(

@@ -17,7 +17,7 @@ from seqwright.data.lengths import ByLength
 from seqwright.decoding.options import SearchOptions
 from seqwright.interface import Autoregressive
 from seqwright.metrics.brackets import bracket_score
-from seqwright.metrics.counts import Counts, by_length
+from seqwright.metrics.counts import Counts, by_length, nll_counts
 from seqwright.metrics.counts import scored as counts_scored
 from seqwright.metrics.edits import error_rate
 from seqwright.metrics.overlap import rouge, simplified_bleu, word_overlap
@@ -122,7 +122,7 @@ def likelihood_in(feed: Buckets | ByLength, model: Autoregressive, count: int, d
     return found
 
 
-def likelihood_counts(rows: Floats, target: Tokenizer, fingerprint: str) -> Iterator[Counts]:
+def likelihood_counts(rows: Floats, target: Tokenizer, fingerprint: str) -> list[Counts]:
     """nll and perplexity of a target token."""
     too_long = int((rows[:, 1] == 0).sum())
     facts = [
@@ -133,15 +133,10 @@ def likelihood_counts(rows: Floats, target: Tokenizer, fingerprint: str) -> Iter
         f"text:{fingerprint[:8]}",
         f"seqwright:{__version__}",
     ]
-    formulas: dict[str, Callable[[Floats], Floats]] = {
-        "nll": lambda sums: sums[:, 0] / sums[:, 1],
-        "perplexity": lambda sums: np.exp(sums[:, 0] / sums[:, 1]),
-    }
-    for name, formula in formulas.items():
-        yield Counts(name=name, rows=rows, formula=formula, signature="|".join([name, *facts]), better=-1)
+    return nll_counts(rows, "|".join(facts))
 
 
-def pair_likelihood(model: Autoregressive, pairs: EncodedPairs, device: torch.device | str) -> Iterator[Counts]:
+def pair_likelihood(model: Autoregressive, pairs: EncodedPairs, device: torch.device | str) -> list[Counts]:
     """nll and perplexity of a target token of these pairs."""
     return likelihood_counts(likelihood(model, pairs, device), pairs.tokenizers.target, pairs.fingerprint)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from seqwright.data.variation import Varied
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
 from seqwright.interface import Autoregressive, Feed, Watch, unwatched
-from seqwright.metrics.counts import Counts, scored
+from seqwright.metrics.counts import Counts, nll_counts, scored, values
 from seqwright.metrics.score import Floats
 from seqwright.run_directory import RunDirectory
 from seqwright.tasks.language import QUICK_TOKENS, TextRun, TextTask
@@ -60,7 +60,7 @@ class RestoringTask(TextTask):
         if not quick:
             return evaluate_restoring(model, self.tokenizer, self.valid, self.settings, device)
         few = self.valid.first(QUICK_TOKENS)
-        return {one.name: one.value for one in restoring_counts(model, self.tokenizer, few, self.settings, device)}
+        return values(restoring_counts(model, self.tokenizer, few, self.settings, device))
 
     def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
         """What a greedy search restores of a stretch of the validation text."""
@@ -139,9 +139,9 @@ def restoring_counts(
     found: list[Floats] = []
     for step in range(rows.steps_per_epoch):
         batch = rows.batch(step)
-        scored, _ = model.score(batch.to(device))
+        log_probs, _ = model.score(batch.to(device))
         said = (batch.target != IGNORE).sum(1).numpy()
-        found.append(np.stack([-scored.double().sum(1).cpu().numpy(), said], 1))
+        found.append(np.stack([-log_probs.double().sum(1).cpu().numpy(), said], 1))
         watch(step + 1, rows.steps_per_epoch)
     counts = np.concatenate(found)
     signature = (
@@ -150,14 +150,7 @@ def restoring_counts(
         f"|tokenizer:{tokenizer.kind}-{tokenizer.size}-{tokenizer.hash[:8]}|text:{stream.fingerprint[:8]}"
         f"|bootstrap:{config.resamples}-{config.seed}|seqwright:{__version__}"
     )
-    formulas: dict[str, Callable[[Floats], Floats]] = {
-        "nll": lambda sums: sums[:, 0] / sums[:, 1],
-        "perplexity": lambda sums: np.exp(sums[:, 0] / sums[:, 1]),
-    }
-    return [
-        Counts(name=name, rows=counts, formula=formula, signature=f"{name}|{signature}", better=-1)
-        for name, formula in formulas.items()
-    ]
+    return nll_counts(counts, signature)
 
 
 def evaluate_restoring(

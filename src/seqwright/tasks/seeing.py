@@ -18,8 +18,7 @@ from seqwright.data.images import ImagesConfig, Pictures, read_splits
 from seqwright.data.patches import Grid, Views, to_pixels
 from seqwright.data.sight import Sight
 from seqwright.interface import Watch, unwatched
-from seqwright.metrics.correlation import mean
-from seqwright.metrics.counts import Counts
+from seqwright.metrics.counts import Counts, mean, values
 from seqwright.metrics.score import Floats
 from seqwright.reporting.png import embedded, sheet
 from seqwright.run_directory import RunDirectory
@@ -249,7 +248,7 @@ def evaluated(
             judgement = judged(likely, wanted, sight.labels, (), settings, fingerprint)
             return judgement | (calibrated(plain, wanted, sight.labels) if fit else {})
         counts = counted(likely, wanted, sight.labels, settings.decoding, fingerprint)
-    return {one.name: one.value for one in counts} if quick else scored(counts, settings.evaluation)
+    return values(counts) if quick else scored(counts, settings.evaluation)
 
 
 def restored(made: Floats, given: Floats, answer: str) -> Iterator[Counts]:

@@ -23,6 +23,7 @@ from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.watch import Typical, typical
 from seqwright.interface import Autoregressive, Feed, Watch, unwatched
 from seqwright.layers.prepacked import prepacked
+from seqwright.metrics.counts import values
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json, write_text
@@ -158,7 +159,7 @@ class TranslationTask:
             outputs = [said.text for said in self._translate(model, some, device)]
             references = [pair.targets for pair in some]
             counts += quality_counts(outputs, references, self.settings.evaluation, self.settings.decoding)
-        return {one.name: one.value for one in counts}
+        return values(counts)
 
     def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
         some = self.valid_pairs[:SHOWN]
