@@ -119,8 +119,11 @@ class Tagger(ReadingModel):
 
     def answer(self, source: Source) -> tuple[Tensor, Tensor]:
         """(B, W) tags and their probabilities; what stands behind a row's words means nothing."""
+        return self.decide(self.body(self.pooled(source)), source)
+
+    def decide(self, hidden: Tensor, source: Source) -> tuple[Tensor, Tensor]:
+        """The answer that the vectors (B, W, D) of a source's words lead to."""
         assert source.word_starts is not None
-        hidden = self.body(self.pooled(source))  # (B, W, D)
         real = torch.arange(hidden.size(1), device=hidden.device) < source.word_starts.sum(1, keepdim=True)
         tags = self.head.predict(hidden, real)
         probabilities = self.head.probabilities(hidden, real)  # type: ignore[attr-defined]

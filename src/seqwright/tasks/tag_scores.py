@@ -62,14 +62,18 @@ def answers(model: Any, encoded: EncodedSentences, device: torch.device | str, w
     for step in range(feed.steps_per_epoch):
         rows = feed.rows(step)
         batch = encoded.batch(rows).to(device)
-        said, probabilities = model.answer(batch.source)
+        if sure:
+            hidden, _ = model.hidden(batch)
+            said, probabilities = model.decide(hidden, batch.source)
+        else:
+            said, _ = model.answer(batch.source)
         real = np.arange(said.size(1)) < encoded.words[rows, None]  # (B, W)
         words = (encoded.first[rows, None] + np.arange(said.size(1)))[real]
         tags[words] = said.cpu().numpy()[real]
         if sure:
             likely[words] = probabilities.cpu().double().numpy()[real]
         if sure and encoded.tags[words].max(initial=IGNORE) != IGNORE:
-            total, many = model.head.loss(model.hidden(batch)[0], batch.target)
+            total, many = model.head.loss(hidden, batch.target)
             loss, count = loss + total.item(), count + int(many)
         done += len(rows)
         watch(done, len(encoded))

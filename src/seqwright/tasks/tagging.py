@@ -69,8 +69,10 @@ class TagTask:
         self.tokenizer = saved_tokenizer(settings, directory, texts, note)
         if data.word_dropout and self.tokenizer.kind != "words":
             raise UserError("word_dropout reads whole words as <unk>; it is for tokenizer.kind = words.")
-        self.encoded = self._encoded(self.train, None)
-        self.encoded_valid = None if self.valid is None else self._encoded(self.valid, None)
+        self.encoded = encode(self.train.sentences, self.tokenizer, self.names, None)
+        self.encoded_valid = None
+        if self.valid is not None:
+            self.encoded_valid = encode(self.valid.sentences, self.tokenizer, self.names, None)
         self._say()
 
     def _say(self) -> None:
@@ -116,7 +118,7 @@ class TagTask:
 
     def feed(self, model: Any) -> SentenceFeed:
         data, training = self.settings.data, self.settings.training
-        encoded = self._encoded(self.train, model.context)
+        encoded = self._fitting(self.encoded, self.train, model.context)
         if parts := len(encoded) - len(self.encoded):
             self.note(
                 f"sentences of more than {model.context} tokens are read in parts: {parts:,} more rows than sentences."
@@ -128,7 +130,8 @@ class TagTask:
     def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid is None:
             return None
-        encoded = self._encoded(self.valid, model.context)
+        assert self.encoded_valid is not None
+        encoded = self._fitting(self.encoded_valid, self.valid, model.context)
         found = answers(model, encoded, device)
         if quick:
             return quick_scores(found, encoded)
@@ -147,12 +150,10 @@ class TagTask:
         assert batch.source.ids is not None
         return repr(self.tokenizer.decode(batch.source.ids[0].tolist())[:200])
 
-    def _encoded(self, data: Tagged, context: int | None) -> EncodedSentences:
-        """As rows that fit; what was encoded without a limit and fits is taken as it is."""
-        if context is not None:
-            there = self.encoded if data is self.train else self.encoded_valid
-            if there is not None and there.lengths.max() <= context:
-                return there
+    def _fitting(self, encoded: EncodedSentences, data: Tagged, context: int | None) -> EncodedSentences:
+        """Sentences as rows that the model can see, encoded anew only where some are too long for it."""
+        if context is None or encoded.lengths.max() <= context:
+            return encoded
         return encode(data.sentences, self.tokenizer, self.names, context)
 
 
