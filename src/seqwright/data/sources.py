@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from seqwright.batch import Source
 from seqwright.config import UserError
 from seqwright.data.labelled import Long
 from seqwright.data.lengths import Ints
+from seqwright.text.ragged import spread
 from seqwright.text.tokenizer import Tokenizer
 
 
@@ -37,10 +38,6 @@ class EncodedTexts:
         for part in (self.ids, self.lengths):
             whole.update(part.astype("<u4").tobytes())
         return whole.hexdigest()
-
-    def parts(self, text: int) -> list[Ints]:
-        starts, lengths = self.starts[text], self.lengths[text]
-        return [self.ids[start : start + length] for start, length in zip(starts, lengths, strict=True)]
 
 
 def encode(texts: Sequence[tuple[str, ...]], tokenizer: Tokenizer) -> EncodedTexts:
@@ -100,59 +97,74 @@ def frame(encoded: EncodedTexts, tokenizer: Tokenizer, *, longest: int | None, l
     parts = encoded.lengths.shape[1]
     if parts > 1 and tokenizer.eos is None:
         raise UserError("two texts are parted by <eos>; keep it in tokenizer.specials.")
-    before = [tokenizer.sos] if framed and tokenizer.sos is not None else []
-    after = [tokenizer.eos] if (framed or parts > 1) and tokenizer.eos is not None else []
-    room = None if longest is None else longest - len(before) - parts * len(after)
+    sos = framed and tokenizer.sos is not None
+    eos = (framed or parts > 1) and tokenizer.eos is not None
+    room = None if longest is None else longest - sos - parts * eos
     if room is not None and room < parts:
         raise UserError(f"{longest} tokens leave no room between <sos> and <eos>; raise model.context or data.longest.")
+    kept = cut(encoded.lengths, room, long)
     pad = tokenizer.pad or 0  # never attended, so without <pad> any id will do
-    ids: list[Ints] = []
-    segments: list[NDArray[np.int8]] = []
-    origin: list[int] = []
-    kept = np.zeros(len(encoded.lengths), np.int64)
-    for n in range(len(encoded.lengths)):
-        for pieces in cut(encoded.parts(n), room, long):
-            kept[n] += sum(map(len, pieces))
-            rows = [np.concatenate([before if p == 0 else [], piece, after]) for p, piece in enumerate(pieces)]
-            if not any(map(len, rows)):
-                rows = [np.array([pad])]  # so that every text has a position to be read at
-            ids += [row.astype(np.int64) for row in rows]
-            segments += [np.full(len(row), p, np.int8) for p, row in enumerate(rows)]
-            origin.append(n)
-    counted = np.array([len(part) for part in ids], np.int64).reshape(-1, parts)
-    lengths = counted.sum(1)
-    whole, starts = np.concatenate(ids), np.cumsum(lengths) - lengths
+    # A row is a chain of stretches of one array, at the end of which the reserved ids stand: part, place and length.
+    ids = np.concatenate([encoded.ids, [tokenizer.sos or 0, tokenizer.eos or 0, pad]])
+    begins, ends = encoded.starts[kept.origin], (encoded.starts + encoded.lengths)[kept.origin]
+    one = np.ones(len(kept.origin), np.int64)
+    chain = [(0, one * (len(ids) - 3), one * sos)]
+    for p in range(parts):
+        chain.append((p, (begins + kept.skipped)[:, p], kept.head[:, p]))
+        chain.append((p, (ends - kept.tail)[:, p], kept.tail[:, p]))
+        chain.append((p, one * (len(ids) - 2), one * eos))
+    empty = sum(length for _, _, length in chain) == 0
+    chain.append((0, one * (len(ids) - 1), one * empty))  # so that every text has a position to be read at
+    part, place, length = (np.stack(np.broadcast_arrays(*column), -1) for column in zip(*chain, strict=True))
+    whole = ids[spread(place.ravel(), length.ravel())]
+    lengths = length.sum(1)
+    starts = np.cumsum(lengths) - lengths
+    read = np.bincount(kept.origin, (kept.head + kept.tail).sum(1), len(encoded.lengths)).astype(np.int64)
     return Sources(
         ids=whole,
-        segments=np.concatenate(segments) if parts > 1 else None,
+        segments=np.repeat(np.tile(part.astype(np.int8), len(one)), length.ravel()) if parts > 1 else None,
         words=tokenizer.word_marks(whole, starts) if tokenizer.kind == "characters" else None,
         starts=starts,
         lengths=lengths,
-        origin=np.array(origin, np.int64),
+        origin=kept.origin,
         cut=int((encoded.lengths.sum(1) > room).sum()) if room is not None else 0,
-        lost=(encoded.lengths.sum(1) - kept).clip(min=0),  # windows overlap
+        lost=(encoded.lengths.sum(1) - read).clip(min=0),  # windows overlap
         pad=pad,
     )
 
 
-def cut(parts: Sequence[Ints], room: int | None, long: Long) -> Iterator[list[Ints]]:
-    """A text (or pair) in pieces that fit: itself, the part of it that the policy names, or windows all over it."""
-    if room is None or sum(map(len, parts)) <= room:
-        yield list(parts)
-    elif long == "windows":
-        (text,) = parts
-        for start in np.linspace(0, len(text) - room, -(-len(text) // room)).astype(int):
-            yield [text[start : start + room]]
-    elif len(parts) == 1:
-        yield [_ends(parts[0], room, long)]
-    else:  # the longer one gives way first
-        one, other = parts
-        second = min(len(other), max(room // 2, room - len(one)))
-        yield [_ends(one, room - second, long), _ends(other, second, long)]
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What rows hold of the texts they are of: of each part, so many ids after those skipped, and its last ones."""
+
+    origin: Ints
+    """(rows,): which text each is of."""
+    skipped: Ints
+    """(rows, parts)"""
+    head: Ints
+    """(rows, parts)"""
+    tail: Ints
+    """(rows, parts)"""
 
 
-def _ends(text: Ints, room: int, long: Long) -> Ints:
-    head = {"head": room, "tail": 0, "head+tail": room // 4}[long]
-    if len(text) <= room:
-        return text
-    return np.concatenate([text[:head], text[len(text) - (room - head) :]])
+def cut(lengths: Ints, room: int | None, long: Long) -> Kept:
+    """Texts (or pairs) of these lengths (texts, parts) in rows that fit: all of each, the part of it that the policy
+    names, or windows all over it."""
+    origin, none = np.arange(len(lengths)), np.zeros_like(lengths)
+    if room is None:
+        return Kept(origin=origin, skipped=none, head=lengths, tail=none)
+    if long == "windows":
+        assert lengths.shape[1] == 1, "windows are of single texts"
+        count = np.maximum(1, -(-lengths[:, 0] // room))
+        number = spread(np.zeros_like(count), count)[:, None]  # 0, 1, … among the windows of a text
+        origin = np.repeat(origin, count)
+        skipped = number * (lengths - room)[origin] // np.maximum(count - 1, 1)[origin, None]
+        return Kept(origin=origin, skipped=skipped, head=np.minimum(lengths, room)[origin], tail=none[origin])
+    share = np.full_like(lengths, room)
+    if lengths.shape[1] == 2:  # the longer one gives way first
+        share[:, 1] = np.minimum(lengths[:, 1], np.maximum(room // 2, room - lengths[:, 0]))
+        share[:, 0] -= share[:, 1]
+    share = np.where(lengths.sum(1, keepdims=True) > room, np.minimum(share, lengths), lengths)
+    first = {"head": share, "tail": none, "head+tail": share // 4}[long]
+    head = np.where(share < lengths, first, lengths)
+    return Kept(origin=origin, skipped=none, head=head, tail=share - head)
