@@ -23,7 +23,7 @@ from seqwright.layers.prepacked import prepacked
 from seqwright.metrics.counts import Counts, values
 from seqwright.reporting.png import embedded, sheet
 from seqwright.run_directory import RunDirectory
-from seqwright.storage import read_json, write_json, write_text
+from seqwright.storage import read_json, write_json
 from seqwright.tasks.pair_scores import (
     Metric,
     OutputEvaluationConfig,
@@ -34,9 +34,9 @@ from seqwright.tasks.pair_scores import (
 )
 from seqwright.tasks.picture_run import PictureRun
 from seqwright.tasks.task import Note, Settings, fingerprint_of
+from seqwright.tasks.tokenizers import saved_tokenizer
 from seqwright.tasks.translating import banned
 from seqwright.text.tokenizer import Tokenizer
-from seqwright.text.training import train as train_tokenizer
 
 SHOWN = 4
 """Pictures in the log at each sampling."""
@@ -115,7 +115,7 @@ class CaptioningTask:
         if valid is not None:
             valid = grid.fitted(valid)
         write_json(directory.labels_path, {"grid": vars(grid)})
-        self.tokenizer = _saved_tokenizer(settings, directory, train, note)
+        self.tokenizer = saved_tokenizer(settings, directory, captions_of(train), note)
         self.train = Captioned.of(train, grid, self.tokenizer)
         self.valid = None if valid is None else Captioned.of(valid, grid, self.tokenizer)
         for said in train.notes:
@@ -283,13 +283,3 @@ def _likelihood(model: Autoregressive, examples: Captioned, device: torch.device
 
 def _grid(directory: RunDirectory) -> Grid:
     return Grid(**read_json(directory.labels_path)["grid"])
-
-
-def _saved_tokenizer(settings: Settings, directory: RunDirectory, train: Pictures, note: Note) -> Tokenizer:
-    """The run's tokenizer, learnt from the training captions where the run has none yet."""
-    if not directory.tokenizer_path.exists():
-        learnt = train_tokenizer(settings.tokenizer, captions_of(train))
-        write_text(directory.tokenizer_path, learnt.json)
-        for said in learnt.notes:
-            note(said)
-    return Tokenizer.open(directory.tokenizer_path)

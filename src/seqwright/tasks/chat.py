@@ -29,10 +29,8 @@ from seqwright.metrics.counts import nll_counts, scored
 from seqwright.metrics.likelihood import EvaluationConfig
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
-from seqwright.storage import write_text
-from seqwright.tasks.language import fitting_tokenizer
 from seqwright.tasks.task import Note, Settings, fingerprint_of
-from seqwright.text.growing import with_specials
+from seqwright.tasks.tokenizers import saved_tokenizer
 from seqwright.text.tokenizer import Tokenizer
 
 DEFAULT_LENGTH = 512
@@ -58,7 +56,8 @@ class ChatTask:
         self.train, self.valid, notes = read_splits(settings.data)
         for said in notes:
             note(said)
-        self.tokenizer = self._tokenizer(directory)
+        texts = [message.content for talk in self.train for message in talk]
+        self.tokenizer = saved_tokenizer(settings, directory, texts, note, specials=settings.data.markers)
         self.turns = Turns(self.tokenizer, settings.data)
         self.examples = self._whole(self.train)
         held_out = "none held out" if self.valid is None else f"{len(self.valid):,} held out"
@@ -70,17 +69,6 @@ class ChatTask:
     def _whole(self, talks: Sequence[Conversation]) -> Conversations:
         """Conversations that nothing is cut from."""
         return Conversations(talks, self.turns, context=1 << 30, batch=1, seed=0)
-
-    def _tokenizer(self, directory: RunDirectory) -> Tokenizer:
-        """The run's tokenizer: that of the run it begins with, or one learnt here, with the turn markers."""
-        if directory.tokenizer_path.exists():
-            return Tokenizer.open(directory.tokenizer_path)
-        known = fitting_tokenizer(self.settings, [message.content for talk in self.train for message in talk])
-        tokenizer = with_specials(known, self.settings.data.markers)
-        write_text(directory.tokenizer_path, tokenizer.json)
-        for said in tokenizer.notes:
-            self.note(said)
-        return tokenizer
 
     @property
     def sizes(self) -> Vocabulary:

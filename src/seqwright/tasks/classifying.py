@@ -27,8 +27,8 @@ from seqwright.storage import read_json, write_json
 from seqwright.tasks.asking import Reader, Respondent, framed, longest
 from seqwright.tasks.class_details import calibrated, details, suspicious
 from seqwright.tasks.class_scores import AnswerOptions, answers, counted, scored
-from seqwright.tasks.language import saved_tokenizer
 from seqwright.tasks.task import Note, Settings, fingerprint_of, made_up_source
+from seqwright.tasks.tokenizers import saved_tokenizer
 from seqwright.text.tokenizer import Tokenizer
 
 SHOWN = 4

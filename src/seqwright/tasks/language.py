@@ -13,7 +13,6 @@ import torch
 from seqwright.batch import Batch, Source, Vocabulary
 from seqwright.config import UserError
 from seqwright.data.corpora import Readable, read_corpora, to_stream
-from seqwright.data.files import resolve
 from seqwright.data.mixture import Mixture, epochs
 from seqwright.data.pairs import Documents, Prefixes
 from seqwright.data.rows import Rows
@@ -28,12 +27,10 @@ from seqwright.interface import Autoregressive, Feed, Watch, unwatched
 from seqwright.metrics.lines import ScoredLine, score_lines
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
-from seqwright.storage import write_text
 from seqwright.studies.search_audit import Audit, search_audit
 from seqwright.tasks.task import Note, Settings, fingerprint_of
-from seqwright.text.growing import with_specials
+from seqwright.tasks.tokenizers import saved_tokenizer
 from seqwright.text.tokenizer import Tokenizer
-from seqwright.text.training import train as train_tokenizer
 from seqwright.training.trainer import total_steps
 
 FEEDS: dict[str, Callable[..., Feed]] = {
@@ -343,28 +340,3 @@ class LanguageRun(TextRun):
             banned=[id for id in (vocabulary.unk, vocabulary.pad, vocabulary.sos) if id is not None],
             prompts=[self.tokenizer.encode(prompt) for prompt in prompts],
         )
-
-
-def saved_tokenizer(
-    settings: Settings, directory: RunDirectory, texts: Sequence[str], note: Note, *, specials: Sequence[str] = ()
-) -> Tokenizer:
-    """The run's tokenizer, learnt from these texts where the run has none yet; these reserved tokens added to it."""
-    if directory.tokenizer_path.exists():
-        return Tokenizer.open(directory.tokenizer_path)
-    tokenizer = with_specials(fitting_tokenizer(settings, texts), specials)
-    write_text(directory.tokenizer_path, tokenizer.json)
-    for said in tokenizer.notes:
-        note(said)
-    return tokenizer
-
-
-def fitting_tokenizer(settings: Settings, texts: Sequence[str]) -> Tokenizer:
-    """The tokenizer of the run to begin with, or one learnt from these texts, or taken from the file that is named."""
-    if settings.training.base is not None:
-        return Tokenizer.open(RunDirectory.open(settings.training.base).tokenizer_path)
-    config = settings.tokenizer
-    if config.file is not None:
-        config = replace(config, file=str(resolve(config.file)))
-    elif not texts:
-        raise UserError("a prepared text has its tokenizer beside it: set tokenizer.file to the tokenizer.json there.")
-    return train_tokenizer(config, texts)

@@ -22,9 +22,9 @@ from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json
 from seqwright.tasks.embedding import Embedded, Pooled
-from seqwright.tasks.language import saved_tokenizer
 from seqwright.tasks.tag_scores import TagEvaluationConfig, answers, quick_scores, tag_scores
 from seqwright.tasks.task import Note, Settings, fingerprint_of
+from seqwright.tasks.tokenizers import saved_tokenizer
 from seqwright.text.backend import Kind
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.training import TokenizerConfig

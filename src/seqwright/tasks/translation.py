@@ -31,11 +31,11 @@ from seqwright.studies.extractive import extracts
 from seqwright.studies.search_audit import Audit, search_audit
 from seqwright.tasks.pair_scores import extractive_counts, pair_likelihood, quality_counts, scored
 from seqwright.tasks.task import Note, Settings, fingerprint_of, made_up_source
+from seqwright.tasks.tokenizers import learnt_tokenizer
 from seqwright.tasks.translating import Translation, banned, translate
 from seqwright.text.backend import Kind
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.training import TokenizerConfig
-from seqwright.text.training import train as train_tokenizer
 
 TEST = "test"
 """What `--on` calls the pairs that a run set aside."""
@@ -360,8 +360,8 @@ def saved_tokenizers(settings: Settings, directory: RunDirectory, train: Pairs, 
     targets = [text for pair in train.pairs for text in pair.targets]
     learnt: dict[Path, Tokenizer] = {}
     if not config.joint:
-        learnt[directory.source_tokenizer_path] = train_tokenizer(config.of_source(), sources)
-    learnt[directory.tokenizer_path] = train_tokenizer(config, [*sources, *targets] if config.joint else targets)
+        learnt[directory.source_tokenizer_path] = learnt_tokenizer(config.of_source(), sources)
+    learnt[directory.tokenizer_path] = learnt_tokenizer(config, [*sources, *targets] if config.joint else targets)
     for path, tokenizer in learnt.items():
         write_text(path, tokenizer.json)
         for said in tokenizer.notes:

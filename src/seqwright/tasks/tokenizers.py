@@ -1,0 +1,39 @@
+"""The tokenizer of a run: the one it has, that of the run it begins with, that of a file, or one that is learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from seqwright.config import UserError
+from seqwright.data.files import resolve
+from seqwright.run_directory import RunDirectory
+from seqwright.storage import write_text
+from seqwright.tasks.task import Note, Settings
+from seqwright.text.growing import with_specials
+from seqwright.text.tokenizer import Tokenizer
+from seqwright.text.training import TokenizerConfig, train
+
+
+def saved_tokenizer(
+    settings: Settings, directory: RunDirectory, texts: Sequence[str], note: Note, *, specials: Sequence[str] = ()
+) -> Tokenizer:
+    """The run's tokenizer, found for these texts where the run has none yet; these reserved tokens added to it."""
+    if directory.tokenizer_path.exists():
+        return Tokenizer.open(directory.tokenizer_path)
+    if settings.training.base is not None:
+        found = Tokenizer.open(RunDirectory.open(settings.training.base).tokenizer_path)
+    elif not texts and settings.tokenizer.file is None:
+        raise UserError("a prepared text has its tokenizer beside it: set tokenizer.file to the tokenizer.json there.")
+    else:
+        found = learnt_tokenizer(settings.tokenizer, texts)
+    tokenizer = with_specials(found, specials)
+    write_text(directory.tokenizer_path, tokenizer.json)
+    for said in tokenizer.notes:
+        note(said)
+    return tokenizer
+
+
+def learnt_tokenizer(config: TokenizerConfig, texts: Sequence[str]) -> Tokenizer:
+    """The tokenizer of the file that [tokenizer] names, looked for as data is; without one, learnt from these texts."""
+    return train(config if config.file is None else replace(config, file=str(resolve(config.file))), texts)
