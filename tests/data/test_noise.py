@@ -40,10 +40,12 @@ def test_spans_hold_what_they_should(seed: int) -> None:
         assert lengths.sum() == 12
         assert (lengths >= 0).all()
         ids = np.arange(100, 140)
-        kept, hidden = noise.parted(ids, lengths, drawn(50, seed + 99))
-        assert [len(span) for span in hidden] == lengths.tolist()
-        assert all(len(piece) for piece in kept[1:-1]), "two spans touch"
-        parts = [part for pair in zip(kept, [*hidden, np.zeros(0, int)], strict=True) for part in pair]
+        text = noise.parted(ids, lengths, drawn(50, seed + 99))
+        assert text.lengths.tolist() == lengths.tolist()
+        assert (np.diff(text.before) > 0).all(), "two spans touch"
+        spans = np.split(text.hidden, np.cumsum(lengths)[:-1])
+        pieces = np.split(text.kept, text.before)
+        parts = [part for pair in zip(pieces, [*spans, np.zeros(0, int)], strict=True) for part in pair]
         assert np.array_equal(np.concatenate(parts), ids)
     assert len(noise.even_lengths(12, 3.0, drawn(50, seed))) == 4
 

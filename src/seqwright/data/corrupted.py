@@ -122,14 +122,13 @@ class CorruptedRows:
             end = 1 + int(places[0] * (len(ids) - 1))
             return ids[:end], ids[end:]
         if config.noise == "spans":
-            parts = noise.parted(ids, noise.even_lengths(total, config.span, lengths), places)
-            return noise.marked(*parts, self.marks)
+            return noise.marked(noise.parted(ids, noise.even_lengths(total, config.span, lengths), places), self.marks)
         source = noise.permuted(ids, self.ends[ids], order) if config.permute else ids
         if config.noise == "deletion":
             gone = np.argsort(places[: len(ids)], kind="stable")[:total]
             return np.delete(source, gone), ids
-        kept, _ = noise.parted(source, noise.poisson_lengths(total, config.span, lengths), places)
-        return noise.infilled(kept, self.marks[0]), ids
+        spans = noise.poisson_lengths(total, config.span, lengths)
+        return noise.infilled(noise.parted(source, spans, places), self.marks[0]), ids
 
     def _framed(self, pairs: Sequence[tuple[noise.Ints, noise.Ints]]) -> Batch:
         """`x₁ x₂ … <eos>` is given, `<sos> y₁ y₂ …` read and `y₁ y₂ … <eos>` predicted, as with any pairs."""

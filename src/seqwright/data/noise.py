@@ -6,8 +6,10 @@ Infilling, deletion and permuted sentences are BART's (Lewis et al. 2020), spans
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +20,13 @@ Floats = NDArray[np.float64]
 
 def poisson(uniform: Floats, mean: float) -> Ints:
     """Numbers in [0, 1) as Poisson ones: how many steps of the distribution function lie below each."""
+    return np.searchsorted(_poisson_steps(mean), uniform, side="right").astype(np.int64)
+
+
+@functools.lru_cache
+def _poisson_steps(mean: float) -> Floats:
     most = math.ceil(mean + 10 * math.sqrt(mean) + 10)
-    chances = np.cumsum([math.exp(-mean + n * math.log(mean) - math.lgamma(n + 1)) for n in range(most)])
-    return np.searchsorted(chances, uniform, side="right").astype(np.int64)
+    return np.cumsum([math.exp(-mean + n * math.log(mean) - math.lgamma(n + 1)) for n in range(most)])
 
 
 def poisson_lengths(total: int, mean: float, uniform: Floats) -> Ints:
@@ -40,29 +46,39 @@ def even_lengths(total: int, mean: float, uniform: Floats) -> Ints:
     return np.diff(np.concatenate([[0], cuts, [total]])).astype(np.int64)
 
 
-def parted(ids: Ints, lengths: Ints, uniform: Floats) -> tuple[list[Ints], list[Ints]]:
-    """(kept, hidden): spans of these lengths anywhere in a text, and what stands before, between and after them; no two
-    spans touch."""
+class Parted(NamedTuple):
+    """A text of which some spans are hidden; no two of them touch."""
+
+    kept: Ints
+    before: Ints
+    """(spans,): how many kept ids stand before each."""
+    hidden: Ints
+    """The ids of all spans, one after the other."""
+    lengths: Ints
+    """(spans,)"""
+
+
+def parted(ids: Ints, lengths: Ints, uniform: Floats) -> Parted:
+    """Spans of these lengths anywhere in a text, as many as there is room for."""
     room = len(ids) - int(lengths.sum()) + 1
     lengths = lengths[:room]
-    before = np.sort(np.argsort(uniform[:room], kind="stable")[: len(lengths)])  # kept tokens before each span
-    starts = before + np.cumsum(lengths) - lengths
-    borders = np.stack([starts, starts + lengths], 1).ravel()
-    pieces = np.split(ids, borders)
-    return pieces[::2], pieces[1::2]
+    before = np.sort(np.argsort(uniform[:room], kind="stable")[: len(lengths)])
+    places = np.repeat(before, lengths) + np.arange(lengths.sum())  # of hidden ids, after those kept and hidden before
+    kept = np.ones(len(ids), np.bool_)
+    kept[places] = False
+    return Parted(ids[kept], before, ids[places], lengths)
 
 
-def infilled(kept: Sequence[Ints], mask: int) -> Ints:
+def infilled(text: Parted, mask: int) -> Ints:
     """One `<mask>` for every span, however long: how much is missing is to be found out, too."""
-    return np.concatenate([kept[0], *(np.concatenate([[mask], piece]) for piece in kept[1:])])
+    return np.insert(text.kept, text.before, mask)
 
 
-def marked(kept: Sequence[Ints], hidden: Sequence[Ints], sentinels: Sequence[int]) -> tuple[Ints, Ints]:
+def marked(text: Parted, sentinels: Sequence[int]) -> tuple[Ints, Ints]:
     """(source, target): a sentinel of its own for every span, and the spans behind their sentinels."""
-    marks = [np.array([mark]) for mark in sentinels[: len(hidden)]]
-    source = [kept[0], *(part for mark, piece in zip(marks, kept[1:], strict=True) for part in (mark, piece))]
-    target = [part for mark, piece in zip(marks, hidden, strict=True) for part in (mark, piece)]
-    return np.concatenate(source), np.concatenate(target)
+    marks = sentinels[: len(text.lengths)]
+    starts = np.cumsum(text.lengths) - text.lengths
+    return np.insert(text.kept, text.before, marks), np.insert(text.hidden, starts, marks)
 
 
 def permuted(ids: Ints, ends: NDArray[np.bool_], uniform: Floats) -> Ints:
