@@ -38,16 +38,17 @@ from seqwright.text.tokenizer import Tokenizer
 RUNS = Path("runs")
 """Where runs go unless told otherwise."""
 SUITED = {
-    "--text": text_recipe,
-    "--pairs": pairs_recipe,
-    "--chat": chat_recipe,
-    "--labelled": labelled_recipe,
-    "--masked": masked_recipe,
-    "--tagged": tagged_recipe,
-    "--images": images_recipe,
-    "--captions": captions_recipe,
+    "text": text_recipe,
+    "pairs": pairs_recipe,
+    "chat": chat_recipe,
+    "labelled": labelled_recipe,
+    "masked": masked_recipe,
+    "tagged": tagged_recipe,
+    "images": images_recipe,
+    "captions": captions_recipe,
 }
-"""What makes a recipe for a user's own data, by the flag that names the files."""
+"""What makes a recipe for a user's own data, by the kind of data; `train` takes its files under that name."""
+Files = str | Sequence[str]
 
 READING = ("data.columns", "data.separator", "data.format", "data.errors")
 """How files are read, which may be another for every file."""
@@ -61,15 +62,15 @@ def load(recipe: str | Path, *, set: Sequence[str] = ()) -> Recipe:
 def train(
     recipe: Recipe | str | Path | None = None,
     *,
-    text: str | Sequence[str] | None = None,
+    text: Files | None = None,
     pairs: Sequence[str] | None = None,
-    chat: str | Sequence[str] | None = None,
-    labelled: str | Sequence[str] | None = None,
-    masked: str | Sequence[str] | None = None,
-    tagged: str | Sequence[str] | None = None,
-    images: str | Sequence[str] | None = None,
-    captions: str | Sequence[str] | None = None,
-    valid: str | Sequence[str] | None = None,
+    chat: Files | None = None,
+    labelled: Files | None = None,
+    masked: Files | None = None,
+    tagged: Files | None = None,
+    images: Files | None = None,
+    captions: Files | None = None,
+    valid: Files | None = None,
     model: str | None = None,
     base: str | Path | None = None,
     set: Sequence[str] = (),
@@ -78,26 +79,11 @@ def train(
 ) -> Run:
     """Trains a recipe, or the one that suits a text, pairs (source and target files), conversations, labelled texts
     or pictures, or (`run` alone) a run begun before; the finished run, opened. `base` is a run to begin with."""
-    wanted = (
-        recipe
-        if isinstance(recipe, Recipe)
-        else wanted_recipe(
-            recipe,
-            text=text,
-            pairs=pairs,
-            chat=chat,
-            labelled=labelled,
-            masked=masked,
-            tagged=tagged,
-            images=images,
-            captions=captions,
-            valid=valid,
-            model=model,
-            base=base,
-            set=set,
-            run=run,
-        )
-    )
+    files = {"text": text, "pairs": pairs, "chat": chat, "labelled": labelled, "masked": masked}
+    files |= {"tagged": tagged, "images": images, "captions": captions}
+    wanted = recipe
+    if not isinstance(wanted, Recipe):
+        wanted = wanted_recipe(wanted, valid=valid, model=model, base=base, set=set, run=run, **files)
     path = Path(run) if run is not None else RUNS / wanted.name
     session.train(wanted, path, listener)
     return open(path)
@@ -106,47 +92,41 @@ def train(
 def wanted_recipe(
     recipe: str | Path | None,
     *,
-    text: str | Sequence[str] | None = None,
-    pairs: Sequence[str] | None = None,
-    chat: str | Sequence[str] | None = None,
-    labelled: str | Sequence[str] | None = None,
-    masked: str | Sequence[str] | None = None,
-    tagged: str | Sequence[str] | None = None,
-    images: str | Sequence[str] | None = None,
-    captions: str | Sequence[str] | None = None,
-    valid: str | Sequence[str] | None = None,
+    valid: Files | None = None,
     model: str | None = None,
     base: str | Path | None = None,
     set: Sequence[str] = (),
     run: str | Path | None = None,
+    **files: Files | None,
 ) -> Recipe:
-    """The recipe of a file or name, or the one that suits a text or pairs, or the one that a run was begun with."""
+    """The recipe of a file or name, or the one that suits the user's own files (of one kind in SUITED), or the one that
+    a run was begun with."""
     overrides = [*([f'model.kind="{model}"'] if model else []), *set]
-    given = {"--text": text, "--pairs": pairs, "--chat": chat}
-    given |= {"--labelled": labelled, "--tagged": tagged, "--masked": masked}
-    given |= {"--images": images, "--captions": captions}
-    flags = [flag for flag, files in given.items() if files is not None]
-    if len(flags) > 1:
-        raise UserError(f"{' and '.join(flags)} are different kinds of data; give one of them.")
-    own = named(given[flags[0]]) if flags else []
+    assert files.keys() <= SUITED.keys(), f"no kinds of data: {files.keys() - SUITED.keys()}"
+    given = [kind for kind in SUITED if files.get(kind) is not None]
+    if len(given) > 1:
+        flags = " and ".join(f"--{kind}" for kind in given)
+        raise UserError(f"{flags} are different kinds of data; give one of them.")
+    [kind] = given or [""]
+    own = named(files[kind]) if kind else []
     if recipe is not None:
         if own and Path(recipe).suffix != ".toml" and Path(recipe).is_file():
-            several = " ".join(f"{flags[0]} {name}" for name in (*own, recipe))
+            several = " ".join(f"--{kind} {name}" for name in (*own, recipe))
             raise UserError(f"{recipe} is no recipe (.toml); several files are named one by one: {several}.")
         beginning = [f'model.from="{Path(base).resolve()}"'] if base else []
         return recipes.load(recipe, [*beginning, *overrides], train=own, valid=named(valid))
     if own:
         chosen = dict(map(parse_override, overrides))
         before = None if base is None else RunDirectory.open(base).recipe()
-        kinds = {} if before is None else kinds_of(before, flags[0].removeprefix("--"))
+        kinds = {} if before is None else kinds_of(before, kind)
         asked = {"kind": chosen.get("model.kind"), "tokenizer": chosen.get("tokenizer.kind")}
         kinds |= {key: str(value) for key, value in asked.items() if value is not None}
-        table = SUITED[flags[0]](own, named(valid), **kinds)
+        table = SUITED[kind](own, named(valid), **kinds)
         if before is not None:
             table = fine_tuned(table, before, Path(str(base)))
-        return recipes.make(table, overrides, origin=flags[0], base=Path())
-    flags = [flag for flag in SUITED if flag not in ("--text", "--pairs")]
-    yours = f"give your own data with --text FILE, --pairs SOURCE TARGET, {', '.join(flags[:-1])} or {flags[-1]} FILE"
+        return recipes.make(table, overrides, origin=f"--{kind}", base=Path())
+    *some, last = (f"--{kind}" for kind in SUITED if kind not in ("text", "pairs"))
+    yours = f"give your own data with --text FILE, --pairs SOURCE TARGET, {', '.join(some)} or {last} FILE"
     if run is None or valid is not None:
         raise UserError(f"name a recipe, or {yours}.")
     if not is_run(Path(run)):

@@ -96,8 +96,8 @@ def command(
 
     files = {"text": text, "pairs": pairs, "chat": chat, "labelled": labelled, "tagged": tagged, "masked": masked}
     files |= {"images": images, "captions": captions}
-    given = {key: names or None for key, names in (files | {"valid": valid}).items()}
-    wanted = wanted_recipe(recipe, **given, model=model, base=base, set=overrides, run=run)
+    given = {kind: names or None for kind, names in files.items()}
+    wanted = wanted_recipe(recipe, valid=valid or None, model=model, base=base, set=overrides, run=run, **given)
     path = Path(run) if run else RUNS / wanted.name
     with TrainingProgress(quiet=quiet or as_json) as progress:
         outcome = train(wanted, path, progress)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 from seqwright.config import UserError, check_sizes
+from seqwright.data.embedded import PREFIX, is_embedded
 from seqwright.data.embedded_pairs import embedded_pairs
 from seqwright.data.files import Errors, named, read_text, resolve
 from seqwright.data.pair_formats import FORMATS, Pair
@@ -15,7 +16,6 @@ from seqwright.data.text import check_split, documents_of, parse_split
 
 Format = Literal["lines", "tsv", "jsonl", "scan", "cmudict", "speeches"]
 SUFFIXES: dict[str, Format] = {".tsv": "tsv", ".jsonl": "jsonl", ".dict": "cmudict"}
-PREFIX = "embedded:"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +131,7 @@ def format_of(name: str, config: PairsConfig) -> str:
 
 def _groups(names: list[str], config: PairsConfig, size: int) -> list[tuple[str, ...]]:
     """Files that belong together."""
-    if all(name.startswith(PREFIX) or format_of(name, config) != "lines" for name in names):
+    if all(is_embedded(name) or format_of(name, config) != "lines" for name in names):
         return [(name,) for name in names]
     if len(names) % size:
         raise UserError(
@@ -143,7 +143,7 @@ def _groups(names: list[str], config: PairsConfig, size: int) -> list[tuple[str,
 
 
 def _read(group: tuple[str, ...], config: PairsConfig, notes: list[str]) -> list[Pair]:
-    if group[0].startswith(PREFIX):
+    if is_embedded(group[0]):
         return embedded_pairs(group[0].removeprefix(PREFIX))
     sides = [_lines(name, config.errors, notes) for name in group]
     kind = format_of(group[0], config)

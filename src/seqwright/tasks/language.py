@@ -170,8 +170,8 @@ class LanguageTask(TextTask):
             return FEEDS[examples](stream, context=length, batch=training.batch, seed=training.seed, **ordered)
 
         feed = cut_into(self.streams[0])
-        if isinstance(feed, Prefixes | Documents) and feed.cut:
-            self.note(f"{feed.cut:,} {examples} are longer than {length} tokens and were cut.")
+        for said in getattr(feed, "notes", ()):
+            self.note(said)
         recut = self.recut
         return feed if recut is None else Varied(lambda epoch: cut_into(recut(epoch)))
 

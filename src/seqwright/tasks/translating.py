@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -21,19 +21,13 @@ from seqwright.decoding.risk import least_risk
 from seqwright.decoding.search import search
 from seqwright.decoding.watch import Flag, Typical, watch
 from seqwright.interface import Autoregressive
-from seqwright.metrics.score import Floats
-from seqwright.metrics.utility import pairwise_bleu, pairwise_chrf, pairwise_f1
+from seqwright.metrics.utility import UTILITIES
 from seqwright.text.tokenizer import Tokenizer
 
 AT_ONCE = 512
 """Lines read ahead, so that lines of like length can share a batch."""
 BUDGET = 2048
 """Source tokens of a batch, padding included."""
-UTILITIES: dict[str, Callable[[Sequence[str]], Floats]] = {
-    "chrf": pairwise_chrf,
-    "bleu": pairwise_bleu,
-    "f1": pairwise_f1,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
