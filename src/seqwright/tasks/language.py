@@ -212,7 +212,7 @@ class LanguageTask(TextTask):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class BackOff:
     """Which order of an n-gram answered for a token, and what the longer contexts passed on."""
 
     token: str
@@ -307,17 +307,17 @@ class LanguageRun(TextRun):
             self.model, lines, self.tokenizer.encode_all, sos=self.tokenizer.sos, eos=ended, device=self.device
         )
 
-    def back_off(self, ids: Sequence[int], context: Sequence[int] = ()) -> list[Answer]:
+    def back_off(self, ids: Sequence[int], context: Sequence[int] = ()) -> list[BackOff]:
         """How an n-gram came to the probability of each id, after <sos>, the context and the ids before it."""
         if not hasattr(self.model, "trace"):
             raise UserError(f"{self.path} holds a '{self.settings.kind}' model, which does not back off as n-grams do.")
         assert self.tokenizer.sos is not None
         text = [self.tokenizer.sos, *context, *ids]
-        return [self._answer(text[:place], text[place]) for place in range(len(text) - len(ids), len(text))]
+        return [self._back_off(text[:place], text[place]) for place in range(len(text) - len(ids), len(text))]
 
-    def _answer(self, context: Sequence[int], id: int) -> Answer:
+    def _back_off(self, context: Sequence[int], id: int) -> BackOff:
         *passed, answered = self.model.trace(context, id)
-        return Answer(
+        return BackOff(
             token=self.tokenizer.tokens([id])[0],
             probability=math.exp(answered.log_prob + sum(step.back_off for step in passed)),
             order=len(answered.context) + 1,

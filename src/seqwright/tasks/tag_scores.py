@@ -39,7 +39,7 @@ class TagEvaluationConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers:
+class TagAnswers:
     """What a model says of sentences."""
 
     tags: Ints
@@ -51,7 +51,7 @@ class Answers:
 
 
 @torch.no_grad()
-def answers(model: Any, encoded: EncodedSentences, device: torch.device | str, watch: Watch = unwatched) -> Answers:
+def answers(model: Any, encoded: EncodedSentences, device: torch.device | str, watch: Watch = unwatched) -> TagAnswers:
     """The tag of every word, in order."""
     if isinstance(model, torch.nn.Module):
         model.eval()
@@ -77,10 +77,10 @@ def answers(model: Any, encoded: EncodedSentences, device: torch.device | str, w
             loss, count = loss + total.item(), count + int(many)
         done += len(rows)
         watch(done, len(encoded))
-    return Answers(tags=tags, probabilities=likely if sure else None, nll=loss / count if count else None)
+    return TagAnswers(tags=tags, probabilities=likely if sure else None, nll=loss / count if count else None)
 
 
-def quick_scores(found: Answers, encoded: EncodedSentences) -> dict[str, float]:
+def quick_scores(found: TagAnswers, encoded: EncodedSentences) -> dict[str, float]:
     """What the log of a training shows."""
     known = encoded.tags != IGNORE
     accuracy = 100 * float((found.tags == encoded.tags)[known].mean()) if known.any() else 0.0
@@ -88,7 +88,7 @@ def quick_scores(found: Answers, encoded: EncodedSentences) -> dict[str, float]:
 
 
 def tag_scores(
-    found: Answers,
+    found: TagAnswers,
     sentences: Sequence[Sentence],
     encoded: EncodedSentences,
     names: Sequence[str],

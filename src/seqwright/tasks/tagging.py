@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqwright.batch import Answers as Asked
-from seqwright.batch import Batch, ReaderSizes
+from seqwright.batch import Answers, Batch, ReaderSizes
 from seqwright.config import UserError
 from seqwright.data.sentences import EncodedSentences, SentenceFeed, encode_sentences
 from seqwright.data.tag_formats import FORMATS, Format, Sentence, sniff
@@ -262,5 +261,5 @@ def encode(
 
 
 def sizes_of(tokenizer: Tokenizer, names: Sequence[str]) -> ReaderSizes:
-    asked = Asked(kind="tags", count=len(names), impossible=impossible(names))
+    asked = Answers(kind="tags", count=len(names), impossible=impossible(names))
     return ReaderSizes(answers=asked, vocabulary=tokenizer.vocabulary)
