@@ -87,7 +87,7 @@ def _signature(
             f"tokens:{stream.targets}",
             *sight,
             *(["documents:apart"] if apart else []),
-            f"tokenizer:{tokenizer.kind}-{tokenizer.size}-{tokenizer.hash[:8]}",
+            f"tokenizer:{tokenizer.signature}",
             f"text:{stream.fingerprint[:8]}",
             f"bootstrap:{config.resamples}-{config.seed}",
             f"seqwright:{__version__}",

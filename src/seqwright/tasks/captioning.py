@@ -33,7 +33,7 @@ from seqwright.tasks.pair_scores import (
     scored,
 )
 from seqwright.tasks.picture_run import PictureRun
-from seqwright.tasks.task import Note, Settings, fingerprint_of
+from seqwright.tasks.task import Note, Settings, fingerprint_of, held_out_notes, spread
 from seqwright.tasks.tokenizers import saved_tokenizer
 from seqwright.tasks.translating import banned
 from seqwright.text.tokenizer import Tokenizer
@@ -118,12 +118,8 @@ class CaptioningTask:
         self.tokenizer = saved_tokenizer(settings, directory, captions_of(train), note)
         self.train = Captioned.of(train, grid, self.tokenizer)
         self.valid = None if valid is None else Captioned.of(valid, grid, self.tokenizer)
-        for said in train.notes:
+        for said in (*train.notes, *held_out_notes(data.split, None if valid is None else len(valid), "pictures")):
             note(said)
-        if valid is None:
-            note("nothing is held out, so there will be no score; set data.valid or data.split.")
-        elif data.split is not None:
-            note(f"held out for validation: {data.split} of the pictures ({len(valid):,}).")
         for name, part in (("training", self.train), ("validation", self.valid)):
             if part is not None and part.target.unknown:
                 note(f"{part.target.unknown:,} tokens of {name} captions are <unk>.")
@@ -169,7 +165,7 @@ class CaptioningTask:
 
     def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
         shown = (self.valid or self.train).pictures
-        some = shown.take(range(0, len(shown), max(1, len(shown) // SHOWN))[:SHOWN])
+        some = shown.take(spread(len(shown), SHOWN))
         said = [one.text for one in self._caption(model, some, device)]
         return [
             {

@@ -223,7 +223,7 @@ def evaluate_turns(
     tokenizer = turns.tokenizer
     signature = (
         f"tokens:{examples.targets}|turns:assistant|context:{length}"
-        f"|tokenizer:{tokenizer.kind}-{tokenizer.size}-{tokenizer.hash[:8]}|text:{examples.fingerprint[:8]}"
+        f"|tokenizer:{tokenizer.signature}|text:{examples.fingerprint[:8]}"
         f"|bootstrap:{config.resamples}-{config.seed}|seqwright:{__version__}"
     )
     scores = scored(nll_counts(counts, signature), resamples=config.resamples, seed=config.seed)

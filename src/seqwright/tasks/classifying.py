@@ -27,7 +27,7 @@ from seqwright.storage import read_json, write_json
 from seqwright.tasks.asking import Reader, Respondent, framed, longest
 from seqwright.tasks.class_details import calibrated, details, suspicious
 from seqwright.tasks.class_scores import AnswerOptions, answers, counted, scored
-from seqwright.tasks.task import Note, Settings, fingerprint_of, made_up_source
+from seqwright.tasks.task import Note, Settings, fingerprint_of, held_out_notes, made_up_source, spread
 from seqwright.tasks.tokenizers import saved_tokenizer
 from seqwright.text.tokenizer import Tokenizer
 
@@ -61,16 +61,10 @@ class ClassifyingTask:
     def _say(self) -> None:
         """What a reader of the numbers should know of the data."""
         data, train, valid = self.settings.data, self.train_rows, self.valid_rows
-        for said in (*train.notes, *(valid.notes if valid else ())):
+        held_out = held_out_notes(data.split, None if valid is None else len(valid.rows), "texts")
+        for said in (*train.notes, *(valid.notes if valid else ()), *held_out):
             self.note(said)
-        if valid is None:
-            self.note(
-                "nothing is held out, so there will be no score, and samples are training texts; give --valid FILE, or"
-                " set data.split."
-            )
-        else:
-            if data.split is not None:
-                self.note(f"held out for validation: {data.split} of the texts ({len(valid.rows):,}).")
+        if valid is not None:
             known = {row.texts for row in train.rows}
             if leaked := sum(row.texts in known for row in valid.rows):
                 self.note(f"{leaked:,} of {len(valid.rows):,} validation texts are training texts, too.")
@@ -93,9 +87,9 @@ class ClassifyingTask:
 
     @property
     def fingerprint(self) -> str:
-        texts = [self.train_texts, *([] if self.valid_texts is None else [self.valid_texts])]
+        texts = [one.fingerprint for one in (self.train_texts, self.valid_texts) if one is not None]
         labels = [row.label for rows in (self.train_rows, self.valid_rows) if rows is not None for row in rows.rows]
-        return fingerprint_of(*(one.fingerprint for one in texts), *labels)
+        return fingerprint_of(*texts, *labels)
 
     @property
     def corpus(self) -> LabelledTexts:
@@ -134,7 +128,7 @@ class ClassifyingTask:
 
     def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
         rows = (self.valid_rows or self.train_rows).rows
-        some = rows[:: max(1, len(rows) // SHOWN)][:SHOWN]
+        some = [rows[n] for n in spread(len(rows), SHOWN)]
         reader = Reader(model=model, tokenizer=self.tokenizer, data=self.settings.data)
         ask = Respondent(readers=[reader], labels=self.labels, device=device)
         said = classify(ask, [row.texts for row in some], self.settings.decoding)

@@ -17,10 +17,10 @@ from seqwright.data.masked import MASK, MaskedRows
 from seqwright.data.stream import Stream
 from seqwright.data.variation import Varied
 from seqwright.interface import Feed, Watch, unwatched
-from seqwright.metrics.counts import Counts, nll_counts, ratio, scored, values
+from seqwright.metrics.counts import Counts, nll_counts, ratio, values
 from seqwright.metrics.score import Floats
 from seqwright.run_directory import RunDirectory
-from seqwright.tasks.language import QUICK_TOKENS, TextRun, TextTask
+from seqwright.tasks.language import QUICK_TOKENS, TextRun, TextTask, stream_scores
 from seqwright.tasks.task import Settings, made_up_source
 from seqwright.text.tokenizer import Tokenizer
 
@@ -97,10 +97,9 @@ class MaskedTask(TextTask):
     def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid is None:
             return None
-        if not quick:
-            return evaluate_masked(model, self.tokenizer, self.valid, self.settings, device)
-        few = self.valid.first(QUICK_TOKENS)
-        return values(masked_counts(model, self.tokenizer, few, self.settings, device))
+        stream = self.valid.first(QUICK_TOKENS) if quick else self.valid
+        counts = masked_counts(model, self.tokenizer, stream, self.settings, device)
+        return values(counts) if quick else stream_scores(counts, stream, self.settings.evaluation)
 
     @torch.inference_mode()
     def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
@@ -149,7 +148,9 @@ class MaskedRun(TextRun):
     ) -> dict[str, Any]:
         """Scores of the guesses in files, or in the run's own validation text; options are those of [evaluation]."""
         settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
-        return evaluate_masked(self.model, self.tokenizer, self.stream(on), settings, self.device, watch)
+        stream = self.stream(on)
+        counts = masked_counts(self.model, self.tokenizer, stream, settings, self.device, watch)
+        return stream_scores(counts, stream, settings.evaluation)
 
     @torch.inference_mode()
     def fill(self, text: str, **options: Any) -> Filled:
@@ -239,23 +240,8 @@ def masked_counts(
     signature = (
         f"tokens:{int(counts[:, 1].sum())}|hidden:{data.share}{'|whole-words' if data.whole_words else ''}"
         f"|seed:{config.seed}|context:{model.context or ROW}"
-        f"|tokenizer:{tokenizer.kind}-{tokenizer.size}-{tokenizer.hash[:8]}|text:{stream.fingerprint[:8]}"
+        f"|tokenizer:{tokenizer.signature}|text:{stream.fingerprint[:8]}"
         f"|bootstrap:{config.resamples}-{config.seed}|seqwright:{__version__}"
     )
     right = Counts(name="accuracy", rows=counts[:, [2, 1]], formula=ratio, signature=f"accuracy|{signature}")
     return [*nll_counts(counts[:, :2], signature), right]
-
-
-def evaluate_masked(
-    model: Any,
-    tokenizer: Tokenizer,
-    stream: Stream,
-    settings: Settings,
-    device: torch.device | str,
-    watch: Watch = unwatched,
-) -> dict[str, Any]:
-    """Scores with intervals and signature."""
-    config = settings.evaluation
-    counts = masked_counts(model, tokenizer, stream, settings, device, watch)
-    facts = {"tokens": int(counts[0].rows[:, 1].sum()), "unknown": stream.unknown}
-    return scored(counts, resamples=config.resamples, seed=config.seed) | facts

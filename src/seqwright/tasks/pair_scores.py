@@ -129,7 +129,7 @@ def likelihood_counts(rows: Floats, target: Tokenizer, fingerprint: str) -> list
         f"pairs:{len(rows) - too_long}",
         *([f"too_long:{too_long}"] if too_long else []),
         f"tokens:{int(rows[:, 1].sum())}",
-        f"tokenizer:{target.kind}-{target.size}-{target.hash[:8]}",
+        f"tokenizer:{target.signature}",
         f"text:{fingerprint[:8]}",
         f"seqwright:{__version__}",
     ]

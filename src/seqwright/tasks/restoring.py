@@ -18,10 +18,10 @@ from seqwright.data.variation import Varied
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
 from seqwright.interface import Autoregressive, Feed, Watch, unwatched
-from seqwright.metrics.counts import Counts, nll_counts, scored, values
+from seqwright.metrics.counts import Counts, nll_counts, values
 from seqwright.metrics.score import Floats
 from seqwright.run_directory import RunDirectory
-from seqwright.tasks.language import QUICK_TOKENS, TextRun, TextTask
+from seqwright.tasks.language import QUICK_TOKENS, TextRun, TextTask, stream_scores
 from seqwright.tasks.task import Settings, made_up_source
 from seqwright.text.tokenizer import Tokenizer
 
@@ -57,10 +57,9 @@ class RestoringTask(TextTask):
     def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid is None:
             return None
-        if not quick:
-            return evaluate_restoring(model, self.tokenizer, self.valid, self.settings, device)
-        few = self.valid.first(QUICK_TOKENS)
-        return values(restoring_counts(model, self.tokenizer, few, self.settings, device))
+        stream = self.valid.first(QUICK_TOKENS) if quick else self.valid
+        counts = restoring_counts(model, self.tokenizer, stream, self.settings, device)
+        return values(counts) if quick else stream_scores(counts, stream, self.settings.evaluation)
 
     def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
         """What a greedy search restores of a stretch of the validation text."""
@@ -109,7 +108,9 @@ class RestoringRun(TextRun):
     ) -> dict[str, Any]:
         """Likelihood of what is to be said, in files or in the run's own validation text."""
         settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
-        return evaluate_restoring(self.model, self.tokenizer, self.stream(on), settings, self.device, watch)
+        stream = self.stream(on)
+        counts = restoring_counts(self.model, self.tokenizer, stream, settings, self.device, watch)
+        return stream_scores(counts, stream, settings.evaluation)
 
 
 def sizes_of(tokenizer: Tokenizer) -> Vocabularies:
@@ -147,22 +148,7 @@ def restoring_counts(
     signature = (
         f"tokens:{int(counts[:, 1].sum())}|{data.noise}:{data.damaged}-{data.span}{'|permuted' if data.permute else ''}"
         f"|length:{data.length}|seed:{config.seed}"
-        f"|tokenizer:{tokenizer.kind}-{tokenizer.size}-{tokenizer.hash[:8]}|text:{stream.fingerprint[:8]}"
+        f"|tokenizer:{tokenizer.signature}|text:{stream.fingerprint[:8]}"
         f"|bootstrap:{config.resamples}-{config.seed}|seqwright:{__version__}"
     )
     return nll_counts(counts, signature)
-
-
-def evaluate_restoring(
-    model: Any,
-    tokenizer: Tokenizer,
-    stream: Stream,
-    settings: Settings,
-    device: torch.device | str,
-    watch: Watch = unwatched,
-) -> dict[str, Any]:
-    """Scores with intervals and signature."""
-    config = settings.evaluation
-    counts = restoring_counts(model, tokenizer, stream, settings, device, watch)
-    facts = {"tokens": int(counts[0].rows[:, 1].sum()), "unknown": stream.unknown}
-    return scored(counts, resamples=config.resamples, seed=config.seed) | facts

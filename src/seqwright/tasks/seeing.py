@@ -27,7 +27,7 @@ from seqwright.tasks.class_details import calibrated
 from seqwright.tasks.class_scores import AnswerOptions, counted, scored, tempered
 from seqwright.tasks.classifying import judged
 from seqwright.tasks.picture_run import PictureRun
-from seqwright.tasks.task import Note, Settings, fingerprint_of
+from seqwright.tasks.task import Note, Settings, fingerprint_of, held_out_notes, spread
 
 SHOWN = 8
 """Pictures in the log at each sampling."""
@@ -58,15 +58,9 @@ class SeeingTask:
             self.valid = self.sight.grid.fitted(self.valid)
             self.sight.targets(self.valid)  # an unknown class is refused before anything is learnt
         write_json(directory.labels_path, self.sight.table())
-        for said in self.train.notes:
+        held_out = held_out_notes(data.split, None if self.valid is None else len(self.valid), "pictures")
+        for said in (*self.train.notes, *held_out):
             note(said)
-        if self.valid is None:
-            note(
-                "nothing is held out, so there will be no score, and samples are training pictures; set data.valid or"
-                " data.split."
-            )
-        elif data.split is not None:
-            note(f"held out for validation: {data.split} of the pictures ({len(self.valid):,}).")
         grid = self.sight.grid
         note(
             f"{len(self.train):,} training pictures of {grid.height} × {grid.width} × {grid.channels}, each in"
@@ -96,7 +90,7 @@ class SeeingTask:
 
     def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
         shown = self.train if self.valid is None else self.valid
-        some = shown.take(range(0, len(shown), max(1, len(shown) // SHOWN))[:SHOWN])
+        some = shown.take(spread(len(shown), SHOWN))
         _, batch = self.sight.views(some, self.settings.data, seed=0, batch=SHOWN).still(0)
         answer = answered(model, batch, device)
         if not self.sight.names:

@@ -22,7 +22,7 @@ from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json
 from seqwright.tasks.embedding import Embedded, Pooled
 from seqwright.tasks.tag_scores import TagEvaluationConfig, answers, quick_scores, tag_scores
-from seqwright.tasks.task import Note, Settings, fingerprint_of
+from seqwright.tasks.task import Note, Settings, fingerprint_of, held_out_notes, spread
 from seqwright.tasks.tokenizers import saved_tokenizer
 from seqwright.text.backend import Kind
 from seqwright.text.tokenizer import Tokenizer
@@ -77,16 +77,10 @@ class TagTask:
     def _say(self) -> None:
         """What a reader of the numbers should know of the data."""
         data, train, valid = self.settings.data, self.train, self.valid
-        for said in train.notes:
+        held_out = held_out_notes(data.split, None if valid is None else len(valid.sentences), "sentences")
+        for said in (*train.notes, *held_out):
             self.note(said)
-        if valid is None:
-            self.note(
-                "nothing is held out, so there will be no score, and samples are training sentences; give --valid FILE,"
-                " or set data.split."
-            )
-        else:
-            if data.split is not None:
-                self.note(f"held out for validation: {data.split} of the sentences ({len(valid.sentences):,}).")
+        if valid is not None:
             learnt = {sentence.words for sentence in train.sentences}
             if leaked := sum(sentence.words in learnt for sentence in valid.sentences):
                 self.note(f"{leaked:,} of {len(valid.sentences):,} validation sentences are training ones, too.")
@@ -108,8 +102,8 @@ class TagTask:
 
     @property
     def fingerprint(self) -> str:
-        parts = [self.encoded, *([] if self.encoded_valid is None else [self.encoded_valid])]
-        return fingerprint_of(*self.names, *(part.fingerprint for part in parts))
+        parts = [one.fingerprint for one in (self.encoded, self.encoded_valid) if one is not None]
+        return fingerprint_of(*self.names, *parts)
 
     @property
     def corpus(self) -> EncodedSentences:
@@ -138,7 +132,7 @@ class TagTask:
 
     def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
         sentences = (self.valid or self.train).sentences
-        some = sentences[:: max(1, len(sentences) // SHOWN)][:SHOWN]
+        some = [sentences[n] for n in spread(len(sentences), SHOWN)]
         said = tag(model, self.tokenizer, self.names, [sentence.words for sentence in some], device=device)
         return [
             {"prompt": " ".join(one.words), "text": f" → {' '.join(one.tags)}", "reference": " ".join(right.tags)}

@@ -28,6 +28,21 @@ def fingerprint_of(*parts: str) -> str:
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
+def held_out_notes(split: str | None, count: int | None, what: str) -> list[str]:
+    """What should be said of validation data: that there is none, or which part of the training data it was."""
+    if count is None:
+        return [
+            f"nothing is held out, so there will be no score, and samples are training {what}; give --valid FILE, or"
+            " set data.split."
+        ]
+    return [] if split is None else [f"held out for validation: {split} of the {what} ({count:,})."]
+
+
+def spread(count: int, most: int) -> range:
+    """At most so many of `count` places, evenly spread: what is sampled for the log."""
+    return range(0, count, max(1, count // most))[:most]
+
+
 def made_up_source(tokenizer: Tokenizer, rows: int, length: int, *, ended: bool = False) -> Source:
     """Sources of different lengths, of ids that the tokenizer can produce; ended by `<eos>` where sources are."""
     plain = torch.from_numpy(np.flatnonzero(tokenizer.plain))

@@ -124,8 +124,7 @@ class TranslationTask:
 
     @property
     def fingerprint(self) -> str:
-        pairs = [self.train, *([] if self.valid is None else [self.valid])]
-        return fingerprint_of(*(one.fingerprint for one in pairs))
+        return fingerprint_of(*(one.fingerprint for one in (self.train, self.valid) if one is not None))
 
     @property
     def corpus(self) -> EncodedPairs:

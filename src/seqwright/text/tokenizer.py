@@ -107,6 +107,11 @@ class Tokenizer:
         canonical = json.dumps(self._table, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
+    @property
+    def signature(self) -> str:
+        """What a score's signature says of it: `byte-bpe-8000-1a2b3c4d`."""
+        return f"{self.kind}-{self.size}-{self.hash[:8]}"
+
     @functools.cached_property
     def sizes(self) -> NDArray[np.int64]:
         """(V, 3): bytes and characters that each id stands for, and how many decoding drops where a text begins so.
