@@ -16,14 +16,15 @@ class RunningAverage:
 
     def __init__(self, model: nn.Module, decay: float):
         self.model, self.decay = model, decay
-        self.tensors = {name: tensor.detach().clone() for name, tensor in weights(model).items()}
+        own = weights(model)
+        self.own = [tensor.detach() for tensor in own.values()]
+        self.tensors = {name: tensor.detach().clone() for name, tensor in own.items()}
 
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Takes in the weights after `step` steps; early on the average is short, so that fresh weights fade soon."""
         kept = min(self.decay, step / (step + 10))
-        for name, tensor in weights(self.model).items():
-            self.tensors[name].lerp_(tensor, 1 - kept)
+        torch._foreach_lerp_(list(self.tensors.values()), self.own, 1 - kept)  # all of them in a few kernels
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         for name, tensor in self.tensors.items():
