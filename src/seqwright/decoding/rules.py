@@ -7,10 +7,14 @@ pure function of what each row has said, so beams carry no state for it.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
+
+from seqwright.decoding.options import SearchOptions
 
 NOTHING = -1
 """The id of padding in tables of what was said, and of no id at all."""
@@ -27,6 +31,16 @@ class Rules:
     shortest: int = 0
     """Tokens before the end."""
     no_repeat: int = 0
+
+    @classmethod
+    def of(cls, options: SearchOptions, *, eos: int | None, banned: Sequence[int], device: torch.device) -> Self:
+        """Those that the options of a search ask for."""
+        return cls(
+            eos=NOTHING if eos is None else eos,
+            banned=torch.tensor(list(banned), dtype=torch.long, device=device),
+            shortest=options.shortest,
+            no_repeat=options.no_repeat,
+        )
 
     def never(self, length: int) -> Tensor:
         """Ids that no row may say after `length` ids: few, so a search leaves them out when it picks the best."""

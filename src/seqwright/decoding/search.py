@@ -15,7 +15,7 @@ from seqwright.decoding.generate import generate
 from seqwright.decoding.normalisation import normalise
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.phrases import Automaton, Phrase
-from seqwright.decoding.rules import NOTHING, Rules
+from seqwright.decoding.rules import Rules
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.decoding.wishes import wishes
 from seqwright.interface import Autoregressive
@@ -47,12 +47,7 @@ def search(
     if not all(begun):
         raise UserError("this model has no <sos>: a search needs a prompt to begin with.")
     most = lengths(model, source, options, begun)
-    rules = Rules(
-        eos=NOTHING if eos is None else eos,
-        banned=torch.tensor(list(banned), dtype=torch.long, device=source.device),
-        shortest=options.shortest,
-        no_repeat=options.no_repeat,
-    )
+    rules = Rules.of(options, eos=eos, banned=banned, device=source.device)
     wished = wishes(forbidden, [()] * source.rows if required is None else required, begun, source.device)
     if options.kind == "sample":
         if rules.no_repeat or rules.shortest or wished is not None:

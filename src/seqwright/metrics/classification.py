@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqwright.batch import IGNORE
-from seqwright.metrics.counts import Counts, ratio
+from seqwright.metrics.counts import Counts, rates, ratio
 from seqwright.metrics.score import Floats
 
 Ints = NDArray[np.int64]
@@ -95,19 +95,9 @@ def confusion(answered: Ints, wanted: Ints, classes: int) -> Ints:
 
 
 def per_class(answered: Flags, wanted: Flags, classes: Sequence[str]) -> list[dict[str, Any]]:
-    """Precision, recall and F1 of each class, in per cent; None where nothing was answered or wanted to divide by."""
-    right, said, there = ((answered & wanted).sum(0), answered.sum(0), wanted.sum(0))
-    return [
-        {
-            "class": name,
-            "examples": int(there[n]),
-            "answered": int(said[n]),
-            "precision": 100 * float(right[n] / said[n]) if said[n] else None,
-            "recall": 100 * float(right[n] / there[n]) if there[n] else None,
-            "f1": 200 * float(right[n] / (said[n] + there[n])) if said[n] + there[n] else None,
-        }
-        for n, name in enumerate(classes)
-    ]
+    """How well each class is told from the others."""
+    right, said, there = (answered & wanted).sum(0), answered.sum(0), wanted.sum(0)
+    return [rates(name, int(right[n]), int(said[n]), int(there[n])) for n, name in enumerate(classes)]
 
 
 def _signature(name: str, wanted: NDArray[Any], classes: Sequence[str]) -> str:

@@ -88,6 +88,19 @@ def agreement(kind: Agreement) -> Callable[[Floats], Floats]:
     return lambda sums: 100 * sums[:, 0] / np.maximum(sums @ divisor, 1)
 
 
+def rates(name: str, right: int, said: int, wanted: int) -> dict[str, Any]:
+    """A row of a table of classes: examples of one, how many were called so, and precision, recall and F1 in per cent;
+    None where there is nothing to divide by."""
+    return {
+        "class": name,
+        "examples": wanted,
+        "answered": said,
+        "precision": 100 * right / said if said else None,
+        "recall": 100 * right / wanted if wanted else None,
+        "f1": 200 * right / (said + wanted) if said + wanted else None,
+    }
+
+
 def by_length(counts: Counts, lengths: Sequence[int], edges: Sequence[int] = EDGES) -> list[tuple[str, int, float]]:
     """(lengths, examples, score) of each bucket of source lengths that holds any example."""
     bucket = np.searchsorted(np.asarray(edges), np.asarray(lengths), side="right")

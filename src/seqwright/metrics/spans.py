@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from seqwright.metrics.counts import Counts, ratio
+from seqwright.metrics.counts import Agreement, Counts, agreement, rates, ratio
 from seqwright.metrics.score import Floats
 
 Tags = Sequence[str]
@@ -71,15 +71,10 @@ def span_f1(predicted: Sentences, gold: Sentences) -> list[Counts]:
     for mine, right in zip(predicted, gold, strict=True):
         said, wanted = spans(mine), spans(right)
         rows.append([len(said & wanted), len(said), len(wanted)])
-    counted = _rows(rows, 3)
-    formulas = {
-        "f1": lambda sums: 100 * 2 * sums[:, 0] / np.maximum(sums[:, 1] + sums[:, 2], 1),
-        "precision": lambda sums: ratio(sums[:, [0, 1]]),
-        "recall": lambda sums: ratio(sums[:, [0, 2]]),
-    }
+    kinds: tuple[Agreement, ...] = ("f1", "precision", "recall")
     return [
-        Counts(name=name, rows=counted, formula=formula, signature=f"{name}|of:spans|conlleval")
-        for name, formula in formulas.items()
+        Counts(name=kind, rows=_rows(rows, 3), formula=agreement(kind), signature=f"{kind}|of:spans|conlleval")
+        for kind in kinds
     ]
 
 
@@ -107,17 +102,7 @@ def by_span(predicted: Sentences, gold: Sentences) -> list[dict[str, Any]]:
 
 def _table(right: Counter[str], said: Counter[str], wanted: Counter[str]) -> list[dict[str, Any]]:
     ranked = sorted({**wanted, **said}, key=lambda name: (-wanted[name], name))
-    return [
-        {
-            "class": name,
-            "examples": wanted[name],
-            "answered": said[name],
-            "precision": 100 * right[name] / said[name] if said[name] else None,
-            "recall": 100 * right[name] / wanted[name] if wanted[name] else None,
-            "f1": 200 * right[name] / (wanted[name] + said[name]),
-        }
-        for name in ranked
-    ]
+    return [rates(name, right[name], said[name], wanted[name]) for name in ranked]
 
 
 def _agree(mine: Tags, right: Tags) -> int:

@@ -17,7 +17,7 @@ from seqwright.batch import IGNORE, Batch, Source
 from seqwright.decoding.exact import Found, exact_search
 from seqwright.decoding.normalisation import normalise
 from seqwright.decoding.options import Hypothesis, SearchOptions
-from seqwright.decoding.rules import NOTHING, Rules
+from seqwright.decoding.rules import Rules
 from seqwright.decoding.search import lengths, search
 from seqwright.interface import Autoregressive
 
@@ -78,12 +78,7 @@ def search_audit(
     beams = {
         width: search(model, source, replace(options, kind="beam", width=width, best=1), **facts) for width in widths
     }
-    rules = Rules(
-        eos=NOTHING if eos is None else eos,
-        banned=torch.tensor(list(banned), dtype=torch.long, device=source.device),
-        shortest=options.shortest,
-        no_repeat=options.no_repeat,
-    )
+    rules = Rules.of(options, eos=eos, banned=banned, device=source.device)
     found: list[Found] = []
     for n, most in enumerate(lengths(model, source, options, begun)):
         known = [hypothesis for outputs in beams.values() for hypothesis in outputs[n]]
