@@ -64,8 +64,8 @@ class ImagesConfig(PicturesConfig):
     kind: Literal["images"] = "images"
     """Images: what is on them, or what is missing from them."""
     answer: Seen = "class"
-    """What is asked: the class of a picture, the class of each frame of a strip, which is read in columns, the patches
-    that were hidden (fill), the picture without its noise (clean), its colours (colour), or both of these."""
+    """What is asked: the class of a picture, the class of each frame of a strip, which is read in columns (frames), the
+    patches that were hidden (fill), the picture without its noise (clean), its colours (colour), or both of these."""
     shift: int = 0
     """Pixels by which training pictures move at most, up, down and sideways; what comes in is as the border was."""
     flip: bool = False

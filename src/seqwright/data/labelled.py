@@ -44,8 +44,8 @@ class LabelledConfig:
     labels: Literal["one", "several", "value"] = "one"
     """What a label is: one class, several separated by commas (or none), or a number to be predicted."""
     long: Long = "head"
-    """What is read of a text that is too long: its beginning, its end, a quarter from the beginning and the rest from
-    the end (Sun et al. 2019), or all of it in windows, whose answers are averaged."""
+    """What is read of a text that is too long: its beginning (head), its end (tail), a quarter from the beginning and
+    the rest from the end (head+tail, Sun et al. 2019), or all of it in windows, whose answers are averaged."""
     longest: int | None = None
     """Tokens of a text that are read at once; the model's context unless given, or all."""
     framed: bool = True

@@ -70,7 +70,8 @@ class TextConfig(TextFiles):
     weights: tuple[float, ...] = ()
     """How much of what is learnt comes from each entry of train, in the same order; left out: as much as there is."""
     examples: Literal["windows", "rows", "prefixes", "documents"] | None = None
-    """windows (packed), rows (state carried on), prefixes (one target each) or documents. Left out: by the model."""
+    """What a row of a training batch is: a window of the packed text, a stretch of it whose state is carried to the
+    next step (rows), a prefix of a document with one target, or a document. Left out: what suits the model."""
     mask_documents: bool = False
     """Whether tokens of packed windows see their own document only, and positions begin anew with each (gpt); measured
     the same way."""

@@ -25,7 +25,8 @@ class Hypothesis:
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
     kind: Literal["beam", "greedy", "exact", "sample"] = "beam"
-    """How outputs are looked for: the best few at every step, the best one, all of them (small cases), or by chance."""
+    """How outputs are looked for: beam (the best few at every step), greedy (the best one), exact (all there are: small
+    cases), sample (drawn by chance)."""
     width: int = 5
     """Hypotheses kept for each source at every step of a beam."""
     best: int = 1
@@ -37,13 +38,16 @@ class SearchOptions:
     shortest: int = 0
     """Tokens that must be said before the end."""
     normalisation: Literal["none", "power", "gnmt", "average", "reward"] = "gnmt"
-    """How lengths are made comparable: not, by |y|^alpha, by ((5 + |y|) / 6)^alpha, by |y|, by adding alpha a token."""
+    """How hypotheses of different lengths |y| compare: by log-probability (none), divided by |y|^alpha (power), by ((5
+    + |y|) / 6)^alpha (gnmt, Wu et al. 2016) or by |y| (average), or with alpha added for each token (reward)."""
     alpha: float = 0.6
     """The strength of the normalisation."""
     coverage: float = 0.0
-    """Strength of the penalty for source tokens that were hardly attended (Wu et al. 2016); needs such a model."""
+    """Strength of the penalty for source tokens that were hardly attended to (Wu et al. 2016); needs a model with
+    attention."""
     stop: Literal["finished", "bound", "now"] = "finished"
-    """When a beam ends: enough have ended; no live one can still win; none would win if it ended now."""
+    """When a beam ends: enough hypotheses have ended (finished), no live one can still win (bound), or none would win
+    if it ended now (now)."""
     finished: int | None = None
     """How many ended hypotheses are enough; the width unless given."""
     unended: Literal["behind", "among"] = "behind"

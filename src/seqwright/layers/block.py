@@ -43,8 +43,8 @@ class BlockConfig:
     norm: Literal["pre", "post"] = "pre"
     """Normalise what each part reads (pre, Xiong et al. 2020) or the sum it makes (post, Vaswani et al. 2017)."""
     normalised: Literal["layer", "rms"] = "layer"
-    """What a normalisation does: LayerNorm (Ba et al. 2016), or RMSNorm, which leaves the mean alone (Zhang & Sennrich
-    2019)."""
+    """What a normalisation is: LayerNorm (layer, Ba et al. 2016), or RMSNorm, which leaves the mean alone (rms, Zhang &
+    Sennrich 2019)."""
     epsilon: float = 1e-5
     """What normalisations add to a variance before they divide by its root."""
     activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"

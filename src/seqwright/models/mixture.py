@@ -21,7 +21,7 @@ from seqwright.interface import Autoregressive, State
 @dataclass(frozen=True, kw_only=True)
 class MixtureConfig:
     weights: tuple[float, ...]
-    """Of each part."""
+    """How much each part counts."""
     mean: Literal["arithmetic", "geometric"] = "arithmetic"
     """arithmetic: Σ weight p, weights adding up to one; geometric: ∝ Π p^weight, in which every part has a veto."""
     parts: Any

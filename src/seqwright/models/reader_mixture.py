@@ -21,7 +21,7 @@ from seqwright.models.mixture import Parts
 @dataclass(frozen=True, kw_only=True)
 class ReaderMixtureConfig:
     weights: tuple[float, ...]
-    """Of each part."""
+    """How much each part counts."""
     mean: Literal["arithmetic", "geometric"] = "geometric"
     """arithmetic: Σ weight p, weights adding up to one; geometric: ∝ Π p^weight, whose weights also say how sure."""
     parts: Any

@@ -31,8 +31,9 @@ from seqwright.models.recurrent_reader import RecurrentReader, RecurrentReaderCo
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqConfig(RecurrentReaderConfig):
     attention: Literal["none", "parameter-free", "dot", "scaled-dot", "general", "concat", "additive"] = "additive"
-    """How the decoder asks the source: not at all (all passes the last state), or by one of the lectures' scores.
-    parameter-free adds the mean by scaled dot products to the state and learns nothing of its own."""
+    """How the decoder asks the source: not at all (none: it begins with the encoder's last state, and that is all), or
+    by one of the lectures' scores. parameter-free adds the mean by scaled dot products to the state and learns nothing
+    of its own."""
     feeding: bool = False
     """Whether the vector that predicted the last token is part of the next input (Luong et al. 2015). The decoder is
     then a loop of steps, in training too, and slower."""

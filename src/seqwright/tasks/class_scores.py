@@ -40,9 +40,9 @@ LIKELY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 @dataclass(frozen=True, kw_only=True)
 class ClassEvaluationConfig:
     unknown: Unknown = "few"
-    """What to do about labels that were not learnt: count such texts as wrong, unless they are more than half (few) or
-    however many they are (wrong), or refuse the file, naming the line. Where texts have several labels, those that were
-    not learnt are passed over instead."""
+    """What to do with texts whose label was not learnt: count them as wrong unless they are more than half (few), count
+    them as wrong however many they are (wrong), or refuse the file and name the line (refuse). Where texts have several
+    labels, those that were not learnt are passed over instead."""
     resamples: int = 1000
     """Bootstrap resamples behind an interval; 0 for none."""
     seed: int = 1

@@ -24,13 +24,14 @@ class TrainingConfig:
     curriculum: bool = False
     """Whether the first epoch goes from short examples to long ones (data.examples documents or prefixes)."""
     optimizer: Literal["adamw", "adam", "sgd", "adafactor"] = "adamw"
-    """AdamW (Loshchilov & Hutter 2019), Adam (Kingma & Ba 2015), gradient descent, or Adafactor, which remembers rows
-    and columns only (Shazeer & Stern 2018)."""
+    """AdamW (Loshchilov & Hutter 2019), Adam (Kingma & Ba 2015), gradient descent (sgd), or Adafactor, which remembers
+    rows and columns only (Shazeer & Stern 2018)."""
     rate: float = 1e-3
     """The learning rate at the top of the schedule."""
     schedule: Literal["constant", "linear", "cosine", "stable", "inverse-root", "one-cycle", "plateau"] = "cosine"
-    """How the rate falls after the warm-up: not at all, in a line, in half a cosine, in the last fifth only (stable),
-    with the root of the step, after a rise of its own (one-cycle), or whenever validation stands still (plateau)."""
+    """How the rate falls after the warm-up: not at all (constant), in a straight line, in half a cosine, in the last
+    fifth only (stable), with the root of the step (inverse-root), after a rise of its own (one-cycle), or whenever
+    validation stands still (plateau)."""
     warmup: int | None = None
     """Steps over which the rate rises in a straight line from near 0; a tenth of them, at most 100, unless given."""
     final: float = 0.1
@@ -59,7 +60,8 @@ class TrainingConfig:
     smoothing: float = 0.0
     """Label smoothing: the share of the target spread over the whole vocabulary."""
     base: str | None = None
-    """A finished run to begin with: its weights, and its tokenizer with what is new added; model must be as there."""
+    """A finished run to begin with: its weights, and its tokenizer with what is new added. The model must be of the
+    same kind and sizes; `--from RUN` or model.from sees to that."""
     lora: int | None = None
     """Rank of the corrections that are learnt in place of the encoder's own matrices, which stay as base has them
     (LoRA); they are merged at the end. All weights are learnt unless given."""
@@ -105,7 +107,8 @@ class TrainingConfig:
     """What the run ends with: the best checkpoint's weights, the last one's, or the mean of those that keep (last) or
     keep_best (best) names."""
     writers: tuple[Literal["csv", "tensorboard"], ...] = ()
-    """Further places for the log: log.csv, written when training stops; TensorBoard's files, as training goes."""
+    """Further places for the log: log.csv, written when training stops (csv); TensorBoard's files, as training goes
+    (tensorboard)."""
 
     def __post_init__(self) -> None:
         problems = []
