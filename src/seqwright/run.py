@@ -98,8 +98,7 @@ class Run(ABC):
 
     def framed(self, text: str) -> list[int]:
         """A text as its encoder reads it."""
-        around = (self.tokenizer.sos, self.tokenizer.eos)
-        ids = (around[0], *self.tokenizer.encode(text), around[1])
+        ids = (self.tokenizer.sos, *self.tokenizer.encode(text), self.tokenizer.eos)
         return [id for id in ids if id is not None]
 
     def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:

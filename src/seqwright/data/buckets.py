@@ -70,21 +70,20 @@ class EncodedPairs:
 
     def batch(self, rows: Ints) -> Batch:
         """These pairs: `<sos> y₁ y₂ …` is read, `y₁ y₂ … <eos>` predicted."""
-        given, mask = self.source.padded(rows, _pad(self.tokenizers.source))
+        given, mask = self.source.padded(rows, self.tokenizers.source.padding)
         source = Source(mask=torch.from_numpy(mask), ids=torch.from_numpy(given))
         return forced(source, self.target, rows, self.tokenizers.target)
 
 
 def forced(source: Source, side: Side, rows: Ints, tokenizer: Tokenizer) -> Batch:
     """Teacher forcing of these targets, each after its source."""
-    pad = _pad(tokenizer)
-    said, real = side.padded(rows, pad)
+    said, real = side.padded(rows, tokenizer.padding)
     assert tokenizer.sos is not None
     input = np.roll(said, 1, 1)
     input[:, 0] = tokenizer.sos
     return Batch(
         source=source,
-        input=torch.from_numpy(np.where(real, input, pad)),
+        input=torch.from_numpy(np.where(real, input, tokenizer.padding)),
         target=torch.from_numpy(np.where(real, said, IGNORE)),
     )
 
@@ -137,11 +136,6 @@ def _tag(tag: str, tokenizer: Tokenizer) -> int:
         known = [name for name in tokenizer.specials if name not in ("<unk>", "<pad>", "<sos>", "<eos>")]
         raise UserError(f"the tag {tag} is not reserved in this vocabulary; it knows {', '.join(known) or 'none'}.")
     return tokenizer.specials[tag]
-
-
-def _pad(tokenizer: Tokenizer) -> int:
-    """Padding is never attended nor predicted, so without <pad> any id will do."""
-    return 0 if tokenizer.pad is None else tokenizer.pad
 
 
 class Buckets(Planned):

@@ -137,7 +137,7 @@ class CorruptedRows:
             torch.nn.utils.rnn.pad_sequence([torch.from_numpy(row) for row in side], batch_first=True, padding_value=-1)
             for side in ended
         )
-        pad = self.tokenizer.pad or 0
+        pad = self.tokenizer.padding
         read = torch.cat([torch.full_like(target[:, :1], self.sos), target[:, :-1]], 1)
         real = target >= 0
         return Batch(

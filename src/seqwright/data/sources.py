@@ -103,9 +103,8 @@ def frame(encoded: EncodedTexts, tokenizer: Tokenizer, *, longest: int | None, l
     if room is not None and room < parts:
         raise UserError(f"{longest} tokens leave no room between <sos> and <eos>; raise model.context or data.longest.")
     kept = cut(encoded.lengths, room, long)
-    pad = tokenizer.pad or 0  # never attended, so without <pad> any id will do
     # A row is a chain of stretches of one array, at the end of which the reserved ids stand: part, place and length.
-    ids = np.concatenate([encoded.ids, [tokenizer.sos or 0, tokenizer.eos or 0, pad]])
+    ids = np.concatenate([encoded.ids, [tokenizer.sos or 0, tokenizer.eos or 0, tokenizer.padding]])
     begins, ends = encoded.starts[kept.origin], (encoded.starts + encoded.lengths)[kept.origin]
     one = np.ones(len(kept.origin), np.int64)
     chain = [(0, one * (len(ids) - 3), one * sos)]
@@ -129,7 +128,7 @@ def frame(encoded: EncodedTexts, tokenizer: Tokenizer, *, longest: int | None, l
         origin=kept.origin,
         cut=int((encoded.lengths.sum(1) > room).sum()) if room is not None else 0,
         lost=(encoded.lengths.sum(1) - read).clip(min=0),  # windows overlap
-        pad=pad,
+        pad=tokenizer.padding,
     )
 
 

@@ -188,8 +188,7 @@ def blanked(text: str, tokenizer: Tokenizer) -> list[int]:
     ids = tokenizer.encode(parts[0])
     for part in parts[1:]:
         ids += [tokenizer.mask, *tokenizer.encode(part)]
-    framing = (tokenizer.sos, tokenizer.eos)
-    return [*(id for id in framing[:1] if id is not None), *ids, *(id for id in framing[1:] if id is not None)]
+    return [id for id in (tokenizer.sos, *ids, tokenizer.eos) if id is not None]
 
 
 def sizes_of(tokenizer: Tokenizer) -> ReaderSizes:

@@ -112,6 +112,11 @@ class Tokenizer:
         """What a score's signature says of it: `byte-bpe-8000-1a2b3c4d`."""
         return f"{self.kind}-{self.size}-{self.hash[:8]}"
 
+    @property
+    def padding(self) -> int:
+        """The id that fills rows up: never attended nor predicted, so without <pad> any will do."""
+        return 0 if self.pad is None else self.pad
+
     @functools.cached_property
     def sizes(self) -> NDArray[np.int64]:
         """(V, 3): bytes and characters that each id stands for, and how many decoding drops where a text begins so.
