@@ -175,7 +175,7 @@ def mix(runs: Sequence[str | Path], run: str | Path, *, on: str | Sequence[str] 
 
 def tokenizer(path: str | Path) -> Tokenizer:
     """The tokenizer of a run or of a tokenizer.json."""
-    return Tokenizer.open(RunDirectory.open(path).tokenizer_path if Path(path).is_dir() else path)
+    return RunDirectory.open(path).tokenizer if Path(path).is_dir() else Tokenizer.open(path)
 
 
 def list_recipes() -> dict[str, str]:

@@ -16,7 +16,6 @@ from seqwright.interface import Encodes
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import load_tensors
 from seqwright.tasks.embedding import Embedded, Pooled, embed
-from seqwright.text.tokenizer import Tokenizer
 from seqwright.training import machine
 from seqwright.training.weights import load_weights
 
@@ -53,7 +52,7 @@ class Run(ABC):
         self.device = torch.device("cpu")
         tensors, about = load_tensors(directory.model_path)
         if "tokenizer" in about or directory.tokenizer_path.exists():  # pictures need none
-            self.tokenizer = Tokenizer.open(directory.tokenizer_path)
+            self.tokenizer = directory.tokenizer
             if about.get("tokenizer", self.tokenizer.hash) != self.tokenizer.hash:
                 raise UserError(
                     f"{directory.tokenizer_path} does not fit the weights beside it: they were trained with tokenizer"

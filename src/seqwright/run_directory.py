@@ -12,6 +12,7 @@ somebody else's is never taken.
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import platform
 import re
@@ -44,6 +45,7 @@ from seqwright.storage import (
     write_json,
     write_text,
 )
+from seqwright.text.tokenizer import Tokenizer
 
 FORMAT = 1
 """The version of the layout. Raise it when an older seqwright could no longer read what this one writes."""
@@ -212,6 +214,17 @@ class RunDirectory:
         """Whether there is anything a training would go on from or end with."""
         return bool(self.checkpoints.steps()) or self.model_path.exists()
 
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The run's tokenizer, of its targets where they have their own; a large one takes half a second to read."""
+        return Tokenizer.open(self.tokenizer_path)
+
+    @functools.cached_property
+    def source_tokenizer(self) -> Tokenizer:
+        """That of its sources: the same, where the vocabulary is joint."""
+        separate = self.source_tokenizer_path.exists()
+        return Tokenizer.open(self.source_tokenizer_path) if separate else self.tokenizer
+
     def tokenizer_paths(self) -> list[Path]:
         """Of a mixture whose parts cut text each in its own way: tokenizer.json, tokenizer-2.json, ….."""
         others = sorted(self.path.glob("tokenizer-*.json"), key=lambda path: (len(path.name), path))
@@ -221,6 +234,8 @@ class RunDirectory:
         """Forgets how far a training came that learnt nothing: the next one may have another recipe."""
         for path in self.tokenizer_paths():
             path.unlink(missing_ok=True)
+        for read in ("tokenizer", "source_tokenizer"):
+            self.__dict__.pop(read, None)
         self.source_tokenizer_path.unlink(missing_ok=True)
         self.labels_path.unlink(missing_ok=True)
         self.watch_path.unlink(missing_ok=True)

@@ -22,7 +22,6 @@ from seqwright.reporting.writers import TensorBoard, log_csv
 from seqwright.run import refuse_unfinished
 from seqwright.run_directory import RunDirectory, is_run
 from seqwright.storage import load_tensors, save_tensors, write_json, write_text
-from seqwright.text.tokenizer import Tokenizer
 from seqwright.training import machine
 from seqwright.training.average import mean
 from seqwright.training.progress import chosen_steps
@@ -264,7 +263,7 @@ class Session:
         steps = facts["weights"]["steps"] if "weights" in facts else [facts["steps"]]
         about = {"kind": self.recipe.kind, "step": " ".join(map(str, steps))}
         if self.directory.tokenizer_path.exists():
-            about["tokenizer"] = Tokenizer.open(self.directory.tokenizer_path).hash
+            about["tokenizer"] = self.directory.tokenizer.hash
         save_tensors(self.directory.model_path, tensors, about)
         self.listener.say("weights are saved; scoring the validation data, if there is any, and writing the report.")
         scores = self.task.evaluate(self.model, device, quick=False) or {}

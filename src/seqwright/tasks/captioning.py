@@ -195,7 +195,7 @@ class CaptionRun(PictureRun):
 
     @staticmethod
     def sizes(directory: RunDirectory) -> Vocabularies:
-        return sizes_of(_grid(directory), Tokenizer.open(directory.tokenizer_path))
+        return sizes_of(_grid(directory), directory.tokenizer)
 
     @functools.cached_property
     def grid(self) -> Grid:

@@ -31,7 +31,6 @@ from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.tasks.task import Note, Settings, fingerprint_of
 from seqwright.tasks.tokenizers import saved_tokenizer
-from seqwright.text.tokenizer import Tokenizer
 
 DEFAULT_LENGTH = 512
 """Tokens that a step reads in each row, for models that see any length."""
@@ -125,7 +124,7 @@ class ChatRun(Run):
 
     @staticmethod
     def sizes(directory: RunDirectory) -> Vocabulary:
-        return Tokenizer.open(directory.tokenizer_path).vocabulary
+        return directory.tokenizer.vocabulary
 
     def chat(
         self,

@@ -174,7 +174,7 @@ class ClassifyRun(Run):
 
     @staticmethod
     def sizes(directory: RunDirectory) -> ReaderSizes:
-        return sizes_of(Tokenizer.open(directory.tokenizer_path), open_labels(directory))
+        return sizes_of(directory.tokenizer, open_labels(directory))
 
     @functools.cached_property
     def labels(self) -> Labels:

@@ -31,7 +31,6 @@ from seqwright.run_directory import RunDirectory
 from seqwright.studies.search_audit import Audit, search_audit
 from seqwright.tasks.task import Note, Settings, fingerprint_of
 from seqwright.tasks.tokenizers import saved_tokenizer
-from seqwright.text.tokenizer import Tokenizer
 from seqwright.training.trainer import total_steps
 
 FEEDS: dict[str, Callable[..., Feed]] = {
@@ -264,7 +263,7 @@ class LanguageRun(TextRun):
 
     @staticmethod
     def sizes(directory: RunDirectory) -> Vocabulary:
-        return Tokenizer.open(directory.tokenizer_path).vocabulary
+        return directory.tokenizer.vocabulary
 
     def generate(
         self,

@@ -130,7 +130,7 @@ class MaskedRun(TextRun):
 
     @staticmethod
     def sizes(directory: RunDirectory) -> ReaderSizes:
-        return sizes_of(Tokenizer.open(directory.tokenizer_path))
+        return sizes_of(directory.tokenizer)
 
     def source(self, rows: int, length: int) -> Source:
         """Sources of different lengths."""

@@ -93,7 +93,7 @@ class RestoringRun(TextRun):
 
     @staticmethod
     def sizes(directory: RunDirectory) -> Vocabularies:
-        return sizes_of(Tokenizer.open(directory.tokenizer_path))
+        return sizes_of(directory.tokenizer)
 
     def framed(self, text: str) -> list[int]:
         """Sources are ended, and never begun."""

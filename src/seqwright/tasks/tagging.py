@@ -168,7 +168,7 @@ class TagRun(Run):
 
     @staticmethod
     def sizes(directory: RunDirectory) -> ReaderSizes:
-        return sizes_of(Tokenizer.open(directory.tokenizer_path), read_json(directory.labels_path)["tags"])
+        return sizes_of(directory.tokenizer, read_json(directory.labels_path)["tags"])
 
     @functools.cached_property
     def labels(self) -> dict[str, list[str]]:

@@ -20,9 +20,9 @@ def saved_tokenizer(
 ) -> Tokenizer:
     """The run's tokenizer, found for these texts where the run has none yet; these reserved tokens added to it."""
     if directory.tokenizer_path.exists():
-        return Tokenizer.open(directory.tokenizer_path)
+        return directory.tokenizer
     if settings.training.base is not None:
-        found = Tokenizer.open(RunDirectory.open(settings.training.base).tokenizer_path)
+        found = RunDirectory.open(settings.training.base).tokenizer
     elif not texts and settings.tokenizer.file is None:
         raise UserError("a prepared text has its tokenizer beside it: set tokenizer.file to the tokenizer.json there.")
     else:

@@ -337,9 +337,7 @@ def sizes_of(tokenizers: Tokenizers) -> Vocabularies:
 
 def open_tokenizers(directory: RunDirectory) -> Tokenizers:
     """The tokenizers of a run: one file where the vocabulary is joint."""
-    target = Tokenizer.open(directory.tokenizer_path)
-    separate = directory.source_tokenizer_path.exists()
-    return Tokenizers(source=Tokenizer.open(directory.source_tokenizer_path) if separate else target, target=target)
+    return Tokenizers(source=directory.source_tokenizer, target=directory.tokenizer)
 
 
 def saved_tokenizers(settings: Settings, directory: RunDirectory, train: Pairs, note: Note) -> Tokenizers:
