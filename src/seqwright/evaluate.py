@@ -46,14 +46,7 @@ def evaluate_text(
             watch=watch,
         )
     signature = _signature(model, tokenizer, stream, config, rows, apart)
-    scores = likelihood_scores(
-        scored,
-        sizes=stream.sizes,
-        signature=signature,
-        lossy=stream.lossy,
-        resamples=config.resamples,
-        seed=config.seed,
-    )
+    scores = likelihood_scores(scored, sizes=stream.sizes, signature=signature, lossy=stream.lossy, config=config)
     scores["unknown"] = stream.unknown
     scores["impossible"] = int(np.isneginf(scored.log_probs).sum())
     if config.random_batches:

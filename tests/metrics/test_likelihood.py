@@ -19,6 +19,7 @@ from seqwright.metrics.likelihood import EvaluationConfig, ScoredText, likelihoo
 from tests.contract.kinds import CONTEXT, VOCABULARY, small
 
 SOS, EOS = 2, 3
+RESAMPLED = EvaluationConfig(resamples=200)
 
 
 def text(length: int, seed: int = 0) -> Tensor:
@@ -140,7 +141,7 @@ def test_blocks_are_the_units_of_a_text_with_few_documents() -> None:
 def test_the_json_of_an_evaluation() -> None:
     text = scored(40)
     told, characters = sizes(40).sum(0)
-    result = likelihood_scores(text, sizes=sizes(40), signature="valid|stride 4", resamples=200)
+    result = likelihood_scores(text, sizes=sizes(40), signature="valid|stride 4", config=RESAMPLED)
     assert json.loads(json.dumps(result)) == result
     assert result["tokens"] == 120
     assert result["nll"] == pytest.approx(20.5)
@@ -160,14 +161,16 @@ def test_the_interval_of_bits_per_byte_knows_that_tokens_differ_in_bytes() -> No
     bytes_of = np.column_stack([length, length])
     real = np.tile([True, False], 30)
     text = ScoredText(log_probs=np.where(real, -length * math.log(2), 0.0), real=real)
-    scores = likelihood_scores(text, sizes=bytes_of * real[:, None], signature="", resamples=200)["scores"]
+    scores = likelihood_scores(text, sizes=bytes_of * real[:, None], signature="", config=RESAMPLED)["scores"]
     assert scores["nll"]["high"] - scores["nll"]["low"] > 0.5
     for name in ("bits_per_byte", "bits_per_character"):
         assert [scores[name][key] for key in ("low", "value", "high")] == pytest.approx([1, 1, 1])
 
 
 def test_bits_are_refused_where_the_tokens_do_not_determine_the_text() -> None:
-    result = likelihood_scores(scored(40), sizes=sizes(40), signature="", lossy="words are lower-cased")
+    result = likelihood_scores(
+        scored(40), sizes=sizes(40), signature="", lossy="words are lower-cased", config=EvaluationConfig()
+    )
     assert result["bits_per_byte"] is None
     assert result["bits_per_character"] is None
     assert result["refused"] == dict.fromkeys(("bits_per_byte", "bits_per_character"), "words are lower-cased")
@@ -175,7 +178,7 @@ def test_bits_are_refused_where_the_tokens_do_not_determine_the_text() -> None:
 
 
 def test_a_short_text_has_scores_without_intervals() -> None:
-    result = likelihood_scores(scored(2), sizes=sizes(2), signature="")
+    result = likelihood_scores(scored(2), sizes=sizes(2), signature="", config=RESAMPLED)
     assert result["scores"]["nll"]["low"] is None
     assert result["nll"] == pytest.approx(1.5)
 

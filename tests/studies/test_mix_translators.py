@@ -69,7 +69,8 @@ def test_weights_suit_held_out_pairs(trained: Trained, product: bool) -> None:
     folder = trained.folder / f"tuned-{product}"
     summary = mix([trained.first, trained.second], trained.held_out, folder, product=product)
     own = {part["run"]: part["perplexity"] for part in summary["parts"]}
-    assert summary["tuned"]["perplexity"] <= min(own.values()) * (1 + 1e-6)
+    # EM comes near a weight of zero, and never reaches it.
+    assert summary["tuned"]["perplexity"] <= min(own.values()) * (1 + 1e-5)
     assert not summary["warnings"]
     scores = sw.open(folder).evaluate(trained.held_out, metrics=("bleu",))
     assert scores["perplexity"] == pytest.approx(summary["tuned"]["perplexity"], rel=1e-4)

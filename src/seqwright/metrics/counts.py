@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,9 +51,20 @@ def scores(counts: Iterable[Counts], *, resamples: int, seed: int) -> dict[str, 
     return {one.name: found[one.name] for one in listed}
 
 
-def scored(counts: Iterable[Counts], *, resamples: int, seed: int) -> dict[str, Any]:
+class Resampled(Protocol):
+    """An [evaluation] section: how intervals are found."""
+
+    @property
+    def resamples(self) -> int: ...
+
+    @property
+    def seed(self) -> int: ...
+
+
+def scored(counts: Iterable[Counts], config: Resampled) -> dict[str, Any]:
     """Plain values by name, and under "scores" each with its interval and signature, as JSON."""
-    found = {name: score.as_json() for name, score in scores(counts, resamples=resamples, seed=seed).items()}
+    with_intervals = scores(counts, resamples=config.resamples, seed=config.seed)
+    found = {name: score.as_json() for name, score in with_intervals.items()}
     return {name: score["value"] for name, score in found.items()} | {"scores": found}
 
 

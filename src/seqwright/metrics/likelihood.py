@@ -207,8 +207,7 @@ def likelihood_scores(
     sizes: NDArray[np.int64],
     signature: str,
     lossy: str | None = None,
-    resamples: int = 1000,
-    seed: int = 1,
+    config: EvaluationConfig,
 ) -> dict[str, Any]:
     """The JSON of an evaluation: plain numbers, and under "scores" each with its interval and signature.
 
@@ -227,5 +226,5 @@ def likelihood_scores(
             Counts(name=name, rows=rows, formula=formula, signature=f"{name}|{signature}", better=-1)
             for name, formula in bits.items()
         ]
-    found = scored(counts, resamples=resamples, seed=seed) | {"tokens": text.tokens}
+    found = scored(counts, config) | {"tokens": text.tokens}
     return found if lossy is None else found | dict.fromkeys(bits) | {"refused": dict.fromkeys(bits, lossy)}

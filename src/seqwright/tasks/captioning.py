@@ -30,7 +30,7 @@ from seqwright.tasks.pair_scores import (
     likelihood_counts,
     likelihood_in,
     quality_counts,
-    scored,
+    scored_by_length,
 )
 from seqwright.tasks.picture_run import PictureRun
 from seqwright.tasks.task import Note, Settings, fingerprint_of, held_out_notes, spread
@@ -256,7 +256,7 @@ def evaluated(
     references = [(caption,) for caption in captions_of(pictures)]
     quality = quality_counts(found, references, settings.evaluation, settings.decoding)
     words = [len(caption.split()) for (caption,) in references]
-    scores = scored([*_likelihood(model, examples, device), *quality], settings.evaluation, words)
+    scores = scored_by_length([*_likelihood(model, examples, device), *quality], settings.evaluation, words)
     del scores["by_source_length"]  # pictures are of one size
     return scores | {"pictures": len(pictures), "search": to_table(settings.decoding)}
 

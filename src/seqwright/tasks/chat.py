@@ -225,5 +225,5 @@ def evaluate_turns(
         f"|tokenizer:{tokenizer.signature}|text:{examples.fingerprint[:8]}"
         f"|bootstrap:{config.resamples}-{config.seed}|seqwright:{__version__}"
     )
-    scores = scored(nll_counts(counts, signature), resamples=config.resamples, seed=config.seed)
+    scores = scored(nll_counts(counts, signature), config)
     return scores | {"tokens": examples.targets}

@@ -21,7 +21,6 @@ from seqwright.metrics.calibration import log_softmax, probability_counts
 from seqwright.metrics.classification import class_counts, labels_counts
 from seqwright.metrics.correlation import value_counts
 from seqwright.metrics.counts import Counts, mean
-from seqwright.metrics.counts import scored as counts_scored
 from seqwright.metrics.score import Floats
 
 TOKENS = 16384
@@ -98,11 +97,6 @@ def counted(
         facts = f"temperature:{options.temperature:.4g}|{facts}"
     for one in _KINDS[labels.kind](found, targets, labels, options):
         yield replace(one, signature=f"{one.signature}|{facts}")
-
-
-def scored(counts: Iterator[Counts], config: ClassEvaluationConfig) -> dict[str, Any]:
-    """Values, and scores with interval and signature."""
-    return counts_scored(counts, resamples=config.resamples, seed=config.seed)
 
 
 def log_probs_of(found: Floats) -> Floats:

@@ -19,14 +19,14 @@ from seqwright.data.labels import LabelledTexts, Labels, balance_notes
 from seqwright.data.lengths import ByLength
 from seqwright.data.sources import EncodedTexts, Sources, encode
 from seqwright.interface import Watch, unwatched
-from seqwright.metrics.counts import values
+from seqwright.metrics.counts import scored, values
 from seqwright.metrics.score import Floats
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json
 from seqwright.tasks.asking import Reader, Respondent, framed, longest
 from seqwright.tasks.class_details import calibrated, details, suspicious
-from seqwright.tasks.class_scores import AnswerOptions, answers, counted, scored
+from seqwright.tasks.class_scores import AnswerOptions, answers, counted
 from seqwright.tasks.task import Note, Settings, fingerprint_of, held_out_notes, made_up_source, spread
 from seqwright.tasks.tokenizers import saved_tokenizer
 from seqwright.text.tokenizer import Tokenizer

@@ -24,7 +24,7 @@ from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.text import Continuation, best_continuations, complete
 from seqwright.evaluate import evaluate_text
 from seqwright.interface import Autoregressive, Feed, Watch, unwatched
-from seqwright.metrics.counts import Counts, scored
+from seqwright.metrics.counts import Counts, Resampled, scored
 from seqwright.metrics.lines import ScoredLine, score_lines
 from seqwright.run import Run
 from seqwright.run_directory import RunDirectory
@@ -105,10 +105,10 @@ class TextTask:
         return fingerprint_of(*(one.fingerprint for one in (*self.streams, self.valid) if one is not None))
 
 
-def stream_scores(counts: Sequence[Counts], stream: Stream, config: Any) -> dict[str, Any]:
+def stream_scores(counts: Sequence[Counts], stream: Stream, config: Resampled) -> dict[str, Any]:
     """Scores with intervals and signature, and of how many tokens they are; the first counts those."""
     facts = {"tokens": int(counts[0].rows[:, 1].sum()), "unknown": stream.unknown}
-    return scored(counts, resamples=config.resamples, seed=config.seed) | facts
+    return scored(counts, config) | facts
 
 
 class LanguageTask(TextTask):

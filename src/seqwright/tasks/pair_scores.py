@@ -17,8 +17,7 @@ from seqwright.data.lengths import ByLength
 from seqwright.decoding.options import SearchOptions
 from seqwright.interface import Autoregressive
 from seqwright.metrics.brackets import bracket_score
-from seqwright.metrics.counts import Counts, by_length, nll_counts
-from seqwright.metrics.counts import scored as counts_scored
+from seqwright.metrics.counts import Counts, Resampled, by_length, nll_counts, scored
 from seqwright.metrics.edits import error_rate
 from seqwright.metrics.overlap import rouge, simplified_bleu, word_overlap
 from seqwright.metrics.score import Floats
@@ -116,9 +115,9 @@ def likelihood_in(feed: Buckets | ByLength, model: Autoregressive, count: int, d
     found = np.zeros((count, 2))
     for step in range(feed.steps_per_epoch):
         batch = feed.batch(step)
-        scored, _ = model.score(batch.to(device))
+        log_probs, _ = model.score(batch.to(device))
         counts = (batch.target != IGNORE).sum(1)
-        found[feed.rows(step)] = np.stack([-scored.cpu().double().sum(1).numpy(), counts.double().numpy()], 1)
+        found[feed.rows(step)] = np.stack([-log_probs.cpu().double().sum(1).numpy(), counts.double().numpy()], 1)
     return found
 
 
@@ -174,8 +173,8 @@ def _quality_counts(outputs: Sequence[str], references: References, config: Outp
         yield replace(counted, name="bleu_moses", signature=f"bleu_moses|words:moses-{language}-lowercased|{rest}")
 
 
-def scored(counts: Sequence[Counts], config: OutputEvaluationConfig, lengths: Sequence[int]) -> dict[str, Any]:
+def scored_by_length(counts: Sequence[Counts], config: Resampled, lengths: Sequence[int]) -> dict[str, Any]:
     """Values, scores with interval and signature, and values by the length of the source, in words."""
     apart = {one.name: by_length(one, lengths) for one in counts if len(one.rows) == len(lengths)}
     table = {name: [{"length": at, "sources": n, "value": v} for at, n, v in rows] for name, rows in apart.items()}
-    return counts_scored(counts, resamples=config.resamples, seed=config.seed) | {"by_source_length": table}
+    return scored(counts, config) | {"by_source_length": table}

@@ -18,13 +18,13 @@ from seqwright.data.images import ImagesConfig, Pictures, read_splits
 from seqwright.data.patches import Grid, Views, to_pixels
 from seqwright.data.sight import Sight
 from seqwright.interface import Watch, unwatched
-from seqwright.metrics.counts import Counts, mean, values
+from seqwright.metrics.counts import Counts, mean, scored, values
 from seqwright.metrics.score import Floats
 from seqwright.reporting.png import embedded, sheet
 from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json
 from seqwright.tasks.class_details import calibrated
-from seqwright.tasks.class_scores import AnswerOptions, counted, scored, tempered
+from seqwright.tasks.class_scores import AnswerOptions, counted, tempered
 from seqwright.tasks.classifying import judged
 from seqwright.tasks.picture_run import PictureRun
 from seqwright.tasks.task import Note, Settings, fingerprint_of, held_out_notes, spread

@@ -112,7 +112,7 @@ def tag_scores(
         ]
     )
     signed = (replace(one, signature=f"{one.signature}|{facts}") for one in _counts(said, gold, unknown, marked))
-    values = scored(signed, resamples=config.resamples, seed=config.seed)
+    values = scored(signed, config)
     if found.nll is not None:
         nll = Score(value=found.nll, signature=f"nll|of:words|{facts}").as_json()
         values |= {"nll": found.nll, "scores": {"nll": nll} | values["scores"]}

@@ -29,7 +29,7 @@ from seqwright.run_directory import RunDirectory
 from seqwright.storage import read_json, write_json, write_text
 from seqwright.studies.extractive import extracts
 from seqwright.studies.search_audit import Audit, search_audit
-from seqwright.tasks.pair_scores import extractive_counts, pair_likelihood, quality_counts, scored
+from seqwright.tasks.pair_scores import extractive_counts, pair_likelihood, quality_counts, scored_by_length
 from seqwright.tasks.task import Note, Settings, fingerprint_of, made_up_source
 from seqwright.tasks.tokenizers import learnt_tokenizer
 from seqwright.tasks.translating import Translation, banned, translate
@@ -314,7 +314,7 @@ def evaluate(
     found = list(quality_counts([one.text for one in said], references, config, settings.decoding))
     found += extractive_counts(extracted, references, config)
     lengths = [sum(len(text.split()) for text in pair.sources) for pair in pairs]
-    return scored([*counts, *found], config, lengths) | {
+    return scored_by_length([*counts, *found], config, lengths) | {
         "tokens": len(encoded.target.ids),
         "search": to_table(settings.decoding),
         "unread": sum(one.unread > 0 for one in said),
