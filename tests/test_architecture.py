@@ -16,7 +16,7 @@ LEVELS = [
     ("shapes", {"interface", "batch", "config", "storage"}),
     ("parts", {"layers", "text"}),
     ("nouns", {"models", "data"}),
-    ("verbs", {"training", "decoding", "metrics", "inspection", "reporting"}),
+    ("verbs", {"training", "decoding", "metrics", "reporting"}),
     (
         "composition",
         {
@@ -37,7 +37,7 @@ LEVELS = [
             "interop",
         },
     ),
-    ("edges", {"cli", "commands", "serving", "__main__", "__init__"}),
+    ("edges", {"cli", "commands", "__main__", "__init__"}),
 ]
 """From the ground up. A new top-level name is a decision: put it here, and say why in docs/decisions/."""
 

@@ -81,9 +81,15 @@ def train(
     or pictures, or (`run` alone) a run begun before; the finished run, opened. `base` is a run to begin with."""
     files = {"text": text, "pairs": pairs, "chat": chat, "labelled": labelled, "masked": masked}
     files |= {"tagged": tagged, "images": images, "captions": captions}
-    wanted = recipe
-    if not isinstance(wanted, Recipe):
-        wanted = wanted_recipe(wanted, valid=valid, model=model, base=base, set=set, run=run, **files)
+    if isinstance(recipe, Recipe):
+        beside = {"valid": valid, "model": model, "base": base, "set": set or None} | files
+        if ignored := [name for name, value in beside.items() if value is not None]:
+            raise UserError(
+                f"a Recipe is complete; name {', '.join(ignored)} when you make it, or pass its file or name."
+            )
+        wanted = recipe
+    else:
+        wanted = wanted_recipe(recipe, valid=valid, model=model, base=base, set=set, run=run, **files)
     path = Path(run) if run is not None else RUNS / wanted.name
     session.train(wanted, path, listener)
     return open(path)

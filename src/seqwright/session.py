@@ -13,7 +13,7 @@ import torch
 
 from seqwright import build, recipe
 from seqwright.checkpoints import Checkpoint
-from seqwright.config import UserError
+from seqwright.config import UserError, to_table
 from seqwright.layers.lora import adapt, merge
 from seqwright.recipe import Recipe
 from seqwright.reporting.facts import RunFacts
@@ -24,6 +24,7 @@ from seqwright.run_directory import RunDirectory, is_run
 from seqwright.storage import load_tensors, save_tensors, write_json, write_text
 from seqwright.training import machine
 from seqwright.training.average import mean
+from seqwright.training.config import TrainingConfig
 from seqwright.training.progress import chosen_steps
 from seqwright.training.schedule import ENDLESS
 from seqwright.training.trainer import Groups, Trainer, total_steps, warmup
@@ -31,6 +32,8 @@ from seqwright.training.weights import begin_with, load_weights, weights
 
 TRAINED = ("asked_steps", "steps_per_epoch")
 """What the summary of a run with steps says beside the rest."""
+ANYWHERE = ("training.seed", "training.device")
+"""Keys of [training] that nobody is told about who counts: they ask for nothing that is not had."""
 
 
 class Listener(Protocol):
@@ -161,6 +164,9 @@ class Session:
             self.known.add(text)
 
     def _count(self) -> dict[str, Any]:
+        given = recipe.differences(to_table(TrainingConfig()), to_table(self.recipe.training), "training.")
+        if idle := [key for key, *_ in given if key not in ANYWHERE]:
+            self.note(f"{self.recipe.kind} counts and takes no steps: {', '.join(idle)} change nothing.")
         begun = time.perf_counter()
         self.model.fit(self.task.corpus, self.listener.doing)
         self.listener.doing("")

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import seqwright as sw
+from seqwright import recipe
+from seqwright.config import UserError
 from tests.journeys.conftest import Command
 
 KINDS = ("good", "fine", "lovely", "bright"), ("bad", "dull", "poor", "grey")
@@ -158,3 +161,17 @@ def test_a_file_alone_is_enough(seqwright: Command, here: Path) -> None:
     assert seqwright("check", "own", "--json").json["holds"]
     assert seqwright("evaluate", "own", "--on", "own.csv", "--json").json["accuracy"] == 100.0
     assert seqwright("classify", "own", "goood 7", "--json").json["label"] == "1"
+
+
+def test_what_counting_has_no_use_for_is_said(seqwright: Command, here: Path) -> None:
+    (here / "train.tsv").write_text(rows(40))
+    keys = ("--set", "training.epochs=4", "--set", "training.rate=0.1", "--set", "training.seed=2")
+    said = seqwright("train", "--labelled", "train.tsv", "--run", "bag", *keys)
+    assert "bag counts and takes no steps: training.rate, training.epochs change nothing." in said.err + said.out
+
+
+def test_a_recipe_in_python_is_complete(here: Path) -> None:
+    (here / "train.tsv").write_text(rows(40))
+    table = {"data": {"kind": "labelled", "train": "train.tsv"}, "model": {"kind": "bag"}}
+    with pytest.raises(UserError, match=r"a Recipe is complete; name model, labelled when you make it"):
+        sw.train(recipe.make(table), labelled="train.tsv", model="lstm")
