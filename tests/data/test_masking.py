@@ -44,6 +44,8 @@ def test_shares_are_those_of_the_paper() -> None:
     assert same == pytest.approx(0.1, abs=0.01)
     strangers = seen[hidden & (seen != 4) & (seen != ids)]
     assert plain[strangers].all(), "a special was shown in the place of a token"
+    assert len(np.unique(strangers)) > 900, "each of 995 tokens may be shown, of some 3000 draws"
+    assert strangers.mean() == pytest.approx(502, abs=20)
 
 
 def test_a_step_hides_the_same_and_another_step_something_else() -> None:
@@ -73,6 +75,8 @@ def test_whole_words_are_hidden_or_shown(kind: str) -> None:
         hidden = target[:, word == number] != IGNORE
         assert (hidden.all(1) | ~hidden.any(1)).all()
         assert hidden.any() == (0 < number < 4)
+    one, other = (target[:, word == number][:, 0] != IGNORE for number in (1, 2))
+    assert (one != other).mean() == pytest.approx(2 * 0.15 * 0.85, abs=0.08)  # each word has a chance of its own
 
 
 def test_every_token_is_read_once_an_epoch() -> None:

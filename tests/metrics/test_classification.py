@@ -76,6 +76,37 @@ def test_scores_of_several_labels_are_those_of_scikit_learn() -> None:
         assert found[f"{average}_f1"] == pytest.approx(100 * oracle.f1_score(wanted, answered, average=average))
 
 
+def test_two_labels_have_no_positive_one() -> None:
+    wanted = np.array([[True, False], [True, True]])
+    assert set(values(list(labels_counts(wanted, wanted, NAMES[:2])))) == {
+        "accuracy",
+        "micro_f1",
+        "macro_f1",
+        "weighted_f1",
+    }
+
+
+def test_labels_that_nobody_wants_are_scored_zero() -> None:
+    none, one = np.zeros((2, 3), bool), np.eye(2, 3, dtype=bool)
+    for answered in (none, one):
+        found = values(list(labels_counts(answered, none, NAMES[:3])))
+        assert (found["micro_f1"], found["macro_f1"], found["weighted_f1"]) == (0, 0, 0)
+
+
+def test_a_class_answered_once_and_wrongly_counts() -> None:
+    found = values(list(class_counts(np.array([0, 0, 1]), np.array([0, 0, 0]), NAMES[:3])))
+    assert found["macro_f1"] == pytest.approx((80 + 0) / 2)  # the third was neither answered nor wanted
+    assert found["weighted_f1"] == pytest.approx(80)
+
+
+def test_what_there_is_nothing_to_divide_by_is_none() -> None:
+    sun, rain, _ = np.eye(3, dtype=bool)
+    table = per_class(np.stack([sun, sun]), np.stack([sun, rain]), NAMES[:3])
+    assert [[row["precision"], row["recall"]] for row in table] == [[50, 100], [None, 0], [None, None]]
+    assert [row["f1"] for row in table] == [pytest.approx(200 / 3), 0, None]
+    assert [[row["examples"], row["answered"]] for row in table] == [[1, 2], [1, 0], [0, 0]]
+
+
 def test_scores_of_numbers_are_those_of_scipy() -> None:
     oracle = pytest.importorskip("scipy.stats", reason="scipy comes with scikit-learn, the oracle")
     generator = np.random.default_rng(4)
@@ -137,7 +168,12 @@ def test_counts_of_parts_add_up(seed: int) -> None:
     """A score of all examples is the formula of summed parts, whatever the parts."""
     answered, wanted = answers(3, seed)
     log_probs = log_softmax(np.random.default_rng(seed).normal(0, 1, (len(wanted), 3)))
-    for one in (*class_counts(answered, wanted, NAMES[:3]), *probability_counts(log_probs, wanted)):
+    labels = (np.eye(3, dtype=bool)[numbers] for numbers in (answered, wanted))
+    for one in (
+        *class_counts(answered, wanted, NAMES[:3]),
+        *labels_counts(*labels, NAMES[:3]),
+        *probability_counts(log_probs, wanted),
+    ):
         parts = one.rows[:70].sum(0) + one.rows[70:].sum(0)
         assert one.formula(parts[None])[0] == pytest.approx(one.value)
         score = scores([one], resamples=200, seed=1)[one.name]

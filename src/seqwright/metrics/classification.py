@@ -86,7 +86,7 @@ def matthews(sums: Floats) -> Floats:
     examples = wanted.sum(1)
     covariance = right.sum(1) * examples - (answered * wanted).sum(1)
     variances = (examples**2 - (answered**2).sum(1)) * (examples**2 - (wanted**2).sum(1))
-    return np.where(variances > 0, covariance / np.sqrt(np.maximum(variances, 1)), 0.0)
+    return covariance / np.sqrt(np.maximum(variances, 1))  # where a side says one class, both are 0
 
 
 def confusion(answered: Ints, wanted: Ints, classes: int) -> Ints:
