@@ -12,7 +12,7 @@ from seqwright.batch import IGNORE
 from seqwright.config import UserError
 from seqwright.data.python_tokens import lines_of
 from seqwright.data.sentences import SPELT, SentenceFeed, encode_sentences, spell
-from seqwright.data.tag_formats import Sentence
+from seqwright.data.tag_formats import FORMATS, Sentence
 from seqwright.data.tagged import TaggedConfig, impossible, read_splits, read_tagged, unbegun
 from seqwright.text.training import TokenizerConfig, train
 
@@ -38,7 +38,9 @@ def read(path: Path, text: str, **options: object) -> list[Sentence]:
     [
         ("a.tsv", "Time\tn\nflies\tv\n\nStop\tv\n", {}),
         ("a.tsv", "\n\nTime\tn\r\nflies\tv\r\n\r\n\r\nStop\tv", {}),
+        ("a.tsv", "Time \t n\n flies\tv \n\nStop\tv\n", {}),
         ("a.txt", "Time n\nflies v\n\nStop v\n", {}),
+        ("a.tsv", "Time{0}n\nflies{0}v\n\nStop{0}v\n".format("\t_" * 8 + "\t"), {"columns": (1, 10)}),  # no CoNLL-U
         ("a.tsv", "Time\tNN\tn\nflies\tVB\tv\n\nStop\tVB\tv\n", {"columns": (1, 3)}),
         ("a.tsv", "token\ttag\nTime\tn\nflies\tv\n\nStop\tv\n", {}),
         ("a.tsv", "\ufeff# one\nTime\tn\nflies\tv\n\n# two\nStop\tv\n", {}),
@@ -51,6 +53,16 @@ def read(path: Path, text: str, **options: object) -> list[Sentence]:
 )
 def test_every_format_says_the_same(tmp_path: Path, name: str, text: str, options: dict[str, object]) -> None:
     assert read(tmp_path / name, text, **options) == TWO
+
+
+def test_words_without_tags_are_read_where_none_are_needed() -> None:
+    one, two = ("Time", "flies"), ("Stop",)
+    for kind, text in {
+        "columns": "Time\nflies\n\nStop\n",
+        "lines": "Time flies\nStop\n",
+        "jsonl": '{"tokens": ["Time", "flies"]}\n{"tokens": ["Stop"]}\n',
+    }.items():
+        assert list(FORMATS[kind](text, "a", None, False)) == [Sentence(one, ()), Sentence(two, ())]  # type: ignore[index]
 
 
 def test_further_columns_are_asked_about(tmp_path: Path) -> None:

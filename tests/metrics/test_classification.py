@@ -117,6 +117,21 @@ def test_scores_of_numbers_are_those_of_scipy() -> None:
     assert found["spearman"] == pytest.approx(oracle.spearmanr(answered, wanted).statistic)
     assert found["mse"] == pytest.approx(((answered - wanted) ** 2).mean())
     assert found["mae"] == pytest.approx(np.abs(answered - wanted).mean())
+    some = generator.integers(0, 80, 80)  # as the bootstrap draws them
+    resampled = next(value_counts(answered, wanted)).select(some).value
+    assert resampled == pytest.approx(oracle.pearsonr(answered[some], wanted[some]).statistic)
+    far = values(list(value_counts(answered + 1e9, wanted - 1e9)))
+    assert far["pearson"] == pytest.approx(found["pearson"])
+
+
+def test_errors_are_better_the_smaller_they_are() -> None:
+    numbers, logits = np.arange(12.0), np.random.default_rng(0).normal(0, 1, (12, 2))
+    sense = {
+        one.name: one.better
+        for one in (*value_counts(numbers, numbers), *probability_counts(log_softmax(logits), np.ones(12, np.int64)))
+    }
+    errors = ("mse", "mae", "nll", "brier", "calibration_error")
+    assert sense == {"pearson": 1, "spearman": 1} | dict.fromkeys(errors, -1)
 
 
 def test_probabilities_are_scored_as_scikit_learn_does() -> None:

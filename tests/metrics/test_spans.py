@@ -83,6 +83,7 @@ def test_accuracies() -> None:
     assert accuracy(said, gold).value == pytest.approx(60.0)
     assert sentence_accuracy(said, gold).value == pytest.approx(200 / 3)
     assert unknown_accuracy(said, gold, unknown).value == pytest.approx(100 / 3)
+    assert [row["class"] for row in by_tag(said, gold)] == ["n", "d", "v"]  # the commonest first, then by name
     table = {row["class"]: row for row in by_tag(said, gold)}
     assert (table["n"]["examples"], table["n"]["answered"]) == (3, 3)
     assert table["n"]["precision"] == table["n"]["recall"] == pytest.approx(100 * 2 / 3)

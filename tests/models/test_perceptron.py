@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
 
 from seqwright.data.sentences import spell
@@ -104,6 +105,27 @@ def test_features_are_alike_where_words_are() -> None:
     assert own["shape"][1] == own["shape"][2] != own["shape"][0]
 
 
+def test_lower_case_is_that_of_the_alphabet_s_ends_too() -> None:
+    own = looks(spell(["AZ", "az", "[@", "{`"]))
+    assert own["lower"][0] == own["lower"][1]
+    assert own["lower"][2] != own["lower"][3]  # the neighbours of Z and A are no letters
+
+
+def test_features_rarer_than_the_minimum_are_left_out() -> None:
+    words = ["a", "dog", "a", "dog"]  # every feature is there twice at least, none more than four times
+    given = SimpleNamespace(
+        spelling=spell(words), tags=np.array([0, 1, 0, 1]), first=np.array([0, 2]), words=np.array([2, 2])
+    )
+    known = {}
+    for minimum in (1, 2, 5):
+        model = Perceptron(PerceptronConfig(minimum=minimum), 2)
+        model.fit(given)
+        known[minimum] = len(model.keys)
+    assert known[1] == known[2] > 0
+    assert known[5] == 0
+    assert not model.weights.any()
+
+
 def test_shapes_tell_kinds_of_letters() -> None:
     words = ["Word", "word", "WORD", "WoRd", "123", "12a", "--", "x-y", "a.b", "é"]
     assert len(set(shape(spell(words)).tolist())) == len(words)
@@ -116,3 +138,23 @@ def test_neighbours_end_with_the_sentence() -> None:
     np.testing.assert_array_equal(together[:3], features(spell(one), np.array([3])))
     np.testing.assert_array_equal(together[3:], features(spell(two), np.array([3])))
     assert (together[2] != together[5]).sum() == 1  # the word two places before
+
+
+@pytest.mark.parametrize(
+    ("place", "word", "changed"),
+    [
+        (0, "fish", 1),  # the word itself
+        (1, "7", 5),  # word, suffix, shape; with the word asked about; with the word on its other side
+        (1, "Lazy", 2),  # word and shape; lower case and suffix stay
+        (1, "wolf", 4),  # word and suffix; both pairs
+        (3, "7", 5),
+        (3, "Cats", 2),
+        (3, "bats", 3),  # word and both pairs
+        (4, "fish", 1),
+    ],
+)
+def test_what_neighbours_change(place: int, word: str, changed: int) -> None:
+    words = ["the", "lazy", "dog", "cats", "sleep"]
+    before = features(spell(words), np.array([5]))
+    words[place] = word
+    assert (features(spell(words), np.array([5]))[2] != before[2]).sum() == changed

@@ -52,7 +52,7 @@ def test_scores_by_hand() -> None:
     assert found["sentence_accuracy"] == pytest.approx(100 / 3)
     assert (found["precision"], found["recall"], found["f1"]) == pytest.approx((50, 100 / 3, 40))
     assert (found["nll"], found["words"], found["unlearnt_tags"]) == (0.25, 6, {"B-town": 1})
-    assert list(found["scores"])[0] == "nll"
+    assert next(iter(found["scores"])) == "nll"
     for name, score in found["scores"].items():
         assert score["signature"].startswith(f"{name}|of:")
         assert "|sentences:3|words:6|unknown:2|unlearnt_tags:1|" in score["signature"]

@@ -50,6 +50,8 @@ def test_every_parameter_has_its_depth(kind: str) -> None:
             assert depth == 4
         elif name.startswith("embedding."):
             assert depth == 0
+        elif name.startswith("encoder.norm."):
+            assert depth == 3  # with the last layer
     layers = {"gpt": "encoder.blocks.{}.", "bert": "encoder.blocks.{}.", "lstm": "_l{}"}[kind]
     for layer in range(3):
         assert {depth for name, depth in found.items() if layers.format(layer) in name} == {layer + 1}

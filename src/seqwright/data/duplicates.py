@@ -10,6 +10,8 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from seqwright.text.mixing import mixed
+
 STRETCH = 5
 """Words of a shingle."""
 BANDS, DEPTH = 16, 4
@@ -83,14 +85,7 @@ def minhash(documents: Sequence[Sequence[str]]) -> NDArray[np.uint64]:
     generator = np.random.PCG64(0)
     return np.stack(
         [
-            np.minimum.reduceat(_mixed(shingles ^ generator.random_raw(1)), starts) for _ in range(BANDS * DEPTH)
+            np.minimum.reduceat(mixed(shingles ^ generator.random_raw(1)), starts) for _ in range(BANDS * DEPTH)
         ],
         axis=1,
     )  # fmt: skip
-
-
-def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Every bit of the input on every bit of the output (the finaliser of splitmix64)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))

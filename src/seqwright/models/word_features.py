@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqwright.layers import affixes
+from seqwright.text.mixing import GOLDEN, mixed
 
 Keys = NDArray[np.uint64]
 Letters = NDArray[np.uint8]
@@ -42,10 +43,10 @@ def features(spelling: Letters, counts: NDArray[np.int64]) -> Keys:
     said += [near("word", offset) for offset in (-2, -1, 1, 2)]
     said += [near("suffix 3", offset) for offset in (-1, 1)]
     said += [near("shape", offset) for offset in (-1, 1)]
-    said += [mixed(near("lower", -1), own["lower"]), mixed(own["lower"], near("lower", 1))]
-    said += [mixed(near("lower", -1), near("lower", 1))]
+    said += [paired(near("lower", -1), own["lower"]), paired(own["lower"], near("lower", 1))]
+    said += [paired(near("lower", -1), near("lower", 1))]
     # The same value says another thing in another place, so each place has keys of its own.
-    return np.stack([mixed(value, np.uint64(place + 1)) for place, value in enumerate(said)], 1)
+    return np.stack([paired(value, np.uint64(place + 1)) for place, value in enumerate(said)], 1)
 
 
 def looks(letters: Letters) -> dict[str, Keys]:
@@ -73,9 +74,6 @@ def hashed(letters: Letters) -> Keys:
     return affixes.hashed(torch.from_numpy(letters).long()).numpy().view(np.uint64)
 
 
-def mixed(one: Keys, other: Keys | np.uint64) -> Keys:
-    """One number for two, in this order (the finaliser of SplitMix64)."""
-    keys = one * np.uint64(0x9E3779B97F4A7C15) + other
-    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return keys ^ (keys >> np.uint64(31))
+def paired(one: Keys, other: Keys | np.uint64) -> Keys:
+    """One number for two, in this order."""
+    return mixed(one * GOLDEN + other)

@@ -29,7 +29,7 @@ def depths(module: nn.Module) -> dict[str, int]:
 def shares(module: nn.Module, decay: float) -> dict[str, float]:
     """The share of the rate that each parameter learns at: 1 at the top, `decay` times less for every layer below."""
     found = depths(module)
-    top = max(found.values(), default=0)
+    top = max(found.values())
     return {name: decay ** (top - depth) for name, depth in found.items()}
 
 
@@ -38,7 +38,7 @@ class Thaw:
 
     def __init__(self, module: nn.Module, config: TrainingConfig, steps_per_epoch: int):
         found = depths(module)
-        self.top = max(found.values(), default=0)
+        self.top = max(found.values())
         learnt = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
         self.parameters = [(parameter, found[name]) for name, parameter in learnt.items()]
         self.pause = None if config.unfreeze is None else config.unfreeze * steps_per_epoch
