@@ -79,9 +79,45 @@ def test_whole_words_are_hidden_or_shown(kind: str) -> None:
     assert (one != other).mean() == pytest.approx(2 * 0.15 * 0.85, abs=0.08)  # each word has a chance of its own
 
 
+def test_a_feed_hides_whole_words_where_asked() -> None:
+    known = tokenizer("byte-bpe", size=275)
+    for whole in (True, False):
+        feed = rows(known, whole_words=whole)
+        split = 0
+        for step in range(feed.steps_per_epoch):
+            batch = feed.batch(step)
+            ids = torch.where(batch.target == IGNORE, batch.source.ids, batch.target).numpy()
+            goes_on = ~known.words_begin(ids)[:, 1:] & known.plain[ids][:, 1:]
+            hidden = batch.target.numpy() != IGNORE
+            split += int((goes_on & (hidden[:, 1:] != hidden[:, :-1])).sum())
+        assert (split == 0) == whole
+
+
+def test_unmoved_rows_lie_on_the_grid() -> None:
+    known = tokenizer("words")
+    feed = MaskedRows(
+        make_stream(corpus_of(TEXT, "line"), known),
+        known,
+        MaskedConfig(train="a"),
+        length=16,
+        batch=8,
+        seed=1,
+        shift=False,
+    )
+    assert feed.windows == -(-len(feed.ids) // 15)  # <sos> takes a place
+    starts = set()
+    for step in range(2 * feed.steps_per_epoch):
+        batch = feed.batch(step)
+        assert batch.source.ids.shape[1] == 16
+        whole = torch.where(batch.target == IGNORE, batch.source.ids, batch.target)[:, 1:]
+        starts |= {tuple(row[real].tolist()) for row, real in zip(whole, batch.source.mask[:, 1:], strict=True)}
+    assert starts == {tuple(feed.ids[n : n + 15].tolist()) for n in range(0, len(feed.ids), 15)}
+
+
 def test_every_token_is_read_once_an_epoch() -> None:
     known = tokenizer("words")
     feed = rows(known)
+    assert feed.batch(0).source.ids.shape == (8, 16)
     for epoch in (0, 1):
         read: list[int] = []
         for step in range(feed.steps_per_epoch):

@@ -129,6 +129,22 @@ def test_a_step_damages_the_same_and_another_step_otherwise() -> None:
     assert one.source.ids.shape != other.source.ids.shape or not torch.equal(one.source.ids, other.source.ids)
 
 
+def test_how_much_is_damaged() -> None:
+    """The share, to the nearest whole; one token at least, and never all."""
+    config = CorruptedConfig(train="a", share=0.3)
+    assert [config.total(length) for length in (1, 2, 3, 4, 5, 10, 100)] == [0, 1, 1, 1, 2, 3, 30]
+    assert CorruptedConfig(train="a", share=0.9).total(4) == 3
+    spans = [CorruptedConfig(train="a", noise="spans", length=100, span=span) for span in (1.0, 3.0, 100.0)]
+    assert [len(one.specials) for one in spans] == [15, 5, 1]  # a sentinel for each span
+
+
+def test_the_first_id_is_no_padding() -> None:
+    feed = rows()
+    batch = feed._framed([(np.array([0, 5]), np.array([0])), (np.array([0]), np.array([0, 0, 7]))])
+    assert [given(batch, row) for row in (0, 1)] == [[0, 5, feed.eos], [0, feed.eos]]
+    assert [said(batch, row) for row in (0, 1)] == [[0, feed.eos], [0, 0, 7, feed.eos]]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

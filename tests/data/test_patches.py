@@ -55,13 +55,14 @@ def test_every_picture_comes_once_an_epoch() -> None:
 
 
 def test_moved_pictures_keep_their_borders() -> None:
-    """Brute force: every moved picture is the old one by some shift, mirrored or not."""
-    feed = views(shift=2, flip=True)
-    moved = feed._moved(PIXELS, 5)
-    for one, other in zip(PIXELS, moved, strict=True):
-        padded = np.pad(one, ((2, 2), (2, 2), (0, 0)), mode="edge")
-        shifts = [padded[y : y + 6, x : x + 8] for y in range(5) for x in range(5)]
-        assert any(np.array_equal(other, way) for shift in shifts for way in (shift, shift[:, ::-1]))
+    """Brute force: every moved picture is the old one by some shift, mirrored or not, and each way is met."""
+    padded = np.pad(PIXELS[0], ((1, 1), (1, 1), (0, 0)), mode="edge")
+    shifts = {(y, x): padded[y : y + 6, x : x + 8] for y in range(3) for x in range(3)}
+    for options, ways in (({"shift": 1, "flip": True}, 18), ({"shift": 1}, 9), ({"flip": True}, 2), ({}, 1)):
+        feed = views(**options)
+        moved = {feed._moved(PIXELS[:1], step).tobytes() for step in range(200)}
+        assert len(moved) == ways
+        assert moved <= {way.tobytes() for shift in shifts.values() for way in (shift, shift[:, ::-1])}
 
 
 def test_fill_asks_only_for_what_is_hidden() -> None:
@@ -71,6 +72,7 @@ def test_fill_asks_only_for_what_is_hidden() -> None:
     assert (batch.source.features[hidden] == 0).all()
     assert (batch.target[~hidden] == IGNORE).all()
     assert (batch.target[hidden].abs() <= 1).all()
+    assert ((views(answer="fill", hidden=0.01).batch(0).source.segments == 1).sum(1) == 1).all()  # one at least
 
 
 def test_grey_has_no_colour_left_and_noise_is_as_strong_as_asked() -> None:
@@ -89,6 +91,19 @@ def test_frames_begin_at_a_patch_each() -> None:
     batch = Views(pictures, np.zeros((7, 2), np.int64), grid, config, seed=1, batch=3).batch(0)
     assert batch.source.word_starts[0].tolist() == [True, False, True, False]
     assert batch.target.shape == (3, 2)
+
+
+def test_words_of_a_label_are_frames_only_where_they_are_asked_for() -> None:
+    pictures = Pictures(pixels=PIXELS, labels=("new york",) * 7)
+    assert Grid.of(pictures, ImagesConfig(train="x", patch=2)).frames == 1
+    frames = ImagesConfig(train="x", patch=8, answer="frames")
+    with pytest.raises(UserError, match=r"6 × 8 with 2 frames; set data\.patch to 1 or 2 or 4\."):
+        Grid.of(pictures, frames)
+
+
+def test_grey_pictures_have_no_colours_to_ask_for() -> None:
+    with pytest.raises(UserError, match="these are grey"):
+        Grid.of(Pictures(pixels=PIXELS[..., :1]), ImagesConfig(train="x", patch=2, answer="colour"))
 
 
 def test_pictures_get_or_lose_colours_to_fit() -> None:

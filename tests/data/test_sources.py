@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from seqwright.config import UserError
 from seqwright.data.labels import MOST_REPEATED, LabelledTexts
-from seqwright.data.lengths import ByLength
+from seqwright.data.lengths import ByLength, cuts
 from seqwright.data.sources import Sources, encode, frame
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.training import TokenizerConfig, train
@@ -88,6 +90,18 @@ def test_every_example_once_an_epoch_among_its_like(examples: LabelledTexts, tok
         assert real / sum(len(rows) * int(examples.lengths[rows].max()) for rows in seen) > 0.85
         if tokens is not None:
             assert max(len(rows) * int(examples.lengths[rows].max()) for rows in seen) <= tokens
+
+
+def test_where_batches_are_cut() -> None:
+    assert cuts(np.array([1, 2, 3, 4, 5]), None, 2) == [0, 2, 4, 5]
+    assert cuts(np.array([2, 2, 2, 4]), 6, 1) == [0, 3, 4]  # exactly as many as there is room for
+    assert cuts(np.array([9, 9]), 4, 1) == [0, 1, 2]  # one that is too long stands alone
+    assert cuts(np.array([2, 8, 3, 3, 3]), 9, 1) == [0, 1, 2, 5]  # pairs are not sorted by their longer side
+
+
+def test_texts_without_a_token_have_a_place() -> None:
+    feed = ByLength(SimpleNamespace(lengths=np.array([0, 3, 0, 1])), seed=1, batch=2)  # type: ignore[arg-type]
+    assert sorted(np.concatenate([feed.rows(0), feed.rows(1)]).tolist()) == [0, 1, 2, 3]
 
 
 def test_batches_are_a_function_of_seed_and_step_and_change_with_the_epoch(examples: LabelledTexts) -> None:

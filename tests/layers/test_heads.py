@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from seqwright.batch import IGNORE
 from seqwright.layers.encoder import last_real
-from seqwright.layers.heads import TokenHead, ValueHead
+from seqwright.layers.heads import ClassHead, LabelsHead, TokenHead, ValueHead
 from seqwright.tasks.seeing import errors, normal
 
 
@@ -25,6 +25,40 @@ def test_its_answers_agree() -> None:
     assert_close(total, -head.score(hidden, target).sum())
     assert count == 6
     assert torch.equal(head.predict(hidden), log_probs.argmax(-1))
+
+
+def test_nothing_is_kept_of_logits_while_nobody_learns() -> None:
+    head, hidden = TokenHead(4, 7), torch.randn(2, 3, 4)
+    with torch.inference_mode():
+        found = head.log_probs(hidden)
+    assert_close(found, head(hidden).log_softmax(-1).detach())
+
+
+def test_only_known_classes_are_learnt() -> None:
+    torch.manual_seed(0)
+    head, hidden = ClassHead(4, 3).double(), torch.randn(2, 2, 4, dtype=torch.float64)
+    target = torch.tensor([[0, IGNORE], [2, 1]])
+    log_probs = head(hidden).log_softmax(-1)
+    own = torch.stack([log_probs[0, 0, 0], log_probs[1, 0, 2], log_probs[1, 1, 1]])
+    total, count = head.loss(hidden, target)
+    assert_close(total, -own.sum())
+    assert count == 3
+    even = torch.stack([log_probs[0, 0], log_probs[1, 0], log_probs[1, 1]]).mean(-1)
+    assert_close(head.loss(hidden, target, smoothing=0.1)[0], -(0.9 * own + 0.1 * even).sum())
+
+
+def test_labels_are_so_many_yes_or_no() -> None:
+    torch.manual_seed(0)
+    head, hidden = LabelsHead(4, 3).double(), torch.randn(2, 4, dtype=torch.float64)
+    target = torch.tensor([[1.0, 0, IGNORE], [0, 1, 1]], dtype=torch.float64)
+    yes, no = head(hidden).sigmoid().log(), (-head(hidden)).sigmoid().log()
+    total, count = head.loss(hidden, target)
+    assert count == 5
+    right = torch.stack([yes[0, 0], no[0, 1], no[1, 0], yes[1, 1], yes[1, 2]])
+    wrong = torch.stack([no[0, 0], yes[0, 1], yes[1, 0], no[1, 1], no[1, 2]])
+    assert_close(total, -right.sum())
+    assert_close(head.loss(hidden, target, smoothing=0.2)[0], -(0.9 * right + 0.1 * wrong).sum())
+    assert torch.equal(head.predict(hidden), yes > no)
 
 
 def test_log_probabilities_are_taken_in_float32_at_least() -> None:

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqwright.config import UserError
-from seqwright.metrics.counts import Counts, by_length, scores
+from seqwright.metrics.counts import Counts, agreement, by_length, ratio, scored, scores
 from seqwright.metrics.edits import common_subsequence, edit_distance, error_rate
 from seqwright.metrics.overlap import rouge
-from seqwright.metrics.paired import compare
+from seqwright.metrics.paired import Difference, compare
 from seqwright.metrics.translation import bleu, chrf, exact_match, ter
 from seqwright.metrics.utility import UTILITIES, pairwise_bleu, pairwise_chrf, pairwise_f1
 
@@ -140,6 +140,42 @@ def test_a_real_difference_is_told_from_luck() -> None:
 def test_scores_by_source_length() -> None:
     counts = exact_match(["a", "b", "c", "d"], [["a"], ["x"], ["c"], ["d"]])
     assert by_length(counts, [3, 9, 10, 70]) == [("0-9", 2, 50.0), ("10-19", 1, 100.0), ("50+", 1, 100.0)]
+    assert by_length(counts.select(np.array([0, 1])), [49, 50]) == [("40-49", 1, 100.0), ("50+", 1, 0.0)]
+
+
+def right(*rows: int) -> Counts:
+    counted = np.stack([np.array(rows), np.ones(len(rows))], 1).astype(np.float64)
+    return Counts(name="accuracy", rows=counted, formula=ratio, signature="accuracy")
+
+
+def test_chance_is_that_of_all_exchanges() -> None:
+    """Of sixteen exchanges of four rows two are as extreme: none and all."""
+    found = compare(right(1, 1, 1, 1), right(0, 0, 0, 0), trials=4000)
+    assert found.p == pytest.approx(2 / 16, abs=0.02)
+    assert (found.value, found.low, found.high) == (100, 100, 100)
+    some = compare(right(1, *[0] * 11), right(*[0] * 12), trials=400)  # the first row is drawn as often as any
+    assert some.low == 0
+    assert some.high > some.value
+
+
+def test_a_difference_says_what_it_is() -> None:
+    found = Difference(value=2.0, low=1.0, high=3.0, p=0.05, signature="x")
+    assert found.as_json()["verdict"] == found.verdict == "better"
+    assert Difference(value=2.0, low=1.0, high=3.0, p=0.051, signature="x").verdict == "tie"
+
+
+def test_nothing_to_divide_by_is_nothing() -> None:
+    nothing = np.zeros((1, 3))
+    assert ratio(nothing)[0] == 0
+    assert [agreement(kind)(nothing)[0] for kind in ("precision", "recall", "f1")] == [0, 0, 0]  # type: ignore[arg-type]
+
+
+def test_scores_are_resampled_as_asked() -> None:
+    counts = right(*[0, 1] * 20)
+    for options in ({"resamples": 50, "seed": 1}, {"resamples": 50, "seed": 2}, {"resamples": 0, "seed": 1}):
+        found = scored([counts], **options)
+        assert found["accuracy"] == 50
+        assert found["scores"]["accuracy"] == counts.score(**options).as_json()
 
 
 def test_utilities_of_all_pairs() -> None:

@@ -135,6 +135,11 @@ def test_the_auxiliary_loss_is_the_mean_surprise_of_each_row(kind: str) -> None:
     assert float(both - plain) == pytest.approx(0.5 * expected, abs=1e-9)
 
 
+def test_a_reader_of_both_sides_tells_no_tokens() -> None:
+    with pytest.raises(UserError, match="reads from left to right"):
+        Objective(classifier("bert"), auxiliary=0.5)
+
+
 @torch.no_grad()
 def test_rows_add_up_under_an_auxiliary_loss() -> None:
     model, given = classifier("gpt"), batch()

@@ -111,7 +111,7 @@ class Recut:
         begins = _word_begins(ids, tokenizer.word_starts(texts), tokenizer)
         self.first = np.flatnonzero(begins)  # (words,) in the plain ids
         words, self.word = _distinct(Ragged(ids, np.diff(self.first, append=len(ids))))
-        counts = np.bincount(self.word, minlength=len(words.lengths))
+        counts = np.bincount(self.word)
         times = np.minimum(counts, CUTS)
         if config.sampling is None:
             self.draw = Dropout(words, times, tokenizer, config.dropout).draw

@@ -57,9 +57,6 @@ class MaskedHead(TokenHead):
     def log_probs(self, hidden: Tensor) -> Tensor:
         return super().log_probs(self.transform(hidden))
 
-    def score(self, hidden: Tensor, target: Tensor) -> Tensor:
-        return super().score(self.transform(hidden), target)
-
     def loss(self, hidden: Tensor, target: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         real = target != IGNORE
         return super().loss(self.transform(hidden[real]), target[real], smoothing)

@@ -43,10 +43,7 @@ class RunningAverage:
 
 def mean(several: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """The mean of several sets of weights of one model, summed in float64."""
-    first = several[0]
-    if len(several) == 1:
-        return dict(first)
     return {
         name: torch.stack([one[name].double() for one in several]).mean(0).to(tensor.dtype)
-        for name, tensor in first.items()
+        for name, tensor in several[0].items()
     }
