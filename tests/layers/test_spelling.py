@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch.testing import assert_close
 
@@ -45,6 +46,34 @@ def test_affixes_share_what_they_share() -> None:
     assert layer.table.num_embeddings == ROWS * len(alike)
 
 
+@pytest.mark.parametrize(
+    ("words", "alike"),
+    [
+        (("walked", "walking"), "111 0000 0 1"),
+        (("bat", "at"), "000 1100 0 1"),
+        (("ZOO", "zoo"), "000 1111 1 0"),
+        (("AA", "aa"), "000 1111 1 0"),
+        (("in", "I"), "000 0000 0 0"),
+    ],
+)
+def test_prefixes_keep_their_case_and_suffixes_do_not(words: tuple[str, str], alike: str) -> None:
+    """Prefixes of 1 to 3, suffixes of 1 to 4, the word lower-cased, its shape."""
+    torch.manual_seed(0)
+    one, two = Affixes(2)(letters(*words)).view(2, -1, 2)
+    assert (one == two).all(1).tolist() == [mark == "1" for mark in alike.replace(" ", "")]
+
+
+def test_a_filter_answers_for_every_window_that_touches_the_word() -> None:
+    torch.manual_seed(0)
+    layer = Spelling(6, 4).double()
+    word = letters("running")
+    around = layer.letters(torch.nn.functional.pad(word, (2, 2))).transpose(1, 2)
+    largest = [filters(around).relu().amax(-1) for filters in layer.filters]
+    expected = torch.cat([*largest, layer.affixes(word)], -1) @ layer.out.weight.T
+    for room in (7, 20):
+        assert_close(layer(letters("running", room=room)[None])[0], expected)
+
+
 def test_hashes_spread_and_ignore_padding() -> None:
     words = letters(*(f"w{n}" for n in range(3000)), room=8)
     keys = hashed(words)
@@ -57,3 +86,6 @@ def test_hashes_spread_and_ignore_padding() -> None:
 def test_shapes_tell_kinds_of_letters() -> None:
     words = ["Word", "word", "WORD", "WoRd", "123", "12a", "x-y", "a.b", "é", "!"]
     assert len(shape(letters(*words)).unique()) == len(words)
+    bits = {"A": "101", "Az": "1001", "aZ": "1010", "AZ": "111", "90": "110000", "é": "1000000", ".": "100000000"}
+    for word, wanted in (bits | {"a-": "10001000"}).items():
+        assert shape(letters(word, room=5)).item() == int(wanted, 2), word
