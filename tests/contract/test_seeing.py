@@ -40,3 +40,14 @@ def test_hidden_patches_are_not_seen() -> None:
         before = model(batch)
         batch.source.features[batch.source.segments == 1] += 5.0
         assert torch.equal(model(batch), before)
+
+
+@torch.no_grad()
+def test_only_a_class_token_stands_in_front() -> None:
+    for name, answer, more in (("vit", "class", 1), ("vit", "frames", 0), ("vit mean", "class", 0)):
+        model, given = seeing(name, answer)
+        assert model.read(given.source).vectors.size(1) == given.source.mask.size(1) + more
+    model, given = seeing("vit")
+    before = model(given)
+    model.encoder.token[0] += 1
+    assert (model(given) - before).abs().max() > 1e-3

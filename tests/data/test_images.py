@@ -11,7 +11,7 @@ import pytest
 
 from seqwright.config import UserError
 from seqwright.data.embedded_pictures import NAMES, digits
-from seqwright.data.image_files import decode, sizes_of
+from seqwright.data.image_files import decode, image_files, sizes_of
 from seqwright.data.images import CaptionsConfig, ImagesConfig, Pictures, read_pictures, read_splits
 
 PIXELS = np.random.default_rng(1).integers(0, 256, (6, 4, 5), np.uint8)
@@ -184,3 +184,24 @@ def test_a_folder_of_grey_and_coloured_files_has_colours_and_hidden_files_are_le
     read = read_pictures(str(tmp_path), config())
     assert read.pixels.shape == (2, 4, 5, 3)
     assert all(np.array_equal(read.pixels[0, ..., n], PIXELS[0]) for n in range(3))
+
+
+def test_moved_pictures_have_no_frames() -> None:
+    for options in ({"shift": 1}, {"flip": True}):
+        with pytest.raises(UserError, match="leave shift and flip out"):
+            config(answer="frames", **options)
+
+
+def test_without_a_rule_nothing_is_held_out(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=PIXELS, labels=np.array(list("abcabc")))
+    whole, held = read_splits(config(train=str(tmp_path / "a.npz"), split=None))
+    assert (len(whole), held) == (6, None)
+
+
+def test_a_file_stands_for_itself_and_a_folder_for_all_below(tmp_path: Path) -> None:
+    for name in ("b.png", "a/c.JPG", "a/.d.png", "a/e.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert image_files(tmp_path) == [tmp_path / "a/c.JPG", tmp_path / "b.png"]
+    assert image_files(tmp_path / "b.png") == [tmp_path / "b.png"]
+    assert image_files(tmp_path / "a/e.txt") == []

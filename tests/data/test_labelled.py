@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from seqwright.batch import Answers
 from seqwright.config import UserError
 from seqwright.data.labelled import LabelledConfig, Row, Rows, read_rows, read_texts
 from seqwright.data.labels import Labels, several
@@ -322,3 +323,21 @@ def test_unknown_labels_are_named_with_their_line_or_counted() -> None:
     assert labels.unlearnt(strange) == {"Positive": 1}
     with pytest.raises(UserError, match=r"Of 1 rows, 1 have unknown labels: .*data\.columns"):
         labels.targets(strange[1:], "few")
+    both = rows_of("positive", "Positive", "bad").rows
+    with pytest.raises(UserError, match=r"line 2: the label 'Positive' .* Of 3 rows, 2 have unknown labels"):
+        labels.targets(both)  # the first is named
+
+
+def test_a_row_with_several_unknown_labels_is_one_row() -> None:
+    labels = Labels.of(rows_of("x, y", "y"), "several")
+    strange = rows_of("x", "y", "x, p, q, r").rows
+    assert labels.targets(strange, "few").tolist() == [[1, 0], [0, 1], [1, 0]]
+    assert labels.unlearnt(strange) == {"p": 1, "q": 1, "r": 1}
+    with pytest.raises(UserError, match="Of 3 rows, 1 have unknown labels"):
+        labels.targets(strange)
+
+
+def test_what_is_answered() -> None:
+    assert Labels(kind="value").answers == Answers(kind="value", count=1)
+    assert Labels(kind="one", names=("a", "b")).answers == Answers(kind="class", count=2)
+    assert Labels(kind="several", names=("a", "b", "c")).answers == Answers(kind="labels", count=3)

@@ -50,6 +50,27 @@ def test_spans_hold_what_they_should(seed: int) -> None:
     assert len(noise.even_lengths(12, 3.0, drawn(50, seed))) == 4
 
 
+def test_poisson_numbers_are_those_of_scipy() -> None:
+    oracle = pytest.importorskip("scipy.stats", reason="scipy comes with scikit-learn, the oracle")
+    for mean in (1.0, 3.0, 20.0):
+        assert np.array_equal(noise.poisson(drawn(5000), mean), oracle.poisson.ppf(drawn(5000), mean))
+
+
+def test_few_tokens_are_one_span() -> None:
+    assert noise.even_lengths(1, 3.0, drawn(5)).tolist() == [1]
+
+
+@pytest.mark.parametrize("lengths", [[1] * 18, [0, 3, 2, 1, 9, 3], [18]], ids=str)
+def test_as_much_is_hidden_as_asked_where_spans_would_touch(lengths: list[int]) -> None:
+    """Two tokens of twenty are left, which part three spans at most."""
+    ids = np.arange(100, 120)
+    kept, hidden = noise.parted(ids, np.array(lengths), drawn(20))
+    assert sum(map(len, hidden)) == 18
+    assert len(hidden) == min(3, len(lengths))
+    assert all(len(piece) for piece in kept[1:-1])
+    assert sorted(np.concatenate([*kept, *hidden]).tolist()) == ids.tolist()
+
+
 def said(batch, row: int) -> list[int]:
     return batch.target[row][batch.target[row] != IGNORE].tolist()
 

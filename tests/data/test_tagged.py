@@ -124,6 +124,12 @@ def test_splits_hold_sentences_of_the_same_words_together(tmp_path: Path) -> Non
     assert len(tail.sentences) == 20
 
 
+def test_words_without_tags_have_nothing_to_learn() -> None:
+    known = train(TokenizerConfig(kind="words"), ["hot xx"])
+    encoded = encode_sentences([Sentence(("hot", "xx"), ()), Sentence(("xx",), ("x",))], known, {"x": 0})
+    assert encoded.tags.tolist() == [IGNORE, IGNORE, 0]
+
+
 def test_what_cannot_follow_is_read_from_the_names() -> None:
     names = ["O", "B-x", "I-x", "B-y", "E-y", "S-y"]
     before = [*names, "^"]

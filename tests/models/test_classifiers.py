@@ -1,13 +1,21 @@
-"""Readers of whole texts: what convolutions see, settings that are refused."""
+"""Readers of texts: what convolutions see, where weights begin, settings that are refused."""
 
 from __future__ import annotations
+
+import warnings
 
 import pytest
 import torch
 
 from seqwright import build
+from seqwright.batch import Answers, ReaderSizes, Vocabulary
 from seqwright.config import UserError
+from seqwright.models.classifiers import SPREAD
 from seqwright.models.convolution import ConvolutionConfig, ConvolutionReader
+from seqwright.models.reader import body
+from seqwright.models.reader_mixture import ReaderMixture, ReaderMixtureConfig, mixed
+from seqwright.models.recurrent_filler import LSTMFillerConfig
+from seqwright.models.recurrent_reader import RecurrentReader
 
 
 @pytest.mark.parametrize("kernel", [2, 3, 7])
@@ -26,19 +34,139 @@ def test_windows_are_centred_and_see_zeros_beyond_a_text(kernel: int) -> None:
         torch.testing.assert_close(vectors[0, place], expected.relu())
 
 
+def test_a_fixed_length_reads_the_same_windows_of_every_text() -> None:
+    """Zeros behind a text are read as its tokens are, and every window counts."""
+    torch.manual_seed(1)
+    config = ConvolutionConfig(embedding=3, channels=(4,), kernels=(3,), stride=2, length=9)
+    reader = ConvolutionReader(config).double()
+    x = torch.randn(1, 5, 3, dtype=torch.double)
+    reading = reader(x, torch.tensor([[True, True, True, False, False]]))
+    alone = reader(x[:, :3], torch.ones(1, 3, dtype=torch.bool))
+    assert reading.vectors.shape == (1, 4, 4)
+    assert config.positions == 4
+    assert reading.mask.all()
+    torch.testing.assert_close(reading.vectors, alone.vectors)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_recurrent_reader_drops_of_what_it_reads_between_its_layers_and_of_what_it_says(layers: int) -> None:
+    torch.manual_seed(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reader = RecurrentReader(LSTMFillerConfig(width=40, layers=layers, dropout=0.25))
+    read: list[torch.Tensor] = []
+    reader.network.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    said = reader(torch.ones(20, 10, 40), torch.ones(20, 10, dtype=torch.bool)).vectors
+    for vectors in (read[0], said):
+        assert (vectors == 0).float().mean().item() == pytest.approx(0.25, abs=0.03)
+    assert reader.network.dropout == (0.25 if layers > 1 else 0)
+
+
 @pytest.mark.parametrize(
     ("table", "told"),
     [
         ({"kind": "cnn", "pooling": "flatten"}, "go together"),
         ({"kind": "cnn", "length": 20, "pooling": "flatten"}, "one kernel"),
         ({"kind": "cnn", "kernels": []}, "lists of sizes"),
+        ({"kind": "cnn", "kernels": [3, 0]}, "lists of sizes"),
         ({"kind": "cnn", "kernels": [7], "channels": [4, 4], "stride": 3, "length": 20, "pooling": "flatten"}, "fits"),
         ({"kind": "lstm", "pooling": "backward", "bidirectional": False}, "bidirectional = true"),
         ({"kind": "gru", "width": 7}, "halves the width"),
         ({"kind": "mlp", "hidden": [0]}, "widths of layers"),
+        ({"kind": "mlp", "embedding": 0}, "embedding"),
         ({"kind": "transformer", "pooling": "last"}, "pooling"),
     ],
 )
 def test_settings_that_make_no_model_are_refused(table: dict[str, object], told: str) -> None:
     with pytest.raises(UserError, match=told):
         build.model_config(table, task="labelled")
+
+
+@pytest.mark.parametrize("kind", ["lstm", "transformer", "gpt", "bert"])
+def test_filters_of_letters_are_none_or_some(kind: str) -> None:
+    build.model_config({"kind": kind, "spelling": 0}, task="tagged")
+    with pytest.raises(UserError, match="spelling must not be below 0"):
+        build.model_config({"kind": kind, "spelling": -1}, task="tagged")
+
+
+def test_layers_before_the_answer() -> None:
+    layers, width = body(8, (1, 4), 0.5)
+    assert width == 4
+    assert [type(part).__name__ for part in layers] == ["Dropout", *("Linear", "ReLU", "Dropout") * 2]
+    assert len(body(8, ())[0]) == 0
+    build.model_config({"kind": "mlp", "hidden": [1]}, task="labelled")
+
+
+def fresh(kind: str, task: str) -> torch.nn.Module:
+    torch.manual_seed(3)
+    answers = {"labelled": Answers(kind="class", count=3), "tagged": Answers(kind="tags", count=3)}
+    count = Answers(kind="tokens", count=50)
+    sizes = ReaderSizes(answers=answers.get(task, count), vocabulary=Vocabulary(size=50, sos=0, eos=1))
+    options = {"kind": kind, "width": 64, "heads": 4, "layers": 2, "context": 16}
+    return build.model(build.model_config(options, task=task), sizes, task=task)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "task"),
+    [("bert", "masked"), ("bert", "labelled"), ("bert", "tagged"), ("gpt", "labelled"), ("gpt", "tagged")],
+)
+def test_weights_begin_as_in_the_papers(kind: str, task: str) -> None:
+    """Normal with deviation 0.02, biases 0; GPT-2's branches end in less, since 2 · layers of them add up."""
+    model, seen = fresh(kind, task), 0
+    for name, part in model.named_modules():
+        if not isinstance(part, torch.nn.Linear | torch.nn.Embedding) or (name == "head.readout" and task != "masked"):
+            continue
+        ends = kind == "gpt" and name.endswith(("attention.output", "feed_forward.down"))
+        if part.weight.numel() >= 1000:
+            assert part.weight.std().item() == pytest.approx(0.01 if ends else 0.02, rel=0.1), name
+            seen += 1
+        if isinstance(part, torch.nn.Linear) and part.bias is not None:
+            assert not part.bias.any(), name
+    assert seen >= 10
+
+
+@pytest.mark.parametrize("task", ["labelled", "tagged"])
+def test_transformers_begin_with_glorot_s_weights(task: str) -> None:
+    parts = fresh("transformer", task).encoder.named_modules()  # type: ignore[union-attr,operator]
+    maps = [part for name, part in parts if name.endswith(("feed_forward.up", "feed_forward.down"))]
+    assert len(maps) == 4
+    for part in maps:
+        assert part.weight.abs().max().item() == pytest.approx((6 / sum(part.weight.shape)) ** 0.5, rel=0.01)
+        assert not part.bias.any()
+
+
+def test_a_bert_adds_its_own_epsilon_everywhere() -> None:
+    sizes = ReaderSizes(answers=Answers(kind="tokens", count=50), vocabulary=Vocabulary(size=50))
+    config = build.model_config({"kind": "bert", "width": 8, "heads": 2, "epsilon": 0.25}, task="masked")
+    model = build.model(config, sizes, task="masked")
+    found = {part.eps for part in model.modules() if isinstance(part, torch.nn.LayerNorm)}
+    assert found == {0.25}
+
+
+@pytest.mark.parametrize("task", ["masked", "labelled"])
+def test_token_vectors_of_recurrent_networks_begin_small(task: str) -> None:
+    answers = Answers(kind="tokens", count=50) if task == "masked" else Answers(kind="class", count=3)
+    sizes = ReaderSizes(answers=answers, vocabulary=Vocabulary(size=50))
+    model = build.model(build.model_config({"kind": "lstm", "width": 64}, task=task), sizes, task=task)  # type: ignore[arg-type]
+    assert model.embedding.weight.std().item() == pytest.approx(SPREAD, rel=0.1)
+
+
+def test_means_of_distributions() -> None:
+    told = torch.tensor([[[0.8, 0.2], [0.5, 0.5]], [[0.2, 0.8], [0.9, 0.1]]], dtype=torch.float64)  # (M, B, C)
+    weights = torch.tensor([0.75, 0.25])
+    arithmetic = mixed(told.log(), weights, "arithmetic").exp()
+    torch.testing.assert_close(arithmetic, torch.tensor([[0.65, 0.35], [0.6, 0.4]], dtype=torch.float64))
+    geometric = mixed(told.log(), torch.tensor([0.5, 0.5]), "geometric").exp()
+    torch.testing.assert_close(geometric, torch.tensor([[0.5, 0.5], [0.75, 0.25]], dtype=torch.float64))
+
+
+def test_mixtures_need_parts_and_weights_for_each() -> None:
+    with pytest.raises(UserError, match="parts are tables"):
+        ReaderMixtureConfig(weights=(1.0,), parts=["a"])
+    models = [fresh("bert", "labelled") for _ in range(2)]
+    for some, weights in ((models[:1], (1.0,)), (models, (1.0,)), (models, (0.5, 0.25, 0.25))):
+        with pytest.raises(UserError, match="two or more parts and a weight for each"):
+            ReaderMixture(some, ReaderMixtureConfig(weights=weights, parts={}))
+    with pytest.raises(UserError, match="no weight of a mixture is negative"):
+        ReaderMixture(models, ReaderMixtureConfig(weights=(1.25, -0.25), parts={}))
+    assert ReaderMixture(models, ReaderMixtureConfig(weights=(1.0, 0.0), parts={})).context == 16

@@ -10,9 +10,10 @@ import torch
 
 from seqwright.batch import IGNORE, Batch
 from seqwright.config import UserError
-from seqwright.data.labelled import Row
+from seqwright.data.labelled import LabelledConfig, Row
 from seqwright.data.labels import Labels
 from seqwright.data.sources import encode, frame
+from seqwright.tasks.asking import Reader, Respondent
 from seqwright.tasks.class_details import FEWEST, calibrated, details, suspicious
 from seqwright.tasks.class_scores import AnswerOptions, ClassEvaluationConfig, answers, counted, tempered
 from seqwright.text.training import TokenizerConfig, train
@@ -111,6 +112,19 @@ def test_a_long_text_is_answered_by_the_mean_of_its_windows() -> None:
     alone = frame(encode(texts, tokenizer), tokenizer, longest=None, long="head", framed=False)
     found = answers(lambda batch: model(batch)[:, :1], alone, VALUE, "cpu")
     assert found[:, 0].tolist() == [10, 14, 10]  # deviations of 2 from the mean of 10
+
+
+def test_texts_that_did_not_fit_are_counted_and_only_classes_are_tempered() -> None:
+    tokenizer = train(TokenizerConfig(kind="words"), ["a b c"])
+    model = Told(*tokenizer.encode("a b"))
+    model.context = 4  # type: ignore[assignment]
+    readers = [Reader(model=model, tokenizer=tokenizer, data=LabelledConfig(train="x", framed=False))]
+    texts = [("a a b c c",), ("b c c c c c c",), ("a",)]
+    plain, softer = (Respondent(readers=readers, labels=ONE, temperature=t)(texts) for t in (None, 2.0))
+    assert (plain.cut, plain.lost.tolist()) == (2, [1, 3, 0])
+    assert softer.found == pytest.approx(tempered(plain.found, 2.0))
+    several = [Respondent(readers=readers, labels=SEVERAL, temperature=t)(texts).found for t in (None, 2.0)]
+    assert (several[0] == several[1]).all()
 
 
 def test_details_of_one_class() -> None:

@@ -21,7 +21,7 @@ from seqwright.data.sources import Sources
 Unknown = Literal["few", "refuse", "wrong"]
 
 MOST_UNKNOWN = 0.5
-"""Share of labels that may be unknown before a file is taken for a misread one."""
+"""Share of rows that may have unknown labels before a file is taken for a misread one."""
 
 UNLIKELY = 0.5
 """Share of rows with labels of their own at which these are no classes."""
@@ -110,12 +110,13 @@ class Labels:
 
     def _check(self, rows: Sequence[Row], unknown: Unknown) -> None:
         strange = self._strange(rows)
-        if not strange or len(strange) <= {"refuse": 0.0, "few": MOST_UNKNOWN, "wrong": math.inf}[unknown] * len(rows):
+        many = len({row for row, _ in strange})  # a row may have several
+        if not many or many <= {"refuse": 0.0, "few": MOST_UNKNOWN, "wrong": math.inf}[unknown] * len(rows):
             return
         row, name = strange[0]
         raise UserError(
             f"{row.place}: the label {name!r} was not learnt.{did_you_mean(name, self.names)} Of {len(rows):,} rows,"
-            f" {len(strange):,} have unknown labels: mend them, name the right columns in data.columns, or count such"
+            f" {many:,} have unknown labels: mend them, name the right columns in data.columns, or count such"
             ' texts as wrong with evaluation.unknown = "wrong".'
         )
 

@@ -59,9 +59,9 @@ class Parted(NamedTuple):
 
 
 def parted(ids: Ints, lengths: Ints, uniform: Floats) -> Parted:
-    """Spans of these lengths anywhere in a text, as many as there is room for."""
+    """Spans of these lengths anywhere in a text; those that find no place apart go on with the last that does."""
     room = len(ids) - int(lengths.sum()) + 1
-    lengths = lengths[:room]
+    lengths = np.add.reduceat(lengths, np.arange(min(room, len(lengths))))
     before = np.sort(np.argsort(uniform[:room], kind="stable")[: len(lengths)])
     places = np.repeat(before, lengths) + np.arange(lengths.sum())  # of hidden ids, after those kept and hidden before
     kept = np.ones(len(ids), np.bool_)

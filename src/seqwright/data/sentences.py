@@ -144,7 +144,7 @@ def _parts(pieces: Sequence[list[int]], room: int | None) -> Iterator[list[list[
     part: list[list[int]] = []
     taken = 0
     for piece in pieces:
-        if room is not None and part and taken + len(piece) > room:
+        if room is not None and taken + len(piece) > room:
             yield part
             part, taken = [], 0
         part.append(piece)

@@ -35,7 +35,7 @@ def recurrent_filler(config: RecurrentReaderConfig, sizes: ReaderSizes) -> Readi
     """A recurrent reader of hidden tokens, with fresh weights; its read-out is the embedding transposed."""
     assert sizes.vocabulary is not None
     width = config.embedding or config.width
-    embedding = Tokens(sizes.vocabulary.size, width, segments=sizes.segments)
+    embedding = Tokens(sizes.vocabulary.size, width)
     nn.init.normal_(embedding.weight, std=SPREAD)
     head = MaskedHead(config.width, sizes.answers.count, embedding=width)
     head.readout.weight = embedding.weight
