@@ -90,6 +90,9 @@ def test_conllu_ranges_and_empty_nodes_are_no_words(tmp_path: Path) -> None:
     assert read(tmp_path / "a.conllu", CONLLU, columns=("FORM", "XPOS")) == own
     with pytest.raises(UserError, match="no column 'POS'; count them from 1, or name one of ID, FORM"):
         TaggedConfig(train="a", columns=("FORM", "POS"))
+    for columns in ((0, 1), (2, 2)):
+        with pytest.raises(UserError, match="two different ones, counted from 1"):
+            TaggedConfig(train="a", columns=columns)
 
 
 @pytest.mark.parametrize(
