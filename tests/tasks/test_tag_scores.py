@@ -9,6 +9,7 @@ import torch
 from seqwright.config import UserError
 from seqwright.data.sentences import encode_sentences
 from seqwright.tasks.tag_scores import Answers, TagEvaluationConfig, answers, quick_scores, tag_scores
+from seqwright.tasks.tagging import tag
 
 from ..contract.taggers import NAMES, WORKED, tagger, tokenizer, worked
 
@@ -31,6 +32,22 @@ def test_answers_are_those_of_each_sentence_alone_and_without_dropout() -> None:
     known = encoded.tags >= 0
     right = 100 * (found.tags == encoded.tags)[known].mean()
     assert quick_scores(found, encoded) == {"nll": found.nll, "accuracy": pytest.approx(right)}
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 10])
+def test_sentences_are_tagged_in_order_however_many_at_once(at_once: int) -> None:
+    given = [("time", "flies"), (), ("an", "arrow", "flies"), ("wings",)]
+    for name in ("lstm", "perceptron"):
+        model = tagger(name)
+        said = list(tag(model, tokenizer(), NAMES, given, at_once=at_once))
+        assert [one.words for one in said] == given
+        for one in said:
+            (alone,) = tag(model, tokenizer(), NAMES, [one.words])
+            assert one.tags == alone.tags
+            assert len(one.tags) == len(one.words)
+            if one.probabilities is not None:
+                assert one.probabilities == pytest.approx(alone.probabilities)
+                assert len(one.probabilities) == len(one.words)
 
 
 def test_without_known_tags_there_is_no_likelihood() -> None:
