@@ -71,6 +71,18 @@ def test_a_gap_is_the_other_less_the_one(tmp_path: Path) -> None:
     assert (found["cases"], found["same"], found["favours_other"]) == (10, 0, 0)
 
 
+def test_rows_that_differ_in_nothing_and_in_favour_are_counted(tmp_path: Path) -> None:
+    more = {"guard": 0.0, "cook": 1.0}  # of ten cases two are the same and two favour the other
+
+    def score(lines: list[str]) -> Any:
+        for line in lines:
+            gaps = (gap for job, gap in more.items() if job in line)
+            yield SimpleNamespace(log_prob=next(gaps, -1.0) * ("she" in line.lower().split()))
+
+    (found,) = probe(scorer(score=score), read_probes(written(tmp_path, TEMPLATES)))
+    assert (found["same"], found["favours_other"], found["value"]) == (2, 0.2, pytest.approx(-0.4))
+
+
 def test_a_classifier_is_asked_for_probabilities(tmp_path: Path) -> None:
     def classify(texts: list[str]) -> Any:
         for text in texts:
@@ -112,6 +124,9 @@ def test_a_run_without_a_suited_probe_says_what_it_needs(tmp_path: Path) -> None
     run = SimpleNamespace(path="run", does="", verbs=("translate",))
     with pytest.raises(UserError, match="with a source"):
         probe(run, read_probes(written(tmp_path, only)))  # type: ignore[arg-type]
+    german = TEMPLATES.partition("probe.slots]")[2].partition("[[probe]]")[2]
+    with pytest.raises(UserError, match="without a source"):
+        probe(scorer(), read_probes(written(tmp_path, "[[probe]]" + german)))
 
 
 def test_a_translator_is_asked_how_probable_both_translations_are(tmp_path: Path) -> None:
