@@ -40,7 +40,6 @@ def read(path: Path, text: str, **options: object) -> list[Sentence]:
         ("a.tsv", "\n\nTime\tn\r\nflies\tv\r\n\r\n\r\nStop\tv", {}),
         ("a.tsv", "Time \t n\n flies\tv \n\nStop\tv\n", {}),
         ("a.txt", "Time n\nflies v\n\nStop v\n", {}),
-        ("a.tsv", "Time{0}n\nflies{0}v\n\nStop{0}v\n".format("\t_" * 8 + "\t"), {"columns": (1, 10)}),  # no CoNLL-U
         ("a.tsv", "Time\tNN\tn\nflies\tVB\tv\n\nStop\tVB\tv\n", {"columns": (1, 3)}),
         ("a.tsv", "token\ttag\nTime\tn\nflies\tv\n\nStop\tv\n", {}),
         ("a.tsv", "\ufeff# one\nTime\tn\nflies\tv\n\n# two\nStop\tv\n", {}),
@@ -73,6 +72,11 @@ def test_further_columns_are_asked_about(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"line 3: 4 columns .* data.columns=\[1,4\]"):
             read(tmp_path / "a.txt", written)
         assert read(tmp_path / "a.txt", written, columns=(1, 4)) == expected
+
+
+def test_ten_columns_without_numbers_are_no_conllu(tmp_path: Path) -> None:
+    text = f"well-known{chr(9)}{'_ ' * 8}j\n".replace(" ", "\t")
+    assert read(tmp_path / "a.tsv", text, columns=(1, 10)) == [Sentence(("well-known",), ("j",))]
 
 
 def test_compressed_files(tmp_path: Path) -> None:

@@ -57,6 +57,13 @@ def test_every_parameter_has_its_depth(kind: str) -> None:
         assert {depth for name, depth in found.items() if layers.format(layer) in name} == {layer + 1}
 
 
+def test_what_a_task_adds_lies_above_vectors_without_layers() -> None:
+    sizes = ReaderSizes(answers=Answers(kind="class", count=3), vocabulary=VOCABULARY)
+    config = build.model_config({"kind": "mlp", "length": 8, "hidden": [4]}, task="labelled")
+    found = depths(build.model(config, sizes, task="labelled"))
+    assert {name.split(".")[0]: depth for name, depth in found.items()} == {"embedding": 0, "body": 1, "head": 1}
+
+
 def test_rates_fall_from_layer_to_layer() -> None:
     model, config = classifier("lstm"), TrainingConfig(layer_decay=0.5)
     share = shares(model, 0.5)
