@@ -125,9 +125,17 @@ def test_weights_begin_as_in_the_papers(kind: str, task: str) -> None:
     assert seen >= 10
 
 
-@pytest.mark.parametrize("task", ["labelled", "tagged"])
+def picture_reader() -> torch.nn.Module:
+    torch.manual_seed(3)
+    sizes = ReaderSizes(answers=Answers(kind="class", count=3), features=12, length=6)
+    config = build.model_config({"kind": "vit", "width": 64, "heads": 4, "layers": 2}, task="images")
+    return build.model(config, sizes, task="images")
+
+
+@pytest.mark.parametrize("task", ["labelled", "tagged", "images"])
 def test_transformers_begin_with_glorot_s_weights(task: str) -> None:
-    parts = fresh("transformer", task).encoder.named_modules()  # type: ignore[union-attr,operator]
+    model = picture_reader() if task == "images" else fresh("transformer", task)
+    parts = model.encoder.named_modules()  # type: ignore[union-attr,operator]
     maps = [part for name, part in parts if name.endswith(("feed_forward.up", "feed_forward.down"))]
     assert len(maps) == 4
     for part in maps:
