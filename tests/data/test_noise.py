@@ -57,7 +57,7 @@ def test_poisson_numbers_are_those_of_scipy() -> None:
 
 
 def test_few_tokens_are_one_span() -> None:
-    assert noise.even_lengths(1, 3.0, drawn(5)).tolist() == [1]
+    assert noise.even_lengths(4, 10.0, drawn(5)).tolist() == [4]
 
 
 @pytest.mark.parametrize("lengths", [[1] * 18, [0, 3, 2, 1, 9, 3], [18]], ids=str)
