@@ -59,7 +59,7 @@ def test_pairs_have_segments_and_the_longer_text_gives_way(tokenizer: Tokenizer)
     source = sources.padded(np.array([0]))
     assert source.segments is not None
     assert source.segments.tolist() == [[0, 0, 0, 0, 0, 1, 1, 1]]
-    assert sources.lost.tolist() == [3]
+    assert (sources.cut, sources.lost.tolist()) == (1, [3])
 
 
 def test_bare_texts_have_no_frame_and_empty_ones_a_place(tokenizer: Tokenizer) -> None:

@@ -137,6 +137,19 @@ def test_words_without_tags_have_nothing_to_learn() -> None:
     assert encoded.tags.tolist() == [IGNORE, IGNORE, 0]
 
 
+def test_validation_sentences_have_files_of_their_own(tmp_path: Path) -> None:
+    for name in ("a.tsv", "b.tsv"):
+        (tmp_path / name).write_bytes(b"Time\tn\nflies\tv\n\nSt\xffop\tv\n")
+    config = TaggedConfig(train=str(tmp_path / "a.tsv"), valid=str(tmp_path / "b.tsv"), errors="replace")
+    whole, held = read_splits(config)
+    assert held is not None
+    assert len(whole.sentences) == len(held.sentences) == 2
+    part, _ = whole.split("tail 50%")
+    assert part.notes == whole.notes
+    assert "1 places were not UTF-8" in part.notes[0]
+    assert read_splits(TaggedConfig(train=str(tmp_path / "a.tsv"), errors="replace"))[1] is None
+
+
 def test_what_cannot_follow_is_read_from_the_names() -> None:
     names = ["O", "B-x", "I-x", "B-y", "E-y", "S-y"]
     before = [*names, "^"]

@@ -22,9 +22,9 @@ ONE = Labels(kind="one", names=("no", "yes"))
 SEVERAL = Labels(kind="several", names=("red", "big"))
 VALUE = Labels(kind="value", mean=10.0, deviation=2.0)
 
-FOUND = np.array([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4], [0.9, 0.1], [0.45, 0.55]])
-WANTED = np.array([0, 0, IGNORE, 1, 1])
-ROWS = [Row(label, (f"text {n}",), f"a.tsv:{n}") for n, label in enumerate(["no", "no", "maybe", "yes", "yes"])]
+FOUND = np.array([[0.8, 0.2], [0.7, 0.3], [0.6, 0.4], [0.9, 0.1], [0.45, 0.55], [0.65, 0.35]])
+WANTED = np.array([0, 0, IGNORE, 1, 1, 1])
+ROWS = [Row(label, (f"text {n}",), f"a.tsv:{n}") for n, label in enumerate(["no", "no", "maybe", "yes", "yes", "yes"])]
 
 
 def values(found: np.ndarray, targets: np.ndarray, labels: Labels) -> dict[str, float]:
@@ -39,9 +39,9 @@ def values(found: np.ndarray, targets: np.ndarray, labels: Labels) -> dict[str, 
 def test_one_class() -> None:
     """What was not learnt is a wrong answer and has no likelihood."""
     found = values(FOUND, WANTED, ONE)
-    assert found["accuracy"] == pytest.approx(40)
-    assert found["nll"] == pytest.approx(-(log(0.8) + log(0.3) + log(0.1) + log(0.55)) / 4)
-    assert found["brier"] == pytest.approx(2 * (0.2**2 + 0.7**2 + 0.9**2 + 0.45**2) / 4)
+    assert found["accuracy"] == pytest.approx(50)
+    assert found["nll"] == pytest.approx(-(log(0.8) + log(0.7) + log(0.1) + log(0.55) + log(0.35)) / 5)
+    assert found["brier"] == pytest.approx(2 * (0.2**2 + 0.3**2 + 0.9**2 + 0.45**2 + 0.65**2) / 5)
 
 
 def test_several_labels() -> None:
@@ -63,7 +63,7 @@ def test_a_temperature_softens() -> None:
     assert tempered(FOUND, None) is FOUND
     options = AnswerOptions(temperature=2.0)
     assert all("|temperature:2|" in one.signature for one in counted(FOUND, WANTED, ONE, options, "f"))
-    assert not any("temperature" in one.signature for one in counted(FOUND, np.ones((5, 2)), SEVERAL, options, "f"))
+    assert not any("temperature" in one.signature for one in counted(FOUND, np.ones((6, 2)), SEVERAL, options, "f"))
 
 
 @pytest.mark.parametrize("options", [{"threshold": 0.0}, {"threshold": 1.0}, {"temperature": 0.0}], ids=str)
@@ -130,18 +130,24 @@ def test_texts_that_did_not_fit_are_counted_and_only_classes_are_tempered() -> N
 def test_details_of_one_class() -> None:
     found = details(FOUND, WANTED, ONE, ROWS, AnswerOptions())
     assert found["classes"] == ["no", "yes"]
-    assert found["confusion"] == [[1, 1], [1, 1]]
-    assert [[row["examples"], row["answered"], row["recall"]] for row in found["per_class"]] == [[2, 3, 50], [2, 2, 50]]
-    assert sum(row["examples"] for row in found["reliability"]) == 4
-    assert [(row["place"], row["answered"]) for row in found["mistakes"]] == [("a.tsv:3", "no"), ("a.tsv:1", "yes")]
+    assert found["confusion"] == [[2, 0], [2, 1]]
+    assert [[row["examples"], row["answered"]] for row in found["per_class"]] == [[2, 5], [3, 1]]
+    assert [row["recall"] for row in found["per_class"]] == pytest.approx([100, 100 / 3])
+    assert sum(row["examples"] for row in found["reliability"]) == 5
+    assert [(row["place"], row["answered"]) for row in found["mistakes"]] == [("a.tsv:3", "no"), ("a.tsv:5", "no")]
     assert details(FOUND, WANTED, VALUE, ROWS, AnswerOptions()) == {}
-    table = details(np.array([[0.9, 0.2]]), np.array([[1, 1]]), SEVERAL, ROWS[:1], AnswerOptions())["per_class"]
+    likely, true = np.array([[0.9, 0.2], [0.1, 0.3]]), np.array([[1, 0], [0, 1]])
+    table = details(likely, true, SEVERAL, ROWS[:2], AnswerOptions())["per_class"]
     assert [(row["examples"], row["answered"]) for row in table] == [(1, 1), (1, 0)]
 
 
 def test_suspicious_labels_are_the_least_probable() -> None:
     found = suspicious(FOUND, WANTED, ONE, ROWS, 3)
-    assert [(row["place"], row["of_label"]) for row in found] == [("a.tsv:3", 0.1), ("a.tsv:1", 0.3), ("a.tsv:4", 0.55)]
+    assert [(row["place"], row["of_label"]) for row in found] == [
+        ("a.tsv:3", 0.1),
+        ("a.tsv:5", 0.35),
+        ("a.tsv:4", 0.55),
+    ]
     assert found[0] == {
         "text": "text 3",
         "place": "a.tsv:3",
