@@ -151,3 +151,16 @@ def test_subwords_and_a_short_context(seqwright: Command, here: Path) -> None:
     refused = seqwright("generate", "run")
     assert refused.status == 2
     assert "gives every word a tag" in refused.err
+
+
+def test_a_tagger_without_held_out_sentences_has_no_score(seqwright: Command, here: Path) -> None:
+    (here / "train.tsv").write_text(words(20))
+    table = '[data]\nkind = "tagged"\ntrain = "train.tsv"\n[tokenizer]\nkind = "words"\n'
+    (here / "all.toml").write_text(f'name = "all"\n{table}[model]\nkind = "perceptron"\nepochs = 2\n')
+    said = seqwright("train", "all.toml", "--run", "run")
+    assert said.status == 0, said.err
+    assert "nothing is held out" in said.out + said.err
+    assert "20 training sentences, 60 words" in said.out + said.err
+    refused = seqwright("evaluate", "run")
+    assert refused.status == 2
+    assert "no validation sentences of its own" in refused.err
