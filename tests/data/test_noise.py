@@ -64,11 +64,11 @@ def test_few_tokens_are_one_span() -> None:
 def test_as_much_is_hidden_as_asked_where_spans_would_touch(lengths: list[int]) -> None:
     """Two tokens of twenty are left, which part three spans at most."""
     ids = np.arange(100, 120)
-    kept, hidden = noise.parted(ids, np.array(lengths), drawn(20))
-    assert sum(map(len, hidden)) == 18
-    assert len(hidden) == min(3, len(lengths))
-    assert all(len(piece) for piece in kept[1:-1])
-    assert sorted(np.concatenate([*kept, *hidden]).tolist()) == ids.tolist()
+    text = noise.parted(ids, np.array(lengths), drawn(20))
+    assert len(text.hidden) == text.lengths.sum() == 18
+    assert len(text.lengths) == min(3, len(lengths))
+    assert (np.diff(text.before) > 0).all(), "two spans touch"
+    assert sorted(np.concatenate([text.kept, text.hidden]).tolist()) == ids.tolist()
 
 
 def said(batch, row: int) -> list[int]:

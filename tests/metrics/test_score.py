@@ -28,7 +28,7 @@ def test_intervals_cover_a_known_mean() -> None:
 
 def test_ends_leave_out_a_fortieth_each() -> None:
     values = np.random.default_rng(1).normal(0, 1, 400)
-    low, high = bootstrap(np.stack([values, np.ones(400)], 1), ratio, resamples=4000, seed=1)
+    ((low, high),) = bootstrap([(np.stack([values, np.ones(400)], 1), ratio)], resamples=4000, seed=1)
     error = values.std() / 20
     assert [(end - values.mean()) / error for end in (low, high)] == pytest.approx([-1.96, 1.96], abs=0.08)  # type: ignore[operator]
 
@@ -36,7 +36,7 @@ def test_ends_leave_out_a_fortieth_each() -> None:
 @pytest.mark.parametrize("unit", [0, 11])
 def test_every_unit_is_drawn(unit: int) -> None:
     counts = np.stack([np.arange(12) == unit, np.ones(12)], 1).astype(float)
-    low, high = bootstrap(counts, ratio, resamples=200, seed=1)
+    ((low, high),) = bootstrap([(counts, ratio)], resamples=200, seed=1)
     assert low == 0
     assert high is not None
     assert high > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from seqwright.metrics.counts import Counts, agreement, by_length, ratio, scored
 from seqwright.metrics.edits import common_subsequence, edit_distance, error_rate
 from seqwright.metrics.overlap import rouge
 from seqwright.metrics.paired import Difference, compare
+from seqwright.metrics.score import bootstrap
 from seqwright.metrics.translation import bleu, chrf, exact_match, ter
 from seqwright.metrics.utility import UTILITIES, pairwise_bleu, pairwise_chrf, pairwise_f1
 
@@ -173,9 +175,10 @@ def test_nothing_to_divide_by_is_nothing() -> None:
 def test_scores_are_resampled_as_asked() -> None:
     counts = right(*[0, 1] * 20)
     for options in ({"resamples": 50, "seed": 1}, {"resamples": 50, "seed": 2}, {"resamples": 0, "seed": 1}):
-        found = scored([counts], **options)
+        found = scored([counts], SimpleNamespace(**options))
         assert found["accuracy"] == 50
-        assert found["scores"]["accuracy"] == counts.score(**options).as_json()
+        ((low, high),) = bootstrap([(counts.rows, counts.formula)], **options)
+        assert found["scores"]["accuracy"] == {"value": 50, "low": low, "high": high, "signature": "accuracy"}
 
 
 def test_utilities_of_all_pairs() -> None:

@@ -14,7 +14,7 @@ from seqwright.config import UserError
 from seqwright.data.masked import MASK, MaskedConfig
 from seqwright.data.stream import make_stream
 from seqwright.data.text import corpus_of
-from seqwright.tasks.masked import blanked, evaluate_masked, masked_counts, rows_of
+from seqwright.tasks.masked import blanked, masked_counts, rows_of
 from seqwright.text.growing import with_specials
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.training import TokenizerConfig, train
@@ -77,8 +77,6 @@ def test_scores_of_guesses(tokenizer: Tokenizer) -> None:
     assert [one.better for one in found] == [-1, -1, 1]
     assert all(f"|tokens:{len(wanted)}|hidden:0.3|seed:5|context:8|" in one.signature for one in found)
     assert reports == [(n + 1, feed.steps_per_epoch) for n in range(feed.steps_per_epoch)]
-    whole = evaluate_masked(model, tokenizer, stream, SETTINGS, "cpu")  # type: ignore[arg-type]
-    assert (whole["tokens"], whole["unknown"], whole["nll"]) == (len(wanted), 0, values["nll"])
 
 
 def test_what_is_measured_is_cut_and_hidden_alike(tokenizer: Tokenizer) -> None:

@@ -8,7 +8,7 @@ import torch
 
 from seqwright.config import UserError
 from seqwright.data.sentences import encode_sentences
-from seqwright.tasks.tag_scores import Answers, TagEvaluationConfig, answers, quick_scores, tag_scores
+from seqwright.tasks.tag_scores import TagAnswers, TagEvaluationConfig, answers, quick_scores, tag_scores
 from seqwright.tasks.tagging import tag
 
 from ..contract.taggers import NAMES, WORKED, tagger, tokenizer, worked
@@ -61,7 +61,7 @@ def test_scores_by_hand() -> None:
     sentences = worked("in/O new/B-loc york/I-loc", "paris/B-loc sleeps/O", "oslo/B-town")
     names = ["O", "B-loc", "I-loc"]
     encoded = encode_sentences(sentences, tokenizer("words"), {name: n for n, name in enumerate(names)})
-    said = Answers(tags=np.array([0, 1, 2, 0, 0, 1]), probabilities=None, nll=0.25)
+    said = TagAnswers(tags=np.array([0, 1, 2, 0, 0, 1]), probabilities=None, nll=0.25)
     known = {"in", "new", "york", "sleeps"}
     found = tag_scores(said, sentences, encoded, names, known, TagEvaluationConfig(resamples=0))
     assert found["accuracy"] == pytest.approx(100 * 4 / 6)
@@ -80,7 +80,7 @@ def test_scores_by_hand() -> None:
 def test_words_without_spans_and_without_strangers() -> None:
     sentences = worked("time/n flies/v")
     encoded = encode_sentences(sentences, tokenizer(), TAGS)
-    said = Answers(tags=np.array([0, 0]), probabilities=None, nll=None)
+    said = TagAnswers(tags=np.array([0, 0]), probabilities=None, nll=None)
     found = tag_scores(said, sentences, encoded, NAMES, {"time", "flies"}, TagEvaluationConfig(seed=0))
     assert set(found["scores"]) == {"accuracy", "sentence_accuracy"}
     assert set(found["details"]) == {"per_class"}
