@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from seqwright.config import UserError
 from seqwright.data.sentences import spell
 from seqwright.data.tagged import impossible
 from seqwright.layers.crf import ChainHead
@@ -158,3 +159,9 @@ def test_what_neighbours_change(place: int, word: str, changed: int) -> None:
     before = features(spell(words), np.array([5]))
     words[place] = word
     assert (features(spell(words), np.array([5]))[2] != before[2]).sum() == changed
+
+
+def test_more_weights_than_fit_are_refused_with_the_next_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqwright.models.perceptron.MOST_WEIGHTS", 100)
+    with pytest.raises(UserError, match="--model lstm"):
+        Perceptron(PerceptronConfig(), 3).fit(corpus(1))

@@ -17,12 +17,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqwright.batch import Batch, ReaderSizes, Source
-from seqwright.config import check_shares, check_sizes
+from seqwright.config import UserError, check_shares, check_sizes
 from seqwright.interface import Doing, unheard
 from seqwright.models.word_features import features
 
 BARRED = -1e9
 """The weight of a transition that cannot be."""
+
+MOST_WEIGHTS = 400_000_000
+"""Each is held three times while it is learnt: five gigabytes."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -76,6 +79,11 @@ class Perceptron:
         found = features(corpus.spelling, corpus.words)
         keys, counts = np.unique(found, return_counts=True)
         self.keys = keys[counts >= self.config.minimum]
+        if len(self.keys) * self.tags > MOST_WEIGHTS:
+            raise UserError(
+                f"{self.tags:,} tags with {len(self.keys):,} features each are too many weights for a perceptron; take"
+                " a network with --model lstm, or fewer tags."
+            )
         places = self._places(found)
         trained = [self._trained(places, corpus, time, doing) for time in range(self.config.times)]
         self.weights, self.transitions = (np.mean(tables, 0) for tables in zip(*trained, strict=True))
