@@ -161,7 +161,15 @@ def test_what_neighbours_change(place: int, word: str, changed: int) -> None:
     assert (features(spell(words), np.array([5]))[2] != before[2]).sum() == changed
 
 
-def test_more_weights_than_fit_are_refused_with_the_next_move(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqwright.models.perceptron.MOST_WEIGHTS", 100)
+def test_too_many_weights_leave_out_rare_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqwright.models.perceptron.MOST_WEIGHTS", 300)
+    model = Perceptron(PerceptronConfig(), 3)
+    model.fit(corpus(2))
+    assert 0 < len(model.keys) <= 100
+    assert "left out" in model.notes[0]
+
+
+def test_more_tags_than_pairs_can_be_looked_at_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqwright.models.perceptron.MOST_TAGS", 2)
     with pytest.raises(UserError, match="--model lstm"):
         Perceptron(PerceptronConfig(), 3).fit(corpus(1))
