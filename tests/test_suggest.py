@@ -42,3 +42,12 @@ def test_larger_tagged_files_get_fewer_passes(tmp_path: Path) -> None:
         passes.append(model["epochs"] * model["times"])
     assert passes == sorted(passes, reverse=True)
     assert tagged_recipe([str(path)], kind="lstm")["model"]["kind"] == "lstm"
+
+
+def test_words_that_nothing_parts_are_one_sentence(tmp_path: Path) -> None:
+    """Of one sentence none can be held out; lines of words beside their tags are a sentence each."""
+    words, lines = tmp_path / "words.tsv", tmp_path / "lines.tsv"
+    words.write_text("dog\tn\n" * 300, encoding="utf-8")
+    lines.write_text("dogs sleep\tn v\n" * 300, encoding="utf-8")
+    assert "split" not in tagged_recipe([str(words)])["data"]
+    assert "split" in tagged_recipe([str(lines)])["data"]

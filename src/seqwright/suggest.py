@@ -151,7 +151,7 @@ def tagged_recipe(
     texts = [read_text(resolve(file), "replace")[0] for file in files if not is_embedded(file)]
     size = sum(map(len, texts)) or MEGA
     build.pick_trained(kind, "tagged")
-    sentences = sum(len(BLANK.findall(text)) or text.count("\n") for text in texts) if texts else FEWEST_SENTENCES
+    sentences = sum(map(_sentences, texts)) if texts else FEWEST_SENTENCES
     data: dict[str, Any] = {"kind": "tagged", "train": list(files)}
     if valid:
         data["valid"] = list(valid)
@@ -330,6 +330,13 @@ def _labelled_texts(file: str) -> list[str]:
     if is_embedded(file):
         return [text for _, text in embedded_labels(file)]
     return [line for path in expand(resolve(file))[0] for line in read_text(path, "replace")[0].splitlines()]
+
+
+def _sentences(text: str) -> int:
+    """About how many: blank lines part them, or each has a line, as objects and words beside their tags do."""
+    first = text.split("\n", 1)[0]
+    a_line = first.startswith("{") or ("\t" in first and " " in first)
+    return len(BLANK.findall(text)) or (text.count("\n") if a_line else 1)
 
 
 def _spaced(texts: Sequence[str]) -> bool:

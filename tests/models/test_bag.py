@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,7 +104,7 @@ def test_the_optimum_is_that_of_scikit_learn(classes: int) -> None:
     data = corpus(200, classes)
     _, x = Grams.of(*flat(data.texts), order=2, minimum=1, vocabulary=WORDS)
     dense = (x @ torch.eye(x.width)).numpy()
-    start = {"weight": torch.zeros(x.width, classes), "bias": torch.zeros(classes)}
+    start: dict[str, Any] = {"weight": torch.zeros(x.width, classes), "bias": torch.zeros(classes)}
     weight, bias = descend(x, data.target, "class", scale=torch.ones(x.width, classes), l2=1.0, **start)
     mine = (torch.from_numpy(dense) @ weight + bias).softmax(-1)
     # Of two classes scikit-learn has one weight where softmax has two: half the penalty on their difference.
@@ -250,8 +251,9 @@ def test_held_out_texts_decide_about_naive_bayes_where_they_are_few(monkeypatch:
     best = min(losses, key=losses.__getitem__)
     assert noted() == noted(naive_bayes=best)
     assert losses[True] != losses[False]
-    monkeypatch.setattr("seqwright.models.bag.MANY", 10)
-    assert "and naive Bayes suit 12 held-out texts best (accuracy" in noted()
+    monkeypatch.setattr("seqwright.models.bags.choosing.MANY", 10)
+    assert "and naive Bayes" in noted()
+    assert " suit 12 held-out texts best (accuracy" in noted()
 
 
 def test_held_out_texts_are_told_of() -> None:
@@ -264,6 +266,61 @@ def test_held_out_texts_are_told_of() -> None:
         model.fit(Corpus([*texts, *more], target))
         notes.append(model.notes[-1])
     assert all("suit 60 held-out texts best (in 5 folds accuracy 100.00 %" in note for note in notes)
+
+
+def test_naive_bayes_is_held_at_where_it_answers_better_alone() -> None:
+    """Every word speaks for its class by itself, and there are more words than texts: nothing is left to be learnt."""
+    luck = random.Random(2)
+    target = torch.arange(60) % 2
+    texts = [[luck.choice(range(6)) + 6 * (luck.random() < (0.9 if own else 0.1)) for _ in range(6)] for own in target]
+    held, free = (bag(BagConfig(order=1, naive_bayes=way), sizes()) for way in (True, False))
+    for model in (held, free):
+        model.fit(Corpus(texts, target))
+    assert "which weights are held at" in held.notes[-1]
+    assert "held at" not in free.notes[-1]
+    ratios = held.scale(Grams.of(*flat(texts), order=1, minimum=1, vocabulary=WORDS)[1], target, True)
+    assert float(torch.corrcoef(torch.stack([held.weight[:, 0], ratios[:, 0]]))[0, 1]) > 0.99
+
+
+def test_few_texts_say_whether_ngrams_of_one_text_count() -> None:
+    """Where each text's words are its own, those that were seen once are all there is to go by."""
+    texts = [[n % 2, 2 + n % 2, 4 + n % 8] for n in range(40)]
+    counted = {}
+    for minimum in (None, 1, 2):
+        model = bag(BagConfig(order=3, minimum=minimum), sizes())
+        model.fit(Corpus(texts, torch.arange(40) % 2))
+        counted[minimum] = float(model.notes[-1].split("loss ")[1].rstrip(").")), model.weight.size(0)
+    assert counted[None] == min(counted[1], counted[2])
+
+
+def test_margins_choose_between_many_classes_and_become_probabilities() -> None:
+    """The margin is scikit-learn's; what is answered are logits whose loss on held-out texts is the least."""
+    svm = pytest.importorskip("sklearn.svm", reason="scikit-learn is the oracle")
+    data = corpus(200, 4)
+    _, x = Grams.of(*flat(data.texts), order=2, minimum=1, vocabulary=WORDS)
+    dense = torch.cat([x @ torch.eye(x.width), torch.ones(len(x), 1)], 1).numpy()
+    oracle = svm.LinearSVC(C=0.5, fit_intercept=False, tol=1e-8, max_iter=100_000).fit(dense, data.target)
+    start: dict[str, Any] = {"scale": torch.ones(x.width, 4), "weight": torch.zeros(x.width, 4), "bias": torch.zeros(4)}
+    weight, bias = descend(x, data.target, "margins", l2=2.0, **start)
+    mine = (x @ weight + bias).argmax(1).numpy()
+    assert (mine == oracle.predict(dense)).mean() > 0.97  # scikit-learn holds the bias back, too
+    model = bag(BagConfig(order=2), sizes(count=4))
+    model.fit(data)
+    assert (model(data.batch(np.arange(200))).argmax(1) == data.target).float().mean() > 0.85
+
+
+def test_a_few_texts_are_told_apart_by_what_each_has_alone() -> None:
+    data = Corpus([[1, 2], [3, 4]], torch.tensor([0, 1]))
+    model = bag(BagConfig(order=1), sizes())
+    model.fit(data)
+    assert model(data.batch(np.arange(2))).argmax(1).tolist() == [0, 1]
+
+
+def test_weights_are_held_at_their_centre() -> None:
+    _, x = Grams.of(*flat(drawn(40, 8)), order=1, minimum=1, vocabulary=WORDS)
+    start: dict[str, Any] = {"scale": torch.ones(x.width, 2), "weight": torch.zeros(x.width, 2), "bias": torch.zeros(2)}
+    weight, _ = descend(x, torch.arange(40) % 2, "class", l2=1e6, centre=0.5, **start)
+    assert_close(weight, torch.full_like(weight, 0.5), atol=1e-3, rtol=0)
 
 
 def test_too_many_weights_leave_out_rare_ngrams(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +338,7 @@ def test_naive_bayes_alone_is_the_log_count_ratio() -> None:
     _, x = Grams.of(*flat(data.texts), order=1, minimum=1, vocabulary=WORDS)
     p, q = np.array([2 + 1, 0 + 1, 2 + 1]), np.array([1 + 1, 2 + 1, 0 + 1])
     expected = np.log(p / p.sum()) - np.log(q / q.sum())
-    assert_close(model.scale(x, data.target)[:, 1].double(), torch.from_numpy(expected), atol=1e-6, rtol=0)
+    assert_close(model.scale(x, data.target, True)[:, 1].double(), torch.from_numpy(expected), atol=1e-6, rtol=0)
 
 
 def test_a_token_of_the_other_text_is_another_one() -> None:

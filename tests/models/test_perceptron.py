@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from seqwright.config import UserError
 from seqwright.data.sentences import spell
 from seqwright.data.tagged import impossible
 from seqwright.layers.crf import ChainHead
@@ -158,3 +159,17 @@ def test_what_neighbours_change(place: int, word: str, changed: int) -> None:
     before = features(spell(words), np.array([5]))
     words[place] = word
     assert (features(spell(words), np.array([5]))[2] != before[2]).sum() == changed
+
+
+def test_too_many_weights_leave_out_rare_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqwright.models.perceptron.MOST_WEIGHTS", 300)
+    model = Perceptron(PerceptronConfig(), 3)
+    model.fit(corpus(2))
+    assert 0 < len(model.keys) <= 100
+    assert "left out" in model.notes[0]
+
+
+def test_more_tags_than_pairs_can_be_looked_at_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqwright.models.perceptron.MOST_TAGS", 2)
+    with pytest.raises(UserError, match="--model lstm"):
+        Perceptron(PerceptronConfig(), 3).fit(corpus(1))

@@ -17,23 +17,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqwright.batch import Answers, Batch, ReaderSizes, Source
-from seqwright.config import UserError
+from seqwright.config import UserError, check_sizes
 from seqwright.interface import Doing, unheard
+from seqwright.models.bags.choosing import FEWEST, Way, choose, is_cheap, is_few
 from seqwright.models.bags.grams import Grams, Presence, Rows, beside
-from seqwright.models.bags.linear import LOSSES, descend
+from seqwright.models.bags.linear import descend
 from seqwright.models.bags.spelt import numbered, spelt
 
 AT_ONCE = 1024
 """Texts taken from the corpus at a time."""
-HELD_OUT, FOLDS, MANY, CHEAP = 10, 5, 2000, 1_000_000
-"""Every tenth text says which regularisation suits; of no more than MANY all do in turn, a fifth at a time, where there
-are no more than CHEAP weights."""
-GUESSING = 30
-"""Steps of descent from one regularisation to the next: enough to tell which suits."""
-FEWEST = 20
-"""With fewer texts there is nothing to hold out, and the middle of L2S is taken."""
-L2S = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
-"""Tried from the left, each begun where the last ended, until the held-out loss rises."""
+USUAL = 2
+"""Texts an n-gram must be in, unless told or found otherwise."""
 MOST_WEIGHTS = 20_000_000
 """Of more, the rarest n-grams are left out: every weight is held some thirty times while they are found."""
 
@@ -44,11 +38,12 @@ class BagConfig:
     """Tokens in the longest n-gram."""
     words: int = 0
     """Words in the longest n-gram of whole words, beside those of tokens, which are characters then; 0 for none."""
-    minimum: int = 2
-    """N-grams of fewer texts are left out."""
+    minimum: int | None = None
+    """N-grams of fewer texts are left out. Left out: 2, but of few texts those that are held out decide whether 1."""
     naive_bayes: bool | None = None
     """Weigh n-grams by their log-count ratios first (Wang & Manning 2012); without it all count alike at first. Left
-    out: they are weighed, but of few texts those that are held out decide."""
+    out: they are weighed, but where weights are few, texts that are held out decide. Where the ratios alone answer
+    those better than weights that are held at zero, weights are held at the ratios."""
     smoothing: float = 1.0
     """Added to every count of naive Bayes."""
     normalise: bool = True
@@ -57,8 +52,7 @@ class BagConfig:
     """How strongly weights are held at zero: l2 / 2 |w|² beside the summed loss. Left out: a held-out tenth decides."""
 
     def __post_init__(self) -> None:
-        if self.order < 1 or self.minimum < 1:
-            raise UserError(f"order {self.order} and minimum {self.minimum} must be at least 1.")
+        check_sizes(self, "order", "minimum")
         if self.words < 0:
             raise UserError(f"words must not be below 0, but is {self.words}.")
         if self.smoothing <= 0:
@@ -69,8 +63,6 @@ class BagConfig:
 
 VIEWS = ("keys", "spelt")
 """What the n-grams of tokens and of words are called in a file."""
-Told = tuple[float, float]
-"""Loss, and how much of the answers was right."""
 Streams = list[tuple[Rows, Rows]]
 """For each view all ids one after another, and the lengths of the texts."""
 
@@ -116,25 +108,45 @@ class Bag:
         ids, lengths, marks, target = self._corpus(corpus)
         if self.config.words:
             self.known = np.unique(spelt(ids, marks, lengths)[0])
-        x = self._counted(self._streams(ids, lengths, marks))
-        if self.l2 is None:
-            self.l2 = self._choose(x, target, doing)
+        x, way = self._chosen(self._streams(ids, lengths, marks), target, doing)
+        self.l2, self.naive_bayes = way.l2, way.weighed
         doing(f"learning the weights of {x.width:,} n-grams with l2 = {self.l2:g}")
-        scale = self.scale(x, target)
-        own: dict[str, Any] = {"scale": scale, "weight": torch.zeros_like(scale), "bias": self.bias}
-        weight, self.bias = descend(x, target, self.answers.kind, l2=self.l2, **own)
-        self.weight = scale * weight
+        scale = self.scale(x, target, way.weighed)
+        own: dict[str, Any] = {"scale": scale, "weight": torch.full_like(scale, way.centre), "bias": self.bias}
+        loss = "margins" if way.margins else self.answers.kind
+        weight, bias = descend(x, target, loss, l2=self.l2, centre=way.centre, **own)
+        self.weight, self.bias = way.sharpness * scale * weight, way.sharpness * bias
 
-    def _counted(self, streams: Streams) -> Presence:
-        """The n-grams of enough texts: as many as the recipe says, or more where there would be too many weights."""
-        for minimum in itertools.count(self.config.minimum):
+    def _chosen(self, streams: Streams, target: Tensor, doing: Doing) -> tuple[Presence, Way]:
+        """The n-grams and the regression that suit texts that are held out."""
+        usual = self.config.minimum or (USUAL if len(target) >= FEWEST else 1)
+        x = self._counted(streams, usual)
+        if self.config.l2 is not None:
+            return x, Way(0.0, l2=self.config.l2, weighed=self.naive_bayes)
+        unsaid = is_cheap(x, self.answers) and self.naive_bayes and self.config.naive_bayes is None
+
+        def asked(x: Presence, minimum: int, *weighed: bool) -> Way:
+            return choose(x, target, self.answers, self.scale, minimum=minimum, weighed=weighed, doing=doing)
+
+        best = asked(x, usual, *((True, False) if unsaid else (self.naive_bayes,)))
+        if self.config.minimum is None and is_few(x, self.answers):
+            every = self._counted(streams, 1)
+            other = asked(every, 1, self.naive_bayes) if is_few(every, self.answers) else best
+            x, best = (every, other) if other < best else (self._counted(streams, usual), best)
+        if best.told:
+            self.notes.append(self._said(best))
+        return x, best
+
+    def _counted(self, streams: Streams, least: int) -> Presence:
+        """The n-grams of so many texts, or more where there would be too many weights."""
+        for minimum in itertools.count(least):
             found = [
                 Grams.of(*stream, order=order, minimum=minimum, vocabulary=view.vocabulary)
                 for stream, order, view in zip(streams, self.orders, self._views(), strict=False)
             ]
             if sum(grams.width for grams, _ in found) * self.answers.count <= MOST_WEIGHTS:
                 break
-        if minimum > self.config.minimum:
+        if minimum > least:
             self.notes.append(f"n-grams of fewer than {minimum} texts are left out: there were too many for memory.")
         self.views = [grams for grams, _ in found]
         seen = [x for _, x in found]
@@ -152,46 +164,19 @@ class Bag:
             views = [view.scaled((typical / view.sizes.clamp(min=1)).sqrt()) for view, typical in usual]
         return beside(views)
 
-    def _choose(self, x: Presence, target: Tensor, doing: Doing) -> float:
-        """The regularisation with the least loss on texts that were held out; so is naive Bayes found, or not."""
-        if len(x) < FEWEST:
-            return L2S[len(L2S) // 2]
-        shuffled = torch.from_numpy(np.random.default_rng(0).permutation(len(x)))
-        few = len(x) <= MANY and x.width * self.answers.count <= CHEAP
-        held = shuffled.tensor_split(FOLDS) if few else shuffled.tensor_split(HELD_OUT)[:1]
-        kept = [shuffled[~torch.isin(shuffled, own)] for own in held]
-        tried: dict[tuple[bool, float], Told] = {}
-        unsaid = few and self.naive_bayes and self.config.naive_bayes is None
-        for weighed in (True, False) if unsaid else (self.naive_bayes,):
-            self.naive_bayes = weighed
-            folds = [Fold(self, x, target, *rows) for rows in zip(kept, held, strict=True)]
-            told = sum(len(fold.truth) for fold in folds)
-            if not told:
-                return L2S[len(L2S) // 2]
-            losses: list[float] = []
-            for l2 in L2S:
-                least = f"; the least loss so far is {min(losses):.4f}" if losses else ""
-                doing(f"{x.width:,} n-grams: trying l2 = {l2:g}{least}")
-                asked = [fold.ask(l2) for fold in folds]
-                losses.append(sum(loss for loss, _ in asked) / told)
-                tried[weighed, l2] = losses[-1], 100 * sum(right for _, right in asked) / told
-                if losses[-1] > min(losses):
-                    break
-        self.naive_bayes, best = min(tried, key=tried.__getitem__)
-        self.notes.append(self._chosen(best, *min(tried.values()), told, len(held)))
-        return best
-
-    def _chosen(self, l2: float, loss: float, accuracy: float, told: int, folds: int) -> str:
+    def _said(self, way: Way) -> str:
         """What was chosen, and how well texts that were held out were answered with it."""
-        ratios = f" and {'' if self.naive_bayes else 'no '}naive Bayes suit"
+        ratios = (
+            f" and {'' if way.weighed else 'no '}naive Bayes{', which weights are held at,' * (way.centre > 0)} suit"
+        )
         chosen = " suits" if self.answers.kind == "value" else ratios
-        right = f"accuracy {accuracy:.2f} %, " if self.answers.kind == "class" else ""
-        how = f"in {folds} folds " if folds > 1 else ""
-        return f"l2 = {l2:g}{chosen} {told:,} held-out texts best ({how}{right}loss {loss:.4f})."
+        right = f"accuracy {way.accuracy:.2f} %, " if self.answers.kind == "class" else ""
+        how = f"in {way.folds} folds " if way.folds > 1 else ""
+        return f"l2 = {way.l2:g}{chosen} {way.told:,} held-out texts best ({how}{right}loss {way.loss:.4f})."
 
-    def scale(self, x: Presence, target: Tensor) -> Tensor:
+    def scale(self, x: Presence, target: Tensor, weighed: bool) -> Tensor:
         """(F, C): log of how much more frequent each n-gram is among the texts of a class than among the others."""
-        if not self.naive_bayes:
+        if not weighed:
             return torch.ones(x.width, self.answers.count)
         of_class = F.one_hot(target, self.answers.count).float() if self.answers.kind == "class" else target
         present = replace(x.transposed, values=None)
@@ -250,30 +235,6 @@ class Bag:
         mask = source.mask.cpu().numpy()
         marks = mask[mask].astype(np.int64) if source.words is None else source.words.cpu().numpy()[mask]
         return ids.cpu().numpy()[mask], mask.sum(1), marks
-
-
-class Fold:
-    """Texts to learn from, others to be asked about, and the weights so far. Nobody is asked for a class that was not
-    learnt: its loss would only say how little is known, and ask for the strongest regularisation."""
-
-    def __init__(self, model: Bag, x: Presence, target: Tensor, seen: Tensor, held: Tensor):
-        self.answers = model.answers.kind
-        if self.answers == "class":
-            held = held[torch.isin(target[held], target[seen])]
-        self.x, self.target, self.unseen, self.truth = x.select(seen), target[seen], x.select(held), target[held]
-        self.scale = model.scale(self.x, self.target)
-        self.weight, self.bias = torch.zeros_like(self.scale), torch.zeros(model.answers.count)
-
-    def ask(self, l2: float) -> Told:
-        """The loss summed over the texts held out and how many classes were right, after going on with another
-        regularisation."""
-        if not len(self.truth):
-            return 0.0, 0.0
-        own: dict[str, Any] = {"scale": self.scale, "weight": self.weight, "bias": self.bias}
-        self.weight, self.bias = descend(self.x, self.target, self.answers, l2=l2, rounds=GUESSING, **own)
-        logits = self.unseen @ (self.scale * self.weight) + self.bias
-        right = (logits.argmax(-1) == self.truth).sum() if self.answers == "class" else 0
-        return len(self.truth) * float(LOSSES[self.answers](logits, self.truth)), float(right)
 
 
 def bag(config: BagConfig, sizes: ReaderSizes) -> Bag:

@@ -7,6 +7,7 @@ the more so if some features are hidden while it learns and several are averaged
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,12 +18,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqwright.batch import Batch, ReaderSizes, Source
-from seqwright.config import check_shares, check_sizes
+from seqwright.config import UserError, check_shares, check_sizes
 from seqwright.interface import Doing, unheard
 from seqwright.models.word_features import features
 
 BARRED = -1e9
 """The weight of a transition that cannot be."""
+
+MOST_WEIGHTS, MOST_TAGS = 400_000_000, 1000
+"""Of more weights, the rarest features are left out: each is held three times while it is learnt, in five gigabytes."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -75,7 +79,7 @@ class Perceptron:
         """Learns from every row, in another order each time."""
         found = features(corpus.spelling, corpus.words)
         keys, counts = np.unique(found, return_counts=True)
-        self.keys = keys[counts >= self.config.minimum]
+        self.keys = keys[counts >= self._minimum(counts)]
         places = self._places(found)
         trained = [self._trained(places, corpus, time, doing) for time in range(self.config.times)]
         self.weights, self.transitions = (np.mean(tables, 0) for tables in zip(*trained, strict=True))
@@ -84,6 +88,19 @@ class Perceptron:
         for before, tag in self.impossible:
             if tag not in begun:
                 self.transitions[before, tag] = BARRED
+
+    def _minimum(self, counts: Ints) -> int:
+        """How often features must be seen: as the recipe says, or more where there would be too many weights."""
+        if self.tags > MOST_TAGS:
+            raise UserError(
+                f"{self.tags:,} tags are too many for a perceptron, which looks at all pairs of them; take a network"
+                " with --model lstm, or fewer tags."
+            )
+        least = self.config.minimum
+        minimum = next(own for own in itertools.count(least) if (counts >= own).sum() * self.tags <= MOST_WEIGHTS)
+        if minimum > least:
+            self.notes = (f"features seen less than {minimum} times are left out: there were too many for memory.",)
+        return minimum
 
     def _seen(self, corpus: Words) -> set[tuple[int, int]]:
         """The transitions of the training rows."""
