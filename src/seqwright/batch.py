@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -152,3 +153,14 @@ class Batch(Movable):
     def count(self) -> int:
         """How many targets carry loss: the divisor of a mean. Meant for batches on the CPU."""
         return int((self.target != IGNORE).sum())
+
+
+def within(lengths: Sequence[int], tokens: int) -> list[int]:
+    """Where batches of neighbours begin and end: rows · longest within the tokens, or one row."""
+    found, widest = [0], 0
+    for n, length in enumerate(lengths):
+        widest = max(widest, length)
+        if n > found[-1] and (n + 1 - found[-1]) * widest > tokens:
+            found.append(n)
+            widest = length
+    return [*found, len(lengths)]

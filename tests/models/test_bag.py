@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from seqwright.batch import Answers, Batch, ReaderSizes, Source, Vocabulary
 from seqwright.config import UserError
-from seqwright.models.bag import BagConfig, bag
+from seqwright.models.bag import AT_ONCE, BagConfig, bag
 from seqwright.models.bags.grams import Grams, Presence
 from seqwright.models.bags.linear import descend
 from seqwright.models.bags.spelt import numbered, spelt
@@ -359,3 +359,22 @@ def test_a_token_of_the_other_text_is_another_one() -> None:
 def test_what_cannot_be_counted_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UserError):
         BagConfig(**wrong)  # type: ignore[arg-type]
+
+
+def test_one_very_long_text_does_not_pad_all_the_others() -> None:
+    given = corpus()
+    given.texts[7] = [5] * 100_000
+    given.lengths[7] = 100_000
+    read: list[int] = []
+    whole = given.batch
+
+    def watched(rows: np.ndarray) -> Batch:
+        batch = whole(rows)
+        read.append(batch.source.mask.numel())
+        return batch
+
+    given.batch = watched  # type: ignore[method-assign]
+    model = bag(BagConfig(l2=1.0), sizes())
+    model.fit(given)
+    assert max(read) <= AT_ONCE
+    assert model(whole(np.arange(4))).shape == (4, 2)

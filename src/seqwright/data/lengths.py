@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seqwright.batch import Batch
+from seqwright.batch import Batch, within
 from seqwright.data.order import permutation
 
 Ints = NDArray[np.int64]
@@ -86,10 +86,4 @@ def cuts(lengths: Ints, tokens: int | None, batch: int) -> list[int]:
     """Where batches begin and end among sorted lengths: so many rows, or rows · longest within the tokens."""
     if tokens is None:
         return [*range(0, len(lengths), batch), len(lengths)]
-    found, widest = [0], 0
-    for n, length in enumerate(lengths.tolist()):
-        widest = max(widest, length)
-        if n > found[-1] and (n + 1 - found[-1]) * widest > tokens:
-            found.append(n)
-            widest = length
-    return [*found, len(lengths)]
+    return within(lengths.tolist(), tokens)

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqwright.batch import Answers, Batch, ReaderSizes, Source
+from seqwright.batch import Answers, Batch, ReaderSizes, Source, within
 from seqwright.config import UserError, check_sizes
 from seqwright.interface import Doing, unheard
 from seqwright.models.bags.choosing import FEWEST, Way, choose, is_cheap, is_few
@@ -24,8 +24,8 @@ from seqwright.models.bags.grams import Grams, Presence, Rows, beside
 from seqwright.models.bags.linear import descend
 from seqwright.models.bags.spelt import numbered, spelt
 
-AT_ONCE = 1024
-"""Texts taken from the corpus at a time."""
+AT_ONCE = 1 << 22
+"""Tokens taken from the corpus at a time, padding included: one very long text must not pad a thousand others."""
 USUAL = 2
 """Texts an n-gram must be in, unless told or found otherwise."""
 MOST_WEIGHTS = 20_000_000
@@ -221,8 +221,8 @@ class Bag:
         return np.concatenate(ids), np.concatenate(lengths), np.concatenate(marks), torch.cat(targets)
 
     def _blocks(self, corpus: Examples) -> Iterator[tuple[Rows, Rows, Rows, Tensor]]:
-        for rows in np.array_split(np.arange(len(corpus.lengths)), -(-len(corpus.lengths) // AT_ONCE)):
-            batch = corpus.batch(rows)
+        for first, end in itertools.pairwise(within(corpus.lengths.tolist(), AT_ONCE)):
+            batch = corpus.batch(np.arange(first, end))
             yield *self._flat(batch.source), batch.target
 
     def _flat(self, source: Source) -> tuple[Rows, Rows, Rows]:
