@@ -174,6 +174,15 @@ def test_image_files_are_read_as_they_are_meant(tmp_path: Path) -> None:
     assert set(sizes_of(tmp_path)) == {(4, 5), (5, 4)}
 
 
+@pytest.mark.parametrize("mode", ["LA", "RGBA"])
+def test_clear_pixels_are_seen_on_white(tmp_path: Path, mode: str) -> None:
+    image = pytest.importorskip("PIL.Image", reason="needs Pillow: the extra [images]")
+    ink = image.fromarray(PIXELS[0])
+    black = image.new("L", ink.size)
+    image.merge(mode, [*[black] * (len(mode) - 1), ink]).save(tmp_path / "drawn.png")
+    assert np.array_equal(decode(tmp_path / "drawn.png", None)[..., 0], 255 - PIXELS[0])
+
+
 def test_a_folder_of_grey_and_coloured_files_has_colours_and_hidden_files_are_left_out(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image", reason="needs Pillow: the extra [images]")
     (tmp_path / "cat").mkdir()

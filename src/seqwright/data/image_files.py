@@ -50,6 +50,8 @@ def decode(path: Path, size: tuple[int, int] | None) -> Pixels:
         raise _broken(path, error) from error
     if whole.mode.startswith("I"):  # 16 bits, of which a plain conversion would cut off all that is not nearly black
         whole = image.fromarray((np.asarray(whole).astype(np.uint32) >> 8).astype(np.uint8))
+    if whole.has_transparency_data:  # what lies under clear pixels is often black: ink would be lost in it
+        whole = image.alpha_composite(image.new("RGBA", whole.size, "white"), whole.convert("RGBA"))
     whole = whole.convert("L" if whole.mode in ("1", "L") else "RGB")
     if size is not None:
         whole = whole.resize((size[1], size[0]), image.Resampling.BILINEAR)
