@@ -39,6 +39,7 @@ def test_a_line_of_ten_megabytes_is_read(tmp_path: Path) -> None:
         (b"\xef\xbb\xbf", "is empty"),
         (b"ab\ncd\xffe", r'0xff at byte 5 \(line 2\).*data\.errors = "replace"'),
         (b"\xef\xbb\xbfab\xe1\xbb", "0xe1 at byte 5"),
+        ("a\tb".encode("utf-16"), "is UTF-16, as spreadsheets write it; save it as UTF-8"),
         (b"ab\0c", "binary or UTF-16: NUL at byte 2"),
     ],
 )

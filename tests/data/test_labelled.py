@@ -103,6 +103,9 @@ def test_labels_that_are_empty_or_lists_are_told(tmp_path: Path) -> None:
     path = write(tmp_path, "c.tsv", "Good\tone\ngood\ttwo\nbad\tthree\nGood\tfour\n")
     (told,) = read_rows(str(path), LabelledConfig(train=str(path))).notes
     assert told.startswith("'Good' and 'good' differ in case alone")
+    path = write(tmp_path, "d.tsv", "tốt\tone\nto\u0302\u0301t\ttwo\nxấu\tthree\ntốt\tfour\n")
+    (told,) = read_rows(str(path), LabelledConfig(train=str(path))).notes
+    assert told.startswith("'tốt' is written in 2 ways")
     path = write(tmp_path, "b.tsv", "Washington, DC\tone\nParis, TX\ttwo\nWashington, DC\tthree\n")
     assert read_rows(str(path), LabelledConfig(train=str(path))).notes == ()
 

@@ -33,10 +33,13 @@ def tiny(*settings: str) -> list[str]:
         ),
         (b"two words", "fewer than one window of 16; set model.context to 2 or so, or give more text."),
         (b"x", "leaves one side empty; hold out another share, or name a file in data.valid."),
-        (bytes(range(256)) * 4, "looks binary or UTF-16: NUL at byte 0 (line 1); give a text file, or set data.errors"),
+        (
+            bytes(range(256)) * 4,
+            "looks binary or UTF-16: NUL at byte 0 (line 1); give a text file in UTF-8, or set data.errors",
+        ),
         (
             b"fine\n" * 400 + b"ol\xe9\n",
-            "is not UTF-8: 0xe9 at byte 2,002 (line 401); give a text file, or set data.e",
+            "is not UTF-8: 0xe9 at byte 2,002 (line 401); give a text file in UTF-8, or set data.e",
         ),
     ],
     ids=["empty", "mark only", "one line", "two words", "one letter", "binary", "broken UTF-8"],

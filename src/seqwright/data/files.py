@@ -6,6 +6,7 @@ at the very beginning is dropped.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import lzma
 import os
@@ -89,7 +90,9 @@ def read_text(path: Path, errors: Errors = "strict") -> tuple[str, int]:
         text = data.decode(errors="replace").replace("\0", REPLACEMENT)
         replaced = text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
         return text.removeprefix(BYTE_ORDER_MARK), replaced
-    instead = 'give a text file, or set data.errors = "replace" to read U+FFFD in such places.'
+    instead = 'give a text file in UTF-8, or set data.errors = "replace" to read U+FFFD in such places.'
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UserError(f"{path} is UTF-16, as spreadsheets write it; save it as UTF-8.")
     if (offset := data.find(0)) >= 0:
         raise UserError(f"{path} looks binary or UTF-16: NUL at byte {_place(data, offset)}; {instead}")
     try:

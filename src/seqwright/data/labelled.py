@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar, Literal
+from unicodedata import normalize
 
 from seqwright.config import UserError, check_sizes
 from seqwright.data.embedded import is_embedded
@@ -195,6 +196,14 @@ def odd_labels(rows: Sequence[Row]) -> list[str]:
         spelt[label.casefold()].append(label)
     if alike := next((own for own in spelt.values() if len(own) > 1), None):
         said.append(f"{' and '.join(map(repr, alike))} differ in case alone and are classes of their own.")
+    composed: defaultdict[str, list[str]] = defaultdict(list)
+    for label in counts:
+        composed[normalize("NFC", label)].append(label)
+    if alike := next((own for own in composed.values() if len(own) > 1), None):
+        said.append(
+            f"{alike[0]!r} is written in {len(alike)} ways (composed and decomposed characters), which are classes of"
+            " their own; write all labels in one, such as NFC."
+        )
     return said
 
 
