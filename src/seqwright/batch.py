@@ -95,7 +95,7 @@ class Source(Movable):
     words: Tensor | None = None
     """(B, S) long, where ids are characters: 1 where a word begins, 2 where it goes on, 0 between words."""
     spelling: Tensor | None = None
-    """(B, S, C) long: the UTF-8 bytes of the word that begins at a position, counted from 1; 0 behind them."""
+    """(B, S, C) long: the code points of the word that begins at a position, counted from 1; 0 behind them."""
 
     @classmethod
     def nothing(cls, rows: int, device: torch.device | str = "cpu") -> Self:

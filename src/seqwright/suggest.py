@@ -115,15 +115,16 @@ def pairs_recipe(
     }
 
 
-# Up to this many bytes of tagged words: passes over them, trainings that are averaged, share of hidden features. None
-# takes much more than two minutes of one CPU core.
+# Up to this many characters of tagged words: passes over them, trainings that are averaged, share of hidden features.
+# None takes much more than two minutes of one CPU core.
 PERCEPTRON_SIZES: list[tuple[float, dict[str, Any]]] = [
     (300 * KILO, {"epochs": 32, "times": 4, "hidden": 0.2}),
     (3 * MEGA, {"epochs": 16, "times": 4, "hidden": 0.1}),
     (12 * MEGA, {"epochs": 8, "times": 2, "hidden": 0.1}),
     (float("inf"), {"epochs": 5, "times": 1}),
 ]
-# Up to this many bytes of tagged words: width, embedding, filters over letters, dropout, sentences of a step, epochs.
+# Up to this many characters of tagged words: width, embedding, filters over letters, dropout, sentences of a step,
+# epochs.
 TAGGER_SIZES: list[tuple[float, dict[str, Any]]] = [
     (20 * KILO, {"width": 64, "embedding": 32, "spelling": 16, "dropout": 0.2, "batch": 8, "epochs": 60}),
     (200 * KILO, {"width": 128, "embedding": 64, "spelling": 32, "dropout": 0.3, "batch": 16, "epochs": 30}),

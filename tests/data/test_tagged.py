@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -182,7 +183,7 @@ def test_labels_stay_with_their_words_under_every_tokenizer(kind: str, longest: 
     starts, spelling = batch.source.word_starts, batch.source.spelling
     assert starts is not None
     assert spelling is not None
-    words = [bytes(int(letter) - 1 for letter in row if letter).decode() for row in spelling[starts]]
+    words = ["".join(chr(int(letter) - 1) for letter in row if letter) for row in spelling[starts]]
     assert words == [word for sentence in SOME for word in sentence.words]
     tags = [tag for row, n in zip(batch.target.tolist(), starts.sum(1).tolist(), strict=True) for tag in row[:n]]
     assert tags == [0, 1, 2, 3, 3, 2, IGNORE, IGNORE]  # a sentence with a tag that is not known is not learnt from
@@ -216,10 +217,25 @@ def test_every_row_is_read_once_an_epoch_and_rare_words_are_dropped_most() -> No
     assert (again == feed.batch(3).source.ids).all()
 
 
-def test_long_words_keep_both_ends() -> None:
-    (row,) = spell(["a" * 30 + "z" * 30])
-    assert len(row) == SPELT
-    assert bytes(row - 1) == b"a" * 16 + b"z" * 16
+def spelt(word: str) -> str:
+    return "".join(chr(letter - 1) for letter in spell([word])[0] if letter)
+
+
+@pytest.mark.parametrize("letter", ["a", "я", "か", "𐐨"])
+def test_long_words_keep_both_ends_whatever_their_script(letter: str) -> None:
+    assert spelt(letter * SPELT) == letter * SPELT
+    assert spelt(letter * 30 + "z" * 30) == letter * (SPELT // 2) + "z" * (SPELT // 2)
+
+
+def test_words_stand_in_rows_of_their_own() -> None:
+    words = ["", "one", "Übung", "x" * SPELT, "क्या"]
+    assert ["".join(chr(n - 1) for n in row if n) for row in spell(words)] == words
+    assert spell([]).shape == (0, SPELT)
+
+
+def test_accents_stand_with_their_letters_where_they_can() -> None:
+    assert spelt(unicodedata.normalize("NFD", "tiếng Việt")) == "tiếng Việt"
+    assert spelt("р\u0301") == "р\u0301"  # no letter holds both
 
 
 def test_the_classes_of_python_s_words() -> None:

@@ -8,12 +8,13 @@ from torch.testing import assert_close
 
 from seqwright.data.sentences import spell
 from seqwright.layers.affixes import PREFIXES, ROWS, SUFFIXES, Affixes, hashed, shape
-from seqwright.layers.spelling import Spelling
+from seqwright.layers.letters import kinds
+from seqwright.layers.spelling import LETTERS, Spelling
 
 
 def letters(*words: str, room: int | None = None) -> torch.Tensor:
     spelt = torch.from_numpy(spell(words).astype("int64"))
-    return spelt[:, : room or max(len(word.encode()) for word in words)]
+    return spelt[:, : room or max(map(len, words))]
 
 
 def test_a_word_has_one_vector_wherever_it_stands() -> None:
@@ -84,8 +85,34 @@ def test_hashes_spread_and_ignore_padding() -> None:
 
 
 def test_shapes_tell_kinds_of_letters() -> None:
-    words = ["Word", "word", "WORD", "WoRd", "123", "12a", "x-y", "a.b", "é", "!"]
-    assert len(shape(letters(*words)).unique()) == len(words)
-    bits = {"A": "101", "Az": "1001", "aZ": "1010", "AZ": "111", "90": "110000", "é": "1000000", ".": "100000000"}
-    for word, wanted in (bits | {"a-": "10001000"}).items():
-        assert shape(letters(word, room=5)).item() == int(wanted, 2), word
+    def seen(*words: str, room: int | None = None) -> torch.Tensor:
+        spelt = letters(*words, room=room)
+        return shape(spelt, torch.from_numpy(kinds())[spelt])
+
+    words = ["Word", "word", "WORD", "WoRd", "123", "12a", "x-y", "a.b", "語", "🎈", "!"]
+    assert len(seen(*words).unique()) == len(words)
+    bits = {"A": "101", "Az": "1001", "aZ": "1010", "AZ": "111", "90": "110000", ".": "100000000", "a-": "10001000"}
+    for word, wanted in bits.items():
+        assert seen(word, room=5).item() == int(wanted, 2), word
+    signs = {"٣٤": "110000", "a–": "10001000", "n’t": "1000", "🎈": "10000000000"}
+    beyond = {"Д": "1000101", "Яг": "1001001", "éÉ": "1001010", "П\u0301Д": "1000111", "語": "1001000000"}
+    for word, wanted in (signs | beyond).items():
+        assert seen(word, room=5).item() == int(wanted, 2), word
+
+
+@pytest.mark.parametrize("others", [range(0x430, 0x44A), range(0x30A1, 0x30BB), range(0x10428, 0x10442)])
+def test_letters_by_other_names_are_looked_at_as_before(others: range) -> None:
+    """Cyrillic, katakana and Deseret letters in place of a to z, and their vectors in place of those."""
+    torch.manual_seed(0)
+    words = ["a", "walk", "walked", "talking", "walks", "strengths"]
+    renamed = [word.translate(dict(zip(range(ord("a"), ord("z") + 1), others, strict=True))) for word in words]
+    layer = Spelling(6, 4).double()
+    one, two = (layer.affixes(letters(*some)).view(len(words), -1, 32) for some in (words, renamed))
+    assert torch.equal((one[:, None] == one).all(-1), (two[:, None] == two).all(-1))  # who shares what with whom
+    with torch.no_grad():
+        layer.out.weight[:, -layer.affixes.width :] = 0
+        before = layer(letters(*words)[None])
+        layer.letters.weight[[other % LETTERS + 1 for other in others]] = layer.letters.weight[ord("a") + 1 :][
+            :26
+        ].clone()
+        assert_close(layer(letters(*renamed)[None]), before, rtol=0, atol=0)

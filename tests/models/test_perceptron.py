@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from types import SimpleNamespace
 
 import numpy as np
@@ -128,7 +129,7 @@ def test_features_rarer_than_the_minimum_are_left_out() -> None:
 
 
 def test_shapes_tell_kinds_of_letters() -> None:
-    words = ["Word", "word", "WORD", "WoRd", "123", "12a", "--", "x-y", "a.b", "é"]
+    words = ["Word", "word", "WORD", "WoRd", "123", "12a", "--", "x-y", "a.b", "語", "🎈"]
     assert len(set(shape(spell(words)).tolist())) == len(words)
 
 
@@ -139,6 +140,51 @@ def test_neighbours_end_with_the_sentence() -> None:
     np.testing.assert_array_equal(together[:3], features(spell(one), np.array([3])))
     np.testing.assert_array_equal(together[3:], features(spell(two), np.array([3])))
     assert (together[2] != together[5]).sum() == 1  # the word two places before
+
+
+SMALL, CAPITALS = range(ord("a"), ord("z") + 1), range(ord("A"), ord("Z") + 1)
+
+
+@pytest.mark.parametrize(
+    ("small", "capitals"),
+    [
+        (range(0x430, 0x44A), range(0x410, 0x42A)),  # Cyrillic, two bytes in UTF-8
+        (range(0xAB70, 0xAB8A), range(0x13A0, 0x13BA)),  # Cherokee, three, whose capitals came first
+        (range(0x10428, 0x10442), range(0x10400, 0x1041A)),  # Deseret, four
+        (range(0x5D0, 0x5EA), None),  # Hebrew, which has no capitals
+        (range(0x20000, 0x2001A), None),  # Chinese characters behind the tables
+    ],
+)
+def test_letters_by_other_names_share_what_they_shared(small: range, capitals: range | None) -> None:
+    """Renaming letters one-to-one changes no more than the numbers of features: who shares one with whom stays."""
+    text = "The walker walked , talking U.S. English-men and women in 1984 ; a WALK strengthens THEM and them !"
+    words = text.split()
+    names = dict(zip(SMALL, small, strict=True))
+    if capitals is None:
+        words = [word.lower() for word in words]
+    else:
+        names |= dict(zip(CAPITALS, capitals, strict=True))
+    own, other = (
+        features(spell(some), np.array([9, len(words) - 9]))
+        for some in (words, [word.translate(names) for word in words])
+    )
+    assert not (own == other).all(1).any()
+    np.testing.assert_array_equal(own[:, None] == own, other[:, None] == other)
+
+
+def test_accents_written_apart_are_those_of_their_letters() -> None:
+    apart, together = (unicodedata.normalize(form, "Việt Übung 한국").split() for form in ("NFD", "NFC"))
+    assert apart != together
+    counts = np.array([len(apart)])
+    np.testing.assert_array_equal(features(spell(apart), counts), features(spell(together), counts))
+
+
+def test_features_of_other_versions_are_refused() -> None:
+    model = Perceptron(PerceptronConfig(), 3)
+    model.fit(corpus(1))
+    old = {name: tensor for name, tensor in model.tensors().items() if name != "version"}
+    with pytest.raises(UserError, match="train it again"):
+        Perceptron(PerceptronConfig(), 3).load(old)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from seqwright.data.tag_formats import Sentence
 from seqwright.text.tokenizer import Tokenizer
 
 SPELT = 32
-"""Bytes of a word that are read; of longer words the first and the last of them, where affixes are."""
+"""Characters of a word that are read; of longer words the first and the last of them, where affixes are."""
 
 UNREAD = 8
 """The purpose of the numbers that decide which words are read as <unk>."""
@@ -38,7 +39,7 @@ class EncodedSentences:
     """The number of each row's first word."""
     words: Ints
     """How many words each row has."""
-    spelling: NDArray[np.uint8]
+    spelling: NDArray[np.int32]
     """(words, SPELT)"""
     tags: Ints
     """(words,): IGNORE in rows that have a tag that is not known."""
@@ -54,7 +55,7 @@ class EncodedSentences:
     @functools.cached_property
     def fingerprint(self) -> str:
         """sha256 of ids, words and tags: a resumed run must find the sentences it left."""
-        whole = hashlib.sha256(self.spelling.tobytes())
+        whole = hashlib.sha256(self.spelling.astype("<i4").tobytes())
         for part in (self.ids, self.lengths, self.word, self.tags):
             whole.update(part.astype("<i8").tobytes())
         return whole.hexdigest()
@@ -179,12 +180,14 @@ class SentenceFeed(ByLength):
         )
 
 
-def spell(words: Sequence[str]) -> NDArray[np.uint8]:
-    """(words, SPELT): UTF-8 bytes counted from 1, which fits since no text holds the byte 255."""
-    spelt = np.zeros((len(words), SPELT), np.uint8)
-    for n, word in enumerate(words):
-        letters = word.encode()
-        if len(letters) > SPELT:
-            letters = letters[: SPELT // 2] + letters[-SPELT // 2 :]
-        spelt[n, : len(letters)] = np.frombuffer(letters, np.uint8) + 1
+def spell(words: Sequence[str]) -> NDArray[np.int32]:
+    """(words, SPELT): accents in one with their letters where that can be, so that both ways to write them are one."""
+    cut = [_cut(word if word.isascii() else unicodedata.normalize("NFC", word)) for word in words]
+    lengths = np.fromiter(map(len, cut), np.int64, len(cut))
+    spelt = np.zeros((len(cut), SPELT), np.int32)
+    spelt[np.arange(SPELT) < lengths[:, None]] = np.frombuffer("".join(cut).encode("utf-32-le"), "<i4") + 1
     return spelt
+
+
+def _cut(word: str) -> str:
+    return word if len(word) <= SPELT else word[: SPELT // 2] + word[-SPELT // 2 :]

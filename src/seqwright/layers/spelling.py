@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from seqwright.layers.affixes import Affixes
 
-LETTERS = 257
-"""The bytes of UTF-8, counted from 1, so that every script is spelt and none has unknown letters; 0 is no letter."""
+LETTERS = 8192
+"""Vectors of letters: code points by their remainder, so that no script has unknown ones. Most alphabets stand before
+it, each letter with a vector of its own; Chinese and Korean characters share theirs with two or three others."""
 WIDTHS = (2, 3, 4)
 """Letters that a filter sees at a time."""
 OUTSIDE = max(WIDTHS) // 2
@@ -20,7 +21,7 @@ class Spelling(nn.Module):
 
     def __init__(self, width: int, filters: int, *, letter: int = 32):
         super().__init__()
-        self.letters = nn.Embedding(LETTERS, letter)
+        self.letters = nn.Embedding(LETTERS + 1, letter)  # 0 is no letter
         self.filters = nn.ModuleList(nn.Conv1d(letter, filters, size) for size in WIDTHS)
         self.affixes = Affixes(letter)
         self.out = nn.Linear(filters * len(WIDTHS) + self.affixes.width, width, bias=False)
@@ -29,7 +30,8 @@ class Spelling(nn.Module):
         """(B, S, D) from (B, S, C); zeros where no word begins."""
         shown = spelling.any(-1)  # (B, S)
         words, copies = torch.unique(spelling[shown], dim=0, return_inverse=True)  # each is looked at once
-        letters = self.letters(nn.functional.pad(words, (OUTSIDE, OUTSIDE))).transpose(1, 2)  # (U, letter, C + …)
+        rows = torch.where(words > 0, (words - 1).remainder(LETTERS) + 1, 0)
+        letters = self.letters(nn.functional.pad(rows, (OUTSIDE, OUTSIDE))).transpose(1, 2)  # (U, letter, C + …)
         lengths = (words > 0).sum(-1)  # (U,)
         found = torch.cat([self._largest(letters, lengths, filters) for filters in self.filters], -1)
         vectors = self.out(torch.cat([found, self.affixes(words)], -1))  # (U, D)

@@ -20,7 +20,8 @@ from torch import Tensor
 from seqwright.batch import Batch, ReaderSizes, Source
 from seqwright.config import UserError, check_shares, check_sizes
 from seqwright.interface import Doing, unheard
-from seqwright.models.word_features import features
+from seqwright.layers.letters import Letters
+from seqwright.models.word_features import VERSION, features
 
 BARRED = -1e9
 """The weight of a transition that cannot be."""
@@ -54,7 +55,7 @@ class PerceptronConfig:
 class Words(Protocol):
     """What a perceptron counts: words as they are spelt, row by row, and their tags."""
 
-    spelling: NDArray[np.uint8]  # (words, C)
+    spelling: Letters  # (words, C)
     tags: Ints  # (words,)
     first: Ints  # (rows,): the number of each row's first word
     words: Ints  # (rows,): how many each has
@@ -145,9 +146,15 @@ class Perceptron:
             "keys": torch.from_numpy(self.keys.view(np.int64)),
             "weights": torch.from_numpy(self.weights),
             "transitions": torch.from_numpy(self.transitions),
+            "version": torch.tensor(VERSION),
         }
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
+        if (version := int(tensors.get("version", 1))) != VERSION:
+            raise UserError(
+                f"this perceptron knows features of words of version {version}, and they are of version {VERSION} now;"
+                " train it again."
+            )
         self.keys = tensors["keys"].numpy().view(np.uint64)
         self.weights, self.transitions = (tensors[name].numpy() for name in ("weights", "transitions"))
 
@@ -155,7 +162,7 @@ class Perceptron:
         """(words, C) of all rows one after the other, and how many words each has."""
         assert source.word_starts is not None
         assert source.spelling is not None
-        spelling = source.spelling[source.word_starts].numpy().astype(np.uint8)
+        spelling = source.spelling[source.word_starts].numpy().astype(np.int32)
         counts = source.word_starts.sum(1).numpy()
         places = self._places(features(spelling, counts))
         return self.weights[places].sum(1), counts

@@ -6,19 +6,21 @@ them are computed at once, from the letters of the words, which are looked at as
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from seqwright.layers import affixes
+from seqwright.layers.letters import Letters, kinds, shifts
 from seqwright.text.mixing import GOLDEN, mixed
 
 Keys = NDArray[np.uint64]
-Letters = NDArray[np.uint8]
-"""(words, C): UTF-8 bytes counted from 1, 0 behind them."""
-
+VERSION = 2
+"""Of what features say: a perceptron that learnt others would find none of its own among these."""
 AFFIXES = (1, 2, 3, 4, 5)
-"""Bytes of the prefixes and suffixes that are looked at."""
+"""Characters of the prefixes and suffixes that are looked at."""
 OUTSIDE = np.uint64(1)
 """The neighbour of a word at the end of a sentence."""
 NOTHING = np.uint64(2)
@@ -27,9 +29,8 @@ NOTHING = np.uint64(2)
 
 def features(spelling: Letters, counts: NDArray[np.int64]) -> Keys:
     """(words, K) of words one after the other, so many in each sentence."""
-    different, which = np.unique(spelling, axis=0, return_inverse=True)
-    which = which.reshape(-1)
-    own = {name: value[which] for name, value in looks(different).items()}
+    _, first, which = np.unique(hashed(spelling), return_index=True, return_inverse=True)  # each is looked at once
+    own = {name: value[which] for name, value in looks(spelling[first]).items()}
     sentence = np.repeat(np.arange(len(counts)), counts)
 
     def near(name: str, offset: int) -> Keys:
@@ -52,7 +53,7 @@ def features(spelling: Letters, counts: NDArray[np.int64]) -> Keys:
 def looks(letters: Letters) -> dict[str, Keys]:
     """What words look like by themselves: whole, lower-cased, their ends, which kinds of letters they have."""
     lengths = (letters > 0).sum(1)
-    lower = np.where((letters >= ord("A") + 1) & (letters <= ord("Z") + 1), letters + 32, letters)
+    lower = letters + of(letters, shifts())
     found = {"word": hashed(letters), "lower": hashed(lower)}
     places = np.arange(letters.shape[1])
     for size in AFFIXES:
@@ -66,7 +67,13 @@ def looks(letters: Letters) -> dict[str, Keys]:
 
 def shape(letters: Letters) -> Keys:
     """Which kinds of letters a word has; no key that OUTSIDE or NOTHING has."""
-    return affixes.shape(torch.from_numpy(letters).long()).numpy().astype(np.uint64) + np.uint64(4)
+    seen = affixes.shape(torch.from_numpy(letters), torch.from_numpy(of(letters, kinds())))
+    return seen.numpy().astype(np.uint64) + np.uint64(4)
+
+
+def of(letters: Letters, table: NDArray[Any]) -> NDArray[Any]:
+    """What a table says of each letter; its last row is for those behind it."""
+    return table[np.minimum(letters, len(table) - 1)]
 
 
 def hashed(letters: Letters) -> Keys:

@@ -29,7 +29,8 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     if missing or unknown or shapes:
         raise UserError(
             f"these weights belong to another model (missing: {missing or 'none'}; unknown: {unknown or 'none'}; "
-            f"of another shape: {shapes or 'none'}); open them with the recipe they were trained with."
+            f"of another shape: {shapes or 'none'}); open them with the recipe they were trained with,"
+            " or train again if an older seqwright wrote them."
         )
     with torch.no_grad():
         for name, tensor in mine.items():
