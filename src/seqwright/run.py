@@ -63,8 +63,9 @@ class Run(ABC):
             model.eval()
         else:
             model.load(tensors)
+        chosen = machine.device(device)
         if hasattr(model, "to"):  # counted models have nothing to gain from a device
-            self.device = machine.device(device)
+            self.device = chosen
             model.to(self.device)
         if precision != "fp32":
             if not (hasattr(model, "to") and SAYING & {*self.verbs}):

@@ -164,6 +164,7 @@ class Session:
             self.known.add(text)
 
     def _count(self) -> dict[str, Any]:
+        machine.device(self.recipe.training.device)  # which is not there may not be asked for, used or not
         given = recipe.differences(to_table(TrainingConfig()), to_table(self.recipe.training), "training.")
         if idle := [key for key, *_ in given if key not in ANYWHERE]:
             self.note(f"{self.recipe.kind} counts and takes no steps: {', '.join(idle)} change nothing.")

@@ -37,7 +37,9 @@ def images_recipe(
     """The tables of a recipe for a classifier of pictures."""
     build.pick_trained(kind, "images")
     if tokenizer is not None:
-        raise UserError("pictures are no text, so there is no tokenizer to choose.")
+        raise UserError(
+            "pictures are no text: there is no tokenizer to choose, and no run that reads text can begin one that sees."
+        )
     size = scaled(files)
     pictures = read_pictures(files, ImagesConfig(train=tuple(files), size=size))
     height, width = pictures.pixels.shape[1:3]

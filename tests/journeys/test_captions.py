@@ -44,6 +44,7 @@ def test_captions_are_learnt_said_scored_and_shown(run: Path, seqwright: Command
     assert seqwright("caption", run, "new.npz").out.splitlines() == [*SAID, *SAID]
     said = [json.loads(line) for line in seqwright("caption", run, "new.npz", "--json").out.splitlines()]
     assert [one["picture"] for one in said] == list(range(8))
+    assert {one["file"] for one in said} == {said[0]["file"]}
     assert all(one["reason"] == "end" and one["log_prob"] <= 0 for one in said)
     three = seqwright("caption", run, "new.npz", "--json", "--set", "decoding.best=3").out.splitlines()
     assert all(len(json.loads(line)["others"]) == 2 for line in three)

@@ -28,6 +28,9 @@ def test_digits_are_learnt_and_told(seqwright: Command, tmp_path: Path) -> None:
     np.savez(tmp_path / "some.npz", images=np.zeros((3, 8, 8), np.uint8))
     said = seqwright("classify", str(tmp_path / "r"), str(tmp_path / "some.npz"), "--json").out.splitlines()
     assert [json.loads(line)["picture"] for line in said] == [0, 1, 2]
+    first = json.loads(said[0])
+    assert first["probabilities"][first["label"]] == first["probability"] == max(first["probabilities"].values())
+    assert sum(first["probabilities"].values()) == pytest.approx(1)
     assert len({json.loads(line)["label"] for line in said}) == 1
     np.savez(tmp_path / "large.npz", images=np.zeros((3, 9, 9), np.uint8))
     refused = seqwright("classify", str(tmp_path / "r"), str(tmp_path / "large.npz"))

@@ -159,7 +159,7 @@ def test_a_tagger_without_held_out_sentences_has_no_score(seqwright: Command, he
     (here / "all.toml").write_text(f'name = "all"\n{table}[model]\nkind = "perceptron"\nepochs = 2\n')
     said = seqwright("train", "all.toml", "--run", "run")
     assert said.status == 0, said.err
-    assert "nothing is held out" in said.out + said.err
+    assert "all sentences are learnt from" in said.out + said.err
     assert "20 training sentences, 60 words" in said.out + said.err
     refused = seqwright("evaluate", "run")
     assert refused.status == 2

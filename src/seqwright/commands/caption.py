@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, options_from, print_json
+from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, each_picture, options_from, print_json
 
 
 @click.command("caption")
@@ -29,8 +29,8 @@ def command(
 
     opened = open_run(run, device=device, precision=precision)
     options = options_from(overrides, "decoding", type(opened.settings.decoding))
-    for number, said in enumerate(opened.caption(files, **options)):
+    for where, said in each_picture(files, lambda names: opened.caption(names, **options)):
         if as_json:
-            print_json({"picture": number, **asdict(said)})
+            print_json(where | asdict(said))
         else:
-            click.echo(said.text)
+            click.echo(said.text if [*files] == [where["file"]] else f"{where['file']}: {said.text}")

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, SET, is_file, options_from, print_json, reading, text_or_lines
+from seqwright.commands.common import (
+    DEVICE,
+    JSON,
+    RUN,
+    SET,
+    each_picture,
+    is_file,
+    options_from,
+    print_json,
+    reading,
+    text_or_lines,
+)
 
 
 @click.command("classify")
@@ -72,14 +84,8 @@ def _look(opened: Any, files: Sequence[str], options: dict[str, Any], as_json: b
     """What is on the pictures of some files or folders."""
     if not files:
         raise click.UsageError("name files of pictures, or a folder of image files.")
-    from seqwright.data.files import resolve
-    from seqwright.data.image_files import image_files
-
-    for file in files:
-        inside = image_files(resolve(file)) if resolve(file).is_dir() else []
-        for number, seen in enumerate(opened.classify([file], **options)):
-            name = str(inside[number]) if inside else file
-            if as_json:
-                print_json({"file": name, "picture": number, "label": seen.label, "probability": seen.probability})
-            else:
-                click.echo(seen.said if len(files) == 1 and not inside else f"{name}: {seen.said}")
+    for where, seen in each_picture(files, lambda names: opened.classify(names, **options)):
+        if as_json:
+            print_json(where | asdict(seen))
+        else:
+            click.echo(seen.said if [*files] == [where["file"]] else f"{where['file']}: {seen.said}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -17,6 +17,7 @@ AHEAD = 1 << 16
 """Bytes read from standard input at most before what is in them is answered."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 RUN = click.argument("run", type=click.Path())
 SET = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key; may be repeated.")
@@ -82,6 +83,17 @@ def print_scores(scores: Any) -> None:
 
     print_table(scores_table(scores))
     click.echo(signature(scores))
+
+
+def each_picture(files: Iterable[str], ask: Callable[[list[str]], Iterable[T]]) -> Iterator[tuple[dict[str, Any], T]]:
+    """What is said of each picture of some files or folders, behind the file it is in and its number there."""
+    from seqwright.data.files import resolve
+    from seqwright.data.image_files import image_files
+
+    for file in files:
+        inside = image_files(resolve(file)) if resolve(file).is_dir() else []
+        for number, said in enumerate(ask([file])):
+            yield {"file": str(inside[number]) if inside else file, "picture": number}, said
 
 
 def read_lines(file: str | None) -> Iterator[str]:

@@ -67,7 +67,7 @@ class TextTask:
             note(corpora.leak)
         self.tokenizer = saved_tokenizer(settings, directory, corpora.texts, note, specials=self.specials)
         if valid is None:
-            note("nothing is held out, so there will be no score; give --valid FILE, or set data.split.")
+            note("all text is learnt from, so the run has no score of its own; give --valid FILE, or set data.split.")
         self.names = corpora.names
         self.streams = [to_stream(corpus, self.tokenizer) for corpus in corpora.train]
         self.valid = None if valid is None else to_stream(valid, self.tokenizer)

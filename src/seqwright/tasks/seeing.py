@@ -119,6 +119,8 @@ class Seen:
     """The class; of a strip, those of its frames with spaces between them."""
     probability: float
     """Of the label; of a strip, of all its labels together."""
+    probabilities: dict[str, float] | None
+    """Of every class; None for a strip, which has them for each frame."""
 
     @property
     def said(self) -> str:
@@ -168,7 +170,12 @@ class SeeRun(PictureRun):
                 answers = answered(self.model, found.still(step)[1], self.device)
                 for row in tempered(answers, temperature):
                     label, probability = said_of(row, self.sight.names)
-                    yield Seen(label=label, probability=probability)
+                    likely = (
+                        dict(zip(self.sight.names, row.tolist(), strict=True))
+                        if row.size == len(self.sight.names)
+                        else None
+                    )
+                    yield Seen(label=label, probability=probability, probabilities=likely)
 
     def restore(self, pictures: Pictures) -> Iterator[tuple[Pixels, Pixels]]:
         """Of each picture what the model was shown and what it made of that: pixels (H, W, C)."""
