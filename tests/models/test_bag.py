@@ -14,8 +14,10 @@ from torch.testing import assert_close
 from seqwright.batch import Answers, Batch, ReaderSizes, Source, Vocabulary
 from seqwright.config import UserError
 from seqwright.models.bag import AT_ONCE, BagConfig, bag
+from seqwright.models.bags.complement import Complement
 from seqwright.models.bags.grams import Grams, Presence
 from seqwright.models.bags.linear import descend
+from seqwright.models.bags.ridge import rarity, weights
 from seqwright.models.bags.spelt import numbered, spelt
 
 WORDS = 12
@@ -195,15 +197,16 @@ def test_an_unknown_word_makes_no_known_pair() -> None:
 
 
 def test_each_view_is_scaled_by_itself() -> None:
-    """In every text a view has the length it has in a usual one, however many n-grams the text has."""
+    """In every text a view has the length it has in a usual one, however many n-grams the text has and however rare."""
     texts = [text for text in drawn(60, 6) if len(set(text)) > 1]
     found = [Grams.of(*flat(texts), order=order, minimum=1, vocabulary=WORDS)[1] for order in (1, 3)]
     model = bag(BagConfig(words=1), sizes())
-    model.typical = torch.tensor([4.0, 9.0])
+    model.typical, model.rarity = torch.tensor([4.0, 9.0]), 1 + torch.rand(sum(view.width for view in found))
     together = model._beside(found)
     squares = replace(together, values=None if together.values is None else together.values.square())
     of_view = torch.zeros(together.width, 2)
     of_view[: found[0].width, 0] = of_view[found[0].width :, 1] = 1
+    of_view *= model.rarity.square().unsqueeze(1)
     assert_close(squares @ of_view, torch.tensor([[4.0, 9.0]]).expand(len(texts), 2))
 
 
@@ -252,6 +255,7 @@ def test_held_out_texts_decide_about_naive_bayes_where_they_are_few(monkeypatch:
     assert noted() == noted(naive_bayes=best)
     assert losses[True] != losses[False]
     monkeypatch.setattr("seqwright.models.bags.choosing.MANY", 10)
+    monkeypatch.setattr("seqwright.models.bags.choosing.DUAL", 0)
     assert "and naive Bayes" in noted()
     assert " suit 12 held-out texts best (accuracy" in noted()
 
@@ -268,8 +272,9 @@ def test_held_out_texts_are_told_of() -> None:
     assert all("suit 60 held-out texts best (in 5 folds accuracy 100.00 %" in note for note in notes)
 
 
-def test_naive_bayes_is_held_at_where_it_answers_better_alone() -> None:
+def test_naive_bayes_is_held_at_where_it_answers_better_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every word speaks for its class by itself, and there are more words than texts: nothing is left to be learnt."""
+    monkeypatch.setattr("seqwright.models.bags.choosing.DUAL", 0)
     luck = random.Random(2)
     target = torch.arange(60) % 2
     texts = [[luck.choice(range(6)) + 6 * (luck.random() < (0.9 if own else 0.1)) for _ in range(6)] for own in target]
@@ -307,6 +312,71 @@ def test_margins_choose_between_many_classes_and_become_probabilities() -> None:
     model = bag(BagConfig(order=2), sizes(count=4))
     model.fit(data)
     assert (model(data.batch(np.arange(200))).argmax(1) == data.target).float().mean() > 0.85
+
+
+def test_ridge_regression_is_that_of_scikit_learn() -> None:
+    linear = pytest.importorskip("sklearn.linear_model", reason="scikit-learn is the oracle")
+    data = corpus(100, 3)
+    _, x = Grams.of(*flat(data.texts), order=2, minimum=1, vocabulary=WORDS)
+    scale = rarity(x)
+    dense = x @ torch.eye(x.width) * scale
+    dense = torch.cat([dense / dense.square().sum(1).mean().sqrt(), torch.ones(len(x), 1)], 1)
+    signs = 2.0 * torch.nn.functional.one_hot(data.target, 3) - 1
+    oracle = linear.Ridge(alpha=0.5, fit_intercept=False).fit(dense.double().numpy(), signs.numpy())
+    weight, bias = weights(x, scale, data.target, 3, 0.5)
+    assert_close(
+        (x @ weight + bias).double(), torch.from_numpy(oracle.predict(dense.double().numpy())), atol=1e-3, rtol=0
+    )
+
+
+def test_held_out_texts_decide_about_ridge_regression(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With it the held-out loss is no larger than without; where weights are too many to descend with it is all."""
+
+    def noted() -> str:
+        model = bag(BagConfig(order=2), sizes())
+        model.fit(corpus())
+        right.append(float((model(corpus().batch(np.arange(120))).argmax(1) == corpus().target).float().mean()))
+        return model.notes[-1]
+
+    right: list[float] = []
+    losses = [float(noted().split("loss ")[1].rstrip(")."))]
+    monkeypatch.setattr("seqwright.models.bags.choosing.DESCENDED", 0)
+    assert noted().startswith("ridge regression with")
+    monkeypatch.setattr("seqwright.models.bags.choosing.DUAL", 0)
+    assert "ridge" not in noted()
+    losses.append(float(noted().split("loss ")[1].rstrip(").")))
+    assert losses[0] <= losses[1]
+    assert min(right) > 0.85
+
+
+def test_complement_naive_bayes_is_that_of_scikit_learn() -> None:
+    """Up to what it says of all classes alike."""
+    bayes = pytest.importorskip("sklearn.naive_bayes", reason="scikit-learn is the oracle")
+    data = corpus(80, 4)
+    _, x = Grams.of(*flat(data.texts), order=2, minimum=1, vocabulary=WORDS)
+    x = x.scaled(torch.rand(len(x), 1))
+    dense = (x @ torch.eye(x.width)).numpy()
+    oracle = bayes.ComplementNB(alpha=0.3).fit(dense, data.target.numpy())
+    expected = torch.from_numpy(dense @ oracle.feature_log_prob_.T).float()
+    mine = Complement.of(x, data.target, 4, 0.3)(x)
+    assert_close(*(own - own.mean(1, keepdim=True) for own in (mine, expected)), atol=1e-4, rtol=0)
+
+
+def test_very_many_classes_are_counted_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where weights would be too many and no l2 was asked for; kept and loaded as any other bag."""
+    monkeypatch.setattr("seqwright.models.bag.MOST_WEIGHTS", 100)
+    monkeypatch.setattr("seqwright.models.bag.SEVERAL", 5)
+    texts = [[n % 6, 6 + luck, n % 6] for n in range(60) for luck in (n % 4,)]
+    data, every = Corpus(texts, torch.arange(60) % 6), np.arange(60)
+    model, other = (bag(BagConfig(order=2), sizes(count=6)) for _ in range(2))
+    model.fit(data)
+    assert "complement naive Bayes alone (6 held-out texts: accuracy 100.00 %" in model.notes[-1]
+    assert (model(data.batch(every)).argmax(1) == data.target).all()
+    other.load(model.tensors())
+    assert_close(other(data.batch(every)), model(data.batch(every)))
+    regression = bag(BagConfig(order=2, l2=1.0), sizes(count=6))
+    regression.fit(data)
+    assert regression.complement is None
 
 
 def test_a_few_texts_are_told_apart_by_what_each_has_alone() -> None:

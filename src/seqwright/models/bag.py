@@ -19,9 +19,11 @@ from torch import Tensor
 from seqwright.batch import Answers, Batch, ReaderSizes, Source, within
 from seqwright.config import UserError, check_sizes
 from seqwright.interface import Doing, unheard
-from seqwright.models.bags.choosing import FEWEST, Way, choose, is_cheap, is_few
+from seqwright.models.bags.choosing import FEWEST, Way, choose, is_cheap, is_dual, is_few
+from seqwright.models.bags.complement import Complement, complement
 from seqwright.models.bags.grams import Grams, Presence, Rows, beside
 from seqwright.models.bags.linear import descend
+from seqwright.models.bags.ridge import rarity, weights
 from seqwright.models.bags.spelt import numbered, spelt
 
 AT_ONCE = 1 << 22
@@ -30,6 +32,9 @@ USUAL = 2
 """Texts an n-gram must be in, unless told or found otherwise."""
 MOST_WEIGHTS = 20_000_000
 """Of more, the rarest n-grams are left out: every weight is held some thirty times while they are found."""
+
+SEVERAL = 100
+"""Of more classes no n-gram is left out for memory's sake: where weights would be too many, naive Bayes is all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +52,7 @@ class BagConfig:
     smoothing: float = 1.0
     """Added to every count of naive Bayes."""
     normalise: bool = True
-    """Scale each text by the root of how many n-grams it has, so that long texts are not surer for being long."""
+    """Scale each text by the root of how many n-grams it has, rare ones counted more, so that long texts are no surer."""
     l2: float | None = None
     """How strongly weights are held at zero: l2 / 2 |w|² beside the summed loss. Left out: a held-out tenth decides."""
 
@@ -94,8 +99,12 @@ class Bag:
         """The regularisation that was used."""
         self.naive_bayes = config.naive_bayes is not False and answers.kind != "value"
         """Whether n-grams are weighed by ratios, which need classes."""
+        self.rarity = torch.ones(0)
+        """(F,): how much an n-gram adds to the length of a text; those of few texts add more."""
         self.typical = torch.ones(len(self.orders))
-        """(views,): n-grams of a text on average; one of so many is not scaled."""
+        """(views,): squared length of a text on average; one so long is not scaled."""
+        self.complement: Complement | None = None
+        """What answers in place of weights where there are very many classes."""
 
     @property
     def orders(self) -> list[int]:
@@ -108,14 +117,39 @@ class Bag:
         ids, lengths, marks, target = self._corpus(corpus)
         if self.config.words:
             self.known = np.unique(spelt(ids, marks, lengths)[0])
-        x, way = self._chosen(self._streams(ids, lengths, marks), target, doing)
+        streams = self._streams(ids, lengths, marks)
+        if not self._has_too_many_classes(streams, target, doing):
+            self._learn(*self._chosen(streams, target, doing), target, doing)
+
+    def _has_too_many_classes(self, streams: Streams, target: Tensor, doing: Doing) -> bool:
+        """Whether there are too many to have weights for, and are counted then."""
+        free = self.naive_bayes and self.config.l2 is None
+        if self.answers.kind != "class" or self.answers.count <= SEVERAL or not free:
+            return False
+        x = self._counted(streams, self.config.minimum or 1, float("inf"))
+        if int((torch.bincount(x.columns) >= USUAL).sum()) * self.answers.count <= MOST_WEIGHTS:
+            return False
+        doing(f"counting {x.width:,} n-grams of {self.answers.count:,} classes")
+        self.complement, said = complement(x, target, self.answers.count, self.config.smoothing)
+        self.notes.append(f"{self.answers.count:,} classes are told apart by complement naive Bayes alone{said}.")
+        return True
+
+    def _learn(self, x: Presence, way: Way, target: Tensor, doing: Doing) -> None:
+        """Finds the weights, in the way that was chosen."""
         self.l2, self.naive_bayes = way.l2, way.weighed
-        doing(f"learning the weights of {x.width:,} n-grams with l2 = {self.l2:g}")
-        scale = self.scale(x, target, way.weighed)
-        own: dict[str, Any] = {"scale": scale, "weight": torch.full_like(scale, way.centre), "bias": self.bias}
-        loss = "margins" if way.margins else self.answers.kind
-        weight, bias = descend(x, target, loss, l2=self.l2, centre=way.centre, **own)
-        self.weight, self.bias = way.sharpness * scale * weight, way.sharpness * bias
+        doing(f"learning the weights of {x.width:,} n-grams")
+        self.weight, self.bias = torch.zeros(x.width, self.answers.count), torch.zeros(self.answers.count)
+        if way.share < 1:
+            scale = self.scale(x, target, way.weighed)
+            own: dict[str, Any] = {"scale": scale, "weight": torch.full_like(scale, way.centre), "bias": self.bias}
+            loss = "margins" if way.margins else self.answers.kind
+            weight, bias = descend(x, target, loss, l2=self.l2, centre=way.centre, **own)
+            self._add(scale * weight, bias, way.sharpness * (1 - way.share))
+        if way.share:
+            self._add(*weights(x, self.rarity, target, self.answers.count, way.ridge), way.ridge_sharpness * way.share)
+
+    def _add(self, weight: Tensor, bias: Tensor, by: float) -> None:
+        self.weight, self.bias = self.weight + by * weight, self.bias + by * bias
 
     def _chosen(self, streams: Streams, target: Tensor, doing: Doing) -> tuple[Presence, Way]:
         """The n-grams and the regression that suit texts that are held out."""
@@ -129,28 +163,30 @@ class Bag:
             return choose(x, target, self.answers, self.scale, minimum=minimum, weighed=weighed, doing=doing)
 
         best = asked(x, usual, *((True, False) if unsaid else (self.naive_bayes,)))
-        if self.config.minimum is None and is_few(x, self.answers):
+        if self.config.minimum is None and (is_few(x, self.answers) or is_dual(x, self.answers)):
             every = self._counted(streams, 1)
-            other = asked(every, 1, self.naive_bayes) if is_few(every, self.answers) else best
+            also = is_few(every, self.answers) or is_dual(every, self.answers)
+            other = asked(every, 1, self.naive_bayes) if also else best
             x, best = (every, other) if other < best else (self._counted(streams, usual), best)
         if best.told:
             self.notes.append(self._said(best))
         return x, best
 
-    def _counted(self, streams: Streams, least: int) -> Presence:
+    def _counted(self, streams: Streams, least: int, most: float | None = None) -> Presence:
         """The n-grams of so many texts, or more where there would be too many weights."""
         for minimum in itertools.count(least):
             found = [
                 Grams.of(*stream, order=order, minimum=minimum, vocabulary=view.vocabulary)
                 for stream, order, view in zip(streams, self.orders, self._views(), strict=False)
             ]
-            if sum(grams.width for grams, _ in found) * self.answers.count <= MOST_WEIGHTS:
+            if sum(grams.width for grams, _ in found) * self.answers.count <= (most or MOST_WEIGHTS):
                 break
         if minimum > least:
             self.notes.append(f"n-grams of fewer than {minimum} texts are left out: there were too many for memory.")
         self.views = [grams for grams, _ in found]
         seen = [x for _, x in found]
-        self.typical = torch.cat([x.sizes.mean(0) for x in seen]).clamp(min=1)
+        self.rarity = torch.cat([rarity(x) for x in seen])
+        self.typical = torch.cat([square.mean(0) for square in self._squares(seen)]).clamp(min=1)
         return self._beside(seen)
 
     def _views(self, keys: Sequence[Sequence[Rows]] = ((), ())) -> list[Grams]:
@@ -160,19 +196,28 @@ class Bag:
     def _beside(self, views: Sequence[Presence]) -> Presence:
         """All views as one; a text that has more n-grams of a view than others is not surer for it."""
         if self.config.normalise:
-            usual = zip(views, self.typical, strict=True)
-            views = [view.scaled((typical / view.sizes.clamp(min=1)).sqrt()) for view, typical in usual]
+            usual = zip(views, self._squares(views), self.typical, strict=True)
+            views = [view.scaled((typical / square.clamp(min=1)).sqrt()) for view, square, typical in usual]
         return beside(views)
+
+    def _squares(self, views: Sequence[Presence]) -> list[Tensor]:
+        """The squared length (N, 1) of each text in each view."""
+        ends = np.cumsum([view.width for view in views])[:-1].tolist()
+        parts = self.rarity.square().unsqueeze(1).tensor_split(ends)
+        return [view @ part for view, part in zip(views, parts, strict=True)]
 
     def _said(self, way: Way) -> str:
         """What was chosen, and how well texts that were held out were answered with it."""
         ratios = (
             f" and {'' if way.weighed else 'no '}naive Bayes{', which weights are held at,' * (way.centre > 0)} suit"
         )
-        chosen = " suits" if self.answers.kind == "value" else ratios
+        chosen = f"l2 = {way.l2:g}{' suits' if self.answers.kind == 'value' else ratios}"
+        dual = f"ridge regression with l2 = {way.ridge:g}"
+        if way.share:
+            chosen = f"{way.share:.0%} of {dual} beside {chosen}" if way.share < 1 else f"{dual} suits"
         right = f"accuracy {way.accuracy:.2f} %, " if self.answers.kind == "class" else ""
         how = f"in {way.folds} folds " if way.folds > 1 else ""
-        return f"l2 = {way.l2:g}{chosen} {way.told:,} held-out texts best ({how}{right}loss {way.loss:.4f})."
+        return f"{chosen} {way.told:,} held-out texts best ({how}{right}loss {way.loss:.4f})."
 
     def scale(self, x: Presence, target: Tensor, weighed: bool) -> Tensor:
         """(F, C): log of how much more frequent each n-gram is among the texts of a class than among the others."""
@@ -193,20 +238,27 @@ class Bag:
         views = zip(VIEWS, self.views, strict=False)
         keys = {f"{name}.{n}": torch.from_numpy(own) for name, view in views for n, own in enumerate(view.keys, 1)}
         words = {"words": torch.from_numpy(self.known)} if self.config.words else {}
-        return {"weight": self.weight, "bias": self.bias, "typical": self.typical, **words, **keys}
+        own = self.complement.tensors() if self.complement else {"weight": self.weight, "bias": self.bias}
+        return {**own, "rarity": self.rarity, "typical": self.typical, **words, **keys}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         if self.config.words:
             self.known = tensors["words"].numpy()
         named = zip(VIEWS, self.orders, strict=False)
         self.views = self._views([[tensors[f"{name}.{n + 1}"].numpy() for n in range(order)] for name, order in named])
-        self.weight, self.bias, self.typical = tensors["weight"], tensors["bias"], tensors["typical"]
+        self.typical = tensors["typical"]
+        self.rarity = tensors.get("rarity", torch.ones(sum(view.width for view in self.views)))
+        if "rest" in tensors:
+            self.complement = Complement.load(tensors)
+        else:
+            self.weight, self.bias = tensors["weight"], tensors["bias"]
 
     def __call__(self, batch: Batch) -> Tensor:
         """Logits (B, C)."""
         streams = self._streams(*self._flat(batch.source))
         x = self._beside([view.read(*stream) for view, stream in zip(self.views, streams, strict=True)])
-        return (x @ self.weight + self.bias).to(batch.source.device)
+        logits = self.complement(x) if self.complement else x @ self.weight + self.bias
+        return logits.to(batch.source.device)
 
     def _streams(self, ids: Rows, lengths: Rows, marks: Rows) -> Streams:
         """The ids of all texts with the lengths of each, and the words they spell."""

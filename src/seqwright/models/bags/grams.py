@@ -45,7 +45,7 @@ class Presence:
         order = torch.argsort(self.columns, stable=True)
         owners = torch.repeat_interleave(torch.arange(len(self)), self.starts.diff())
         values = None if self.values is None else self.values[order]
-        return Presence(_borders(self.columns, self.width), owners[order], len(self), values)
+        return Presence(borders(self.columns, self.width), owners[order], len(self), values)
 
     def select(self, rows: Tensor) -> Presence:
         """These rows alone."""
@@ -73,7 +73,7 @@ def beside(views: Sequence[Presence]) -> Presence:
     return Presence(starts, columns[order], int(offsets[-1]), values)
 
 
-def _borders(groups: Tensor, many: int) -> Tensor:
+def borders(groups: Tensor, many: int) -> Tensor:
     """Where each of `many` groups begins and ends once members are sorted by group."""
     return torch.cat([torch.zeros(1, dtype=torch.long), torch.bincount(groups, minlength=many).cumsum(0)])
 
@@ -144,4 +144,4 @@ def _matrix(pairs: Sequence[tuple[Rows, Rows]], texts: int, width: int) -> Prese
     owner = torch.from_numpy(np.concatenate([own for own, _ in pairs]))
     columns = torch.from_numpy(np.concatenate([own for _, own in pairs]))
     order = torch.argsort(owner, stable=True)
-    return Presence(_borders(owner, texts), columns[order], width)
+    return Presence(borders(owner, texts), columns[order], width)
