@@ -14,7 +14,7 @@ from torch.testing import assert_close
 from seqwright.batch import Answers, Batch, ReaderSizes, Source, Vocabulary
 from seqwright.config import UserError
 from seqwright.models.bag import AT_ONCE, BagConfig, bag
-from seqwright.models.bags.complement import Complement
+from seqwright.models.bags.complement import Complement, counted
 from seqwright.models.bags.grams import Grams, Presence
 from seqwright.models.bags.linear import descend
 from seqwright.models.bags.ridge import rarity, weights
@@ -358,7 +358,7 @@ def test_complement_naive_bayes_is_that_of_scikit_learn() -> None:
     dense = (x @ torch.eye(x.width)).numpy()
     oracle = bayes.ComplementNB(alpha=0.3).fit(dense, data.target.numpy())
     expected = torch.from_numpy(dense @ oracle.feature_log_prob_.T).float()
-    mine = Complement.of(x, data.target, 4, 0.3)(x)
+    mine = Complement.of(counted(x, data.target, 4), 0.3)(x)
     assert_close(*(own - own.mean(1, keepdim=True) for own in (mine, expected)), atol=1e-4, rtol=0)
 
 

@@ -52,7 +52,7 @@ class BagConfig:
     smoothing: float = 1.0
     """Added to every count of naive Bayes."""
     normalise: bool = True
-    """Scale each text by the root of how many n-grams it has, rare ones counted more, so that long texts are no surer."""
+    """Scale each text by the root of how many n-grams it has, rare ones counted more: long texts are no surer."""
     l2: float | None = None
     """How strongly weights are held at zero: l2 / 2 |w|² beside the summed loss. Left out: a held-out tenth decides."""
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -20,6 +20,8 @@ from seqwright.models.bags.grams import Presence, borders
 
 SHARPNESS = tuple(2 ** (n / 2) for n in range(-12, 13))
 """What scores may be multiplied by: naive Bayes counts every n-gram as if it had said nothing before."""
+SMOOTHER = (1.0, 3.0, 10.0)
+"""Times the smoothing asked for, all of which are tried."""
 ASKED = 1000
 """Texts that are held out to tell how sharp scores are, at most."""
 NAMES = ("seen.starts", "seen.classes", "seen.values", "rest")
@@ -32,18 +34,15 @@ class Complement:
     rest: Tensor  # (C,): log of what all other classes have of everything
 
     @classmethod
-    def of(cls, x: Presence, target: Tensor, classes: int, smoothing: float) -> Complement:
-        """Counts of n-grams by class; there every text weighs as x says."""
-        values = torch.ones(len(x.columns)) if x.values is None else x.values
-        owners = torch.repeat_interleave(target, x.starts.diff())
-        pairs, which = torch.unique(x.columns * classes + owners, return_inverse=True)
-        inside = torch.bincount(which, values, len(pairs)).float()
-        columns = pairs // classes
-        every = torch.bincount(columns, inside, x.width).float()  # (F,)
+    def of(cls, counts: Presence, smoothing: float) -> Complement:
+        """What counts (F, C) say."""
+        inside, columns = counts.values, torch.repeat_interleave(torch.arange(len(counts)), counts.starts.diff())
+        assert inside is not None
+        every = torch.bincount(columns, inside, len(counts)).float()  # (F,)
         speaks = -torch.log1p(-inside / (every[columns] + smoothing))
-        of_class = torch.bincount(pairs % classes, inside, classes).float()  # (C,)
-        rest = (every.sum() - of_class + smoothing * x.width).log()
-        return cls(Presence(borders(columns, x.width), pairs % classes, classes, speaks), rest)
+        of_class = torch.bincount(counts.columns, inside, counts.width).float()  # (C,)
+        rest = (every.sum() - of_class + smoothing * len(counts)).log()
+        return cls(replace(counts, values=speaks), rest)
 
     def __call__(self, x: Presence) -> Tensor:
         """Logits (N, C)."""
@@ -59,9 +58,8 @@ class Complement:
         return _sparse(self.seen).coalesce()
 
     def sharpened(self, by: float) -> Complement:
-        seen = self.seen
-        assert seen.values is not None
-        return Complement(Presence(seen.starts, seen.columns, seen.width, by * seen.values), by * self.rest)
+        assert self.seen.values is not None
+        return Complement(replace(self.seen, values=by * self.seen.values), by * self.rest)
 
     def tensors(self) -> dict[str, Tensor]:
         assert self.seen.values is not None
@@ -74,18 +72,36 @@ class Complement:
         return cls(Presence(starts, classes, len(rest), values), rest)
 
 
+def counted(x: Presence, target: Tensor, classes: int) -> Presence:
+    """(F, C): how often each class has each n-gram; there every text weighs as x says."""
+    values = torch.ones(len(x.columns)) if x.values is None else x.values
+    owners = torch.repeat_interleave(target, x.starts.diff())
+    pairs, which = torch.unique(x.columns * classes + owners, return_inverse=True)
+    inside = torch.bincount(which, values, len(pairs)).float()
+    return Presence(borders(pairs // classes, x.width), pairs % classes, classes, inside)
+
+
 def complement(x: Presence, target: Tensor, classes: int, smoothing: float) -> tuple[Complement, str]:
-    """Of all texts, as sharp as suits some that were held out, and what those said."""
+    """Of all texts, as smooth and as sharp as suits some that were held out, and what those said."""
     shuffled = torch.from_numpy(np.random.default_rng(0).permutation(len(x)))
     held, kept = shuffled.tensor_split([min(ASKED, len(x) // 10)])
     held = held[torch.isin(target[held], target[kept])]
-    every = Complement.of(x, target, classes, smoothing)
+    every = counted(x, target, classes)
     if not len(held):
-        return every, ""
-    logits = Complement.of(x.select(kept), target[kept], classes, smoothing)(x.select(held))
-    loss, by = min((float(F.cross_entropy(by * logits, target[held])), by) for by in SHARPNESS)
-    right = 100 * float((logits.argmax(1) == target[held]).float().mean())
-    return every.sharpened(by), f" ({len(held):,} held-out texts: accuracy {right:.2f} %, loss {loss:.4f})"
+        return Complement.of(every, smoothing), ""
+    counts, unseen = counted(x.select(kept), target[kept], classes), x.select(held)
+    loss, right, added, by = min(_tried(counts, unseen, target[held], smoothing))
+    said = f" ({len(held):,} held-out texts: accuracy {-right:.2f} %, loss {loss:.4f})"
+    return Complement.of(every, added).sharpened(by), said
+
+
+def _tried(counts: Presence, unseen: Presence, truth: Tensor, smoothing: float) -> Iterator[tuple[float, ...]]:
+    """Loss of the texts held out, accuracy below zero, what was added, how sharp it was."""
+    for times in SMOOTHER:
+        logits = Complement.of(counts, smoothing * times)(unseen)
+        right = 100 * float((logits.argmax(1) == truth).float().mean())
+        for by in SHARPNESS:
+            yield float(F.cross_entropy(by * logits, truth)), -right, smoothing * times, by
 
 
 def _sparse(x: Presence) -> Tensor:
