@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.models.test_bag import WORDS, Corpus, corpus, flat, sizes
 from torch.testing import assert_close
 
 from seqwright.models.bag import BagConfig, bag
 from seqwright.models.bags.complement import Complement, counted
 from seqwright.models.bags.grams import Grams
 from seqwright.models.bags.ridge import rarity, weights
-from tests.models.test_bag import WORDS, Corpus, corpus, flat, sizes
 
 
 def test_ridge_regression_is_that_of_scikit_learn() -> None:
