@@ -49,6 +49,9 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--gigabytes", type=float, default=3.0, help="what the process may have under the limit")
     given = arguments.parse_args()
+    if not torch.cuda.is_available():
+        print("there is no GPU here; nothing was measured.")
+        return
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         whole, needed = trained(root / "whole")

@@ -71,10 +71,17 @@ def resume(device: str) -> None:
             assert equal
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
     device = parser.parse_args().device
+    if device == "cuda" and not torch.cuda.is_available():
+        print("there is no GPU here; nothing was asked.")
+        return
     keeps(SPEAKERS, LAWS, device)
     keeps(READERS, READER_LAWS, device)
     resume(device)
+
+
+if __name__ == "__main__":
+    main()
