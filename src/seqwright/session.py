@@ -33,7 +33,7 @@ from seqwright.training.weights import begin_with, load_weights, weights
 TRAINED = ("asked_steps", "steps_per_epoch")
 """What the summary of a run with steps says beside the rest."""
 ANYWHERE = ("training.seed", "training.device")
-"""Keys of [training] that nobody is told about who counts: they ask for nothing that is not had."""
+"""Keys of [training] that a counted model may be given without a word: every machine has a seed and a device."""
 
 
 class Listener(Protocol):

@@ -118,21 +118,23 @@ class Bag:
         if self.config.words:
             self.known = np.unique(spelt(ids, marks, lengths)[0])
         streams = self._streams(ids, lengths, marks)
-        if not self._has_too_many_classes(streams, target, doing):
+        every = self._without_weights(streams)
+        if every is None:
             self._learn(*self._chosen(streams, target, doing), target, doing)
+            return
+        doing(f"counting {every.width:,} n-grams of {self.answers.count:,} classes")
+        self.complement, said = complement(every, target, self.answers.count, self.config.smoothing)
+        self.notes.append(f"{self.answers.count:,} classes are told apart by complement naive Bayes alone{said}.")
 
-    def _has_too_many_classes(self, streams: Streams, target: Tensor, doing: Doing) -> bool:
-        """Whether there are too many to have weights for, and are counted then."""
+    def _without_weights(self, streams: Streams) -> Presence | None:
+        """All n-grams, where classes are too many for each n-gram to have a weight of each; None where they are not, or
+        a regression was asked for."""
         free = self.naive_bayes and self.config.l2 is None
         if self.answers.kind != "class" or self.answers.count <= SEVERAL or not free:
-            return False
-        x = self._counted(streams, self.config.minimum or 1, float("inf"))
-        if int((torch.bincount(x.columns) >= USUAL).sum()) * self.answers.count <= MOST_WEIGHTS:
-            return False
-        doing(f"counting {x.width:,} n-grams of {self.answers.count:,} classes")
-        self.complement, said = complement(x, target, self.answers.count, self.config.smoothing)
-        self.notes.append(f"{self.answers.count:,} classes are told apart by complement naive Bayes alone{said}.")
-        return True
+            return None
+        every = self._counted(streams, self.config.minimum or 1, float("inf"))
+        usual = int((torch.bincount(every.columns) >= USUAL).sum())
+        return every if usual * self.answers.count > MOST_WEIGHTS else None
 
     def _learn(self, x: Presence, way: Way, target: Tensor, doing: Doing) -> None:
         """Finds the weights, in the way that was chosen."""
