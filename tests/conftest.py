@@ -1,6 +1,7 @@
 """What tests share: where the larger corpora lie, and patience with a busy machine."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,13 @@ from hypothesis import HealthCheck, settings
 # Property tests are judged by what they find, not by how long the first call of torch takes on a busy machine.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """SIGINT is handled even where the tests were started in the background of a script, which has it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

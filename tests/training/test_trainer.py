@@ -177,6 +177,20 @@ def test_log_lines_cover_the_steps_since_the_last() -> None:
     assert [record["rate"] for record in every[:3]] == pytest.approx([0.01, 0.02, 0.02])
 
 
+def test_a_run_resumed_among_skipped_steps_logs_the_gradient_norm_of_the_last_update() -> None:
+    config = options(steps=6, log_every=3, checkpoint_every=4)
+    whole, resumed = Kept(), Kept()
+    trainer = Trainer(fresh(gpt()), shuffled(), config, whole)
+    trainer.progress.skipped = [4, 5]
+    trainer.fit()
+    trainer = Trainer(fresh(gpt(), seed=9), shuffled(), config, resumed)
+    trainer.restore(*whole.saved[4])
+    trainer.fit()
+    [line] = [record for record in whole.of_kind("train") if record["step"] == 6]
+    assert line["gradient_norm"] > 0
+    assert resumed.of_kind("train")[-1]["gradient_norm"] == line["gradient_norm"]
+
+
 def test_a_loss_that_is_not_finite_names_the_step_and_the_batch() -> None:
     feed = Shuffled(random_ids(8, 9).clamp(max=9), rows=2)
     feed.ids[3] = 10

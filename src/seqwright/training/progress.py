@@ -45,6 +45,8 @@ class Progress:
     """Sums since the last line of the log."""
     interval_tokens: int = 0
     interval_seconds: float = 0.0
+    gradient_norm: float = 0.0
+    """Of the last update: a line of the log may fall among skipped steps, and says it all the same."""
 
     @property
     def kept(self) -> list[int]:

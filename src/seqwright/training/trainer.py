@@ -143,6 +143,7 @@ class Trainer:
         self.interval = Interval(
             self.device, self.progress.interval_loss, self.progress.interval_tokens, self.progress.interval_seconds
         )
+        self.norm = torch.tensor(self.progress.gradient_norm, device=self.device)
         self.carry = None
         if "carry" in groups:
             self.carry = self._start(self.feed.batch(self.progress.step).rows).filled(groups["carry"])
@@ -154,6 +155,7 @@ class Trainer:
         self.progress.interval_loss = self.interval.loss.item()
         self.progress.interval_tokens = self.interval.tokens
         self.progress.interval_seconds = self.interval.seconds
+        self.progress.gradient_norm = self.norm.item()
         groups = {"model": weights(self.model), "optimizer": memory(self.optimizer, self.model)}
         if self.average is not None:
             groups["ema"] = self.average.tensors
