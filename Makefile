@@ -1,6 +1,6 @@
 # The same targets on a laptop and in CI. All they need is python3 (3.11 or newer, with venv) and make.
 
-.PHONY: demo test test-all check bench clean
+.PHONY: demo test test-all check goldens bench clean
 
 # Corpora for the tests and recipes that need more than the embedded text; without the folder those tests are skipped.
 SEQWRIGHT_DATA ?= ../shared/data
@@ -31,6 +31,10 @@ check: .venv/.ready
 	.venv/bin/mypy
 	.venv/bin/codespell README.md CHANGELOG.md Makefile pyproject.toml src tests docs benchmarks
 	$(PYTHON) -m pytest tests/test_architecture.py
+
+# Losses, scores, outputs and weights of small trainings over every family, against those on record.
+goldens: .venv/.ready
+	$(PYTHON) tests/goldens.py
 
 bench: .venv/.ready
 	set -e; for benchmark in $(sort $(wildcard benchmarks/*.py)); do echo "== $$benchmark"; $(PYTHON) $$benchmark; done

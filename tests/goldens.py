@@ -3,9 +3,9 @@
 A refactor that should not change numbers is shown not to: losses, scores, outputs and weights of small trainings over
 every kind of model and every task are written down once and compared afterwards.
 
-    python benchmarks/goldens.py capture         # writes benchmarks/goldens.jsonl
-    python benchmarks/goldens.py                 # trains again and compares; exit status 1 where something moved
-    python benchmarks/goldens.py --only pairs    # some of them
+    python tests/goldens.py capture         # writes tests/goldens.jsonl
+    python tests/goldens.py                 # trains again and compares; exit status 1 where something moved
+    python tests/goldens.py --only pairs    # some of them
 
 On the machine that captured them, numbers are equal to the last bit. Elsewhere other kernels round otherwise:
 `--tolerance` says how far losses and scores may differ, and texts drawn from them may differ with them.
