@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import seqwright
-from seqwright import recipe
-from seqwright.data.labelled import LabelledConfig, read_rows
+from seqwright.data.labeled.rows import LabelledConfig, read_rows
+from seqwright.pipeline import recipe
 
 TRAIN, VALID, TEST = (f"sst/stsa.binary.{part}.txt.xz" for part in ("train", "dev", "test"))
 MODEL = {"kind": "gpt", "layers": 2, "width": 128, "heads": 4, "context": 64, "dropout": 0.2}

@@ -18,10 +18,10 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from seqwright import build
-from seqwright.batch import Source, Vocabulary
+from seqwright.core.batch import Source, Vocabulary
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.layers.prepacked import prepacked
+from seqwright.layers.packed_linear import prepacked
 from seqwright.training.machine import DTYPES
 
 PROMPT = 8

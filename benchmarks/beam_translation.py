@@ -27,13 +27,13 @@ from translation_peers import EOS, PAD, SOS, UNK, ended
 
 import seqwright
 from seqwright import build
-from seqwright.batch import Source, Vocabularies, Vocabulary
-from seqwright.data.buckets import encode_sources
+from seqwright.core.batch import Source, Vocabularies, Vocabulary
 from seqwright.data.files import lines_of, resolve
+from seqwright.data.parallel.buckets import encode_sources
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.layers.prepacked import prepacked
-from seqwright.tasks.translating import banned
+from seqwright.layers.packed_linear import prepacked
+from seqwright.tasks.translation.translate import banned
 from seqwright.training.machine import DTYPES
 
 NAMES = {

@@ -27,10 +27,10 @@ from sklearn.pipeline import make_pipeline, make_union
 from sklearn.svm import LinearSVC
 
 import seqwright as sw
-from seqwright.data.embedded_labels import languages
 from seqwright.data.files import read_text, resolve
-from seqwright.data.labelled import read_rows
-from seqwright.recipe import load
+from seqwright.data.labeled.rows import read_rows
+from seqwright.data.samples.labels import languages
+from seqwright.pipeline.recipe import load
 
 Rows = list[tuple[str, str]]
 """Label and text."""

@@ -25,12 +25,12 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils.data import DataLoader
 
 from seqwright import build
-from seqwright.batch import Answers, Batch, ReaderSizes, Source, Vocabulary
-from seqwright.data.labels import LabelledTexts, Labels
-from seqwright.data.lengths import ByLength
-from seqwright.data.sources import Sources
+from seqwright.core.batch import Answers, Batch, ReaderSizes, Source, Vocabulary
+from seqwright.data.bucketing import ByLength
+from seqwright.data.labeled.labels import LabelledTexts, Labels
+from seqwright.data.labeled.sources import Sources
 from seqwright.layers.encoder import Reading
-from seqwright.tasks.class_scores import answers
+from seqwright.tasks.classification.scores import answers
 from seqwright.training.config import TrainingConfig
 from seqwright.training.trainer import Trainer
 

@@ -18,8 +18,8 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"  # read when the library is first
 
 import tokenizers
 
-from seqwright.data.embedded import embedded_text
-from seqwright.text.training import SUBWORDS, TokenizerConfig, train
+from seqwright.data.samples.text import embedded_text
+from seqwright.text.trainers import SUBWORDS, TokenizerConfig, train
 
 KINDS = ("words", "characters", "bytes", *SUBWORDS)
 

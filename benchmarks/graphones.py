@@ -24,13 +24,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqwright import recipe
-from seqwright.batch import Source, Vocabulary
-from seqwright.data.pair_formats import Pair
-from seqwright.data.parallel import read_splits, read_test
-from seqwright.interface import State
-from seqwright.models.ngram import NGram, NGramConfig
-from seqwright.tasks.pair_scores import METRICS
+from seqwright.core.batch import Source, Vocabulary
+from seqwright.core.protocols import State
+from seqwright.data.parallel.formats import Pair
+from seqwright.data.parallel.pairs import read_splits, read_test
+from seqwright.models.ngram.model import NGram, NGramConfig
+from seqwright.pipeline import recipe
+from seqwright.tasks.translation.scores import METRICS
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

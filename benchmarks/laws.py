@@ -14,11 +14,11 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.contract import readers, taggers
+from tests.contract import encoders, taggers
 from tests.contract.kinds import SMALL, batch, small
 from tests.contract.translators import TRANSLATORS, pairs, translator
 
-from seqwright.batch import Batch
+from seqwright.core.batch import Batch
 from seqwright.studies.laws import LAWS, Law
 from seqwright.studies.reader_laws import READER_LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
@@ -35,9 +35,9 @@ SPEAKERS: Rows = {name: (lambda name=name: small(name), batch) for name in SMALL
     f"{name} (pairs)": (lambda name=name: translator(name), pairs) for name in TRANSLATORS
 }
 READERS: Rows = (
-    {name: (lambda name=name: readers.classifier(name, segments=2), readers.texts) for name in readers.CLASSIFIERS}
-    | {"bag": (readers.bag, readers.texts), "mixture": (readers.mixture, readers.texts)}
-    | {f"{name} (masked)": (lambda name=name: readers.filler(name), readers.blanks) for name in readers.MASKED}
+    {name: (lambda name=name: encoders.classifier(name, segments=2), encoders.texts) for name in encoders.CLASSIFIERS}
+    | {"bag": (encoders.bag, encoders.texts), "mixture": (encoders.mixture, encoders.texts)}
+    | {f"{name} (masked)": (lambda name=name: encoders.filler(name), encoders.blanks) for name in encoders.MASKED}
     | {f"{name} (tagged)": (lambda name=name: taggers.tagger(name), taggers.sentences) for name in taggers.TAGGERS}
 )
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import seqwright
-from seqwright import recipe
-from seqwright.data.images import ImagesConfig, read_pictures
+from seqwright.data.images.corpus import ImagesConfig, read_pictures
+from seqwright.pipeline import recipe
 
 TRAIN = ("mnist/train-images-first10k.idx3-ubyte.xz", "mnist/train-labels-first10k.idx1-ubyte.xz")
 TEST = ("mnist/t10k-images-idx3-ubyte.xz", "mnist/t10k-labels-idx1-ubyte.xz")

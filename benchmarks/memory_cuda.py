@@ -19,9 +19,10 @@ from typing import Any
 
 import torch
 
-from seqwright import recipe, session
-from seqwright.config import UserError
-from seqwright.run_directory import RunDirectory
+from seqwright.core.config import UserError
+from seqwright.pipeline import recipe
+from seqwright.pipeline import training as session
+from seqwright.runs.directory import RunDirectory
 
 STEPS = 5
 TABLE: dict[str, Any] = {

@@ -22,15 +22,15 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from seqwright.batch import Batch, Vocabulary
-from seqwright.data.stream import Stream, make_stream, to_batch
-from seqwright.data.text import Corpus, read_corpus
-from seqwright.models.ngram import NGram, NGramConfig
-from seqwright.models.ngrams.arpa_reading import read_arpa
-from seqwright.models.ngrams.arpa_writing import arpa_names, write_arpa
-from seqwright.storage import load_tensors, save_tensors
+from seqwright.core.batch import Batch, Vocabulary
+from seqwright.core.storage import load_tensors, save_tensors
+from seqwright.data.text.corpus import Corpus, read_corpus
+from seqwright.data.text.stream import Stream, make_stream, to_batch
+from seqwright.models.ngram.arpa_reading import read_arpa
+from seqwright.models.ngram.arpa_writing import arpa_names, write_arpa
+from seqwright.models.ngram.model import NGram, NGramConfig
 from seqwright.text.tokenizer import Tokenizer
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.trainers import TokenizerConfig, train
 
 LMPLZ_SECONDS = 4.1  # WikiText-2, order 5, text to ARPA
 QUERY_RATE = 4.5e6  # tokens a CPU second, from text

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from seqwright.data.prepare import learn, prepare
-from seqwright.text.training import TokenizerConfig
+from seqwright.data.text.prepare import learn, prepare
+from seqwright.text.trainers import TokenizerConfig
 
 BOUND = 800
 """Megabytes that the peak should stay under, however large the text."""

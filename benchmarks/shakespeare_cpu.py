@@ -19,8 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright import api, recipe, session
-from seqwright.data.text import documents_of, read_corpus
+from seqwright import api
+from seqwright.data.text.corpus import documents_of, read_corpus
+from seqwright.pipeline import recipe
+from seqwright.pipeline import training as session
 
 CONTEXT, WIDTH, HEADS, LAYERS, BATCH, RATE = 64, 128, 4, 4, 12, 1e-3
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import torch
 from laws import READERS, SPEAKERS, Rows
 
-from seqwright import recipe, session
 from seqwright.api import open as open_run
-from seqwright.storage import load_tensors
+from seqwright.core.storage import load_tensors
+from seqwright.pipeline import recipe
+from seqwright.pipeline import training as session
 from seqwright.studies.laws import LAWS, Law
 from seqwright.studies.reader_laws import READER_LAWS
 

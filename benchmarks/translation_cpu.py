@@ -19,12 +19,12 @@ import numpy as np
 import torch
 
 from seqwright import build
-from seqwright.batch import IGNORE, Batch
-from seqwright.data.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs
+from seqwright.core.batch import IGNORE, Batch
 from seqwright.data.order import permutation
-from seqwright.data.parallel import PairsConfig, read_pairs
-from seqwright.tasks.translation import sizes_of
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.data.parallel.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs
+from seqwright.data.parallel.pairs import PairsConfig, read_pairs
+from seqwright.tasks.translation.task import sizes_of
+from seqwright.text.trainers import TokenizerConfig, train
 from seqwright.training.objective import Objective
 
 LAYERS, WIDTH, HEADS, INNER, DROPOUT, SMOOTHING = 4, 128, 4, 256, 0.3, 0.1

@@ -30,7 +30,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # sums are taken in one order
 import torch
 
 import seqwright as sw
-from seqwright.storage import load_tensors
+from seqwright.core.storage import load_tensors
 
 FILE = Path(__file__).with_suffix(".jsonl")
 SHORT = ("training.steps=6", "training.batch=4", "training.log_every=1", "training.evaluate_every=3")

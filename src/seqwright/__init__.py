@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from seqwright.api import probe as probe
     from seqwright.api import tokenizer as tokenizer
     from seqwright.api import train as train
-    from seqwright.config import UserError as UserError
+    from seqwright.core.config import UserError as UserError
 
 _VERBS = ("check", "demo", "list_recipes", "list_runs", "load", "mix", "open", "probe", "tokenizer", "train")
-_HOMES = dict.fromkeys(_VERBS, "api") | {"UserError": "config"}
+_HOMES = dict.fromkeys(_VERBS, "api") | {"UserError": "core.config"}
 
 
 def __dir__() -> list[str]:

@@ -6,23 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from seqwright import build, session
-from seqwright import recipe as recipes
-from seqwright.config import UserError, parse_override
+from seqwright import build
+from seqwright.core.config import UserError, parse_override
 from seqwright.data.files import named
-from seqwright.recipe import Recipe
-from seqwright.run import Run, refuse_unfinished
-from seqwright.run_directory import RunDirectory, is_run
-from seqwright.studies.check import Finding
-from seqwright.studies.check import check as prove
-from seqwright.studies.demo import Rung
-from seqwright.studies.demo import demo as train_ladder
-from seqwright.studies.listing import listing
-from seqwright.studies.mix import mix as make_mixture
-from seqwright.studies.probe import SHIPPED as SHIPPED_PROBES
-from seqwright.studies.probe import probe as find_gaps
-from seqwright.studies.probe import read_probes
-from seqwright.suggest import (
+from seqwright.pipeline import recipe as recipes
+from seqwright.pipeline import training as session
+from seqwright.pipeline.defaults import (
     chat_recipe,
     fine_tuned,
     kinds_of,
@@ -32,7 +21,19 @@ from seqwright.suggest import (
     tagged_recipe,
     text_recipe,
 )
-from seqwright.suggest_pictures import captions_recipe, images_recipe
+from seqwright.pipeline.image_defaults import captions_recipe, images_recipe
+from seqwright.pipeline.recipe import Recipe
+from seqwright.runs.directory import RunDirectory, is_run
+from seqwright.runs.listing import listing
+from seqwright.runs.run import Run, refuse_unfinished
+from seqwright.studies.check import Finding
+from seqwright.studies.check import check as prove
+from seqwright.studies.demo import Rung
+from seqwright.studies.demo import demo as train_ladder
+from seqwright.studies.mix import mix as make_mixture
+from seqwright.studies.probe import SHIPPED as SHIPPED_PROBES
+from seqwright.studies.probe import probe as find_gaps
+from seqwright.studies.probe import read_probes
 from seqwright.text.tokenizer import Tokenizer
 
 RUNS = Path("runs")

@@ -7,56 +7,56 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seqwright.batch import ReaderSizes, Vocabularies, Vocabulary
-from seqwright.config import Reader, UserError, did_you_mean, pick, to_table
+from seqwright.core.batch import ReaderSizes, Vocabularies, Vocabulary
+from seqwright.core.config import Reader, UserError, did_you_mean, pick, to_table
 from seqwright.data.chat import ChatConfig
-from seqwright.data.corrupted import CorruptedConfig
-from seqwright.data.images import CaptionsConfig, ImagesConfig
-from seqwright.data.labelled import LabelledConfig
-from seqwright.data.masked import MaskedConfig
-from seqwright.data.parallel import PairsConfig
-from seqwright.data.tagged import TaggedConfig
-from seqwright.data.text import TextConfig
-from seqwright.data.variation import VariedTokenizerConfig
+from seqwright.data.images.corpus import CaptionsConfig, ImagesConfig
+from seqwright.data.labeled.rows import LabelledConfig
+from seqwright.data.parallel.pairs import PairsConfig
+from seqwright.data.subword_regularization import VariedTokenizerConfig
+from seqwright.data.tagged.corpus import TaggedConfig
+from seqwright.data.text.corpus import TextConfig
+from seqwright.data.text.denoising import CorruptedConfig
+from seqwright.data.text.masked import MaskedConfig
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.metrics.likelihood import EvaluationConfig
 from seqwright.models import classifiers, taggers
-from seqwright.models.bag import BagConfig, bag
-from seqwright.models.bert import BertConfig, bert
-from seqwright.models.gpt import GPTConfig, gpt
-from seqwright.models.mixture import Mixture, MixtureConfig, Product
-from seqwright.models.ngram import ArpaConfig, NGramConfig, arpa, ngram, open_arpa
-from seqwright.models.perceptron import PerceptronConfig, perceptron
-from seqwright.models.prefix import PrefixConfig, prefix
-from seqwright.models.reader_mixture import ReaderMixture, ReaderMixtureConfig
-from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, recurrent
-from seqwright.models.recurrent_filler import (
+from seqwright.models.bag.model import BagConfig, bag
+from seqwright.models.encoder_mixture import ReaderMixture, ReaderMixtureConfig
+from seqwright.models.encoders.bert import BertConfig, bert
+from seqwright.models.encoders.feedforward import SimpleConfig, WindowConfig, simple, window
+from seqwright.models.encoders.gpt import GPTConfig, gpt
+from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, recurrent
+from seqwright.models.encoders.recurrent_mlm import (
     ElmanFillerConfig,
     GRUFillerConfig,
     LSTMFillerConfig,
     recurrent_filler,
 )
+from seqwright.models.encoders.vit import SeeingGRUConfig, SeeingLSTMConfig, ViTConfig, vit
+from seqwright.models.encoders.vit import recurrent as recurrent_seeing
+from seqwright.models.mixture import Mixture, MixtureConfig, Product
+from seqwright.models.ngram.model import ArpaConfig, NGramConfig, arpa, ngram, open_arpa
+from seqwright.models.perceptron.model import PerceptronConfig, perceptron
+from seqwright.models.prefix_lm import PrefixConfig, prefix
 from seqwright.models.seq2seq import ElmanSeq2SeqConfig, GRUSeq2SeqConfig, LSTMSeq2SeqConfig, seq2seq
 from seqwright.models.transformer import TransformerConfig, transformer
-from seqwright.models.vit import SeeingGRUConfig, SeeingLSTMConfig, ViTConfig, vit
-from seqwright.models.vit import recurrent as recurrent_seeing
-from seqwright.models.window import SimpleConfig, WindowConfig, simple, window
-from seqwright.run import Run
-from seqwright.tasks.captioning import CaptionEvaluationConfig, CaptioningTask, CaptionOptions, CaptionRun
-from seqwright.tasks.chat import ChatRun, ChatTask
-from seqwright.tasks.class_scores import AnswerOptions, ClassEvaluationConfig
-from seqwright.tasks.classifying import ClassifyingTask, ClassifyRun
-from seqwright.tasks.language import LanguageRun, LanguageTask
-from seqwright.tasks.masked import FillOptions, MaskedEvaluationConfig, MaskedRun, MaskedTask
-from seqwright.tasks.pair_scores import PairEvaluationConfig
-from seqwright.tasks.restoring import RestoringRun, RestoringTask
-from seqwright.tasks.seeing import NoTokenizer, SeeingTask, SeeRun
-from seqwright.tasks.tag_scores import TagEvaluationConfig
-from seqwright.tasks.tagging import TagOptions, TagRun, TagTask, TagTokenizerConfig
-from seqwright.tasks.task import Task
-from seqwright.tasks.translating import TranslationOptions
-from seqwright.tasks.translation import PairTokenizerConfig, TranslationRun, TranslationTask
-from seqwright.text.training import TokenizerConfig
+from seqwright.runs.run import Run
+from seqwright.tasks.base import Task
+from seqwright.tasks.captioning.task import CaptionEvaluationConfig, CaptioningTask, CaptionOptions, CaptionRun
+from seqwright.tasks.chat.task import ChatRun, ChatTask
+from seqwright.tasks.classification.scores import AnswerOptions, ClassEvaluationConfig
+from seqwright.tasks.classification.task import ClassifyingTask, ClassifyRun
+from seqwright.tasks.denoising.task import RestoringRun, RestoringTask
+from seqwright.tasks.images.task import NoTokenizer, SeeingTask, SeeRun
+from seqwright.tasks.language.task import LanguageRun, LanguageTask
+from seqwright.tasks.masked.task import FillOptions, MaskedEvaluationConfig, MaskedRun, MaskedTask
+from seqwright.tasks.tagging.scores import TagEvaluationConfig
+from seqwright.tasks.tagging.task import TagOptions, TagRun, TagTask, TagTokenizerConfig
+from seqwright.tasks.translation.scores import PairEvaluationConfig
+from seqwright.tasks.translation.task import PairTokenizerConfig, TranslationRun, TranslationTask
+from seqwright.tasks.translation.translate import TranslationOptions
+from seqwright.text.trainers import TokenizerConfig
 
 Models = Mapping[str, tuple[type, Callable[[Any, Any], Any]]]
 """kind → (configuration class, builder of (configuration, sizes of the task))."""

@@ -8,7 +8,7 @@ import sys
 import click
 
 from seqwright import __version__
-from seqwright.config import UserError, did_you_mean
+from seqwright.core.config import UserError, did_you_mean
 
 COMMANDS = {
     "demo": "Train a ladder of language models on a text every machine has, and compare them.",

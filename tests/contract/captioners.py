@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from seqwright import build
-from seqwright.batch import Batch, Source, Vocabularies
+from seqwright.core.batch import Batch, Source, Vocabularies
 
 from .kinds import CONTEXT, VOCABULARY
 from .translators import pairs

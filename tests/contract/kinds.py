@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from seqwright import build
-from seqwright.batch import IGNORE, Batch, Vocabulary
-from seqwright.interface import Counted
+from seqwright.core.batch import IGNORE, Batch, Vocabulary
+from seqwright.core.protocols import Counted
 
 VOCABULARY = Vocabulary(size=11, unk=0, pad=1, sos=2, eos=3)
 CONTEXT = 8

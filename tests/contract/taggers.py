@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from seqwright import build
-from seqwright.batch import Answers, Batch, ReaderSizes
-from seqwright.data.sentences import EncodedSentences, encode_sentences
-from seqwright.data.tag_formats import Sentence
+from seqwright.core.batch import Answers, Batch, ReaderSizes
+from seqwright.data.tagged.formats import Sentence
+from seqwright.data.tagged.sentences import EncodedSentences, encode_sentences
 from seqwright.text.tokenizer import Tokenizer
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.trainers import TokenizerConfig, train
 
 CONTEXT = 32
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seqwright import build
-from tests.contract import kinds, readers, taggers
+from tests.contract import encoders, kinds, taggers
 
 
 def test_every_counted_model_is_fitted_here() -> None:
@@ -18,9 +18,9 @@ def test_n_grams_say_what_is_counted() -> None:
 
 def test_a_bag_says_what_it_tries() -> None:
     said: list[str] = []
-    model = readers.bag()
+    model = encoders.bag()
     model.l2 = None
-    model.fit(readers.Several(), said.append)
+    model.fit(encoders.Several(), said.append)
     assert said[0] == "counting n-grams"
     assert "n-grams: trying l2 = " in said[1]
     assert "; the least loss so far is " in said[2]

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from seqwright import build
-from seqwright.interface import Autoregressive, Counted
+from seqwright.core.protocols import Autoregressive, Counted
 from seqwright.studies.laws import LAWS
 from seqwright.studies.reader_laws import READER_LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
 
+from .encoders import CLASSIFIERS, MASKED
 from .kinds import SMALL, batch, small
-from .readers import CLASSIFIERS, MASKED
 from .taggers import TAGGERS
 from .translators import TRANSLATORS
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from seqwright import build
-from seqwright.interface import Autoregressive, Counted, Model
+from seqwright.core.protocols import Autoregressive, Counted, Model
 from seqwright.studies.reader_laws import READER_LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
-from seqwright.training.accumulate import take
+from seqwright.training.accumulation import take
 
 from .taggers import TAGGERS, fresh, sentences, tagger
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seqwright import build
-from seqwright.interface import Autoregressive
+from seqwright.core.protocols import Autoregressive
 from seqwright.studies.laws import LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
 

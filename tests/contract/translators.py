@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from seqwright import build
-from seqwright.batch import Batch, Source, Vocabularies, Vocabulary
+from seqwright.core.batch import Batch, Source, Vocabularies, Vocabulary
 
 from .kinds import CONTEXT, VOCABULARY, batch, trained
 

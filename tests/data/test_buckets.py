@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from seqwright.batch import IGNORE
-from seqwright.config import UserError
-from seqwright.data.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs
-from seqwright.data.pair_formats import Pair
+from seqwright.core.batch import IGNORE
+from seqwright.core.config import UserError
+from seqwright.data.parallel.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs
+from seqwright.data.parallel.formats import Pair
 from seqwright.text.tokenizer import Tokenizer
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.trainers import TokenizerConfig, train
 
 WORDS = ["a", "b", "c", "d", "e", "f", "g"]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from seqwright.batch import IGNORE
-from seqwright.config import UserError
+from seqwright.core.batch import IGNORE
+from seqwright.core.config import UserError
 from seqwright.data.chat import ChatConfig, Conversations, Message, Turns, read_conversations, read_splits
-from seqwright.data.embedded import embedded_text
-from seqwright.text.growing import with_specials
+from seqwright.data.samples.text import embedded_text
+from seqwright.text.special_tokens import with_specials
 from seqwright.text.tokenizer import Tokenizer
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.trainers import TokenizerConfig, train
 
 TALK = (
     Message("system", "be"),

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from seqwright.config import UserError
-from seqwright.data.corpora import read_corpora, to_stream
-from seqwright.data.prepare import prepare
-from seqwright.data.text import Corpus, TextConfig
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.core.config import UserError
+from seqwright.data.text.corpora import read_corpora, to_stream
+from seqwright.data.text.corpus import Corpus, TextConfig
+from seqwright.data.text.prepare import prepare
+from seqwright.text.trainers import TokenizerConfig, train
 
 
 @pytest.fixture

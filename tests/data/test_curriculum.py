@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqwright.data.pairs import Documents, Prefixes
-from seqwright.data.stream import Stream
+from seqwright.data.text.prefixes import Documents, Prefixes
+from seqwright.data.text.stream import Stream
 
 
 def stream() -> Stream:

@@ -11,15 +11,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqwright.batch import IGNORE
-from seqwright.data.mixture import Mixture
-from seqwright.data.pairs import Documents, Prefixes
-from seqwright.data.rows import Rows
-from seqwright.data.stream import Stream, make_stream
-from seqwright.data.text import Corpus
-from seqwright.data.windows import Apart, Windows
-from seqwright.interface import Feed
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.core.batch import IGNORE
+from seqwright.core.protocols import Feed
+from seqwright.data.text.bptt import Rows
+from seqwright.data.text.corpus import Corpus
+from seqwright.data.text.mixture import Mixture
+from seqwright.data.text.prefixes import Documents, Prefixes
+from seqwright.data.text.stream import Stream, make_stream
+from seqwright.data.text.windows import Apart, Windows
+from seqwright.text.trainers import TokenizerConfig, train
 
 FEEDS = [Windows, Rows, Prefixes, Documents]
 SOS, EOS, PAD = 0, 1, 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.data.files import read_text, resolve
 
 

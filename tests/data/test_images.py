@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqwright.config import UserError
-from seqwright.data.embedded_pictures import NAMES, digits
-from seqwright.data.image_files import decode, image_files, sizes_of
-from seqwright.data.images import CaptionsConfig, ImagesConfig, Pictures, read_pictures, read_splits
+from seqwright.core.config import UserError
+from seqwright.data.images.corpus import CaptionsConfig, ImagesConfig, Pictures, read_pictures, read_splits
+from seqwright.data.images.files import decode, image_files, sizes_of
+from seqwright.data.samples.images import NAMES, digits
 
 PIXELS = np.random.default_rng(1).integers(0, 256, (6, 4, 5), np.uint8)
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from seqwright.batch import IGNORE
-from seqwright.config import UserError
-from seqwright.data.masked import MASK, MaskedConfig, MaskedRows
-from seqwright.data.masking import Masking
-from seqwright.data.stream import make_stream
-from seqwright.data.text import corpus_of
-from seqwright.text.growing import with_specials
+from seqwright.core.batch import IGNORE
+from seqwright.core.config import UserError
+from seqwright.data.text.corpus import corpus_of
+from seqwright.data.text.masked import MASK, MaskedConfig, MaskedRows
+from seqwright.data.text.masking import Masking
+from seqwright.data.text.stream import make_stream
+from seqwright.text.special_tokens import with_specials
 from seqwright.text.tokenizer import Tokenizer
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.trainers import TokenizerConfig, train
 
 TEXT = "the unbelievable cat sat quietly\non a remarkable doormat\n" * 40
 

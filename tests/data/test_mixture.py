@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqwright.batch import IGNORE
-from seqwright.data.mixture import PERIOD, Mixture, epochs, share_out
-from seqwright.data.stream import Stream
-from seqwright.data.windows import Windows
+from seqwright.core.batch import IGNORE
+from seqwright.data.text.mixture import PERIOD, Mixture, epochs, share_out
+from seqwright.data.text.stream import Stream
+from seqwright.data.text.windows import Windows
 
 
 def stream_of(first: int, count: int) -> Stream:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from seqwright.config import UserError
-from seqwright.data.embedded_pairs import embedded_pairs
-from seqwright.data.pair_formats import Pair
-from seqwright.data.parallel import PairsConfig, read_pairs, read_splits, read_test
-from seqwright.data.python_pairs import tree
+from seqwright.core.config import UserError
+from seqwright.data.parallel.formats import Pair
+from seqwright.data.parallel.pairs import PairsConfig, read_pairs, read_splits, read_test
+from seqwright.data.samples.pairs import embedded_pairs
+from seqwright.data.samples.python_pairs import tree
 
 CONFIG = PairsConfig(train="unused")
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from seqwright.batch import IGNORE
-from seqwright.config import UserError
-from seqwright.data.images import ImagesConfig, Pictures
-from seqwright.data.patches import Grid, Views, to_numbers, to_pixels
+from seqwright.core.batch import IGNORE
+from seqwright.core.config import UserError
+from seqwright.data.images.corpus import ImagesConfig, Pictures
+from seqwright.data.images.patches import Grid, Views, to_numbers, to_pixels
 
 PIXELS = np.random.default_rng(1).integers(0, 256, (7, 6, 8, 3), np.uint8)
 

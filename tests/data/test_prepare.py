@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqwright import storage
-from seqwright.config import UserError
-from seqwright.data import prepare as module
-from seqwright.data.blocks import Blocks, blocks
-from seqwright.data.prepare import learn, open_prepared, prepare, verify
-from seqwright.data.stream import make_stream
-from seqwright.data.text import Document, read_corpus
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.core import storage
+from seqwright.core.config import UserError
+from seqwright.data.text import prepare as module
+from seqwright.data.text.blocks import Blocks, blocks
+from seqwright.data.text.corpus import Document, read_corpus
+from seqwright.data.text.prepare import learn, open_prepared, prepare, verify
+from seqwright.data.text.stream import make_stream
+from seqwright.text.trainers import TokenizerConfig, train
 
 TEXT = "một con mèo  \n\n\tsat on the mat\nthe cat sat\r\n\n" * 40 + "end"
 KINDS: list[Document] = ["line", "blank-line", "file"]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from seqwright.config import UserError
-from seqwright.data.corpora import read_corpora
+from seqwright.core.config import UserError
 from seqwright.data.records import records
-from seqwright.data.text import TextConfig, read_corpus
+from seqwright.data.text.corpora import read_corpora
+from seqwright.data.text.corpus import TextConfig, read_corpus
 
 
 def read(name: str, text: str, *columns: str) -> list[tuple[str, ...]]:

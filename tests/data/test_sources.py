@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from seqwright.config import UserError
-from seqwright.data.labels import MOST_REPEATED, LabelledTexts
-from seqwright.data.lengths import ByLength, cuts
-from seqwright.data.sources import Sources, encode, frame
+from seqwright.core.config import UserError
+from seqwright.data.bucketing import ByLength, cuts
+from seqwright.data.labeled.labels import MOST_REPEATED, LabelledTexts
+from seqwright.data.labeled.sources import Sources, encode, frame
 from seqwright.text.tokenizer import Tokenizer
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.trainers import TokenizerConfig, train
 
 
 @pytest.fixture(scope="module")

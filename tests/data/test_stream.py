@@ -9,12 +9,12 @@ import pytest
 from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, pre_tokenizers
 
-from seqwright.batch import IGNORE
-from seqwright.config import UserError
-from seqwright.data.stream import Stream, make_stream
-from seqwright.data.text import Corpus, Document, read_corpus
+from seqwright.core.batch import IGNORE
+from seqwright.core.config import UserError
+from seqwright.data.text.corpus import Corpus, Document, read_corpus
+from seqwright.data.text.stream import Stream, make_stream
 from seqwright.text.tokenizer import Tokenizer
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.trainers import TokenizerConfig, train
 
 SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqwright.batch import IGNORE
-from seqwright.config import UserError
-from seqwright.data.python_tokens import lines_of
-from seqwright.data.sentences import SPELT, SentenceFeed, encode_sentences, spell
-from seqwright.data.tag_formats import FORMATS, Sentence
-from seqwright.data.tagged import TaggedConfig, impossible, read_splits, read_tagged, unbegun
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.core.batch import IGNORE
+from seqwright.core.config import UserError
+from seqwright.data.samples.python_tokens import lines_of
+from seqwright.data.tagged.corpus import TaggedConfig, impossible, read_splits, read_tagged, unbegun
+from seqwright.data.tagged.formats import FORMATS, Sentence
+from seqwright.data.tagged.sentences import SPELT, SentenceFeed, encode_sentences, spell
+from seqwright.text.trainers import TokenizerConfig, train
 
 TWO = [Sentence(("Time", "flies"), ("n", "v")), Sentence(("Stop",), ("v",))]
 CONLLU = """\

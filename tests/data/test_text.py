@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from seqwright.config import UserError
-from seqwright.data.text import Corpus, TextConfig, document_kind, documents_of, read_corpus, split
+from seqwright.core.config import UserError
+from seqwright.data.text.corpus import Corpus, TextConfig, document_kind, documents_of, read_corpus, split
 
 
 def lines(count: int) -> Corpus:

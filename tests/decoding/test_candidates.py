@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from seqwright.decoding.candidates import best, by_groups, by_score
-from seqwright.decoding.normalisation import best_possible, normalise
+from seqwright.decoding.length_penalty import best_possible, normalise
 from seqwright.decoding.options import SearchOptions
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seqwright import build
-from seqwright.batch import Batch, Source
+from seqwright.core.batch import Batch, Source
 from seqwright.decoding.generate import Row, generate
 from seqwright.decoding.sampling import SamplingOptions, uniform
 from tests.contract.kinds import CONTEXT, SMALL, VOCABULARY, small

@@ -11,12 +11,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqwright.batch import Source
-from seqwright.config import UserError
+from seqwright.core.batch import Source
+from seqwright.core.config import UserError
+from seqwright.decoding.constraints import wishes
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.phrases import LETTERS, automaton, phrase
 from seqwright.decoding.search import search
-from seqwright.decoding.wishes import wishes
 from tests.contract.kinds import VOCABULARY, small
 
 EOS = 3

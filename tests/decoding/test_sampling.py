@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.decoding.sampling import SamplingOptions, choose, draw, uniform
 
 MASK = (1 << 64) - 1

@@ -7,14 +7,14 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from seqwright.batch import Batch, Source
-from seqwright.config import UserError
+from seqwright.core.batch import Batch, Source
+from seqwright.core.config import UserError
 from seqwright.decoding.generate import generate
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.decoding.search import search
 from tests.contract.kinds import SMALL, VOCABULARY, small
-from tests.test_interface import Translator, indices, sources
+from tests.core.test_state import Translator, indices, sources
 
 RULES = {
     "none": {"normalisation": "none"},
@@ -64,8 +64,8 @@ def test_a_very_wide_beam_is_exact(name: str, rule: str) -> None:
 
 
 def test_leaving_out_what_cannot_win_saves_work() -> None:
+    from seqwright.decoding.bans import Rules
     from seqwright.decoding.exact import exact_search
-    from seqwright.decoding.rules import Rules
 
     model, rules = small("lstm"), Rules(eos=VOCABULARY.eos, banned=torch.tensor([0, 1, 2]))
     facts = {"prompt": [VOCABULARY.sos], "most": 4, "rules": rules}

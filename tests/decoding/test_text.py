@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from seqwright import build
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.decoding.text import StopWatch, complete
-from seqwright.models.gpt import GPTConfig
+from seqwright.models.encoders.gpt import GPTConfig
 from seqwright.models.language_model import LanguageModel
 from seqwright.text.tokenizer import Tokenizer
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.trainers import TokenizerConfig, train
 
 texts = st.text("abc", max_size=12)
 stop_strings = st.lists(st.text("abc", min_size=1, max_size=4), max_size=3)

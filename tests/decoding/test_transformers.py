@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqwright.batch import Source
+from seqwright.core.batch import Source
+from seqwright.core.protocols import State
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.interface import State
 from tests.decoding.signs import forbid, signs
 
 transformers = pytest.importorskip("transformers")

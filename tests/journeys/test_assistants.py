@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import seqwright
+from seqwright.core.storage import load_tensors
 from seqwright.data.chat import Message
-from seqwright.storage import load_tensors
-from seqwright.tasks.chat import fitting
+from seqwright.tasks.chat.task import fitting
 from tests.journeys.commands import TINY_GPT, records
 from tests.journeys.conftest import Command
 

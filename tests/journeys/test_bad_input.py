@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seqwright import build
-from seqwright.config import describe
+from seqwright.core.config import describe
 from tests.journeys.commands import TINY, TINY_GPT, ended, files, start, text_of
 from tests.journeys.conftest import Command
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import seqwright as sw
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from tests.journeys.conftest import Command
 
 GOOD, BAD = ("good", "fine", "lovely", "great"), ("bad", "dull", "awful", "poor")

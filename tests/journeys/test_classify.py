@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import seqwright as sw
-from seqwright import recipe
-from seqwright.config import UserError
+from seqwright.core.config import UserError
+from seqwright.pipeline import recipe
 from tests.journeys.conftest import Command
 
 KINDS = ("good", "fine", "lovely", "bright"), ("bad", "dull", "poor", "grey")

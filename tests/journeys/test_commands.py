@@ -11,7 +11,7 @@ import pytest
 import seqwright as sw
 from seqwright import build
 from seqwright.commands import common
-from seqwright.recipe import shipped
+from seqwright.pipeline.recipe import shipped
 from tests.journeys.commands import TINY, TINY_GPT, ended, files, records, start, text_of
 from tests.journeys.conftest import Command
 

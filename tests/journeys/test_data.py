@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seqwright.data import catalogue
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.trainers import TokenizerConfig, train
 from tests.journeys.commands import TINY_GPT, text_of
 from tests.journeys.conftest import Command
 

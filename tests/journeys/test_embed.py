@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqwright.storage import load_tensors
+from seqwright.core.storage import load_tensors
 from tests.journeys.conftest import Command
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from seqwright import recipe, session
+from seqwright.pipeline import recipe
+from seqwright.pipeline import training as session
 from tests.journeys.commands import records, text_of
 
 KILLS = 10
@@ -64,7 +65,7 @@ def train(asked: recipe.Recipe, path: Path) -> None:
 def worker(asked: recipe.Recipe, path: Path) -> Any:
     """A training process, forked from a server that has torch loaded, so that it is at work at once."""
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["seqwright.session", "torch._dynamo"])  # optimizers load the latter
+    processes.set_forkserver_preload(["seqwright.pipeline.training", "torch._dynamo"])  # optimizers load the latter
     process = processes.Process(target=train, args=(asked, path), daemon=True)
     process.start()
     return process

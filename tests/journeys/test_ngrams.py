@@ -196,7 +196,7 @@ def test_an_import_that_fails_leaves_nothing(here: Path, seqwright: Command, run
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("seqwright.session.report", interrupted)
+    monkeypatch.setattr("seqwright.pipeline.training.report", interrupted)
     assert seqwright("import", "good.arpa", "--run", "x").status == 130
     assert files(here) == before
 
@@ -209,7 +209,7 @@ def test_an_interrupted_count_leaves_nothing_and_can_be_begun_again(
 
     before = files(here)
     with monkeypatch.context() as patched:
-        patched.setattr("seqwright.models.ngram.estimate", interrupted)
+        patched.setattr("seqwright.models.ngram.model.estimate", interrupted)
         assert seqwright("train", "--text", "text.txt", *WORDS, "--run", "run").status == 130
     assert files(here) == before
     assert seqwright("train", "--text", "text.txt", *WORDS, "--run", "run").status == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seqwright.text import training
+from seqwright.text import trainers as training
 from tests.journeys.commands import TINY_GPT, ended, files, records, start, text_of, wait_until
 from tests.journeys.conftest import Command
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from seqwright.storage import load_tensors
+from seqwright.core.storage import load_tensors
 from tests.journeys.commands import TINY_GPT, records
 from tests.journeys.conftest import Command
 

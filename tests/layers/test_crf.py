@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from seqwright.batch import IGNORE
+from seqwright.core.batch import IGNORE
 from seqwright.layers.crf import ChainHead
 
 TAGS, WIDTH = 3, 4

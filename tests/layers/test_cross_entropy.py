@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from seqwright.batch import IGNORE
+from seqwright.core.batch import IGNORE
 from seqwright.layers import cross_entropy as module
 from seqwright.layers.cross_entropy import cross_entropy, token_log_probs
 

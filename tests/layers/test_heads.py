@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seqwright.batch import IGNORE
+from seqwright.core.batch import IGNORE
 from seqwright.layers.encoder import last_real
 from seqwright.layers.heads import ClassHead, LabelsHead, TokenHead, ValueHead
-from seqwright.tasks.seeing import errors, normal
+from seqwright.tasks.images.task import errors, normal
 
 
 def test_its_answers_agree() -> None:

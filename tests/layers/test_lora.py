@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.layers.lora import adapt, merge
 
 

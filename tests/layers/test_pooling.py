@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from seqwright.batch import Source
+from seqwright.core.batch import Source
 from seqwright.layers.encoder import Reading
 from seqwright.layers.pooling import POOLINGS, Everything, Flatten, Several, Words
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from seqwright.data.python_pairs import tree
+from seqwright.data.samples.python_pairs import tree
 from seqwright.metrics.brackets import bracket_score, labelled_brackets
 
 GOLD = "(S (NP the cat) (VP sat (PP on (NP a mat))))"

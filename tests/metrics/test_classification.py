@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqwright.batch import IGNORE
+from seqwright.core.batch import IGNORE
 from seqwright.metrics.calibration import BINS, log_softmax, probability_counts, reliability, temperature
 from seqwright.metrics.classification import class_counts, confusion, labels_counts, per_class
 from seqwright.metrics.correlation import value_counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.metrics.calibration import log_softmax
 from seqwright.metrics.interpolation import best_weights, geometric_weights
 

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seqwright.batch import Batch, Source
-from seqwright.config import UserError
+from seqwright.core.batch import Batch, Source
+from seqwright.core.config import UserError
 from seqwright.metrics import likelihood
 from seqwright.metrics.likelihood import EvaluationConfig, ScoredText, likelihood_scores, random_windows, score_text
 from tests.contract.kinds import CONTEXT, VOCABULARY, small

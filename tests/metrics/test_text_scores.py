@@ -13,14 +13,14 @@ import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.metrics.counts import Counts, agreement, by_length, ratio, scored, scores
-from seqwright.metrics.edits import common_subsequence, edit_distance, error_rate
-from seqwright.metrics.overlap import rouge
-from seqwright.metrics.paired import Difference, compare
+from seqwright.metrics.edit_distance import common_subsequence, edit_distance, error_rate
+from seqwright.metrics.ngram_overlap import rouge
 from seqwright.metrics.score import bootstrap
+from seqwright.metrics.significance import Difference, compare
 from seqwright.metrics.translation import bleu, chrf, exact_match, ter
-from seqwright.metrics.utility import UTILITIES, pairwise_bleu, pairwise_chrf, pairwise_f1
+from seqwright.metrics.utilities import UTILITIES, pairwise_bleu, pairwise_chrf, pairwise_f1
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "tree", ",", "."]
 ITEMS = st.lists(st.sampled_from("abcd"), max_size=7)

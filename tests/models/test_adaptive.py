@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from test_ngram import Cows
 
-from seqwright.batch import IGNORE, Batch, Source
-from seqwright.config import UserError
-from seqwright.models.adaptive import Adaptive, AdaptiveOptions
+from seqwright.core.batch import IGNORE, Batch, Source
+from seqwright.core.config import UserError
+from seqwright.models.ngram.adaptive import Adaptive, AdaptiveOptions
+from tests.models.test_ngram import Cows
 
 OPTIONS = AdaptiveOptions(shortest=1, longest=3, strength=2.0)
 

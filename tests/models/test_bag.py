@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seqwright.batch import Answers, Batch, ReaderSizes, Source, Vocabulary
-from seqwright.config import UserError
-from seqwright.models.bag import AT_ONCE, BagConfig, bag
-from seqwright.models.bags.grams import Grams, Presence
-from seqwright.models.bags.linear import descend
-from seqwright.models.bags.spelt import numbered, spelt
+from seqwright.core.batch import Answers, Batch, ReaderSizes, Source, Vocabulary
+from seqwright.core.config import UserError
+from seqwright.models.bag.char_words import numbered, spelt
+from seqwright.models.bag.features import Grams, Presence
+from seqwright.models.bag.linear import descend
+from seqwright.models.bag.model import AT_ONCE, BagConfig, bag
 
 WORDS = 12
 
@@ -252,8 +252,8 @@ def test_held_out_texts_decide_about_naive_bayes_where_they_are_few(monkeypatch:
     best = min(losses, key=losses.__getitem__)
     assert noted() == noted(naive_bayes=best)
     assert losses[True] != losses[False]
-    monkeypatch.setattr("seqwright.models.bags.choosing.MANY", 10)
-    monkeypatch.setattr("seqwright.models.bags.choosing.DUAL", 0)
+    monkeypatch.setattr("seqwright.models.bag.selection.MANY", 10)
+    monkeypatch.setattr("seqwright.models.bag.selection.DUAL", 0)
     assert "and naive Bayes" in noted()
     assert " suit 12 held-out texts best (accuracy" in noted()
 
@@ -272,7 +272,7 @@ def test_held_out_texts_are_told_of() -> None:
 
 def test_naive_bayes_is_held_at_where_it_answers_better_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every word speaks for its class by itself, and there are more words than texts: nothing is left to be learnt."""
-    monkeypatch.setattr("seqwright.models.bags.choosing.DUAL", 0)
+    monkeypatch.setattr("seqwright.models.bag.selection.DUAL", 0)
     luck = random.Random(2)
     target = torch.arange(60) % 2
     texts = [[luck.choice(range(6)) + 6 * (luck.random() < (0.9 if own else 0.1)) for _ in range(6)] for own in target]
@@ -327,7 +327,7 @@ def test_weights_are_held_at_their_centre() -> None:
 
 
 def test_too_many_weights_leave_out_rare_ngrams(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqwright.models.bag.MOST_WEIGHTS", 300)
+    monkeypatch.setattr("seqwright.models.bag.model.MOST_WEIGHTS", 300)
     model = bag(BagConfig(order=3, minimum=1), sizes())
     model.fit(corpus())
     assert 0 < model.weight.numel() <= 300

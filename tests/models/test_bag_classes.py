@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.models.test_bag import WORDS, Corpus, corpus, flat, sizes
 from torch.testing import assert_close
 
-from seqwright.models.bag import BagConfig, bag
-from seqwright.models.bags.complement import Complement, counted
-from seqwright.models.bags.grams import Grams
-from seqwright.models.bags.ridge import rarity, weights
+from seqwright.models.bag.complement_nb import Complement, counted
+from seqwright.models.bag.features import Grams
+from seqwright.models.bag.model import BagConfig, bag
+from seqwright.models.bag.ridge import rarity, weights
+from tests.models.test_bag import WORDS, Corpus, corpus, flat, sizes
 
 
 def test_ridge_regression_is_that_of_scikit_learn() -> None:
@@ -40,9 +40,9 @@ def test_held_out_texts_decide_about_ridge_regression(monkeypatch: pytest.Monkey
 
     right: list[float] = []
     losses = [float(noted().split("loss ")[1].rstrip(")."))]
-    monkeypatch.setattr("seqwright.models.bags.choosing.DESCENDED", 0)
+    monkeypatch.setattr("seqwright.models.bag.selection.DESCENDED", 0)
     assert noted().startswith("ridge regression with")
-    monkeypatch.setattr("seqwright.models.bags.choosing.DUAL", 0)
+    monkeypatch.setattr("seqwright.models.bag.selection.DUAL", 0)
     assert "ridge" not in noted()
     losses.append(float(noted().split("loss ")[1].rstrip(").")))
     assert losses[0] <= losses[1]
@@ -64,8 +64,8 @@ def test_complement_naive_bayes_is_that_of_scikit_learn() -> None:
 
 def test_very_many_classes_are_counted_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where weights would be too many and no l2 was asked for; kept and loaded as any other bag."""
-    monkeypatch.setattr("seqwright.models.bag.MOST_WEIGHTS", 100)
-    monkeypatch.setattr("seqwright.models.bag.SEVERAL", 5)
+    monkeypatch.setattr("seqwright.models.bag.model.MOST_WEIGHTS", 100)
+    monkeypatch.setattr("seqwright.models.bag.model.SEVERAL", 5)
     texts = [[n % 6, 6 + luck, n % 6] for n in range(60) for luck in (n % 4,)]
     data, every = Corpus(texts, torch.arange(60) % 6), np.arange(60)
     model, other = (bag(BagConfig(order=2), sizes(count=6)) for _ in range(2))

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from seqwright import build
-from seqwright.batch import IGNORE, Answers, Batch, ReaderSizes, Source, Vocabulary
-from seqwright.training.accumulate import take
+from seqwright.core.batch import IGNORE, Answers, Batch, ReaderSizes, Source, Vocabulary
+from seqwright.training.accumulation import take
 
 V, WIDTH, HEADS, LAYERS, CONTEXT = 23, 16, 4, 2, 12
 VOCABULARY = Vocabulary(size=V, unk=0, pad=1, sos=2, eos=3, mask=4)

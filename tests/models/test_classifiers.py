@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from seqwright import build
-from seqwright.batch import Answers, ReaderSizes, Vocabulary
-from seqwright.config import UserError
+from seqwright.core.batch import Answers, ReaderSizes, Vocabulary
+from seqwright.core.config import UserError
 from seqwright.models.classifiers import SPREAD
-from seqwright.models.convolution import ConvolutionConfig, ConvolutionReader
-from seqwright.models.reader import body
-from seqwright.models.reader_mixture import ReaderMixture, ReaderMixtureConfig, mixed
-from seqwright.models.recurrent_filler import LSTMFillerConfig
-from seqwright.models.recurrent_reader import RecurrentReader
+from seqwright.models.encoder_mixture import ReaderMixture, ReaderMixtureConfig, mixed
+from seqwright.models.encoder_model import body
+from seqwright.models.encoders.bidirectional import RecurrentReader
+from seqwright.models.encoders.cnn import ConvolutionConfig, ConvolutionReader
+from seqwright.models.encoders.recurrent_mlm import LSTMFillerConfig
 
 
 @pytest.mark.parametrize("kernel", [2, 3, 7])

@@ -8,10 +8,10 @@ from torch import nn
 from torch.testing import assert_close
 
 from seqwright import build
-from seqwright.batch import Batch, Vocabulary
-from seqwright.config import UserError
-from seqwright.layers.block import Block, BlockConfig
-from seqwright.models.gpt import GPTConfig
+from seqwright.core.batch import Batch, Vocabulary
+from seqwright.core.config import UserError
+from seqwright.layers.transformer_block import Block, BlockConfig
+from seqwright.models.encoders.gpt import GPTConfig
 from seqwright.models.language_model import LanguageModel
 
 WIDTH, HEADS, INNER = 12, 3, 20

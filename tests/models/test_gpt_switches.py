@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 import torch
-from tests.contract.kinds import SMALL
 from torch import Tensor, nn
 from torch.testing import assert_close
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from seqwright import build
-from seqwright.batch import Batch, Vocabulary
-from seqwright.config import UserError, describe
+from seqwright.core.batch import Batch, Vocabulary
+from seqwright.core.config import UserError, describe
 from seqwright.layers.attention import SelfAttention
-from seqwright.models.gpt import GPTConfig
+from seqwright.models.encoders.gpt import GPTConfig
 from seqwright.models.language_model import LanguageModel
+from tests.contract.kinds import SMALL
 
 V, D, H, T = 23, 24, 4, 12
 

@@ -7,10 +7,10 @@ import torch
 from torch.testing import assert_close
 
 from seqwright import build
-from seqwright.batch import IGNORE, Batch, Vocabulary
-from seqwright.models.gpt import GPTConfig
+from seqwright.core.batch import IGNORE, Batch, Vocabulary
+from seqwright.models.encoders.gpt import GPTConfig
+from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig
 from seqwright.models.language_model import LanguageModel
-from seqwright.models.recurrent import ElmanConfig, GRUConfig
 
 GIVEN = Batch.of_text(torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]]), torch.tensor([[2, 3, 4, 5], [6, 7, IGNORE, IGNORE]]))
 FLAT = [

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_ngram import Cows
-from tests.contract.kinds import VOCABULARY
-from tests.contract.translators import pairs, translator
 from torch.testing import assert_close
 
-from seqwright.batch import Source
-from seqwright.config import UserError
+from seqwright.core.batch import Source
+from seqwright.core.config import UserError
+from seqwright.core.protocols import Autoregressive
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.interface import Autoregressive
 from seqwright.models.mixture import Mixture, Product
-from seqwright.models.ngram import NGram
+from seqwright.models.ngram.model import NGram
+from tests.contract.kinds import VOCABULARY
+from tests.contract.translators import pairs, translator
+from tests.models.test_ngram import Cows
 
 
 @pytest.fixture(scope="module")

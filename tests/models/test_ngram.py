@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seqwright.batch import IGNORE, Batch, Source, Vocabulary
-from seqwright.config import UserError
-from seqwright.interface import Autoregressive, Counted
-from seqwright.models.ngram import NGram, NGramConfig
-from seqwright.models.ngrams.trace import continuations, total, trace
-from seqwright.storage import load_tensors, save_tensors
+from seqwright.core.batch import IGNORE, Batch, Source, Vocabulary
+from seqwright.core.config import UserError
+from seqwright.core.protocols import Autoregressive, Counted
+from seqwright.core.storage import load_tensors, save_tensors
+from seqwright.models.ngram.model import NGram, NGramConfig
+from seqwright.models.ngram.trace import continuations, total, trace
 
 COWS = (
     "the cows eat grass / our cows eat hay daily / factory-farm cows eat corn / "

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from seqwright.batch import IGNORE, Batch, Vocabulary
-from seqwright.models.ngram import NGram, NGramConfig
+from seqwright.core.batch import IGNORE, Batch, Vocabulary
+from seqwright.models.ngram.model import NGram, NGramConfig
 
 SPECIALS = 4  # <unk> <pad> <sos> <eos>
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_ngram import Cows
 
-from seqwright.batch import Vocabulary
-from seqwright.config import UserError
-from seqwright.models.ngrams.arpa_reading import read_arpa
-from seqwright.models.ngrams.arpa_writing import arpa_names, write_arpa
+from seqwright.core.batch import Vocabulary
+from seqwright.core.config import UserError
+from seqwright.models.ngram.arpa_reading import read_arpa
+from seqwright.models.ngram.arpa_writing import arpa_names, write_arpa
+from tests.models.test_ngram import Cows
 
 SRILM = """
 \\data\\
@@ -110,7 +110,7 @@ def test_sections_may_be_empty_and_lines_must_be_sane(tmp_path: Path, monkeypatc
     path.write_bytes(SRILM.encode().replace(b"\tb\t", b"\t\xff\t"))
     with pytest.raises(UserError, match="line 11: the word is not UTF-8"):
         read_arpa(path)
-    monkeypatch.setattr("seqwright.models.ngrams.arpa_reading.CHUNK", 12)
+    monkeypatch.setattr("seqwright.models.ngram.arpa_reading.CHUNK", 12)
     path.write_text(SRILM)
     with pytest.raises(UserError, match="line 7: the line is longer than 12 bytes"):
         read_arpa(path)

@@ -9,10 +9,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ngram_oracle import Oracle
 
-from seqwright.batch import Source, Vocabulary
-from seqwright.models.ngram import NGram, NGramConfig
+from seqwright.core.batch import Source, Vocabulary
+from seqwright.models.ngram.model import NGram, NGramConfig
+from tests.models.ngram_oracle import Oracle
 
 VOCABULARY = Vocabulary(size=9, unk=0, pad=1, sos=2, eos=3)
 PREDICTABLE = (0, 3, 4, 5, 6, 7, 8)
@@ -97,8 +97,8 @@ def test_pruning_takes_what_matters_least() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_counting_within_a_limit_changes_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqwright.models.ngrams.scratch.SMALLEST_BLOCK", 50)
-    monkeypatch.setattr("seqwright.models.ngrams.scratch.BYTES_A_ROW", 2**27 // 50)
+    monkeypatch.setattr("seqwright.models.ngram.scratch.SMALLEST_BLOCK", 50)
+    monkeypatch.setattr("seqwright.models.ngram.scratch.BYTES_A_ROW", 2**27 // 50)
     generator = np.random.default_rng(2)
     texts = [[2, *generator.integers(4, 9, generator.integers(0, 20)), 3] for _ in range(60)]
     free = fitted(texts, order=4, smoothing=kind)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from seqwright.config import UserError
-from seqwright.data.sentences import spell
-from seqwright.data.tagged import impossible
+from seqwright.core.config import UserError
+from seqwright.data.tagged.corpus import impossible
+from seqwright.data.tagged.sentences import spell
 from seqwright.layers.crf import ChainHead
-from seqwright.models.perceptron import Learning, Perceptron, PerceptronConfig, best_path
-from seqwright.models.word_features import features, looks, shape
+from seqwright.models.perceptron.features import features, looks, shape
+from seqwright.models.perceptron.model import Learning, Perceptron, PerceptronConfig, best_path
 
 
 def test_its_best_path_is_the_chain_s() -> None:
@@ -208,7 +208,7 @@ def test_what_neighbours_change(place: int, word: str, changed: int) -> None:
 
 
 def test_too_many_weights_leave_out_rare_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqwright.models.perceptron.MOST_WEIGHTS", 300)
+    monkeypatch.setattr("seqwright.models.perceptron.model.MOST_WEIGHTS", 300)
     model = Perceptron(PerceptronConfig(), 3)
     model.fit(corpus(2))
     assert 0 < len(model.keys) <= 100
@@ -216,6 +216,6 @@ def test_too_many_weights_leave_out_rare_features(monkeypatch: pytest.MonkeyPatc
 
 
 def test_more_tags_than_pairs_can_be_looked_at_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqwright.models.perceptron.MOST_TAGS", 2)
+    monkeypatch.setattr("seqwright.models.perceptron.model.MOST_TAGS", 2)
     with pytest.raises(UserError, match="--model lstm"):
         Perceptron(PerceptronConfig(), 3).fit(corpus(1))

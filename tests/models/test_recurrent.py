@@ -7,10 +7,10 @@ import torch
 from torch.testing import assert_close
 
 from seqwright import build
-from seqwright.batch import Batch, Source, Vocabulary
-from seqwright.config import UserError
+from seqwright.core.batch import Batch, Source, Vocabulary
+from seqwright.core.config import UserError
+from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
 from seqwright.models.language_model import LanguageModel
-from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
 
 GIVEN = Batch.of_text(torch.tensor([[1, 2, 3, 4]]), torch.tensor([[2, 3, 4, 5]]))
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from seqwright import build
-from seqwright.batch import Vocabularies, Vocabulary
-from seqwright.config import UserError
+from seqwright.core.batch import Vocabularies, Vocabulary
+from seqwright.core.config import UserError
 from seqwright.models.encoder_decoder import EncoderDecoder
 from seqwright.models.seq2seq import GRUSeq2SeqConfig
 from seqwright.models.transformer import TransformerConfig

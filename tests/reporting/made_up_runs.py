@@ -6,7 +6,7 @@ import math
 import random
 from typing import Any
 
-from seqwright.reporting.facts import RunFacts
+from seqwright.reporting.run_facts import RunFacts
 
 NASTY = 'ROMEO:\n<script>alert("x")</script> & naïve 🙂\x00\x1b[31m \u202eright to left\u202c \ud800 http://example.org'
 PLAY = (

@@ -7,12 +7,12 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from made_up_runs import NASTY, counted_run, trained_run
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.reporting.comparison import comparison
-from seqwright.reporting.facts import RunFacts, headline
 from seqwright.reporting.report import SAMPLES, report, sample
+from seqwright.reporting.run_facts import RunFacts, headline
+from tests.reporting.made_up_runs import NASTY, counted_run, trained_run
 
 VOID = {"meta", "link"}
 LADDER = [counted_run("trigram"), trained_run("gpt"), trained_run("lstm", final=1.7, pace=0.02)]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from made_up_runs import trained_run
 from rich.console import Console
 from rich.table import Table
 
 from seqwright.reporting.numbers import count, duration, figure, interval
 from seqwright.reporting.terminal import Column, scores_table, table
+from tests.reporting.made_up_runs import trained_run
 
 
 def rendered(drawn: Table, width: int = 100) -> str:

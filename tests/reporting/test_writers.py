@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.reporting.writers import TensorBoard, log_csv
 
 RECORDS: list[dict[str, Any]] = [

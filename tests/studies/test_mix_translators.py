@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import seqwright as sw
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.decoding.options import SearchOptions
+from seqwright.runs.listing import listing
 from seqwright.studies.check import check
-from seqwright.studies.listing import listing
 from seqwright.studies.mix import mix
 from tests.tasks.test_translation import write
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import seqwright as sw
-from seqwright.batch import Batch, Source
-from seqwright.config import UserError
+from seqwright.core.batch import Batch, Source
+from seqwright.core.config import UserError
 from seqwright.studies.probe import probe, read_probes
 
 TEMPLATES = """

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from seqwright.batch import IGNORE, Batch
-from seqwright.config import UserError
-from seqwright.data.masked import MASK, MaskedConfig
-from seqwright.data.stream import make_stream
-from seqwright.data.text import corpus_of
-from seqwright.tasks.masked import blanked, masked_counts, rows_of
-from seqwright.text.growing import with_specials
+from seqwright.core.batch import IGNORE, Batch
+from seqwright.core.config import UserError
+from seqwright.data.text.corpus import corpus_of
+from seqwright.data.text.masked import MASK, MaskedConfig
+from seqwright.data.text.stream import make_stream
+from seqwright.tasks.masked.task import blanked, masked_counts, rows_of
+from seqwright.text.special_tokens import with_specials
 from seqwright.text.tokenizer import Tokenizer
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.trainers import TokenizerConfig, train
 
 TEXT = "a b a c\na a b d\n" * 30
 SETTINGS = SimpleNamespace(

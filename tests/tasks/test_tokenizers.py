@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from seqwright.api import open as open_run
-from seqwright.recipe import make
-from seqwright.session import train
-from seqwright.text.training import TokenizerConfig
-from seqwright.text.training import train as train_tokenizer
+from seqwright.pipeline.recipe import make
+from seqwright.pipeline.training import train
+from seqwright.text.trainers import TokenizerConfig
+from seqwright.text.trainers import train as train_tokenizer
 
 
 def test_a_translator_takes_a_tokenizer_from_under_the_data_root(

@@ -10,15 +10,15 @@ import pytest
 
 import seqwright as sw
 from seqwright.api import wanted_recipe
-from seqwright.config import UserError
-from seqwright.data.sides import Sides
-from seqwright.tasks import translation
-from seqwright.tasks.translating import wished
-from seqwright.tasks.translation import TranslationRun
+from seqwright.core.config import UserError
+from seqwright.data.parallel.sides import Sides
+from seqwright.tasks.translation import task as translation
+from seqwright.tasks.translation.task import TranslationRun
+from seqwright.tasks.translation.translate import wished
 from seqwright.text.backend import Kind
 from seqwright.text.tokenizer import Tokenizer
-from seqwright.text.training import TokenizerConfig
-from seqwright.text.training import train as train_tokenizer
+from seqwright.text.trainers import TokenizerConfig
+from seqwright.text.trainers import train as train_tokenizer
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "big", "dogs"]
 
@@ -199,8 +199,8 @@ def test_test_pairs_are_scored_by_name(folder: Path) -> None:
 
 
 def test_the_likelihood_is_that_of_each_pair(run: TranslationRun) -> None:
-    from seqwright.data.buckets import encode_pairs
-    from seqwright.tasks.pair_scores import likelihood
+    from seqwright.data.parallel.buckets import encode_pairs
+    from seqwright.tasks.translation.scores import likelihood
 
     pairs = run.pairs().pairs
     together = likelihood(run.model, encode_pairs(pairs, run.tokenizers), "cpu")

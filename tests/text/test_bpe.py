@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqwright.text.bpe import join, merges
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.trainers import TokenizerConfig, train
 
 
 def words(text: str) -> dict[tuple[str, ...], int]:

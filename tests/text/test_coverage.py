@@ -10,7 +10,7 @@ import pytest
 
 from seqwright.data.files import read_text
 from seqwright.text.coverage import coverage, script
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.trainers import TokenizerConfig, train
 
 
 def test_what_is_unknown_is_named() -> None:

@@ -9,10 +9,10 @@ import pytest
 from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.text.importing import import_tokenizer
 from seqwright.text.tokenizer import Decoder
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.trainers import TokenizerConfig, train
 
 UNIGRAM, BPE, WORD = 1, 2, 3
 RESERVED = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3)]

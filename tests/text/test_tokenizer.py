@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.data.files import read_text
 from seqwright.text.tokenizer import Decoder, Tokenizer, pieces
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.trainers import TokenizerConfig, train
 
 PROVERBS = ["Ăn quả nhớ kẻ trồng cây", "Có chí thì nên"]
 SAMPLE = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.training.config import TrainingConfig
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.training import machine
 
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from seqwright.batch import IGNORE
+from seqwright.core.batch import IGNORE
 from seqwright.layers.heads import TokenHead
 from seqwright.training.objective import Objective, divergence
 

@@ -15,12 +15,12 @@ from torch import nn
 from torch.testing import assert_close
 
 from seqwright import build
-from seqwright.batch import IGNORE, Batch, Vocabulary
-from seqwright.config import UserError
-from seqwright.interface import Feed
-from seqwright.models.gpt import GPTConfig
-from seqwright.models.recurrent import LSTMConfig
-from seqwright.models.window import SimpleConfig
+from seqwright.core.batch import IGNORE, Batch, Vocabulary
+from seqwright.core.config import UserError
+from seqwright.core.protocols import Feed
+from seqwright.models.encoders.feedforward import SimpleConfig
+from seqwright.models.encoders.gpt import GPTConfig
+from seqwright.models.encoders.recurrent import LSTMConfig
 from seqwright.training.config import TrainingConfig
 from seqwright.training.trainer import Trainer, total_steps
 

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from seqwright import build
-from seqwright.batch import Vocabulary
-from seqwright.config import UserError
-from seqwright.models.gpt import GPTConfig
+from seqwright.core.batch import Vocabulary
+from seqwright.core.config import UserError
+from seqwright.models.encoders.gpt import GPTConfig
 from seqwright.training.weights import begin_with, load_weights, weights
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqwright.batch import IGNORE, Batch
+from seqwright.core.batch import IGNORE, Batch
 
 VOCABULARY = 11
 

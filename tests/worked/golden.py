@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from seqwright.batch import IGNORE, Batch
+from seqwright.core.batch import IGNORE, Batch
 
 
 def golden(name: str) -> dict[str, Any]:

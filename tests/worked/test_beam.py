@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqwright.batch import Source
+from seqwright.core.batch import Source
+from seqwright.core.protocols import State
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.search import search
-from seqwright.interface import State
 
 A, B, C, END, START = range(5)
 TABLE = torch.tensor(

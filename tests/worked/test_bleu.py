@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqwright.metrics.overlap import clipped_precision, overlap, sentence_bleu, simplified_bleu, word_overlap
+from seqwright.metrics.ngram_overlap import clipped_precision, overlap, sentence_bleu, simplified_bleu, word_overlap
 
 CANDIDATE = ["Tôi", "học", "NLP", "của", "AI", "VIET", "NAM"]
 FIRST = ["Tôi", "đang", "học", "lớp", "AI", "của", "AI", "VIET", "NAM"]

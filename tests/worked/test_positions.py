@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from seqwright.layers.block import Block, BlockConfig
 from seqwright.layers.positions import Rotary, sinusoids
+from seqwright.layers.transformer_block import Block, BlockConfig
 
 from .golden import near
 

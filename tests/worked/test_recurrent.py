@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from seqwright import build
-from seqwright.batch import Vocabulary
+from seqwright.core.batch import Vocabulary
+from seqwright.models.encoders.recurrent import ElmanConfig, LSTMConfig, RecurrentEncoder
 from seqwright.models.language_model import LanguageModel
-from seqwright.models.recurrent import ElmanConfig, LSTMConfig, RecurrentEncoder
 
 from .golden import descend, fill, golden, near, way_2
 

@@ -7,8 +7,8 @@ import math
 import torch
 
 from seqwright import build
-from seqwright.batch import Batch, Vocabulary
-from seqwright.models.window import SimpleConfig
+from seqwright.core.batch import Batch, Vocabulary
+from seqwright.models.encoders.feedforward import SimpleConfig
 from seqwright.training.config import TrainingConfig
 from seqwright.training.trainer import Trainer
 from tests.training.tiny import Kept, Same

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from seqwright import build
-from seqwright.batch import Vocabulary
-from seqwright.models.gpt import GPTConfig
-from seqwright.models.recurrent import ElmanConfig
+from seqwright.core.batch import Vocabulary
+from seqwright.models.encoders.gpt import GPTConfig
+from seqwright.models.encoders.recurrent import ElmanConfig
 
 
 def parameters(config: object, vocabulary: int) -> int:

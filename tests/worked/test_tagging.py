@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from seqwright import build
-from seqwright.batch import Answers, ReaderSizes
-from seqwright.data.sentences import encode_sentences
+from seqwright.core.batch import Answers, ReaderSizes
+from seqwright.data.tagged.sentences import encode_sentences
 from seqwright.layers.pooling import Words
 from seqwright.models.classifiers import Unread
-from seqwright.models.reader import Tokens
+from seqwright.models.encoder_model import Tokens
 from seqwright.models.taggers import Tagger, TagHead
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.trainers import TokenizerConfig, train
 from tests.contract.taggers import NAMES, worked
 
 SENTENCES = worked()

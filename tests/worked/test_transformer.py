@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from seqwright import build
-from seqwright.batch import Vocabulary
-from seqwright.models.gpt import GPTConfig
+from seqwright.core.batch import Vocabulary
+from seqwright.models.encoders.gpt import GPTConfig
 from seqwright.models.language_model import LanguageModel
 
 from .golden import descend, fill, golden, near, way_2

@@ -58,7 +58,7 @@ def spread(args: list[str]) -> list[str]:
 
 def print_json(value: Any) -> None:
     """One line of JSON; numbers that JSON has no word for become null."""
-    from seqwright.storage import to_json
+    from seqwright.core.storage import to_json
 
     click.echo(to_json(value))
 
@@ -88,7 +88,7 @@ def print_scores(scores: Any) -> None:
 def each_picture(files: Iterable[str], ask: Callable[[list[str]], Iterable[T]]) -> Iterator[tuple[dict[str, Any], T]]:
     """What is said of each picture of some files or folders, behind the file it is in and its number there."""
     from seqwright.data.files import resolve
-    from seqwright.data.image_files import image_files
+    from seqwright.data.images.files import image_files
 
     for file in files:
         inside = image_files(resolve(file)) if resolve(file).is_dir() else []
@@ -162,7 +162,7 @@ def options_from(
     overrides: tuple[str, ...], section: str, config: type, given: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Options of one section: those given by flag, and those of `--set section.key=value`, checked as in a recipe."""
-    from seqwright.config import Reader, UserError, parse_override
+    from seqwright.core.config import Reader, UserError, parse_override
 
     options = {key: value for key, value in (given or {}).items() if value is not None}
     for override in overrides:

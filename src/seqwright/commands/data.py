@@ -29,7 +29,8 @@ def command(context: click.Context, as_json: bool) -> None:
 @JSON
 def verify(names: Sequence[str], as_json: bool) -> None:
     """Compare the files of the named data sets, of all that are there, or of prepared folders with their checksums."""
-    from seqwright.data import catalogue, prepare
+    from seqwright.data import catalogue
+    from seqwright.data.text import prepare
 
     compared = wrong = 0
     for name in names or catalogue.SETS:
@@ -60,7 +61,7 @@ def audit(files: Sequence[str], against: Sequence[str], document: Any, as_json: 
     """What FILEs (or folders, or patterns) hold: sizes, encoding, line ends, odd characters, scripts, copies, leaks."""
     from seqwright.data import audit as auditing
     from seqwright.data.files import expand, resolve
-    from seqwright.data.text import read_corpus
+    from seqwright.data.text.corpus import read_corpus
 
     for name in files:
         for path in expand(resolve(name))[0]:
@@ -95,11 +96,11 @@ def prepare(
 ) -> None:
     """Encode large FILEs to a folder once, in bounded memory; run it again to go on where it stopped."""
     from seqwright.data.files import PACKED, expand, resolve
-    from seqwright.data.prepare import learn, refuse
-    from seqwright.data.prepare import prepare as encode
+    from seqwright.data.text.prepare import learn, refuse
+    from seqwright.data.text.prepare import prepare as encode
     from seqwright.reporting.progress import encoding
     from seqwright.text.importing import import_tokenizer
-    from seqwright.text.training import TokenizerConfig
+    from seqwright.text.trainers import TokenizerConfig
 
     paths = [path for name in files for path in expand(resolve(name))[0]]
     folder = Path(out)
@@ -157,7 +158,7 @@ def _list(as_json: bool) -> None:
 def _users() -> dict[str, list[str]]:
     """The recipes that ship with seqwright, by the data set they read."""
     from seqwright.data.catalogue import SETS
-    from seqwright.recipe import shipped
+    from seqwright.pipeline.recipe import shipped
 
     texts = {name: path.read_text(encoding="utf-8") for name, path in shipped().items()}
     return {known: [name for name, text in texts.items() if f'"{known}/' in text] for known in SETS}

@@ -58,7 +58,7 @@ def write(path: Path, vectors: list[Any]) -> None:
     import numpy as np
     import torch
 
-    from seqwright.storage import save_tensors, write_chunks
+    from seqwright.core.storage import save_tensors, write_chunks
 
     array = np.stack(vectors) if vectors else np.zeros((0, 0), np.float32)
     if path.suffix == ".safetensors":

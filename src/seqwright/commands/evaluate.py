@@ -103,8 +103,8 @@ def command(
 
 def _doubt(opened: Any, files: list[str], many: int, as_json: bool) -> None:
     """The texts whose label the model finds least probable."""
-    from seqwright.config import UserError
-    from seqwright.reporting.classes import suspicious_table
+    from seqwright.core.config import UserError
+    from seqwright.reporting.classification import suspicious_table
 
     if opened.settings.data.kind != "labelled":
         raise UserError(f"{opened.path} {opened.does}; only classifiers of texts list labels they doubt.")
@@ -117,7 +117,7 @@ def _doubt(opened: Any, files: list[str], many: int, as_json: bool) -> None:
 
 def _print_classes(details: dict[str, Any]) -> None:
     if details:
-        from seqwright.reporting.classes import class_tables, suspicious_table
+        from seqwright.reporting.classification import class_tables, suspicious_table
 
         for drawn in class_tables(details):
             print_table(drawn)

@@ -21,7 +21,7 @@ def command(run: str, file: str, to: str, as_json: bool) -> None:
     seqwright export runs/ptb-ngram --to arpa ptb.arpa.gz
     """
     from seqwright.api import open as open_run
-    from seqwright.config import pick
+    from seqwright.core.config import pick
     from seqwright.interop.formats import EXPORTS
 
     facts = pick(to, EXPORTS, "export")(open_run(run, device="cpu"), Path(file))

@@ -80,7 +80,7 @@ def command(
     seqwright generate runs/notes-gpt "Once upon a time" --beam 8 --best 3 --tokens 30
     """
     from seqwright.api import open as open_run
-    from seqwright.config import UserError
+    from seqwright.core.config import UserError
     from seqwright.decoding.options import SearchOptions
     from seqwright.decoding.sampling import SamplingOptions
 
@@ -118,7 +118,7 @@ def command(
 
 def _show(n: int, label: dict[str, int], said: Any, answers: Any, *, shown: bool, as_json: bool) -> None:
     """One output, and what is to be said of it; its text may have been shown as it came."""
-    from seqwright.decoding.watch import watch
+    from seqwright.decoding.degeneration import watch
 
     warnings = watch(said.text, log_prob=said.log_prob, tokens=len(said.ids))
     if as_json:

@@ -9,7 +9,7 @@ import click
 from seqwright.commands.common import JSON, print_json, print_table
 
 if TYPE_CHECKING:
-    from seqwright.reference import Entry
+    from seqwright.pipeline.reference import Entry
 
 
 @click.command("recipes")
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @JSON
 def command(name: str | None, keys: bool, markdown: bool, as_json: bool) -> None:
     """List the recipes that come with seqwright; print the one of that NAME; or list all keys."""
-    from seqwright import recipe, reference
+    from seqwright.pipeline import recipe, reference
     from seqwright.reporting.terminal import Column, table
 
     if markdown:

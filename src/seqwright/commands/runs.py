@@ -14,7 +14,7 @@ def command(folder: str, as_json: bool) -> None:
     """List the runs in FOLDER: how far they are and what they reached."""
     from seqwright.reporting.numbers import count, duration, figure
     from seqwright.reporting.terminal import Column, table
-    from seqwright.studies.listing import listing
+    from seqwright.runs.listing import listing
 
     rows = listing(folder)
     if as_json:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from seqwright.commands.common import BACK_OFF, DEVICE, JSON, RUN, lines_waiting, print_back_off, print_json
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 
 
 @click.command("score")

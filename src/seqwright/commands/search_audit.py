@@ -31,7 +31,7 @@ def command(
     The exact search takes time that grows quickly with --length; lines it cannot finish are counted, not guessed.
     """
     from seqwright.api import open as open_run
-    from seqwright.config import UserError
+    from seqwright.core.config import UserError
     from seqwright.decoding.options import SearchOptions
     from seqwright.reporting.terminal import Column, table
 

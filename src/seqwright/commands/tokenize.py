@@ -39,8 +39,8 @@ def command(tokenizer: str, files: Sequence[str], ids: bool, summary: bool, as_j
 
 
 def _open(tokenizer: str) -> Any:
-    from seqwright.config import UserError
-    from seqwright.run_directory import RunDirectory
+    from seqwright.core.config import UserError
+    from seqwright.runs.directory import RunDirectory
     from seqwright.text.importing import import_tokenizer
 
     path = Path(tokenizer)

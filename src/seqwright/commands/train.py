@@ -90,9 +90,9 @@ def command(
     seqwright train --run runs/notes-gpt --set training.steps=1000     (goes on beyond its end)
     """
     from seqwright.api import RUNS, wanted_recipe
+    from seqwright.pipeline.training import train
     from seqwright.reporting.progress import TrainingProgress
     from seqwright.reporting.terminal import ngrams_table
-    from seqwright.session import train
 
     files = {"text": text, "pairs": pairs, "chat": chat, "labelled": labelled, "tagged": tagged, "masked": masked}
     files |= {"images": images, "captions": captions}

@@ -13,7 +13,7 @@ import numpy as np
 
 from seqwright.data.duplicates import Copy, copies
 from seqwright.data.files import read_bytes
-from seqwright.data.text import Document, documents_of
+from seqwright.data.text.corpus import Document, documents_of
 from seqwright.text.coverage import script
 
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")

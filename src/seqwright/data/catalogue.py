@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from seqwright.config import UserError, did_you_mean
+from seqwright.core.config import UserError, did_you_mean
 from seqwright.data.files import DATA_ROOT, PACKED, read_bytes
 
 State = Literal["there", "missing", "verified", "differs"]

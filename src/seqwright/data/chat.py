@@ -12,14 +12,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seqwright.batch import IGNORE, Batch
-from seqwright.config import UserError, did_you_mean
-from seqwright.data.embedded import embedded_text, is_embedded
+from seqwright.core.batch import IGNORE, Batch
+from seqwright.core.config import UserError, did_you_mean
 from seqwright.data.files import Errors, read_text, resolve
 from seqwright.data.order import permutation
 from seqwright.data.records import object_of
-from seqwright.data.stream import to_batch
-from seqwright.data.text import Corpus, check_split, documents_of, split
+from seqwright.data.samples.text import embedded_text, is_embedded
+from seqwright.data.text.corpus import Corpus, check_split, documents_of, split
+from seqwright.data.text.stream import to_batch
 from seqwright.text.tokenizer import Tokenizer
 
 ROLES = ("system", "user", "assistant")

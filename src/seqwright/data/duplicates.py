@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from seqwright.text.mixing import mixed
+from seqwright.text.hashing import mixed
 
 STRETCH = 5
 """Words of a shingle."""

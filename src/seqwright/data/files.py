@@ -1,7 +1,7 @@
 """Text from files, folders and patterns: plain, .gz or .xz, in UTF-8, beside the recipe or under the data root.
 
-The text is exact: line endings stay as they are (what a line is, is decided by `data/text.py`); only a byte order mark
-at the very beginning is dropped.
+The text is exact: line endings stay as they are (`data/text/corpus.py` splits lines); only a byte order mark at the
+very beginning is dropped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from seqwright.config import UserError, did_you_mean
+from seqwright.core.config import UserError, did_you_mean
 
 Errors = Literal["strict", "replace"]
 

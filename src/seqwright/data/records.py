@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from seqwright.config import UserError, did_you_mean
+from seqwright.core.config import UserError, did_you_mean
 from seqwright.data.files import plain_suffix
 
 JSON_LINES = (".jsonl", ".ndjson")

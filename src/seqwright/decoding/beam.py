@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from seqwright.batch import Source
-from seqwright.config import UserError
-from seqwright.decoding.attending import Attended, Attending
+from seqwright.core.batch import Source
+from seqwright.core.config import UserError
+from seqwright.core.protocols import Autoregressive, State, per_source
+from seqwright.decoding.attention_recorder import Attended, Attending
+from seqwright.decoding.backpointers import Trail
+from seqwright.decoding.bans import NOTHING, Rules
 from seqwright.decoding.candidates import Candidates, by_banks, by_groups
-from seqwright.decoding.capture import Captured
-from seqwright.decoding.normalisation import best_possible, normalise
+from seqwright.decoding.constraints import Wishes
+from seqwright.decoding.cuda_graph import Captured
+from seqwright.decoding.length_penalty import best_possible, normalise
 from seqwright.decoding.options import Hypothesis, SearchOptions
-from seqwright.decoding.rules import NOTHING, Rules
-from seqwright.decoding.trail import Trail
-from seqwright.decoding.wishes import Wishes
-from seqwright.interface import Autoregressive, State, per_source
 
 LOOK = 8
 """Steps between looks at a device for sources that are done; a CPU is looked at after every one."""

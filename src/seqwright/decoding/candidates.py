@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seqwright.decoding.rules import NOTHING
-from seqwright.decoding.wishes import Wishes
+from seqwright.decoding.bans import NOTHING
+from seqwright.decoding.constraints import Wishes
 
 CHUNK = 64
 """Ids whose maximum is taken together when the best few of a large vocabulary are looked for on a CPU."""

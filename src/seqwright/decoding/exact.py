@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from seqwright.batch import Source
-from seqwright.decoding.normalisation import best_possible, normalise
+from seqwright.core.batch import Source
+from seqwright.core.protocols import Autoregressive, State
+from seqwright.decoding.bans import NOTHING, Rules
+from seqwright.decoding.constraints import Wishes
+from seqwright.decoding.length_penalty import best_possible, normalise
 from seqwright.decoding.options import Hypothesis, SearchOptions
-from seqwright.decoding.rules import NOTHING, Rules
-from seqwright.decoding.wishes import Wishes
-from seqwright.interface import Autoregressive, State
 
 AT_ONCE = 64
 """Children of a prefix that the model reads together, most probable first."""

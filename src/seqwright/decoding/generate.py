@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from seqwright.batch import Source
-from seqwright.config import UserError
+from seqwright.core.batch import Source
+from seqwright.core.config import UserError
+from seqwright.core.protocols import Autoregressive, State
+from seqwright.decoding.processors import Steering
 from seqwright.decoding.sampling import SamplingOptions, check_seed, choose
-from seqwright.decoding.steering import Steering
-from seqwright.interface import Autoregressive, State
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from seqwright.config import UserError, check_not_negative, check_sizes
+from seqwright.core.config import UserError, check_not_negative, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True)

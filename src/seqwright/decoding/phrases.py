@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 
 Ints = NDArray[np.int64]
 States = NDArray[np.int32]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seqwright.config import UserError, check_sizes
+from seqwright.core.config import UserError, check_sizes
 from seqwright.decoding.filters import min_p, temper, top_k, top_p, typical
 
 GOLDEN = -7046029254386353131

@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import torch
 
-from seqwright.batch import Source
-from seqwright.config import UserError
+from seqwright.core.batch import Source
+from seqwright.core.config import UserError
+from seqwright.core.protocols import Autoregressive
+from seqwright.decoding.bans import Rules
 from seqwright.decoding.beam import Step, beam_search
+from seqwright.decoding.constraints import wishes
 from seqwright.decoding.exact import exact_search
 from seqwright.decoding.generate import generate
-from seqwright.decoding.normalisation import normalise
+from seqwright.decoding.length_penalty import normalise
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.phrases import Automaton, Phrase
-from seqwright.decoding.rules import Rules
 from seqwright.decoding.sampling import SamplingOptions
-from seqwright.decoding.wishes import wishes
-from seqwright.interface import Autoregressive
 
 
 def search(

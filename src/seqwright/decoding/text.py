@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import torch
 
-from seqwright.batch import Source
+from seqwright.core.batch import Source
+from seqwright.core.protocols import Autoregressive
 from seqwright.decoding.generate import Row, generate
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.decoding.search import search
-from seqwright.interface import Autoregressive
 from seqwright.text.tokenizer import Decoder, Tokenizer
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from seqwright import build, recipe, session
-from seqwright.config import UserError
-from seqwright.run import Run
+from seqwright import build
+from seqwright.core.config import UserError
+from seqwright.pipeline import recipe
+from seqwright.pipeline import training as session
+from seqwright.runs.run import Run
 from seqwright.text.backend import Facts, Kind, assemble
 
 

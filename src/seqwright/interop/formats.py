@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.interop.arpa import export_arpa, import_arpa
-from seqwright.run import Run
+from seqwright.runs.run import Run
 
 EXPORTS: dict[str, Callable[[Run, Path], dict[str, Any]]] = {"arpa": export_arpa}
 IMPORTS: dict[str, Callable[[Path, Path], dict[str, Any]]] = {"arpa": import_arpa}

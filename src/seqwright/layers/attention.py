@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright.layers.key_values import KeyValues, visible
+from seqwright.layers.kv_cache import KeyValues, visible
 from seqwright.layers.positions import Rotary
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright.interface import State, per_source
+from seqwright.core.protocols import State, per_source
 from seqwright.layers.attention import Attend, hiding
 
 

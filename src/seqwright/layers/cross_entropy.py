@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqwright.batch import IGNORE
+from seqwright.core.batch import IGNORE
 
 LARGEST_LOGITS = 1 << 26
 """Elements of a logits array made at once (256 MiB in float32); a larger one is made and used up chunk by chunk."""

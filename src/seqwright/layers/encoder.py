@@ -7,7 +7,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from seqwright.interface import State
+from seqwright.core.protocols import State
 
 
 class CausalEncoder(Protocol):

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright.interface import State
+from seqwright.core.protocols import State
 from seqwright.layers.encoder import CausalEncoder
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright.batch import IGNORE
+from seqwright.core.batch import IGNORE
 from seqwright.layers.cross_entropy import cross_entropy, exact, token_log_probs
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 
 
 class LowRank(nn.Module):

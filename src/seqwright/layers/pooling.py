@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright.batch import Source
+from seqwright.core.batch import Source
 from seqwright.layers.encoder import Reading
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqwright.batch import IGNORE
+from seqwright.core.batch import IGNORE
 from seqwright.metrics.counts import Counts, rates, ratio
 from seqwright.metrics.score import Floats
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.metrics.score import Floats
 
 ROUNDS = 200

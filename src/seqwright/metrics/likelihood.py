@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seqwright.batch import IGNORE, Batch, Source
-from seqwright.config import UserError, check_not_negative, check_sizes
-from seqwright.interface import Autoregressive, Counted, Watch, unwatched
+from seqwright.core.batch import IGNORE, Batch, Source
+from seqwright.core.config import UserError, check_not_negative, check_sizes
+from seqwright.core.protocols import Autoregressive, Counted, Watch, unwatched
 from seqwright.metrics.counts import Counts, nll_counts, scored
 from seqwright.metrics.score import Floats
 

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqwright.batch import IGNORE, Batch
-from seqwright.interface import Autoregressive, Counted
+from seqwright.core.batch import IGNORE, Batch
+from seqwright.core.protocols import Autoregressive, Counted
 from seqwright.metrics.likelihood import CHUNK, score_text
 from seqwright.metrics.score import Floats
 

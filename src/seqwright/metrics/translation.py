@@ -11,7 +11,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.metrics.counts import Counts, ratio
 from seqwright.metrics.score import Floats
 

@@ -10,19 +10,19 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
-from seqwright.batch import ReaderSizes
-from seqwright.config import UserError, check_shares, check_sizes
+from seqwright.core.batch import ReaderSizes
+from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.layers.encoder import Reading
 from seqwright.layers.pooling import POOLINGS, Flatten, Pooling, Several
-from seqwright.layers.stack import StackConfig
-from seqwright.models.bert import BertConfig, bert_encoder
-from seqwright.models.bert import initialise as initialise_bert
-from seqwright.models.convolution import ConvolutionConfig, ConvolutionReader
-from seqwright.models.gpt import GPTEncoder
-from seqwright.models.gpt import initialise as initialise_gpt
-from seqwright.models.reader import ReadingModel, Tokens, body, head_of
-from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
-from seqwright.models.recurrent_reader import RecurrentReader, RecurrentReaderConfig
+from seqwright.layers.transformer_stack import StackConfig
+from seqwright.models.encoder_model import ReadingModel, Tokens, body, head_of
+from seqwright.models.encoders.bert import BertConfig, bert_encoder
+from seqwright.models.encoders.bert import initialise as initialise_bert
+from seqwright.models.encoders.bidirectional import RecurrentReader, RecurrentReaderConfig
+from seqwright.models.encoders.cnn import ConvolutionConfig, ConvolutionReader
+from seqwright.models.encoders.gpt import GPTEncoder
+from seqwright.models.encoders.gpt import initialise as initialise_gpt
+from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
 from seqwright.models.transformer import TransformerReader, TransformerReaderConfig, initialise
 
 SPREAD = 0.1

@@ -7,9 +7,9 @@ from typing import Literal, Protocol
 
 from torch import Tensor, nn
 
-from seqwright.batch import Batch, Source, Vocabularies
-from seqwright.config import UserError
-from seqwright.interface import State
+from seqwright.core.batch import Batch, Source, Vocabularies
+from seqwright.core.config import UserError
+from seqwright.core.protocols import State
 from seqwright.layers.encoder import Reader, Reading, last_real
 from seqwright.layers.heads import TokenHead
 

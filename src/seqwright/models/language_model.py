@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from seqwright.batch import Batch, Source
-from seqwright.interface import State
+from seqwright.core.batch import Batch, Source
+from seqwright.core.protocols import State
 from seqwright.layers.encoder import CausalEncoder, last_real
 from seqwright.layers.heads import TokenHead
 

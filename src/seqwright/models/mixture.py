@@ -13,9 +13,9 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from seqwright.batch import IGNORE, Batch, Source
-from seqwright.config import UserError
-from seqwright.interface import Autoregressive, State
+from seqwright.core.batch import IGNORE, Batch, Source
+from seqwright.core.config import UserError
+from seqwright.core.protocols import Autoregressive, State
 
 
 @dataclass(frozen=True, kw_only=True)

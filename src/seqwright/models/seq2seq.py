@@ -8,15 +8,16 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from seqwright.batch import Vocabularies
-from seqwright.config import UserError
-from seqwright.interface import State, per_source
+from seqwright.core.batch import Vocabularies
+from seqwright.core.config import UserError
+from seqwright.core.protocols import State, per_source
 from seqwright.layers.attention import needed
+from seqwright.layers.attention_scores import SCORES, Ask
 from seqwright.layers.cross_attention import pad
 from seqwright.layers.encoder import Reading
-from seqwright.layers.scores import SCORES, Ask
 from seqwright.models.encoder_decoder import EncoderDecoder, Tied, settled_tie
-from seqwright.models.recurrent import (
+from seqwright.models.encoders.bidirectional import RecurrentReader, RecurrentReaderConfig
+from seqwright.models.encoders.recurrent import (
     ElmanConfig,
     GRUConfig,
     Hidden,
@@ -25,7 +26,6 @@ from seqwright.models.recurrent import (
     RecurrentConfig,
     RecurrentEncoder,
 )
-from seqwright.models.recurrent_reader import RecurrentReader, RecurrentReaderConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,22 +9,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright.batch import Batch, ReaderSizes, Source
-from seqwright.config import UserError
-from seqwright.interface import State
+from seqwright.core.batch import Batch, ReaderSizes, Source
+from seqwright.core.config import UserError
+from seqwright.core.protocols import State
+from seqwright.layers.char_cnn import Spelling
 from seqwright.layers.crf import ChainHead
 from seqwright.layers.cross_entropy import exact
 from seqwright.layers.heads import ClassHead
 from seqwright.layers.pooling import Words
-from seqwright.layers.spelling import Spelling
-from seqwright.layers.stack import StackConfig
-from seqwright.models.bert import BertConfig, bert_encoder
-from seqwright.models.bert import initialise as initialise_bert
+from seqwright.layers.transformer_stack import StackConfig
 from seqwright.models.classifiers import GPTReader
-from seqwright.models.gpt import initialise as initialise_gpt
-from seqwright.models.reader import ReadingModel, Tokens, body
-from seqwright.models.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
-from seqwright.models.recurrent_reader import RecurrentReader, RecurrentReaderConfig
+from seqwright.models.encoder_model import ReadingModel, Tokens, body
+from seqwright.models.encoders.bert import BertConfig, bert_encoder
+from seqwright.models.encoders.bert import initialise as initialise_bert
+from seqwright.models.encoders.bidirectional import RecurrentReader, RecurrentReaderConfig
+from seqwright.models.encoders.gpt import initialise as initialise_gpt
+from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
 from seqwright.models.transformer import TransformerReader, TransformerReaderConfig, initialise
 
 

@@ -8,14 +8,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from seqwright.batch import Vocabularies
-from seqwright.config import check_sizes
-from seqwright.interface import State
+from seqwright.core.batch import Vocabularies
+from seqwright.core.config import check_sizes
+from seqwright.core.protocols import State
 from seqwright.layers.attention import needed
 from seqwright.layers.cross_attention import Memory
 from seqwright.layers.encoder import Reading
-from seqwright.layers.key_values import KeyValues
-from seqwright.layers.stack import Stack, StackConfig
+from seqwright.layers.kv_cache import KeyValues
+from seqwright.layers.transformer_stack import Stack, StackConfig
 from seqwright.models.encoder_decoder import EncoderDecoder, Tied, settled_tie
 
 

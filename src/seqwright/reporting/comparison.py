@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from seqwright.config import UserError
-from seqwright.reporting.facts import HIGHER, RunFacts, flatten, headline, title
+from seqwright.core.config import UserError
 from seqwright.reporting.markup import Html, element
 from seqwright.reporting.numbers import count, duration, figure, interval
 from seqwright.reporting.page import grid, page, section, show, table
 from seqwright.reporting.report import STEPS, environment, sample
+from seqwright.reporting.run_facts import HIGHER, RunFacts, flatten, headline, title
 from seqwright.reporting.svg import Axis, Point, Series, chart, strip, thinning
 
 LOG_TIME = Axis(title="training time, log scale", time=True, log=True)

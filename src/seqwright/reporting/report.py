@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
-from seqwright.reporting.classes import class_sections
-from seqwright.reporting.facts import Record, RunFacts, flatten, headline, title, unit
+from seqwright.reporting.classification import class_sections
 from seqwright.reporting.markup import Html, element, image
 from seqwright.reporting.numbers import count, duration, figure, interval
 from seqwright.reporting.page import grid, keys, page, section, show, table, tiles
+from seqwright.reporting.run_facts import Record, RunFacts, flatten, headline, title, unit
 from seqwright.reporting.svg import SMALL, Axis, Series, chart, thinning
 
 STEPS = Axis(title="step")

@@ -10,8 +10,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from seqwright.reporting.facts import title
 from seqwright.reporting.numbers import figure, interval
+from seqwright.reporting.run_facts import title
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 
 MEASURED = ("train", "epoch", "evaluation")
 """Kinds of records that are about numbers over steps."""

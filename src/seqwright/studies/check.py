@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from seqwright.config import UserError
-from seqwright.interface import Autoregressive
-from seqwright.run import Run
+from seqwright.core.config import UserError
+from seqwright.core.protocols import Autoregressive
+from seqwright.runs.run import Run
 from seqwright.studies.laws import LAWS
 from seqwright.studies.reader_laws import READER_LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS

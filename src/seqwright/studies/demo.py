@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqwright import recipe
+from seqwright.core.storage import write_text
+from seqwright.pipeline import recipe
+from seqwright.pipeline.training import Listener, facts_of, train
 from seqwright.reporting.comparison import comparison
-from seqwright.run_directory import RunDirectory
-from seqwright.session import Listener, facts_of, train
-from seqwright.storage import write_text
+from seqwright.runs.directory import RunDirectory
 
 BASE: dict[str, Any] = {
     "data": {"kind": "text", "train": "embedded:topics", "split": "tail 10%"},

@@ -12,12 +12,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from seqwright.batch import IGNORE, Batch, Source
+from seqwright.core.batch import IGNORE, Batch, Source
+from seqwright.core.protocols import Autoregressive, State
 from seqwright.decoding.generate import generate
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.decoding.search import search
-from seqwright.interface import Autoregressive, State
 
 Law = Callable[[Autoregressive, Batch], float]
 

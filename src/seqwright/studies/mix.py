@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqwright import build, session
-from seqwright.config import UserError
+from seqwright import build
+from seqwright.core.config import UserError
 from seqwright.data.files import named
-from seqwright.data.stream import Stream
+from seqwright.data.text.stream import Stream
 from seqwright.metrics.interpolation import best_weights
 from seqwright.metrics.likelihood import score_text
 from seqwright.metrics.score import Floats
-from seqwright.run import Run
+from seqwright.pipeline import training as session
+from seqwright.runs.run import Run
 from seqwright.studies.mix_files import learnt
 from seqwright.studies.mix_readers import mix_readers
 from seqwright.studies.mix_translators import mix_translators

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.data.files import named, resolve
-from seqwright.run import Run
+from seqwright.runs.run import Run
 
 
 def learnt(runs: Sequence[Run], on: str | Sequence[str]) -> Iterator[str]:

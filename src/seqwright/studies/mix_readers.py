@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from seqwright import build, session
-from seqwright.config import UserError
+from seqwright import build
+from seqwright.core.config import UserError
+from seqwright.core.storage import to_json
 from seqwright.data.files import named
-from seqwright.data.labelled import read_rows, splits
+from seqwright.data.labeled.rows import read_rows, splits
 from seqwright.metrics.calibration import log_softmax
 from seqwright.metrics.interpolation import best_weights, geometric_weights
 from seqwright.metrics.score import Floats
-from seqwright.run import Run
-from seqwright.storage import to_json
-from seqwright.tasks.class_scores import log_probs_of
+from seqwright.pipeline import training as session
+from seqwright.runs.run import Run
+from seqwright.tasks.classification.scores import log_probs_of
 
 HELD_OUT = ("train", "valid", "split", "columns", "separator")
 """Keys of [data] that say which texts a run did not learn from."""

@@ -11,16 +11,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seqwright import build, session
-from seqwright.batch import IGNORE, Batch
-from seqwright.config import UserError
-from seqwright.data.buckets import Buckets, encode_pairs
+from seqwright import build
+from seqwright.core.batch import IGNORE, Batch
+from seqwright.core.config import UserError
 from seqwright.data.files import named
+from seqwright.data.parallel.buckets import Buckets, encode_pairs
 from seqwright.metrics.interpolation import best_weights, geometric_weights
 from seqwright.metrics.score import Floats
-from seqwright.run import Run
+from seqwright.pipeline import training as session
+from seqwright.runs.run import Run
 from seqwright.studies.mix_files import learnt
-from seqwright.tasks.pair_scores import TOKENS
+from seqwright.tasks.translation.scores import TOKENS
 from seqwright.text.tokenizer import Tokenizer
 
 HELD = 1 << 24

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from seqwright.config import UserError
-from seqwright.data.buckets import encode_pairs
-from seqwright.data.pair_formats import Pair
+from seqwright.core.config import UserError
+from seqwright.data.parallel.buckets import encode_pairs
+from seqwright.data.parallel.formats import Pair
 from seqwright.metrics.counts import Counts, mean, scores
 from seqwright.metrics.score import Floats
-from seqwright.run import Run
-from seqwright.tasks.pair_scores import likelihood
+from seqwright.runs.run import Run
+from seqwright.tasks.translation.scores import likelihood
 
-SHIPPED = Path(__file__).parents[1] / "probes" / "english.toml"
+SHIPPED = Path(__file__).parent / "probes" / "english.toml"
 
 Sentences = Sequence[tuple[str, str]]
 """(source, text); the source of all but translations is empty."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from seqwright.batch import Batch, Source
+from seqwright.core.batch import Batch, Source
 from seqwright.studies.laws import Law, gap
 
 

@@ -11,11 +11,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from seqwright.batch import Batch
-from seqwright.interface import Trainable
-from seqwright.storage import load_tensors, save_tensors
+from seqwright.core.batch import Batch
+from seqwright.core.protocols import Trainable
+from seqwright.core.storage import load_tensors, save_tensors
 from seqwright.studies.laws import Law, gap
-from seqwright.training.accumulate import take
+from seqwright.training.accumulation import take
 from seqwright.training.config import TrainingConfig
 from seqwright.training.objective import Objective
 from seqwright.training.trainer import Groups, Trainer

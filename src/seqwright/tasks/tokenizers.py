@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
+from seqwright.core.storage import write_text
 from seqwright.data.files import resolve
-from seqwright.run_directory import RunDirectory
-from seqwright.storage import write_text
-from seqwright.tasks.task import Note, Settings
-from seqwright.text.growing import with_specials
+from seqwright.runs.directory import RunDirectory
+from seqwright.tasks.base import Note, Settings
+from seqwright.text.special_tokens import with_specials
 from seqwright.text.tokenizer import Tokenizer
-from seqwright.text.training import TokenizerConfig, train
+from seqwright.text.trainers import TokenizerConfig, train
 
 
 def saved_tokenizer(

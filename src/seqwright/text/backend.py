@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 
 Kind = Literal["words", "characters", "bytes", "bpe", "byte-bpe", "unigram", "wordpiece"]
 Form = Literal["none", "nfc", "nfd", "nfkc"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.text import sentencepiece
 from seqwright.text.backend import grow, parse
 from seqwright.text.tokenizer import Tokenizer

@@ -12,7 +12,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 from seqwright.text.backend import MARK
 
 # Types of pieces, and of models, as sentencepiece_model.proto numbers them.

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import normalizers
 
-from seqwright.batch import Vocabulary
-from seqwright.config import UserError
+from seqwright.core.batch import Vocabulary
+from seqwright.core.config import UserError
 from seqwright.text import lookup
 from seqwright.text.backend import MARK, SPLIT_AT_SPACE, normal_steps, parse, simplify, structural_steps
 from seqwright.text.lookup import Ids
-from seqwright.text.surfaces import BYTE, surfaces
+from seqwright.text.token_bytes import BYTE, surfaces
 
 PIECE = 1 << 16
 """Characters handed to the normaliser and the library at once: long texts are encoded in bounded memory."""

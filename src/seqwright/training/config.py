@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from seqwright.config import refuse, wrong_negatives, wrong_shares, wrong_sizes
+from seqwright.core.config import refuse, wrong_negatives, wrong_shares, wrong_sizes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import torch
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """What weights and states are held in, by the name of a precision."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from seqwright.batch import IGNORE, Batch
-from seqwright.config import UserError
-from seqwright.interface import Head, State, TellsTokens, Trainable
+from seqwright.core.batch import IGNORE, Batch
+from seqwright.core.config import UserError
+from seqwright.core.protocols import Head, State, TellsTokens, Trainable
 from seqwright.layers.cross_entropy import exact
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seqwright.training.config import TrainingConfig
-from seqwright.training.layers import shares
+from seqwright.training.layer_freezing import shares
 
 
 def optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:

@@ -12,20 +12,20 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from seqwright.batch import Batch, Source
-from seqwright.config import UserError
-from seqwright.interface import Feed, State, Trainable
+from seqwright.core.batch import Batch, Source
+from seqwright.core.config import UserError
+from seqwright.core.protocols import Feed, State, Trainable
 from seqwright.training import machine
-from seqwright.training.accumulate import accumulate, out_of_memory
-from seqwright.training.average import RunningAverage
+from seqwright.training.accumulation import accumulate, out_of_memory
+from seqwright.training.averaging import RunningAverage
 from seqwright.training.config import TrainingConfig
-from seqwright.training.layers import Thaw
+from seqwright.training.layer_freezing import Thaw
 from seqwright.training.objective import Objective
 from seqwright.training.optimizer import memory, optimizer, remember
-from seqwright.training.progress import Interval, Progress, judge, wide
 from seqwright.training.schedule import schedule
 from seqwright.training.signals import StopRequest
 from seqwright.training.spikes import Trend
+from seqwright.training.trainer_state import Interval, Progress, judge, wide
 from seqwright.training.weights import load_weights, weights
 
 Groups = dict[str, dict[str, Tensor]]

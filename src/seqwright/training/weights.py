@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from seqwright.config import UserError
+from seqwright.core.config import UserError
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

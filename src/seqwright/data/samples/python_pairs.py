@@ -1,0 +1,91 @@
+"""Pairs from the sources of Python's standard library: code and summary, expression and tree, text and signature."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import inspect
+import sysconfig
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from seqwright.data.parallel.formats import Pair
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+LEFT_OUT = {"site-packages", "test", "tests", "idle_test", "__pycache__"}
+FEWEST_NODES, MOST_NODES = 4, 24
+"""Sizes of the expressions that become trees: smaller ones teach nothing, larger ones are rare and long."""
+
+
+def summaries() -> list[Pair]:
+    """A function without its docstring → the first line of the docstring."""
+    pairs = {}
+    for function, documentation in _documented():
+        bare = copy.copy(function)
+        bare.body = function.body[1:] or [ast.Pass()]
+        pairs[ast.unparse(bare)] = documentation.partition("\n")[0]
+    return _unique(pairs)
+
+
+def signatures() -> list[Pair]:
+    """The first paragraph of a docstring, with the function's name → its signature."""
+    pairs = {}
+    for function, documentation in _documented():
+        paragraph = " ".join(documentation.partition("\n\n")[0].split())
+        pairs[f"{function.name}: {paragraph}"] = f"{function.name}({ast.unparse(function.args)})"
+    return _unique(pairs)
+
+
+def expressions() -> list[Pair]:
+    """An expression → its syntax tree in brackets: `a + 1` → `(BinOp (Name a) (Add) (Constant 1))`."""
+    pairs = {}
+    for module in _modules():
+        for node in ast.walk(module):
+            if isinstance(node, ast.expr) and FEWEST_NODES <= sum(1 for _ in ast.walk(node)) <= MOST_NODES:
+                pairs[ast.unparse(node)] = tree(node)
+    return _unique({given: said for given, said in pairs.items() if "\n" not in given + said})
+
+
+def tree(node: ast.AST) -> str:
+    """A syntax tree in brackets; contexts (load, store) say nothing that the place does not."""
+    parts = [type(node).__name__]
+    for _, value in ast.iter_fields(node):
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, ast.AST) and not isinstance(item, ast.expr_context):
+                parts.append(tree(item))
+            elif item is not None and not isinstance(item, ast.AST):
+                parts.append(
+                    item if isinstance(item, str) and isinstance(node, ast.Name | ast.Attribute) else repr(item)
+                )
+    return f"({' '.join(parts)})"
+
+
+@functools.cache
+def _modules() -> list[ast.Module]:
+    folder = Path(sysconfig.get_path("stdlib"))
+    parsed = []
+    for path in sorted(folder.rglob("*.py")):
+        if LEFT_OUT.isdisjoint(path.relative_to(folder).parts) and not path.name.startswith("_sysconfigdata"):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # old escapes in strings
+                    parsed.append(ast.parse(path.read_bytes()))
+            except (SyntaxError, UnicodeDecodeError):  # templates and the like
+                continue
+    return parsed
+
+
+def _documented() -> Iterator[tuple[Function, str]]:
+    for module in _modules():
+        for node in ast.walk(module):
+            if isinstance(node, Function):
+                documentation = ast.get_docstring(node)
+                if documentation and documentation.strip():
+                    yield node, inspect.cleandoc(documentation).strip()
+
+
+def _unique(pairs: dict[str, str]) -> list[Pair]:
+    return [Pair((given,), (said,)) for given, said in pairs.items()]

@@ -1,0 +1,73 @@
+"""Several readers as one: what each says of a text is averaged, whatever tokens each reads it in.
+
+A bag of n-grams and a network err in different places, so that together they are better than either (Mesnil et al.
+2015). Every part keeps its own vocabulary; weights and the kind of mean are those that suit held-out texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from seqwright.core.batch import Batch, Vocabulary
+from seqwright.core.config import UserError
+from seqwright.models.mixture import Parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReaderMixtureConfig:
+    weights: tuple[float, ...]
+    """How much each part counts."""
+    mean: Literal["arithmetic", "geometric"] = "geometric"
+    """arithmetic: Σ weight p, weights adding up to one; geometric: ∝ Π p^weight, whose weights also say how sure."""
+    parts: Any
+    """Of each part its [model] table, its vocabulary and how it cuts texts, as [model.parts.1.model], …."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.parts, dict) or not all(isinstance(part, dict) for part in self.parts.values()):
+            raise UserError("parts are tables, as in [model.parts.1]; `seqwright mix RUN RUN --on FILE` writes them.")
+
+    @property
+    def cutting(self) -> list[dict[str, Any]]:
+        """How each part cuts texts."""
+        return [part["data"] for part in self.parts.values()]
+
+    @property
+    def vocabularies(self) -> list[Vocabulary]:
+        return [Vocabulary(**part["vocabulary"]) for part in self.parts.values()]
+
+
+class ReaderMixture(Parts):
+    """Log-probabilities of classes, mixed."""
+
+    def __init__(self, models: Sequence[Any], config: ReaderMixtureConfig):
+        self.models = list(models)
+        if len(self.models) < 2 or len(self.models) != len(config.weights):
+            raise UserError(
+                f"a mixture needs two or more parts and a weight for each, not {len(config.weights)} weights."
+            )
+        if any(weight < 0 for weight in config.weights):
+            raise UserError(f"no weight of a mixture is negative, unlike {list(config.weights)}.")
+        self.weights, self.mean = torch.tensor(config.weights, dtype=torch.float64), config.mean
+        sights = [model.context for model in self.models if model.context is not None]
+        self.context = min(sights, default=None)
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Log-probabilities (B, C) of a source that all parts read in the same ids."""
+        return self.mix(torch.stack([model(batch).log_softmax(-1).cpu() for model in self.models]))
+
+    def mix(self, log_probs: Tensor) -> Tensor:
+        """(M, B, C) of the parts to (B, C)."""
+        return mixed(log_probs, self.weights, self.mean)
+
+
+def mixed(log_probs: Tensor, weights: Tensor, mean: str) -> Tensor:
+    """The weighted mean of distributions (M, B, C), as log-probabilities (B, C)."""
+    weights = weights.to(log_probs).view(-1, 1, 1)
+    if mean == "arithmetic":
+        return torch.logsumexp(log_probs + weights.log(), 0)
+    return (weights * log_probs).sum(0).log_softmax(-1)

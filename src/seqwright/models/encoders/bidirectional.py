@@ -1,0 +1,74 @@
+"""Recurrent readers: Elman, LSTM and GRU networks that read a source in one direction or in both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from seqwright.core.config import UserError, check_shares, check_sizes
+from seqwright.layers.attention import needed
+from seqwright.layers.encoder import Reading
+from seqwright.layers.recurrent import own_precision, read_padded
+from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
+
+NETWORKS: dict[type[RecurrentConfig], Callable[..., nn.RNNBase]] = {
+    ElmanConfig: nn.RNN,
+    LSTMConfig: nn.LSTM,
+    GRUConfig: nn.GRU,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentReaderConfig:
+    layers: int = 1
+    """Stacked networks (on each side, where there are two), each reading the one below."""
+    width: int = 256
+    """Size of the hidden state; a bidirectional reader gives half of it to each direction."""
+    embedding: int | None = None
+    """Size of the token vectors; the width unless given."""
+    bidirectional: bool = True
+    """Whether the source is read from both ends (Schuster & Paliwal 1997)."""
+    dropout: float = 0.2
+    """Share dropped of what each layer reads and of the output, never between steps (Zaremba et al. 2014)."""
+
+    cell: ClassVar[type[RecurrentConfig]]
+
+    def __post_init__(self) -> None:
+        check_sizes(self, "layers", "width", "embedding")
+        check_shares(self, "dropout")
+        if self.bidirectional and self.width % 2:
+            raise UserError(f"a bidirectional reader halves the width: it must be even, not {self.width}.")
+
+
+class RecurrentReader(nn.Module):
+    """Reads the source in one direction or in both."""
+
+    context = None
+
+    def __init__(self, config: RecurrentReaderConfig):
+        super().__init__()
+        self.width = config.width
+        self.directions = 2 if config.bidirectional else 1
+        self.network = NETWORKS[config.cell](
+            config.embedding or config.width,
+            config.width // self.directions,
+            config.layers,
+            batch_first=True,
+            dropout=config.dropout if config.layers > 1 else 0.0,
+            bidirectional=config.bidirectional,
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.causal = not config.bidirectional
+
+    def forward(self, x: Tensor, mask: Tensor) -> Reading:
+        with own_precision(self.network, self.dropout(x)) as x:
+            vectors, last = self.network(x) if needed(mask) is None else read_padded(self.network, x, mask)
+        last = torch.stack(last if isinstance(last, tuple) else (last,))  # (C, L · directions, B, D / directions)
+        last = (
+            last.view(len(last), -1, self.directions, *last.shape[2:]).permute(3, 0, 1, 2, 4).flatten(-2)
+        )  # (B, C, L, D)
+        return Reading(self.dropout(vectors), mask, last)

@@ -1,0 +1,77 @@
+"""GPT: a stack of masked Transformer blocks (Radford et al. 2018, 2019; Brown et al. 2020)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor, nn
+
+from seqwright.core.batch import Vocabulary
+from seqwright.core.config import UserError
+from seqwright.layers.flatten import PrefixFlatten
+from seqwright.layers.kv_cache import KeyValues
+from seqwright.layers.transformer_stack import Stack, StackConfig, StackSizes
+from seqwright.models.language_model import LanguageModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTConfig(StackConfig):
+    tied: bool = True
+    """Whether the read-out is the embedding transposed (Press & Wolf 2017)."""
+    readout: Literal["each", "flatten"] = "each"
+    """What predicts: each position's own vector, or all so far flattened to the context (the lectures' way 2)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.readout == "flatten" and self.tied:
+            raise UserError('readout = "flatten" reads context × width numbers; it cannot be tied: set tied = false.')
+
+
+class GPTEncoder(Stack):
+    """Every position sees itself and those before it."""
+
+    apart = True
+
+    def __init__(self, config: StackSizes, *, causal: bool = True):
+        super().__init__(config, config.layers, causal=causal)
+
+    def start(self, rows: int, capacity: int, like: Tensor) -> KeyValues:
+        return self.empty(rows, capacity, like)
+
+    def forward(
+        self,
+        x: Tensor,
+        state: KeyValues | None = None,
+        count: Tensor | None = None,
+        documents: Tensor | None = None,
+    ) -> tuple[Tensor, KeyValues | None]:
+        return self.run(x, state, count, documents=documents)
+
+
+def gpt(config: GPTConfig, vocabulary: Vocabulary) -> LanguageModel:
+    """A GPT with fresh weights."""
+    encoder: nn.Module = GPTEncoder(config)
+    initialise(encoder, config.layers)
+    if config.readout == "flatten":
+        encoder = PrefixFlatten(encoder, config.width, config.context)
+    model = LanguageModel(
+        vocabulary.size, config.width, encoder, tied=config.tied, readout_bias=config.readout == "flatten"
+    )
+    nn.init.normal_(model.embedding.weight, std=0.02)
+    if not config.tied:
+        nn.init.normal_(model.head.readout.weight, std=0.02)
+    return model
+
+
+def initialise(module: nn.Module, layers: int) -> None:
+    """GPT-2's start: normal with deviation 0.02; less where a residual branch ends, since 2 · layers of them add up."""
+    for name, part in module.named_modules():
+        if isinstance(part, nn.Linear):
+            last = name.endswith(("attention.output", "feed_forward.down"))
+            nn.init.normal_(part.weight, std=0.02 / math.sqrt(2 * layers) if last else 0.02)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+        elif isinstance(part, nn.Embedding):
+            nn.init.normal_(part.weight, std=0.02)

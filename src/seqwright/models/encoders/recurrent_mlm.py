@@ -1,0 +1,42 @@
+"""Recurrent networks that guess hidden tokens: what BERT does, by the lectures' networks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import nn
+
+from seqwright.core.batch import ReaderSizes
+from seqwright.layers.heads import MaskedHead
+from seqwright.layers.pooling import Everything
+from seqwright.models.classifiers import SPREAD
+from seqwright.models.encoder_model import ReadingModel, Tokens
+from seqwright.models.encoders.bidirectional import RecurrentReader, RecurrentReaderConfig
+from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElmanFillerConfig(RecurrentReaderConfig):
+    cell: ClassVar[type[RecurrentConfig]] = ElmanConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class LSTMFillerConfig(RecurrentReaderConfig):
+    cell: ClassVar[type[RecurrentConfig]] = LSTMConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class GRUFillerConfig(RecurrentReaderConfig):
+    cell: ClassVar[type[RecurrentConfig]] = GRUConfig
+
+
+def recurrent_filler(config: RecurrentReaderConfig, sizes: ReaderSizes) -> ReadingModel:
+    """A recurrent reader of hidden tokens, with fresh weights; its read-out is the embedding transposed."""
+    assert sizes.vocabulary is not None
+    width = config.embedding or config.width
+    embedding = Tokens(sizes.vocabulary.size, width)
+    nn.init.normal_(embedding.weight, std=SPREAD)
+    head = MaskedHead(config.width, sizes.answers.count, embedding=width)
+    head.readout.weight = embedding.weight
+    return ReadingModel(embedding, RecurrentReader(config), Everything(config.width), nn.Identity(), head)

@@ -1,0 +1,53 @@
+"""What a run gives to one that begins with it: `[model] from = "runs/x"` as the keys that it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from seqwright import build
+from seqwright.core.config import UserError
+from seqwright.runs.directory import RunDirectory
+
+ANSWERS = {"tied", "readout", "length", "forget_bias", "decoder_layers", "attention", "feeding"}
+ANSWERS |= {"pooling", "hidden", "answer_dropout", "crf", "spelling"}
+"""Keys of what follows an encoder, or of how it once began: they go where the new model has no such thing."""
+ONE_WAY = ("text", "chat")
+"""Kinds of data whose recurrent networks read from left to right."""
+
+
+def begun(table: Mapping[str, Any], task: str) -> dict[str, Any]:
+    """A recipe whose [model] names a run, as one that states that run's model and tokenizer; `training.base` has its
+    weights. Keys that the recipe states itself stay as they are stated."""
+    own = dict(table.get("model", {}))
+    path = Path(str(own.pop("from")))
+    base = RunDirectory.open(path).recipe()
+    kind = base["model"]["kind"]
+    if own.get("kind", kind) != kind:
+        raise UserError(f"model.kind is '{own['kind']}', but {path} holds a '{kind}' model; leave model.kind out.")
+    model = {"kind": kind} | given(base, task, path) | own
+    training = dict(table.get("training", {})) | {"base": str(path.resolve())}
+    known = {field.name for field in fields(build.kit(task).tokenizer)}
+    tokenizer = {key: value for key, value in base["tokenizer"].items() if key in known}
+    return dict(table) | {"model": model, "tokenizer": tokenizer, "training": training}
+
+
+def given(base: Mapping[str, Any], task: str, path: Path) -> dict[str, Any]:
+    """The keys of a run's model that a model of another task has, too; refused where one of the others matters."""
+    kind, before = base["model"]["kind"], base.get("data", {}).get("kind", "text")
+    models = build.kit(task).models
+    if kind not in models or kind in {*build.COUNTED, *build.MADE}:
+        usable = ", ".join(sorted(models.keys() - {*build.COUNTED, *build.MADE}))
+        raise UserError(f"{path} holds a '{kind}' model of {before}; what begins a model of {task} is one of {usable}.")
+    known = {field.name for field in fields(models[kind][0])}
+    defaults = {field.name: field.default for field in fields(build.kit(before).models[kind][0])}
+    keys = {key: value for key, value in base["model"].items() if key != "kind"}
+    for key in keys.keys() - known - ANSWERS:
+        if keys[key] != defaults[key]:
+            raise UserError(f"{path} has model.{key} = {keys[key]!r}, which a '{kind}' of {task} cannot have.")
+    found = {key: value for key, value in keys.items() if key in known}
+    if "bidirectional" in known and before in ONE_WAY:
+        found["bidirectional"] = False
+    return found

@@ -1,0 +1,105 @@
+"""Recipes for a user's own pictures: how they are cut, and sizes that suit how many there are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from seqwright import build
+from seqwright.core.config import UserError
+from seqwright.data.files import resolve
+from seqwright.data.images.corpus import ImagesConfig, read_pictures
+from seqwright.data.images.files import sizes_of
+from seqwright.data.samples.text import is_embedded
+from seqwright.pipeline.defaults import KILO, name_of
+
+# Up to this many pictures: layers, width and heads of a vision Transformer, epochs.
+SIZES: list[tuple[float, dict[str, Any]]] = [
+    (1 * KILO, {"layers": 3, "width": 64, "heads": 4, "epochs": 60}),
+    (5 * KILO, {"layers": 4, "width": 96, "heads": 4, "epochs": 40}),
+    (50 * KILO, {"layers": 6, "width": 128, "heads": 4, "epochs": 20}),
+    (float("inf"), {"layers": 6, "width": 256, "heads": 8, "epochs": 10}),
+]
+PATCHES = 64
+"""The most patches of a picture, where any squares that fill it allow that."""
+SCALED = (64, 64)
+"""Height and width that image files are scaled to where they are larger, or differ."""
+
+
+def images_recipe(
+    files: Sequence[str],
+    valid: Sequence[str] = (),
+    *,
+    kind: str = build.kit("images").default_model,
+    tokenizer: str | None = None,
+) -> dict[str, Any]:
+    """The tables of a recipe for a classifier of pictures."""
+    build.pick_trained(kind, "images")
+    if tokenizer is not None:
+        raise UserError(
+            "pictures are no text: there is no tokenizer to choose, and no run that reads text can begin one that sees."
+        )
+    size = scaled(files)
+    pictures = read_pictures(files, ImagesConfig(train=tuple(files), size=size))
+    height, width = pictures.pixels.shape[1:3]
+    sizes = next(sizes for most, sizes in SIZES if len(pictures) <= most)
+    data: dict[str, Any] = {"kind": "images", "train": list(files), "patch": patch(height, width)}
+    data |= {} if size is None else {"size": list(size)}
+    data |= {"valid": list(valid)} if valid else {"split": f"stratified {_share(len(pictures))}%"}
+    data["shift"] = min(height, width) // 14  # 2 pixels of MNIST's 28
+    model: dict[str, Any] = {"kind": kind, "width": sizes["width"], "dropout": 0.1}
+    if kind == "vit":
+        model |= {"layers": sizes["layers"], "heads": sizes["heads"], "inner": 2 * sizes["width"]}
+        model["context"] = (height // data["patch"]) * (width // data["patch"]) + 1
+    return {
+        "name": name_of(files, kind),
+        "data": data,
+        "model": model,
+        "training": {"epochs": sizes["epochs"], "batch": 64, "rate": 1e-3, "weight_decay": 0.05},
+    }
+
+
+def captions_recipe(
+    files: Sequence[str],
+    valid: Sequence[str] = (),
+    *,
+    kind: str = build.kit("captions").default_model,
+    tokenizer: str | None = None,
+) -> dict[str, Any]:
+    """The tables of a recipe for a model that says what is on pictures."""
+    build.pick_trained(kind, "captions")
+    pictures = read_pictures(files, ImagesConfig(train=tuple(files)))
+    sizes = next(sizes for most, sizes in SIZES if len(pictures) <= most)
+    data: dict[str, Any] = {"kind": "captions", "train": list(files), "patch": patch(*pictures.pixels.shape[1:3])}
+    data |= {"valid": list(valid)} if valid else {"split": f"pictures {_share(len(pictures))}%"}
+    model: dict[str, Any] = {"kind": kind, "width": sizes["width"]}
+    if kind == "transformer":
+        model |= {"layers": sizes["layers"], "heads": sizes["heads"], "inner": 2 * sizes["width"]}
+        model["positions"] = "learned"  # patches stand in rows, which sinusoids know nothing of
+    return {
+        "name": name_of(files, kind),
+        "data": data,
+        "tokenizer": {"kind": tokenizer or "words"},
+        "model": model,
+        "training": {"epochs": sizes["epochs"], "batch": 64, "rate": 1e-3, "weight_decay": 0.05},
+    }
+
+
+def patch(height: int, width: int) -> int:
+    """The smallest side of squares that fill a picture with few enough of them; otherwise the largest there is."""
+    shared = math.gcd(height, width)
+    fitting = [side for side in range(1, shared + 1) if shared % side == 0]
+    return next((side for side in fitting if height * width <= PATCHES * side**2), shared)
+
+
+def scaled(files: Sequence[str]) -> tuple[int, int] | None:
+    """What image files are scaled to; nothing where they are few pixels and as many in each."""
+    paths = [resolve(name) for name in files if not is_embedded(name)]
+    found = {size for path in paths for size in sizes_of(path)}
+    return SCALED if len(found) > 1 or any(max(size) > max(SCALED) for size in found) else None
+
+
+def _share(count: int) -> int:
+    """Per cent that leave some two hundred to measure on, where there are so many."""
+    return min(20, max(5, 100 * 200 // count))

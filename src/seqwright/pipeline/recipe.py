@@ -1,0 +1,262 @@
+"""Recipes: a TOML file and `--set` overrides to one checked, complete description of a run."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from seqwright import build
+from seqwright.core.config import (
+    ConfigError,
+    Reader,
+    UserError,
+    did_you_mean,
+    parse_override,
+    set_dotted,
+    to_table,
+    write_toml,
+)
+from seqwright.data.files import DATA_ROOT, UNDER_ROOT, resolve
+from seqwright.data.samples.text import is_embedded
+from seqwright.pipeline.finetuning import begun
+from seqwright.training.config import TrainingConfig
+
+DEFAULT_TASK = "text"
+SHIPPED = Path(__file__).parents[1] / "recipes"
+
+RIVALS = (("training.steps", "training.epochs"), ("data.valid", "data.split"))
+"""Keys of which a recipe has one or the other."""
+
+MAY_CHANGE = {
+    "name",
+    *(f"training.{key}" for key in ("steps", "epochs", "log_every", "evaluate_every", "sample_every")),
+    *(f"training.{key}" for key in ("checkpoint_every", "keep", "keep_best", "patience", "writers", "device")),
+}
+"""Keys that may differ when a run goes on, beside [evaluation] and [decoding]: they change when it stops or what is
+looked at, not what is learnt."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A complete description of a run; `data.kind` decides what the other sections are."""
+
+    name: str
+    data: Any
+    tokenizer: Any
+    model: Any
+    training: TrainingConfig
+    decoding: Any
+    evaluation: Any
+
+    @property
+    def kind(self) -> str:
+        """The model's kind."""
+        return build.kind_of(self.model, task=self.data.kind)
+
+    def table(self) -> dict[str, Any]:
+        """The whole recipe as plain tables, defaults included."""
+        table = {key: to_table(getattr(self, key)) for key in SECTIONS}
+        return {"name": self.name} | table | {"model": {"kind": self.kind} | table["model"]}
+
+    def toml(self) -> str:
+        return write_toml(self.table())
+
+    def remade(self, name: str, model: Mapping[str, Any]) -> Recipe:
+        """The recipe of a model that is made of others: the same data, asked and measured alike."""
+        table = self.table()
+        kept = {key: table[key] for key in ("data", "tokenizer", "decoding", "evaluation")}
+        return make({"name": name, "model": model} | kept, origin="mix", settled=True)
+
+
+SECTIONS = ("data", "tokenizer", "model", "training", "decoding", "evaluation")
+
+
+def sections(task: str) -> dict[str, type | None]:
+    """The classes behind the sections of a recipe; none for [model], whose kind picks it."""
+    kit = build.kit(task)
+    return {
+        "data": kit.data,
+        "tokenizer": kit.tokenizer,
+        "model": None,
+        "training": TrainingConfig,
+        "decoding": kit.decoding,
+        "evaluation": kit.evaluation,
+    }
+
+
+def load(
+    recipe: str | Path, overrides: Sequence[str] = (), *, train: Sequence[str] = (), valid: Sequence[str] = ()
+) -> Recipe:
+    """The recipe of a file, or of a name that ships with seqwright, with `key=value` overrides.
+
+    `train` and `valid` are files of the user's own, in the place of the recipe's and named from where one stands.
+    """
+    path = find(recipe)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is no valid TOML: {error}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}.") from error
+    table.setdefault("name", path.stem)
+    data = table.setdefault("data", {})
+    if isinstance(data, dict):  # otherwise `make` says what is wrong
+        table["data"] = _with_files(data, train, valid)
+    # What ships with seqwright names files of the data root, or of the folder one stands in.
+    base = Path() if SHIPPED in path.parents else path.parent
+    return make(table, overrides, origin=str(path), base=base)
+
+
+def make(
+    table: Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    *,
+    origin: str = "recipe",
+    base: Path | None = None,
+    settled: bool = False,
+) -> Recipe:
+    """A checked recipe from plain tables; every problem is reported at once.
+
+    File names are settled against `base`, unless they are already: a finished run is of use without its texts.
+    """
+    table = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+    origins = {}
+    for override in overrides:
+        key, value = parse_override(override)
+        _drop_rival(table, key)
+        set_dotted(table, key, value)
+        origins[key] = f"--set {override}"
+    reader = Reader(origin, origins)
+    for key in table.keys() - {*SECTIONS, "name"}:
+        reader.problem(key, f"a recipe has no section [{key}].{did_you_mean(key, [*SECTIONS, 'name'])}")
+    name = table.get("name", "run")
+    if not isinstance(name, str) or name in ("", ".", "..") or set(name) & set("/\\\0"):
+        reader.problem("name", f"name must be a string that can name a folder, without / or \\, not {name!r}.")
+    task = _task(table, reader)
+    if isinstance(table.get("model"), Mapping) and "from" in table["model"]:
+        table = begun(table, task)
+    read: dict[str, Any] = {}
+    for key, cls in sections(task).items():
+        section = table.get(key, {})
+        if not isinstance(section, Mapping):
+            reader.problem(key, f"'{key}' is a section: write [{key}] with keys under it.")
+        elif cls is None:
+            read[key] = build.model_config(section, reader, task=task)
+        else:
+            read[key] = reader.read(cls, section, key)
+    reader.finish()
+    if not settled:
+        read |= {key: settle(read[key], base) for key in ("data", "tokenizer")}
+    return Recipe(name=name, **read)
+
+
+def _drop_rival(table: dict[str, Any], key: str) -> None:
+    """Forgets the recipe's own answer to a question that an override answers by another key."""
+    for pair in RIVALS:
+        if key in pair:
+            section, rival = pair[1 - pair.index(key)].split(".")
+            if isinstance(table.get(section), dict):
+                table[section].pop(rival, None)
+
+
+def _task(table: Mapping[str, Any], reader: Reader) -> str:
+    """The kind of data that a recipe is about; text where it does not say, or says what is not known."""
+    data = table.get("data", {})
+    kind = data.get("kind", DEFAULT_TASK) if isinstance(data, Mapping) else DEFAULT_TASK
+    if kind not in build.TASKS:
+        reader.problem("data.kind", f"no data kind '{kind}'.{did_you_mean(str(kind), build.TASKS)}")
+        return DEFAULT_TASK
+    return str(kind)
+
+
+def find(recipe: str | Path) -> Path:
+    """The file of a recipe: a path, or the name of one that ships with seqwright."""
+    path = Path(recipe)
+    if path.is_file():
+        return path
+    known = shipped()
+    if str(recipe) in known:
+        return known[str(recipe)]
+    raise UserError(f"no recipe '{recipe}'.{did_you_mean(str(recipe), known)} `seqwright recipes` lists them.")
+
+
+def shipped() -> dict[str, Path]:
+    """The recipes that come with seqwright, by name."""
+    return {path.stem: path for path in sorted(SHIPPED.glob("*/*.toml"), key=lambda path: path.stem)}
+
+
+def about(path: Path) -> str:
+    """What a recipe says of itself: its first comment."""
+    lines = []
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        if not line.startswith("#"):
+            break
+        lines.append(line.lstrip("# "))
+    return " ".join(lines)
+
+
+def settle(section: Any, base: Path | None) -> Any:
+    """File names that mean the same wherever they are read: absolute, or said to be under the data root."""
+    settled: dict[str, Any] = {}
+    for key in section.files:
+        names = getattr(section, key)
+        if isinstance(names, str):
+            settled[key] = _settle(names, base)
+        elif names is not None:
+            settled[key] = tuple(_settle(name, base) for name in names)
+    return replace(section, **settled)
+
+
+def _with_files(data: dict[str, Any], train: Sequence[str], valid: Sequence[str]) -> dict[str, Any]:
+    """[data] about other files; what measured the old ones goes with them."""
+    own = dict(data)
+    if train:
+        if own.pop("valid", None) is not None and not valid:
+            way = "stratified" if own.get("kind") == "labelled" else "tail"
+            own["split"] = f"{way} 5%"  # the recipe meant to be measured, and its own text is not this one
+        own["train"] = [_settle(name, None) for name in train]
+    if valid:
+        own.pop("split", None)
+        own["valid"] = [_settle(name, None) for name in valid]
+    return own
+
+
+def _settle(name: str, base: Path | None) -> str:
+    if is_embedded(name):
+        return name
+    path = resolve(name, base).resolve()
+    root = os.environ.get(DATA_ROOT)
+    if root and path.is_relative_to(Path(root).resolve()):
+        return UNDER_ROOT + path.relative_to(Path(root).resolve()).as_posix()
+    return str(path)
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Dotted keys that two recipes disagree on, with both values."""
+    for key in dict.fromkeys([*old, *new]):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, Mapping) or isinstance(after, Mapping):
+            yield from differences(before or {}, after or {}, f"{prefix}{key}.")
+        elif before != after:
+            yield prefix + key, before, after
+
+
+def check_same(old: Recipe, new: Recipe, where: Path) -> None:
+    """Refuses to go on with a run under another recipe, but for the keys that do not change what is learnt."""
+    changed = [
+        d
+        for d in differences(old.table(), new.table())
+        if d[0] not in MAY_CHANGE and not d[0].startswith(("evaluation.", "decoding."))
+    ]
+    if changed:
+        lines = [f"{where} was begun with another recipe:"]
+        lines += [f"  {key} was {_show(before)}, now {_show(after)}" for key, before, after in changed]
+        raise ConfigError([*lines, "Give the new one another folder with --run, or go on with the old settings."])
+
+
+def _show(value: Any) -> str:
+    return "not set" if value is None else repr(list(value) if isinstance(value, tuple) else value)

@@ -1,0 +1,93 @@
+"""Every key that a recipe may have, from the configuration classes themselves: for `recipes --keys` and the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from seqwright import build
+from seqwright.core.config import describe, section_of, write_value
+from seqwright.pipeline import recipe
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One key, for all kinds of data that have the same section."""
+
+    data: tuple[str, ...]
+    """The kinds of data."""
+    section: str
+    """As it stands in a recipe: `data`, `model`, `model.adaptive`."""
+    kind: str | None
+    """The model's kind, where the keys depend on it."""
+    key: str
+    type: str
+    default: str
+    """As it would be written; empty where the key is left out."""
+    help: str
+
+
+def entries() -> list[Entry]:
+    """All keys, section by section; a section that several kinds of data share is there once."""
+    found: list[Entry] = [Entry(tuple(build.TASKS), "", None, "name", "a string", "", "What the run is called.")]
+    for section in recipe.SECTIONS:
+        if section == "model":
+            for task, kit in build.TASKS.items():
+                kinds = " | ".join(f'"{kind}"' for kind in kit.models)
+                about = "What the model is; its other keys depend on it."
+                found.append(Entry((task,), section, None, "kind", kinds, write_value(kit.default_model), about))
+        for (cls, kind), tasks in _classes(section).items():
+            found += _keys_of(cls, tuple(tasks), section, kind)
+    return found
+
+
+def markdown() -> str:
+    """The page docs/reference.md."""
+    lines = [
+        "# Every key of a recipe",
+        "",
+        "Made by `seqwright recipes --markdown > docs/reference.md`. A recipe states only what departs from the",
+        "defaults; `--set section.key=value` overrides it.",
+    ]
+    group = None
+    for entry in entries():
+        if group != (entry.section, entry.kind, entry.data):
+            group = entry.section, entry.kind, entry.data
+            lines += ["", f"## {_heading(entry)}", "", "| key | type | default | meaning |", "|---|---|---|---|"]
+        default = f"`{entry.default}`" if entry.default else ""
+        cells = (f"`{entry.key}`", _plain(entry.type), default, _plain(entry.help))
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _classes(section: str) -> dict[tuple[type, str | None], list[str]]:
+    """The classes behind a section, with the kind of model that each is of, and the kinds of data that have it."""
+    found: dict[tuple[type, str | None], list[str]] = {}
+    for task, kit in build.TASKS.items():
+        cls = recipe.sections(task)[section]
+        own = [(cls, None)] if cls else [(made, kind) for kind, (made, _) in kit.models.items()]
+        for one in own:
+            found.setdefault(one, []).append(task)
+    return found
+
+
+def _keys_of(cls: type, tasks: tuple[str, ...], section: str, kind: str | None) -> Iterator[Entry]:
+    inner = []
+    for key in describe(cls):
+        default = "" if key.default is None else write_value(key.default)
+        yield Entry(tasks, section, kind, key.name, key.type, default, key.help)
+        if (nested := section_of(cls, key.name)) is not None:
+            inner.append((nested, f"{section}.{key.name}"))
+    for nested, place in inner:
+        yield from _keys_of(nested, tasks, place, kind)
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown takes for no tag."""
+    return text.replace("<", "\\<")
+
+
+def _heading(entry: Entry) -> str:
+    kind = f', kind = "{entry.kind}"' if entry.kind else ""
+    shared = "" if len(entry.data) == len(build.TASKS) else f" ({', '.join(entry.data)})"
+    return f"[{entry.section}]{kind}{shared}" if entry.section else "First"

@@ -1,0 +1,345 @@
+"""The folder of a run: what it holds, and who may write to it.
+
+    recipe.toml  tokenizer.json  watch.json  model.safetensors  log.jsonl  summary.json  environment.json  report.html
+    checkpoints/step-00001000/{model,optimizer}.safetensors + state.json, carry and ema where training has them
+    checkpoints/latest
+
+Killed at any moment, it opens, and training goes on from the last checkpoint. `environment.json` is written first and
+taken back last: it marks a folder as ours and carries the version of this layout. A folder that holds anything of
+somebody else's is never taken.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, Self
+
+import torch
+
+from seqwright import __version__
+from seqwright.core.config import UserError, did_you_mean
+from seqwright.core.storage import (
+    append_line,
+    check_tensors,
+    is_leftover,
+    read_json,
+    read_lines,
+    read_text,
+    recover,
+    to_json,
+    writable,
+    write_json,
+    write_text,
+)
+from seqwright.runs.checkpoints import Checkpoints
+from seqwright.text.tokenizer import Tokenizer
+
+FORMAT = 1
+"""The version of the layout. Raise it when an older seqwright could no longer read what this one writes."""
+REACHED = ("kind", "parameters", "steps", "seconds")
+"""What every summary says."""
+HOLDER = "process {process} on {node} since {time}"
+"""What the lock file says."""
+
+
+class RunDirectory:
+    """A run on disk: from `create` or `open`. Long writers work inside `with run.writing():`."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.recipe_path = path / "recipe.toml"
+        self.tokenizer_path = path / "tokenizer.json"
+        self.source_tokenizer_path = path / "source-tokenizer.json"
+        self.labels_path = path / "labels.json"
+        self.watch_path = path / "watch.json"
+        self.model_path = path / "model.safetensors"
+        self.log_path = path / "log.jsonl"
+        self.summary_path = path / "summary.json"
+        self.environment_path = path / "environment.json"
+        self.report_path = path / "report.html"
+        self.tensorboard_path = path / "tensorboard"
+        self.lock_path = path / ".lock"
+        self.checkpoints = Checkpoints(path / "checkpoints")
+        self.made_folder = False
+        """Whether the folder was not there before this sitting, and goes when the run is taken back."""
+
+    @classmethod
+    def create(cls, path: Path | str, *, recipe: str) -> Self:
+        """A new run from the text of its resolved recipe, in a folder that is not there yet or holds nothing."""
+        run = cls(Path(path))
+        run._refuse_other_things()
+        run.made_folder = not run.path.exists()
+        with writable(run.path):
+            run.path.mkdir(parents=True, exist_ok=True)
+        with run._alone():
+            if is_run(run.path):
+                raise UserError(f"{path} already holds a run. Choose another folder, or delete it to start again.")
+            try:
+                write_json(run.environment_path, {"format": FORMAT, **environment()})
+                write_text(run.recipe_path, recipe)
+            except BaseException:
+                run.discard()
+                raise
+        return run
+
+    @classmethod
+    def open(cls, path: Path | str) -> Self:
+        """A run that is there, each of its files checked: a damaged one is named now rather than met later."""
+        run = cls(Path(path))
+        if not is_run(run.path):
+            raise UserError(_not_a_run(run.path))
+        made = run.environment()
+        if not isinstance(made, dict) or type(made.get("format")) is not int:
+            raise UserError(
+                f"{run.environment_path} is damaged: it has no format. Restore it from a copy, or train again."
+            )
+        if made["format"] > FORMAT:
+            raise UserError(
+                f"{path} was made by seqwright {made.get('seqwright')}, format {made['format']}; this is seqwright "
+                f"{__version__}, which reads formats up to {FORMAT}. Upgrade seqwright to open it."
+            )
+        run.recipe()
+        run.records()
+        if run.tokenizer_path.exists() or (run.finished and run.recipe().get("tokenizer")):  # pictures need none
+            read_json(run.tokenizer_path)
+        if run.finished:
+            run.summary()
+        if run.finished or run.model_path.exists():
+            check_tensors(run.model_path)
+        return run
+
+    @contextmanager
+    def writing(self) -> Iterator[Self]:
+        """Alone in this folder until the block ends."""
+        with self._alone():
+            if not is_run(self.path):
+                raise UserError(_taken_back(self.path))
+            yield self
+
+    def _refuse_other_things(self) -> None:
+        """Raises where the folder holds more than a killed `create` leaves, and is no run: that is somebody's."""
+        if is_run(self.path):
+            return
+        for path in sorted(self.path.glob("*")):
+            if not (is_leftover(path) or self._is_mark(path)):
+                raise UserError(
+                    f"{self.path} is not a run and holds other things ({path.name}). Choose an empty folder with --run."
+                )
+
+    def _is_mark(self, path: Path) -> bool:
+        """Whether this is the lock or the environment that `create` writes before anything else."""
+        if path == self.lock_path and path.is_file():
+            return path.read_bytes()[:8] in (b"", HOLDER[:8].encode())
+        if path == self.environment_path:
+            with suppress(UserError):
+                made = read_json(path)
+                return isinstance(made, dict) and "format" in made
+        return False
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Holds the lock, which is the system's: a dead holder holds nothing."""
+        with self._lock() as file:
+            with suppress(OSError):  # who holds it is a courtesy; a full disk is met, and named, by what must be kept
+                file.truncate(0)
+                holder = HOLDER.format(process=os.getpid(), node=platform.node(), time=_now())
+                os.write(file.fileno(), holder.encode())
+            recover(self.path)
+            recover(self.checkpoints.path)
+            yield
+
+    def _lock(self) -> IO[str]:
+        """The lock file, locked. One that `discard` unlinked while we waited for it guards nothing: then again."""
+        while True:
+            try:
+                with writable(self.path):
+                    file = self.lock_path.open("a+")
+            except FileNotFoundError:
+                raise UserError(_taken_back(self.path)) from None
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(file.fileno()), self.lock_path.stat()):
+                        return file
+            except BlockingIOError:
+                file.seek(0)
+                raise UserError(
+                    f"{self.path} is being written by {file.read() or 'another process'}. "
+                    "Wait for it, stop it, or give this one another folder with --run."
+                ) from None
+            file.close()
+
+    def recipe(self) -> dict[str, Any]:
+        """The resolved recipe as plain tables."""
+        try:
+            return tomllib.loads(read_text(self.recipe_path))
+        except tomllib.TOMLDecodeError as error:
+            raise UserError(
+                f"{self.recipe_path} is damaged: {error}. Restore it from a copy, or train again."
+            ) from None
+
+    def environment(self) -> Any:
+        return read_json(self.environment_path)
+
+    def summary(self, *needed: str) -> dict[str, Any]:
+        """What the run reached: what every run says of it, and what else is needed."""
+        found = read_json(self.summary_path)
+        missing = [key for key in (*REACHED, *needed) if not isinstance(found, dict) or key not in found]
+        if missing:
+            raise UserError(
+                f"{self.summary_path} is damaged: it has no '{missing[0]}'. Delete it to finish the run again."
+            )
+        return dict(found)
+
+    @property
+    def finished(self) -> bool:
+        """Whether training came to its end: the summary is written last."""
+        return self.summary_path.exists()
+
+    @property
+    def learnt(self) -> bool:
+        """Whether there is anything a training would go on from or end with."""
+        return bool(self.checkpoints.steps()) or self.model_path.exists()
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The run's tokenizer, of its targets where they have their own; a large one takes half a second to read."""
+        return Tokenizer.open(self.tokenizer_path)
+
+    @functools.cached_property
+    def source_tokenizer(self) -> Tokenizer:
+        """That of its sources: the same, where the vocabulary is joint."""
+        separate = self.source_tokenizer_path.exists()
+        return Tokenizer.open(self.source_tokenizer_path) if separate else self.tokenizer
+
+    def tokenizer_paths(self) -> list[Path]:
+        """Of a mixture whose parts cut text each in its own way: tokenizer.json, tokenizer-2.json, ….."""
+        others = sorted(self.path.glob("tokenizer-*.json"), key=lambda path: (len(path.name), path))
+        return [self.tokenizer_path, *others]
+
+    def clear(self) -> None:
+        """Forgets how far a training came that learnt nothing: the next one may have another recipe."""
+        for path in self.tokenizer_paths():
+            path.unlink(missing_ok=True)
+        for read in ("tokenizer", "source_tokenizer"):
+            self.__dict__.pop(read, None)
+        self.source_tokenizer_path.unlink(missing_ok=True)
+        self.labels_path.unlink(missing_ok=True)
+        self.watch_path.unlink(missing_ok=True)
+        self.log_path.unlink(missing_ok=True)
+        shutil.rmtree(self.tensorboard_path, ignore_errors=True)
+
+    def discard(self) -> None:
+        """Takes back a run that learnt nothing; whatever else lies in its folder stays. Killed half-way, it can be made
+        again: the environment goes last."""
+        self.clear()
+        with suppress(OSError):  # not there, or not empty
+            self.checkpoints.path.rmdir()
+        self.recipe_path.unlink(missing_ok=True)
+        self.environment_path.unlink(missing_ok=True)
+        self.lock_path.unlink(missing_ok=True)
+        if self.made_folder:
+            with suppress(OSError):  # not empty
+                self.path.rmdir()
+
+    def log(self, record: Mapping[str, Any]) -> None:
+        """Adds one line to the log."""
+        append_line(self.log_path, record)
+
+    def records(self) -> list[dict[str, Any]]:
+        """The log, oldest first."""
+        return read_lines(self.log_path, "kind") if self.log_path.exists() else []
+
+    def note(self, text: str) -> None:
+        """Puts on record what a reader of the numbers should know: a fall-back, a truncation, a held-out part."""
+        self.log({"kind": "note", "text": text, "time": _now()})
+
+    def notes(self) -> list[str]:
+        return [record["text"] for record in self.records() if record["kind"] == "note"]
+
+    def rewind(self, step: int) -> None:
+        """Forgets the log's steps after `step`: a resumed run takes them again. Notes stay."""
+        kept = [record for record in self.records() if record.get("step", 0) <= step]
+        write_text(self.log_path, "".join(to_json(record) + "\n" for record in kept))
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder holds a run, damaged or not; the environment alone is what a killed `create` leaves."""
+    return (path / "environment.json").is_file() and len(list(path.glob("[!.]*"))) > 1
+
+
+def find_runs(folder: Path) -> list[Path]:
+    """The runs directly inside a folder, by name."""
+    return sorted(path for path in folder.glob("*") if is_run(path)) if folder.is_dir() else []
+
+
+def environment() -> dict[str, Any]:
+    """Where and how this process runs: what somebody who repeats a number needs to know."""
+    facts = {
+        "seqwright": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "platform": platform.platform(),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "commit": _commit(),
+        "command": shlex.join(sys.argv),
+        "time": _now(),
+    }
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _not_a_run(path: Path) -> str:
+    if path.is_file():
+        return f"{path} is a file. Name the folder of a run" + (f": {path.parent}." if is_run(path.parent) else ".")
+    inside = [run.name for run in find_runs(path)]
+    if inside:
+        return f"{path} holds runs but is none itself. Name one of them, as in {path / inside[0]}."
+    if path.is_dir():
+        missing = "all but environment.json is" if (path / "environment.json").is_file() else "environment.json is"
+        return (
+            f"{path} is not a run: {missing} missing. Restore it from a copy, or train a new run "
+            f"with `seqwright train --run {path}`."
+        )
+    siblings = [run.name for run in find_runs(path.parent)]
+    if siblings:
+        return f"no run at {path}.{did_you_mean(path.name, siblings) or ' `seqwright runs` lists what is there.'}"
+    return f"no run at {path}. Train one with `seqwright train --run {path}`."
+
+
+def _taken_back(path: Path) -> str:
+    return f"{path} was taken back by the process that made it, which failed. Try again."
+
+
+def _cpu() -> str:
+    facts = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*: (.*)", facts.read_text()) if facts.exists() else None
+    return found[1] if found else platform.processor() or platform.machine()
+
+
+def _commit() -> str | None:
+    """The commit of the folder one stands in, marked where files differ from it."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,45 @@
+"""What runs that are given pictures have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from seqwright.core.config import UserError
+from seqwright.data.images.corpus import Pictures, read_pictures, read_splits
+from seqwright.data.images.files import Pixels
+from seqwright.data.images.patches import Grid
+from seqwright.runs.embedding import Embedded, Pooled
+from seqwright.runs.run import Run
+
+
+class PictureRun(Run):
+    """A run whose sources are pictures of one size."""
+
+    @property
+    @abstractmethod
+    def grid(self) -> Grid:
+        """How pictures are cut."""
+
+    def made_up(self, rows: int) -> Pixels:
+        """Pictures of noise (B, H, W, C), the same every time."""
+        shape = (rows, self.grid.height, self.grid.width, self.grid.channels)
+        return np.random.default_rng(1).integers(0, 256, shape, np.uint8)
+
+    def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
+        """Refused: it has no vectors of texts."""
+        raise self._refused()
+
+    def pictures(self, on: str | Sequence[str] | None = None) -> Pictures:
+        """Pictures of files, or those the run was validated on."""
+        if on is None:
+            found = read_splits(self.settings.data)[1]
+        else:  # image files are scaled to what was learnt from
+            found = read_pictures(on, replace(self.settings.data, size=(self.grid.height, self.grid.width)))
+        if found is None:
+            raise UserError(f"{self.path} has no validation pictures of its own; name files with --on.")
+        return self.grid.fitted(found)

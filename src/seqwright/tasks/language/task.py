@@ -1,0 +1,347 @@
+"""Language modelling: text in documents, next-token examples, likelihood; runs that generate and score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from seqwright.core.batch import Batch, Source, Vocabulary
+from seqwright.core.config import UserError
+from seqwright.core.protocols import Autoregressive, Feed, Watch, unwatched
+from seqwright.data.subword_regularization import Varied, varied_stream
+from seqwright.data.text.bptt import Rows
+from seqwright.data.text.corpora import Readable, read_corpora, to_stream
+from seqwright.data.text.corpus import Corpus, Document, TextFiles, document_kind, read_corpus
+from seqwright.data.text.mixture import Mixture, epochs
+from seqwright.data.text.prefixes import Documents, Prefixes
+from seqwright.data.text.stream import Stream, make_stream
+from seqwright.data.text.windows import Apart, Windows
+from seqwright.decoding.options import SearchOptions
+from seqwright.decoding.search_audit import Audit, search_audit
+from seqwright.decoding.text import Continuation, best_continuations, complete
+from seqwright.metrics.counts import Counts, Resampled, scored
+from seqwright.metrics.lines import ScoredLine, score_lines
+from seqwright.runs.directory import RunDirectory
+from seqwright.runs.run import Run
+from seqwright.tasks.base import Note, Settings, fingerprint_of
+from seqwright.tasks.language.scores import evaluate_text
+from seqwright.tasks.tokenizers import saved_tokenizer
+from seqwright.training.trainer import total_steps
+
+FEEDS: dict[str, Callable[..., Feed]] = {
+    "windows": Windows,
+    "rows": Rows,
+    "prefixes": Prefixes,
+    "documents": Documents,
+}
+CARRIED = ("rnn", "lstm", "gru")
+"""Kinds that learn from contiguous rows with carried state unless told otherwise."""
+DEFAULT_LENGTH = 128
+"""Tokens that a step reads in each row, for models that see any length."""
+SHORT = 1 << 14
+"""Tokens of a validation text that is measured during training as it is at the end."""
+QUICK_ROWS = 16
+"""Slices side by side when a model with carried state is evaluated during training."""
+QUICK_TOKENS = 1 << 16
+"""The most of the validation text that is scored during training; all of it is scored at the end."""
+
+
+class TextTask:
+    """What every training on documents begins with: corpora, a tokenizer, streams, and what should be said of them."""
+
+    def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
+        self.settings, self.note = settings, note
+        data: TextFiles = settings.data
+        corpora = read_corpora(data, document_kind(data, settings.tokenizer.kind))
+        valid = corpora.valid
+        for said in corpora.notes:
+            note(said)
+        if isinstance(valid, Corpus) and data.split is not None:
+            note(f"held out for validation: {data.split} of the text ({valid.characters:,} characters).")
+        if corpora.leak:
+            note(corpora.leak)
+        self.tokenizer = saved_tokenizer(settings, directory, corpora.texts, note, specials=self.specials)
+        if valid is None:
+            note("all text is learnt from, so the run has no score of its own; give --valid FILE, or set data.split.")
+        self.names = corpora.names
+        self.streams = [to_stream(corpus, self.tokenizer) for corpus in corpora.train]
+        self.valid = None if valid is None else to_stream(valid, self.tokenizer)
+        self.recut = self._recut(corpora.train) if settings.tokenizer.varies else None
+        for name, stream in (*(("training", stream) for stream in self.streams), ("validation", self.valid)):
+            if stream is not None and stream.unknown:
+                note(f"{stream.unknown:,} of {stream.targets:,} {name} tokens are <unk>.")
+        targets, documents = (sum(getattr(s, key) for s in self.streams) for key in ("targets", "documents"))
+        size = f"{targets:,} training tokens in {documents:,} document(s)"
+        note(f"{size}; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}.")
+        if documents > 1:
+            lengths = np.concatenate([stream.lengths for stream in self.streams])
+            middle, most = np.quantile(lengths, [0.5, 0.99], method="higher")
+            note(
+                f"documents: half of up to {middle:,} tokens, 99 % of up to {most:,}, the longest of {lengths.max():,}."
+            )
+
+    @property
+    def specials(self) -> tuple[str, ...]:
+        """Reserved tokens that its examples need beside the usual ones."""
+        return ()
+
+    def _recut(self, train: Sequence[Readable]) -> Callable[[int], Stream]:
+        """The training stream of each epoch, its words cut otherwise."""
+        key = f"tokenizer.{self.settings.tokenizer.varies[0]}"
+        if len(train) > 1 or not isinstance(train[0], Corpus):
+            raise UserError(f"{key} needs one training text, neither prepared nor weighted; leave it out.")
+        config, seed = self.settings.tokenizer, self.settings.training.seed
+        recut = varied_stream(self.streams[0], train[0].documents, self.tokenizer, config, seed=seed)
+        self.note(f"{key}: the first epoch is cut into {recut(0).targets:,} tokens.")
+        return recut
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint_of(*(one.fingerprint for one in (*self.streams, self.valid) if one is not None))
+
+
+def stream_scores(counts: Sequence[Counts], stream: Stream, config: Resampled) -> dict[str, Any]:
+    """Scores with intervals and signature, and of how many tokens they are; the first counts those."""
+    facts = {"tokens": int(counts[0].rows[:, 1].sum()), "unknown": stream.unknown}
+    return scored(counts, config) | facts
+
+
+class LanguageTask(TextTask):
+    """The data side of training a language model."""
+
+    @property
+    def sizes(self) -> Vocabulary:
+        return self.tokenizer.vocabulary
+
+    @property
+    def corpus(self) -> Stream:
+        if len(self.streams) > 1:
+            raise UserError("counted models read every text once; leave data.weights out, or train another kind.")
+        if self.recut is not None:
+            raise UserError("counted models read every text once; leave tokenizer.dropout and sampling out.")
+        if self.settings.data.mask_documents:
+            raise UserError(
+                "counted models read no windows, so there is nothing to mask; leave data.mask_documents out."
+            )
+        return self.streams[0]
+
+    def feed(self, model: Autoregressive) -> Feed:
+        """Training data cut into the examples that the recipe names, or that suit the model."""
+        if not self.settings.data.mask_documents:
+            return self._examples(model)
+        if not getattr(model, "apart", False):
+            raise UserError(
+                f"this {self.settings.kind} reads a row from end to end and cannot keep its documents apart; take"
+                ' data.examples = "documents", a document a row, in place of data.mask_documents.'
+            )
+        if sum(stream.documents for stream in self.streams) == 1:
+            self.note("the training text is one document, so data.mask_documents changes nothing.")
+        return Apart(self._examples(model), self.streams[0].sos)
+
+    def _examples(self, model: Autoregressive) -> Feed:
+        training, kind, context = self.settings.training, self.settings.kind, model.context
+        default = "rows" if kind in CARRIED and context is None else "windows"
+        examples = self.settings.data.examples or default
+        length = training.length or context or DEFAULT_LENGTH
+        if examples == "rows" and context is not None:
+            raise UserError(
+                f'examples = "rows" carries a state from step to step, but {kind} sees at most {context} tokens at a'
+                ' time; use data.examples = "windows".'
+            )
+        if context is not None and length > context:
+            raise UserError(f"training.length is {length}, but the model sees at most {context} tokens; lower it.")
+        shortest = min(stream.positions for stream in self.streams)
+        if examples == "windows" and shortest < length:
+            key = "training.length" if context is None else "model.context"
+            raise UserError(
+                f"the training text has {shortest:,} tokens, fewer than one window of {length}; "
+                f"set {key} to {max(1, shortest // 4)} or so, or give more text."
+            )
+        if len(self.streams) > 1:
+            return self._mixture(examples, length)
+        ordered = {"curriculum": True} if training.curriculum else {}
+        if ordered and examples not in ("prefixes", "documents"):
+            raise UserError(
+                f"a curriculum by length needs examples of different lengths, but {examples} are all of one length; "
+                'use data.examples = "documents", or set training.curriculum = false.'
+            )
+
+        def cut_into(stream: Stream) -> Feed:
+            return FEEDS[examples](stream, context=length, batch=training.batch, seed=training.seed, **ordered)
+
+        feed = cut_into(self.streams[0])
+        for said in getattr(feed, "notes", ()):
+            self.note(said)
+        recut = self.recut
+        return feed if recut is None else Varied(lambda epoch: cut_into(recut(epoch)))
+
+    def _mixture(self, examples: str, length: int) -> Feed:
+        """Several corpora by weight, and how often each will be read."""
+        training, weights = self.settings.training, self.settings.data.weights
+        if examples != "windows":
+            raise UserError(
+                f'corpora are mixed window by window; "{examples}" cannot be: use data.examples = "windows".'
+            )
+        feed = Mixture(self.streams, weights, context=length, batch=training.batch, seed=training.seed)
+        tokens = total_steps(training, feed) * training.batch * length
+        for name, weight, stream in zip(self.names, weights, self.streams, strict=True):
+            share = weight / sum(weights)
+            read = epochs(share, tokens, stream.positions)
+            self.note(f"{name}: {share:.1%} of what is read, {stream.targets:,} tokens, {read:.2f} epochs.")
+        return feed
+
+    def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
+        if self.valid is None:
+            return None
+        config, apart = self.settings.evaluation, self.settings.data.mask_documents
+        if not quick:
+            return evaluate_text(model, self.tokenizer, self.valid, config, apart=apart, device=device)
+        fast = replace(config, resamples=0, random_batches=0)
+        valid, rows = self.valid, 1
+        if valid.positions > SHORT:  # a longer one is measured roughly until the end
+            fast, valid, rows = replace(fast, stride=model.context), valid.first(QUICK_TOKENS), QUICK_ROWS
+        scores = evaluate_text(model, self.tokenizer, valid, fast, apart=apart, device=device, rows=rows)
+        return {key: scores[key] for key in ("nll", "perplexity", "bits_per_byte", "bits_per_character")}
+
+    def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
+        said = complete(model, self.tokenizer, [""], self.settings.decoding, device=device)
+        return [{"prompt": one.prompt, "text": one.text} for one in said]
+
+    def show(self, batch: Batch) -> str:
+        return repr(self.tokenizer.decode(batch.input[0].tolist())[:200])
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackOff:
+    """Which order of an n-gram answered for a token, and what the longer contexts passed on."""
+
+    token: str
+    probability: float
+    order: int
+    """Length of the n-gram that was found."""
+    context: list[str]
+    """Its tokens but the last."""
+    count: int | None
+    """How often it was counted (in how many contexts, below the highest order of Kneser-Ney); None where not kept."""
+    discount: float
+    """What was taken from that count."""
+    weights: list[float]
+    """Back-off weights of the longer contexts that were seen, but not with this token after them: the longest first."""
+
+
+class TextRun(Run):
+    """A run that was trained on documents."""
+
+    @property
+    def documents(self) -> Document:
+        """What a document was in training: a line, a paragraph or a file."""
+        return document_kind(self.settings.data, self.settings.tokenizer.kind)
+
+    def stream(self, on: str | Sequence[str] | None = None) -> Stream:
+        """A text as this run reads it: framed ids."""
+        data = self.settings.data
+        if on is not None:
+            corpus = read_corpus(on, self.documents, errors=data.errors, columns=data.columns)
+            return make_stream(corpus, self.tokenizer)
+        if data.valid is None and data.split is None:
+            raise UserError(f"{self.path} has no validation text of its own; name a file with --on.")
+        valid = read_corpora(data, self.documents).valid
+        assert valid is not None
+        return to_stream(valid, self.tokenizer)
+
+
+class LanguageRun(TextRun):
+    """A trained language model: `run = seqwright.open("runs/x"); run.generate("Once")`."""
+
+    does = "continues text"
+    verbs = ("generate", "score", "evaluate", "search_audit")
+
+    @staticmethod
+    def sizes(directory: RunDirectory) -> Vocabulary:
+        return directory.tokenizer.vocabulary
+
+    def generate(
+        self,
+        prompts: str | Sequence[str] = "",
+        *,
+        listen: Callable[[int, str], None] = lambda row, text: None,
+        seeds: Sequence[int] | None = None,
+        **options: Any,
+    ) -> list[Continuation]:
+        """Continues each prompt; options are those of the recipe's [decoding] section."""
+        several = [prompts] if isinstance(prompts, str) else list(prompts)
+        return complete(
+            self.model,
+            self.tokenizer,
+            several,
+            replace(self.settings.decoding, **options),
+            seeds=seeds,
+            device=self.device,
+            listen=listen,
+        )
+
+    def search(self, prompts: str | Sequence[str] = "", **options: Any) -> list[list[Continuation]]:
+        """The most probable continuations of each prompt, best first; options are those of `SearchOptions`.
+
+        A language model seldom ends soon: what is cut off at `length` competes with what ended.
+        """
+        several = [prompts] if isinstance(prompts, str) else list(prompts)
+        chosen = SearchOptions(**{"unended": "among", **options})
+        return best_continuations(self.model, self.tokenizer, several, chosen, device=self.device)
+
+    def evaluate(
+        self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
+    ) -> dict[str, Any]:
+        """Scores on files, or on the run's own validation text; options are those of [evaluation]."""
+        config, apart = replace(self.settings.evaluation, **options), self.settings.data.mask_documents
+        scores = evaluate_text(
+            self.model, self.tokenizer, self.stream(on), config, apart=apart, device=self.device, watch=watch
+        )
+        return self.signed(scores)
+
+    def score(self, lines: Iterable[str]) -> Iterator[ScoredLine]:
+        """Log-probability and surprisals of each line, in order, as it comes."""
+        ended = self.tokenizer.eos if self.documents != "file" else None
+        assert self.tokenizer.sos is not None  # no stream was without
+        return score_lines(
+            self.model, lines, self.tokenizer.encode_all, sos=self.tokenizer.sos, eos=ended, device=self.device
+        )
+
+    def back_off(self, ids: Sequence[int], context: Sequence[int] = ()) -> list[BackOff]:
+        """How an n-gram came to the probability of each id, after <sos>, the context and the ids before it."""
+        if not hasattr(self.model, "trace"):
+            raise UserError(f"{self.path} holds a '{self.settings.kind}' model, which does not back off as n-grams do.")
+        assert self.tokenizer.sos is not None
+        text = [self.tokenizer.sos, *context, *ids]
+        return [self._back_off(text[:place], text[place]) for place in range(len(text) - len(ids), len(text))]
+
+    def _back_off(self, context: Sequence[int], id: int) -> BackOff:
+        *passed, answered = self.model.trace(context, id)
+        return BackOff(
+            token=self.tokenizer.tokens([id])[0],
+            probability=math.exp(answered.log_prob + sum(step.back_off for step in passed)),
+            order=len(answered.context) + 1,
+            context=self.tokenizer.tokens(answered.context),
+            count=answered.count,
+            discount=answered.discount,
+            weights=[math.exp(step.back_off) for step in passed if step.seen],
+        )
+
+    def search_audit(self, prompts: Sequence[str], options: SearchOptions, widths: Sequence[int]) -> Audit:
+        """How often beams of these widths miss the best continuation of each prompt."""
+        vocabulary = self.tokenizer.vocabulary
+        return search_audit(
+            self.model,
+            Source.nothing(len(prompts), self.device),
+            options,
+            widths,
+            sos=vocabulary.sos,
+            eos=vocabulary.eos,
+            banned=[id for id in (vocabulary.unk, vocabulary.pad, vocabulary.sos) if id is not None],
+            prompts=[self.tokenizer.encode(prompt) for prompt in prompts],
+        )

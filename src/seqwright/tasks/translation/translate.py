@@ -1,0 +1,304 @@
+"""Text in, text out: lines translated many at a time, in order."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from seqwright.core.batch import Source
+from seqwright.core.config import UserError
+from seqwright.core.protocols import Autoregressive
+from seqwright.data.parallel.buckets import Side, Tokenizers, encode_sources
+from seqwright.decoding.attention_recorder import alignments, attentive, coverage
+from seqwright.decoding.degeneration import Flag, Typical, watch
+from seqwright.decoding.mbr import least_risk
+from seqwright.decoding.options import Hypothesis, SearchOptions
+from seqwright.decoding.phrases import Automaton, Phrase, automaton, phrase
+from seqwright.decoding.search import search
+from seqwright.metrics.utilities import UTILITIES
+from seqwright.text.tokenizer import Tokenizer
+
+AT_ONCE = 512
+"""Lines read ahead, so that lines of like length can share a batch."""
+BUDGET = 2048
+"""Source tokens of a batch, padding included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationOptions(SearchOptions):
+    length: int = 10
+    """The most tokens said, the end included, beyond those that length_ratio allows."""
+    length_ratio: float = 2.0
+    """Tokens allowed for each token of the source: outputs are cut off at T = length_ratio · |x| + length."""
+    risk: Literal["none", "chrf", "bleu", "f1"] = "none"
+    """Of the `best` outputs found or drawn, choose the one most like the others by this measure (minimum Bayes risk,
+    Kumar & Byrne 2004), rather than the first."""
+    prefix: str = ""
+    """What every output begins with; the rest is scored and counted without it."""
+    required: tuple[str, ...] = ()
+    """Words or phrases without which no output ends (Post & Vilar 2018), in whatever pieces they are said."""
+    forbidden: tuple[str, ...] = ()
+    """Words or phrases that no output says, in whatever pieces; longer words that begin with other pieces may be."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.risk != "none" and self.best < 2:
+            raise UserError("minimum Bayes risk chooses among several outputs; raise best.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alignment:
+    """How much each token of an output attended to each token of its source, on average over heads and layers."""
+
+    source: list[str]
+    target: list[str]
+    """Its last is the end."""
+    weights: list[list[float]]
+    """A row for each token of the target."""
+    coverage: float
+    """The share of the source that was attended to, each token counting for one at most."""
+
+    @property
+    def links(self) -> str:
+        """`0-0 2-1 …`: for each token of the target but its end, the number of the source token it looked at most."""
+        return " ".join(f"{max(range(len(row)), key=row.__getitem__)}-{n}" for n, row in enumerate(self.weights[:-1]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translation:
+    source: tuple[str, ...]
+    text: str
+    log_prob: float
+    """Of the ids said and their end, natural log."""
+    tokens: int
+    """How many were said."""
+    reason: str
+    """"end" where the model said so, "length" where it was cut off, "empty" where the source says nothing."""
+    others: tuple[str, ...] = ()
+    """The rest of the n best, best first."""
+    unread: int = 0
+    """Source tokens that did not fit and were cut off, as asked."""
+    warnings: tuple[Flag, ...] = ()
+    """Why it should not be trusted."""
+    attention: Alignment | None = None
+    """Where the model looked, if asked for."""
+
+
+Given = tuple[tuple[str, ...], str | None]
+"""Sources and their tag."""
+
+
+@torch.inference_mode()
+def translate(
+    model: Autoregressive,
+    tokenizers: Tokenizers,
+    given: Iterable[Given],
+    options: TranslationOptions,
+    *,
+    truncate: bool = False,
+    attention: bool = False,
+    typical: Typical = Typical(),  # noqa: B008 frozen
+    first: int = 1,
+    device: torch.device | str = "cpu",
+) -> Iterator[Translation]:
+    """Each source's translation, in order; what is empty stays empty.
+
+    `attention` tells where every output looked; what is suspicious beyond the `typical` is always looked into. `first`
+    is the number of the first source, for messages.
+    """
+    if isinstance(model, torch.nn.Module):
+        model.eval()
+    if attention and not attentive(model):
+        raise UserError("this model has no attention to show.")
+    lines = iter(given)
+    while chunk := list(itertools.islice(lines, AT_ONCE)):
+        side = encode_sources(chunk, tokenizers.source)
+        cut = _cut(side, model.context, truncate, tokenizers.source.eos, first=first)
+        found = {}
+        real = [n for n, (sources, _) in enumerate(chunk) if any(text.strip() for text in sources)]
+        for rows in _groups(real, cut.lengths):
+            source = _source(cut, rows, device)
+            outputs = search_sources(model, source, tokenizers.target, options)
+            chosen = [
+                _chosen(chunk[n][0], several, tokenizers.target, options, side.lengths[n] - cut.lengths[n], typical)
+                for n, several in zip(rows, outputs, strict=True)
+            ]
+            looked = [n for n, (said, _) in enumerate(chosen) if attention or (said.warnings and attentive(model))]
+            aligned = _aligned(model, tokenizers, source, {n: chosen[n][1] for n in looked})
+            for n, (row, (said, _)) in enumerate(zip(rows, chosen, strict=True)):
+                found[row] = _looked_into(said, aligned.get(n), attention)
+        for n, (sources, _) in enumerate(chunk):
+            yield found.get(n) or Translation(source=sources, text="", log_prob=0.0, tokens=0, reason="empty")
+        first += len(chunk)
+
+
+def _source(side: Side, rows: Sequence[int], device: torch.device | str) -> Source:
+    ids, mask = side.padded(np.array(rows), 0)
+    return Source(mask=torch.from_numpy(mask), ids=torch.from_numpy(ids)).to(device)
+
+
+def search_sources(
+    model: Autoregressive, source: Source, target: Tokenizer, options: TranslationOptions
+) -> list[list[Hypothesis]]:
+    """The best outputs of these sources together, each after the prefix."""
+    forbidden, required = wished(target, tuple(options.forbidden), tuple(options.required))
+    return search(
+        model,
+        source,
+        options,
+        sos=target.sos,
+        eos=target.eos,
+        banned=banned(target),
+        prompts=[beginning(target, options.prefix)] * source.rows,
+        forbidden=forbidden,
+        required=[required] * source.rows,
+    )
+
+
+def beginning(target: Tokenizer, prefix: str) -> list[int]:
+    """The ids that outputs begin with."""
+    if unknown := target.unknowns(prefix):
+        missing = ", ".join(map(repr, unknown))
+        raise UserError(
+            f"the target vocabulary has no {missing}, which decoding.prefix says; begin with what it knows."
+        )
+    return target.encode(prefix)
+
+
+@functools.lru_cache(maxsize=8)
+def wished(
+    target: Tokenizer, forbidden: tuple[str, ...], required: tuple[str, ...]
+) -> tuple[Automaton | None, tuple[Phrase, ...]]:
+    """What is forbidden, and each phrase that is required, as a search follows them through this vocabulary."""
+    never = {text: _surface(target, text) for text in forbidden}
+    watched = automaton([*never.values()], target.spelt, target.eos) if never else None
+    if watched is not None:
+        # Who says a word in one piece means it: letters after that would only be a way around.
+        ends = {cut[-1]: said.split()[-1] for text, said in never.items() for cut in _cuts(target, text)}
+        watched = watched.closed(
+            [id for id, word in ends.items() if len(word) > 1 and target.spelt[id].strip() == word]
+        )
+    phrases = []
+    for text in required:
+        said = _surface(target, text)
+        usual = min(_cuts(target, text), key=len)
+        if watched is not None and watched.ends[watched.read(usual)]:
+            raise UserError(f"{text!r} is required, but holds something forbidden; take one of the two back.")
+        phrases.append(phrase(said, target.spelt, usual, target.eos))
+    return watched, tuple(phrases)
+
+
+def _cuts(target: Tokenizer, text: str) -> list[list[int]]:
+    """A phrase's usual ids, where it opens a text and after a space."""
+    return [target.encode(before + text) for before in ("", " ")]
+
+
+def _surface(target: Tokenizer, text: str) -> bytes:
+    """A phrase as outputs spell it: lower-cased where they are, in their normal form."""
+    if unknown := target.unknowns(text):
+        missing = ", ".join(map(repr, unknown))
+        raise UserError(f"the target vocabulary has no {missing}; require and forbid words that it knows.")
+    if not (said := target.decode(target.encode(text)).strip()):
+        raise UserError("the target vocabulary cannot spell nothing; require and forbid words that it knows.")
+    return said.encode()
+
+
+def _aligned(
+    model: Autoregressive, tokenizers: Tokenizers, source: Source, outputs: dict[int, list[int]]
+) -> dict[int, Alignment]:
+    """Where some outputs looked, by row of the sources."""
+    if not outputs:
+        return {}
+    target = tokenizers.target
+    assert source.ids is not None
+    assert target.sos is not None
+    assert target.eos is not None
+    asked = source.select(torch.tensor(list(outputs), device=source.device))
+    weights = alignments(model, asked, list(outputs.values()), sos=target.sos, eos=target.eos)
+    return {
+        row: Alignment(
+            source=tokenizers.source.tokens(source.ids[row, : own.size(1)].tolist()),
+            target=target.tokens([*ids, target.eos]),
+            weights=own.tolist(),
+            coverage=coverage(own),
+        )
+        for (row, ids), own in zip(outputs.items(), weights, strict=True)
+    }
+
+
+def _looked_into(said: Translation, alignment: Alignment | None, attention: bool) -> Translation:
+    """With what the attention shows: the coverage beside each warning, and all of it where it was asked for."""
+    if alignment is None:
+        return said
+    warned = tuple(replace(flag, coverage=alignment.coverage) for flag in said.warnings)
+    return replace(said, warnings=warned, attention=alignment if attention else None)
+
+
+def banned(target: Tokenizer) -> list[int]:
+    """Reserved ids that no output holds."""
+    return [id for name, id in target.specials.items() if name != "<eos>"]
+
+
+def _chosen(
+    source: tuple[str, ...],
+    several: list[Hypothesis],
+    target: Tokenizer,
+    options: TranslationOptions,
+    unread: int,
+    typical: Typical,
+) -> tuple[Translation, list[int]]:
+    """The best of several outputs, and its ids from the prefix on."""
+    begun = target.encode(options.prefix)
+    texts = [target.decode([*begun, *hypothesis.ids]) for hypothesis in several]
+    best = 0
+    if options.risk != "none":
+        # Samples come as often as they are probable; an n-best list is weighed by its log-probabilities.
+        weights = None if options.kind == "sample" else [hypothesis.log_prob for hypothesis in several]
+        best, _ = least_risk(UTILITIES[options.risk](texts), weights)
+    text, hypothesis = texts[best], several[best]
+    facts: dict[str, Any] = {"log_prob": hypothesis.log_prob, "tokens": len(hypothesis.ids)}
+    facts["reason"] = hypothesis.reason
+    said = Translation(
+        source=source,
+        text=text,
+        others=tuple(texts[:best] + texts[best + 1 :]),
+        unread=int(unread),
+        warnings=tuple(watch(text, source=" ".join(source), typical=typical, **facts)),
+        **facts,
+    )
+    return said, [*begun, *hypothesis.ids]
+
+
+def _cut(side: Side, context: int | None, truncate: bool, eos: int | None, *, first: int) -> Side:
+    """Sources that fit the model: the same, or, if asked for, their beginnings with the end put back."""
+    if context is None or side.lengths.max() <= context:
+        return side
+    if not truncate:
+        n = int(np.argmax(side.lengths > context))
+        raise UserError(
+            f"source {first + n:,} has {side.lengths[n]:,} tokens, but the model can tell {context} apart;"
+            " split it, or cut such sources off with --truncate."
+        )
+    lengths = np.minimum(side.lengths, context)
+    ids = side.ids.copy()
+    assert eos is not None
+    ids[side.starts + lengths - 1] = eos
+    return replace(side, ids=ids, lengths=lengths)
+
+
+def _groups(rows: Sequence[int], lengths: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[list[int]]:
+    """Neighbours in length whose padded batch stays within the budget."""
+    group: list[int] = []
+    for n in sorted(rows, key=lambda n: int(lengths[n])):
+        if group and (len(group) + 1) * lengths[n] > BUDGET:
+            yield group
+            group = []
+        group.append(n)
+    if group:
+        yield group

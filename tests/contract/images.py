@@ -1,0 +1,51 @@
+"""Small models that see, of every kind; a kind of `build.py` without a row here fails the suite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from seqwright import build
+from seqwright.core.batch import Batch
+from seqwright.data.images.corpus import ImagesConfig, Pictures
+from seqwright.data.images.image_codec import Sight
+
+VIT: dict[str, object] = {"kind": "vit", "width": 8, "layers": 2, "heads": 2}
+
+SEEING: dict[str, dict[str, object]] = {
+    "vit": VIT,
+    "vit mean": VIT | {"pooling": "mean", "norm": "post", "positions": "sinusoidal"},
+    "lstm": {"kind": "lstm", "width": 6, "layers": 2, "embedding": 5},
+    "gru": {"kind": "gru", "width": 6, "pooling": "attention"},
+}
+ANSWERS = ("class", "frames", "fill", "clean", "colour", "clean+colour")
+
+
+def seeing(name: str, answer: Any = "class", rows: int = 4) -> tuple[Any, Batch]:
+    """The model of a row, in float64 and evaluation mode, and pictures with what to answer."""
+    pixels = np.random.default_rng(1).integers(0, 256, (rows, 4, 6, 3), np.uint8)
+    labels = tuple("a b c" if row % 2 else "c b a" for row in range(rows))
+    if answer != "frames":
+        labels = tuple("ab"[row % 2] for row in range(rows))
+    pictures = Pictures(pixels=pixels, labels=labels)
+    config = ImagesConfig(train="x", patch=2, answer=answer)
+    sight = Sight.of(pictures, config)
+    torch.manual_seed(7)
+    model = build.model(build.model_config(dict(SEEING[name]), task="images"), sight.sizes, task="images")
+    for parameter in model.parameters():  # fresh weights are so small that mistakes would hide
+        torch.nn.init.normal_(parameter, std=0.4)
+    batch = sight.views(pictures, config, seed=1, batch=rows).batch(0)
+    source = batch.source
+    assert source.features is not None
+    target = batch.target.double() if batch.target.is_floating_point() else batch.target
+    return model.double().eval(), Batch.of_source(
+        type(source)(
+            mask=source.mask,
+            features=source.features.double(),
+            segments=source.segments,
+            word_starts=source.word_starts,
+        ),
+        target,
+    )

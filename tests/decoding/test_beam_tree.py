@@ -1,0 +1,46 @@
+"""What a search considered can be looked at afterwards, and listening changes nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from seqwright.decoding.beam_tree import History
+from seqwright.decoding.mbr import least_risk
+from seqwright.decoding.options import SearchOptions
+from seqwright.decoding.search import search
+from tests.core.test_state import Translator, indices, sources
+from tests.decoding.test_search import END, translator  # noqa: F401 - a fixture
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_the_tree_holds_the_outputs_with_their_scores(translator: Translator, groups: int) -> None:  # noqa: F811
+    options = SearchOptions(width=4, best=4, groups=groups, length=2, length_ratio=1.0, normalisation="none")
+    history = History(groups)
+    source = sources().select(indices(0, 1, 2, 0))
+    found = search(translator, source, options, sos=1, eos=END, listen=history)
+    assert found == search(translator, source, options, sos=1, eos=END)
+    assert history.as_json(0) == history.as_json(3)
+    for n, own in enumerate(found):
+        tree = history.trees[n]
+        told = {
+            (*history.words(n, at),): node.log_prob
+            for at, node in enumerate(tree)
+            if node.fate == "ended" or node.fate == "kept"
+        }
+        for hypothesis in own:
+            ids = (*hypothesis.ids, END) if hypothesis.reason == "end" else (*hypothesis.ids,)
+            assert told[ids] == pytest.approx(hypothesis.log_prob)
+        assert {node.fate for node in tree} == {"kept", "ended", "dropped"}
+        for node in tree:
+            assert node.parent is None or tree[node.parent].log_prob >= node.log_prob
+
+
+def test_the_least_risk_is_not_the_most_probable() -> None:
+    utilities = np.array([[1, 0, 0], [0, 1, 0.9], [0, 0.9, 1]])
+    assert least_risk(utilities) == (1, pytest.approx(1.9 / 3))
+    best, expected = least_risk(utilities, [math.log(p) for p in (0.4, 0.3, 0.3)])
+    assert (best, expected) == (1, pytest.approx(0.57))
+    assert least_risk(utilities, [0.0, -99.0, -99.0])[0] == 0

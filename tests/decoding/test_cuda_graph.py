@@ -1,0 +1,93 @@
+"""Captured searches: the same outputs, tensors that stay where they are, and nothing read from the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from seqwright.core.batch import Source
+from seqwright.decoding import beam
+from seqwright.decoding.bans import Rules
+from seqwright.decoding.options import SearchOptions
+from seqwright.decoding.search import search
+from tests.contract.kinds import VOCABULARY, small
+from tests.contract.translators import pairs, translator
+from tests.decoding.test_search import FACTS, same
+
+STEADY = [
+    "transformer",
+    "transformer post",
+    "transformer rotary",
+    "gpt",
+    "gpt relative",
+    "gpt as llama",
+    "gpt window alibi",
+]
+
+
+def model_and_source(name: str) -> tuple[Any, Source]:
+    if name.startswith("gpt"):
+        return small(name), Source.nothing(5)
+    return translator(name), pairs().source
+
+
+@pytest.mark.parametrize("stop", ["finished", "bound"])
+@pytest.mark.parametrize("options", [{"width": 4}, {"width": 4, "groups": 2}, {"width": 3, "shortest": 4}])
+@pytest.mark.parametrize("name", STEADY)
+def test_a_captured_search_finds_the_same(name: str, options: dict[str, Any], stop: str, monkeypatch: Any) -> None:
+    model, source = model_and_source(name)
+    wanted = SearchOptions(length=8, best=2, stop=stop, **options)
+    plain = search(model, source, wanted, **FACTS)
+    steps = []
+    monkeypatch.setattr(beam, "CAPTURED", {"cpu"})
+    monkeypatch.setattr(beam, "STEADY", 3)
+    monkeypatch.setattr(beam.Captured, "__call__", lambda self: (steps.append(1), self.work()))
+    same(search(model, source, wanted, **FACTS), plain)
+    assert steps
+
+
+def begun(model: Any, source: Source) -> beam._Search:
+    """A search after its first choice."""
+    rules = Rules(eos=VOCABULARY.eos, banned=torch.tensor([VOCABULARY.pad], device=source.device))
+    prompts = [[VOCABULARY.sos]] * source.rows
+    return beam._Search(model, source, SearchOptions(width=3), rules, prompts, [8] * source.rows, None, None)
+
+
+@pytest.mark.parametrize("name", STEADY)
+def test_every_tensor_stays_where_it_was(name: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(beam, "CAPTURED", {"cpu"})
+    with torch.inference_mode():
+        search = begun(*model_and_source(name))
+        tensors = [tensor for state in (search.state, search.live) for _, tensor in state.tensors()]
+        held = [(id(tensor), tensor.shape) for tensor in tensors]
+        search.go_on()
+        search.go_on()
+    after = [tensor for state in (search.state, search.live) for _, tensor in state.tensors()]
+    assert [(id(tensor), tensor.shape) for tensor in after] == held
+    assert int(search.place) == search.length == 3
+
+
+class NothingCrosses(TorchDispatchMode):
+    """Refuses what would copy numbers from the host to the device; a tensor on `meta` has none to be read back."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        given = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        if func in (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default):
+            assert len({tensor.device for tensor in [*given, out]}) == 1, func
+        return out
+
+
+@pytest.mark.parametrize("name", STEADY)
+def test_a_step_reads_nothing_from_the_device_and_sends_nothing(name: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(beam, "CAPTURED", {"meta"})
+    model, source = model_and_source(name)
+    with torch.inference_mode():
+        search = begun(model.to("meta"), source.to("meta"))
+        with NothingCrosses():
+            search.go_on()
+            search.go_on()
+    assert search.captured is not None

@@ -1,0 +1,48 @@
+"""Numbers for distances: those of BLOOM and T5, and nothing but distance in them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+from transformers.models.t5.modeling_t5 import T5Attention
+
+from seqwright.layers.attention_bias import ALiBi, Buckets
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3, 8, 12])
+def test_straight_lines_are_those_of_bloom(heads: int) -> None:
+    keys = 7
+    theirs = build_alibi_tensor(torch.ones(1, keys), heads, torch.float32).view(heads, keys)
+    ours = ALiBi(heads)(torch.tensor([[keys - 1]]), torch.arange(keys))[0, :, 0]  # (H, K)
+    assert_close(ours - ours[:, :1], theirs - theirs[:, :1])  # a softmax does not see what is added to all
+    assert (ours[:, -1] == 0).all()
+
+
+@pytest.mark.parametrize(("buckets", "farthest"), [(32, 128), (8, 20)])
+def test_buckets_are_those_of_t5(buckets: int, farthest: int) -> None:
+    distance = torch.arange(3 * farthest)
+    theirs = T5Attention._relative_position_bucket(
+        -distance, bidirectional=False, num_buckets=buckets, max_distance=farthest
+    )
+    ours = Buckets(2, buckets, farthest).bucket(distance)
+    assert torch.equal(ours, theirs)
+    assert ours.max() == buckets - 1
+    assert (ours.diff() >= 0).all()
+
+
+def test_buckets_of_both_directions_are_those_of_t5() -> None:
+    distance = torch.arange(-300, 300)
+    theirs = T5Attention._relative_position_bucket(-distance, bidirectional=True, num_buckets=32, max_distance=128)
+    assert torch.equal(Buckets(2, both=True).bucket(distance), theirs)
+
+
+@pytest.mark.parametrize("made", [ALiBi(3), Buckets(3)], ids=["alibi", "buckets"])
+def test_only_distance_counts(made: ALiBi | Buckets) -> None:
+    rows = torch.tensor([[3, 4, 5], [9, 10, 11]])
+    one, other = made(rows, torch.arange(12))  # (H, T, K)
+    assert one.shape == (3, 3, 12)
+    assert_close(one[..., 0:6], other[..., 6:12])
+    for t in range(3):
+        assert_close(one[:, t, 3 + t], one[:, 0, 3])  # itself

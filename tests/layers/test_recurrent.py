@@ -1,0 +1,80 @@
+"""Padded rows are read as packed ones are: vectors, ends and gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.testing import assert_close
+
+from seqwright.layers.recurrent import read_padded
+from seqwright.models.encoders.bidirectional import RecurrentReader
+from seqwright.models.encoders.recurrent import LSTMConfig, RecurrentEncoder
+from seqwright.models.taggers import LSTMTaggerConfig
+
+NETWORKS = {
+    "lstm": nn.LSTM,
+    "gru": nn.GRU,
+    "tanh": nn.RNN,
+    "relu": lambda *sizes, **options: nn.RNN(*sizes, nonlinearity="relu", **options),
+}
+LENGTHS = torch.tensor([5, 9, 1, 9, 3])
+
+
+def packed(network: nn.RNNBase, x: Tensor) -> tuple[Tensor, ...]:
+    given = pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False)
+    vectors, last = network(given)
+    return pad_packed_sequence(vectors, batch_first=True)[0], *(last if isinstance(last, tuple) else (last,))
+
+
+def padded(network: nn.RNNBase, x: Tensor) -> tuple[Tensor, ...]:
+    vectors, last = read_padded(network, x, torch.arange(x.size(1)) < LENGTHS.unsqueeze(1))
+    return vectors, *last
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # with and without fused kernels
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_padded_rows_are_read_as_packed_ones(kind, bidirectional, dtype):
+    torch.manual_seed(1)
+    network = NETWORKS[kind](6, 4, 2, batch_first=True, bidirectional=bidirectional).to(dtype)
+    x = torch.randn(5, 9, 6, dtype=dtype, requires_grad=True)
+    found = []
+    for way in (packed, padded):
+        results = way(network, x)
+        loss = sum((result.sin() * n).sum() for n, result in enumerate(results, 1))
+        found.append([*results, *torch.autograd.grad(loss, [x, *network.parameters()])])
+    assert len(found[0]) == len(found[1])
+    for wanted, given in zip(*found, strict=True):
+        assert_close(given, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_pads_change_nothing():
+    torch.manual_seed(1)
+    network = nn.LSTM(6, 4, 2, batch_first=True, bidirectional=True)
+    x = torch.randn(5, 9, 6)
+    other = torch.where(torch.arange(9).unsqueeze(1) < LENGTHS.view(-1, 1, 1), x, 100.0)
+    for one, two in zip(padded(network, x), padded(network, other), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_layers_are_dropped_out_only_in_training():
+    torch.manual_seed(1)
+    network = nn.GRU(6, 4, 2, batch_first=True, dropout=0.5)
+    x = torch.randn(5, 9, 6)
+    assert not torch.equal(padded(network, x)[0], padded(network, x)[0])
+    network.eval()
+    assert_close(padded(network, x), packed(network, x))
+
+
+@pytest.mark.parametrize("given", [torch.float32, torch.bfloat16])
+def test_autocast_leaves_recurrent_networks_alone(given):
+    """It would take fp16 on a GPU, which nothing scales gradients for."""
+    torch.manual_seed(1)
+    x, mask = torch.randn(5, 9, 6).to(given), torch.arange(9) < LENGTHS.unsqueeze(1)
+    reader, encoder = RecurrentReader(LSTMTaggerConfig(width=6)).eval(), RecurrentEncoder(LSTMConfig(width=6)).eval()
+    for read in (lambda x: reader(x, mask).vectors, lambda x: encoder(x)[0]):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = read(x)
+        assert torch.equal(found, read(x.float()))

@@ -1,0 +1,57 @@
+"""Letters of every script are of the kind that Unicode says, and have the small form of their language."""
+
+from __future__ import annotations
+
+import pytest
+
+from seqwright.layers.unicode import (
+    CAPITAL,
+    CASELESS,
+    DASH,
+    DIGIT,
+    KNOWN,
+    OTHER,
+    SILENT,
+    SMALL,
+    STOP,
+    SYMBOL,
+    kinds,
+    shifts,
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "letters"),
+    [
+        (SMALL, "azéßяσςıა"),
+        (CAPITAL, "AZÉẞЯΣİǅᎠ"),
+        (CASELESS, "אقกあ語한ा"),
+        (DIGIT, "09٣३½Ⅷ"),
+        (DASH, "-–—‑"),
+        (STOP, ".。．"),
+        (SYMBOL, "🎈☺©"),
+        (SILENT, "\u0301\u200d\ufe0f्"),
+        (OTHER, "!,“”؟、।$+"),
+    ],
+)
+def test_kinds(kind: int, letters: str) -> None:
+    for letter in letters:
+        assert kinds()[ord(letter) + 1] == kind, letter
+
+
+def test_small_forms_are_those_of_the_language_s_own_rules() -> None:
+    def small(word: str) -> str:
+        return "".join(chr(ord(letter) + shifts()[ord(letter) + 1]) for letter in word)
+
+    for word in ("WORLD", "ÜBUNG", "STRAẞE", "МОСКВА", "ĐƯỜNG", "ՀԱՅ", "𐐀𐐁", "ＷＩＤＥ", "قلم", "１２"):
+        assert small(word) == small(word.lower()) == word.lower()
+    assert small("ΟΔΟΣ") == small("οδος") == "οδοσ"  # both sigmas are one
+    assert small("İI") == "ii"  # a letter stays one letter
+    assert small("[@{`") == "[@{`"  # the neighbours of Z and A are no letters
+
+
+def test_nothing_is_shifted_behind_the_tables_or_where_no_letter_is() -> None:
+    assert len(kinds()) == len(shifts()) == KNOWN + 2
+    assert (kinds()[0], kinds()[-1]) == (SILENT, CASELESS)
+    assert shifts()[0] == shifts()[-1] == 0
+    assert all(chr(code).lower() == chr(code) for code in range(KNOWN, 0x110000))

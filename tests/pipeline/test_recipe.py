@@ -1,0 +1,262 @@
+"""The recipes that ship: each loads, says what it shows, and builds the model whose size the lectures print."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from seqwright import build
+from seqwright.api import wanted_recipe
+from seqwright.core.batch import Answers, ReaderSizes, Vocabularies, Vocabulary
+from seqwright.core.config import UserError
+from seqwright.data.files import resolve
+from seqwright.data.images.corpus import read_pictures
+from seqwright.data.images.image_codec import Sight
+from seqwright.pipeline.recipe import Recipe, about, load, make, shipped
+from seqwright.training.schedule import schedule
+
+TEXT = "embedded:topics"
+
+# Worked example 11: parameters, tokens of a batch, learning rate.
+GPTS = {
+    "gpt": (116_534_784, 64 * 512, 2.5e-4),
+    "gpt2": (1_557_611_200, 512 * 1024, 2e-4),
+    "gpt3-small": (125_226_240, 0.5e6, 6e-4),
+    "gpt3-medium": (355_871_744, 0.5e6, 3e-4),
+    "gpt3-large": (760_300_032, 0.5e6, 2.5e-4),
+    "gpt3-xl": (1_315_723_264, 1e6, 2e-4),
+    "gpt3-2.7b": (2_651_553_280, 1e6, 1.6e-4),
+    "gpt3-6.7b": (6_658_404_352, 2e6, 1.2e-4),
+    "gpt3-13b": (12_853_386_240, 2e6, 1e-4),
+    "gpt3-175b": (174_604_259_328, 3.2e6, 0.6e-4),
+}
+
+LENGTH, WIDTH, VOCABULARY = 40, 128, 1000
+RNN = VOCABULARY * WIDTH + 2 * (WIDTH * WIDTH + WIDTH)
+BLOCK = 4 * (WIDTH * WIDTH + WIDTH) + (WIDTH * 4 * WIDTH + 4 * WIDTH) + (4 * WIDTH * WIDTH + WIDTH) + 2 * 2 * WIDTH
+TRANSFORMER = VOCABULARY * WIDTH + 2 * BLOCK
+FLATTENED = LENGTH * WIDTH * VOCABULARY + VOCABULARY
+
+LECTURES = {
+    "lecture-generation": RNN + WIDTH * VOCABULARY + VOCABULARY,
+    "lecture-generation-way1": RNN + WIDTH * VOCABULARY + VOCABULARY,
+    "lecture-generation-way2": RNN + FLATTENED,
+    "lecture-generation-transformer": TRANSFORMER + WIDTH * VOCABULARY,
+    "lecture-generation-transformer-way1": TRANSFORMER + WIDTH * VOCABULARY,
+    "lecture-generation-transformer-way2": TRANSFORMER + FLATTENED,
+}
+
+
+# Four layers of width 128 and inner 256 on each side, pre-LN: attention, feed-forward and norms of encoder and decoder.
+ATTENTION, FEED_FORWARD, NORM = 4 * (128 * 128 + 128), 2 * 128 * 256 + 256 + 128, 2 * 128
+TINY = 10_000 * 128 + 4 * (3 * ATTENTION + 2 * FEED_FORWARD + 5 * NORM) + 2 * NORM
+
+# Encoder-decoders: parameters, None where the vocabulary depends on the data.
+TRANSLATORS = {
+    "wmt14-base": 63_082_496,
+    "wmt14-big": 214_245_376,
+    "multi30k-en-de": TINY,
+    "multi30k-en-fr": TINY,
+    "multi30k-de-en": TINY,
+    "multi30k-de-en-lstm": None,
+    "multi30k-de-en-gru": None,
+    "multi30k-de-en-attention": None,
+    "tatoeba-en-de": None,
+    "vlsp-en-vi": None,
+    "dates-en-vi": None,
+    "scan-simple": None,
+    "scan-length": None,
+    "cmudict": None,
+    "python-summaries": None,
+    "python-trees": None,
+    "python-signatures": None,
+    "shakespeare-dialogue": None,
+}
+
+# Worked example 11: the lectures' classifiers of film reviews; None where the vocabulary depends on the data.
+CLASSIFIERS = {
+    "imdb-mlp": 68_228_482,
+    "imdb-cnn": 4_641_538,
+    "imdb-cnn-max": 2_806_402,
+    "imdb-rnn": 2_572_546,
+    "imdb-bilstm": 2_758_786,
+    "imdb-bilstm-both": 2_759_426,
+    "sst2": None,
+    "sst5": None,
+    "atis-intents": None,
+    "cola": None,
+    "glue-sst2": None,
+    "mrpc": None,
+    "rte": None,
+    "languages": None,
+}
+
+
+def parameters(recipe: Recipe) -> int:
+    """Counted without memory."""
+    assert recipe.tokenizer.size is not None
+    with torch.device("meta"):
+        model = build.model(recipe.model, Vocabulary(size=recipe.tokenizer.size))
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", GPTS)
+def test_the_sizes_batches_and_rates_of_the_papers(name: str) -> None:
+    recipe = wanted_recipe(name, text=TEXT)
+    expected, tokens, rate = GPTS[name]
+    assert parameters(recipe) == expected
+    assert recipe.training.batch * recipe.model.context == pytest.approx(tokens, rel=0.05)
+    assert recipe.training.rate == rate
+
+
+@pytest.mark.parametrize("name", LECTURES)
+def test_the_sizes_of_the_practice_sheet(name: str) -> None:
+    recipe = load(name)
+    assert recipe.tokenizer.size == VOCABULARY
+    assert (recipe.training.length or getattr(recipe.model, "context", None) or recipe.model.length) == LENGTH
+    assert parameters(recipe) == LECTURES[name]
+    assert f"{LECTURES[name]:,} parameters" in about(shipped()[name])
+
+
+def test_the_practice_sheet_says_so_too() -> None:
+    assert LECTURES["lecture-generation"] == LECTURES["lecture-generation-way1"] == 290_024
+    assert LECTURES["lecture-generation-way2"] == 5_282_024
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_recipe_says_what_it_shows_and_loads(name: str) -> None:
+    assert len(about(shipped()[name])) > 40
+    recipe = wanted_recipe(name, text=TEXT)
+    assert recipe.name == name
+    assert recipe.data.train == (TEXT,)
+
+
+def test_every_shipped_recipe_is_checked_here() -> None:
+    counted = {
+        "ptb-ngram",
+        "wikitext2-ngram",
+        "shakespeare-ngram",
+        "shakespeare-adaptive",
+        "imdb-bag",
+        "imdb-bag-pieces",
+        "sst2-pieces",
+    }
+    tagging = {"ewt-upos", "ewt-perceptron", "atis-slots", "atis-perceptron", "python-tokens"}
+    others = {"shakespeare-cpu", "python-reference", "python-assistant", "digit-captions"}
+    sized = GPTS.keys() | LECTURES.keys() | TRANSLATORS.keys() | CLASSIFIERS.keys() | SEEING.keys()
+    begun = {"topics-bert", "topics-bart", "english-bert", "imdb-lm", "imdb-from-lm", "sst2-from-lm"}
+    begun |= {"imdb-bilstm-fill", "imdb-bilstm-filled", "cola-bert", "mrpc-bert", "rte-bert", "sst2-bert"}
+    begun |= {"glue-sst2-bert", "imdb-bert", "ewt-bert"}
+    assert shipped().keys() == sized | counted | tagging | others | begun
+
+
+def test_the_page_of_results_names_recipes_that_there_are() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "results.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row) if not name.startswith("-")}
+    assert named <= shipped().keys()
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_the_sizes_of_translators(name: str) -> None:
+    recipe = wanted_recipe(name, pairs=["embedded:signatures"])
+    size = TRANSLATORS[name]
+    assert recipe.data.kind == "pairs"
+    if size is None:  # its vocabulary is as large as the data makes it
+        return
+    side = Vocabulary(size=recipe.tokenizer.size)
+    with torch.device("meta"):
+        model = build.model(recipe.model, Vocabularies(source=side, target=side, joint=True), task="pairs")
+    assert sum(parameter.numel() for parameter in model.parameters()) == size
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_the_sizes_of_classifiers(name: str) -> None:
+    recipe = wanted_recipe(name, labelled="embedded:languages")
+    size = CLASSIFIERS[name]
+    assert recipe.data.kind == "labelled"
+    if size is None:  # its vocabulary is as large as the data makes it
+        return
+    sizes = ReaderSizes(answers=Answers(kind="class", count=2), vocabulary=Vocabulary(size=recipe.tokenizer.size))
+    with torch.device("meta"):
+        model = build.model(recipe.model, sizes, task="labelled")
+    assert sum(parameter.numel() for parameter in model.parameters()) == size
+
+
+def test_the_papers_translator_follows_its_schedule() -> None:
+    training = wanted_recipe("wmt14-base", pairs=["embedded:signatures"]).training
+    share = schedule(training.schedule, steps=100_000, warmup=training.warmup, final=training.final)
+    for step in (0, 1000, 3999, 4000, 50_000):
+        paper = 512**-0.5 * min((step + 1) ** -0.5, (step + 1) * 4000**-1.5)
+        assert training.rate * share(step) == pytest.approx(paper, rel=1e-3)
+
+
+def test_a_recipe_for_any_text_asks_for_one() -> None:
+    with pytest.raises(UserError, match=r"gpt2\.toml: \[data\] train names no file; give your own text with --text"):
+        load("gpt2")
+
+
+def test_settled_files_of_the_data_root_are_found_under_any_root_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, text in (("here", "another\n"), ("one", "the text\n"), ("two", "the text\n")):
+        (tmp_path / folder / "books").mkdir(parents=True)
+        (tmp_path / folder / "books" / "a.txt").write_text(text)
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('[data]\ntrain = "books/a.txt"\n')
+    monkeypatch.setenv("SEQWRIGHT_DATA", str(tmp_path / "one"))
+    settled = load(recipe)
+    assert settled.data.train == "$SEQWRIGHT_DATA/books/a.txt"
+    monkeypatch.setenv("SEQWRIGHT_DATA", str(tmp_path / "two"))
+    monkeypatch.chdir(tmp_path / "here")
+    again = make(settled.table(), settled=True)
+    assert resolve(again.data.train).read_text() == "the text\n"
+    assert load(recipe).data == settled.data
+
+
+def test_own_files_are_named_from_here_and_take_the_place_of_the_recipes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("train.txt", "valid.txt"):
+        (tmp_path / name).write_text("text\n")
+    (tmp_path / "recipes").mkdir()
+    written = tmp_path / "recipes" / "mine.toml"
+    written.write_text('[data]\ntrain = "elsewhere.txt"\nvalid = "elsewhere.txt"\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SEQWRIGHT_DATA", raising=False)
+    own = wanted_recipe(written, text="train.txt")
+    assert own.data.train == (str(tmp_path / "train.txt"),)
+    assert own.data.valid is None
+    both = wanted_recipe("gpt", text="train.txt", valid="valid.txt")
+    assert both.data.valid == (str(tmp_path / "valid.txt"),)
+    assert both.data.split is None
+    with pytest.raises(UserError, match=r"no file .*recipes/elsewhere\.txt"):
+        wanted_recipe(written)
+
+
+SEEING = {
+    "mnist": (28, 28, 1),
+    "digits": (8, 8, 1),
+    "digits-fill": (16, 16, 3),
+    "digits-clean": (16, 16, 3),
+    "digits-colour": (16, 16, 3),
+    "digits-restore": (16, 16, 3),
+    "digit-strips": (8, 48, 1),
+}
+"""The pictures that each is about."""
+
+
+@pytest.mark.parametrize("name", SEEING)
+def test_recipes_that_see_fit_their_pictures(name: str, tmp_path: Path) -> None:
+    pixels = np.zeros((20, *SEEING[name]), np.uint8)
+    labels = [" ".join("01234567890"[n : n + 6]) if name == "digit-strips" else str(n % 2) for n in range(20) if n < 5]
+    np.savez(tmp_path / "some.npz", images=pixels[: len(labels)], labels=np.array(labels))
+    recipe = load(name, train=[str(tmp_path / "some.npz")])
+    pictures = read_pictures([str(tmp_path / "some.npz")], recipe.data)
+    with torch.device("meta"):
+        model = build.model(recipe.model, Sight.of(pictures, recipe.data).sizes, task="images")
+    assert sum(parameter.numel() for parameter in model.parameters()) < 600_000

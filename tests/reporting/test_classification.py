@@ -1,0 +1,49 @@
+"""The pictures of a classifier: every count in its cell, names that cannot break the page, nothing where nothing is."""
+
+from __future__ import annotations
+
+import re
+
+from seqwright.reporting.classification import SHOWN_CLASSES, class_sections, class_tables
+
+DETAILS = {
+    "classes": ["<neg>", "pos"],
+    "confusion": [[40, 10], [3, 47]],
+    "per_class": [
+        {"class": "<neg>", "examples": 50, "answered": 43, "precision": 93.0, "recall": 80.0, "f1": 86.0},
+        {"class": "pos", "examples": 50, "answered": 57, "precision": 82.5, "recall": 94.0, "f1": None},
+    ],
+    "reliability": [{"from": 0.5, "to": 0.6, "examples": 100, "confidence": 0.55, "accuracy": 0.6}],
+    "mistakes": [{"text": "a <b>", "place": "x, line 1", "label": "pos", "answered": "<neg>", "probability": 0.9}],
+}
+
+
+def test_every_count_is_drawn_and_every_name_escaped() -> None:
+    page = class_sections(DETAILS)
+    assert re.findall(r'class="cell[^>]*>(\d+)<', page) == ["40", "10", "3", "47"]
+    assert "&lt;neg&gt; called pos: 10 of 50" in page
+    assert "<neg>" not in page
+    assert "a &lt;b&gt;" in page
+    assert page.count("–</td>") == 1
+
+
+def test_of_very_many_classes_the_frequent_are_drawn() -> None:
+    many = SHOWN_CLASSES + 5
+    counts = [[0] * many for _ in range(many)]
+    for n in range(many):
+        counts[n][n] = n + 1
+    names = [f"class {n}" for n in range(many)]
+    page = class_sections({"classes": names, "confusion": counts, "reliability": []})
+    assert "5 rarer classes are not drawn" in page
+    assert page.count("<rect") == SHOWN_CLASSES**2
+    assert "class 4 called" not in page
+    assert "class 5 called class 5: 6 of 6" in page
+
+
+def test_what_is_no_classifier_has_no_classes() -> None:
+    assert class_sections({}) == ""
+
+
+def test_confusions_come_the_commonest_first() -> None:
+    _, confusions = class_tables(DETAILS)
+    assert [list(column.cells) for column in confusions.columns][2][0].plain == "10"  # type: ignore[union-attr]

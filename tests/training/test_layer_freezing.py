@@ -1,0 +1,155 @@
+"""Layers by depth: the rates they learn at, and when; a classifier's auxiliary likelihood."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from seqwright import build
+from seqwright.core.batch import Answers, Batch, ReaderSizes, Source, Vocabulary
+from seqwright.core.config import UserError
+from seqwright.studies.training_laws import _Kept as Kept
+from seqwright.studies.training_laws import _Rotated as Rotated
+from seqwright.training.accumulation import take
+from seqwright.training.config import TrainingConfig
+from seqwright.training.layer_freezing import Thaw, depths, shares
+from seqwright.training.objective import Objective
+from seqwright.training.optimizer import optimizer
+from seqwright.training.trainer import Trainer
+from seqwright.training.weights import weights
+
+VOCABULARY = Vocabulary(size=11, unk=0, pad=1, sos=2, eos=3)
+KINDS: dict[str, dict[str, object]] = {
+    "gpt": {"kind": "gpt", "width": 8, "heads": 2, "layers": 3, "context": 8, "hidden": [5]},
+    "lstm": {"kind": "lstm", "width": 8, "layers": 3, "bidirectional": False},
+    "bert": {"kind": "bert", "width": 8, "heads": 2, "layers": 3, "context": 8, "pooling": "attention"},
+}
+
+
+def classifier(kind: str):
+    torch.manual_seed(1)
+    sizes = ReaderSizes(answers=Answers(kind="class", count=3), vocabulary=VOCABULARY)
+    model = build.model(build.model_config(KINDS[kind], task="labelled"), sizes, task="labelled")
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    return model.double().eval()
+
+
+def batch() -> Batch:
+    ids = torch.randint(4, 11, (4, 8), generator=torch.Generator().manual_seed(0))
+    mask = torch.arange(8) < torch.tensor([8, 5, 3, 1]).unsqueeze(1)
+    return Batch.of_source(Source(mask=mask, ids=ids), torch.tensor([0, 1, 2, 1]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_parameter_has_its_depth(kind: str) -> None:
+    found = depths(classifier(kind))
+    assert set(found.values()) == {0, 1, 2, 3, 4}
+    for name, depth in found.items():
+        if name.startswith(("head.", "body.", "pooling.")):
+            assert depth == 4
+        elif name.startswith("embedding."):
+            assert depth == 0
+        elif name.startswith("encoder.norm."):
+            assert depth == 3  # with the last layer
+    layers = {"gpt": "encoder.blocks.{}.", "bert": "encoder.blocks.{}.", "lstm": "_l{}"}[kind]
+    for layer in range(3):
+        assert {depth for name, depth in found.items() if layers.format(layer) in name} == {layer + 1}
+
+
+def test_what_a_task_adds_lies_above_vectors_without_layers() -> None:
+    sizes = ReaderSizes(answers=Answers(kind="class", count=3), vocabulary=VOCABULARY)
+    config = build.model_config({"kind": "mlp", "length": 8, "hidden": [4]}, task="labelled")
+    found = depths(build.model(config, sizes, task="labelled"))
+    assert {name.split(".")[0]: depth for name, depth in found.items()} == {"embedding": 0, "body": 1, "head": 1}
+
+
+def test_rates_fall_from_layer_to_layer() -> None:
+    model, config = classifier("lstm"), TrainingConfig(layer_decay=0.5)
+    share = shares(model, 0.5)
+    assert share["head.readout.weight"] == 1
+    assert [share[f"encoder.network.weight_hh_l{n}"] for n in (2, 1, 0)] == [0.5, 0.25, 0.125]
+    assert share["embedding.weight"] == 0.0625
+    at = {p: group["share"] for group in optimizer(model, config).param_groups for p in group["params"]}
+    assert {name: at[p] for name, p in model.named_parameters()} == share
+    assert {group["share"] for group in optimizer(model, TrainingConfig()).param_groups} == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("options", "frozen"),
+    [
+        ({}, [0, 0, 0]),
+        ({"freeze": 0}, [1, 1, 1]),
+        ({"freeze": 2}, [3, 3, 3]),
+        ({"freeze": "all"}, [4, 4, 4]),
+        ({"unfreeze": 1.0}, [4, 3, 0]),
+        ({"unfreeze": 1.0, "freeze": 1}, [4, 3, 2]),
+    ],
+)
+def test_what_is_frozen_is_a_function_of_the_step(options: dict[str, object], frozen: list[int]) -> None:
+    model = classifier("gpt")
+    thaw = Thaw(model, TrainingConfig(**options), steps_per_epoch=10)  # type: ignore[arg-type]
+    assert [thaw.frozen(step) for step in (0, 10, 40)] == frozen
+    for step, least in ((0, frozen[0]), (40, frozen[2]), (0, frozen[0])):
+        thaw(step)
+        found = depths(model)
+        assert all(p.requires_grad == (found[name] >= least) for name, p in model.named_parameters())
+
+
+def test_what_was_never_learnt_is_not_thawed() -> None:
+    model = classifier("gpt")
+    model.embedding.weight.requires_grad_(False)
+    Thaw(model, TrainingConfig(), steps_per_epoch=1)(0)
+    assert not model.embedding.weight.requires_grad
+
+
+@pytest.mark.parametrize("options", [{"unfreeze": 0.5}, {"freeze": 1, "layer_decay": 0.5}, {"auxiliary": 0.5}], ids=str)
+def test_resumed_is_uninterrupted(options: dict[str, object]) -> None:
+    config = TrainingConfig(steps=4, checkpoint_every=2, warmup=0, device="cpu", **options)  # type: ignore[arg-type]
+
+    def trainer(model) -> Trainer:
+        return Trainer(model, Rotated(batch()), config, Kept())
+
+    whole, begun, resumed = (trainer(classifier("gpt")) for _ in range(3))
+    whole.fit()
+    begun.steps = 2
+    begun.fit()
+    resumed.restore(*begun.keeper.last)  # type: ignore[attr-defined]
+    resumed.fit()
+    for name, tensor in weights(whole.model).items():
+        assert torch.equal(tensor, weights(resumed.model)[name]), name
+
+
+def test_more_layers_than_there_are() -> None:
+    with pytest.raises(UserError, match="there are 3 layers"):
+        Thaw(classifier("gpt"), TrainingConfig(freeze=4), steps_per_epoch=1)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["gpt", "lstm"])
+def test_the_auxiliary_loss_is_the_mean_surprise_of_each_row(kind: str) -> None:
+    model, given = classifier(kind), batch()
+    plain, _, _ = Objective(model)(given)
+    both, count, _ = Objective(model, auxiliary=0.5)(given)
+    assert count == 4
+    expected = 0.0
+    for row, length in enumerate(given.source.mask.sum(1).tolist()):
+        ids = given.source.ids[row : row + 1, :length]
+        vectors = model.read(Source(mask=torch.ones_like(ids, dtype=torch.bool), ids=ids)).vectors[0]
+        log_probs = (vectors @ model.embedding.weight.T).log_softmax(-1)[:-1]
+        if length > 1:
+            expected -= float(log_probs.gather(1, ids[0, 1:, None]).mean())
+    assert float(both - plain) == pytest.approx(0.5 * expected, abs=1e-9)
+
+
+def test_a_reader_of_both_sides_tells_no_tokens() -> None:
+    with pytest.raises(UserError, match="reads from left to right"):
+        Objective(classifier("bert"), auxiliary=0.5)
+
+
+@torch.no_grad()
+def test_rows_add_up_under_an_auxiliary_loss() -> None:
+    model, given = classifier("gpt"), batch()
+    objective = Objective(model, auxiliary=0.5)
+    parts = sum(objective(take(given, torch.tensor([row])))[0] for row in range(4))
+    assert float(objective(given)[0]) == pytest.approx(float(parts), abs=1e-9)
