@@ -3,7 +3,7 @@
     SEQWRIGHT_DATA=… python benchmarks/auxiliary_loss.py [--seeds 3] [--epochs 2]
 
 A GPT learns the sentences of SST-2 without their labels; then classifiers of the same shape are trained on the labels:
-from scratch, begun with the language model, and begun with it while half of its loss is kept (training.auxiliary). All
+from scratch, begun with the language model, and begun with it while half of its loss is kept (training.auxiliary_loss_weight). All
 have the same seeds, steps and rate. Accuracy is that on the test sentences.
 """
 
@@ -23,7 +23,7 @@ MODEL = {"kind": "gpt", "layers": 2, "width": 128, "heads": 4, "context": 64, "d
 WAYS: dict[str, dict[str, Any]] = {
     "from scratch": {"base": False},
     "begun with the language model": {"base": True},
-    "and half of its loss kept": {"base": True, "auxiliary": 0.5},
+    "and half of its loss kept": {"init_from": True, "auxiliary_loss_weight": 0.5},
 }
 
 
@@ -37,7 +37,7 @@ def language_model(folder: Path, epochs: float) -> Path:
         "data": {"kind": "text", "train": str(text), "document": "line", "split": "documents 5%"},
         "tokenizer": {"kind": "words", "minimum_count": 2},
         "model": MODEL,
-        "training": {"epochs": epochs, "batch": 32, "length": 64, "rate": 2e-3, "warmup": 50, "weight_decay": 0.1},
+        "training": {"epochs": epochs, "batch_size": 32, "sequence_length": 64, "learning_rate": 2e-3, "warmup_steps": 50, "weight_decay": 0.1},
     }
     run = seqwright.train(recipe.make(table, origin="benchmark"), run=folder / "lm")
     print(f"language model: perplexity {run.directory.summary()['perplexity']:.1f} on held-out sentences", flush=True)
@@ -46,7 +46,7 @@ def language_model(folder: Path, epochs: float) -> Path:
 
 def classifier(lm: Path, way: dict[str, Any], seed: int, epochs: float, path: Path) -> float:
     """Test accuracy of a classifier."""
-    training = {"epochs": epochs, "batch": 32, "rate": 5e-4, "warmup": 50, "weight_decay": 0.01, "seed": seed}
+    training = {"epochs": epochs, "batch_size": 32, "learning_rate": 5e-4, "warmup_steps": 50, "weight_decay": 0.01, "seed": seed}
     table = {
         "name": path.name,
         "data": {"kind": "labelled", "train": TRAIN, "valid": VALID, "separator": " "},

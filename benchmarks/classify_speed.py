@@ -137,7 +137,7 @@ class Nothing:
 def our_training(model: nn.Module, examples: LabelledTexts, rows: int, device: torch.device) -> None:
     feed = ByLength(examples, seed=1, batch=rows)
     config = TrainingConfig(
-        epochs=1, batch=rows, rate=1e-4, device=device.type, evaluate_every=0, checkpoint_every=0, log_every=10_000
+        epochs=1, batch_size=rows, learning_rate=1e-4, device=device.type, evaluate_every=0, checkpoint_every=0, log_every=10_000
     )
     Trainer(model, feed, config, Nothing()).fit()  # type: ignore[arg-type]
 

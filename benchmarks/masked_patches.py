@@ -23,7 +23,7 @@ from seqwright.pipeline import recipe
 TRAIN = ("mnist/train-images-first10k.idx3-ubyte.xz", "mnist/train-labels-first10k.idx1-ubyte.xz")
 TEST = ("mnist/t10k-images-idx3-ubyte.xz", "mnist/t10k-labels-idx1-ubyte.xz")
 MODEL = {"kind": "vit", "layers": 6, "width": 96, "heads": 6, "inner": 192}
-TRAINING = {"batch": 128, "rate": 2e-3, "weight_decay": 0.05, "evaluate_every": 0, "weights": "last"}
+TRAINING = {"batch_size": 128, "learning_rate": 2e-3, "weight_decay": 0.05, "evaluate_every": 0, "weights": "last"}
 
 
 def painter(folder: Path, epochs: float) -> Path:
@@ -39,7 +39,7 @@ def painter(folder: Path, epochs: float) -> Path:
             "shift": 2,
         },
         "model": MODEL | {"dropout": 0.0},
-        "training": TRAINING | {"epochs": epochs, "warmup": 100},
+        "training": TRAINING | {"epochs": epochs, "warmup_steps": 100},
     }
     run = seqwright.train(recipe.make(table, origin="benchmark"), run=folder / "fill")
     print(f"pre-training: PSNR {run.directory.summary()['psnr']:.2f} dB on held-out images", flush=True)
@@ -53,7 +53,7 @@ def classifier(base: Path | None, file: Path, seed: int, epochs: float, path: Pa
         "name": path.name,
         "data": {"kind": "images", "train": str(file), "patch": 4, "shift": 2},
         "model": model | {"dropout": 0.1},
-        "training": TRAINING | {"epochs": epochs, "rate": 1e-3, "batch": 64, "smoothing": 0.1, "seed": seed},
+        "training": TRAINING | {"epochs": epochs, "learning_rate": 1e-3, "batch_size": 64, "label_smoothing": 0.1, "seed": seed},
     }
     run = seqwright.train(recipe.make(table, origin="benchmark"), run=path)
     return float(run.evaluate(list(TEST), resamples=0)["accuracy"])

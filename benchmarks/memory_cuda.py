@@ -29,7 +29,7 @@ TABLE: dict[str, Any] = {
     "data": {"train": "embedded:topics"},
     "tokenizer": {"kind": "byte-bpe", "size": 4000},
     "model": {"kind": "gpt", "layers": 4, "width": 512, "heads": 8, "context": 256},
-    "training": {"steps": STEPS, "batch": 96, "rate": 1e-3, "log_every": 1, "sample_every": 0, "device": "cuda"},
+    "training": {"steps": STEPS, "batch_size": 96, "learning_rate": 1e-3, "log_every": 1, "sample_every": 0, "device": "cuda"},
 }
 
 
@@ -63,13 +63,13 @@ def main() -> None:
             advice = None
         except UserError as error:
             advice = str(error)
-    found = [record["micro_batch"] for record in parts if record["kind"] == "memory"]
+    found = [record["micro_batch_size"] for record in parts if record["kind"] == "memory"]
     apart = max(abs(one - other) for one, other in zip(losses(whole), losses(parts), strict=True))
     print(
         json.dumps(
             {
                 "device": torch.cuda.get_device_name(),
-                "batch": TABLE["training"]["batch"],
+                "batch_size": TABLE["training"]["batch_size"],
                 "limit_gb": given.gigabytes,
                 "whole_batch_gb": round(needed, 2),
                 "parts_gb": round(held, 2),

@@ -23,7 +23,7 @@ from seqwright.studies.reader_laws import READER_LAWS
 TABLE = {
     "data": {"train": "embedded:topics", "split": "tail 10%"},
     "tokenizer": {"kind": "byte-bpe", "size": 512},
-    "training": {"steps": 200, "batch": 32, "rate": 2e-3, "warmup": 20, "evaluate_every": 100, "keep": 9},
+    "training": {"steps": 200, "batch_size": 32, "learning_rate": 2e-3, "warmup_steps": 20, "evaluate_every": 100, "keep_last": 9},
 }
 MODELS = {
     "gpt": {

@@ -33,7 +33,7 @@ import seqwright as sw
 from seqwright.core.storage import load_tensors
 
 FILE = Path(__file__).with_suffix(".jsonl")
-SHORT = ("training.steps=6", "training.batch=4", "training.log_every=1", "training.evaluate_every=3")
+SHORT = ("training.steps=6", "training.batch_size=4", "training.log_every=1", "training.evaluate_every=3")
 GPT = ("model.layers=2", "model.width=32", "model.heads=2", "model.context=32")
 RECURRENT = ("model.width=32",)
 TIMED = ("seconds", "tokens_per_second")
@@ -108,7 +108,7 @@ CASES: dict[str, tuple[tuple[dict[str, Any], tuple[str, ...]], Callable[[Any], I
     "text/rnn": (text("rnn", *RECURRENT), language),
     "text/lstm": (text("lstm", *RECURRENT, "model.dropout=0.2"), language),
     "text/gru": (text("gru", *RECURRENT), language),
-    "text/gpt": (text("gpt", *GPT, "model.dropout=0.2", "training.ema=0.9"), language),
+    "text/gpt": (text("gpt", *GPT, "model.dropout=0.2", "training.ema_decay=0.9"), language),
     "text/gpt-llama": (
         text(
             "gpt",
@@ -120,7 +120,7 @@ CASES: dict[str, tuple[tuple[dict[str, Any], tuple[str, ...]], Callable[[Any], I
             "model.bias=false",
             "model.query_key_norm=true",
             "training.schedule=stable",
-            "training.smoothing=0.1",
+            "training.label_smoothing=0.1",
         ),
         language,
     ),
@@ -219,7 +219,7 @@ def mixtures(folder: Path) -> Iterator[tuple[str, Any, Callable[[Any], Iterator[
     yield "mixed/labelled", sw.mix(parts, folder / "mixed-labelled", on=str(languages)), classes
     base = folder / "text-recipe"
     keys = ("training.epochs=0.1", *SHORT[1:])
-    assistant = sw.train(chat="embedded:questions", base=base, set=(*keys, "training.lora=4"), run=folder / "chat")
+    assistant = sw.train(chat="embedded:questions", base=base, set=(*keys, "training.lora_rank=4"), run=folder / "chat")
     yield "begun/chat", assistant, talk
     begun = sw.train(labelled="embedded:languages", base=base, set=(*SHORT,), run=folder / "begun-labelled")
     yield "begun/labelled", begun, classes

@@ -18,7 +18,7 @@ WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "big", "dogs", "ru
 
 TINY = [
     *("--set", "tokenizer.kind=characters"),
-    *("--set", "training.steps=6", "--set", "training.batch=4", "--set", "training.sample_every=0"),
+    *("--set", "training.steps=6", "--set", "training.batch_size=4", "--set", "training.sample_every=0"),
 ]
 TINY_GPT = [
     *TINY,

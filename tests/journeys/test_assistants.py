@@ -16,7 +16,7 @@ from seqwright.tasks.chat.task import fitting
 from tests.journeys.commands import TINY_GPT, records
 from tests.journeys.conftest import Command
 
-STEPS = ("--set", "training.steps=8", "--set", "training.batch=4", "--set", "training.schedule=constant")
+STEPS = ("--set", "training.steps=8", "--set", "training.batch_size=4", "--set", "training.schedule=constant")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_language_model_becomes_an_assistant(seqwright: Command, copy: Path, t
 
 
 def test_conversations_are_learnt(seqwright: Command, here: Path, talks: Path) -> None:
-    steps = ("--set", "training.steps=150", "--set", "training.rate=0.01", "--set", "training.evaluate_every=0")
+    steps = ("--set", "training.steps=150", "--set", "training.learning_rate=0.01", "--set", "training.evaluate_every=0")
     said = seqwright("train", "--chat", "talks.jsonl", *TINY_GPT, *steps, "--valid", "talks.jsonl", "--run", "helper")
     assert said.status == 0, said.err
     run = seqwright_open("helper")
@@ -66,14 +66,14 @@ def seqwright_open(path: str) -> seqwright.Run:
     return seqwright.open(path)
 
 
-@pytest.mark.parametrize("options", [{}, {"lora": 2, "ema": 0.9}])
+@pytest.mark.parametrize("options", [{}, {"lora_rank": 2, "ema_decay": 0.9}])
 def test_fine_tuning_resumes_to_the_same_bits(
     seqwright: Command, copy: Path, talks: Path, options: dict[str, object]
 ) -> None:
     sets = [part for key, value in options.items() for part in ("--set", f"training.{key}={value}")]
     train = ("train", "--chat", "talks.jsonl", "--from", "run", *sets)
     whole = seqwright(
-        *train, *STEPS, "--set", "training.checkpoint_every=1", "--set", "training.keep=20", "--run", "one"
+        *train, *STEPS, "--set", "training.checkpoint_every=1", "--set", "training.keep_last=20", "--run", "one"
     )
     assert whole.status == 0, whole.err
     shutil.copytree("one", "other")
@@ -92,7 +92,7 @@ def test_fine_tuning_resumes_to_the_same_bits(
 
 
 def test_corrections_leave_the_rest_of_the_encoder_alone(seqwright: Command, copy: Path, talks: Path) -> None:
-    lora = ("--set", "training.lora=2")
+    lora = ("--set", "training.lora_rank=2")
     assert seqwright("train", "--chat", "talks.jsonl", "--from", "run", *STEPS, *lora, "--run", "helper").status == 0
     before, after = (load_tensors(Path(run) / "model.safetensors")[0] for run in ("run", "helper"))
     for name in before:
@@ -124,7 +124,7 @@ def test_what_cannot_be_is_said(seqwright: Command, copy: Path, talks: Path) -> 
     assert "which continues text; try `seqwright generate`" in said.err
     said = seqwright("train", "--chat", "talks.jsonl", "--text", "text.txt", "--run", "x")
     assert (said.status, "give one of them" in said.err) == (2, True)
-    said = seqwright("train", "--chat", "talks.jsonl", *TINY_GPT, "--set", "training.lora=2", "--run", "x")
+    said = seqwright("train", "--chat", "talks.jsonl", *TINY_GPT, "--set", "training.lora_rank=2", "--run", "x")
     assert (said.status, "--from" in said.err) == (2, True)
     said = seqwright("train", "--chat", "talks.jsonl", "--from", "run", "--set", "model.width=32", "--run", "x")
     assert (said.status, "of another shape" in said.err) == (2, True)

@@ -87,7 +87,7 @@ def test_every_problem_of_a_recipe_is_reported_at_once(seqwright: Command, here:
     for problem in (
         "mine.toml: a recipe has no section [modl]. Did you mean 'model'?",
         "mine.toml: [model] has no key 'layer'. Did you mean 'layers'?",
-        'mine.toml: training.rate must be a number, not "fast".',
+        'mine.toml: training.learning_rate must be a number, not "fast".',
         "mine.toml: [training] has no key 'bacth'. Did you mean 'batch'?",
         "--set decoding.top_q=3: [decoding] has no key 'top_q'. Did you mean 'top_p'?",
     ):
@@ -111,10 +111,10 @@ def test_every_problem_of_a_recipe_is_reported_at_once(seqwright: Command, here:
         (["--text", "text.txt", "--set", "model.layers"], "expected key=value, as in --set training.steps=100."),
         (["--text", "text.txt", "--set", "model.width=100", "--set", "model.heads=8"], "try 96 or 104."),
         (["--text", "text.txt", "--set", "training.seed=-1"], "seed must be 0 or more"),
-        (["--text", "text.txt", "--set", "training.rate=nan"], "training.rate must be a number, not NaN."),
+        (["--text", "text.txt", "--set", "training.learning_rate=nan"], "training.learning_rate must be a number, not NaN."),
         (["--text", "text.txt", "--set", "data.split=10%"], 'write "tail 5%" or "documents 5%".'),
         (["--text", "text.txt", "--set", "data=3"], "'data' is a section"),
-        (["--text", "text.txt", "--set", "training.length=4096"], "but the model sees at most 32 tokens; lower it."),
+        (["--text", "text.txt", "--set", "training.sequence_length=4096"], "but the model sees at most 32 tokens; lower it."),
         (["--text", "text.txt", "--set", "model.context=4096"], "fewer than one window of 4096; set model.context to"),
         (["--text", "text.txt", "--set", "data.examples=rows"], 'use data.examples = "windows".'),
         (["--text", "text.txt", "--set", "training.device=cuda"], "no 'cuda' device; use training.device=auto or cpu."),

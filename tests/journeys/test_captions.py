@@ -14,7 +14,7 @@ from .conftest import Command
 
 SAID = ("nothing", "left", "right", "left and right")
 SMALL = ("width=32", "layers=1", "heads=2", "inner=32", "dropout=0")
-QUICK = [word for key in SMALL for word in ("--set", f"model.{key}")] + ["--set", "training.rate=5e-3"]
+QUICK = [word for key in SMALL for word in ("--set", f"model.{key}")] + ["--set", "training.learning_rate=5e-3"]
 
 
 def sides(path: Path, rows: int, seed: int) -> np.ndarray:
@@ -32,7 +32,7 @@ def sides(path: Path, rows: int, seed: int) -> np.ndarray:
 def run(seqwright: Command, here: Path) -> Path:
     sides(here / "train.npz", 80, 1)
     sides(here / "valid.npz", 16, 2)
-    steps = ("--set", "training.epochs=25", "--set", "training.batch=16")
+    steps = ("--set", "training.epochs=25", "--set", "training.batch_size=16")
     files = ("--captions", "train.npz", "--valid", "valid.npz")
     trained = seqwright("train", *files, "--run", "r", *QUICK, *steps)
     assert trained.status == 0, trained.err

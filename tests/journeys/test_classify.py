@@ -14,7 +14,7 @@ from tests.journeys.conftest import Command
 KINDS = ("good", "fine", "lovely", "bright"), ("bad", "dull", "poor", "grey")
 TINY = [
     *("--set", "model.width=16", "--set", "model.embedding=16", "--set", "training.epochs=4"),
-    *("--set", "training.rate=0.02", "--set", "model.dropout=0.0", "--set", "model.answer_dropout=0.0"),
+    *("--set", "training.learning_rate=0.02", "--set", "model.dropout=0.0", "--set", "model.answer_dropout=0.0"),
 ]
 
 
@@ -165,9 +165,9 @@ def test_a_file_alone_is_enough(seqwright: Command, here: Path) -> None:
 
 def test_what_counting_has_no_use_for_is_said(seqwright: Command, here: Path) -> None:
     (here / "train.tsv").write_text(rows(40))
-    keys = ("--set", "training.epochs=4", "--set", "training.rate=0.1", "--set", "training.seed=2")
+    keys = ("--set", "training.epochs=4", "--set", "training.learning_rate=0.1", "--set", "training.seed=2")
     said = seqwright("train", "--labelled", "train.tsv", "--run", "bag", *keys)
-    assert "bag counts and takes no steps: training.rate, training.epochs change nothing." in said.err + said.out
+    assert "bag counts and takes no steps: training.learning_rate, training.epochs change nothing." in said.err + said.out
 
 
 def test_a_recipe_in_python_is_complete(here: Path) -> None:

@@ -18,7 +18,7 @@ from tests.journeys.conftest import Command
 LECTURES = [name for name in shipped() if name.startswith("lecture-")]
 SHRUNK_GPT3 = [
     *("--set", "model.layers=1", "--set", "model.width=24", "--set", "model.context=16", "--set", "tokenizer.size=300"),
-    *("--set", "training.steps=2", "--set", "training.batch=2", "--set", "training.precision=fp32"),
+    *("--set", "training.steps=2", "--set", "training.batch_size=2", "--set", "training.precision=fp32"),
 ]
 
 
@@ -130,7 +130,7 @@ def test_every_kind_learns_a_text_and_continues_it(seqwright: Command, kind: str
 
 @pytest.mark.parametrize("name", LECTURES)
 def test_the_lectures_practice_runs_anywhere(seqwright: Command, name: str, here: Path) -> None:
-    short = ["--set", "training.epochs=0.001", "--set", "training.batch=4", "--set", "data.split=documents 0.5%"]
+    short = ["--set", "training.epochs=0.001", "--set", "training.batch_size=4", "--set", "data.split=documents 0.5%"]
     said = seqwright("train", name, *short, "--json")
     assert said.status == 0, said.err
     assert any("40 tokens" in note["text"] for note in records(here / "runs" / name, "note"))

@@ -101,7 +101,7 @@ def test_documents_of_packed_windows_are_kept_apart(here: Path, seqwright: Comma
     assert masked["nll"] != plain["nll"]
     assert "|documents:apart|" in masked["scores"]["nll"]["signature"]
     assert seqwright("evaluate", "masked", "--json").json["nll"] == masked["nll"]
-    more = ["--valid", "text.txt", "--set", "training.micro_batch=2", *apart]
+    more = ["--valid", "text.txt", "--set", "training.micro_batch_size=2", *apart]
     seqwright("data", "prepare", "text.txt", "--out", "ids", "--set", "tokenizer.kind=characters")
     disk = ["--text", "ids", *more, "--set", "data.document=line"]
     assert seqwright("train", *disk, "--run", "disk").status == 0

@@ -45,7 +45,7 @@ def test_a_translator_begins_with_restored_text(seqwright: Command, here: Path, 
     assert len(seqwright("embed", "base", input=b"one\n").out.split()) == 16
     (here / "a.src").write_text("one two\n" * 20)
     (here / "a.tgt").write_text("two one\n" * 20)
-    still = ("--set", "training.steps=2", "--set", "training.rate=1e-30", "--set", "training.weight_decay=0")
+    still = ("--set", "training.steps=2", "--set", "training.learning_rate=1e-30", "--set", "training.weight_decay=0")
     said = seqwright("train", "--pairs", *PAIR, "--valid", *PAIR, "--from", "base", "--run", "pairs", *still)
     assert said.status == 0, said.err
     before, after = (load_tensors(here / run / "model.safetensors")[0] for run in ("base", "pairs"))

@@ -19,9 +19,9 @@ from tests.journeys.conftest import Command
 LINES = [f"the {a} {v} on the {b}\n" for a in ("cat", "dog", "hen") for b in ("mat", "roof") for v in ("sat", "slept")]
 ROWS = [f"{'high' if 'roof' in line else 'low'}\t{line}" for line in LINES]
 TAGGED = ["".join(f"{word}\t{len(word)}\n" for word in line.split()) + "\n" for line in LINES]
-SMALL = ("tokenizer.kind=words", "training.steps=4", "training.batch=4", "training.device=cpu")
+SMALL = ("tokenizer.kind=words", "training.steps=4", "training.batch_size=4", "training.device=cpu")
 SIZES = {
-    "lstm": ("model.kind=lstm", "model.width=8", "model.layers=2", "training.length=8"),
+    "lstm": ("model.kind=lstm", "model.width=8", "model.layers=2", "training.sequence_length=8"),
     "gpt": ("model.kind=gpt", "model.width=8", "model.heads=2", "model.layers=2", "model.context=16"),
     "bert": ("model.width=8", "model.heads=2", "model.layers=2", "model.context=16"),
 }
@@ -58,7 +58,7 @@ def tuned(
 
 @pytest.mark.parametrize("kind", SIZES)
 def test_a_classifier_begins_with_any_run(seqwright: Command, folder: Path, kind: str) -> None:
-    before, after = tuned(seqwright, folder, kind, "training.rate=1e-30", "training.weight_decay=0")
+    before, after = tuned(seqwright, folder, kind, "training.learning_rate=1e-30", "training.weight_decay=0")
     shared = [name for name in after if name.startswith(("embedding.", "encoder."))]
     assert {name for name in before if name.startswith(("embedding.", "encoder."))} == set(shared)
     for name in shared:
@@ -66,7 +66,7 @@ def test_a_classifier_begins_with_any_run(seqwright: Command, folder: Path, kind
     recipe = tomllib.loads(Path("tuned/recipe.toml").read_text())
     assert recipe["model"]["kind"] == kind
     assert recipe["model"]["width"] == 8
-    assert recipe["training"]["base"] == str(folder / kind)
+    assert recipe["training"]["init_from"] == str(folder / kind)
     assert "from" not in recipe["model"]
     log = [json.loads(line) for line in Path("tuned/log.jsonl").read_text().splitlines()]
     assert any("head.readout are new and begin fresh" in entry.get("text", "") for entry in log)
@@ -75,7 +75,7 @@ def test_a_classifier_begins_with_any_run(seqwright: Command, folder: Path, kind
 
 @pytest.mark.parametrize("kind", SIZES)
 def test_a_tagger_begins_with_any_run(seqwright: Command, folder: Path, kind: str) -> None:
-    still = ("training.rate=1e-30", "training.weight_decay=0")
+    still = ("training.learning_rate=1e-30", "training.weight_decay=0")
     before, after = tuned(seqwright, folder, kind, *still, given=("--tagged", "tags.tsv"))
     shared = {name for name in before if name == "embedding.weight" or name.startswith("encoder.")}
     assert shared
@@ -99,7 +99,7 @@ def test_a_begun_recipe_suits_the_kinds_it_begins_with(folder: Path, tmp_path: P
 
 
 def test_frozen_layers_do_not_move(seqwright: Command, folder: Path) -> None:
-    before, after = tuned(seqwright, folder, "gpt", "training.freeze=1", "training.rate=0.01")
+    before, after = tuned(seqwright, folder, "gpt", "training.freeze=1", "training.learning_rate=0.01")
     moved = {name for name in after if name in before and not torch.equal(after[name], before[name])}
     still = {"embedding.weight", "encoder.positions.table.weight"}
     still |= {name for name in before if name.startswith("encoder.blocks.0.")}
@@ -108,13 +108,13 @@ def test_frozen_layers_do_not_move(seqwright: Command, folder: Path) -> None:
 
 
 def test_only_the_answer_learns(seqwright: Command, folder: Path) -> None:
-    before, after = tuned(seqwright, folder, "lstm", "training.freeze=all", "training.rate=0.01")
+    before, after = tuned(seqwright, folder, "lstm", "training.freeze=all", "training.learning_rate=0.01")
     for name in before.keys() & after.keys() - {"head.readout.weight", "head.readout.bias"}:
         assert torch.equal(after[name], before[name]), name
 
 
 def test_layers_thaw_from_the_top(seqwright: Command, folder: Path) -> None:
-    before, after = tuned(seqwright, folder, "lstm", "training.epochs=4", "training.unfreeze=2", "training.rate=0.01")
+    before, after = tuned(seqwright, folder, "lstm", "training.epochs=4", "training.unfreeze_every=2", "training.learning_rate=0.01")
     kept = [name for name in after if name in before and name.startswith(("embedding.", "encoder."))]
     moved = {name for name in kept if not torch.equal(after[name], before[name])}
     assert moved == {name for name in before if name.endswith("_l1")}
@@ -122,10 +122,10 @@ def test_layers_thaw_from_the_top(seqwright: Command, folder: Path) -> None:
 
 def test_the_texts_own_likelihood_may_help(seqwright: Command, folder: Path) -> None:
     for kind in ("gpt", "lstm"):
-        _, with_it = tuned(seqwright, folder, kind, "training.auxiliary=0.5", "training.rate=0.01")
-        _, without = tuned(seqwright, folder, kind, "training.rate=0.01")
+        _, with_it = tuned(seqwright, folder, kind, "training.auxiliary_loss_weight=0.5", "training.learning_rate=0.01")
+        _, without = tuned(seqwright, folder, kind, "training.learning_rate=0.01")
         assert not torch.equal(with_it["embedding.weight"], without["embedding.weight"])
-    settings = ("--set", "training.auxiliary=0.5", "--run", "refused")
+    settings = ("--set", "training.auxiliary_loss_weight=0.5", "--run", "refused")
     said = seqwright("train", "--labelled", folder / "rows.tsv", "--from", folder / "bert", *settings)
     assert said.status == 2
     assert "reads from left to right" in said.err
@@ -151,7 +151,7 @@ def test_a_language_model_begins_a_translator_that_sees_its_source_both_ways(seq
     for side in ("src", "tgt"):
         Path(f"a.{side}").write_text("the cat\nthe dog\n" * 4)
     files = ("a.src", "a.tgt")
-    settings = [word for key in ("training.steps=2", "training.rate=1e-30") for word in ("--set", key)]
+    settings = [word for key in ("training.steps=2", "training.learning_rate=1e-30") for word in ("--set", key)]
     said = seqwright("train", "--pairs", *files, "--valid", *files, "--from", folder / "gpt", "--run", "x", *settings)
     assert said.status == 0, said.err
     before, after = (load_tensors(path / "model.safetensors")[0] for path in (folder / "gpt", Path("x")))

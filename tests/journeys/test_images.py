@@ -15,7 +15,7 @@ from .conftest import Command
 
 pytest.importorskip("sklearn", reason="needs scikit-learn: the extra [samples]")
 
-SET = ("training.steps=150", "model.layers=1", "model.width=32", "training.rate=1e-2", "model.inner=32")
+SET = ("training.steps=150", "model.layers=1", "model.width=32", "training.learning_rate=1e-2", "model.inner=32")
 HOT = "decoding.temperature=5"
 QUICK = [word for key in SET for word in ("--set", key)]
 
@@ -80,7 +80,7 @@ def test_what_fills_patches_in_begins_a_classifier(pooling: str, tmp_path: Path)
     """Class token or mean: the encoder of a run that paints patches in is that of the classifier, step 0."""
     small = ["model.layers=1", "model.width=16", "model.inner=16", "training.steps=3", "training.evaluate_every=3"]
     filling = sw.train("digits-fill", set=[*small, f'model.pooling="{pooling}"'], run=tmp_path / "fill")
-    still = ["training.steps=1", "training.rate=1e-12", "training.weight_decay=0"]
+    still = ["training.steps=1", "training.learning_rate=1e-12", "training.weight_decay=0"]
     begun = sw.train(images="embedded:tinted-digits", base=tmp_path / "fill", set=still, run=tmp_path / "class")
     assert begun.settings.data.patch == 2
     fresh = dict(begun.model.encoder.named_parameters())

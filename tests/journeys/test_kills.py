@@ -20,11 +20,11 @@ from tests.journeys.commands import records, text_of
 KILLS = 10
 COMMON: dict[str, Any] = {
     "steps": 400,
-    "batch": 8,
+    "batch_size": 8,
     "checkpoint_every": 7,
     "log_every": 3,
     "evaluate_every": 50,
-    "keep": 1,
+    "keep_last": 1,
 }
 MODELS: dict[str, dict[str, Any]] = {
     "gpt": {"kind": "gpt", "layers": 2, "width": 32, "heads": 2, "context": 16, "dropout": 0.2},
@@ -33,14 +33,14 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 REMEMBERING: dict[str, Any] = {
-    "ema": 0.95,
-    "rate": 0.3,  # so high that validation soon stands still and losses jump
+    "ema_decay": 0.95,
+    "learning_rate": 0.3,  # so high that validation soon stands still and losses jump
     "schedule": "plateau",
     "plateau_patience": 1,
     "evaluate_every": 25,
     "patience": 50,
-    "spike": 1.5,
-    "keep": 3,
+    "spike_threshold": 1.5,
+    "keep_last": 3,
     "weights": "average-last",
 }
 """Everything that a checkpoint must carry, in one training."""
@@ -51,7 +51,7 @@ def wanted(kind: str, text: Path, **training: Any) -> recipe.Recipe:
         "data": {"train": [str(text)], "split": "tail 10%"},
         "tokenizer": {"kind": "characters"},
         "model": MODELS[kind],
-        "training": COMMON | {"sample_every": 100} | ({"length": 16} if kind == "lstm" else {}) | training,
+        "training": COMMON | {"sample_every": 100} | ({"sequence_length": 16} if kind == "lstm" else {}) | training,
         "decoding": {"tokens": 20},
     }
     return recipe.make(table)
@@ -128,7 +128,7 @@ def test_killed_ten_times_the_weights_are_the_same_to_the_bit(
     seconds = finished(asked, tmp_path / "whole")
     if training:
         assert records(tmp_path / "whole", "spike"), "nothing to go back from"
-        assert records(tmp_path / "whole", "train")[-1]["rate"] < training["rate"], "no plateau"
+        assert records(tmp_path / "whole", "train")[-1]["learning_rate"] < training["learning_rate"], "no plateau"
     moments = random.Random(kind)
     killed = tmp_path / "killed"
     reached = [disturbed(asked, killed, moments, seconds / 8) for _ in range(KILLS)]

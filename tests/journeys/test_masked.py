@@ -12,7 +12,7 @@ from tests.journeys.conftest import Command
 
 LINES = [f"the {a} sat on the {b} .\n" for a in ("cat", "dog", "hen") for b in ("mat", "roof")]
 SET = (
-    *("tokenizer.kind=words", "training.steps=400", "training.batch=16", "training.rate=0.003"),
+    *("tokenizer.kind=words", "training.steps=400", "training.batch_size=16", "training.learning_rate=0.003"),
     *(
         "model.layers=1",
         "model.width=32",
@@ -78,7 +78,7 @@ def test_it_goes_on_with_another_text(seqwright: Command, filler: Path, here: Pa
 
 def test_a_recurrent_network_fills_blanks_and_begins_a_classifier(seqwright: Command, here: Path) -> None:
     (here / "cats.txt").write_text("".join(LINES) * 20)
-    small = ("tokenizer.kind=words", "training.steps=150", "training.rate=0.01", "model.width=32", "model.dropout=0")
+    small = ("tokenizer.kind=words", "training.steps=150", "training.learning_rate=0.01", "model.width=32", "model.dropout=0")
     sets = [word for key in small for word in ("--set", key)]
     said = seqwright("train", "--masked", "cats.txt", "--model", "lstm", "--run", "lstm", *sets)
     assert said.status == 0, said.err

@@ -80,15 +80,15 @@ def test_a_finished_run_can_be_asked_for_more(seqwright: Command, copy: Path) ->
 
 def test_another_recipe_is_refused_with_what_differs(seqwright: Command, copy: Path, trained: Path) -> None:
     text = str(trained.parent / "text.txt")
-    said = seqwright("train", "--text", text, *TINY_GPT, "--run", "run", "--set", "training.rate=0.5")
+    said = seqwright("train", "--text", text, *TINY_GPT, "--run", "run", "--set", "training.learning_rate=0.5")
     assert said.status == 2
     assert "run was begun with another recipe:" in said.err
     assert "now 0.5" in said.err
     assert "--run" in said.err
-    said = seqwright("train", "--run", "run", "--set", "model.dropout=0.5", "--set", "training.batch=3")
+    said = seqwright("train", "--run", "run", "--set", "model.dropout=0.5", "--set", "training.batch_size=3")
     assert said.status == 2
     assert "model.dropout was 0.1, now 0.5" in said.err
-    assert "training.batch was 4, now 3" in said.err
+    assert "training.batch_size was 4, now 3" in said.err
 
 
 def test_another_text_is_refused(seqwright: Command, here: Path) -> None:

@@ -11,7 +11,7 @@ from seqwright.core.storage import load_tensors
 from tests.journeys.commands import TINY_GPT, records
 from tests.journeys.conftest import Command
 
-TINY = [*TINY_GPT, "--set", "training.schedule=constant", "--set", "training.warmup=0", "--set", "data.split=tail 10%"]
+TINY = [*TINY_GPT, "--set", "training.schedule=constant", "--set", "training.warmup_steps=0", "--set", "data.split=tail 10%"]
 TINY += ["--set", "training.evaluate_every=0", "--set", "evaluation.resamples=0"]
 PAIRS = ["--set", "data.tokens=400", "--set", "data.split=tail 10%"]
 
@@ -40,7 +40,7 @@ def own(here: Path) -> dict[str, list[str]]:
 def test_gone_on_with_over_epochs_it_is_the_same_to_the_bit(
     seqwright: Command, own: dict[str, list[str]], data: str, options: dict[str, object]
 ) -> None:
-    given = [*own[data], *cut(**options), "--set", "model.context=96", "--set", "training.batch=8"]
+    given = [*own[data], *cut(**options), "--set", "model.context=96", "--set", "training.batch_size=8"]
     begun = seqwright("train", *given, "--set", "training.steps=7", "--run", "run", "--json")
     assert begun.status == 0, begun.err
     assert begun.json["summary"]["steps_per_epoch"] < 7

@@ -19,7 +19,7 @@ TINY = [
         "--set",
         "model.dropout=0.0",
     ),
-    *("--set", "training.steps=60", "--set", "training.rate=0.02", "--set", "training.evaluate_every=30"),
+    *("--set", "training.steps=60", "--set", "training.learning_rate=0.02", "--set", "training.evaluate_every=30"),
 ]
 VERBS, NOUNS = ("see", "hear", "like"), ("dogs", "cats", "birds", "ships")
 

@@ -109,15 +109,15 @@ def test_the_sizes_batches_and_rates_of_the_papers(name: str) -> None:
     recipe = wanted_recipe(name, text=TEXT)
     expected, tokens, rate = GPTS[name]
     assert parameters(recipe) == expected
-    assert recipe.training.batch * recipe.model.context == pytest.approx(tokens, rel=0.05)
-    assert recipe.training.rate == rate
+    assert recipe.training.batch_size * recipe.model.context == pytest.approx(tokens, rel=0.05)
+    assert recipe.training.learning_rate == rate
 
 
 @pytest.mark.parametrize("name", LECTURES)
 def test_the_sizes_of_the_practice_sheet(name: str) -> None:
     recipe = load(name)
     assert recipe.tokenizer.size == VOCABULARY
-    assert (recipe.training.length or getattr(recipe.model, "context", None) or recipe.model.length) == LENGTH
+    assert (recipe.training.sequence_length or getattr(recipe.model, "context", None) or recipe.model.length) == LENGTH
     assert parameters(recipe) == LECTURES[name]
     assert f"{LECTURES[name]:,} parameters" in about(shipped()[name])
 
@@ -189,10 +189,10 @@ def test_the_sizes_of_classifiers(name: str) -> None:
 
 def test_the_papers_translator_follows_its_schedule() -> None:
     training = wanted_recipe("wmt14-base", pairs=["embedded:signatures"]).training
-    share = schedule(training.schedule, steps=100_000, warmup=training.warmup, final=training.final)
+    share = schedule(training.schedule, steps=100_000, warmup=training.warmup_steps, final=training.final_lr_ratio)
     for step in (0, 1000, 3999, 4000, 50_000):
         paper = 512**-0.5 * min((step + 1) ** -0.5, (step + 1) * 4000**-1.5)
-        assert training.rate * share(step) == pytest.approx(paper, rel=1e-3)
+        assert training.learning_rate * share(step) == pytest.approx(paper, rel=1e-3)
 
 
 def test_a_recipe_for_any_text_asks_for_one() -> None:

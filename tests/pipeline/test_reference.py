@@ -43,7 +43,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "model.parts": {"weights": [0.25, 0.75]},
     "model.mean": {"weights": [0.5, 0.5], "parts": {"1": {"kind": "bag"}, "2": {"kind": "gpt"}}},
     "model.unknown": {"order": 4},
-    "training.lora": {"base": "runs/base"},
+    "training.lora_rank": {"init_from": "runs/base"},
     "data.test": {"split": "documents 5%"},
     "decoding.risk": {"best": 4},
     "decoding.groups": {"width": 6},

@@ -28,7 +28,7 @@ def trained_run(
         seconds = step * pace
         if i:
             speed = {"tokens": step * 3072, "tokens_per_second": 3072 / pace * rng.uniform(0.95, 1)}
-            driven = {"rate": _rate(progress), "gradient_norm": 0.4 + rng.random() * 0.3, **speed}
+            driven = {"learning_rate": _rate(progress), "gradient_norm": 0.4 + rng.random() * 0.3, **speed}
             log.append({"kind": "train", "step": step, "seconds": seconds, "epoch": i / 40, "loss": loss, **driven})
         if i and i % 40 == 0:
             log.append({"kind": "epoch", "step": step, "epoch": i // 40, "loss": loss + 0.01})
@@ -80,8 +80,8 @@ def _run(name: str, *, kind: str, log: list[dict[str, Any]], summary: dict[str, 
             "model": {"kind": kind, "layers": 6, "width": 384, "heads": 6, "dropout": 0.2, "tied": True},
             "training": {
                 "steps": summary.get("steps", 0),
-                "batch": 12,
-                "optimizer": {"kind": "adamw", "rate": 0.001, "decay": 0.1},
+                "batch_size": 12,
+                "optimizer": {"kind": "adamw", "learning_rate": 0.001, "decay": 0.1},
             },
             "evaluation": {"every": 100},
         },

@@ -15,10 +15,10 @@ from seqwright.reporting.writers import TensorBoard, log_csv
 
 RECORDS: list[dict[str, Any]] = [
     {"kind": "note", "text": "held out"},
-    {"kind": "train", "step": 2, "loss": 1.5, "rate": 0.1},
+    {"kind": "train", "step": 2, "loss": 1.5, "learning_rate": 0.1},
     {"kind": "evaluation", "step": 2, "nll": 1.25, "bits_per_byte": None},
     {"kind": "sample", "step": 2, "text": "once, upon"},
-    {"kind": "train", "step": 4, "loss": 1.25, "rate": 0.05},
+    {"kind": "train", "step": 4, "loss": 1.25, "learning_rate": 0.05},
 ]
 
 

@@ -17,7 +17,7 @@ from tests.tasks.test_translation import write
 
 TINY = [
     *("tokenizer.kind=words", "model.layers=1", "model.width=16", "data.tokens=256", "training.steps=60"),
-    *("training.rate=6e-3", "training.evaluate_every=60", "evaluation.resamples=0"),
+    *("training.learning_rate=6e-3", "training.evaluate_every=60", "evaluation.resamples=0"),
 ]
 APART = ["tokenizer.joint=false"]
 

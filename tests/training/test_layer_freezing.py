@@ -82,8 +82,8 @@ def test_rates_fall_from_layer_to_layer() -> None:
         ({"freeze": 0}, [1, 1, 1]),
         ({"freeze": 2}, [3, 3, 3]),
         ({"freeze": "all"}, [4, 4, 4]),
-        ({"unfreeze": 1.0}, [4, 3, 0]),
-        ({"unfreeze": 1.0, "freeze": 1}, [4, 3, 2]),
+        ({"unfreeze_every": 1.0}, [4, 3, 0]),
+        ({"unfreeze_every": 1.0, "freeze": 1}, [4, 3, 2]),
     ],
 )
 def test_what_is_frozen_is_a_function_of_the_step(options: dict[str, object], frozen: list[int]) -> None:
@@ -103,9 +103,9 @@ def test_what_was_never_learnt_is_not_thawed() -> None:
     assert not model.embedding.weight.requires_grad
 
 
-@pytest.mark.parametrize("options", [{"unfreeze": 0.5}, {"freeze": 1, "layer_decay": 0.5}, {"auxiliary": 0.5}], ids=str)
+@pytest.mark.parametrize("options", [{"unfreeze_every": 0.5}, {"freeze": 1, "layer_decay": 0.5}, {"auxiliary_loss_weight": 0.5}], ids=str)
 def test_resumed_is_uninterrupted(options: dict[str, object]) -> None:
-    config = TrainingConfig(steps=4, checkpoint_every=2, warmup=0, device="cpu", **options)  # type: ignore[arg-type]
+    config = TrainingConfig(steps=4, checkpoint_every=2, warmup_steps=0, device="cpu", **options)  # type: ignore[arg-type]
 
     def trainer(model) -> Trainer:
         return Trainer(model, Rotated(batch()), config, Kept())

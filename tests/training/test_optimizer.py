@@ -28,7 +28,7 @@ def descend(module: nn.Module, made: torch.optim.Optimizer, steps: range) -> Non
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("kind", ["adamw", "adam", "sgd", "adafactor"])
 def test_a_remembered_optimizer_goes_on_to_the_same_bits(kind: Any, momentum: float) -> None:
-    config = TrainingConfig(optimizer=kind, rate=0.01, momentum=momentum)
+    config = TrainingConfig(optimizer=kind, learning_rate=0.01, momentum=momentum)
     whole = network()
     made = optimizer(whole, config)
     descend(whole, made, range(3))
@@ -58,7 +58,7 @@ def test_memory_has_plain_names() -> None:
 def test_matrices_decay_and_biases_do_not(kind: Literal["adamw", "sgd"]) -> None:
     module = network()
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
-    made = optimizer(module, TrainingConfig(optimizer=kind, rate=0.5, weight_decay=0.2))
+    made = optimizer(module, TrainingConfig(optimizer=kind, learning_rate=0.5, weight_decay=0.2))
     for parameter in module.parameters():
         parameter.grad = torch.zeros_like(parameter)
     made.step()
@@ -78,7 +78,7 @@ def test_frozen_parameters_are_left_out() -> None:
 def test_momentum_remembers_gradients() -> None:
     module = nn.Linear(1, 1, bias=False)
     nn.init.zeros_(module.weight)
-    made = optimizer(module, TrainingConfig(optimizer="sgd", rate=0.1, momentum=0.5, weight_decay=0.0))
+    made = optimizer(module, TrainingConfig(optimizer="sgd", learning_rate=0.1, momentum=0.5, weight_decay=0.0))
     places = []
     for _ in range(3):
         module.weight.grad = torch.ones(1, 1)

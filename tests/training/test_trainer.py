@@ -51,13 +51,13 @@ def slices() -> Slices:
 
 
 def options(**changes: Any) -> TrainingConfig:
-    usual = {"device": "cpu", "warmup": 2, "rate": 0.02, "log_every": 1, "evaluate_every": 0, "checkpoint_every": 0}
+    usual = {"device": "cpu", "warmup_steps": 2, "learning_rate": 0.02, "log_every": 1, "evaluate_every": 0, "checkpoint_every": 0}
     return TrainingConfig(**(usual | changes))
 
 
 def plain(**changes: Any) -> TrainingConfig:
     """Gradient descent with nothing added."""
-    bare = {"optimizer": "sgd", "schedule": "constant", "warmup": 0, "weight_decay": 0.0, "clip": 0.0}
+    bare = {"optimizer": "sgd", "schedule": "constant", "warmup_steps": 0, "weight_decay": 0.0, "max_grad_norm": 0.0}
     return options(**(bare | changes))
 
 
@@ -71,8 +71,8 @@ def train(model: nn.Module, feed: Feed, config: TrainingConfig) -> Kept:
 @pytest.mark.parametrize("rows", [1, 2, 4])
 def test_accumulated_micro_batches_are_one_batch(config: object, feed: Feed, rows: int) -> None:
     whole, parts = fresh(config).double(), fresh(config).double()
-    one = train(whole, feed, plain(steps=7, rate=0.5))
-    several = train(parts, feed, plain(steps=7, rate=0.5, micro_batch=rows))
+    one = train(whole, feed, plain(steps=7, learning_rate=0.5))
+    several = train(parts, feed, plain(steps=7, learning_rate=0.5, micro_batch_size=rows))
     for ours, theirs in zip(parts.parameters(), whole.parameters(), strict=True):
         assert_close(ours, theirs, rtol=0, atol=1e-12)
     for ours, theirs in zip(several.of_kind("train"), one.of_kind("train"), strict=True):
@@ -88,7 +88,7 @@ def test_accumulated_micro_batches_are_one_batch(config: object, feed: Feed, row
 )
 @pytest.mark.parametrize("at", [1, 4, 6])
 def test_resumed_is_uninterrupted_to_the_bit(config: object, make: Callable[[], Feed], optimizer: str, at: int) -> None:
-    steps = options(steps=11, optimizer=optimizer, checkpoint_every=1, micro_batch=3)
+    steps = options(steps=11, optimizer=optimizer, checkpoint_every=1, micro_batch_size=3)
     whole = train(fresh(config), make(), steps)
     resumed = Kept()
     trainer = Trainer(fresh(config, seed=99), make(), steps, resumed)
@@ -109,7 +109,7 @@ def test_resumed_is_uninterrupted_to_the_bit(config: object, make: Callable[[], 
 def test_rows_begin_afresh_with_each_epoch() -> None:
     feed = slices()
     model = fresh(lstm())
-    kept = train(model, feed, plain(epochs=2, rate=0.0, log_every=1))
+    kept = train(model, feed, plain(epochs=2, learning_rate=0.0, log_every=1))
     losses = [record["loss"] for record in kept.of_kind("train")]
     assert losses[6:] == losses[:6]
     ids = feed.ids
@@ -122,7 +122,7 @@ def test_batch_1_is_stochastic_gradient_descent_by_hand() -> None:
     feed = Shuffled(random_ids(4, 9), rows=1)
     model = fresh(SimpleConfig(width=5)).double()
     by_hand = copy.deepcopy(model)
-    train(model, feed, plain(epochs=2, rate=0.3))
+    train(model, feed, plain(epochs=2, learning_rate=0.3))
     for step in range(8):
         given = feed.batch(step)
         logits = by_hand(given)
@@ -139,7 +139,7 @@ def length_of_the_step(clip: float) -> tuple[float, float]:
     """How far one step moves all parameters at rate 1, and the gradient norm that the log tells."""
     model = fresh(gpt()).double()
     before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
-    kept = train(model, shuffled(), plain(steps=1, rate=1.0, clip=clip))
+    kept = train(model, shuffled(), plain(steps=1, learning_rate=1.0, max_grad_norm=clip))
     moved = nn.utils.parameters_to_vector(model.parameters()).detach() - before
     return moved.norm().item(), kept.of_kind("train")[0]["gradient_norm"]
 
@@ -156,7 +156,7 @@ def test_long_gradients_are_shortened_and_short_ones_left() -> None:
 def test_the_epochs_mean_loss_is_the_mean_over_its_tokens() -> None:
     feed = shuffled()
     model = fresh(gpt())
-    kept = train(model, feed, plain(epochs=2, rate=0.0, log_every=2))
+    kept = train(model, feed, plain(epochs=2, learning_rate=0.0, log_every=2))
     epochs = kept.of_kind("epoch")
     assert [(record["epoch"], record["step"]) for record in epochs] == [(1, 3), (2, 6)]
     with torch.no_grad():
@@ -174,7 +174,7 @@ def test_log_lines_cover_the_steps_since_the_last() -> None:
     mean = sum(record["loss"] * count for record, count in zip(every[:3], counts, strict=False)) / sum(counts[:3])
     assert some[0]["loss"] == pytest.approx(mean)
     assert some[0]["tokens"] == sum(counts[:3])
-    assert [record["rate"] for record in every[:3]] == pytest.approx([0.01, 0.02, 0.02])
+    assert [record["learning_rate"] for record in every[:3]] == pytest.approx([0.01, 0.02, 0.02])
 
 
 def test_a_run_resumed_among_skipped_steps_logs_the_gradient_norm_of_the_last_update() -> None:
@@ -209,8 +209,8 @@ def test_a_loss_that_is_not_finite_names_the_step_and_the_batch() -> None:
 
 def test_a_rate_that_is_too_high_is_refused_before_anything_is_saved() -> None:
     kept = Kept()
-    trainer = Trainer(fresh(gpt()), shuffled(), plain(steps=30, rate=1e30, checkpoint_every=10), kept)
-    with pytest.raises(UserError, match=r"no longer finite at step \d.*(\n.*)*Lower training.rate"):
+    trainer = Trainer(fresh(gpt()), shuffled(), plain(steps=30, learning_rate=1e30, checkpoint_every=10), kept)
+    with pytest.raises(UserError, match=r"no longer finite at step \d.*(\n.*)*Lower training.learning_rate"):
         trainer.fit()
     for groups, _ in kept.saved.values():
         assert all(tensor.isfinite().all() for tensor in groups["model"].values())
@@ -263,7 +263,7 @@ def test_a_finished_training_has_nothing_left_to_do() -> None:
 
 def test_half_precision_trains_and_leaves_full_weights() -> None:
     model = fresh(gpt())
-    kept = train(model, Same(shuffled().batch(0)), options(steps=40, rate=0.01, precision="bf16"))
+    kept = train(model, Same(shuffled().batch(0)), options(steps=40, learning_rate=0.01, precision="bf16"))
     losses = [record["loss"] for record in kept.of_kind("train")]
     assert losses[-1] < 0.8 * losses[0]
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters())

@@ -58,13 +58,13 @@ def trainer_of(config: object, feed: Feed, settings: TrainingConfig, kept: Kept,
 
 
 REMEMBERING: dict[str, tuple[dict[str, Any], Callable[[], Feed], object]] = {
-    "ema": ({"ema": 0.9}, shuffled, gpt(dropout=0.2)),
-    "ema carried": ({"ema": 0.9}, slices, lstm(dropout=0.2)),
+    "ema_decay": ({"ema_decay": 0.9}, shuffled, gpt(dropout=0.2)),
+    "ema carried": ({"ema_decay": 0.9}, slices, lstm(dropout=0.2)),
     "plateau": ({"schedule": "plateau", "plateau_patience": 1}, shuffled, gpt()),
     "early": ({"patience": 6}, shuffled, gpt()),
     "best few": ({"keep_best": 3, "weights": "average-best"}, shuffled, gpt()),
-    "spike": ({"spike": 4.0, "checkpoint_every": 7, "steps": 40}, lambda: Poisoned(29), gpt()),
-    "spike ema": ({"spike": 4.0, "checkpoint_every": 7, "steps": 40, "ema": 0.9}, lambda: Poisoned(29), gpt()),
+    "spike_threshold": ({"spike_threshold": 4.0, "checkpoint_every": 7, "steps": 40}, lambda: Poisoned(29), gpt()),
+    "spike ema": ({"spike_threshold": 4.0, "checkpoint_every": 7, "steps": 40, "ema_decay": 0.9}, lambda: Poisoned(29), gpt()),
 }
 
 
@@ -98,7 +98,7 @@ def test_resumed_is_uninterrupted_to_the_bit(name: str, at: float) -> None:
 
 def test_a_running_average_is_the_recurrence_by_hand() -> None:
     kept = Kept()
-    made = Trainer(fresh(gpt()), shuffled(), options(steps=30, ema=0.5, checkpoint_every=1), kept)
+    made = Trainer(fresh(gpt()), shuffled(), options(steps=30, ema_decay=0.5, checkpoint_every=1), kept)
     average = {name: tensor.clone() for name, tensor in weights(made.model).items()}
     made.fit()
     for step in range(1, 31):
@@ -111,7 +111,7 @@ def test_a_running_average_is_the_recurrence_by_hand() -> None:
 def test_what_is_evaluated_is_the_average_and_what_is_trained_is_not() -> None:
     seen: list[dict[str, torch.Tensor]] = []
     kept = Kept()
-    made = Trainer(fresh(gpt()), shuffled(), options(steps=4, ema=0.9, evaluate_every=2, checkpoint_every=2), kept)
+    made = Trainer(fresh(gpt()), shuffled(), options(steps=4, ema_decay=0.9, evaluate_every=2, checkpoint_every=2), kept)
 
     def evaluate() -> dict[str, float]:
         seen.append({name: tensor.detach().clone() for name, tensor in weights(made.model).items()})
@@ -148,10 +148,10 @@ def test_a_plateau_lowers_the_rate_and_waits_again() -> None:
     assert lowered == [0, 0, 0, 1, 1, 2, 2, 2, 3]
     assert all(p.lowered == 0 for p in judged(nlls, plateau_patience=2))
     kept = Kept()
-    settings = plain(steps=12, rate=0.1, schedule="plateau", plateau_factor=0.5, plateau_patience=1, evaluate_every=3)
+    settings = plain(steps=12, learning_rate=0.1, schedule="plateau", plateau_factor=0.5, plateau_patience=1, evaluate_every=3)
     made = Trainer(fresh(gpt()), shuffled(), settings, kept, evaluate=lambda: {"nll": 1.0})
     made.fit()
-    assert [r["rate"] for r in kept.of_kind("train")] == pytest.approx([0.1] * 6 + [0.05] * 3 + [0.025] * 3)
+    assert [r["learning_rate"] for r in kept.of_kind("train")] == pytest.approx([0.1] * 6 + [0.05] * 3 + [0.025] * 3)
 
 
 def test_patience_ends_a_training() -> None:
@@ -207,7 +207,7 @@ def test_a_trend_is_a_mean_and_a_variance() -> None:
 def test_after_a_spike_training_is_as_if_the_batches_had_not_been_there() -> None:
     """The steps of the spike and before it take no update; everything else is as in a feed without the bad batch."""
     feed, kept = Poisoned(29), Kept()
-    settings = options(steps=40, spike=4.0, checkpoint_every=7)
+    settings = options(steps=40, spike_threshold=4.0, checkpoint_every=7)
     made = Trainer(fresh(gpt()), feed, settings, kept)
     made.fit()
     assert made.progress.skipped == [28, 29]
@@ -231,14 +231,14 @@ def test_a_loss_that_is_not_finite_is_a_spike() -> None:
     with torch.no_grad():
         model.embedding.weight[9] = torch.nan  # read only by the bad batch; untied, else every loss would be NaN
         model.head.readout.weight = nn.Parameter(model.head.readout.weight.nan_to_num().clone())
-    made = Trainer(model, feed, options(steps=6, spike=4.0, checkpoint_every=2), Kept())
+    made = Trainer(model, feed, options(steps=6, spike_threshold=4.0, checkpoint_every=2), Kept())
     made.fit()
     assert made.progress.skipped == [2, 3]
 
 
 def test_spikes_without_end_are_an_error() -> None:
     made = Trainer(
-        fresh(gpt()), Poisoned(*range(25, 400)), options(steps=400, spike=4.0, checkpoint_every=1000), Kept()
+        fresh(gpt()), Poisoned(*range(25, 400)), options(steps=400, spike_threshold=4.0, checkpoint_every=1000), Kept()
     )
     made.progress.trend = [0.0, 0.0, 100.0]
     with pytest.raises(UserError, match=r"spiked again and again.*Lower training\.rate"):
@@ -263,16 +263,16 @@ class Small:
 def test_a_batch_that_does_not_fit_is_halved_until_it_does() -> None:
     """Batches have 5, 5 and 4 rows; 5 → 3 → 2 fit."""
     kept, expected = Kept(), Kept()
-    made = Trainer(fresh(gpt()).double(), shuffled(), plain(steps=4, rate=0.5, micro_batch="auto"), kept)
+    made = Trainer(fresh(gpt()).double(), shuffled(), plain(steps=4, learning_rate=0.5, micro_batch_size="auto"), kept)
     made.objective = small = Small(made.objective, rows=2)  # type: ignore[assignment]
     made.fit()
     assert small.given == [5, 3, 2, 2, 1, 2, 2, 1, 2, 2, 2, 2, 1]
-    assert [r["micro_batch"] for r in kept.of_kind("memory")] == [3, 2]
+    assert [r["micro_batch_size"] for r in kept.of_kind("memory")] == [3, 2]
     whole = fresh(gpt()).double()
-    Trainer(whole, shuffled(), plain(steps=4, rate=0.5), expected).fit()
+    Trainer(whole, shuffled(), plain(steps=4, learning_rate=0.5), expected).fit()
     for ours, theirs in zip(made.model.parameters(), whole.parameters(), strict=True):
         assert_close(ours, theirs, rtol=0, atol=1e-12)
-    again = Trainer(fresh(gpt()).double(), shuffled(), plain(steps=6, micro_batch="auto"), Kept())
+    again = Trainer(fresh(gpt()).double(), shuffled(), plain(steps=6, micro_batch_size="auto"), Kept())
     again.restore(*kept.saved[4])
     again.objective = small = Small(again.objective, rows=2)  # type: ignore[assignment]
     again.fit()
@@ -282,20 +282,20 @@ def test_a_batch_that_does_not_fit_is_halved_until_it_does() -> None:
 @pytest.mark.parametrize(
     ("setting", "fits", "advice"),
     [
-        (None, 2, 'out of memory with 5 of the batch\'s 5 rows.*Set training.micro_batch to 2 or to "auto"'),
+        (None, 2, 'out of memory with 5 of the batch\'s 5 rows.*Set training.micro_batch_size to 2 or to "auto"'),
         (4, 2, "out of memory with 4 of the batch's 5 rows at a time, 8 tokens each"),
         ("auto", 0, "One row alone does not fit: set training.precision"),
     ],
 )
 def test_out_of_memory_says_what_to_change(setting: Any, fits: int, advice: str) -> None:
-    made = Trainer(fresh(gpt()), shuffled(), options(steps=4, micro_batch=setting), Kept())
+    made = Trainer(fresh(gpt()), shuffled(), options(steps=4, micro_batch_size=setting), Kept())
     made.objective = Small(made.objective, rows=fits)  # type: ignore[assignment]
     with pytest.raises(UserError, match=advice):
         made.fit()
 
 
 def test_an_optimizer_that_does_not_fit_says_what_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Trainer(fresh(gpt()), shuffled(), options(steps=4, micro_batch="auto"), Kept())
+    made = Trainer(fresh(gpt()), shuffled(), options(steps=4, micro_batch_size="auto"), Kept())
 
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -311,4 +311,4 @@ def test_other_errors_pass_through(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(accumulate, "take", broken)
     with pytest.raises(RuntimeError, match="shapes do not fit"):
-        Trainer(fresh(gpt()), shuffled(), options(steps=4, micro_batch="auto"), Kept()).fit()
+        Trainer(fresh(gpt()), shuffled(), options(steps=4, micro_batch_size="auto"), Kept()).fit()

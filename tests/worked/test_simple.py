@@ -22,7 +22,7 @@ def test_the_simple_model_reaches_its_ceiling() -> None:
     given = Batch.of_text(torch.tensor([[CÓ, LÀM, MỚI, CÓ]]), torch.tensor([[LÀM, MỚI, CÓ, ĂN]]))
     torch.manual_seed(1)
     model = build.model(SimpleConfig(width=8), Vocabulary(size=4))
-    config = TrainingConfig(steps=400, rate=0.1, warmup=0, weight_decay=0.0, device="cpu")
+    config = TrainingConfig(steps=400, learning_rate=0.1, warmup_steps=0, weight_decay=0.0, device="cpu")
     Trainer(model, Same(given), config, Kept()).fit()
     model.eval()
     with torch.no_grad():

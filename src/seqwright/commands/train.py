@@ -81,7 +81,7 @@ def command(
     seqwright train --text notes.txt --set training.steps=500
     seqwright train --pairs a.en a.de --valid b.en b.de --run runs/en-de
     seqwright train --masked notes.txt --run runs/notes-bert           (fills blanks)
-    seqwright train --chat talks.jsonl --from runs/notes-gpt           (an assistant; --set training.lora=8)
+    seqwright train --chat talks.jsonl --from runs/notes-gpt           (an assistant; --set training.lora_rank=8)
     seqwright train --labelled reviews.tsv --run runs/reviews          (a classifier)
     seqwright train --labelled reviews.tsv --from runs/notes-gpt       (a classifier that begins with a language model)
     seqwright train --tagged words.tsv --run runs/tags                 (a tagger)

@@ -32,7 +32,7 @@ def adapt(encoder: nn.Module, *, rank: int, scale: float) -> int:
     encoder.requires_grad_(False)
     linear = [module for module in encoder.modules() if isinstance(module, nn.Linear)]
     if not linear:
-        raise UserError("LoRA corrects linear maps, and this model has none to correct; leave training.lora out.")
+        raise UserError("LoRA corrects linear maps, and this model has none to correct; leave training.lora_rank out.")
     for module in linear:
         parametrize.register_parametrization(module, "weight", LowRank(module.weight, rank, scale))
     return len(linear)

@@ -56,18 +56,18 @@ def text_recipe(
     if kind == "gpt":
         table["model"] |= {key: value for key, value in sizes.items() if key != "size"}
         table["training"] = {
-            "batch": 16 if size < 20 * MEGA else 32,
+            "batch_size": 16 if size < 20 * MEGA else 32,
             "steps": _steps(size),
-            "rate": _rate(sizes["width"]),
+            "learning_rate": _rate(sizes["width"]),
         }
     else:
         width = 2 * sizes["width"]
         table["model"] |= {"width": width} | ({"dropout": sizes["dropout"]} if kind != "simple" else {})
         table["training"] = {
-            "batch": 16,
-            "length": 64 if size > 200 * KILO else 16,
+            "batch_size": 16,
+            "sequence_length": 64 if size > 200 * KILO else 16,
             "steps": _steps(size),
-            "rate": 2e-3,
+            "learning_rate": 2e-3,
         }
     return table
 
@@ -107,8 +107,8 @@ def pairs_recipe(
         "model": model,
         "training": {
             "steps": _steps(2 * size),
-            "rate": _rate(sizes["width"]),
-            "smoothing": 0.1,
+            "learning_rate": _rate(sizes["width"]),
+            "label_smoothing": 0.1,
             "weight_decay": 0.01,
             "beta2": 0.98,
         },
@@ -126,10 +126,10 @@ PERCEPTRON_SIZES: list[tuple[float, dict[str, Any]]] = [
 # Up to this many characters of tagged words: width, embedding, filters over letters, dropout, sentences of a step,
 # epochs.
 TAGGER_SIZES: list[tuple[float, dict[str, Any]]] = [
-    (20 * KILO, {"width": 64, "embedding": 32, "spelling": 16, "dropout": 0.2, "batch": 8, "epochs": 60}),
-    (200 * KILO, {"width": 128, "embedding": 64, "spelling": 32, "dropout": 0.3, "batch": 16, "epochs": 30}),
-    (4 * MEGA, {"width": 256, "embedding": 128, "spelling": 48, "dropout": 0.4, "batch": 32, "epochs": 12}),
-    (float("inf"), {"width": 400, "embedding": 200, "spelling": 64, "dropout": 0.4, "batch": 64, "epochs": 8}),
+    (20 * KILO, {"width": 64, "embedding": 32, "spelling": 16, "dropout": 0.2, "batch_size": 8, "epochs": 60}),
+    (200 * KILO, {"width": 128, "embedding": 64, "spelling": 32, "dropout": 0.3, "batch_size": 16, "epochs": 30}),
+    (4 * MEGA, {"width": 256, "embedding": 128, "spelling": 48, "dropout": 0.4, "batch_size": 32, "epochs": 12}),
+    (float("inf"), {"width": 400, "embedding": 200, "spelling": 64, "dropout": 0.4, "batch_size": 64, "epochs": 8}),
 ]
 FEWEST_STEPS = 400
 """Of a small tagger, however few its sentences are."""
@@ -169,12 +169,12 @@ def tagged_recipe(
         table["model"] |= next(sizes for most, sizes in PERCEPTRON_SIZES if size <= most)
         return table
     sizes = next(dict(sizes) for most, sizes in TAGGER_SIZES if size <= most)
-    batch, epochs = sizes.pop("batch"), sizes.pop("epochs")
+    batch, epochs = sizes.pop("batch_size"), sizes.pop("epochs")
     steps = max(FEWEST_STEPS, epochs * sentences // batch)
-    table["training"] = {"batch": batch, "steps": steps, "rate": 2e-3, "weight_decay": 0.01}
+    table["training"] = {"batch_size": batch, "steps": steps, "learning_rate": 2e-3, "weight_decay": 0.01}
     if kind in ("transformer", "gpt", "bert"):
         sizes["width"] = sizes.pop("embedding")
-        table["training"]["rate"] = 1e-3
+        table["training"]["learning_rate"] = 1e-3
     if tokenizer == "words":
         data["word_dropout"] = 0.25
     table["model"] |= sizes | {"crf": any(SPAN.search(text) for text in texts)}
@@ -255,7 +255,7 @@ def labelled_recipe(
         "data": data,
         "tokenizer": {"kind": tokenizer} | words,
         "model": model,
-        "training": {"epochs": sizes["epochs"], "batch": 32, "rate": 1e-3, "patience": 4},
+        "training": {"epochs": sizes["epochs"], "batch_size": 32, "learning_rate": 1e-3, "patience": 4},
     }
 
 
@@ -278,7 +278,7 @@ def masked_recipe(
     return table | {"name": name_of(files, kind)}
 
 
-KEPT = {"training": ("batch", "steps", "epochs", "patience", "smoothing"), "model": ("answer_dropout",)}
+KEPT = {"training": ("batch_size", "steps", "epochs", "patience", "label_smoothing"), "model": ("answer_dropout",)}
 """What a recipe for a user's data still says of a model that begins with a run."""
 CUT = ("patch", "size")
 """What pictures are cut by: an encoder that was trained on other patches is of no use."""
@@ -293,7 +293,7 @@ def kinds_of(base: dict[str, Any], task: str) -> dict[str, str]:
 
 def fine_tuned(table: dict[str, Any], base: dict[str, Any], path: Path) -> dict[str, Any]:
     """The same recipe, begun with a run: its model and tokenizer, and a tenth of its rate."""
-    rate = base["training"]["rate"] / 10
+    rate = base["training"]["learning_rate"] / 10
     asked = table.get("training", {})  # what is counted has none
     training = {key: asked[key] for key in KEPT["training"] if key in asked}
     model = {key: table["model"][key] for key in KEPT["model"] if key in table["model"]}
@@ -301,7 +301,7 @@ def fine_tuned(table: dict[str, Any], base: dict[str, Any], path: Path) -> dict[
     return table | {
         "data": table["data"] | data,
         "model": model | {"from": str(path)},
-        "training": training | {"rate": rate},
+        "training": training | {"learning_rate": rate},
     }
 
 

@@ -19,7 +19,7 @@ ONE_WAY = ("text", "chat")
 
 
 def begun(table: Mapping[str, Any], task: str) -> dict[str, Any]:
-    """A recipe whose [model] names a run, as one that states that run's model and tokenizer; `training.base` has its
+    """A recipe whose [model] names a run, as one that states that run's model and tokenizer; `training.init_from` has its
     weights. Keys that the recipe states itself stay as they are stated."""
     own = dict(table.get("model", {}))
     path = Path(str(own.pop("from")))
@@ -28,7 +28,7 @@ def begun(table: Mapping[str, Any], task: str) -> dict[str, Any]:
     if own.get("kind", kind) != kind:
         raise UserError(f"model.kind is '{own['kind']}', but {path} holds a '{kind}' model; leave model.kind out.")
     model = {"kind": kind} | given(base, task, path) | own
-    training = dict(table.get("training", {})) | {"base": str(path.resolve())}
+    training = dict(table.get("training", {})) | {"init_from": str(path.resolve())}
     known = {field.name for field in fields(build.kit(task).tokenizer)}
     tokenizer = {key: value for key, value in base["tokenizer"].items() if key in known}
     return dict(table) | {"model": model, "tokenizer": tokenizer, "training": training}

@@ -56,7 +56,7 @@ def images_recipe(
         "name": name_of(files, kind),
         "data": data,
         "model": model,
-        "training": {"epochs": sizes["epochs"], "batch": 64, "rate": 1e-3, "weight_decay": 0.05},
+        "training": {"epochs": sizes["epochs"], "batch_size": 64, "learning_rate": 1e-3, "weight_decay": 0.05},
     }
 
 
@@ -82,7 +82,7 @@ def captions_recipe(
         "data": data,
         "tokenizer": {"kind": tokenizer or "words"},
         "model": model,
-        "training": {"epochs": sizes["epochs"], "batch": 64, "rate": 1e-3, "weight_decay": 0.05},
+        "training": {"epochs": sizes["epochs"], "batch_size": 64, "learning_rate": 1e-3, "weight_decay": 0.05},
     }
 
 

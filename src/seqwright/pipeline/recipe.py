@@ -34,7 +34,7 @@ RIVALS = (("training.steps", "training.epochs"), ("data.valid", "data.split"))
 MAY_CHANGE = {
     "name",
     *(f"training.{key}" for key in ("steps", "epochs", "log_every", "evaluate_every", "sample_every")),
-    *(f"training.{key}" for key in ("checkpoint_every", "keep", "keep_best", "patience", "writers", "device")),
+    *(f"training.{key}" for key in ("checkpoint_every", "keep_last", "keep_best", "patience", "writers", "device")),
 }
 """Keys that may differ when a run goes on, beside [evaluation] and [decoding]: they change when it stops or what is
 looked at, not what is learnt."""

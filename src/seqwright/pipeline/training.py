@@ -119,15 +119,15 @@ class Session:
     def _begin(self) -> None:
         """Gives a fresh model the weights it begins with, and the corrections it learns in their place."""
         training = self.recipe.training
-        if training.base is not None and not self.directory.checkpoints.steps():
-            base = RunDirectory.open(training.base)
+        if training.init_from is not None and not self.directory.checkpoints.steps():
+            base = RunDirectory.open(training.init_from)
             refuse_unfinished(base)
             fresh = begin_with(self.model, load_tensors(base.model_path)[0])
             named = f"; {', '.join(fresh)} are new and begin fresh" if fresh else ""
-            self.note(f"begun with the weights of {training.base}{named}.")
-        if training.lora is not None:
-            adapted = adapt(self.model.encoder, rank=training.lora, scale=training.lora_scale)
-            self.listener.say(f"LoRA of rank {training.lora} on {adapted} matrices; the embedding is learnt in full.")
+            self.note(f"begun with the weights of {training.init_from}{named}.")
+        if training.lora_rank is not None:
+            adapted = adapt(self.model.encoder, rank=training.lora_rank, scale=training.lora_alpha)
+            self.listener.say(f"LoRA of rank {training.lora_rank} on {adapted} matrices; the embedding is learnt in full.")
 
     def log(self, record: dict[str, Any]) -> None:
         self.directory.log(record)
@@ -216,7 +216,7 @@ class Session:
             "trained_tokens": progress.tokens,
             "parameters": sum(p.numel() for p in trainer.model.parameters()),
             "best_step": progress.best_step or progress.step,
-            "weights": {"kind": self.recipe.training.weights, "steps": chosen, "ema": self.recipe.training.ema},
+            "weights": {"kind": self.recipe.training.weights, "steps": chosen, "ema": self.recipe.training.ema_decay},
         }
         return self._finish(weights(trainer.model), facts, trainer.device)
 
@@ -242,7 +242,7 @@ class Session:
         parameters = sum(p.numel() for p in self.model.parameters())
         device = machine.device(config.device)
         steps = total_steps(config, feed)
-        if warmup(config, steps) < (config.warmup or 0):
+        if warmup(config, steps) < (config.warmup_steps or 0):
             self.note(f"the warm-up is shortened to {warmup(config, steps)} of the {steps:,} steps.")
         self.listener.say(
             f"{self.recipe.kind} with {parameters:,} parameters on {device.type}: {steps:,} steps,"

@@ -99,7 +99,7 @@ def _curves(run: RunFacts) -> Html:
         chart("Loss over time", _losses(run, "seconds"), x=TIME, y=Axis()),
     ]
     learnt = unit(run.scores)
-    names = {"rate": "Learning rate", "gradient_norm": "Gradient norm"}
+    names = {"learning_rate": "Learning rate", "gradient_norm": "Gradient norm"}
     names["tokens_per_second"] = f"{learnt.capitalize()}s per second"
     drivers = [_driver(run, name, key) for key, name in names.items()]
     return section(
@@ -175,7 +175,7 @@ def _events(run: RunFacts) -> Html:
         "stop": "stopped: {reason}",
         "early": "ended early: no better than at step {best_step}",
         "spike": "went back here: the loss spiked to {loss:.3g} at step {at}",
-        "memory": "out of memory: {micro_batch} rows at a time from here on",
+        "memory": "out of memory: {micro_batch_size} rows at a time from here on",
     }
     events = [
         part

@@ -15,7 +15,7 @@ from seqwright.runs.directory import RunDirectory
 BASE: dict[str, Any] = {
     "data": {"kind": "text", "train": "embedded:topics", "split": "tail 10%"},
     "tokenizer": {"kind": "byte-bpe", "size": 512},
-    "training": {"steps": 400, "batch": 32, "length": 32, "rate": 3e-3, "warmup": 30, "sample_every": 0},
+    "training": {"steps": 400, "batch_size": 32, "sequence_length": 32, "learning_rate": 3e-3, "warmup_steps": 30, "sample_every": 0},
     "decoding": {"tokens": 60, "temperature": 0.8},
 }
 
@@ -24,10 +24,10 @@ LADDER: dict[str, dict[str, Any]] = {
     "simple": {"model": {"kind": "simple", "width": 128}},
     "window": {"model": {"kind": "window", "window": 6, "width": 256, "embedding": 64}},
     "rnn": {"model": {"kind": "rnn", "width": 256}},
-    "lstm": {"model": {"kind": "lstm", "width": 256}, "training": {"rate": 8e-3}},
+    "lstm": {"model": {"kind": "lstm", "width": 256}, "training": {"learning_rate": 8e-3}},
     "gpt": {
         "model": {"kind": "gpt", "layers": 3, "width": 128, "heads": 4, "context": 64, "positions": "rotary"},
-        "training": {"steps": 1000, "batch": 16, "length": 64, "rate": 4e-3, "warmup": 50},
+        "training": {"steps": 1000, "batch_size": 16, "sequence_length": 64, "learning_rate": 4e-3, "warmup_steps": 50},
     },
 }
 

@@ -103,7 +103,7 @@ class _Rotated:
 
 
 def _trainer(model: nn.Module, batch: Batch) -> Trainer:
-    config = TrainingConfig(steps=2, warmup=0, schedule="constant", device="cpu", checkpoint_every=1, log_every=1)
+    config = TrainingConfig(steps=2, warmup_steps=0, schedule="constant", device="cpu", checkpoint_every=1, log_every=1)
     return Trainer(copy.deepcopy(model), _Rotated(batch), config, _Kept())
 
 

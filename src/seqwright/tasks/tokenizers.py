@@ -21,8 +21,8 @@ def saved_tokenizer(
     """The run's tokenizer, found for these texts where the run has none yet; these reserved tokens added to it."""
     if directory.tokenizer_path.exists():
         return directory.tokenizer
-    if settings.training.base is not None:
-        found = RunDirectory.open(settings.training.base).tokenizer
+    if settings.training.init_from is not None:
+        found = RunDirectory.open(settings.training.init_from).tokenizer
     elif not texts and settings.tokenizer.file is None:
         raise UserError("a prepared text has its tokenizer beside it: set tokenizer.file to the tokenizer.json there.")
     else:

@@ -55,7 +55,7 @@ def joined(states: list[State]) -> State | None:
 def out_of_memory(batch: Batch, rows: int) -> UserError:
     """What to change when `rows` rows of a batch do not fit."""
     sooner = (
-        f'Set training.micro_batch to {rows // 2} or to "auto" (the result is that of the whole batch), or'
+        f'Set training.micro_batch_size to {rows // 2} or to "auto" (the result is that of the whole batch), or'
         if rows > 1
         else "One row alone does not fit:"
     )

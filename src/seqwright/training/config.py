@@ -14,11 +14,11 @@ class TrainingConfig:
     """Optimizer steps; 2,000 unless steps or epochs are given."""
     epochs: float | None = None
     """Passes over the training data, instead of steps."""
-    batch: int = 32
+    batch_size: int = 32
     """Rows of each step; 1 is stochastic gradient descent in the strict sense."""
-    length: int | None = None
+    sequence_length: int | None = None
     """Tokens of a row that a step reads; the model's context unless given (128 for models that see any length)."""
-    micro_batch: int | Literal["auto"] | None = None
+    micro_batch_size: int | Literal["auto"] | None = None
     """Rows computed at a time where a whole batch does not fit in memory; the result is that of the whole batch. auto
     halves them until they fit."""
     curriculum: bool = False
@@ -26,15 +26,15 @@ class TrainingConfig:
     optimizer: Literal["adamw", "adam", "sgd", "adafactor"] = "adamw"
     """AdamW (Loshchilov & Hutter 2019), Adam (Kingma & Ba 2015), gradient descent (sgd), or Adafactor, which remembers
     rows and columns only (Shazeer & Stern 2018)."""
-    rate: float = 1e-3
+    learning_rate: float = 1e-3
     """The learning rate at the top of the schedule."""
     schedule: Literal["constant", "linear", "cosine", "stable", "inverse-root", "one-cycle", "plateau"] = "cosine"
     """How the rate falls after the warm-up: not at all (constant), in a straight line, in half a cosine, in the last
     fifth only (stable), with the root of the step (inverse-root), after a rise of its own (one-cycle), or whenever
     validation stands still (plateau)."""
-    warmup: int | None = None
+    warmup_steps: int | None = None
     """Steps over which the rate rises in a straight line from near 0; a tenth of them, at most 100, unless given."""
-    final: float = 0.1
+    final_lr_ratio: float = 0.1
     """The share of the rate left at the last step (linear, cosine, stable, one-cycle), or at least (plateau)."""
     plateau_patience: int = 2
     """Evaluations without a new best after which plateau lowers the rate."""
@@ -48,34 +48,34 @@ class TrainingConfig:
     """Adam's and AdamW's memory of squared gradients."""
     momentum: float = 0.0
     """Gradient descent's memory of gradients."""
-    clip: float = 1.0
+    max_grad_norm: float = 1.0
     """The largest gradient norm; longer gradients are shortened to it. 0 means no limit."""
-    ema: float | None = None
+    ema_decay: float | None = None
     """Decay of a running average of the weights, as in 0.999; evaluated, sampled and kept in place of the weights."""
     patience: int | None = None
     """Evaluations without a new best after which training ends early; never unless given."""
-    spike: float | None = None
+    spike_threshold: float | None = None
     """Standard deviations above its recent course at which a loss counts as a spike: training then goes back to the
     last checkpoint and leaves out the batch and the one before it. Never unless given; 6 is a good number."""
-    smoothing: float = 0.0
+    label_smoothing: float = 0.0
     """Label smoothing: the share of the target spread over the whole vocabulary."""
-    base: str | None = None
+    init_from: str | None = None
     """A finished run to begin with: its weights, and its tokenizer with what is new added. The model must be of the
     same kind and sizes; `--from RUN` or model.from sees to that."""
-    lora: int | None = None
+    lora_rank: int | None = None
     """Rank of the corrections that are learnt in place of the encoder's own matrices, which stay as base has them
     (LoRA); they are merged at the end. All weights are learnt unless given."""
-    lora_scale: float = 16.0
+    lora_alpha: float = 16.0
     """What LoRA's corrections are multiplied by, over their rank."""
     layer_decay: float = 1.0
     """What the rate is multiplied by for every layer below the top (discriminative rates); 1 learns all alike."""
     freeze: int | Literal["all"] | None = None
     """How many layers, from the bottom, stay as they are, and the embedding with them (0: it alone); all leaves only
     what answers."""
-    unfreeze: float | None = None
+    unfreeze_every: float | None = None
     """Gradual unfreezing: what answers learns alone at first, and after every so many epochs one layer more, the top
     one first."""
-    auxiliary: float = 0.0
+    auxiliary_loss_weight: float = 0.0
     """Weight of a text's own likelihood, each token from those before it, in the loss of a classifier whose encoder
     reads from left to right (Radford et al. 2018 take 0.5)."""
     r_drop: float = 0.0
@@ -99,7 +99,7 @@ class TrainingConfig:
     """Steps between samples of the model's text in the log; as evaluations unless given. 0 = never."""
     checkpoint_every: int | None = None
     """Steps between checkpoints; as evaluations unless given. 0 = only when stopped and at the end."""
-    keep: int = 2
+    keep_last: int = 2
     """Newest checkpoints kept."""
     keep_best: int = 1
     """Best checkpoints kept."""
@@ -114,22 +114,22 @@ class TrainingConfig:
         problems = []
         if self.steps is not None and self.epochs is not None:
             problems.append("give steps or epochs, not both")
-        problems += wrong_sizes(self, "steps", "length", "batch", "micro_batch", "log_every", "keep", "keep_best")
-        problems += wrong_sizes(self, "patience", "plateau_patience", "lora")
-        for name in ("epochs", "spike", "unfreeze", "layer_decay"):
+        problems += wrong_sizes(self, "steps", "sequence_length", "batch_size", "micro_batch_size", "log_every", "keep_last", "keep_best")
+        problems += wrong_sizes(self, "patience", "plateau_patience", "lora_rank")
+        for name in ("epochs", "spike_threshold", "unfreeze_every", "layer_decay"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 problems.append(f"{name} must be above 0, not {value}")
         pauses = ("evaluate_every", "sample_every", "checkpoint_every")
-        problems += wrong_negatives(self, "rate", "weight_decay", "r_drop", "auxiliary", "warmup", "clip", *pauses)
+        problems += wrong_negatives(self, "learning_rate", "weight_decay", "r_drop", "auxiliary_loss_weight", "warmup_steps", "max_grad_norm", *pauses)
         if not 0 <= self.seed < 1 << 63:
             problems.append(f"seed must be 0 or more and below 2^63, not {self.seed}")
-        problems += wrong_shares(self, "smoothing", "beta1", "beta2", "momentum", "ema")
+        problems += wrong_shares(self, "label_smoothing", "beta1", "beta2", "momentum", "ema_decay")
         if isinstance(self.freeze, int) and self.freeze < 0:
             problems.append(f'freeze counts layers or is "all", not {self.freeze}')
-        for name in ("final", "plateau_factor", "layer_decay"):
+        for name in ("final_lr_ratio", "plateau_factor", "layer_decay"):
             if not 0 <= getattr(self, name) <= 1:
                 problems.append(f"{name} is a share between 0 and 1, not {getattr(self, name)}")
-        if self.lora is not None and self.base is None:
-            problems.append("lora corrects a trained model; name one in training.base (or with --from)")
+        if self.lora_rank is not None and self.init_from is None:
+            problems.append("lora corrects a trained model; name one in training.init_from (or with --from)")
         refuse(problems)

@@ -41,7 +41,7 @@ class Thaw:
         self.top = max(found.values())
         learnt = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
         self.parameters = [(parameter, found[name]) for name, parameter in learnt.items()]
-        self.pause = None if config.unfreeze is None else config.unfreeze * steps_per_epoch
+        self.pause = None if config.unfreeze_every is None else config.unfreeze_every * steps_per_epoch
         self.kept = _kept(config.freeze, self.top)
 
     def frozen(self, step: int) -> int:

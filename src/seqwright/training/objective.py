@@ -25,7 +25,7 @@ class Objective(nn.Module):
         self.auxiliary = auxiliary
         if auxiliary and not (isinstance(model, TellsTokens) and model.tells_tokens):
             raise UserError(
-                "training.auxiliary needs a classifier whose encoder reads from left to right: gpt, or rnn, lstm and"
+                "training.auxiliary_loss_weight needs a classifier whose encoder reads from left to right: gpt, or rnn, lstm and"
                 " gru with bidirectional = false and embedding = width."
             )
 

@@ -20,13 +20,13 @@ def optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.Optimize
     parameters = [p for p in module.parameters() if p.requires_grad]
     groups = _groups(module, config)
     if config.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=config.rate, momentum=config.momentum)
+        return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum)
     if config.optimizer == "adafactor":
-        return torch.optim.Adafactor(groups, lr=config.rate)
+        return torch.optim.Adafactor(groups, lr=config.learning_rate)
     fused = parameters[0].device.type in ("cuda", "cpu")
     betas = (config.beta1, config.beta2)
     adam = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return adam(groups, lr=config.rate, betas=betas, eps=1e-8, fused=fused)
+    return adam(groups, lr=config.learning_rate, betas=betas, eps=1e-8, fused=fused)
 
 
 def _groups(module: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:

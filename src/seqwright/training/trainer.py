@@ -76,19 +76,19 @@ class Trainer:
         self.model = model.to(self.device)
         self.objective = Objective(
             cast(Trainable, self.model),
-            smoothing=config.smoothing,
+            smoothing=config.label_smoothing,
             r_drop=config.r_drop,
-            auxiliary=config.auxiliary,
+            auxiliary=config.auxiliary_loss_weight,
         )
         self.optimizer = optimizer(self.model, config)
         self.thaw = Thaw(self.model, config, feed.steps_per_epoch)
         self.feed, self.config, self.keeper = feed, config, keeper
         self.evaluate, self.sample, self.show, self.watch = evaluate, sample, show, watch
         self.steps = total_steps(config, feed)
-        self.share = schedule(config.schedule, steps=self.steps, warmup=warmup(config, self.steps), final=config.final)
+        self.share = schedule(config.schedule, steps=self.steps, warmup=warmup(config, self.steps), final=config.final_lr_ratio)
         self.progress = Progress()
         self.carry: State | None = None
-        self.average = None if config.ema is None else RunningAverage(self.model, config.ema)
+        self.average = None if config.ema_decay is None else RunningAverage(self.model, config.ema_decay)
         self.epoch_loss = torch.zeros((), dtype=wide(self.device), device=self.device)
         self.interval = Interval(self.device)
         self.norm = self.step_loss = torch.zeros((), device=self.device)
@@ -97,7 +97,7 @@ class Trainer:
     def fit(self) -> str | None:
         """Trains until the last step or until asked to stop; None, or what asked."""
         every = self._intervals()
-        if self.config.spike is not None and not self.progress.recent:
+        if self.config.spike_threshold is not None and not self.progress.recent:
             self._remember_step(0)
             self.save()  # so that there is always something to go back to
         with StopRequest() as stop, machine.determinism(self.config.deterministic):
@@ -185,7 +185,7 @@ class Trainer:
         self.thaw(step)
         batch = self.feed.batch(step)
         loss, self.carry = self._gradients(batch, self._carried(batch.rows, step), step)
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip or math.inf)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.max_grad_norm or math.inf)
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate(step) * group["share"]
         with machine.memory_for("what the optimizer remembers", instead=LESS_TO_REMEMBER):
@@ -199,7 +199,7 @@ class Trainer:
         """The loss sum of a batch and the state after it, its gradients left in the parameters."""
         config, progress = self.config, self.progress
         while True:
-            asked = None if config.micro_batch == "auto" else config.micro_batch
+            asked = None if config.micro_batch_size == "auto" else config.micro_batch_size
             rows = min(batch.rows, progress.micro_batch or asked or batch.rows)
             machine.seed_step(config.seed, step)
             try:
@@ -210,28 +210,28 @@ class Trainer:
             except RuntimeError as error:
                 if not machine.is_out_of_memory(error):
                     raise
-                if config.micro_batch != "auto" or rows == 1:
+                if config.micro_batch_size != "auto" or rows == 1:
                     raise out_of_memory(batch, rows) from error
             # Outside the handler, which would keep what the failed attempt holds in memory.
             self.optimizer.zero_grad(set_to_none=True)
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
             progress.micro_batch = -(-rows // 2)
-            self.keeper.log({"kind": "memory", "step": step, "micro_batch": progress.micro_batch})
+            self.keeper.log({"kind": "memory", "step": step, "micro_batch_size": progress.micro_batch})
 
     def rate(self, step: int) -> float:
         """The learning rate of a step."""
         config = self.config
-        lowered = max(config.final, config.plateau_factor**self.progress.lowered) if self.progress.lowered else 1.0
-        return config.rate * self.share(step) * lowered
+        lowered = max(config.final_lr_ratio, config.plateau_factor**self.progress.lowered) if self.progress.lowered else 1.0
+        return config.learning_rate * self.share(step) * lowered
 
     def _spiked(self) -> bool:
         """Whether the loss of the step just taken stands far above the recent ones; follows it where it does not."""
-        if self.config.spike is None or self.progress.step - 1 in self.progress.skipped:
+        if self.config.spike_threshold is None or self.progress.step - 1 in self.progress.skipped:
             return False
         loss = self.step_loss.item() if self.norm.isfinite() else math.inf
         trend = Trend(*self.progress.trend)
-        if trend.spikes(loss, self.config.spike):
+        if trend.spikes(loss, self.config.spike_threshold):
             return True
         self.progress.trend = list(trend.followed(loss))
         return False
@@ -246,7 +246,7 @@ class Trainer:
         if len(skipped) > MOST_SKIPPED:
             raise UserError(
                 f"the loss has spiked again and again, now at step {at + 1}; {MOST_SKIPPED} steps were left out. "
-                "Lower training.rate, raise training.warmup, or raise training.spike."
+                "Lower training.learning_rate, raise training.warmup_steps, or raise training.spike_threshold."
             )
         loss = self.step_loss.item()
         self.restore(*self.keeper.load(back))
@@ -292,7 +292,7 @@ class Trainer:
                 "seconds": round(progress.seconds, 3),
                 "epoch": round(progress.step / self.feed.steps_per_epoch, 4),
                 "loss": self.last_loss,
-                "rate": self.rate(progress.step - 1),
+                "learning_rate": self.rate(progress.step - 1),
                 "gradient_norm": self.norm.item(),
                 "tokens": progress.tokens,
                 "tokens_per_second": round(self.interval.tokens_per_second, 1),
@@ -320,7 +320,7 @@ class Trainer:
         if not math.isfinite(scores["nll"]):
             raise UserError(
                 f"the model has no finite score on the validation data at step {progress.step}: its weights ran away."
-                " Lower training.rate or raise training.warmup."
+                " Lower training.learning_rate or raise training.warmup_steps."
             )
         self.keeper.log({"kind": "evaluation", "step": progress.step, "seconds": round(progress.seconds, 3), **scores})
         judge(progress, scores["nll"], self.config, self.steps)
@@ -339,7 +339,7 @@ class Trainer:
         return nullcontext() if self.average is None else self.average.applied()
 
     def _remember_step(self, step: int) -> None:
-        self.progress.recent = [*self.progress.recent, step][-self.config.keep :]
+        self.progress.recent = [*self.progress.recent, step][-self.config.keep_last :]
 
     def _refuse_non_finite(self) -> None:
         bad = int(self.interval.bad_step.item())
@@ -347,7 +347,7 @@ class Trainer:
             raise UserError(
                 f"the loss or its gradient is no longer finite at step {bad + 1}, on the batch that begins with\n"
                 f"    {self.show(self.feed.batch(bad))}\n"
-                "The last checkpoint is older than that. Lower training.rate, raise training.warmup, or mend that text."
+                "The last checkpoint is older than that. Lower training.learning_rate, raise training.warmup_steps, or mend that text."
             )
 
     def _intervals(self) -> dict[str, int]:
@@ -359,7 +359,7 @@ class Trainer:
 
 def warmup(config: TrainingConfig, steps: int) -> int:
     """Steps of rising rate: as the recipe says, but at most half of them; unsaid, a tenth of them and at most 100."""
-    return min(100, steps // 10) if config.warmup is None else min(config.warmup, steps // 2)
+    return min(100, steps // 10) if config.warmup_steps is None else min(config.warmup_steps, steps // 2)
 
 
 def total_steps(config: TrainingConfig, feed: Feed) -> int:

@@ -55,7 +55,7 @@ class LabelledConfig:
     balance: Literal["none", "repeat"] = "none"
     """repeat visits texts of rarer classes several times an epoch, until classes are about as frequent."""
     tokens: int | None = None
-    """Tokens of a step, padding included; left out: training.batch texts."""
+    """Tokens of a step, padding included; left out: training.batch_size texts."""
     errors: Errors = "strict"
     """strict refuses files that are not UTF-8 text; replace reads U+FFFD where they are broken, and says how often."""
 

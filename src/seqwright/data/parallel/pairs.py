@@ -42,7 +42,7 @@ class PairsConfig:
     longest: int = 256
     """Pairs with more tokens than this on either side are left out of training, and counted."""
     tokens: int | None = None
-    """Tokens of a step on the longer side, padding included; left out: training.batch pairs."""
+    """Tokens of a step on the longer side, padding included; left out: training.batch_size pairs."""
     errors: Errors = "strict"
     """strict refuses files that are not UTF-8 text; replace reads U+FFFD where they are broken, and says how often."""
 

@@ -36,7 +36,7 @@ class TaggedConfig:
     """Which columns are token and tag, counted from 1: needed where there are more than two. Those of CoNLL-U may be
     named: ["FORM", "UPOS"], unless told otherwise; ["FORM", "XPOS"] has the tags of the language."""
     tokens: int | None = None
-    """Tokens of a step, padding included; left out: training.batch sentences."""
+    """Tokens of a step, padding included; left out: training.batch_size sentences."""
     word_dropout: float = 0.0
     """How often words are read as <unk> in training, so that unknown ones are met: a word that was seen n times with
     probability word_dropout / (word_dropout + n) (Kiperwasser & Goldberg 2016)."""

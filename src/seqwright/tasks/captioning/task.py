@@ -148,7 +148,7 @@ class CaptioningTask:
         kept = self.train.within(longest)
         if left_out := len(self.train.pictures) - len(kept.pictures):
             self.note(f"{left_out:,} training captions have more than {longest} tokens and are left out.")
-        return ByLength(kept, seed=training.seed, batch=training.batch)
+        return ByLength(kept, seed=training.seed, batch=training.batch_size)
 
     def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid is None:

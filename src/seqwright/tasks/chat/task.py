@@ -76,8 +76,8 @@ class ChatTask:
 
     def feed(self, model: Autoregressive) -> Conversations:
         training = self.settings.training
-        length = training.length or model.context or DEFAULT_LENGTH
-        feed = Conversations(self.train, self.turns, context=length, batch=training.batch, seed=training.seed)
+        length = training.sequence_length or model.context or DEFAULT_LENGTH
+        feed = Conversations(self.train, self.turns, context=length, batch=training.batch_size, seed=training.seed)
         if feed.cut:
             self.note(
                 f"{feed.cut:,} conversations are longer than {length} tokens and are read in pieces;"

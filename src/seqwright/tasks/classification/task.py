@@ -111,7 +111,7 @@ class ClassifyingTask:
             )
         examples = LabelledTexts(sources=sources, targets=self.train_targets)
         times = examples.evening() if data.balance == "repeat" else None
-        return ByLength(examples, seed=training.seed, batch=training.batch, tokens=data.tokens, times=times)
+        return ByLength(examples, seed=training.seed, batch=training.batch_size, tokens=data.tokens, times=times)
 
     def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid_texts is None:

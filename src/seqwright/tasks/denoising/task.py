@@ -119,7 +119,7 @@ def sizes_of(tokenizer: Tokenizer) -> Vocabularies:
 
 def rows_of(stream: Stream, tokenizer: Tokenizer, settings: Settings, *, fixed: bool = False) -> CorruptedRows:
     """Rows to train on or, fixed, to measure on: always cut and damaged alike."""
-    batch = settings.evaluation.batch if fixed else settings.training.batch
+    batch = settings.evaluation.batch if fixed else settings.training.batch_size
     seed = settings.evaluation.seed if fixed else settings.training.seed
     return CorruptedRows(stream, tokenizer, settings.data, batch=batch, seed=seed, shift=not fixed)
 

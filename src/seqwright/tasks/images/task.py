@@ -81,7 +81,7 @@ class SeeingTask:
 
     def feed(self, model: Any) -> Views:
         training = self.settings.training
-        return self.sight.views(self.train, self.settings.data, seed=training.seed, batch=training.batch)
+        return self.sight.views(self.train, self.settings.data, seed=training.seed, batch=training.batch_size)
 
     def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid is None:

@@ -147,17 +147,17 @@ class LanguageTask(TextTask):
         training, kind, context = self.settings.training, self.settings.kind, model.context
         default = "rows" if kind in CARRIED and context is None else "windows"
         examples = self.settings.data.examples or default
-        length = training.length or context or DEFAULT_LENGTH
+        length = training.sequence_length or context or DEFAULT_LENGTH
         if examples == "rows" and context is not None:
             raise UserError(
                 f'examples = "rows" carries a state from step to step, but {kind} sees at most {context} tokens at a'
                 ' time; use data.examples = "windows".'
             )
         if context is not None and length > context:
-            raise UserError(f"training.length is {length}, but the model sees at most {context} tokens; lower it.")
+            raise UserError(f"training.sequence_length is {length}, but the model sees at most {context} tokens; lower it.")
         shortest = min(stream.positions for stream in self.streams)
         if examples == "windows" and shortest < length:
-            key = "training.length" if context is None else "model.context"
+            key = "training.sequence_length" if context is None else "model.context"
             raise UserError(
                 f"the training text has {shortest:,} tokens, fewer than one window of {length}; "
                 f"set {key} to {max(1, shortest // 4)} or so, or give more text."
@@ -172,7 +172,7 @@ class LanguageTask(TextTask):
             )
 
         def cut_into(stream: Stream) -> Feed:
-            return FEEDS[examples](stream, context=length, batch=training.batch, seed=training.seed, **ordered)
+            return FEEDS[examples](stream, context=length, batch=training.batch_size, seed=training.seed, **ordered)
 
         feed = cut_into(self.streams[0])
         for said in getattr(feed, "notes", ()):
@@ -187,8 +187,8 @@ class LanguageTask(TextTask):
             raise UserError(
                 f'corpora are mixed window by window; "{examples}" cannot be: use data.examples = "windows".'
             )
-        feed = Mixture(self.streams, weights, context=length, batch=training.batch, seed=training.seed)
-        tokens = total_steps(training, feed) * training.batch * length
+        feed = Mixture(self.streams, weights, context=length, batch=training.batch_size, seed=training.seed)
+        tokens = total_steps(training, feed) * training.batch_size * length
         for name, weight, stream in zip(self.names, weights, self.streams, strict=True):
             share = weight / sum(weights)
             read = epochs(share, tokens, stream.positions)

@@ -86,9 +86,9 @@ class MaskedTask(TextTask):
 
     def feed(self, model: Any) -> Feed:
         training = self.settings.training
-        length = training.length or model.context or ROW
+        length = training.sequence_length or model.context or ROW
         if model.context is not None and length > model.context:
-            raise UserError(f"training.length is {length}, but the model sees at most {model.context} tokens.")
+            raise UserError(f"training.sequence_length is {length}, but the model sees at most {model.context} tokens.")
         recut = self.recut
         if recut is None:
             return rows_of(self.streams[0], self.tokenizer, self.settings, length=length)
@@ -200,8 +200,8 @@ def rows_of(
 ) -> MaskedRows:
     """Rows to train on or, fixed, to measure on: always cut and hidden alike."""
     if length < 2:
-        raise UserError(f"a row of {length} token has no room beside <sos>; raise training.length or model.context.")
-    batch = settings.evaluation.batch if fixed else settings.training.batch
+        raise UserError(f"a row of {length} token has no room beside <sos>; raise training.sequence_length or model.context.")
+    batch = settings.evaluation.batch if fixed else settings.training.batch_size
     seed = settings.evaluation.seed if fixed else settings.training.seed
     return MaskedRows(stream, tokenizer, settings.data, length=length, batch=batch, seed=seed, shift=not fixed)
 

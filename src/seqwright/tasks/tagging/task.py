@@ -117,7 +117,7 @@ class TagTask:
                 f"sentences of more than {model.context} tokens are read in parts: {parts:,} more rows than sentences."
             )
         return SentenceFeed(
-            encoded, seed=training.seed, batch=training.batch, tokens=data.tokens, word_dropout=data.word_dropout
+            encoded, seed=training.seed, batch=training.batch_size, tokens=data.tokens, word_dropout=data.word_dropout
         )
 
     def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:

@@ -135,7 +135,7 @@ class TranslationTask:
         longest = min(data.longest, model.context or data.longest)
 
         def buckets(pairs: EncodedPairs) -> Buckets:
-            return Buckets(pairs, seed=training.seed, tokens=data.tokens, batch=training.batch, longest=longest)
+            return Buckets(pairs, seed=training.seed, tokens=data.tokens, batch=training.batch_size, longest=longest)
 
         feed = buckets(self.train)
         if feed.left_out:
@@ -344,8 +344,8 @@ def saved_tokenizers(settings: Settings, directory: RunDirectory, train: Pairs, 
     """The run's tokenizers, learnt from the training pairs where the run has none yet."""
     if directory.tokenizer_path.exists():
         return open_tokenizers(directory)
-    if settings.training.base is not None:
-        base = RunDirectory.open(settings.training.base)
+    if settings.training.init_from is not None:
+        base = RunDirectory.open(settings.training.init_from)
         for name in (directory.tokenizer_path.name, directory.source_tokenizer_path.name):
             if (known := base.path / name).exists():
                 write_text(directory.path / name, Tokenizer.open(known).json)
