@@ -105,7 +105,7 @@ def main() -> None:
     generator = torch.Generator().manual_seed(1)
     prompts = torch.randint(3, asked.vocabulary, (batch, PROMPT), generator=generator).to(device)
     options = SearchOptions(
-        width=asked.beam, length=length, shortest=length, normalisation="power", alpha=1.0, unended="among"
+        beam_size=asked.beam, max_tokens=length, min_tokens=length, length_penalty="power", length_alpha=1.0, rank_unfinished="among"
     )
 
     def ours() -> list[list[int]]:

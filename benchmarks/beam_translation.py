@@ -146,7 +146,7 @@ def main() -> None:
     mine = prepacked(placed(plain, asked))  # once for all searches, as `translate` does
     batches = [(ids.to(device), mask.to(device)) for ids, mask in batches]
     wanted = SearchOptions(
-        width=asked.beam, length=length, shortest=shortest, normalisation="power", alpha=1.0, unended="among"
+        beam_size=asked.beam, max_tokens=length, min_tokens=shortest, length_penalty="power", length_alpha=1.0, rank_unfinished="among"
     )
 
     def ours() -> list[list[int]]:

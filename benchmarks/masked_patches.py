@@ -22,7 +22,7 @@ from seqwright.pipeline import recipe
 
 TRAIN = ("mnist/train-images-first10k.idx3-ubyte.xz", "mnist/train-labels-first10k.idx1-ubyte.xz")
 TEST = ("mnist/t10k-images-idx3-ubyte.xz", "mnist/t10k-labels-idx1-ubyte.xz")
-MODEL = {"kind": "vit", "layers": 6, "width": 96, "heads": 6, "inner": 192}
+MODEL = {"kind": "vit", "layers": 6, "width": 96, "heads": 6, "ffn_width": 192}
 TRAINING = {"batch_size": 128, "learning_rate": 2e-3, "weight_decay": 0.05, "evaluate_every": 0, "weights": "last"}
 
 

@@ -121,7 +121,7 @@ def score(model: NGram, tokenizer: Tokenizer, text: Corpus, folder: Path) -> Non
 
 def limited(text: Corpus, order: int, limit: int, folder: Path) -> None:
     """Peak memory of counting a larger text without a limit and with one, each in a process of its own."""
-    stream = make_stream(text, train(TokenizerConfig(kind="words", minimum_count=2), text.documents))
+    stream = make_stream(text, train(TokenizerConfig(kind="words", min_frequency=2), text.documents))
     np.save(folder / "ids.npy", stream.ids)
     print(f"counting {len(stream.ids):,} ids, order {order}: memory beyond what the interpreter takes")
     for megabytes in (0, limit):

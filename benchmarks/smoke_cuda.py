@@ -32,7 +32,7 @@ MODELS = {
         "width": 256,
         "heads": 8,
         "context": 128,
-        "positions": "rotary",
+        "positions": "rope",
         "dropout": 0.1,
     },
     "lstm": {"kind": "lstm", "width": 256, "dropout": 0.1},

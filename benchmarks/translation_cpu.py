@@ -82,7 +82,7 @@ def joeynmt(pairs: EncodedPairs) -> Step:
 
     names = Vocabulary(
         pad_index=tokenizer.pad, bos_index=tokenizer.sos, eos_index=tokenizer.eos, unk_index=tokenizer.unk,
-        sep_index=None, specials=[], lang_tags=[],
+        sep_index=None, special_tokens=[], lang_tags=[],
     )  # fmt: skip
     model: Any = build_model(config, names, names).train()
     model.loss_function = ("crossentropy", SMOOTHING)

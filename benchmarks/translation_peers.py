@@ -83,7 +83,7 @@ def joeynmt(mine: Any, *, beam: int, length: int, shortest: int) -> Search:
             return int(size)
 
     names = Vocabulary(
-        pad_index=PAD, bos_index=SOS, eos_index=EOS, unk_index=UNK, sep_index=None, specials=[], lang_tags=[]
+        pad_index=PAD, bos_index=SOS, eos_index=EOS, unk_index=UNK, sep_index=None, special_tokens=[], lang_tags=[]
     )
     config = {"encoder": side, "decoder": dict(side), "tied_embeddings": True, "tied_softmax": True}
     model: Any = build_model(config, names, names).eval()

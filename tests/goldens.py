@@ -85,7 +85,7 @@ def text(model: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def pairs(model: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    few = ("tokenizer.kind=characters", 'data.split="documents 3%"', "data.tokens=256", "decoding.length_ratio=0.5")
+    few = ("tokenizer.kind=characters", 'data.split="documents 3%"', "data.batch_tokens=256", "decoding.length_ratio=0.5")
     return {"pairs": "reversed.tsv", "model": model}, (*SHORT, *few, *keys)
 
 
@@ -103,8 +103,8 @@ def shipped(recipe: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 CASES: dict[str, tuple[tuple[dict[str, Any], tuple[str, ...]], Callable[[Any], Iterator[Any]]]] = {
     "text/ngram": ((TOPICS | {"model": "ngram"}, ('data.split="tail 5%"',)), language),
-    "text/simple": (text("simple", *RECURRENT), language),
-    "text/window": (text("window", *RECURRENT), language),
+    "text/simple": (text("neural-bigram", *RECURRENT), language),
+    "text/window": (text("feedforward", *RECURRENT), language),
     "text/rnn": (text("rnn", *RECURRENT), language),
     "text/lstm": (text("lstm", *RECURRENT, "model.dropout=0.2"), language),
     "text/gru": (text("gru", *RECURRENT), language),
@@ -113,18 +113,18 @@ CASES: dict[str, tuple[tuple[dict[str, Any], tuple[str, ...]], Callable[[Any], I
         text(
             "gpt",
             *GPT,
-            "model.positions=rotary",
-            "model.normalised=rms",
+            "model.positions=rope",
+            "model.norm=rmsnorm",
             "model.activation=swiglu",
-            "model.key_heads=1",
+            "model.kv_heads=1",
             "model.bias=false",
-            "model.query_key_norm=true",
+            "model.qk_norm=true",
             "training.schedule=stable",
             "training.label_smoothing=0.1",
         ),
         language,
     ),
-    "text/gpt-post": (text("gpt", *GPT, "model.norm=post", "model.positions=relative", "model.window=9"), language),
+    "text/gpt-post": (text("gpt", *GPT, "model.norm_position=post", "model.positions=t5", "model.attention_window=9"), language),
     "text/recipe": (shipped("python-reference", *GPT), language),
     "text/lecture-1": (shipped("lecture-generation-way1"), nothing),
     "text/lecture-2": (shipped("lecture-generation-way2"), nothing),
@@ -134,7 +134,7 @@ CASES: dict[str, tuple[tuple[dict[str, Any], tuple[str, ...]], Callable[[Any], I
         translation,
     ),
     "pairs/rnn": (pairs("rnn", *RECURRENT, "model.attention=dot"), translation),
-    "pairs/lstm": (pairs("lstm", *RECURRENT, "model.attention=concat", "model.feeding=true"), translation),
+    "pairs/lstm": (pairs("lstm", *RECURRENT, "model.attention=concat", "model.input_feeding=true"), translation),
     "pairs/lstm-bottleneck": (pairs("lstm", *RECURRENT, "model.attention=none"), translation),
     "pairs/gru": (pairs("gru", *RECURRENT, "model.attention=additive"), translation),
     "pairs/gpt": (pairs("gpt", *GPT[:3], "model.context=128"), translation),

@@ -73,8 +73,8 @@ LANGUAGE_MODELS: Models = {
     "ngram": (NGramConfig, ngram),
     "arpa": (ArpaConfig, arpa),
     "mixture": (MixtureConfig, mixture),
-    "simple": (SimpleConfig, simple),
-    "window": (WindowConfig, window),
+    "neural-bigram": (SimpleConfig, simple),
+    "feedforward": (WindowConfig, window),
     "rnn": (ElmanConfig, recurrent),
     "lstm": (LSTMConfig, recurrent),
     "gru": (GRUConfig, recurrent),
@@ -302,6 +302,6 @@ def model(config: Any, sizes: Any, *, task: str = "text") -> Any:
 
 
 def from_arpa(path: Path) -> tuple[dict[str, Any], Any, list[str]]:
-    """The [model] table of an ARPA file, its model, and its tokens by id, specials first."""
+    """The [model] table of an ARPA file, its model, and its tokens by id, special_tokens first."""
     config, opened, tokens = open_arpa(path)
     return {"kind": "arpa"} | to_table(config), opened, tokens

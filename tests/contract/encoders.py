@@ -30,26 +30,26 @@ CLASSIFIERS: dict[str, dict[str, object]] = {
     "lstm pooled": LSTM | {"pooling": ["last", "max", "mean", "attention"], "hidden": [5]},
     "gru": {"kind": "gru", "width": 6, "pooling": "final"},
     "transformer": TRANSFORMER,
-    "transformer first": TRANSFORMER | {"pooling": "first", "norm": "post", "positions": "learned"},
-    "transformer rotary": TRANSFORMER | {"pooling": ["mean", "attention"], "positions": "rotary"},
+    "transformer first": TRANSFORMER | {"pooling": "first", "norm_position": "post", "positions": "learned"},
+    "transformer rotary": TRANSFORMER | {"pooling": ["mean", "attention"], "positions": "rope"},
     "gpt": GPT,
     "gpt pooled": GPT | {"pooling": ["final", "max"], "positions": "alibi"},
 }
 
 BERT: dict[str, object] = {"kind": "bert", "width": 8, "layers": 2, "heads": 2, "context": CONTEXT}
 CLASSIFIERS["bert"] = BERT
-CLASSIFIERS["bert pooled"] = BERT | {"pooling": ["mean", "max"], "norm": "pre", "positions": "rotary"}
+CLASSIFIERS["bert pooled"] = BERT | {"pooling": ["mean", "max"], "norm_position": "pre", "positions": "rope"}
 
 MASKED: dict[str, dict[str, object]] = {
     "bert": BERT,
-    "bert pre": BERT | {"norm": "pre", "activation": "swiglu", "normalised": "rms"},
-    "bert rotary": BERT | {"positions": "rotary", "key_heads": 1},
+    "bert pre": BERT | {"norm_position": "pre", "activation": "swiglu", "norm": "rmsnorm"},
+    "bert rotary": BERT | {"positions": "rope", "kv_heads": 1},
     "rnn": {"kind": "rnn", "width": 6},
     "lstm": LSTM,
     "gru": {"kind": "gru", "width": 6},
 }
 
-ANSWERS = {"class": 3, "labels": 4, "value": 1}
+ANSWERS = {"class": 3, "multilabel": 4, "regression": 1}
 
 
 def classifier(name: str, kind: Any = "class", segments: int = 1) -> Any:
@@ -116,7 +116,7 @@ def texts(kind: str = "class", rows: int = 4, seed: int = 0) -> Batch:
     target = torch.randint(0, ANSWERS[kind], (rows,), generator=generator)
     if kind != "class":
         target = torch.rand(rows, ANSWERS[kind], generator=generator).double()
-        target = target.round() if kind == "labels" else target
+        target = target.round() if kind == "multilabel" else target
     return Batch.of_source(Source(mask=mask, ids=ids, segments=segments), target)
 
 

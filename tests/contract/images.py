@@ -16,7 +16,7 @@ VIT: dict[str, object] = {"kind": "vit", "width": 8, "layers": 2, "heads": 2}
 
 SEEING: dict[str, dict[str, object]] = {
     "vit": VIT,
-    "vit mean": VIT | {"pooling": "mean", "norm": "post", "positions": "sinusoidal"},
+    "vit mean": VIT | {"pooling": "mean", "norm_position": "post", "positions": "sinusoidal"},
     "lstm": {"kind": "lstm", "width": 6, "layers": 2, "embedding": 5},
     "gru": {"kind": "gru", "width": 6, "pooling": "attention"},
 }
@@ -30,7 +30,7 @@ def seeing(name: str, answer: Any = "class", rows: int = 4) -> tuple[Any, Batch]
     if answer != "frames":
         labels = tuple("ab"[row % 2] for row in range(rows))
     pictures = Pictures(pixels=pixels, labels=labels)
-    config = ImagesConfig(train="x", patch=2, answer=answer)
+    config = ImagesConfig(train="x", patch=2, objective=answer)
     sight = Sight.of(pictures, config)
     torch.manual_seed(7)
     model = build.model(build.model_config(dict(SEEING[name]), task="images"), sight.sizes, task="images")

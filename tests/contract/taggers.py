@@ -16,18 +16,18 @@ from seqwright.text.trainers import TokenizerConfig, train
 
 CONTEXT = 32
 
-LSTM: dict[str, object] = {"kind": "lstm", "width": 6, "layers": 2, "embedding": 5, "spelling": 3}
+LSTM: dict[str, object] = {"kind": "lstm", "width": 6, "layers": 2, "embedding": 5, "char_features": 3}
 TRANSFORMER: dict[str, object] = {"kind": "transformer", "width": 8, "layers": 2, "heads": 2, "context": CONTEXT}
 
 TAGGERS: dict[str, dict[str, object]] = {
-    "rnn": {"kind": "rnn", "width": 6, "bidirectional": False, "spelling": 0},
+    "rnn": {"kind": "rnn", "width": 6, "bidirectional": False, "char_features": 0},
     "lstm": LSTM,
     "lstm chain": LSTM | {"crf": True},
-    "gru": {"kind": "gru", "width": 6, "spelling": 2},
-    "transformer": TRANSFORMER | {"spelling": 0},
-    "transformer chain": TRANSFORMER | {"spelling": 2, "crf": True, "positions": "rotary"},
-    "gpt": {"kind": "gpt", "width": 8, "layers": 2, "heads": 2, "context": CONTEXT, "spelling": 2},
-    "bert": TRANSFORMER | {"kind": "bert", "spelling": 2},
+    "gru": {"kind": "gru", "width": 6, "char_features": 2},
+    "transformer": TRANSFORMER | {"char_features": 0},
+    "transformer chain": TRANSFORMER | {"char_features": 2, "crf": True, "positions": "rope"},
+    "gpt": {"kind": "gpt", "width": 8, "layers": 2, "heads": 2, "context": CONTEXT, "char_features": 2},
+    "bert": TRANSFORMER | {"kind": "bert", "char_features": 2},
     "perceptron": {"kind": "perceptron", "epochs": 3},
 }
 NAMES = ["n", "v", "p", "d"]

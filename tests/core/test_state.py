@@ -167,7 +167,7 @@ def test_detaching_forgets_history_and_keeps_values(model: Translator) -> None:
 
 
 def test_rows_with_sources_are_generated_as_if_alone(model: Translator) -> None:
-    options = SamplingOptions(tokens=6, temperature=1.5)
+    options = SamplingOptions(max_tokens=6, temperature=1.5)
     together = generate(model, [[1], [2], [3]], options, end=0, seeds=[4, 5, 6], source=sources())
     assert len({len(row.ids) for row in together}) > 1  # some end early, and their sources with them
     for n, row in enumerate(together):

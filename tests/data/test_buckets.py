@@ -26,7 +26,7 @@ def some_pairs(count: int, seed: int = 0) -> list[Pair]:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    config = TokenizerConfig(kind="words", specials=("<unk>", "<pad>", "<sos>", "<eos>", "<de>"))
+    config = TokenizerConfig(kind="words", special_tokens=("<unk>", "<pad>", "<sos>", "<eos>", "<de>"))
     return train(config, [" ".join(WORDS)])
 
 
@@ -97,7 +97,7 @@ def test_several_sources_references_and_tags(tokenizer: Tokenizer) -> None:
     pairs = encode_pairs(given, Tokenizers(source=tokenizer, target=tokenizer))
     assert pairs.origin.tolist() == [0, 0, 1]
     batch = pairs.batch(np.array([1, 2]))
-    tag, eos = tokenizer.specials["<de>"], tokenizer.eos
+    tag, eos = tokenizer.special_tokens["<de>"], tokenizer.eos
     assert batch.source.ids[0].tolist() == [tag, *tokenizer.encode("a b"), eos, *tokenizer.encode("c"), eos]
     assert batch.target[0].tolist() == [*tokenizer.encode("e e"), eos]
     assert batch.source.ids[1][batch.source.mask[1]].tolist() == [*tokenizer.encode("f"), eos]

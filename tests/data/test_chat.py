@@ -124,11 +124,11 @@ def test_new_specials_come_last_and_move_nothing(kind: Any) -> None:
     before = train(TokenizerConfig(kind=kind, size=size), [text])
     after = with_specials(before, ["<|user|>", "<eos>", "<|end|>"])
     assert after.size == before.size + 2
-    assert after.specials == before.specials | {"<|user|>": before.size, "<|end|>": before.size + 1}
+    assert after.special_tokens == before.special_tokens | {"<|user|>": before.size, "<|end|>": before.size + 1}
     assert after.encode(text) == before.encode(text)
     assert before.size not in after.encode("say <|user|>")  # typed, it stays text
     assert after.decode([*after.encode(text), before.size]) == before.decode(before.encode(text))
-    assert Tokenizer(after.json).specials == after.specials
+    assert Tokenizer(after.json).special_tokens == after.special_tokens
     assert with_specials(after, ["<|end|>"]) is after
 
 

@@ -20,7 +20,7 @@ TEXT = "".join(f"one two {n} . three four five ! {n} six ?\n" for n in range(60)
 
 def rows(*, seed: int = 1, **options: object) -> CorruptedRows:
     config = CorruptedConfig(train="a", length=20, **options)  # type: ignore[arg-type]
-    known = with_specials(train(TokenizerConfig(kind="words"), [TEXT]), config.specials)
+    known = with_specials(train(TokenizerConfig(kind="words"), [TEXT]), config.special_tokens)
     return CorruptedRows(make_stream(corpus_of(TEXT, "line"), known), known, config, batch=8, seed=seed)
 
 
@@ -152,11 +152,11 @@ def test_a_step_damages_the_same_and_another_step_otherwise() -> None:
 
 def test_how_much_is_damaged() -> None:
     """The share, to the nearest whole; one token at least, and never all."""
-    config = CorruptedConfig(train="a", share=0.3)
+    config = CorruptedConfig(train="a", noise_density=0.3)
     assert [config.total(length) for length in (1, 2, 3, 4, 5, 10, 100)] == [0, 1, 1, 1, 2, 3, 30]
-    assert CorruptedConfig(train="a", share=0.9).total(4) == 3
-    spans = [CorruptedConfig(train="a", noise="spans", length=100, span=span) for span in (1.0, 3.0, 100.0)]
-    assert [len(one.specials) for one in spans] == [15, 5, 1]  # a sentinel for each span
+    assert CorruptedConfig(train="a", noise_density=0.9).total(4) == 3
+    spans = [CorruptedConfig(train="a", noise="spans", length=100, mean_span_length=span) for span in (1.0, 3.0, 100.0)]
+    assert [len(one.special_tokens) for one in spans] == [15, 5, 1]  # a sentinel for each span
 
 
 def test_the_first_id_is_no_padding() -> None:

@@ -142,9 +142,9 @@ def test_more_rows_than_positions_are_not_made() -> None:
 # Worked example 1
 
 
-def proverbs(specials: tuple[str, ...]) -> Stream:
+def proverbs(special_tokens: tuple[str, ...]) -> Stream:
     documents = ["Ăn quả nhớ kẻ trồng cây", "Có chí thì nên"]
-    config = TokenizerConfig(kind="words", lowercase=True, normalise="nfc", specials=specials)
+    config = TokenizerConfig(kind="words", lowercase=True, unicode_normalization="nfc", special_tokens=special_tokens)
     return make_stream(Corpus(documents=documents, kind="line"), train(config, documents))
 
 

@@ -99,7 +99,7 @@ def test_labels_that_are_empty_or_lists_are_told(tmp_path: Path) -> None:
     assert empty.startswith("2 of 5 rows have an empty label (")
     assert "a.tsv, line 3 …" in empty
     assert lists.startswith("1 labels are lists of others ('war,love' …)")
-    assert read_rows(str(path), LabelledConfig(train=str(path), labels="several")).notes == ()
+    assert read_rows(str(path), LabelledConfig(train=str(path), labels="multi")).notes == ()
     path = write(tmp_path, "c.tsv", "Good\tone\ngood\ttwo\nbad\tthree\nGood\tfour\n")
     (told,) = read_rows(str(path), LabelledConfig(train=str(path))).notes
     assert told.startswith("'Good' and 'good' differ in case alone")
@@ -158,7 +158,7 @@ def test_two_texts_and_numbers_of_json(tmp_path: Path) -> None:
 
 def test_lists_of_labels_are_several_and_never_one(tmp_path: Path) -> None:
     path = write(tmp_path, "a.jsonl", '{"label": ["x", "z"], "text": "c"}\n{"label": [], "text": "d"}\n')
-    assert read(path, labels="several") == [("x,z", "c"), ("", "d")]
+    assert read(path, labels="multi") == [("x,z", "c"), ("", "d")]
     with pytest.raises(UserError, match=r'line 1: .*"several" reads such lists'):
         read(path)
 
@@ -205,7 +205,7 @@ def test_what_does_not_fit_is_refused_with_the_next_move(
         ({"split": "tail 5%", "valid": "b"}, "keep one"),
         ({"columns": ("1",)}, "label and one text or two"),
         ({"separator": " ", "columns": ("1", "2")}, "leave columns out"),
-        ({"labels": "value", "balance": "repeat"}, "evens out classes"),
+        ({"labels": "regression", "balance": "oversample"}, "evens out classes"),
         ({"long": "windows", "columns": ("1", "2", "3")}, "windows of two texts"),
     ],
 )
@@ -291,17 +291,17 @@ def test_a_split_that_leaves_nothing_is_refused() -> None:
 
 
 def test_labels_are_sorted_and_come_back_as_they_were_written() -> None:
-    labels = Labels.of(rows_of("b", "a", "b"), "one")
+    labels = Labels.of(rows_of("b", "a", "b"), "single")
     assert labels.names == ("a", "b")
     assert labels.targets(rows_of("b", "a").rows).tolist() == [1, 0]
     assert Labels.read(labels.table()) == labels
-    many = Labels.of(rows_of("x, y", "", "y"), "several")
+    many = Labels.of(rows_of("x, y", "", "y"), "multi")
     assert many.targets(rows_of("y,x", "").rows).tolist() == [[1, 1], [0, 0]]
     assert several(" x ,, y") == ["x", "y"]
 
 
 def test_values_are_learnt_as_deviations() -> None:
-    labels = Labels.of(rows_of("1", "3"), "value")
+    labels = Labels.of(rows_of("1", "3"), "regression")
     assert (labels.mean, labels.deviation) == (2, 1)
     assert labels.targets(rows_of("4").rows).tolist() == [[2]]
     with pytest.raises(UserError, match=r"f, line 1: the label 'many' is no number"):
@@ -310,15 +310,15 @@ def test_values_are_learnt_as_deviations() -> None:
 
 def test_what_cannot_be_told_apart_is_refused() -> None:
     with pytest.raises(UserError, match="every row has the label 'a'"):
-        Labels.of(rows_of("a", "a"), "one")
+        Labels.of(rows_of("a", "a"), "single")
     with pytest.raises(UserError, match="every label is 3"):
-        Labels.of(rows_of("3", "3.0"), "value")
+        Labels.of(rows_of("3", "3.0"), "regression")
     with pytest.raises(UserError, match="label of their own"):
-        Labels.of(rows_of(*(f"text {n}" for n in range(30))), "one")
+        Labels.of(rows_of(*(f"text {n}" for n in range(30))), "single")
 
 
 def test_unknown_labels_are_named_with_their_line_or_counted() -> None:
-    labels = Labels.of(rows_of("positive", "negative"), "one")
+    labels = Labels.of(rows_of("positive", "negative"), "single")
     strange = rows_of("positive", "Positive").rows
     with pytest.raises(UserError, match=r"f, line 2: the label 'Positive' was not learnt.*Did you mean 'positive'"):
         labels.targets(strange)
@@ -332,7 +332,7 @@ def test_unknown_labels_are_named_with_their_line_or_counted() -> None:
 
 
 def test_a_row_with_several_unknown_labels_is_one_row() -> None:
-    labels = Labels.of(rows_of("x, y", "y"), "several")
+    labels = Labels.of(rows_of("x, y", "y"), "multi")
     strange = rows_of("x", "y", "x, p, q, r").rows
     assert labels.targets(strange, "few").tolist() == [[1, 0], [0, 1], [1, 0]]
     assert labels.unlearnt(strange) == {"p": 1, "q": 1, "r": 1}
@@ -341,6 +341,6 @@ def test_a_row_with_several_unknown_labels_is_one_row() -> None:
 
 
 def test_what_is_answered() -> None:
-    assert Labels(kind="value").answers == Answers(kind="value", count=1)
-    assert Labels(kind="one", names=("a", "b")).answers == Answers(kind="class", count=2)
-    assert Labels(kind="several", names=("a", "b", "c")).answers == Answers(kind="labels", count=3)
+    assert Labels(kind="regression").answers == Answers(kind="regression", count=1)
+    assert Labels(kind="single", names=("a", "b")).answers == Answers(kind="class", count=2)
+    assert Labels(kind="multi", names=("a", "b", "c")).answers == Answers(kind="multilabel", count=3)

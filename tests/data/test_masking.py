@@ -137,10 +137,10 @@ def test_padding_is_never_hidden() -> None:
 
 def test_a_share_is_a_share() -> None:
     with pytest.raises(UserError, match="between 0 and 1"):
-        MaskedConfig(train="a", share=1.0)
+        MaskedConfig(train="a", mask_rate=1.0)
 
 
 def test_a_mask_of_another_name_is_used() -> None:
-    known = train(TokenizerConfig(kind="words", specials=("<unk>", "<pad>", "<sos>", "<eos>", "<mask>")), [TEXT])
+    known = train(TokenizerConfig(kind="words", special_tokens=("<unk>", "<pad>", "<sos>", "<eos>", "<mask>")), [TEXT])
     assert known.mask == 4
     assert with_specials(known, [MASK]) is known

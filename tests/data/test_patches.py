@@ -85,7 +85,7 @@ def test_grey_has_no_colour_left_and_noise_is_as_strong_as_asked() -> None:
 
 
 def test_frames_begin_at_a_patch_each() -> None:
-    config = ImagesConfig(train="x", patch=2, answer="frames")
+    config = ImagesConfig(train="x", patch=2, objective="frames")
     pictures = Pictures(pixels=PIXELS, labels=("a b",) * 7)
     grid = Grid.of(pictures, config)
     batch = Views(pictures, np.zeros((7, 2), np.int64), grid, config, seed=1, batch=3).batch(0)
@@ -96,14 +96,14 @@ def test_frames_begin_at_a_patch_each() -> None:
 def test_words_of_a_label_are_frames_only_where_they_are_asked_for() -> None:
     pictures = Pictures(pixels=PIXELS, labels=("new york",) * 7)
     assert Grid.of(pictures, ImagesConfig(train="x", patch=2)).frames == 1
-    frames = ImagesConfig(train="x", patch=8, answer="frames")
+    frames = ImagesConfig(train="x", patch=8, objective="frames")
     with pytest.raises(UserError, match=r"6 × 8 with 2 frames; set data\.patch to 1 or 2 or 4\."):
         Grid.of(pictures, frames)
 
 
 def test_grey_pictures_have_no_colours_to_ask_for() -> None:
     with pytest.raises(UserError, match="these are grey"):
-        Grid.of(Pictures(pixels=PIXELS[..., :1]), ImagesConfig(train="x", patch=2, answer="colour"))
+        Grid.of(Pictures(pixels=PIXELS[..., :1]), ImagesConfig(train="x", patch=2, objective="colour"))
 
 
 def test_pictures_get_or_lose_colours_to_fit() -> None:

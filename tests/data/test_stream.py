@@ -19,8 +19,8 @@ from seqwright.text.trainers import TokenizerConfig, train
 SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
 
 
-def stream_of(documents: list[str], kind: Document, tokenizer: str = "words", specials=SPECIALS) -> Stream:
-    config = TokenizerConfig(kind=tokenizer, specials=specials)  # type: ignore[arg-type]
+def stream_of(documents: list[str], kind: Document, tokenizer: str = "words", special_tokens=SPECIALS) -> Stream:
+    config = TokenizerConfig(kind=tokenizer, special_tokens=special_tokens)  # type: ignore[arg-type]
     return make_stream(Corpus(documents=documents, kind=kind), train(config, documents))
 
 
@@ -38,7 +38,7 @@ def test_files_are_separated() -> None:
 
 
 def test_without_eos_nothing_ends() -> None:
-    assert stream_of(["a b", "a"], "line", specials=SPECIALS[:3]).ids.tolist() == [2, 3, 4, 2, 3]
+    assert stream_of(["a b", "a"], "line", special_tokens=SPECIALS[:3]).ids.tolist() == [2, 3, 4, 2, 3]
 
 
 def test_the_start_is_never_predicted() -> None:
@@ -56,7 +56,7 @@ def test_exactness_and_unknowns_travel_along() -> None:
     assert lossy.unknown == 1
     assert "1 tokens of this text are <unk>" in str(lossy.lossy)
     assert "white space" in str(stream_of(["a"], "line", "words").lossy)
-    assert "no <eos>" in str(stream_of(["a"], "line", "bytes", specials=SPECIALS[:3]).lossy)
+    assert "no <eos>" in str(stream_of(["a"], "line", "bytes", special_tokens=SPECIALS[:3]).lossy)
 
 
 def written(path: Path, *texts: str) -> list[str]:
@@ -127,7 +127,7 @@ def test_nothing_to_predict_is_refused() -> None:
     with pytest.raises(UserError, match="nothing to predict"):
         stream_of([" \n"], "file")
     with pytest.raises(UserError, match="<sos>; add it"):
-        stream_of(["a"], "line", specials=("<unk>",))
+        stream_of(["a"], "line", special_tokens=("<unk>",))
 
 
 @pytest.mark.parametrize(

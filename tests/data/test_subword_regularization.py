@@ -130,7 +130,7 @@ PAIRS = [
 
 
 def encoded_pairs() -> tuple[EncodedPairs, VariedTokenizerConfig]:
-    config = VariedTokenizerConfig(kind="bpe", dropout=0.6, specials=("<unk>", "<pad>", "<sos>", "<eos>", "<de>"))
+    config = VariedTokenizerConfig(kind="bpe", dropout=0.6, special_tokens=("<unk>", "<pad>", "<sos>", "<eos>", "<de>"))
     texts = [text for pair in PAIRS for text in (*pair.sources, *pair.targets)] * 2
     tokenizer = train(config, texts)
     return encode_pairs(PAIRS, Tokenizers(source=tokenizer, target=tokenizer)), config

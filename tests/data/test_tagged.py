@@ -193,7 +193,7 @@ def test_labels_stay_with_their_words_under_every_tokenizer(kind: str, longest: 
 
 
 def test_words_of_which_normalising_leaves_nothing_keep_a_place() -> None:
-    tokenizer = train(TokenizerConfig(kind="words", split="basic-english"), ["well , then"])
+    tokenizer = train(TokenizerConfig(kind="words", pretokenizer="basic-english"), ["well , then"])
     encoded = encode_sentences([Sentence(("well", ":", "then"), ("a", "x", "a"))], tokenizer, TAGS)
     assert encoded.batch(np.arange(1)).target.tolist() == [[1, 2, 1]]
 

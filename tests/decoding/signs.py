@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from seqwright.decoding.phrases import Automaton, Phrase, automaton, phrase
 
 
-def signs(size: int, specials: int) -> list[bytes]:
-    """Nothing for the specials, then Chinese signs."""
-    return [b"" if id < specials else chr(0x4E00 + id).encode() for id in range(size)]
+def signs(size: int, special_tokens: int) -> list[bytes]:
+    """Nothing for the special_tokens, then Chinese signs."""
+    return [b"" if id < special_tokens else chr(0x4E00 + id).encode() for id in range(size)]
 
 
 def forbid(phrases: Sequence[Sequence[int]], pieces: Sequence[bytes], eos: int) -> Automaton:

@@ -65,7 +65,7 @@ def test_a_ragged_prompt_looks_as_its_last_real_id_does(name: str) -> None:
 @pytest.mark.parametrize("name", ATTENTIVE)
 def test_the_coverage_penalty_by_brute_force(name: str) -> None:
     model, given = translator(name), pairs()
-    options = SearchOptions(width=40, best=6, length=4, coverage=0.7, normalisation="none", stop="bound")
+    options = SearchOptions(beam_size=40, n_best=6, max_tokens=4, coverage_penalty=0.7, length_penalty="none", stopping="bound")
     penalties = []
     for n, own in enumerate(search(model, given.source, options, **FACTS)):
         source = given.source.select(torch.tensor([n]))
@@ -83,7 +83,7 @@ def test_others_cannot_say(name: str) -> None:
     model = translator(name)
     assert not attentive(model)
     with pytest.raises(UserError, match="coverage = 0"):
-        search(model, pairs().source, SearchOptions(coverage=0.1), **FACTS)
+        search(model, pairs().source, SearchOptions(coverage_penalty=0.1), **FACTS)
 
 
 def test_coverage_counts_each_position_once() -> None:

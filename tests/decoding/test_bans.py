@@ -41,7 +41,7 @@ def holds(text: list[int], phrase: list[int]) -> bool:
 
 @given(st.lists(PHRASES, min_size=1, max_size=3), st.integers(1, 5))
 def test_what_is_required_is_said(required: list[list[list[int]]], width: int) -> None:
-    together = looked_for(SearchOptions(width=width, best=width, length=11), len(required), required=required)
+    together = looked_for(SearchOptions(beam_size=width, n_best=width, max_tokens=11), len(required), required=required)
     for own, phrases in zip(together, required, strict=True):
         assert own
         for hypothesis in own:  # three phrases of three words fit: the fullest bank wins one of them at every step
@@ -60,7 +60,7 @@ def test_no_run_is_said_twice(text: list[int], size: int) -> None:
 @pytest.mark.parametrize("kind", ["beam", "greedy", "exact"])
 def test_searches_keep_the_rules(kind: str) -> None:
     common = {"kind": kind, "length": 6, "shortest": 3, "no_repeat": 2, "nodes": 200}
-    free = looked_for(SearchOptions(kind=kind, length=6, shortest=5, nodes=200))[0][0].ids  # type: ignore[arg-type]
+    free = looked_for(SearchOptions(kind=kind, max_tokens=6, min_tokens=5, max_nodes=200))[0][0].ids  # type: ignore[arg-type]
     (own,) = looked_for(SearchOptions(**common), forbidden=[free[1:3]])  # type: ignore[arg-type]
     for hypothesis in own:
         runs = list(zip(hypothesis.ids, hypothesis.ids[1:], strict=False))
@@ -73,13 +73,13 @@ def test_searches_keep_the_rules(kind: str) -> None:
 @pytest.mark.parametrize("no_repeat", [0, 1])
 def test_a_very_wide_beam_is_exact_under_rules(rule: dict[str, object], no_repeat: int) -> None:
     common = {"length": 3, "best": 3, "no_repeat": no_repeat}
-    wide = looked_for(SearchOptions(width=7**3, stop="bound", finished=3, **common), **rule)  # type: ignore[arg-type]
+    wide = looked_for(SearchOptions(beam_size=7**3, stopping="bound", finished=3, **common), **rule)  # type: ignore[arg-type]
     exact = looked_for(SearchOptions(kind="exact", **common), **rule)  # type: ignore[arg-type]
     assert [h.ids for h in wide[0]] == [h.ids for h in exact[0]]
 
 
 def test_nothing_required_changes_nothing() -> None:
-    options = SearchOptions(width=4, best=4, length=6)
+    options = SearchOptions(beam_size=4, n_best=4, max_tokens=6)
     plain = looked_for(options, 2, prompts=[[5], [6]])
     assert looked_for(options, 2, prompts=[[5], [6]], required=[[], []]) == plain
     mixed = looked_for(options, 2, prompts=[[5], [6]], required=[[], [[7]]])
@@ -91,4 +91,4 @@ def test_wishes_that_make_no_sense() -> None:
     with pytest.raises(UserError, match="use a beam"):
         looked_for(SearchOptions(kind="sample"), forbidden=[[5]])
     with pytest.raises(UserError, match="groups = 1"):
-        looked_for(SearchOptions(width=4, groups=2), required=[[[5]]])
+        looked_for(SearchOptions(beam_size=4, beam_groups=2), required=[[[5]]])

@@ -57,7 +57,7 @@ def test_later_groups_pay_for_the_words_of_earlier_ones() -> None:
 def test_no_ending_scores_more_than_the_bound(
     rule: str, alpha: float, log_prob: float, fall: float, length: int, more: int
 ) -> None:
-    options = SearchOptions(normalisation=rule, alpha=alpha)  # type: ignore[arg-type]
+    options = SearchOptions(length_penalty=rule, length_alpha=alpha)  # type: ignore[arg-type]
     most = length + 1 + more
     bound = best_possible(torch.tensor(log_prob, dtype=torch.float64), length, most, options)
     for ended in range(length + 1, most + 1):

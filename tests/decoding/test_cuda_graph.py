@@ -39,7 +39,7 @@ def model_and_source(name: str) -> tuple[Any, Source]:
 @pytest.mark.parametrize("name", STEADY)
 def test_a_captured_search_finds_the_same(name: str, options: dict[str, Any], stop: str, monkeypatch: Any) -> None:
     model, source = model_and_source(name)
-    wanted = SearchOptions(length=8, best=2, stop=stop, **options)
+    wanted = SearchOptions(max_tokens=8, n_best=2, stopping=stop, **options)
     plain = search(model, source, wanted, **FACTS)
     steps = []
     monkeypatch.setattr(beam, "CAPTURED", {"cpu"})
@@ -53,7 +53,7 @@ def begun(model: Any, source: Source) -> beam._Search:
     """A search after its first choice."""
     rules = Rules(eos=VOCABULARY.eos, banned=torch.tensor([VOCABULARY.pad], device=source.device))
     prompts = [[VOCABULARY.sos]] * source.rows
-    return beam._Search(model, source, SearchOptions(width=3), rules, prompts, [8] * source.rows, None, None)
+    return beam._Search(model, source, SearchOptions(beam_size=3), rules, prompts, [8] * source.rows, None, None)
 
 
 @pytest.mark.parametrize("name", STEADY)

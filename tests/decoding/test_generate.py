@@ -35,9 +35,9 @@ def same(row: Row, alone: Row) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        SamplingOptions(tokens=12, temperature=0),
-        SamplingOptions(tokens=12),
-        SamplingOptions(tokens=12, temperature=1.7, top_k=6, top_p=0.9),
+        SamplingOptions(max_tokens=12, temperature=0),
+        SamplingOptions(max_tokens=12),
+        SamplingOptions(max_tokens=12, temperature=1.7, top_k=6, top_p=0.9),
     ],
     ids=["greedy", "plain", "filtered"],
 )
@@ -53,7 +53,7 @@ def test_a_row_in_a_batch_is_the_row_alone(name: str, options: SamplingOptions) 
 @pytest.mark.parametrize("name", ["lstm", "gpt"])
 def test_greedy_is_the_best_at_every_step(name: str) -> None:
     model = small(name)
-    [row] = generate(model, [[2, 4]], SamplingOptions(tokens=CONTEXT - 2, temperature=0))
+    [row] = generate(model, [[2, 4]], SamplingOptions(max_tokens=CONTEXT - 2, temperature=0))
     ids, total = [2, 4], 0.0
     with torch.no_grad():
         for said in row.ids:
@@ -67,7 +67,7 @@ def test_greedy_is_the_best_at_every_step(name: str) -> None:
 
 def test_sampling_inverts_the_distribution_at_the_uniform_of_seed_and_position() -> None:
     model = small("gru")
-    [row] = generate(model, [[2, 4]], SamplingOptions(tokens=10, seed=42))
+    [row] = generate(model, [[2, 4]], SamplingOptions(max_tokens=10, seed=42))
     ids = [2, 4]
     with torch.no_grad():
         for position, said in enumerate(row.ids):
@@ -78,12 +78,12 @@ def test_sampling_inverts_the_distribution_at_the_uniform_of_seed_and_position()
 
 
 def test_seeds_decide() -> None:
-    model, options = small("gpt"), SamplingOptions(tokens=12, temperature=1.5)
+    model, options = small("gpt"), SamplingOptions(max_tokens=12, temperature=1.5)
     rows = generate(model, [[2]] * 6, options, seeds=[1, 2, 3, 1, 2, 3])
     texts = [row.ids for row in rows]
     assert texts[:3] == texts[3:]
     assert texts[0] != texts[1] != texts[2]
-    default = generate(model, [[2], [2]], SamplingOptions(tokens=12, temperature=1.5, seed=3))
+    default = generate(model, [[2], [2]], SamplingOptions(max_tokens=12, temperature=1.5, seed=3))
     assert [row.ids for row in default] == [texts[2], texts[2]]
 
 
@@ -102,13 +102,13 @@ def slid(model: Any, prompt: list[int], tokens: int) -> list[int]:
 def test_a_full_context_goes_on_from_its_recent_half(name: str) -> None:
     model = small(name)
     prompts = [[2], LONG[:7], LONG[:CONTEXT], LONG, LONG[:4]]
-    rows = generate(model, prompts, SamplingOptions(tokens=3 * CONTEXT, temperature=0))
+    rows = generate(model, prompts, SamplingOptions(max_tokens=3 * CONTEXT, temperature=0))
     for prompt, row in zip(prompts, rows, strict=True):
         assert row.ids == slid(model, prompt, 3 * CONTEXT)
 
 
 def test_the_end_id_ends_a_row_and_is_not_part_of_it() -> None:
-    model, options = small("lstm"), SamplingOptions(tokens=40, temperature=2.0)
+    model, options = small("lstm"), SamplingOptions(max_tokens=40, temperature=2.0)
     rows = generate(model, PROMPTS, options, end=VOCABULARY.eos, seeds=[1, 2, 3, 4])
     free = generate(model, PROMPTS, options, seeds=[1, 2, 3, 4])
     assert any(row.reason == "end" for row in rows)
@@ -125,7 +125,7 @@ def test_the_end_id_ends_a_row_and_is_not_part_of_it() -> None:
 
 
 def test_banned_ids_are_never_said() -> None:
-    options = SamplingOptions(tokens=30, temperature=3.0)
+    options = SamplingOptions(max_tokens=30, temperature=3.0)
     banned = [0, 1, 2, 3, 7]
     for row in generate(small("gru"), PROMPTS, options, banned=banned, seeds=[1, 2, 3, 4]):
         assert not set(row.ids) & set(banned)
@@ -133,7 +133,7 @@ def test_banned_ids_are_never_said() -> None:
 
 
 def test_a_listener_hears_every_id_and_may_stop_its_row() -> None:
-    model, options = small("gpt"), SamplingOptions(tokens=20, temperature=2.0)
+    model, options = small("gpt"), SamplingOptions(max_tokens=20, temperature=2.0)
     free = generate(model, PROMPTS, options, seeds=[1, 2, 3, 4])
     heard: dict[int, list[int]] = {n: [] for n in range(len(PROMPTS))}
 

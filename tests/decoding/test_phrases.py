@@ -90,7 +90,7 @@ def test_searches_find_the_best_text_that_is_allowed(
     forbidden: tuple[str, ...], required: tuple[str, ...], kind: str
 ) -> None:
     length = 3
-    every = looked_for(SearchOptions(kind="exact", length=length, best=9**length, unended="among"))
+    every = looked_for(SearchOptions(kind="exact", max_tokens=length, n_best=9**length, rank_unfinished="among"))
     allowed = [
         one
         for one in every
@@ -111,7 +111,7 @@ def test_searches_find_the_best_text_that_is_allowed(
 )
 def test_no_beam_says_what_is_forbidden(forbidden: list[str], required: list[str], width: int, length: int) -> None:
     kept = [text for text in required if not any(stands(ban.encode(), text.encode()) for ban in forbidden)]
-    options = SearchOptions(width=width, best=width, length=length, shortest=2)
+    options = SearchOptions(beam_size=width, n_best=width, max_tokens=length, min_tokens=2)
     for one in looked_for(options, tuple(forbidden), tuple(kept)):
         assert not any(stands(text.encode(), text_of(one.ids)) for text in forbidden)
         if one.reason == "end":

@@ -73,7 +73,7 @@ def test_forced_ids_come_first_and_in_order() -> None:
     history = some_history()
     begun = theirs.ForcedBOSTokenLogitsProcessor(5)(history[:, :1], some_log_probs())
     assert_close(steered(some_log_probs(), history[:, :1], given=1, forced=(5, 6)), begun)
-    options = SamplingOptions(tokens=4, forced=(9, 4), banned=(9,))
+    options = SamplingOptions(max_tokens=4, forced_ids=(9, 4), banned_ids=(9,))
     for row in generate(small("gpt"), [[2], [2, 5, 6]], options, seeds=[1, 2]):
         assert row.ids[:2] == [9, 4]
         assert row.ids[2] != 9
@@ -92,16 +92,16 @@ def test_presence_and_frequency_count_the_output_alone() -> None:
 @pytest.mark.parametrize("temperature", [0.0, 1.3])
 def test_a_steered_row_in_a_batch_is_the_row_alone(temperature: float) -> None:
     options = SamplingOptions(
-        tokens=20,
+        max_tokens=20,
         temperature=temperature,
         min_p=0.02,
-        typical=0.95,
+        typical_p=0.95,
         repetition_penalty=1.2,
         presence_penalty=0.3,
         frequency_penalty=0.2,
-        no_repeat=2,
-        banned=(7,),
-        bias=((4, 0.5),),
+        no_repeat_ngram=2,
+        banned_ids=(7,),
+        logit_bias=((4, 0.5),),
     )
     model = small("gru")
     prompts = [[2], [2, 4, 5, 4, 5, 6, 7], [2, 9, 9], [2, 4]]
@@ -115,9 +115,9 @@ def test_a_steered_row_in_a_batch_is_the_row_alone(temperature: float) -> None:
 
 
 def test_what_looks_at_nothing_changes_nothing() -> None:
-    options = SamplingOptions(tokens=12)
+    options = SamplingOptions(max_tokens=12)
     plain = generate(small("lstm"), [[2, 4]], options)
-    same = generate(small("lstm"), [[2, 4]], replace(options, no_repeat=40, min_p=1e-9, typical=1.0))
+    same = generate(small("lstm"), [[2, 4]], replace(options, no_repeat_ngram=40, min_p=1e-9, typical_p=1.0))
     assert plain[0].ids == same[0].ids
 
 

@@ -58,7 +58,7 @@ COUNTED = [name for name, row in SMALL.items() if row["kind"] in ("ngram", "arpa
 def test_a_very_wide_beam_is_exact(name: str, rule: str) -> None:
     model = small(name)
     common = {"length": 3, "best": 5, "unended": "among" if rule == "power" else "behind"} | RULES[rule]
-    wide = looked_for(model, SearchOptions(width=8**3, stop="bound", finished=5, **common))
+    wide = looked_for(model, SearchOptions(beam_size=8**3, stopping="bound", finished=5, **common))
     assert len(wide[0]) == 5
     same(wide, looked_for(model, SearchOptions(kind="exact", **common)), ties=name in COUNTED)
 
@@ -69,20 +69,20 @@ def test_leaving_out_what_cannot_win_saves_work() -> None:
 
     model, rules = small("lstm"), Rules(eos=VOCABULARY.eos, banned=torch.tensor([0, 1, 2]))
     facts = {"prompt": [VOCABULARY.sos], "most": 4, "rules": rules}
-    options = SearchOptions(normalisation="none", kind="exact")
+    options = SearchOptions(length_penalty="none", kind="exact")
     found = exact_search(model, Source.nothing(1), options, **facts)
     assert found.proven
     assert found.nodes < 1 + 7 + 7**2 + 7**3
     again = exact_search(model, Source.nothing(1), options, known=found.best, **facts)
     assert again.best == found.best
     assert again.nodes <= found.nodes
-    short = exact_search(model, Source.nothing(1), SearchOptions(normalisation="none", kind="exact", nodes=1), **facts)
+    short = exact_search(model, Source.nothing(1), SearchOptions(length_penalty="none", kind="exact", max_nodes=1), **facts)
     assert not short.proven
 
 
 def test_exact_search_goes_deeper_than_pythons_stack() -> None:
     model, deep = small("ngram"), 1100
-    options = SearchOptions(kind="exact", length=deep, shortest=deep - 1, normalisation="none", nodes=deep)
+    options = SearchOptions(kind="exact", max_tokens=deep, min_tokens=deep - 1, length_penalty="none", max_nodes=deep)
     ((found, *_),) = looked_for(model, options)
     assert len(found.ids) == deep - 1
     assert found.reason == "end"
@@ -91,7 +91,7 @@ def test_exact_search_goes_deeper_than_pythons_stack() -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_rows_are_searched_as_if_alone(name: str) -> None:
     model = small(name)
-    options = SearchOptions(width=4, best=3, length=6, stop="bound")
+    options = SearchOptions(beam_size=4, n_best=3, max_tokens=6, stopping="bound")
     prompts = [[5, 6, 7], [], [9], [4, 4]]
     together = looked_for(model, options, len(prompts), prompts=prompts)
     alone = [looked_for(model, options, prompts=[prompt])[0] for prompt in prompts]
@@ -101,7 +101,7 @@ def test_rows_are_searched_as_if_alone(name: str) -> None:
 @pytest.mark.parametrize("stop", ["finished", "bound", "now"])
 @pytest.mark.parametrize("groups", [1, 2])
 def test_sources_of_any_length_are_searched_as_if_alone(translator: Translator, stop: str, groups: int) -> None:
-    options = SearchOptions(width=4, best=3, groups=groups, stop=stop, length=2, length_ratio=2.0)  # type: ignore[arg-type]
+    options = SearchOptions(beam_size=4, n_best=3, beam_groups=groups, stopping=stop, max_tokens=2, length_ratio=2.0)  # type: ignore[arg-type]
     source = sources().select(indices(0, 1, 2, 1, 0, 2))
     together = search(translator, source, options, sos=1, eos=END)
     assert len({len(own[0].ids) for own in together}) > 1
@@ -113,7 +113,7 @@ def test_sources_of_any_length_are_searched_as_if_alone(translator: Translator, 
 @pytest.mark.parametrize("name", ["ngram", "lstm", "gpt"])
 def test_what_is_found_has_the_models_own_probability(name: str) -> None:
     model = small(name)
-    (found,) = looked_for(model, SearchOptions(width=6, best=6, length=7))
+    (found,) = looked_for(model, SearchOptions(beam_size=6, n_best=6, max_tokens=7))
     for hypothesis in found:
         ids = [VOCABULARY.sos, *hypothesis.ids, *([VOCABULARY.eos] if hypothesis.reason == "end" else [])]
         rows = torch.tensor([ids])
@@ -125,9 +125,9 @@ def test_what_is_found_has_the_models_own_probability(name: str) -> None:
 def test_greedy_is_what_generation_says_at_temperature_0(name: str) -> None:
     model = small(name)
     prompts = [[5, 6], [7]]
-    found = looked_for(model, SearchOptions(kind="greedy", length=6), 2, prompts=prompts)
+    found = looked_for(model, SearchOptions(kind="greedy", max_tokens=6), 2, prompts=prompts)
     framed = [[VOCABULARY.sos, *prompt] for prompt in prompts]
-    said = generate(model, framed, SamplingOptions(tokens=6, temperature=0), end=VOCABULARY.eos, banned=FACTS["banned"])
+    said = generate(model, framed, SamplingOptions(max_tokens=6, temperature=0), end=VOCABULARY.eos, banned=FACTS["banned"])
     for (hypothesis,), row in zip(found, said, strict=True):
         assert hypothesis.ids == row.ids
         assert hypothesis.reason == row.reason
@@ -137,15 +137,15 @@ def test_greedy_is_what_generation_says_at_temperature_0(name: str) -> None:
 def test_a_wider_beam_with_an_exact_stop_is_no_worse_here(translator: Translator) -> None:
     widths = [1, 2, 4, 8, 64]
     scores = [
-        search(translator, sources(), SearchOptions(width=w, length=5, stop="bound"), sos=1, eos=END) for w in widths
+        search(translator, sources(), SearchOptions(beam_size=w, max_tokens=5, stopping="bound"), sos=1, eos=END) for w in widths
     ]
-    exact = search(translator, sources(), SearchOptions(kind="exact", length=5), sos=1, eos=END)
+    exact = search(translator, sources(), SearchOptions(kind="exact", max_tokens=5), sos=1, eos=END)
     for n in range(3):
         assert all(found[n][0].score <= exact[n][0].score + 1e-9 for found in scores)
 
 
 def test_samples_are_drawn_for_each_source(translator: Translator) -> None:
-    options = SearchOptions(kind="sample", best=5, length=3, length_ratio=1.0, seed=2)
+    options = SearchOptions(kind="sample", n_best=5, max_tokens=3, length_ratio=1.0, seed=2)
     together = search(translator, sources(), options, sos=1, eos=END)
     assert [len(own) for own in together] == [5, 5, 5]
     assert len({tuple(h.ids) for h in together[0]}) > 1
@@ -156,12 +156,12 @@ def test_samples_are_drawn_for_each_source(translator: Translator) -> None:
 
 
 def test_groups_say_different_things(translator: Translator) -> None:
-    apart = SearchOptions(width=3, groups=3, diversity=50.0, best=3, length=4, stop="bound")
+    apart = SearchOptions(beam_size=3, beam_groups=3, diversity_penalty=50.0, n_best=3, max_tokens=4, stopping="bound")
     for own in search(translator, sources(), apart, sos=1, eos=END):
         firsts = [h.ids[0] if h.ids else None for h in own]
         assert len(set(firsts)) == len(firsts) == 3
-    alike = SearchOptions(width=3, groups=3, diversity=0.0, best=3, length=4)
-    greedy = search(translator, sources(), SearchOptions(kind="greedy", length=4), sos=1, eos=END)
+    alike = SearchOptions(beam_size=3, beam_groups=3, diversity_penalty=0.0, n_best=3, max_tokens=4)
+    greedy = search(translator, sources(), SearchOptions(kind="greedy", max_tokens=4), sos=1, eos=END)
     for own, (best,) in zip(search(translator, sources(), alike, sos=1, eos=END), greedy, strict=True):
         assert [h.ids for h in own] == [best.ids]  # three greedy groups agree, and are told once
 
@@ -177,7 +177,7 @@ class Telling(Translator):
 def test_coverage_is_attention_summed_over_the_output(translator: Translator) -> None:
     model = Telling().double().requires_grad_(False)
     model.load_state_dict(translator.state_dict())
-    options = SearchOptions(width=4, best=4, length=5, coverage=0.3, normalisation="none", stop="bound")
+    options = SearchOptions(beam_size=4, n_best=4, max_tokens=5, coverage_penalty=0.3, length_penalty="none", stopping="bound")
     penalties = []
     for n, own in enumerate(search(model, sources(), options, sos=1, eos=END)):
         source = sources().select(indices(n))
@@ -210,7 +210,7 @@ def test_nothing_to_search_and_bad_wishes(translator: Translator) -> None:
 
 def test_a_search_fills_the_context_and_no_more() -> None:
     model = small("gpt")
-    (found,) = looked_for(model, SearchOptions(width=3, best=3, length=99, stop="bound"), prompts=[[5, 6]])
+    (found,) = looked_for(model, SearchOptions(beam_size=3, n_best=3, max_tokens=99, stopping="bound"), prompts=[[5, 6]])
     assert max(len(h.ids) for h in found) <= model.context - 3 + 1
-    (cut,) = looked_for(model, SearchOptions(width=3, length=99), prompts=[[5, 6]], eos=None)
+    (cut,) = looked_for(model, SearchOptions(beam_size=3, max_tokens=99), prompts=[[5, 6]], eos=None)
     assert (len(cut[0].ids), cut[0].reason) == (model.context - 3 + 1, "length")

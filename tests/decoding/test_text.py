@@ -90,7 +90,7 @@ def test_what_is_heard_is_the_text_that_the_ids_say(model: LanguageModel, tokeni
     def listen(row: int, text: str) -> None:
         heard[row] += text
 
-    options = SamplingOptions(tokens=30, seed=5)
+    options = SamplingOptions(max_tokens=30, seed=5)
     for row, said in enumerate(complete(model, tokenizer, PROMPTS, options, listen=listen)):
         assert said.text == heard[row]
         whole = tokenizer.decode(tokenizer.encode(said.prompt) + said.ids)
@@ -99,9 +99,9 @@ def test_what_is_heard_is_the_text_that_the_ids_say(model: LanguageModel, tokeni
 
 
 def test_a_stop_string_cuts_the_text_that_would_have_come(model: LanguageModel, tokenizer: Tokenizer) -> None:
-    free = complete(model, tokenizer, PROMPTS, SamplingOptions(tokens=30), seeds=[1, 2, 3])
+    free = complete(model, tokenizer, PROMPTS, SamplingOptions(max_tokens=30), seeds=[1, 2, 3])
     stop = free[0].text[4:6]
-    cut = complete(model, tokenizer, PROMPTS, SamplingOptions(tokens=30, stop=(stop,)), seeds=[1, 2, 3])
+    cut = complete(model, tokenizer, PROMPTS, SamplingOptions(max_tokens=30, stop=(stop,)), seeds=[1, 2, 3])
     for ours, whole in zip(cut, free, strict=True):
         assert ours.text == whole.text.partition(stop)[0]
         assert ours.reason == ("stop" if stop in whole.text else whole.reason)
@@ -109,7 +109,7 @@ def test_a_stop_string_cuts_the_text_that_would_have_come(model: LanguageModel, 
 
 
 def test_the_unread_front_of_a_prompt_is_counted(model: LanguageModel, tokenizer: Tokenizer) -> None:
-    said = complete(model, tokenizer, PROMPTS, SamplingOptions(tokens=2))
+    said = complete(model, tokenizer, PROMPTS, SamplingOptions(max_tokens=2))
     lengths = [1 + len(tokenizer.encode(prompt)) for prompt in PROMPTS]
     assert [row.unread for row in said] == [max(0, length - 12) for length in lengths]
     assert said[2].unread > 0

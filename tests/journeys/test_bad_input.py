@@ -116,7 +116,7 @@ def test_every_problem_of_a_recipe_is_reported_at_once(seqwright: Command, here:
         (["--text", "text.txt", "--set", "data=3"], "'data' is a section"),
         (["--text", "text.txt", "--set", "training.sequence_length=4096"], "but the model sees at most 32 tokens; lower it."),
         (["--text", "text.txt", "--set", "model.context=4096"], "fewer than one window of 4096; set model.context to"),
-        (["--text", "text.txt", "--set", "data.examples=rows"], 'use data.examples = "windows".'),
+        (["--text", "text.txt", "--set", "data.examples=bptt"], 'use data.examples = "windows".'),
         (["--text", "text.txt", "--set", "training.device=cuda"], "no 'cuda' device; use training.device=auto or cpu."),
         (["--text", "text.txt", "--run", "text.txt"], "Choose a folder that is yours to write."),
         (["--text", "text.txt", "--run", "."], "holds other things (text.txt). Choose an empty folder with --run."),
@@ -136,11 +136,11 @@ SHARE = "is a share: 0 or more and below 1, not"
 WRONG = [
     *[("text", kind, f"model.dropout={share}", SHARE) for kind in DROPPING["text"] for share in ("1.5", "-0.5", "3")],
     *[("pairs", kind, f"model.dropout={share}", SHARE) for kind in DROPPING["pairs"] for share in ("1.5", "-0.5", "3")],
-    *[("text", "gpt", f"model.inner={size}", "inner must be at least 1") for size in (-3, 0)],
-    *[("pairs", "transformer", f"model.inner={size}", "inner must be at least 1") for size in (-3, 0)],
+    *[("text", "gpt", f"model.ffn_width={size}", "inner must be at least 1") for size in (-3, 0)],
+    *[("pairs", "transformer", f"model.ffn_width={size}", "inner must be at least 1") for size in (-3, 0)],
     *[
         ("text", kind, f"model.embedding={n}", "embedding must be at least 1")
-        for kind in ("lstm", "window")
+        for kind in ("lstm", "feedforward")
         for n in (-2, 0)
     ],
     ("pairs", "gru", "model.embedding=0", "embedding must be at least 1"),

@@ -46,7 +46,7 @@ def test_captions_are_learnt_said_scored_and_shown(run: Path, seqwright: Command
     assert [one["picture"] for one in said] == list(range(8))
     assert {one["file"] for one in said} == {said[0]["file"]}
     assert all(one["reason"] == "end" and one["log_prob"] <= 0 for one in said)
-    three = seqwright("caption", run, "new.npz", "--json", "--set", "decoding.best=3").out.splitlines()
+    three = seqwright("caption", run, "new.npz", "--json", "--set", "decoding.n_best=3").out.splitlines()
     assert all(len(json.loads(line)["others"]) == 2 for line in three)
     np.savez(here / "wrong.npz", images=pixels, captions=np.array([*SAID, "left", "left", "left", "nothing"]))
     scores = seqwright("evaluate", run, "--on", "wrong.npz", "--json").json

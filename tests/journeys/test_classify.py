@@ -14,7 +14,7 @@ from tests.journeys.conftest import Command
 KINDS = ("good", "fine", "lovely", "bright"), ("bad", "dull", "poor", "grey")
 TINY = [
     *("--set", "model.width=16", "--set", "model.embedding=16", "--set", "training.epochs=4"),
-    *("--set", "training.learning_rate=0.02", "--set", "model.dropout=0.0", "--set", "model.answer_dropout=0.0"),
+    *("--set", "training.learning_rate=0.02", "--set", "model.dropout=0.0", "--set", "model.head_dropout=0.0"),
 ]
 
 
@@ -104,13 +104,13 @@ def test_pairs_of_texts_values_and_several_labels(seqwright: Command, here: Path
     )
     assert "2 text(s) are read at a time, not 1" in seqwright("classify", "pairs", input=b"one 3\n").err
     (here / "values.tsv").write_text("".join(f"{n % 7}\t{'so ' * (n % 7)}good\n" for n in range(80)))
-    for name, label in (("values", "value"), ("lists", "several")):
+    for name, label in (("values", "regression"), ("lists", "multi")):
         (here / "lists.tsv").write_text((here / "values.tsv").read_text().replace("6\t", "6,3\t"))
         kind = ("--set", f"data.labels={label}")
         said = seqwright("train", "--labelled", f"{name}.tsv", "--run", name, "--model", "lstm", *kind, *TINY)
         assert said.status == 0, said.err
         answer = seqwright("classify", name, "so so good", "--json").json
-        assert isinstance(answer["label"], float if label == "value" else list)
+        assert isinstance(answer["label"], float if label == "regression" else list)
 
 
 @pytest.mark.parametrize(
@@ -138,15 +138,15 @@ def test_texts_that_are_too_long_are_counted(seqwright: Command, classifier: Pat
             "--run",
             "cut",
             "--set",
-            "data.longest=6",
+            "data.max_length=6",
             "--set",
-            "data.long=head+tail",
+            "data.truncation=head+tail",
         ),
         *("--model", "lstm", *TINY),
     )
     assert "do not fit 6 tokens and are cut (" in said.err
-    assert 'data.long = "head+tail"' in said.err
-    assert '40 of 40 texts (100.0%) did not fit and were cut; data.long = "head+tail".' in (
+    assert 'data.truncation = "head+tail"' in said.err
+    assert '40 of 40 texts (100.0%) did not fit and were cut; data.truncation = "head+tail".' in (
         seqwright("evaluate", "cut", "--on", "test.tsv").out
     )
 

@@ -83,7 +83,7 @@ def test_every_command_speaks_to_machines(seqwright: Command, trained: Path) -> 
 
 
 def test_a_beam_finds_what_is_probable(seqwright: Command, trained: Path) -> None:
-    beam = ("generate", trained, "the c", "--beam", "4", "--tokens", "6", "--set", "decoding.normalisation=none")
+    beam = ("generate", trained, "the c", "--beam", "4", "--tokens", "6", "--set", "decoding.length_penalty=none")
     rows = seqwright(*beam, "--best", "3", "--json").lines
     assert [row["rank"] for row in rows] == [1, 2, 3]
     assert [row["log_prob"] for row in rows] == sorted((row["log_prob"] for row in rows), reverse=True)

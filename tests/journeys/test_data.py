@@ -115,7 +115,7 @@ def test_documents_of_packed_windows_are_kept_apart(here: Path, seqwright: Comma
     ("settings", "message"),
     [
         (["model.kind=lstm"], 'cannot keep its documents apart; take data.examples = "documents"'),
-        (["model.kind=window"], 'cannot keep its documents apart; take data.examples = "documents"'),
+        (["model.kind=feedforward"], 'cannot keep its documents apart; take data.examples = "documents"'),
         (["model.readout=flatten", "model.tied=false"], 'cannot keep its documents apart; take data.examples = "docum'),
         (["model.kind=ngram"], "leave data.mask_documents out"),
         (["data.examples=documents"], 'with examples = "documents" leave it out'),

@@ -15,7 +15,7 @@ from .conftest import Command
 
 pytest.importorskip("sklearn", reason="needs scikit-learn: the extra [samples]")
 
-SET = ("training.steps=150", "model.layers=1", "model.width=32", "training.learning_rate=1e-2", "model.inner=32")
+SET = ("training.steps=150", "model.layers=1", "model.width=32", "training.learning_rate=1e-2", "model.ffn_width=32")
 HOT = "decoding.temperature=5"
 QUICK = [word for key in SET for word in ("--set", key)]
 
@@ -78,7 +78,7 @@ def test_colours_come_back_and_are_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pooling", ["first", "mean"])
 def test_what_fills_patches_in_begins_a_classifier(pooling: str, tmp_path: Path) -> None:
     """Class token or mean: the encoder of a run that paints patches in is that of the classifier, step 0."""
-    small = ["model.layers=1", "model.width=16", "model.inner=16", "training.steps=3", "training.evaluate_every=3"]
+    small = ["model.layers=1", "model.width=16", "model.ffn_width=16", "training.steps=3", "training.evaluate_every=3"]
     filling = sw.train("digits-fill", set=[*small, f'model.pooling="{pooling}"'], run=tmp_path / "fill")
     still = ["training.steps=1", "training.learning_rate=1e-12", "training.weight_decay=0"]
     begun = sw.train(images="embedded:tinted-digits", base=tmp_path / "fill", set=still, run=tmp_path / "class")

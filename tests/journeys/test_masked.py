@@ -19,7 +19,7 @@ SET = (
         "model.heads=2",
         "model.context=16",
         "model.dropout=0",
-        "model.positions=rotary",
+        "model.positions=rope",
     ),
 )
 

@@ -16,7 +16,7 @@ WORDS = ("--model", "ngram", "--set", "tokenizer.kind=words")
 
 @pytest.fixture
 def run(here: Path, seqwright: Command) -> Path:
-    """A trigram of words whose text holds names of specials, as PTB and WikiText do."""
+    """A trigram of words whose text holds names of special_tokens, as PTB and WikiText do."""
     (here / "text.txt").write_text(text_of(60) + "the <unk> sat on <s>\n\nthe \\<unk> </s> ran <0x20>\n")
     said = seqwright("train", "--text", "text.txt", *WORDS, "--set", "model.order=3", "--run", "run")
     assert said.status == 0, said.err
@@ -181,7 +181,7 @@ def test_a_closed_vocabulary_meets_an_unknown_word(here: Path, seqwright: Comman
     assert scores["perplexity"] is None
     assert scores["impossible"] == 1
     assert "1 of 3 tokens have probability zero" in seqwright("evaluate", "closed", "--on", "new.txt").out
-    none = ("--set", 'tokenizer.specials=["<sos>", "<eos>"]')
+    none = ("--set", 'tokenizer.special_tokens=["<sos>", "<eos>"]')
     seqwright("train", "--text", "text.txt", *WORDS, *none, "--run", "none")
     assert (
         "'zebra' is not in the vocabulary, and there is no <unk>"

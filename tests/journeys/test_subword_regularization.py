@@ -13,7 +13,7 @@ from tests.journeys.conftest import Command
 
 TINY = [*TINY_GPT, "--set", "training.schedule=constant", "--set", "training.warmup_steps=0", "--set", "data.split=tail 10%"]
 TINY += ["--set", "training.evaluate_every=0", "--set", "evaluation.resamples=0"]
-PAIRS = ["--set", "data.tokens=400", "--set", "data.split=tail 10%"]
+PAIRS = ["--set", "data.batch_tokens=400", "--set", "data.split=tail 10%"]
 
 
 def cut(**options: object) -> list[str]:

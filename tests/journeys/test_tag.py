@@ -15,7 +15,7 @@ TINY = [
         "--set",
         "model.embedding=16",
         "--set",
-        "model.spelling=8",
+        "model.char_features=8",
         "--set",
         "model.dropout=0.0",
     ),
@@ -59,7 +59,7 @@ def test_a_tagger_learns_answers_and_keeps_its_laws(seqwright: Command, tagger: 
     assert seqwright("tag", tagger, input=b"we hear dogs runs\n").out == "we hear dogs runs\tp v n v\n"
     assert seqwright("tag", tagger, "we hear dogs runs").out == "we hear dogs runs\tp v n v\n"
     assert "try `seqwright tag`" in seqwright("classify", tagger, "we hear").err
-    assert "model.spelling = 0 has" in seqwright("embed", tagger, input=b"we hear\n").err
+    assert "model.char_features = 0 has" in seqwright("embed", tagger, input=b"we hear\n").err
     assert seqwright("check", tagger, "--json").json["holds"]
 
 

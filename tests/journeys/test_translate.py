@@ -34,7 +34,7 @@ def test_lines_in_lines_out_in_order(seqwright: Command, translator: Path) -> No
     assert said.out.split("\n")[1] == ""
     typed = seqwright("translate", translator, "one 1")
     assert typed.out == said.out.split("\n")[0] + "\n"
-    rows = seqwright("translate", translator, "b.en", "--json", "--set", "decoding.best=2").lines
+    rows = seqwright("translate", translator, "b.en", "--json", "--set", "decoding.n_best=2").lines
     assert [row["source"] for row in rows][:2] == ["one two 0", "one two 1"]
     assert all(len(row["others"]) == 1 for row in rows)
 

@@ -75,7 +75,7 @@ def test_stride_1_gives_each_token_the_fullest_context() -> None:
         assert scored.log_probs[place] == pytest.approx(alone(model, context, int(ids[place + 1])), abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ["lstm", "window", "rnn sigmoid"])
+@pytest.mark.parametrize("name", ["lstm", "feedforward", "rnn sigmoid"])
 def test_carried_state_reads_the_text_as_one_window(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, ids = small(name), text(33)
     with torch.no_grad():

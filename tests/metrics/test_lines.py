@@ -23,7 +23,7 @@ def encode(texts: Iterable[str]) -> SimpleNamespace:
     return SimpleNamespace(ids=np.array([int(d) for d in "".join(several)], np.int64), lengths=[*map(len, several)])
 
 
-@pytest.mark.parametrize("name", ["gpt", "lstm", "window"])
+@pytest.mark.parametrize("name", ["gpt", "lstm", "feedforward"])
 @pytest.mark.parametrize("at_once", [1, 4, 512])
 def test_together_is_alone(name: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines_module, "AT_ONCE", at_once)

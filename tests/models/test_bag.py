@@ -112,7 +112,7 @@ def test_the_optimum_is_that_of_scikit_learn(classes: int) -> None:
     assert_close(mine, torch.from_numpy(oracle.predict_proba(dense)).float(), atol=2e-3, rtol=0)
 
 
-@pytest.mark.parametrize(("kind", "count"), [("class", 2), ("class", 3), ("labels", 3), ("value", 1)])
+@pytest.mark.parametrize(("kind", "count"), [("class", 2), ("class", 3), ("multilabel", 3), ("regression", 1)])
 def test_a_bag_learns_keeps_and_answers_alone_as_in_company(kind: str, count: int) -> None:
     data = corpus(classes=count)
     if kind != "class":
@@ -186,7 +186,7 @@ def test_a_bag_of_letters_and_words_knows_what_neither_can_tell() -> None:
 def test_an_unknown_word_makes_no_known_pair() -> None:
     """Every pair of the words 1 and 2 is known; none of them is 1 3 or 2 3."""
     data = Spelt([[a, 0, b] for a in (1, 2) for b in (1, 2)] * 2, torch.arange(8) % 2)
-    model = bag(BagConfig(order=1, words=2, minimum=1, l2=1.0), sizes())
+    model = bag(BagConfig(order=1, words=2, min_df=1, l2=1.0), sizes())
     model.fit(data)
     assert model.facts["types"] == [3, 2, 4]
     asked = Spelt([[1, 0, 3], [2, 0, 3], [3, 0, 1], [1, 0, 2]], torch.zeros(4, dtype=torch.long))
@@ -212,7 +212,7 @@ def test_each_view_is_scaled_by_itself() -> None:
 def test_unscaled_texts_are_zeros_and_ones(words: int) -> None:
     """Without normalise an answer is the sum of the weights of what a text has."""
     data = Spelt(drawn(60, 7), torch.arange(60) % 2)
-    model = bag(BagConfig(order=2, words=words, normalise=False, l2=1.0), sizes())
+    model = bag(BagConfig(order=2, words=words, normalize=False, l2=1.0), sizes())
     model.fit(data)
     streams = model._streams(*model._flat(data.batch(np.arange(60)).source))
     views = [rows_of(view.read(*stream)) for view, stream in zip(model.views, streams, strict=True)]
@@ -227,7 +227,7 @@ def test_numbers_are_learnt_without_naive_bayes() -> None:
     data.target = data.target[:, None].float()
     noted = []
     for naive_bayes in (None, True, False):
-        model = bag(BagConfig(order=2, naive_bayes=naive_bayes), sizes("value", 1))
+        model = bag(BagConfig(order=2, naive_bayes=naive_bayes), sizes("regression", 1))
         model.fit(data)
         noted += model.notes
     assert len(noted) == 3
@@ -290,7 +290,7 @@ def test_few_texts_say_whether_ngrams_of_one_text_count() -> None:
     texts = [[n % 2, 2 + n % 2, 4 + n % 8] for n in range(40)]
     counted = {}
     for minimum in (None, 1, 2):
-        model = bag(BagConfig(order=3, minimum=minimum), sizes())
+        model = bag(BagConfig(order=3, min_df=minimum), sizes())
         model.fit(Corpus(texts, torch.arange(40) % 2))
         counted[minimum] = float(model.notes[-1].split("loss ")[1].rstrip(").")), model.weight.size(0)
     assert counted[None] == min(counted[1], counted[2])
@@ -328,7 +328,7 @@ def test_weights_are_held_at_their_centre() -> None:
 
 def test_too_many_weights_leave_out_rare_ngrams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqwright.models.bag.model.MOST_WEIGHTS", 300)
-    model = bag(BagConfig(order=3, minimum=1), sizes())
+    model = bag(BagConfig(order=3, min_df=1), sizes())
     model.fit(corpus())
     assert 0 < model.weight.numel() <= 300
     assert "left out" in model.notes[0]
@@ -337,7 +337,7 @@ def test_too_many_weights_leave_out_rare_ngrams(monkeypatch: pytest.MonkeyPatch)
 def test_naive_bayes_alone_is_the_log_count_ratio() -> None:
     """Weights held at zero leave only the scale to look at: Wang & Manning's r, by hand."""
     data = Corpus([[1, 2], [1, 3], [1, 3, 3], [2]], torch.tensor([0, 1, 1, 0]))
-    model = bag(BagConfig(order=1, minimum=1), sizes())
+    model = bag(BagConfig(order=1, min_df=1), sizes())
     _, x = Grams.of(*flat(data.texts), order=1, minimum=1, vocabulary=WORDS)
     p, q = np.array([2 + 1, 0 + 1, 2 + 1]), np.array([1 + 1, 2 + 1, 0 + 1])
     expected = np.log(p / p.sum()) - np.log(q / q.sum())

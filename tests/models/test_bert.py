@@ -79,7 +79,7 @@ def test_logits_are_those_of_transformers() -> None:
         assert (ours(batch) - expected)[real].abs().max() < 1e-9
 
 
-@pytest.mark.parametrize("options", [{}, {"norm": "pre"}, {"positions": "rotary"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"norm_position": "pre"}, {"positions": "rope"}], ids=str)
 def test_a_padded_row_is_the_row_alone(options: dict[str, object]) -> None:
     model, batch = bert(**options), rows()
     together = model(batch)

@@ -84,9 +84,9 @@ def test_settings_that_make_no_model_are_refused(table: dict[str, object], told:
 
 @pytest.mark.parametrize("kind", ["lstm", "transformer", "gpt", "bert"])
 def test_filters_of_letters_are_none_or_some(kind: str) -> None:
-    build.model_config({"kind": kind, "spelling": 0}, task="tagged")
+    build.model_config({"kind": kind, "char_features": 0}, task="tagged")
     with pytest.raises(UserError, match="spelling must not be below 0"):
-        build.model_config({"kind": kind, "spelling": -1}, task="tagged")
+        build.model_config({"kind": kind, "char_features": -1}, task="tagged")
 
 
 def test_layers_before_the_answer() -> None:
@@ -145,7 +145,7 @@ def test_transformers_begin_with_glorot_s_weights(task: str) -> None:
 
 def test_a_bert_adds_its_own_epsilon_everywhere() -> None:
     sizes = ReaderSizes(answers=Answers(kind="tokens", count=50), vocabulary=Vocabulary(size=50))
-    config = build.model_config({"kind": "bert", "width": 8, "heads": 2, "epsilon": 0.25}, task="masked")
+    config = build.model_config({"kind": "bert", "width": 8, "heads": 2, "norm_eps": 0.25}, task="masked")
     model = build.model(config, sizes, task="masked")
     found = {part.eps for part in model.modules() if isinstance(part, torch.nn.LayerNorm)}
     assert found == {0.25}

@@ -22,7 +22,7 @@ def fresh(vocabulary: int = 50, **options: object) -> LanguageModel:
     return build.model(GPTConfig(**options), Vocabulary(size=vocabulary))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("norm_position", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_block_is_pytorchs_transformer_layer(norm: str, activation: str, bias: bool) -> None:
@@ -32,7 +32,7 @@ def test_a_block_is_pytorchs_transformer_layer(norm: str, activation: str, bias:
     ).double()
     for parameter in theirs.parameters():
         nn.init.normal_(parameter)
-    config = BlockConfig(width=WIDTH, heads=HEADS, inner=INNER, norm=norm, activation=activation, bias=bias)  # type: ignore[arg-type]
+    config = BlockConfig(width=WIDTH, heads=HEADS, ffn_width=INNER, norm_position=norm, activation=activation, bias=bias)  # type: ignore[arg-type]
     ours = Block(config).double()
     pairs: list[tuple[nn.Module, torch.Tensor, torch.Tensor]] = [
         (ours.attention.query_key_value, theirs.self_attn.in_proj_weight, theirs.self_attn.in_proj_bias),
@@ -63,7 +63,7 @@ def test_fresh_weights_have_gpt_2s_sizes() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"positions": "rotary"}, {"positions": "none", "norm": "post"}, {"tied": False}]
+    "options", [{}, {"positions": "rope"}, {"positions": "none", "norm_position": "post"}, {"tied": False}]
 )
 def test_a_fresh_model_prefers_no_token(options: dict[str, object]) -> None:
     model = fresh(width=64, **options).eval()
@@ -85,7 +85,7 @@ def test_post_norm_ends_in_a_normalisation_and_pre_norm_adds_one() -> None:
 
 def test_rotations_make_answers_depend_on_distance_alone() -> None:
     """The same ids a few places later, behind a beginning that cannot be seen, get the same answers."""
-    model = fresh(positions="rotary", layers=2, width=16, heads=2, context=16).double().eval()
+    model = fresh(positions="rope", layers=2, width=16, heads=2, context=16).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.4)
     blocks = model.get_submodule("encoder.blocks")
@@ -113,10 +113,10 @@ def test_without_positions_order_before_the_last_token_is_lost() -> None:
         ({"width": 100, "heads": 8}, "width 100 cannot be split over 8 heads; try 96 or 104."),
         ({"width": 3, "heads": 8}, "width 3 cannot be split over 8 heads; try 8."),
         ({"layers": 0}, "layers must be at least 1, not 0."),
-        ({"width": 12, "heads": 4, "positions": "rotary"}, "width / heads must be even, not 3"),
+        ({"width": 12, "heads": 4, "positions": "rope"}, "width / heads must be even, not 3"),
         ({"width": 9, "heads": 3, "positions": "sinusoidal"}, "width must be even, not 9"),
-        ({"heads": 4, "key_heads": 3}, "4 heads cannot share 3 key heads; try 1 or 2 or 4."),
-        ({"window": 0}, "window must be at least 1"),
+        ({"heads": 4, "kv_heads": 3}, "4 heads cannot share 3 key heads; try 1 or 2 or 4."),
+        ({"attention_window": 0}, "window must be at least 1"),
         ({"attention_dropout": 1.0}, "attention_dropout is a share"),
         ({"readout": "flatten"}, "set tied = false"),
     ],

@@ -21,27 +21,27 @@ from tests.contract.kinds import SMALL
 
 V, D, H, T = 23, 24, 4, 12
 
-SIZES = {"width": 32, "heads": 2, "layers": 3, "inner": 40, "context": 20}
+SIZES = {"width": 32, "heads": 2, "layers": 3, "ffn_width": 40, "context": 20}
 SWITCHES: dict[str, Any] = {
-    "key_heads": 2,
-    "rotary_base": 50.0,
-    "query_key_norm": True,
-    "norm": "post",
-    "normalised": "rms",
-    "epsilon": 0.1,
+    "kv_heads": 2,
+    "rope_base": 50.0,
+    "qk_norm": True,
+    "norm_position": "post",
+    "norm": "rmsnorm",
+    "norm_eps": 0.1,
     "activation": "swiglu",
     "bias": False,
     "dropout": 0.2,
     "attention_dropout": 0.2,
     "embedding_dropout": 0.2,
     "positions": "alibi",
-    "window": 3,
+    "attention_window": 3,
     "tied": False,
     "readout": "flatten",
 }
 """Another value of every key; one that is not among them fails the first test below."""
-NEEDED: dict[str, dict[str, Any]] = {"rotary_base": {"positions": "rotary"}, "readout": {"tied": False}}
-OUR_OWN = {"epsilon", "readout"}
+NEEDED: dict[str, dict[str, Any]] = {"rope_base": {"positions": "rope"}, "readout": {"tied": False}}
+OUR_OWN = {"norm_eps", "readout"}
 """A number every implementation has, and the lectures' second way: no paper is theirs."""
 
 
@@ -88,7 +88,7 @@ def test_a_switch_has_a_paper_and_the_laws(name: str) -> None:
     [key] = [key for key in describe(GPTConfig) if key.name == name]
     assert name in OUR_OWN or re.search(r"[A-Z]\w+ (et al\. |& [A-Z]\w+ )?20\d\d", key.help), key.help
     # Dropout and epsilon change no path through a model in evaluation, where the laws hold.
-    assert "dropout" in name or name == "epsilon" or any(row.get(name, key.default) != key.default for row in LAWFUL)
+    assert "dropout" in name or name == "norm_eps" or any(row.get(name, key.default) != key.default for row in LAWFUL)
 
 
 def numbered(their: nn.Module, n: int) -> dict[str, Tensor]:
@@ -102,7 +102,7 @@ def fill(mine: nn.Module, tensors: dict[str, Tensor]) -> None:
     mine.load_state_dict(tensors, strict=False)  # rotation tables are buffers that are not saved
 
 
-@pytest.mark.parametrize("key_heads", [1, 2, 4])
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
 def test_the_llama_layout_is_llama(key_heads: int) -> None:
     torch.manual_seed(0)
     theirs = LlamaForCausalLM(
@@ -121,10 +121,10 @@ def test_the_llama_layout_is_llama(key_heads: int) -> None:
     for parameter in theirs.parameters():
         nn.init.normal_(parameter, std=0.3)
     ours = built(
-        positions="rotary",
+        positions="rope",
         rotary_base=5000.0,
-        normalised="rms",
-        epsilon=1e-6,
+        norm="rmsnorm",
+        norm_eps=1e-6,
         activation="swiglu",
         inner=40,
         key_heads=key_heads,
@@ -146,7 +146,7 @@ def test_the_llama_layout_is_llama(key_heads: int) -> None:
             },
         )
     fill(ours.embedding, {"weight": theirs.model.embed_tokens.weight.detach()})
-    fill(ours.get_submodule("encoder.norm"), {"weight": theirs.model.norm.weight.detach()})
+    fill(ours.get_submodule("encoder.norm"), {"weight": theirs.model.norm_position.weight.detach()})
     fill(ours.head.readout, {"weight": theirs.lm_head.weight.detach()})
     with torch.no_grad():
         expected = theirs(some_ids()).logits
@@ -184,7 +184,7 @@ def test_the_gpt_2_layout_is_gpt_2() -> None:
     assert_close(logits_of(ours, some_ids()), expected, rtol=0, atol=4e-6 * expected.abs().max().item())
 
 
-@pytest.mark.parametrize("key_heads", [1, 2])
+@pytest.mark.parametrize("kv_heads", [1, 2])
 def test_shared_keys_are_the_same_keys_for_several_heads(key_heads: int) -> None:
     torch.manual_seed(0)
     shared = SelfAttention(D, H, key_heads=key_heads).double()
@@ -201,12 +201,12 @@ def test_shared_keys_are_the_same_keys_for_several_heads(key_heads: int) -> None
 
 
 def test_fewer_heads_of_keys_are_remembered() -> None:
-    model = built(key_heads=2)
+    model = built(kv_heads=2)
     state = model.start(Batch.of_text(some_ids(), some_ids()).source, capacity=T)
     assert dict(state.tensors())["key"].shape == (3, 2, T, 2, D // H)
 
 
-@pytest.mark.parametrize("positions", ["learned", "rotary", "alibi", "relative", "none"])
+@pytest.mark.parametrize("positions", ["learned", "rope", "alibi", "t5", "none"])
 def test_a_window_hides_what_is_farther_back(positions: str) -> None:
     """Through L layers, a token hears of what is at most L (window - 1) behind, and of everything nearer."""
     model = built(positions=positions, window=3)
@@ -228,7 +228,7 @@ def test_a_window_as_long_as_the_text_hides_nothing(positions: str) -> None:
 
 
 def test_normalised_queries_and_keys_do_not_care_how_long_they_were() -> None:
-    model = built(query_key_norm=True, bias=False).double()
+    model = built(qk_norm=True, bias=False).double()
     before = logits_of(model, some_ids())
     with torch.no_grad():
         for block in model.get_submodule("encoder.blocks").children():
@@ -237,7 +237,7 @@ def test_normalised_queries_and_keys_do_not_care_how_long_they_were() -> None:
 
 
 def test_rms_norm_divides_by_the_root_mean_square_and_nothing_else() -> None:
-    norm = built(normalised="rms", epsilon=0.0).get_submodule("encoder.norm")
+    norm = built(norm="rmsnorm", norm_eps=0.0).get_submodule("encoder.norm")
     x = torch.randn(5, D)
     assert_close(norm(x), x / x.square().mean(-1, keepdim=True).sqrt() * norm.weight)
 
@@ -260,7 +260,7 @@ def test_dropout_of_one_kind_is_of_that_kind(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"rotary_base": 0.0}, "above 0"), ({"epsilon": -1.0}, "not be below 0")]
+    ("options", "message"), [({"rope_base": 0.0}, "above 0"), ({"norm_eps": -1.0}, "not be below 0")]
 )
 def test_numbers_under_which_nothing_is_finite_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):

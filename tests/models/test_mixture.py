@@ -104,7 +104,7 @@ def test_a_model_alone_or_with_itself_is_the_model(name: str, weights: list[floa
         assert_close(together(given), model(given).log_softmax(-1))
         assert_close(together.score(given)[0], model.score(given)[0])
         facts = {"sos": VOCABULARY.sos, "eos": VOCABULARY.eos, "banned": [0, 1, 2]}
-        said, alone = (search(one, given.source, SearchOptions(length=8), **facts) for one in (together, model))
+        said, alone = (search(one, given.source, SearchOptions(max_tokens=8), **facts) for one in (together, model))
     assert [own[0].ids for own in said] == [own[0].ids for own in alone]
 
 

@@ -70,7 +70,7 @@ def test_several_trainings_are_averaged() -> None:
 def test_what_is_hidden_is_a_function_of_the_seed_and_leaves_enough_to_learn() -> None:
     given, learnt = corpus(4), []
     for hidden, seed in ((0.0, 1), (0.5, 1), (0.5, 1), (0.5, 2)):
-        model = Perceptron(PerceptronConfig(hidden=hidden, seed=seed), 3)
+        model = Perceptron(PerceptronConfig(feature_dropout=hidden, seed=seed), 3)
         model.fit(given)
         assert not model.weights[-1].any()
         scores = model.weights[model._places(features(given.spelling, given.words))].sum(1)
@@ -120,7 +120,7 @@ def test_features_rarer_than_the_minimum_are_left_out() -> None:
     )
     known = {}
     for minimum in (1, 2, 5):
-        model = Perceptron(PerceptronConfig(minimum=minimum), 2)
+        model = Perceptron(PerceptronConfig(min_count=minimum), 2)
         model.fit(given)
         known[minimum] = len(model.keys)
     assert known[1] == known[2] > 0

@@ -15,11 +15,11 @@ from tests.contract.kinds import CONTEXT, GPT, VOCABULARY, batch, small
 from tests.contract.translators import OTHER, pairs, translator
 
 
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary", "none"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rope", "none"])
 def test_without_a_source_it_is_a_gpt(positions: str) -> None:
-    names = {"learned": "gpt", "sinusoidal": "gpt sinusoidal", "rotary": "gpt rotary", "none": "gpt unplaced"}
+    names = {"learned": "gpt", "sinusoidal": "gpt sinusoidal", "rope": "gpt rotary", "none": "gpt unplaced"}
     model = small(names[positions])
-    options = {"rotary": {"bias": False}, "none": {"tied": False}}.get(positions, {})
+    options = {"rope": {"bias": False}, "none": {"tied": False}}.get(positions, {})
     config = build.model_config(dict(GPT) | {"positions": positions} | options, task="pairs")
     sizes = Vocabularies(source=VOCABULARY, target=VOCABULARY, joint=True)
     prefix = build.model(config, sizes, task="pairs").double().eval()

@@ -24,10 +24,10 @@ def parameters(model: EncoderDecoder) -> int:
 
 
 @pytest.mark.parametrize(
-    ("width", "inner", "heads", "expected"), [(512, 2048, 8, 63_082_496), (1024, 4096, 16, 214_245_376)]
+    ("width", "ffn_width", "heads", "expected"), [(512, 2048, 8, 63_082_496), (1024, 4096, 16, 214_245_376)]
 )
 def test_the_papers_base_and_big(width: int, inner: int, heads: int, expected: int) -> None:
-    config = TransformerConfig(layers=6, width=width, inner=inner, heads=heads, norm="post")
+    config = TransformerConfig(layers=6, width=width, ffn_width=inner, heads=heads, norm_position="post")
     assert parameters(made(config, 37_000)) == expected
 
 
@@ -62,7 +62,7 @@ def test_parameter_free_attention_adds_none() -> None:
     [
         ({"width": 7}, "even"),
         ({"width": 8, "embedding": 4, "tied": "two-way"}, "embedding = width"),
-        ({"width": 8, "attention": "none", "feeding": True}, "feeding"),
+        ({"width": 8, "attention": "none", "input_feeding": True}, "input_feeding"),
         ({"width": 0}, "at least 1"),
     ],
 )
@@ -76,11 +76,11 @@ def test_an_unknown_attention_is_refused_with_a_suggestion() -> None:
         build.model_config({"kind": "gru", "attention": "aditive"}, task="pairs")
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("norm_position", ["pre", "post"])
 def test_fresh_layers_leave_tokens_what_they_are(norm: str) -> None:
     torch.manual_seed(0)
     sides = Vocabulary(size=50)
-    config = TransformerConfig(width=64, heads=4, layers=6, dropout=0.0, norm=norm, positions="none")  # type: ignore[arg-type]
+    config = TransformerConfig(width=64, heads=4, layers=6, dropout=0.0, norm_position=norm, positions="none")  # type: ignore[arg-type]
     model = build.model(config, Vocabularies(source=sides, target=sides, joint=True), task="pairs")
     ends = [part.weight for name, part in model.reader.named_modules() if name.endswith("attention.output")]
     glorot = (2 / (64 + 64)) ** 0.5

@@ -27,13 +27,13 @@ VALUES = [
 """Tried one after the other, after the words that a key may be; reading is strict, so that a wrong type is refused."""
 
 TOGETHER: dict[str, dict[str, Any]] = {
-    "tokenizer.compression": {"kind": "bpe"},
-    "tokenizer.split": {"kind": "words"},
-    "tokenizer.sampling": {"kind": "unigram"},
+    "tokenizer.bytes_per_token": {"kind": "bpe"},
+    "tokenizer.pretokenizer": {"kind": "words"},
+    "tokenizer.sampling_alpha": {"kind": "unigram"},
     "tokenizer.source_file": {"joint": False},
     "tokenizer.source_kind": {"joint": False},
     "tokenizer.source_size": {"joint": False},
-    "model.key_heads": {"heads": 8},
+    "model.kv_heads": {"heads": 8},
     "model.readout": {"length": 9},
     "gpt.readout": {"tied": False},
     "model.length": {"readout": "flatten"},
@@ -45,8 +45,8 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "model.unknown": {"order": 4},
     "training.lora_rank": {"init_from": "runs/base"},
     "data.test": {"split": "documents 5%"},
-    "decoding.risk": {"best": 4},
-    "decoding.groups": {"width": 6},
+    "decoding.mbr": {"best": 4},
+    "decoding.beam_groups": {"width": 6},
 }
 """What else keys need, of a section or of one kind of model."""
 

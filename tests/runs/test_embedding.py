@@ -20,7 +20,7 @@ def ids_of(text: str) -> list[int]:
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first", "last", "max"])
-@pytest.mark.parametrize("kind", ["gpt", "gpt alibi", "lstm", "window", "transformer", "gru additive"])
+@pytest.mark.parametrize("kind", ["gpt", "gpt alibi", "lstm", "feedforward", "transformer", "gru additive"])
 def test_a_text_in_a_batch_is_the_text_alone(kind: str, pooling: str) -> None:
     model = translator(kind) if kind in ("transformer", "gru additive") else small(kind)
     together = [one.vector for one in embed(model, TEXTS, ids_of, pooling=pooling)]  # type: ignore[arg-type]

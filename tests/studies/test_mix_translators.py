@@ -16,7 +16,7 @@ from seqwright.studies.mix import mix
 from tests.tasks.test_translation import write
 
 TINY = [
-    *("tokenizer.kind=words", "model.layers=1", "model.width=16", "data.tokens=256", "training.steps=60"),
+    *("tokenizer.kind=words", "model.layers=1", "model.width=16", "data.batch_tokens=256", "training.steps=60"),
     *("training.learning_rate=6e-3", "training.evaluate_every=60", "evaluation.resamples=0"),
 ]
 APART = ["tokenizer.joint=false"]
@@ -60,7 +60,7 @@ def test_the_run_translates_scores_and_keeps_the_laws(trained: Trained, product:
     assert all(finding.holds for finding in check(run))
     assert run.typical == trained.first.typical
     assert listing(trained.folder)
-    audit = run.search_audit(lines, SearchOptions(length=6, nodes=200), [1, 4])
+    audit = run.search_audit(lines, SearchOptions(max_tokens=6, max_nodes=200), [1, 4])
     assert audit.sources == 3
 
 

@@ -132,7 +132,7 @@ def test_a_run_without_a_suited_probe_says_what_it_needs(tmp_path: Path) -> None
 def test_a_translator_is_asked_how_probable_both_translations_are(tmp_path: Path) -> None:
     for name, words in (("en", "the teacher sings"), ("de", "Der Lehrer Die Lehrerin singt")):
         (tmp_path / name).write_text(f"{words}\n" * 30, encoding="utf-8")
-    small = ["model.layers=1", "model.width=8", "model.heads=2", "model.inner=8", "training.steps=2"]
+    small = ["model.layers=1", "model.width=8", "model.heads=2", "model.ffn_width=8", "training.steps=2"]
     run = sw.train(
         pairs=[str(tmp_path / "en"), str(tmp_path / "de")],
         valid=[str(tmp_path / "en"), str(tmp_path / "de")],

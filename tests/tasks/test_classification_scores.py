@@ -18,9 +18,9 @@ from seqwright.tasks.classification.predictor import Reader, Respondent
 from seqwright.tasks.classification.scores import AnswerOptions, ClassEvaluationConfig, answers, counted, tempered
 from seqwright.text.trainers import TokenizerConfig, train
 
-ONE = Labels(kind="one", names=("no", "yes"))
-SEVERAL = Labels(kind="several", names=("red", "big"))
-VALUE = Labels(kind="value", mean=10.0, deviation=2.0)
+ONE = Labels(kind="single", names=("no", "yes"))
+SEVERAL = Labels(kind="multi", names=("red", "big"))
+VALUE = Labels(kind="regression", mean=10.0, deviation=2.0)
 
 FOUND = np.array([[0.8, 0.2], [0.7, 0.3], [0.6, 0.4], [0.9, 0.1], [0.45, 0.55], [0.65, 0.35]])
 WANTED = np.array([0, 0, IGNORE, 1, 1, 1])
@@ -118,7 +118,7 @@ def test_texts_that_did_not_fit_are_counted_and_only_classes_are_tempered() -> N
     tokenizer = train(TokenizerConfig(kind="words"), ["a b c"])
     model = Told(*tokenizer.encode("a b"))
     model.context = 4  # type: ignore[assignment]
-    readers = [Reader(model=model, tokenizer=tokenizer, data=LabelledConfig(train="x", framed=False))]
+    readers = [Reader(model=model, tokenizer=tokenizer, data=LabelledConfig(train="x", add_special_tokens=False))]
     texts = [("a a b c c",), ("b c c c c c c",), ("a",)]
     plain, softer = (Respondent(readers=readers, labels=ONE, temperature=t)(texts) for t in (None, 2.0))
     assert (plain.cut, plain.lost.tolist()) == (2, [1, 3, 0])

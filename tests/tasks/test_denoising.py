@@ -32,7 +32,7 @@ class Sure(torch.nn.Module):
 
 
 def test_scores_of_what_is_said() -> None:
-    tokenizer = with_specials(train(TokenizerConfig(kind="words"), [TEXT]), SETTINGS.data.specials)
+    tokenizer = with_specials(train(TokenizerConfig(kind="words"), [TEXT]), SETTINGS.data.special_tokens)
     stream = make_stream(corpus_of(TEXT, "line"), tokenizer)
     feed = rows_of(stream, tokenizer, SETTINGS, fixed=True)  # type: ignore[arg-type]
     assert (feed.rows, feed.seed, feed.shifts) == (4, 5, (0, 0))

@@ -29,7 +29,7 @@ SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
 )
 def test_the_stride_that_is_said_is_the_one_that_was_taken(name: str, stride: int | None, said: str) -> None:
     texts = ["abcdefg" * 4]
-    tokenizer = train(TokenizerConfig(kind="characters", specials=SPECIALS), texts)
+    tokenizer = train(TokenizerConfig(kind="characters", special_tokens=SPECIALS), texts)
     stream = make_stream(Corpus(documents=texts, kind="file"), tokenizer)
     scores = evaluate_text(small(name), tokenizer, stream, EvaluationConfig(stride=stride, resamples=0))
     assert said in scores["scores"]["nll"]["signature"]
@@ -40,7 +40,7 @@ def test_a_text_that_does_not_fit_the_memory_says_what_to_change(monkeypatch: py
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     texts = ["abcdefg" * 4]
-    tokenizer = train(TokenizerConfig(kind="characters", specials=SPECIALS), texts)
+    tokenizer = train(TokenizerConfig(kind="characters", special_tokens=SPECIALS), texts)
     stream = make_stream(Corpus(documents=texts, kind="file"), tokenizer)
     monkeypatch.setattr(evaluate, "score_text", full)
     with pytest.raises(UserError, match=r"out of memory for scoring a text; lower evaluation\.batch"):

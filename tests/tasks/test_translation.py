@@ -37,7 +37,7 @@ def write(folder: Path, name: str, count: int, seed: int) -> list[str]:
 
 
 SMALL = [
-    *("tokenizer.kind=words", "model.layers=1", "model.width=32", "model.dropout=0.0", "data.tokens=256"),
+    *("tokenizer.kind=words", "model.layers=1", "model.width=32", "model.dropout=0.0", "data.batch_tokens=256"),
     *("training.steps=200", "training.learning_rate=4e-3", "training.evaluate_every=250"),
     "evaluation.resamples=50",
 ]
@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(folder: Path) -> TranslationRun:
     train, valid = write(folder, "train", 600, 1), write(folder, "valid", 30, 2)
-    made = sw.train(pairs=train, valid=valid, set=[*SMALL, "model.heads=2", "model.inner=64"], run=folder / "run")
+    made = sw.train(pairs=train, valid=valid, set=[*SMALL, "model.heads=2", "model.ffn_width=64"], run=folder / "run")
     assert isinstance(made, TranslationRun)
     return made
 

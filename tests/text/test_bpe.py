@@ -57,7 +57,7 @@ def test_merging_stops_at_a_size_or_a_compression() -> None:
     texts = ["low lower newest widest"]
     alphabet = 4 + 1 + len(set("lowernstid"))
     assert train(TokenizerConfig(kind="bpe", size=alphabet + 2), texts).size == alphabet + 2
-    assert train(TokenizerConfig(kind="bpe", compression=1.3), texts).size == alphabet + 3
+    assert train(TokenizerConfig(kind="bpe", bytes_per_token=1.3), texts).size == alphabet + 3
 
 
 def test_a_piece_is_never_spelt_as_a_special() -> None:

@@ -36,7 +36,7 @@ def test_cuts_are_counted_by_script() -> None:
 
 
 def test_basic_english_makes_twelve_replacements() -> None:
-    tokenizer = train(TokenizerConfig(kind="words", split="basic-english"), ["x"])
+    tokenizer = train(TokenizerConfig(kind="words", pretokenizer="basic-english"), ["x"])
     assert tokenizer.normalise('It\'s "good"; (A.B.),<br />yes: no!?').split() == [
         *("it", "'", "s", "good", "(", "a", ".", "b", ".", ")", ",", "yes", "no", "!", "?"),
     ]
@@ -46,8 +46,8 @@ def test_basic_english_makes_twelve_replacements() -> None:
 def test_the_vocabulary_of_imdb(data_root: Path) -> None:
     text, _ = read_text(data_root / "imdb/train.tsv.xz")
     reviews = [line.split("\t", 2)[2] for line in text.removesuffix("\n").split("\n")]
-    specials = ("<pad>", "<s>", "<unk>")
-    config = TokenizerConfig(kind="words", split="basic-english", minimum_count=3, size=20_000, specials=specials)
+    special_tokens = ("<pad>", "<s>", "<unk>")
+    config = TokenizerConfig(kind="words", pretokenizer="basic-english", min_frequency=3, size=20_000, special_tokens=special_tokens)
     tokenizer = train(config, reviews)
     encoded = tokenizer.encode_all(reviews)
     lengths = np.array(encoded.lengths)

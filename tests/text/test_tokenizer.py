@@ -35,13 +35,13 @@ EVERY = [
     *LOSSLESS,
     *(train(TokenizerConfig(kind=kind), SAMPLE) for kind in ("words", "characters", "bpe", "unigram", "wordpiece")),
     *(
-        train(TokenizerConfig(kind=kind, normalise=form, lowercase=True), SAMPLE)
+        train(TokenizerConfig(kind=kind, unicode_normalization=form, lowercase=True), SAMPLE)
         for kind, form in [
             *product(("words", "characters", "bytes", "byte-bpe"), ("nfc", "nfd", "nfkc")),
             *zip(("bpe", "unigram", "wordpiece"), ("nfc", "nfd", "nfkc"), strict=True),
         ]
     ),
-    *(train(TokenizerConfig(kind=kind, split="basic-english"), SAMPLE) for kind in ("words", "bpe", "wordpiece")),
+    *(train(TokenizerConfig(kind=kind, pretokenizer="basic-english"), SAMPLE) for kind in ("words", "bpe", "wordpiece")),
 ]
 
 
@@ -73,7 +73,7 @@ def test_exact_means_that_decoding_gives_the_text_back(text: str) -> None:
         assert not encoded.exact or tokenizer.decode(encoded.ids.tolist()) == text
         missing = tokenizer.unknowns(text)
         assert bool(encoded.unknown) == bool(missing)
-        # unigram gives one <unk> to unknown characters that stand together; wordpiece cuts words at names of specials.
+        # unigram gives one <unk> to unknown characters that stand together; wordpiece cuts words at names of special_tokens.
         assert tokenizer.kind in ("unigram", "wordpiece") or encoded.unknown == missing.total()
 
 
@@ -114,7 +114,7 @@ def test_saving_and_opening_changes_nothing(tokenizer: Tokenizer, tmp_path: Path
     (tmp_path / "tokenizer.json").write_text(tokenizer.json)
     opened = Tokenizer.open(tmp_path / "tokenizer.json")
     assert opened.hash == tokenizer.hash
-    assert (opened.kind, opened.specials, opened.lossless) == (tokenizer.kind, tokenizer.specials, tokenizer.lossless)
+    assert (opened.kind, opened.special_tokens, opened.lossless) == (tokenizer.kind, tokenizer.special_tokens, tokenizer.lossless)
     assert [opened.encode(text) for text in SAMPLE] == [tokenizer.encode(text) for text in SAMPLE]
 
 
@@ -138,7 +138,7 @@ def test_the_hash_is_the_files_own_whatever_the_library_makes_of_it() -> None:
 def test_sizes_are_those_of_the_text(tokenizer: Tokenizer) -> None:
     for text in SAMPLE:
         assert tokenizer.sizes[tokenizer.encode(text)].sum(0).tolist() == [len(text.encode()), len(text), 0]
-    assert not tokenizer.sizes[list(tokenizer.specials.values())].any()
+    assert not tokenizer.sizes[list(tokenizer.special_tokens.values())].any()
 
 
 def test_different_tokenizers_have_different_hashes() -> None:
@@ -146,7 +146,7 @@ def test_different_tokenizers_have_different_hashes() -> None:
 
 
 def test_the_vocabulary_of_the_lectures() -> None:
-    config = TokenizerConfig(kind="words", lowercase=True, normalise="nfc", specials=("<unk>", "<pad>", "<sos>"))
+    config = TokenizerConfig(kind="words", lowercase=True, unicode_normalization="nfc", special_tokens=("<unk>", "<pad>", "<sos>"))
     tokenizer = train(config, PROVERBS)
     expected = "<unk> <pad> <sos> chí cây có kẻ nhớ nên quả thì trồng ăn"
     assert vocabulary(tokenizer) == expected.split()
@@ -154,7 +154,7 @@ def test_the_vocabulary_of_the_lectures() -> None:
 
 
 def test_normalisation_is_part_of_the_vocabulary() -> None:
-    config = TokenizerConfig(kind="words", lowercase=True, normalise="nfd", specials=("<unk>", "<pad>", "<sos>"))
+    config = TokenizerConfig(kind="words", lowercase=True, unicode_normalization="nfd", special_tokens=("<unk>", "<pad>", "<sos>"))
     tokenizer = train(config, PROVERBS)
     assert tokenizer.tokens([3]) == ["a\u0306n"]
     assert tokenizer.encode("ĂN") == [3]
@@ -171,7 +171,7 @@ def test_a_literal_unk_is_a_word_of_its_own() -> None:
 def test_size_and_minimum_count_bound_the_vocabulary() -> None:
     texts = ["a a a b b c"]
     assert vocabulary(train(TokenizerConfig(kind="words", size=6), texts))[4:] == ["a", "b"]
-    assert vocabulary(train(TokenizerConfig(kind="words", minimum_count=3), texts))[4:] == ["a"]
+    assert vocabulary(train(TokenizerConfig(kind="words", min_frequency=3), texts))[4:] == ["a"]
 
 
 def test_byte_bpe_stops_where_the_data_stop() -> None:
@@ -192,9 +192,9 @@ def test_decomposed_text_is_pointed_out() -> None:
 
 
 def test_a_closed_vocabulary_refuses_the_unknown() -> None:
-    tokenizer = train(TokenizerConfig(kind="words", specials=("<sos>",)), ["a b"])
+    tokenizer = train(TokenizerConfig(kind="words", special_tokens=("<sos>",)), ["a b"])
     assert tokenizer.encode("b a") == [2, 1]
-    with pytest.raises(UserError, match=r"'c' is not in the vocabulary.*add it to tokenizer\.specials"):
+    with pytest.raises(UserError, match=r"'c' is not in the vocabulary.*add it to tokenizer\.special_tokens"):
         tokenizer.encode("a c")
 
 
@@ -204,8 +204,8 @@ def test_a_closed_vocabulary_refuses_the_unknown() -> None:
         ({"kind": "bytes", "size": 300}, "leave size out"),
         ({"kind": "byte-bpe", "size": 200}, "at least 260"),
         ({"kind": "words", "size": 4}, "at least 5"),
-        ({"specials": ("unk",)}, "look like <name>"),
-        ({"specials": ("<unk>", "<unk>")}, "twice"),
+        ({"special_tokens": ("unk",)}, "look like <name>"),
+        ({"special_tokens": ("<unk>", "<unk>")}, "twice"),
         ({"minimum_count": 0}, "at least 1"),
         ({"sample_bytes": 0}, "at least 1"),
     ],
@@ -236,5 +236,5 @@ def test_a_line_of_ten_megabytes_is_learnt_from() -> None:
 
 def test_the_types_of_the_penn_treebank(data_root: Path) -> None:
     text, _ = read_text(data_root / "ptb/ptb.train.txt.xz")
-    tokenizer = train(TokenizerConfig(kind="words", specials=("<unk>", "<sos>", "<eos>")), text.split("\n"))
+    tokenizer = train(TokenizerConfig(kind="words", special_tokens=("<unk>", "<sos>", "<eos>")), text.split("\n"))
     assert tokenizer.size == 10_002  # 9,999 words, a literal <unk> among them, and the three reserved

@@ -29,7 +29,7 @@ def test_tied_weights_are_saved_once_and_stay_tied() -> None:
 
 
 def test_buffers_that_can_be_computed_are_not_saved() -> None:
-    assert set(weights(gpt(positions="rotary"))) == {name for name, _ in gpt(positions="rotary").named_parameters()}
+    assert set(weights(gpt(positions="rope"))) == {name for name, _ in gpt(positions="rope").named_parameters()}
 
 
 def test_lasting_buffers_are_saved() -> None:

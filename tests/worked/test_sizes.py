@@ -18,7 +18,7 @@ def parameters(config: object, vocabulary: int) -> int:
 
 
 def test_gpt() -> None:
-    config = GPTConfig(layers=12, width=768, heads=12, context=512, norm="post")
+    config = GPTConfig(layers=12, width=768, heads=12, context=512, norm_position="post")
     assert parameters(config, 40_478) == 116_534_784
 
 

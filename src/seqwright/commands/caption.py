@@ -23,7 +23,7 @@ def command(
 
     \b
     seqwright caption runs/digit-captions strip.png
-    seqwright caption runs/digit-captions strips.npz --set decoding.best=3 --json
+    seqwright caption runs/digit-captions strips.npz --set decoding.n_best=3 --json
     """
     from seqwright.api import open as open_run
 

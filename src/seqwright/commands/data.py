@@ -108,7 +108,7 @@ def prepare(
     begun = folder / "tokenizer.json"
     config = TokenizerConfig(**options_from(overrides, "tokenizer", TokenizerConfig))
     if tokenizer is not None:
-        chosen = import_tokenizer(Path(tokenizer), config.specials)
+        chosen = import_tokenizer(Path(tokenizer), config.special_tokens)
     elif begun.exists():
         chosen = import_tokenizer(begun)
     else:

@@ -84,7 +84,7 @@ def command(
     if scores.get("cut"):
         click.echo(
             f"{scores['cut']:,} of {scores['texts']:,} texts ({scores['cut'] / scores['texts']:.1%}) did not fit and"
-            f' were cut; data.long = "{opened.settings.data.long}".'
+            f' were cut; data.truncation = "{opened.settings.data.truncation}".'
         )
     if scores.get("lower_case"):
         click.echo(

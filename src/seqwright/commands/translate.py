@@ -39,7 +39,7 @@ def command(
 
     \b
     seqwright translate runs/en-de test.en > test.out
-    seqwright translate runs/en-de "Two dogs run." --set decoding.best=5 --json
+    seqwright translate runs/en-de "Two dogs run." --set decoding.n_best=5 --json
     seqwright translate runs/en-de test.en --set 'decoding.required=["Hunde"]' --set 'decoding.forbidden=["laufen"]'
     """
     from seqwright.api import open as open_run

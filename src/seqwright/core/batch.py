@@ -43,7 +43,7 @@ class Vocabularies:
 class Answers:
     """What a reader is asked: the kind of its answers, and how many there are to choose from."""
 
-    kind: Literal["class", "labels", "value", "tags", "tokens", "pixels"]
+    kind: Literal["class", "multilabel", "regression", "tags", "tokens", "pixels"]
     """One class of a text, any number of labels, a number; a class of every word; masked tokens; masked patches."""
     count: int
     """Classes, labels, tags or tokens; 1 for a number; the numbers of a patch."""

@@ -78,7 +78,7 @@ def warnings(found: dict[str, Any]) -> list[str]:
         said.append("a line is longer than a million characters: is it one document?")
     if found["lines_not_nfc"]:
         said.append(
-            f'{found["lines_not_nfc"]:,} lines hold decomposed characters: tokenizer.normalise = "nfc" joins them.'
+            f'{found["lines_not_nfc"]:,} lines hold decomposed characters: tokenizer.unicode_normalization = "nfc" joins them.'
         )
     if found["copies"]:
         said.append(

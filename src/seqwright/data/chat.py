@@ -129,9 +129,9 @@ class Turns:
 
     def __init__(self, tokenizer: Tokenizer, config: ChatConfig):
         if tokenizer.sos is None:
-            raise UserError("conversations begin with <sos>; add it to tokenizer.specials.")
+            raise UserError("conversations begin with <sos>; add it to tokenizer.special_tokens.")
         self.tokenizer, self.sos = tokenizer, tokenizer.sos
-        system, user, assistant, self.end = (tokenizer.specials[name] for name in config.markers)
+        system, user, assistant, self.end = (tokenizer.special_tokens[name] for name in config.markers)
         self.marker = {"system": system, "user": user, "assistant": assistant}
 
     def frame(self, conversation: Conversation) -> tuple[list[int], list[bool]]:

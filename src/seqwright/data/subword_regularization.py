@@ -43,7 +43,7 @@ class VariedTokenizerConfig(TokenizerConfig):
     dropout: float = 0.0
     """How probably bpe and byte-bpe overlook a merge in training texts, which are cut anew each epoch (Provilkov et al.
     2020, who take 0.1). What is measured and prompted is cut plainly."""
-    sampling: float | None = None
+    sampling_alpha: float | None = None
     """unigram draws the cuts of training texts anew each epoch, by their probability to this power (Kudo 2018; 0.1 to
     0.5); 0 draws all alike. Left out: the best one always."""
 
@@ -51,8 +51,8 @@ class VariedTokenizerConfig(TokenizerConfig):
         super().__post_init__()
         if not 0 <= self.dropout <= 1:
             raise UserError(f"dropout is a probability, from 0 to 1, not {self.dropout}.")
-        if self.sampling is not None and self.sampling < 0:
-            raise UserError(f"sampling is a power of 0 or more, not {self.sampling}.")
+        if self.sampling_alpha is not None and self.sampling_alpha < 0:
+            raise UserError(f"sampling is a power of 0 or more, not {self.sampling_alpha}.")
         if self.file is None:
             for kind in self.varied_kinds:
                 self.check_cuts(kind)
@@ -60,7 +60,7 @@ class VariedTokenizerConfig(TokenizerConfig):
     @property
     def varies(self) -> list[str]:
         """The keys that cut training texts otherwise than others."""
-        return ["dropout"] * bool(self.dropout) + ["sampling"] * (self.sampling is not None)
+        return ["dropout"] * bool(self.dropout) + ["sampling_alpha"] * (self.sampling_alpha is not None)
 
     @property
     def varied_kinds(self) -> tuple[Kind, ...]:
@@ -113,10 +113,10 @@ class Recut:
         words, self.word = _distinct(Ragged(ids, np.diff(self.first, append=len(ids))))
         counts = np.bincount(self.word)
         times = np.minimum(counts, CUTS)
-        if config.sampling is None:
+        if config.sampling_alpha is None:
             self.draw = Dropout(words, times, tokenizer, config.dropout).draw
         else:
-            self.draw = Lattice(words, times, tokenizer, config.sampling).draw
+            self.draw = Lattice(words, times, tokenizer, config.sampling_alpha).draw
         order = np.argsort(self.word, kind="stable")
         turn = np.empty_like(self.word)  # 0, 1, 2, … among the occurrences of the same word
         turn[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -167,7 +167,7 @@ def _recut(side: Side, recut: Recut, epoch: int) -> Side:
 
 def _word_begins(ids: Ints, starts: NDArray[np.bool_], tokenizer: Tokenizer) -> NDArray[np.bool_]:
     """Where words begin in framed ids; what cannot be cut is a word of its own."""
-    framing = [id for id in tokenizer.specials.values() if id != tokenizer.unk]  # no text is encoded as one of them
+    framing = [id for id in tokenizer.special_tokens.values() if id != tokenizer.unk]  # no text is encoded as one of them
     begins = np.ones(len(ids), np.bool_)
     begins[~np.isin(ids, framing)] = starts
     whole = np.isin(ids, list(tokenizer.whole))

@@ -51,15 +51,15 @@ class Trail:
         """The best of each source, best first; fewer where the search found fewer."""
         for name in ("parents", "ids", "heirs", "ended", "scores", "live"):
             setattr(self, name, getattr(self, name).cpu())
-        complete, cut = self._complete(options.best), self._cut(options)
+        complete, cut = self._complete(options.n_best), self._cut(options)
         found = []
         for one, other in zip(complete, cut, strict=True):
             both = one + other
-            if options.unended == "among":
+            if options.rank_unfinished == "among":
                 both.sort(key=lambda hypothesis: -hypothesis.score)
             # Groups may have found the same words.
             distinct = {(*hypothesis.ids, hypothesis.reason): hypothesis for hypothesis in reversed(both)}
-            found.append(list(reversed(distinct.values()))[: options.best])
+            found.append(list(reversed(distinct.values()))[: options.n_best])
         return found
 
     def _complete(self, many: int) -> list[list[Hypothesis]]:

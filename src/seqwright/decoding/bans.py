@@ -28,9 +28,9 @@ class Rules:
     """The id that ends a hypothesis; NOTHING where there is none."""
     banned: Tensor
     """(N,) ids that are never said."""
-    shortest: int = 0
+    min_tokens: int = 0
     """Tokens before the end."""
-    no_repeat: int = 0
+    no_repeat_ngram: int = 0
 
     @classmethod
     def of(cls, options: SearchOptions, *, eos: int | None, banned: Sequence[int], device: torch.device) -> Self:
@@ -38,13 +38,13 @@ class Rules:
         return cls(
             eos=NOTHING if eos is None else eos,
             banned=torch.tensor(list(banned), dtype=torch.long, device=device),
-            shortest=options.shortest,
-            no_repeat=options.no_repeat,
+            min_tokens=options.min_tokens,
+            no_repeat_ngram=options.no_repeat_ngram,
         )
 
     def never(self, length: int) -> Tensor:
         """Ids that no row may say after `length` ids: few, so a search leaves them out when it picks the best."""
-        return self.unended if length < self.shortest else self.banned
+        return self.unended if length < self.min_tokens else self.banned
 
     @functools.cached_property
     def unended(self) -> Tensor:
@@ -54,7 +54,7 @@ class Rules:
     def restrict(self, log_probs: Tensor, said: Tensor) -> Tensor:
         """Log-probabilities (R, V) of what may follow `said` (R, T), as far as it depends on the row; ids that `never`
         lists are left to the search."""
-        return without_repeats(log_probs, said, self.no_repeat) if self.no_repeat else log_probs
+        return without_repeats(log_probs, said, self.no_repeat_ngram) if self.no_repeat_ngram else log_probs
 
 
 def without_repeats(log_probs: Tensor, said: Tensor, size: int) -> Tensor:

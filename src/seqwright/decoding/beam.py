@@ -101,17 +101,17 @@ class _Search:
         listen: Callable[[Step], None] | None,
     ):
         self.constrained = wishes is not None and wishes.first.size(1) > 1
-        if options.groups > 1 and self.constrained:
+        if options.beam_groups > 1 and self.constrained:
             raise UserError("required words and groups cannot be had together; set groups = 1.")
-        self.model: Autoregressive = Attending(model) if options.coverage else model
+        self.model: Autoregressive = Attending(model) if options.coverage_penalty else model
         self.options, self.rules, self.wishes, self.listen = options, rules, wishes, listen
-        self.beams = options.width // options.groups  # K
+        self.beams = options.beam_size // options.beam_groups  # K
         self.length = 1
         """How many ids each beam has said, the one being chosen included."""
         # The same for the device. A float64 without axes counts as a number: scores keep their own precision.
         self.place = torch.ones((), dtype=torch.float64, device=source.device)
         log_probs = self._read_prompts(source, prompts, max(most))
-        self.trail = Trail(most, options.groups, self.beams, log_probs)
+        self.trail = Trail(most, options.beam_groups, self.beams, log_probs)
         self._begin(source, prompts, most, log_probs)
         self._cover()
         self._choose(log_probs)
@@ -126,35 +126,35 @@ class _Search:
         count = torch.tensor([len(p) for p in prompts], device=device) if ragged else None
         state = self.model.start(source, capacity=width + most - 1)
         log_probs, state = self.model.step(ids, state, count)
-        fan = torch.arange(source.rows, device=device).repeat_interleave(self.options.width)
+        fan = torch.arange(source.rows, device=device).repeat_interleave(self.options.beam_size)
         self.state = state.select(fan)
         return log_probs.index_select(0, fan)
 
     def _begin(self, source: Source, prompts: Sequence[Sequence[int]], most: Sequence[int], like: Tensor) -> None:
-        device, queues, width = source.device, source.rows * self.options.groups, max(map(len, prompts))
+        device, queues, width = source.device, source.rows * self.options.beam_groups, max(map(len, prompts))
         totals = like.new_full((queues, self.beams), -torch.inf)
         totals[:, 0] = 0  # the beams of a queue begin as one
-        said = [[NOTHING] * (width - len(p)) + list(p) for p in prompts] if self.rules.no_repeat else [[]] * source.rows
-        read = torch.tensor(said, dtype=torch.long, device=device).repeat_interleave(self.options.width, 0)
+        said = [[NOTHING] * (width - len(p)) + list(p) for p in prompts] if self.rules.no_repeat_ngram else [[]] * source.rows
+        read = torch.tensor(said, dtype=torch.long, device=device).repeat_interleave(self.options.beam_size, 0)
         first = torch.zeros_like(totals, dtype=torch.long)
         wished = read.new_empty(source.rows, 0) if self.wishes is None else self.wishes.first
         self.live = Beams(
             queue=torch.arange(queues, device=device),
-            most=torch.tensor(most, device=device).repeat_interleave(self.options.groups),
+            most=torch.tensor(most, device=device).repeat_interleave(self.options.beam_groups),
             totals=totals,
             parents=first,
             ids=first,
             pool=totals.new_full((queues, self.options.enough), -torch.inf),
             done=torch.zeros(queues, dtype=torch.bool, device=device),
             said=read.view(queues, self.beams, -1),
-            covered=totals.new_zeros(queues, self.beams, source.mask.size(1) if self.options.coverage else 0),
-            wished=wished.repeat_interleave(self.options.width, 0).view(queues, self.beams, -1),
+            covered=totals.new_zeros(queues, self.beams, source.mask.size(1) if self.options.coverage_penalty else 0),
+            wished=wished.repeat_interleave(self.options.beam_size, 0).view(queues, self.beams, -1),
             mask=source.mask,
         )
 
     def _hold_steady(self) -> bool:
         """Whether steps can be captured; if so, the model's state is brought to shapes that stay for some of them."""
-        watched = self.rules.no_repeat or self.wishes is not None or self.options.coverage or self.listen is not None
+        watched = self.rules.no_repeat_ngram or self.wishes is not None or self.options.coverage_penalty or self.listen is not None
         if self.place.device.type not in CAPTURED or watched:
             return False
         self.captured, self.until = None, min(self.length + STEADY, max(self.trail.most))
@@ -170,7 +170,7 @@ class _Search:
         if not self.steady:
             self._step()
             return
-        if self.length == self.rules.shortest + 1:  # from here on hypotheses may end
+        if self.length == self.rules.min_tokens + 1:  # from here on hypotheses may end
             self.captured = None
         self.captured = self.captured or Captured(self._step_in_place, self.place.device)
         self.captured()
@@ -206,7 +206,7 @@ class _Search:
             last = (live.most == self.place).repeat_interleave(self.beams)
             allowed = self.wishes.restrict(allowed, live.wished.flatten(0, 1), last, self.rules.eos)
         if self.wishes is None or not self.constrained:
-            return by_groups(allowed, live.totals, never, self.options.groups, self.options.diversity)
+            return by_groups(allowed, live.totals, never, self.options.beam_groups, self.options.diversity_penalty)
         return by_banks(allowed, live.totals, live.wished, self.wishes, never, self.rules.eos)
 
     def _put_aside(self, found: Candidates) -> Tensor:
@@ -217,7 +217,7 @@ class _Search:
         parents = found.parents[:, first]
         log_probs = found.log_probs[:, first].masked_fill(~ended[:, first], -torch.inf)
         scores = normalise(log_probs, self.place, self.options)
-        if self.options.coverage:
+        if self.options.coverage_penalty:
             scores = scores + self._coverage().gather(1, parents)
         self.trail.end(live.queue, self.place, log_probs, scores, parents)
         live.pool = torch.cat([live.pool, scores], 1).topk(live.pool.size(1)).values
@@ -233,9 +233,9 @@ class _Search:
         )
         if self.wishes is not None:
             live.wished = self.wishes.after(self._inherited(live.wished), live.ids)
-        if self.rules.no_repeat:
+        if self.rules.no_repeat_ngram:
             live.said = torch.cat([self._inherited(live.said), live.ids.unsqueeze(-1)], -1)
-        if self.options.coverage:
+        if self.options.coverage_penalty:
             live.covered = self._inherited(live.covered)
         self.trail.grow(live.queue, self.place, live.parents, live.ids)
         self.trail.cut(live.queue, self._presentable(), (live.most == self.place) & ~live.done)
@@ -256,7 +256,7 @@ class _Search:
     def _over(self) -> Tensor:
         """Queues (Q,) that need not go on."""
         best, worst, most = self.live.totals.amax(1), self.live.pool[:, -1], self.live.most
-        match self.options.stop:
+        match self.options.stopping:
             case "finished":
                 over = worst > -torch.inf
             case "bound":
@@ -267,7 +267,7 @@ class _Search:
 
     def drop(self) -> bool:
         """Leaves out sources that are done where enough of them are; False where no other is left."""
-        done = self.live.done.view(-1, self.options.groups)  # (B, G)
+        done = self.live.done.view(-1, self.options.beam_groups)  # (B, G)
         if done.device.type != "cpu" and self.length % LOOK:
             return True
         kept = (~done.all(1)).nonzero().squeeze(1)
@@ -283,14 +283,14 @@ class _Search:
         """(B, W): the rows of the model's state that the beams continue."""
         parents = self.live.parents
         first = torch.arange(len(parents), device=parents.device).unsqueeze(1) * self.beams
-        return (first + parents).view(-1, self.options.width)
+        return (first + parents).view(-1, self.options.beam_size)
 
     def _cover(self) -> None:
-        if self.options.coverage:
+        if self.options.coverage_penalty:
             assert isinstance(self.state, Attended)
             self.live.covered = self.live.covered + self.state.weights.view_as(self.live.covered)
 
     def _coverage(self) -> Tensor:
         """(Q, K): β Σ log min(attention that a source position had, 1), at most 0 (Wu et al. 2016)."""
-        mask = self.live.mask.repeat_interleave(self.options.groups, 0).unsqueeze(1)
-        return self.options.coverage * self.live.covered.clamp(max=1).log().masked_fill(~mask, 0).sum(-1)
+        mask = self.live.mask.repeat_interleave(self.options.beam_groups, 0).unsqueeze(1)
+        return self.options.coverage_penalty * self.live.covered.clamp(max=1).log().masked_fill(~mask, 0).sum(-1)

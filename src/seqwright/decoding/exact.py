@@ -91,8 +91,8 @@ def exact_search(
     search.descend(Prefix(log_probs, state, [], log_probs.new_zeros(()), None if wishes is None else wishes.first))
     best = search.complete.ordered()
     cut = search.cut.ordered()
-    together = sorted(best + cut, key=lambda h: -h.score) if options.unended == "among" else best + cut
-    return Found(together[: options.best], search.nodes, search.proven)
+    together = sorted(best + cut, key=lambda h: -h.score) if options.rank_unfinished == "among" else best + cut
+    return Found(together[: options.n_best], search.nodes, search.proven)
 
 
 class _Exact:
@@ -107,14 +107,14 @@ class _Exact:
     ):
         self.model, self.options, self.rules, self.wishes = model, options, rules, wishes
         self.prompt, self.most = list(prompt), most
-        self.complete, self.cut = _Heap(options.best), _Heap(options.best)
+        self.complete, self.cut = _Heap(options.n_best), _Heap(options.n_best)
         self.seen: set[tuple[int, ...]] = set()
         self.nodes, self.proven = 0, True
 
     @property
     def threshold(self) -> float:
         """What a prefix must be able to exceed."""
-        if self.options.unended == "among":
+        if self.options.rank_unfinished == "among":
             return max(self.complete.threshold, self.cut.threshold)
         return self.complete.threshold
 
@@ -135,7 +135,7 @@ class _Exact:
 
     def _children(self, prefix: Prefix) -> Iterator[Prefix]:
         """Everything that may follow a prefix and can still win when its turn comes."""
-        if self.options.nodes is not None and self.nodes >= self.options.nodes:
+        if self.options.max_nodes is not None and self.nodes >= self.options.max_nodes:
             self.proven = False
             return
         self.nodes += 1
@@ -175,7 +175,7 @@ class _Exact:
         if self.wishes is not None and wished is not None:
             whole = self.wishes.whole(wished)
             ids, totals = ids[whole], totals[whole]
-        for id, total in zip(ids[: self.options.best].tolist(), totals[: self.options.best], strict=True):
+        for id, total in zip(ids[: self.options.n_best].tolist(), totals[: self.options.n_best], strict=True):
             self._offer([*said, id], total, len(said) + 1, "length")
 
     def _read(self, prefix: Prefix, ids: Tensor, totals: Tensor, bounds: list[float]) -> Iterator[Prefix]:

@@ -59,7 +59,7 @@ def generate(
         check_seed(seed)
     rows = [Row(list(prompt), seed) for prompt, seed in zip(prompts, seeds, strict=True)]
     longest = max((len(row.prompt) for row in rows), default=0)
-    capacity = longest + options.tokens if model.context is None else min(model.context, longest + options.tokens)
+    capacity = longest + options.max_tokens if model.context is None else min(model.context, longest + options.max_tokens)
     reader = _Reader(model, rows, source or Source.nothing(len(rows), device), capacity)
     steering: Steering | None = None
     while reader.alive:
@@ -81,7 +81,7 @@ def generate(
             row.ids.append(id)
             if listen(n, id):
                 row.reason = "stop"
-            elif len(row.ids) < options.tokens:
+            elif len(row.ids) < options.max_tokens:
                 going.append(place)
         reader.keep(going)
     return rows

@@ -13,15 +13,15 @@ from seqwright.decoding.options import SearchOptions
 
 def normalise(log_prob: Tensor, length: Tensor | int, options: SearchOptions) -> Tensor:
     """The score of log-probabilities at a length that counts the end: greater is better."""
-    match options.normalisation:
+    match options.length_penalty:
         case "power":  # the lectures' |y|^α
-            return log_prob / length**options.alpha
+            return log_prob / length**options.length_alpha
         case "gnmt":  # Wu et al. 2016
-            return log_prob / ((5 + length) / 6) ** options.alpha
+            return log_prob / ((5 + length) / 6) ** options.length_alpha
         case "average":
             return log_prob / length
         case "reward":  # He et al. 2016
-            return log_prob + options.alpha * length
+            return log_prob + options.length_alpha * length
         case _:
             return log_prob
 

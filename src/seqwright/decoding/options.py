@@ -27,36 +27,36 @@ class SearchOptions:
     kind: Literal["beam", "greedy", "exact", "sample"] = "beam"
     """How outputs are looked for: beam (the best few at every step), greedy (the best one), exact (all there are: small
     cases), sample (drawn by chance)."""
-    width: int = 5
+    beam_size: int = 5
     """Hypotheses kept for each source at every step of a beam."""
-    best: int = 1
+    n_best: int = 1
     """Outputs returned for each source, best first."""
-    length: int = 200
+    max_tokens: int = 200
     """The most tokens said, the end included (the cut-off T)."""
     length_ratio: float = 0.0
     """Tokens allowed beyond `length` for each token of the source: T = length_ratio · |x| + length."""
-    shortest: int = 0
+    min_tokens: int = 0
     """Tokens that must be said before the end."""
-    normalisation: Literal["none", "power", "gnmt", "average", "reward"] = "gnmt"
+    length_penalty: Literal["none", "power", "gnmt", "average", "reward"] = "gnmt"
     """How hypotheses of different lengths |y| compare: by log-probability (none), divided by |y|^alpha (power), by ((5
     + |y|) / 6)^alpha (gnmt, Wu et al. 2016) or by |y| (average), or with alpha added for each token (reward)."""
-    alpha: float = 0.6
+    length_alpha: float = 0.6
     """The strength of the normalisation."""
-    coverage: float = 0.0
+    coverage_penalty: float = 0.0
     """Strength of the penalty for source tokens that were hardly attended to (Wu et al. 2016); needs a model with
     attention."""
-    stop: Literal["finished", "bound", "now"] = "finished"
+    stopping: Literal["finished", "bound", "now"] = "finished"
     """When a beam ends: enough hypotheses have ended (finished), no live one can still win (bound), or none would win
     if it ended now (now)."""
     finished: int | None = None
     """How many ended hypotheses are enough; the width unless given."""
-    unended: Literal["behind", "among"] = "behind"
+    rank_unfinished: Literal["behind", "among"] = "behind"
     """Where hypotheses cut off before their end rank: behind those that ended, or among them by score."""
-    groups: int = 1
+    beam_groups: int = 1
     """Parts of a beam that avoid each other's words (diverse beam search, Vijayakumar et al. 2018)."""
-    diversity: float = 0.5
+    diversity_penalty: float = 0.5
     """What a word costs a group for each earlier group that says it at the same step."""
-    no_repeat: int = 0
+    no_repeat_ngram: int = 0
     """No run of so many tokens may occur twice in an output; 0 allows all."""
     temperature: float = 1.0
     """For kind = "sample": flatter above 1, sharper below."""
@@ -66,20 +66,20 @@ class SearchOptions:
     """For kind = "sample": only the fewest tokens that hold this share of the probability may be drawn."""
     seed: int = 0
     """For kind = "sample": the same seed, source and model give the same outputs, whatever else is in the batch."""
-    nodes: int | None = None
+    max_nodes: int | None = None
     """For kind = "exact": the most prefixes looked at for a source before the search gives up unproven."""
 
     def __post_init__(self) -> None:
-        check_sizes(self, "width", "best", "length", "groups", "finished", "nodes")
-        check_not_negative(self, "length_ratio", "shortest", "coverage", "diversity", "no_repeat")
-        if self.width % self.groups:
-            raise UserError(f"a beam of {self.width} cannot be split into {self.groups} groups; make width a multiple.")
-        if self.kind == "beam" and self.best > self.width:
-            raise UserError(f"a beam of {self.width} cannot answer the {self.best} best; raise width.")
-        if self.coverage and self.kind not in ("beam", "greedy"):
+        check_sizes(self, "beam_size", "n_best", "max_tokens", "beam_groups", "finished", "max_nodes")
+        check_not_negative(self, "length_ratio", "min_tokens", "coverage_penalty", "diversity_penalty", "no_repeat_ngram")
+        if self.beam_size % self.beam_groups:
+            raise UserError(f"a beam of {self.beam_size} cannot be split into {self.beam_groups} groups; make width a multiple.")
+        if self.kind == "beam" and self.n_best > self.beam_size:
+            raise UserError(f"a beam of {self.beam_size} cannot answer the {self.n_best} best; raise width.")
+        if self.coverage_penalty and self.kind not in ("beam", "greedy"):
             raise UserError(f"a coverage penalty is taken by beams, not by kind = '{self.kind}'.")
 
     @property
     def enough(self) -> int:
         """Ended hypotheses of a group after which it may stop."""
-        return self.finished or self.width // self.groups
+        return self.finished or self.beam_size // self.beam_groups

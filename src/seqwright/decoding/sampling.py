@@ -17,7 +17,7 @@ GOLDEN = -7046029254386353131
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingOptions:
-    tokens: int = 200
+    max_tokens: int = 200
     """The most tokens said."""
     temperature: float = 1.0
     """Above 1 flattens the distribution, below 1 sharpens it; 0 always takes the most probable token (greedy)."""
@@ -27,7 +27,7 @@ class SamplingOptions:
     """Only the fewest tokens that hold this share of the probability may be drawn."""
     min_p: float | None = None
     """Only tokens at least this many times as probable as the best one may be drawn."""
-    typical: float | None = None
+    typical_p: float | None = None
     """Only the tokens of most typical surprise that hold this share of the probability may be drawn."""
     repetition_penalty: float = 1.0
     """Multiplies the log-probability of every token that prompt or output already has; above 1 discourages them."""
@@ -35,13 +35,13 @@ class SamplingOptions:
     """Taken off the log-probability of a token that the output already has."""
     frequency_penalty: float = 0.0
     """Taken off the log-probability of a token for each time that the output already has it."""
-    no_repeat: int | None = None
+    no_repeat_ngram: int | None = None
     """No n-gram of this many tokens is said that prompt or output already has."""
-    banned: tuple[int, ...] = ()
+    banned_ids: tuple[int, ...] = ()
     """Ids that are never said."""
-    forced: tuple[int, ...] = ()
+    forced_ids: tuple[int, ...] = ()
     """Ids with which the output begins."""
-    bias: tuple[tuple[int, float], ...] = ()
+    logit_bias: tuple[tuple[int, float], ...] = ()
     """Pairs [id, number]: the number is added to the log-probability of the id."""
     stop: tuple[str, ...] = ()
     """Text that ends the output; it is not part of it."""
@@ -49,11 +49,11 @@ class SamplingOptions:
     """The same seed, prompt and model give the same text, whatever else is in the batch."""
 
     def __post_init__(self) -> None:
-        check_sizes(self, "tokens", "top_k", "no_repeat")
+        check_sizes(self, "max_tokens", "top_k", "no_repeat_ngram")
         check_seed(self.seed)
         if not 0 <= self.temperature < math.inf:
             raise UserError(f"temperature must be 0 (greedy) or more, not {self.temperature}.")
-        for name in ("top_p", "min_p", "typical"):
+        for name in ("top_p", "min_p", "typical_p"):
             share = getattr(self, name)
             if share is not None and not 0 < share <= 1:
                 raise UserError(f"{name} is a share of the probability: above 0 and at most 1, not {share}.")
@@ -81,8 +81,8 @@ def choose(log_probs: Tensor, options: SamplingOptions, seeds: Tensor, positions
         log_probs = top_p(log_probs, options.top_p)
     if options.min_p is not None:
         log_probs = min_p(log_probs, options.min_p)
-    if options.typical is not None and options.typical < 1:
-        log_probs = typical(log_probs, options.typical)
+    if options.typical_p is not None and options.typical_p < 1:
+        log_probs = typical(log_probs, options.typical_p)
     return draw(log_probs, uniform(seeds, positions))
 
 

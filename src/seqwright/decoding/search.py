@@ -50,7 +50,7 @@ def search(
     rules = Rules.of(options, eos=eos, banned=banned, device=source.device)
     wished = wishes(forbidden, [()] * source.rows if required is None else required, begun, source.device)
     if options.kind == "sample":
-        if rules.no_repeat or rules.shortest or wished is not None:
+        if rules.no_repeat_ngram or rules.min_tokens or wished is not None:
             raise UserError('rules on what is said are kept by searches, not by kind = "sample"; use a beam.')
         return sample(model, source, options, prompts=begun, most=most, eos=eos, banned=banned)
     if options.kind == "exact":
@@ -67,7 +67,7 @@ def search(
             for n, prompt in enumerate(begun)
         ]
     if options.kind == "greedy":
-        options = replace(options, kind="beam", width=1, groups=1, best=1, stop="finished", finished=1)
+        options = replace(options, kind="beam", beam_size=1, beam_groups=1, n_best=1, stopping="finished", finished=1)
     return beam_search(model, source, options, prompts=begun, most=most, rules=rules, wishes=wished, listen=listen)
 
 
@@ -75,7 +75,7 @@ def lengths(
     model: Autoregressive, source: Source, options: SearchOptions, prompts: Sequence[Sequence[int]]
 ) -> list[int]:
     """Where each output is cut off: T = length_ratio · |x| + length, or where the model's context ends."""
-    most = (source.mask.sum(1).cpu() * options.length_ratio).long() + options.length
+    most = (source.mask.sum(1).cpu() * options.length_ratio).long() + options.max_tokens
     if model.context is None:
         return most.tolist()
     for prompt in prompts:
@@ -97,7 +97,7 @@ def sample(
     banned: Sequence[int],
 ) -> list[list[Hypothesis]]:
     """As many outputs of each source as the options call best, drawn with seeds that count up; the same may recur."""
-    many = options.best
+    many = options.n_best
     rows = torch.arange(source.rows, device=source.device).repeat_interleave(many)
     said = [0] * len(rows)
 
@@ -108,7 +108,7 @@ def sample(
     drawn = generate(
         model,
         [prompt for prompt in prompts for _ in range(many)],
-        SamplingOptions(tokens=max(most), temperature=options.temperature, top_k=options.top_k, top_p=options.top_p),
+        SamplingOptions(max_tokens=max(most), temperature=options.temperature, top_k=options.top_k, top_p=options.top_p),
         end=eos,
         banned=banned,
         seeds=[options.seed + n for _ in prompts for n in range(many)],

@@ -76,14 +76,14 @@ def search_audit(
     begun = [[*([] if sos is None else [sos]), *prompt] for prompt in (prompts or [()] * source.rows)]
     facts: dict[str, Any] = {"sos": sos, "eos": eos, "banned": banned, "prompts": prompts}
     beams = {
-        width: search(model, source, replace(options, kind="beam", width=width, best=1), **facts) for width in widths
+        width: search(model, source, replace(options, kind="beam", beam_size=width, n_best=1), **facts) for width in widths
     }
     rules = Rules.of(options, eos=eos, banned=banned, device=source.device)
     found: list[Found] = []
     for n, most in enumerate(lengths(model, source, options, begun)):
         known = [hypothesis for outputs in beams.values() for hypothesis in outputs[n]]
         row = source.select(torch.tensor([n], device=source.device))
-        wanted = replace(options, kind="exact", best=1)
+        wanted = replace(options, kind="exact", n_best=1)
         found.append(exact_search(model, row, wanted, prompt=begun[n], most=most, rules=rules, known=known))
     audit = _summary(found, beams)
     if references is None or eos is None:

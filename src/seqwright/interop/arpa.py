@@ -27,10 +27,10 @@ def export_arpa(run: Run, path: Path) -> dict[str, Any]:
 def import_arpa(path: Path, into: Path) -> dict[str, Any]:
     """Makes a run of an ARPA file (plain, .gz or .xz), with a tokenizer of its words; the run's summary."""
     model_table, model, tokens = build.from_arpa(path)
-    specials = tuple(tokens[:4])
+    special_tokens = tuple(tokens[:4])
     units = tokens[4:]
     kind = _kind(units, path)
-    facts = Facts(kind=kind, normalise="none", lowercase=False, specials=specials)
+    facts = Facts(kind=kind, unicode_normalization="none", lowercase=False, special_tokens=special_tokens)
     made = recipe.make(
         {
             "name": path.name.split(".")[0],

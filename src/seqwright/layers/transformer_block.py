@@ -31,21 +31,21 @@ class BlockConfig:
     """Size of the vectors that flow through the blocks."""
     heads: int = 4
     """Attention heads; they share the width evenly."""
-    key_heads: int | None = None
+    kv_heads: int | None = None
     """Heads of keys and values, each shared by a group of query heads (grouped-query attention, Ainslie et al. 2023);
     as heads unless given, 1 is multi-query attention (Shazeer 2019)."""
-    inner: int | None = None
+    ffn_width: int | None = None
     """Width inside the feed-forward networks; four times the width unless given, 8/3 of it for swiglu."""
-    rotary_base: float = 10000.0
+    rope_base: float = 10000.0
     """The longest wavelength of rotary positions (Su et al. 2021), over 2π; greater for longer contexts."""
-    query_key_norm: bool = False
+    qk_norm: bool = False
     """Whether queries and keys are normalised, head by head, before they meet (QK-norm, Henry et al. 2020)."""
-    norm: Literal["pre", "post"] = "pre"
+    norm_position: Literal["pre", "post"] = "pre"
     """Normalise what each part reads (pre, Xiong et al. 2020) or the sum it makes (post, Vaswani et al. 2017)."""
-    normalised: Literal["layer", "rms"] = "layer"
+    norm: Literal["layernorm", "rmsnorm"] = "layernorm"
     """What a normalisation is: LayerNorm (layer, Ba et al. 2016), or RMSNorm, which leaves the mean alone (rms, Zhang &
     Sennrich 2019)."""
-    epsilon: float = 1e-5
+    norm_eps: float = 1e-5
     """What normalisations add to a variance before they divide by its root."""
     activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"
     """The nonlinearity of the feed-forward networks; gelu-tanh is GPT-2's approximation (Hendrycks & Gimpel 2016),
@@ -61,21 +61,21 @@ class BlockConfig:
     """Share of the embedding dropped (Radford et al. 2018), where it is not that of dropout."""
 
     def __post_init__(self) -> None:
-        check_sizes(self, "width", "heads", "inner")
+        check_sizes(self, "width", "heads", "ffn_width")
         check_shares(self, "dropout", "attention_dropout", "embedding_dropout")
-        if self.rotary_base <= 0:
-            raise UserError(f"rotary_base must be above 0, not {self.rotary_base}; 10000 is usual.")
-        if self.epsilon < 0:
-            raise UserError(f"epsilon must not be below 0, but is {self.epsilon}; 1e-5 is usual.")
+        if self.rope_base <= 0:
+            raise UserError(f"rotary_base must be above 0, not {self.rope_base}; 10000 is usual.")
+        if self.norm_eps < 0:
+            raise UserError(f"epsilon must not be below 0, but is {self.norm_eps}; 1e-5 is usual.")
         if self.width % self.heads:
             below = self.width - self.width % self.heads
             near = [size for size in (below, below + self.heads) if size > 0]
             raise UserError(
                 f"width {self.width} cannot be split over {self.heads} heads; try {' or '.join(map(str, near))}."
             )
-        if self.key_heads is not None and (self.key_heads < 1 or self.heads % self.key_heads):
+        if self.kv_heads is not None and (self.kv_heads < 1 or self.heads % self.kv_heads):
             fitting = [str(n) for n in range(1, self.heads + 1) if self.heads % n == 0]
-            raise UserError(f"{self.heads} heads cannot share {self.key_heads} key heads; try {' or '.join(fitting)}.")
+            raise UserError(f"{self.heads} heads cannot share {self.kv_heads} key heads; try {' or '.join(fitting)}.")
 
     @property
     def size(self) -> int:
@@ -86,13 +86,13 @@ class BlockConfig:
     def inner_width(self) -> int:
         """Four times the width; with a gate's third matrix, 8/3 of it (up to eights) makes as many parameters."""
         gated = -(-8 * self.width // 24) * 8
-        return self.inner or (gated if self.activation == "swiglu" else 4 * self.width)
+        return self.ffn_width or (gated if self.activation == "swiglu" else 4 * self.width)
 
 
 def normalisation(config: BlockConfig) -> nn.Module:
     """Mean 0 and deviation 1 (Ba et al. 2016), or only a root mean square of 1 (Zhang & Sennrich 2019)."""
-    kind = nn.RMSNorm if config.normalised == "rms" else nn.LayerNorm
-    return kind(config.width, eps=config.epsilon)
+    kind = nn.RMSNorm if config.norm == "rmsnorm" else nn.LayerNorm
+    return kind(config.width, eps=config.norm_eps)
 
 
 class FeedForward(nn.Sequential):
@@ -135,14 +135,14 @@ class Block(nn.Module):
         cross: bool = False,
     ):
         super().__init__()
-        self.pre = config.norm == "pre"
+        self.pre = config.norm_position == "pre"
         dropped = config.dropout if config.attention_dropout is None else config.attention_dropout
         self.attention = SelfAttention(
             config.width,
             config.heads,
-            key_heads=config.key_heads,
+            key_heads=config.kv_heads,
             window=window,
-            query_key_norm=config.query_key_norm,
+            query_key_norm=config.qk_norm,
             bias=config.bias,
             dropout=dropped,
             rotary=rotary,

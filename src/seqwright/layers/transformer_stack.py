@@ -27,7 +27,7 @@ class StackSizes(BlockConfig):
     """Blocks."""
     context: int = 128
     """The longest input, in tokens."""
-    positions: Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"] = "learned"
+    positions: Literal["learned", "sinusoidal", "rope", "alibi", "t5", "none"] = "learned"
     """How a token knows where it stands: vectors added to the tokens (learned, Radford et al. 2018; sinusoidal, Vaswani
     et al. 2017), turned queries and keys (rotary, Su et al. 2021), or numbers added to the scores by distance (alibi:
     straight lines, Press et al. 2022; relative: learned buckets, Raffel et al. 2020)."""
@@ -35,7 +35,7 @@ class StackSizes(BlockConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_sizes(self, "layers", "context")
-        if self.positions == "rotary" and self.size % 2:
+        if self.positions == "rope" and self.size % 2:
             raise UserError(f"rotary positions turn pairs: width / heads must be even, not {self.size}.")
         if self.positions == "sinusoidal" and self.width % 2:
             raise UserError(f"sinusoidal positions come in pairs: width must be even, not {self.width}.")
@@ -45,13 +45,13 @@ class StackSizes(BlockConfig):
 class StackConfig(StackSizes):
     """And how far they see."""
 
-    window: int | None = None
+    attention_window: int | None = None
     """A position attends to those less than this far away, itself included; all unless given (sliding
     window, Beltagy et al. 2020)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_sizes(self, "window")
+        check_sizes(self, "attention_window")
 
 
 class Stack(nn.Module):
@@ -68,22 +68,22 @@ class Stack(nn.Module):
     ):
         super().__init__()
         self.width, self.context = config.width, config.context
-        self.size, self.key_heads = config.size, config.key_heads or config.heads
-        self.window = config.window if isinstance(config, StackConfig) else None
-        rotary = Rotary(config.size, config.context, config.rotary_base) if config.positions == "rotary" else None
+        self.size, self.key_heads = config.size, config.kv_heads or config.heads
+        self.window = config.attention_window if isinstance(config, StackConfig) else None
+        rotary = Rotary(config.size, config.context, config.rope_base) if config.positions == "rope" else None
         placed = {"learned": Learned, "sinusoidal": Sinusoidal}.get(config.positions)
         self.positions = placed(config.width, config.context) if placed else Unplaced()
         self.distance: ALiBi | Buckets | None = None
         if config.positions == "alibi":
             self.distance = ALiBi(config.heads)
-        elif config.positions == "relative":
+        elif config.positions == "t5":
             self.distance = Buckets(config.heads, both=not causal)
         self.embedding_norm = normalisation(config) if embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
         self.blocks = nn.ModuleList(
             Block(config, rotary=rotary, window=self.window, causal=causal, cross=cross) for _ in range(layers)
         )
-        self.post = config.norm == "post"
+        self.post = config.norm_position == "post"
         self.norm = nn.Identity() if self.post else normalisation(config)
 
     def empty(self, rows: int, capacity: int, like: Tensor) -> KeyValues:

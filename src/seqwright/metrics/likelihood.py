@@ -31,11 +31,11 @@ class EvaluationConfig:
     stride: int | None = None
     """Tokens by which windows move over a text, at most the context; half of it unless given. 1 gives each token the
     fullest context. Models that see any length use none."""
-    batch: int = 16
+    batch_size: int = 16
     """Windows scored at a time."""
     random_batches: int = 0
     """Beside the whole text, the mean nll over this many batches of random windows (nanoGPT's measure uses 200)."""
-    random_batch: int = 12
+    random_batch_size: int = 12
     """Windows in each of those batches."""
     resamples: int = 1000
     """Bootstrap resamples behind an interval; 0 for none."""
@@ -43,7 +43,7 @@ class EvaluationConfig:
     """Fixes the bootstrap and the random windows."""
 
     def __post_init__(self) -> None:
-        check_sizes(self, "stride", "batch", "random_batch")
+        check_sizes(self, "stride", "batch_size", "random_batch_size")
         check_not_negative(self, "random_batches", "resamples", "seed")
 
 

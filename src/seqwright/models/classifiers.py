@@ -36,11 +36,11 @@ class AnswerConfig:
 
     hidden: tuple[int, ...] = ()
     """Widths of fully connected layers between pooling and answer."""
-    answer_dropout: float = 0.0
+    head_dropout: float = 0.0
     """Share dropped of what is pooled and of each layer after it."""
 
     def check_answer(self) -> None:
-        check_shares(self, "answer_dropout")
+        check_shares(self, "head_dropout")
         if any(size < 1 for size in self.hidden):
             raise UserError(f"hidden lists the widths of layers, at least 1 each, not {list(self.hidden)}.")
 

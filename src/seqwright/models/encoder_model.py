@@ -101,8 +101,8 @@ def body(width: int, layers: tuple[int, ...], dropout: float = 0.0) -> tuple[nn.
 
 HEADS: dict[str, type[nn.Module]] = {
     "class": ClassHead,
-    "labels": LabelsHead,
-    "value": ValueHead,
+    "multilabel": LabelsHead,
+    "regression": ValueHead,
     "tags": ClassHead,
     "tokens": TokenHead,
     "pixels": ValueHead,

@@ -23,7 +23,7 @@ from seqwright.models.encoders.gpt import GPTEncoder, initialise
 class PrefixConfig(StackSizes):
     context: int = 256
     """The longest source and target together, in tokens; each may take half."""
-    positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
+    positions: Literal["learned", "sinusoidal", "rope", "none"] = "learned"
     """How a token knows where it stands; targets stand behind their own source."""
     tied: bool = True
     """Whether the read-out is the embedding transposed."""

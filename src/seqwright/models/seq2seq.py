@@ -34,7 +34,7 @@ class Seq2SeqConfig(RecurrentReaderConfig):
     """How the decoder asks the source: not at all (none: it begins with the encoder's last state, and that is all), or
     by one of the lectures' scores. parameter-free adds the mean by scaled dot products to the state and learns nothing
     of its own."""
-    feeding: bool = False
+    input_feeding: bool = False
     """Whether the vector that predicted the last token is part of the next input (Luong et al. 2015). The decoder is
     then a loop of steps, in training too, and slower."""
     tied: Tied | None = None
@@ -45,7 +45,7 @@ class Seq2SeqConfig(RecurrentReaderConfig):
         super().__post_init__()
         if self.tied not in (None, "none") and self.embedding not in (None, self.width):
             raise UserError(f"a tied read-out needs embedding = width; they are {self.embedding} and {self.width}.")
-        if self.feeding and self.attention == "none":
+        if self.input_feeding and self.attention == "none":
             raise UserError('feeding feeds what attention found back; give attention another kind than "none".')
 
 
@@ -103,13 +103,13 @@ class RecurrentDecoder(nn.Module):
     def __init__(self, config: Seq2SeqConfig):
         super().__init__()
         self.width = config.width
-        self.feeding = config.feeding
+        self.feeding = config.input_feeding
         embedding = config.embedding or config.width
         self.network = RecurrentEncoder(
             config.cell(
                 layers=config.layers,
                 width=config.width,
-                embedding=embedding + (config.width if config.feeding else 0),
+                embedding=embedding + (config.width if config.input_feeding else 0),
                 dropout=config.dropout,
             )
         )

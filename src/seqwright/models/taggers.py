@@ -35,13 +35,13 @@ class TagConfig:
     crf: bool = False
     """Whether the tags of a sentence are found together, each by its word and its neighbours (a conditional random
     field); otherwise each by itself."""
-    spelling: int = 64
+    char_features: int = 64
     """Filters of each width over the letters of a word; with its affixes and shape, they are added to its vector. 0 for
     none of them."""
 
     def check_tags(self) -> None:
-        if self.spelling < 0:
-            raise UserError(f"spelling must not be below 0, but is {self.spelling}.")
+        if self.char_features < 0:
+            raise UserError(f"spelling must not be below 0, but is {self.char_features}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +162,7 @@ def tagging(config: TagConfig, sizes: ReaderSizes, encoder: nn.Module, embedding
     """Embedding, encoder, the vector at which each word begins, and the head of its tag."""
     assert sizes.vocabulary is not None
     size = sizes.vocabulary.size
-    tokens = SpeltTokens(size, embedding, spelling=config.spelling) if config.spelling else Tokens(size, embedding)
+    tokens = SpeltTokens(size, embedding, spelling=config.char_features) if config.char_features else Tokens(size, embedding)
     words = Words(encoder.width)  # type: ignore[arg-type]
     layers, width = body(words.width, ())
     head = ChainHead(width, sizes.answers.count) if config.crf else TagHead(width, sizes.answers.count)

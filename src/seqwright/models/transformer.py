@@ -25,7 +25,7 @@ class TransformerReaderConfig(StackConfig):
     """Blocks of the encoder."""
     context: int = 512
     """The longest source (and target), in tokens; sinusoids and rotations cost nothing for being long."""
-    positions: Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"] = "sinusoidal"
+    positions: Literal["learned", "sinusoidal", "rope", "alibi", "t5", "none"] = "sinusoidal"
     """How a token knows where it stands: vectors added to the tokens (learned, sinusoidal), turned queries and keys
     (rotary), or numbers added to the scores by distance (alibi: straight lines; relative: T5's learned buckets)."""
     activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "relu"

@@ -62,7 +62,7 @@ def text_recipe(
         }
     else:
         width = 2 * sizes["width"]
-        table["model"] |= {"width": width} | ({"dropout": sizes["dropout"]} if kind != "simple" else {})
+        table["model"] |= {"width": width} | ({"dropout": sizes["dropout"]} if kind != "neural-bigram" else {})
         table["training"] = {
             "batch_size": 16,
             "sequence_length": 64 if size > 200 * KILO else 16,

@@ -88,7 +88,7 @@ class Run(ABC):
     def example(self, rows: int, length: int) -> Batch:
         """Made-up rows of ids that the tokenizer can produce, the same every time."""
         vocabulary = self.tokenizer.vocabulary
-        reserved = set(self.tokenizer.specials.values())
+        reserved = set(self.tokenizer.special_tokens.values())
         ids = np.array([id for id in range(vocabulary.size) if id not in reserved])
         drawn = np.random.default_rng(1).choice(ids, (rows, length + 1))
         if vocabulary.sos is not None:

@@ -21,12 +21,12 @@ BASE: dict[str, Any] = {
 
 LADDER: dict[str, dict[str, Any]] = {
     "ngram": {"model": {"kind": "ngram", "order": 4}},
-    "simple": {"model": {"kind": "simple", "width": 128}},
-    "window": {"model": {"kind": "window", "window": 6, "width": 256, "embedding": 64}},
+    "neural-bigram": {"model": {"kind": "neural-bigram", "width": 128}},
+    "feedforward": {"model": {"kind": "feedforward", "context_size": 6, "width": 256, "embedding": 64}},
     "rnn": {"model": {"kind": "rnn", "width": 256}},
     "lstm": {"model": {"kind": "lstm", "width": 256}, "training": {"learning_rate": 8e-3}},
     "gpt": {
-        "model": {"kind": "gpt", "layers": 3, "width": 128, "heads": 4, "context": 64, "positions": "rotary"},
+        "model": {"kind": "gpt", "layers": 3, "width": 128, "heads": 4, "context": 64, "positions": "rope"},
         "training": {"steps": 1000, "batch_size": 16, "sequence_length": 64, "learning_rate": 4e-3, "warmup_steps": 50},
     },
 }

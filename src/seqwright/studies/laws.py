@@ -201,7 +201,7 @@ def a_generated_row_is_alone(model: Autoregressive, batch: Batch) -> float:
     count = _ragged(batch).tolist()
     prompts = [batch.input[row, :real].tolist() for row, real in enumerate(count)]
     seeds = [row + 5 for row in range(len(prompts))]
-    options = SamplingOptions(tokens=batch.input.size(1) + 4, temperature=0.8)
+    options = SamplingOptions(max_tokens=batch.input.size(1) + 4, temperature=0.8)
     device = batch.input.device
     together = generate(model, prompts, options, seeds=seeds, source=batch.source, device=device)
     changed = 0
@@ -214,7 +214,7 @@ def a_generated_row_is_alone(model: Autoregressive, batch: Batch) -> float:
 def a_searched_row_is_alone(model: Autoregressive, batch: Batch) -> float:
     """By how much the best outputs of a beam differ from those of each row alone."""
     prompts = [batch.input[row, :real].tolist() for row, real in enumerate(_ragged(batch).tolist())]
-    options = SearchOptions(width=3, best=3, length=6)
+    options = SearchOptions(beam_size=3, n_best=3, max_tokens=6)
     together = search(model, batch.source, options, sos=None, eos=None, prompts=prompts)
     worst = 0.0
     for row, found in enumerate(together):

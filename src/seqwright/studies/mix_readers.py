@@ -129,7 +129,7 @@ def _refuse_unlike(one: Any, other: Run) -> None:
             f"{other.path} holds a model that {other.does}; only classifiers of texts can be mixed with {one.path}."
         )
     for run in (one, other):
-        if run.labels.kind != "one" or hasattr(run.model, "models"):
+        if run.labels.kind != "single" or hasattr(run.model, "models"):
             raise UserError(f"{run.path} answers with no single class, or is a mixture itself; mix its parts.")
     if one.labels != other.labels:
         raise UserError(

@@ -126,7 +126,7 @@ def _asker(run: Any) -> tuple[Callable[[Sentences], dict[str, Floats]], str]:
     if "translate" in run.verbs:
         return lambda given: {"log p": _translated(run, given)}, "nats"
     if "classify" in run.verbs:
-        return lambda given: _classified(run, given), "value" if run.labels.kind == "value" else "probability"
+        return lambda given: _classified(run, given), "value" if run.labels.kind == "regression" else "probability"
     if "score" in run.verbs:
         return lambda given: {"log p": np.array([line.log_prob for line in run.score([t for _, t in given])])}, "nats"
     raise UserError(f"{run.path} {run.does}; only language models, translators and classifiers can be probed.")
@@ -143,7 +143,7 @@ def _classified(run: Any, given: Sentences) -> dict[str, Floats]:
     if run.labels.parts > 1:
         raise UserError(f"{run.path} reads pairs of texts; probes are single sentences.")
     answers = list(run.classify([text for _, text in given]))
-    if run.labels.kind == "value":
+    if run.labels.kind == "regression":
         return {"value": np.array([answer.label for answer in answers], np.float64)}
-    names = run.labels.names[1:] if run.labels.kind == "one" and len(run.labels.names) == 2 else run.labels.names
+    names = run.labels.names[1:] if run.labels.kind == "single" and len(run.labels.names) == 2 else run.labels.names
     return {name: np.array([answer.probabilities[name] for answer in answers]) for name in names}

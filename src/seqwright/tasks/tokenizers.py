@@ -16,7 +16,7 @@ from seqwright.text.trainers import TokenizerConfig, train
 
 
 def saved_tokenizer(
-    settings: Settings, directory: RunDirectory, texts: Sequence[str], note: Note, *, specials: Sequence[str] = ()
+    settings: Settings, directory: RunDirectory, texts: Sequence[str], note: Note, *, special_tokens: Sequence[str] = ()
 ) -> Tokenizer:
     """The run's tokenizer, found for these texts where the run has none yet; these reserved tokens added to it."""
     if directory.tokenizer_path.exists():
@@ -27,7 +27,7 @@ def saved_tokenizer(
         raise UserError("a prepared text has its tokenizer beside it: set tokenizer.file to the tokenizer.json there.")
     else:
         found = learnt_tokenizer(settings.tokenizer, texts)
-    tokenizer = with_specials(found, specials)
+    tokenizer = with_specials(found, special_tokens)
     write_text(directory.tokenizer_path, tokenizer.json)
     for said in tokenizer.notes:
         note(said)

@@ -1,8 +1,8 @@
 """What tokenizer.json holds: each kind of tokenizer as a pipeline of the `tokenizers` library.
 
-The file is complete by itself: normalisation, splitting, vocabulary and specials, readable by any program that reads
+The file is complete by itself: normalisation, splitting, vocabulary and special_tokens, readable by any program that reads
 the format. The library's own `encode` gives our ids, but for one setting that the format cannot hold: typed names of
-specials ("<eos>" in a text) stay text only where `encode_special_tokens` is on, as it is in every backend made here.
+special_tokens ("<eos>" in a text) stay text only where `encode_special_tokens` is on, as it is in every backend made here.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Facts:
     """What must be known of a tokenizer beside its vocabulary; all of it can be read back from tokenizer.json."""
 
     kind: Kind
-    normalise: Form
+    unicode_normalization: Form
     lowercase: bool
-    specials: tuple[str, ...]
-    split: Split = "white-space"
+    special_tokens: tuple[str, ...]
+    pretokenizer: Split = "white-space"
     imported: bool = False
     """The pipeline was made elsewhere: only the library knows how it normalises and splits."""
 
@@ -58,14 +58,14 @@ def assemble(
     merges: Sequence[tuple[str, str]] = (),
     scores: Sequence[float] = (),
 ) -> Tokenizer:
-    """A pipeline in which the specials come first and the tokens after them, in the order given."""
-    names = [escape(token, facts.specials) for token in tokens] if facts.kind == "words" else tokens
-    backend = Tokenizer(_model(facts, (*facts.specials, *names), merges, scores))
+    """A pipeline in which the special_tokens come first and the tokens after them, in the order given."""
+    names = [escape(token, facts.special_tokens) for token in tokens] if facts.kind == "words" else tokens
+    backend = Tokenizer(_model(facts, (*facts.special_tokens, *names), merges, scores))
     if steps := normal_steps(facts) + structural_steps(facts):
         backend.normalizer = normalizers.Sequence(steps)
     backend.pre_tokenizer = _splitter(facts.kind)
     backend.decoder = _joiner(facts)
-    backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in facts.specials])
+    backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in facts.special_tokens])
     backend.encode_special_tokens = True
     return backend
 
@@ -74,7 +74,7 @@ def grow(backend: Tokenizer, facts: Facts, names: Sequence[str]) -> None:
     """Adds reserved tokens after all ids; a pipeline of ours learns to tell their typed names from them."""
     backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
     if not facts.imported:
-        grown = replace(facts, specials=(*facts.specials, *names))
+        grown = replace(facts, special_tokens=(*facts.special_tokens, *names))
         if steps := normal_steps(grown) + structural_steps(grown):
             backend.normalizer = normalizers.Sequence(steps)
         backend.decoder = _joiner(grown)
@@ -91,17 +91,17 @@ def parse(text: str) -> tuple[Tokenizer, Facts]:
     return backend, _facts_of(table)
 
 
-def escape(word: str, specials: Sequence[str]) -> str:
+def escape(word: str, special_tokens: Sequence[str]) -> str:
     r"""The name of a word in the file: `<unk>` found in a text is kept as `\<unk>`, beside the reserved `<unk>`."""
-    for special in specials:
+    for special in special_tokens:
         if word.endswith(special):
             return word.removesuffix(special) + "\\" + special
     return word
 
 
-def unescape(name: str, specials: Sequence[str]) -> str:
+def unescape(name: str, special_tokens: Sequence[str]) -> str:
     """The word of a name."""
-    for special in specials:
+    for special in special_tokens:
         if name.endswith("\\" + special):
             return name.removesuffix("\\" + special) + special
     return name
@@ -109,7 +109,7 @@ def unescape(name: str, specials: Sequence[str]) -> str:
 
 def normal_steps(facts: Facts) -> list[Any]:
     """The library's normalisers that a text goes through; none where it is taken as it is."""
-    steps = [] if facts.normalise == "none" else [FORMS[facts.normalise]()]
+    steps = [] if facts.unicode_normalization == "none" else [FORMS[facts.unicode_normalization]()]
     steps += [normalizers.Lowercase()] if facts.lowercase else []
     return steps + [normalizers.Replace(*pair) for pair in _replacements(facts)]
 
@@ -124,9 +124,9 @@ def simplify(text: str, facts: Facts) -> str:
 def structural_steps(facts: Facts) -> list[Any]:
     """Normalisers that change no text but say something of it: the end of a word, a special's name that was typed."""
     if facts.kind == "words":
-        return [normalizers.Replace(Regex(rf"{re.escape(s)}(?={SPACE}|\z)"), "\\" + s) for s in facts.specials]
+        return [normalizers.Replace(Regex(rf"{re.escape(s)}(?={SPACE}|\z)"), "\\" + s) for s in facts.special_tokens]
     if facts.kind == "wordpiece":  # a word that began with a special's name would be taken for it: <pad> is read < pad>
-        return [normalizers.Replace(s, f"{s[0]} {s[1:]}") for s in facts.specials]
+        return [normalizers.Replace(s, f"{s[0]} {s[1:]}") for s in facts.special_tokens]
     if facts.kind == "bpe":
         return [normalizers.Replace(Regex(rf"(?<={_not(SPACE)})(?={SPACE}|\z)"), MARK)]
     return []
@@ -154,7 +154,7 @@ def _not(characters: str) -> str:
 
 
 def _replacements(facts: Facts) -> Sequence[tuple[str, str]]:
-    return BASIC_ENGLISH if facts.split == "basic-english" else ()
+    return BASIC_ENGLISH if facts.pretokenizer == "basic-english" else ()
 
 
 def _model(
@@ -168,7 +168,7 @@ def _model(
         return models.WordPiece(vocabulary, unk_token="<unk>", max_input_chars_per_word=1000)
     if facts.kind == "unigram":
         # A special is never the best cut of a text: its characters are pieces too, with scores that add up to more.
-        low = [-1e4] * len(facts.specials)
+        low = [-1e4] * len(facts.special_tokens)
         return models.Unigram(list(zip(names, [*low, *scores], strict=True)), vocabulary.get("<unk>"))
     return models.BPE(vocabulary, list(merges), unk_token=unknown if facts.kind == "bpe" else None)
 
@@ -188,7 +188,7 @@ def _splitter(kind: Kind) -> Any:
 
 def _joiner(facts: Facts) -> Any:
     if facts.kind == "words":
-        unescaped = [decoders.Replace(Regex(rf"\\{re.escape(s)}\z"), s) for s in facts.specials]
+        unescaped = [decoders.Replace(Regex(rf"\\{re.escape(s)}\z"), s) for s in facts.special_tokens]
         # No word begins with a space, so none is taken for the continuation of the one before.
         return decoders.Sequence([*unescaped, decoders.WordPiece(prefix=" ", cleanup=False)])
     if facts.kind == "bpe":
@@ -224,10 +224,10 @@ def _facts_of(table: Mapping[str, Any]) -> Facts:
     forms: list[Form] = ["nfc", "nfd", "nfkc"]
     facts = Facts(
         kind=kind or _foreign_kind(table),
-        normalise=next((form for form in forms if form in types), "none"),
+        unicode_normalization=next((form for form in forms if form in types), "none"),
         lowercase="lowercase" in types,
-        split="basic-english" if any(step.get("pattern") == {"String": "<br />"} for step in steps) else "white-space",
-        specials=tuple(token["content"] for token in table["added_tokens"] if token["special"]),
+        pretokenizer="basic-english" if any(step.get("pattern") == {"String": "<br />"} for step in steps) else "white-space",
+        special_tokens=tuple(token["content"] for token in table["added_tokens"] if token["special"]),
     )
     template = json.loads(assemble(facts, []).to_str())
     if kind and all(template[part] == table[part] for part in ("normalizer", "pre_tokenizer")):

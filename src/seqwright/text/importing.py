@@ -11,8 +11,8 @@ from seqwright.text.backend import grow, parse
 from seqwright.text.tokenizer import Tokenizer
 
 
-def import_tokenizer(path: Path, specials: Sequence[str] = ()) -> Tokenizer:
-    """The tokenizer of a file; specials that it has no word for, under any of their usual names, come after its ids."""
+def import_tokenizer(path: Path, special_tokens: Sequence[str] = ()) -> Tokenizer:
+    """The tokenizer of a file; special_tokens that it has no word for, under any of their usual names, come after its ids."""
     try:
         data = path.read_bytes()
         backend = (
@@ -21,7 +21,7 @@ def import_tokenizer(path: Path, specials: Sequence[str] = ()) -> Tokenizer:
             else parse(data.decode())[0]
         )
         found = Tokenizer(backend.to_str())
-        missing = [name for name in specials if not found.reserves(name)]
+        missing = [name for name in special_tokens if not found.reserves(name)]
         backend, facts = parse(backend.to_str())
         grow(backend, facts, missing)
         notes = [f"{path.name} has no {name}: it is added as id {backend.token_to_id(name)}." for name in missing]

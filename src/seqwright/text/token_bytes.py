@@ -19,7 +19,7 @@ class Surfaces:
     """Pieces of text by id, and what stands before the first or after the last of them by construction only."""
 
     pieces: list[bytes]
-    """Nothing for specials."""
+    """Nothing for special_tokens."""
     lead: str
     trail: str
 
@@ -33,7 +33,7 @@ def surfaces(table: Mapping[str, Any], facts: Facts, vocabulary: Mapping[str, in
     pieces = [b""] * (max(vocabulary.values(), default=-1) + 1)
     spell, lead, trail = _spelling(table, facts)
     for name, id in vocabulary.items():
-        if name not in facts.specials:
+        if name not in facts.special_tokens:
             pieces[id] = spell(name)
     return Surfaces(pieces=pieces, lead=lead, trail=trail)
 
@@ -41,7 +41,7 @@ def surfaces(table: Mapping[str, Any], facts: Facts, vocabulary: Mapping[str, in
 def _spelling(table: Mapping[str, Any], facts: Facts) -> Spelling:
     steps = {step["type"]: step for step in parts(table["decoder"], "decoders")}
     if facts.kind == "words":
-        return lambda name: b" " + unescape(name, facts.specials).encode(), " ", ""
+        return lambda name: b" " + unescape(name, facts.special_tokens).encode(), " ", ""
     if facts.kind == "characters":
         return str.encode, "", ""
     if "ByteLevel" in steps:

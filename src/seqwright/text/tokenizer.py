@@ -71,17 +71,17 @@ class Tokenizer:
         vocabulary = self._backend.get_vocab()
         self._surfaces = surfaces(self._table, facts, vocabulary)
         self.size = len(self._surfaces.pieces)
-        """V, specials included."""
-        self.specials: dict[str, int] = {name: vocabulary[name] for name in facts.specials}
+        """V, special_tokens included."""
+        self.special_tokens: dict[str, int] = {name: vocabulary[name] for name in facts.special_tokens}
         self.unk, self.pad, self.sos, self.eos, self.mask = (self._role(*names) for names in ROLES.values())
         self.lossless = (
             facts.kind in ("bytes", "byte-bpe")
-            and facts.normalise == "none"
+            and facts.unicode_normalization == "none"
             and not (facts.lowercase or facts.imported)
         )
         """decode(encode(text)) == text for every text. Other kinds give back some texts: see `Encoded.exact`."""
         self.dtype: type[np.unsignedinteger[Any]] = np.uint16 if self.size < 1 << 16 else np.uint32
-        forms = normal_steps(replace(facts, split="white-space"))
+        forms = normal_steps(replace(facts, pretokenizer="white-space"))
         self._normaliser = normalizers.Sequence(forms) if forms else None
         self._steps = None if facts.imported else structural_steps(facts)
         self._lookup = self._make_lookup()
@@ -133,12 +133,12 @@ class Tokenizer:
 
     @property
     def spelt(self) -> Sequence[bytes]:
-        """The bytes that each id stands for; none for specials."""
+        """The bytes that each id stands for; none for special_tokens."""
         return self._surfaces.pieces
 
     @functools.cached_property
     def plain(self) -> NDArray[np.bool_]:
-        """(V,): which ids stand for text; the others are specials."""
+        """(V,): which ids stand for text; the others are special_tokens."""
         return np.array([bool(piece) for piece in self._surfaces.pieces])
 
     @functools.cached_property
@@ -159,7 +159,7 @@ class Tokenizer:
 
     @functools.cached_property
     def _signs(self) -> NDArray[np.int8]:
-        """(V,), of characters: 1 for those that words are made of, 2 for signs, 0 for white space and specials."""
+        """(V,), of characters: 1 for those that words are made of, 2 for signs, 0 for white space and special_tokens."""
         texts = [piece.decode(errors="replace") for piece in self._surfaces.pieces]
         # Marks are written with letters: vowels of Thai and Devanagari, accents in decomposed forms.
         inside = [bool(text) and (text.isalnum() or unicodedata.category(text[0])[0] == "M") for text in texts]
@@ -184,7 +184,7 @@ class Tokenizer:
     def reserves(self, name: str) -> bool:
         """Whether there is such a reserved token, under this name or another of the usual ones."""
         role = next((role for role, names in ROLES.items() if name in names), None)
-        return name in self.specials or (role is not None and getattr(self, role) is not None)
+        return name in self.special_tokens or (role is not None and getattr(self, role) is not None)
 
     def encode(self, text: str) -> list[int]:
         ids: list[int] = self.encode_all([text]).ids.tolist()
@@ -206,7 +206,7 @@ class Tokenizer:
             if missing and self.unk is None:
                 first = next(unit for piece in batch for unit in self.unknowns(piece))
                 raise UserError(
-                    f"{first!r} is not in the vocabulary, and there is no <unk>: add it to tokenizer.specials."
+                    f"{first!r} is not in the vocabulary, and there is no <unk>: add it to tokenizer.special_tokens."
                 )
             unknown += missing
             arrays.append(ids)
@@ -224,7 +224,7 @@ class Tokenizer:
 
     @functools.cached_property
     def whole(self) -> frozenset[int]:
-        """Ids that stand for themselves and cannot be cut: specials, tokens that were added, bytes of a fallback."""
+        """Ids that stand for themselves and cannot be cut: special_tokens, tokens that were added, bytes of a fallback."""
         added = {token["id"] for token in self._table["added_tokens"]}
         falls_back = bool(self._table["model"].get("byte_fallback"))
         names = self._backend.get_vocab().items() if falls_back else ()
@@ -242,12 +242,12 @@ class Tokenizer:
         return simplify(text, self._facts)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of the ids; specials leave no trace."""
+        """The text of the ids; special_tokens leave no trace."""
         joined = b"".join([self._surfaces.pieces[id] for id in ids]).decode(errors="replace")
         return joined.removeprefix(self._surfaces.lead).removesuffix(self._surfaces.trail)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """How each id looks to a person: specials by name, bytes that are no characters as `\\xe1`."""
+        """How each id looks to a person: special_tokens by name, bytes that are no characters as `\\xe1`."""
         return [self._shown(id) for id in ids]
 
     def unknowns(self, text: str) -> Counter[str]:
@@ -277,7 +277,7 @@ class Tokenizer:
         return self.size if self.unk is None else self.unk
 
     def _role(self, *names: str) -> int | None:
-        return next((self.specials[name] for name in names if name in self.specials), None)
+        return next((self.special_tokens[name] for name in names if name in self.special_tokens), None)
 
     def _shown(self, id: int) -> str:
         if not (piece := self._surfaces.pieces[id]):
@@ -303,7 +303,7 @@ class Tokenizer:
         if not self.imported:
             return lookup.merged(self._backend, self.dtype, self._steps)
         found = lookup.merged(self._backend, self.dtype, self._steps)
-        return lookup.guarded(found, list(self.specials.values()), self._absent)
+        return lookup.guarded(found, list(self.special_tokens.values()), self._absent)
 
 
 class Decoder:

@@ -34,20 +34,20 @@ class TokenizerConfig:
     file: str | None = None
     """A tokenizer.json or SentencePiece .model to use as it is; nothing is learnt, and kind and size are its own."""
     size: int | None = None
-    """Largest vocabulary, specials included. Left out: every word or character; 8000 for kinds that learn pieces."""
-    compression: float | None = None
+    """Largest vocabulary, special_tokens included. Left out: every word or character; 8000 for kinds that learn pieces."""
+    bytes_per_token: float | None = None
     """bpe stops merging when a token holds this many bytes on average, if it has not reached its size before."""
-    minimum_count: int = 1
+    min_frequency: int = 1
     """Words and characters seen less often are unknown; bpe and byte-bpe merge no pair seen less often (nor one seen
     once)."""
-    split: Split = "white-space"
+    pretokenizer: Split = "white-space"
     """How words, bpe and wordpiece find words: white-space, or basic-english (lower-cased, punctuation set apart or
     dropped by torchtext's twelve replacements)."""
     lowercase: bool = False
     """Lower-case the text first; what is generated is then lower-case too. Accents are kept."""
-    normalise: Form = "none"
+    unicode_normalization: Form = "none"
     """Unicode normal form. nfc makes one word of the two ways to write "ế"; none keeps every text exactly as it is."""
-    specials: tuple[str, ...] = ("<unk>", "<pad>", "<sos>", "<eos>")
+    special_tokens: tuple[str, ...] = ("<unk>", "<pad>", "<sos>", "<eos>")
     """Reserved tokens in the order of their ids, turn markers of your own among them; no text is encoded as one."""
     sample_bytes: int = 50_000_000
     """Pieces are learnt from at most about this much text, taken evenly from all of it."""
@@ -56,40 +56,40 @@ class TokenizerConfig:
     """The keys that name files."""
 
     def __post_init__(self) -> None:
-        for name in self.specials:
+        for name in self.special_tokens:
             # Such a name is never one piece of byte-bpe, never one character, and never the end of another.
             if not re.fullmatch(r"<\|?[A-Za-z][A-Za-z0-9_-]*\|?>", name):
                 raise UserError(f"special {name!r} should look like <name> or <|name|>.")
-        if len(set(self.specials)) < len(self.specials):
-            raise UserError("specials names one token twice.")
-        if self.minimum_count < 1:
-            raise UserError(f"minimum_count {self.minimum_count} must be at least 1.")
+        if len(set(self.special_tokens)) < len(self.special_tokens):
+            raise UserError("special_tokens names one token twice.")
+        if self.min_frequency < 1:
+            raise UserError(f"minimum_count {self.min_frequency} must be at least 1.")
         if self.sample_bytes < 1:
             raise UserError(f"sample_bytes {self.sample_bytes} must be at least 1.")
-        smallest = len(self.specials) + (256 if self.kind == "byte-bpe" else 1)
+        smallest = len(self.special_tokens) + (256 if self.kind == "byte-bpe" else 1)
         if self.kind == "bytes" and self.size is not None:
-            raise UserError(f"bytes always has {len(self.specials) + 256} ids; leave size out.")
+            raise UserError(f"bytes always has {len(self.special_tokens) + 256} ids; leave size out.")
         if self.size is not None and self.size < smallest:
             raise UserError(f"size {self.size} is too small for {self.kind}; it needs at least {smallest}.")
-        if self.split != "white-space" and self.kind not in SPLIT_AT_SPACE:
+        if self.pretokenizer != "white-space" and self.kind not in SPLIT_AT_SPACE:
             raise UserError(
-                f'{self.kind} does not split into words; "{self.split}" is for {", ".join(SPLIT_AT_SPACE)}.'
+                f'{self.kind} does not split into words; "{self.pretokenizer}" is for {", ".join(SPLIT_AT_SPACE)}.'
             )
-        if self.compression is not None and (self.kind != "bpe" or self.compression <= 1):
+        if self.bytes_per_token is not None and (self.kind != "bpe" or self.bytes_per_token <= 1):
             raise UserError("compression is for bpe, in bytes per token: more than 1.")
 
 
 def train(config: TokenizerConfig, texts: Collection[str]) -> Tokenizer:
     """The tokenizer of these texts."""
     if config.file is not None:
-        return import_tokenizer(Path(config.file), config.specials)
+        return import_tokenizer(Path(config.file), config.special_tokens)
     facts = Facts(
         kind=config.kind,
-        normalise=config.normalise,
+        unicode_normalization=config.unicode_normalization,
         # What basic_english means begins with lower-casing.
-        lowercase=config.lowercase or config.split == "basic-english",
-        specials=config.specials,
-        split=config.split,
+        lowercase=config.lowercase or config.pretokenizer == "basic-english",
+        special_tokens=config.special_tokens,
+        pretokenizer=config.pretokenizer,
     )
     notes = list(_normal_form_notes(config, texts))
     if config.kind in SUBWORDS:
@@ -109,8 +109,8 @@ def _most_frequent(config: TokenizerConfig, texts: Collection[str], facts: Facts
     counts: Counter[str] = Counter()
     for normal in _normalised(facts, chain.from_iterable(map(pieces, texts))):
         counts.update(normal.split() if config.kind == "words" else normal)
-    room = None if config.size is None else config.size - len(config.specials)
-    return _ranked(counts, config.minimum_count)[:room]
+    room = None if config.size is None else config.size - len(config.special_tokens)
+    return _ranked(counts, config.min_frequency)[:room]
 
 
 def _merge_characters(config: TokenizerConfig, sample: Iterable[str], facts: Facts, notes: list[str]) -> Backend:
@@ -123,17 +123,17 @@ def _merge_characters(config: TokenizerConfig, sample: Iterable[str], facts: Fac
         counts.update(dict.fromkeys(word, 0))
         for character in word:
             counts[character] += count
-    room = (config.size or SUBWORD_SIZE) - len(config.specials)
-    alphabet = [MARK, *(c for c in _ranked(counts, config.minimum_count) if c != MARK)][:room]
+    room = (config.size or SUBWORD_SIZE) - len(config.special_tokens)
+    alphabet = [MARK, *(c for c in _ranked(counts, config.min_frequency) if c != MARK)][:room]
     tokens, merges, compression = dict.fromkeys(alphabet), [], 0.0
     for merge in bpe.merges(
-        {(*word, MARK): n for word, n in words.items()}, minimum_count=max(2, config.minimum_count)
+        {(*word, MARK): n for word, n in words.items()}, minimum_count=max(2, config.min_frequency)
     ):
-        if len(tokens) == room or compression >= (config.compression or float("inf")):
+        if len(tokens) == room or compression >= (config.bytes_per_token or float("inf")):
             break
         piece = "".join(merge.pair)
         # Rare characters are unknown, and so are their pairs; a piece spelt as a special would be taken for it.
-        if tokens.keys() >= set(merge.pair) and piece not in config.specials:
+        if tokens.keys() >= set(merge.pair) and piece not in config.special_tokens:
             merges.append(merge.pair)
             tokens[piece] = None
             compression = merge.compression
@@ -145,7 +145,7 @@ def _merge_bytes(config: TokenizerConfig, sample: Iterable[str], facts: Facts, n
     """The 256 bytes and the pieces merged from them."""
     trainer = trainers.BpeTrainer(
         vocab_size=_room(config),
-        min_frequency=max(2, config.minimum_count),
+        min_frequency=max(2, config.min_frequency),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -155,12 +155,12 @@ def _merge_bytes(config: TokenizerConfig, sample: Iterable[str], facts: Facts, n
 
 def _unigram(config: TokenizerConfig, sample: Iterable[str], facts: Facts, notes: list[str]) -> Backend:
     """The pieces under which the text is likeliest, each word cut in the best way (Kudo 2018)."""
-    needed = set("".join(config.specials))  # so that no typed special is better cut as the special itself
+    needed = set("".join(config.special_tokens))  # so that no typed special is better cut as the special itself
     trainer = trainers.UnigramTrainer(
         vocab_size=max(1, _room(config) - len(needed)), special_tokens=[], show_progress=False
     )
     learnt = _learnt(models.Unigram(), trainer, sample, assemble(facts, []))["vocab"]
-    kept = {name: score for name, score in learnt if name not in config.specials}
+    kept = {name: score for name, score in learnt if name not in config.special_tokens}
     least = min(kept.values(), default=0.0) - 10
     kept |= dict.fromkeys(sorted(needed - kept.keys()), least)
     return assemble(facts, list(kept), scores=list(kept.values()))
@@ -170,13 +170,13 @@ def _wordpiece(config: TokenizerConfig, sample: Iterable[str], facts: Facts, not
     """Pieces that begin a word and pieces that go on with one (Schuster & Nakajima 2012, as BERT has them)."""
     trainer = trainers.WordPieceTrainer(
         vocab_size=_room(config),
-        min_frequency=max(2, config.minimum_count),
+        min_frequency=max(2, config.min_frequency),
         special_tokens=[],
         continuing_subword_prefix=CONTINUES,
         show_progress=False,
     )
     model = _learnt(models.WordPiece(unk_token="<unk>"), trainer, sample, assemble(facts, []))
-    return assemble(facts, [name for name in _in_order(model["vocab"]) if name not in config.specials])
+    return assemble(facts, [name for name in _in_order(model["vocab"]) if name not in config.special_tokens])
 
 
 def _learnt(model: models.Model, trainer: trainers.Trainer, sample: Iterable[str], template: Backend) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def _learnt(model: models.Model, trainer: trainers.Trainer, sample: Iterable[str
 
 
 def _room(config: TokenizerConfig) -> int:
-    return (config.size or SUBWORD_SIZE) - len(config.specials)
+    return (config.size or SUBWORD_SIZE) - len(config.special_tokens)
 
 
 def _in_order(vocabulary: dict[str, int]) -> list[str]:
@@ -231,10 +231,10 @@ def _chopped(text: str) -> Iterator[str]:
 
 
 def _normal_form_notes(config: TokenizerConfig, texts: Collection[str]) -> Iterator[str]:
-    if config.normalise == "none" and config.kind not in ("bytes", "byte-bpe"):
+    if config.unicode_normalization == "none" and config.kind not in ("bytes", "byte-bpe"):
         count = sum(not unicodedata.is_normalized("NFC", text) for text in texts)
         if count:
             yield (
                 f"{count} of {len(texts)} documents hold decomposed characters, which count as different from composed"
-                ' ones; tokenizer.normalise = "nfc" would make them one.'
+                ' ones; tokenizer.unicode_normalization = "nfc" would make them one.'
             )

@@ -63,23 +63,23 @@ class PicturesConfig:
 class ImagesConfig(PicturesConfig):
     kind: Literal["images"] = "images"
     """Images: what is on them, or what is missing from them."""
-    answer: Seen = "class"
+    objective: Seen = "class"
     """What is asked: the class of a picture, the class of each frame of a strip, which is read in columns (frames), the
     patches that were hidden (fill), the picture without its noise (clean), its colours (colour), or both of these."""
     shift: int = 0
     """Pixels by which training pictures move at most, up, down and sideways; what comes in is as the border was."""
     flip: bool = False
     """Whether training pictures are mirrored half of the time."""
-    hidden: float = 0.5
+    mask_rate: float = 0.5
     """Share of the patches that fill hides (Xie et al. 2022)."""
-    noise: float = 0.3
+    noise_std: float = 0.3
     """Standard deviation of the noise that clean adds, where black is -1 and white is 1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_shares(self, "hidden")
-        check_not_negative(self, "shift", "noise")
-        if self.answer == "frames" and (self.shift or self.flip):
+        check_shares(self, "mask_rate")
+        check_not_negative(self, "shift", "noise_std")
+        if self.objective == "frames" and (self.shift or self.flip):
             raise UserError("labels of frames would no longer fit a moved picture; leave shift and flip out.")
 
 
@@ -87,14 +87,14 @@ class ImagesConfig(PicturesConfig):
 class CaptionsConfig(PicturesConfig):
     kind: Literal["captions"] = "captions"
     """Pictures, and words that say what is on them."""
-    read: Literal["squares", "columns"] = "squares"
+    patches: Literal["squares", "columns"] = "squares"
     """How a picture is read: in square patches row by row, or in columns from left to right."""
-    longest: int = 64
+    max_length: int = 64
     """The most tokens of a caption, its end included; training pictures with longer ones are left out, and counted."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_sizes(self, "longest")
+        check_sizes(self, "max_length")
         if self.split is not None and parse_split(self.split, WAYS)[0] == "stratified":
             raise UserError('captions are no classes to take shares of; write split = "pictures 10%".')
 

@@ -25,16 +25,16 @@ class Sight:
     def of(cls, pictures: Pictures, config: ImagesConfig) -> Self:
         """Through which these training pictures are seen."""
         grid = Grid.of(pictures, config)
-        if config.answer not in ("class", "frames"):
-            return cls(grid=grid, answer=config.answer)
+        if config.objective not in ("class", "frames"):
+            return cls(grid=grid, answer=config.objective)
         if pictures.labels is None:
             raise UserError(
-                f'answer = "{config.answer}" needs labels: an IDX file of them, or a folder for each class.'
+                f'answer = "{config.objective}" needs labels: an IDX file of them, or a folder for each class.'
             )
-        names = {name for label in pictures.labels for name in _parted(label, config.answer)}
+        names = {name for label in pictures.labels for name in _parted(label, config.objective)}
         if len(names) < 2:
             raise UserError(f"every picture has the label {pictures.labels[0]!r}; at least two classes are needed.")
-        return cls(grid=grid, answer=config.answer, names=tuple(sorted(names)))
+        return cls(grid=grid, answer=config.objective, names=tuple(sorted(names)))
 
     @classmethod
     def read(cls, table: dict[str, Any]) -> Self:
@@ -46,7 +46,7 @@ class Sight:
 
     @property
     def labels(self) -> Labels:
-        return Labels(kind="one", names=self.names)
+        return Labels(kind="single", names=self.names)
 
     @property
     def sizes(self) -> ReaderSizes:

@@ -41,9 +41,9 @@ class Grid:
     @classmethod
     def of(cls, pictures: Pictures, config: ImagesConfig) -> Grid:
         """The grid that these pictures are cut by to be answered about."""
-        strip = config.answer == "frames"
-        if "colour" in config.answer and pictures.pixels.shape[-1] == 1:
-            raise UserError(f'answer = "{config.answer}" needs pictures that have colours; these are grey.')
+        strip = config.objective == "frames"
+        if "colour" in config.objective and pictures.pixels.shape[-1] == 1:
+            raise UserError(f'answer = "{config.objective}" needs pictures that have colours; these are grey.')
         frames = len(pictures.labels[0].split()) if strip and pictures.labels else 1
         return cls.cut(pictures, config.patch, columns=strip, frames=frames)
 
@@ -140,7 +140,7 @@ class Views:
 
     def view(self, rows: Ints, pixels: Pixels, step: int) -> Batch:
         """Pictures (B, H, W, C) with their answers, as the configuration asks for them."""
-        answer, whole = self.config.answer, to_numbers(pixels)
+        answer, whole = self.config.objective, to_numbers(pixels)
         mask = torch.ones(len(rows), self.grid.length, dtype=torch.bool)
         if answer in ("class", "frames"):
             starts = None
@@ -153,7 +153,7 @@ class Views:
         target = self.grid.patches(whole)
         if answer == "fill":
             ranks = draws.random((len(rows), self.grid.length)).argsort(1).argsort(1)
-            hidden = ranks < max(1, round(self.config.hidden * self.grid.length))  # as many in every picture
+            hidden = ranks < max(1, round(self.config.mask_rate * self.grid.length))  # as many in every picture
             target = np.where(hidden[..., None], target, np.float32(IGNORE))
             seen = np.where(hidden[..., None], np.float32(0), self.grid.patches(whole))
             source = Source(mask=mask, features=torch.from_numpy(seen), segments=torch.from_numpy(hidden.astype(int)))
@@ -161,7 +161,7 @@ class Views:
         if "colour" in answer:
             whole = np.repeat((whole @ LUMA)[..., None], 3, -1)
         if "clean" in answer:
-            whole = whole + self.config.noise * draws.standard_normal(whole.shape, np.float32)
+            whole = whole + self.config.noise_std * draws.standard_normal(whole.shape, np.float32)
         features = torch.from_numpy(self.grid.patches(whole))
         return Batch.of_source(Source(mask=mask, features=features), torch.from_numpy(target))
 

@@ -33,7 +33,7 @@ MOST_REPEATED = 20
 class Labels:
     """What a run can answer; kept in its folder, so that every later file means the same by a label."""
 
-    kind: Literal["one", "several", "value"]
+    kind: Literal["single", "multi", "regression"]
     names: tuple[str, ...] = ()
     """Classes or labels in the order of their numbers; none for a value."""
     mean: float = 0.0
@@ -43,29 +43,29 @@ class Labels:
     """Texts of a row: 2 for pairs."""
 
     @classmethod
-    def of(cls, rows: Rows, kind: Literal["one", "several", "value"]) -> Self:
+    def of(cls, rows: Rows, kind: Literal["single", "multi", "regression"]) -> Self:
         """Those of the training rows, sorted; refused where there is nothing to tell apart."""
-        if kind == "value":
+        if kind == "regression":
             values = np.array([_number(row) for row in rows.rows])
             if len(set(values.tolist())) < 2:
                 raise UserError(f"every label is {values[0]:g}; there is nothing to be learnt from equal values.")
             return cls(kind=kind, mean=float(values.mean()), deviation=float(values.std()), parts=rows.parts)
         found = {row.label for row in rows.rows}
-        if kind == "several":
+        if kind == "multi":
             found = {name for label in found for name in several(label)}
-        if kind == "one" and len(found) < 2:
+        if kind == "single" and len(found) < 2:
             only = rows.rows[0]
             raise UserError(
                 f"every row has the label {only.label!r} ({only.place} …); a classifier needs at least two classes."
             )
-        if kind == "one" and len(found) > max(20, UNLIKELY * len(rows.rows)):
+        if kind == "single" and len(found) > max(20, UNLIKELY * len(rows.rows)):
             raise UserError(
                 f"{len(found):,} of {len(rows.rows):,} rows have a label of their own, as in {rows.rows[0].place}:"
-                f' {rows.rows[0].label[:40]!r}. Name the right column in data.columns, or set data.labels = "value" for'
-                ' numbers or "several" for lists.'
+                f' {rows.rows[0].label[:40]!r}. Name the right column in data.columns, or set data.labels = "regression" for'
+                ' numbers or "multi" for lists.'
             )
         if not found:
-            raise UserError('no row has any label; data.labels = "several" needs some.')
+            raise UserError('no row has any label; data.labels = "multi" needs some.')
         return cls(kind=kind, names=tuple(sorted(found)), parts=rows.parts)
 
     @classmethod
@@ -78,16 +78,16 @@ class Labels:
 
     @property
     def answers(self) -> Answers:
-        kinds: dict[str, Literal["class", "labels", "value"]] = {"one": "class", "several": "labels", "value": "value"}
-        return Answers(kind=kinds[self.kind], count=1 if self.kind == "value" else len(self.names))
+        kinds: dict[str, Literal["class", "multilabel", "regression"]] = {"single": "class", "multi": "multilabel", "regression": "regression"}
+        return Answers(kind=kinds[self.kind], count=1 if self.kind == "regression" else len(self.names))
 
     def targets(self, rows: Sequence[Row], unknown: Unknown = "refuse") -> NDArray[Any]:
         """(N,) classes, (N, C) 0 and 1, or (N, 1) values in standard deviations."""
-        if self.kind == "value":
+        if self.kind == "regression":
             return np.array([[(_number(row) - self.mean) / self.deviation] for row in rows], np.float32)
         self._check(rows, unknown)
         numbers = {name: number for number, name in enumerate(self.names)}
-        if self.kind == "one":
+        if self.kind == "single":
             return np.array([numbers.get(row.label, IGNORE) for row in rows], np.int64)
         targets = np.zeros((len(rows), len(self.names)), np.float32)
         for n, row in enumerate(rows):
@@ -97,7 +97,7 @@ class Labels:
     @property
     def fate(self) -> str:
         """What becomes of labels that were not learnt, in words."""
-        return "passed over" if self.kind == "several" else "counted as wrong"
+        return "passed over" if self.kind == "multi" else "counted as wrong"
 
     def unlearnt(self, rows: Sequence[Row]) -> dict[str, int]:
         """Labels that were not learnt, and how many rows have each, the commonest first."""
@@ -105,8 +105,8 @@ class Labels:
 
     def _strange(self, rows: Sequence[Row]) -> list[tuple[Row, str]]:
         known = set(self.names)
-        named = [(row, name) for row in rows for name in ([row.label] if self.kind == "one" else several(row.label))]
-        return [(row, name) for row, name in named if name not in known and self.kind != "value"]
+        named = [(row, name) for row in rows for name in ([row.label] if self.kind == "single" else several(row.label))]
+        return [(row, name) for row, name in named if name not in known and self.kind != "regression"]
 
     def _check(self, rows: Sequence[Row], unknown: Unknown) -> None:
         strange = self._strange(rows)
@@ -157,7 +157,7 @@ def balance_notes(rows: Sequence[Row], *, evened: bool) -> str:
     if first <= 2 * last:
         return f"{said}, {least!r} {last / len(rows):.1%}."
     uneven = f"{said}, {least!r} {last:,} of them: classes are uneven; always saying {most!r} would be right that often"
-    return uneven + ("; rarer ones are visited more often." if evened else ' (data.balance = "repeat" evens them out).')
+    return uneven + ("; rarer ones are visited more often." if evened else ' (data.balance = "oversample" evens them out).')
 
 
 def _number(row: Row) -> float:
@@ -166,5 +166,5 @@ def _number(row: Row) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UserError(f'{row.place}: the label {row.label[:40]!r} is no number, which data.labels = "value" needs.')
+        raise UserError(f'{row.place}: the label {row.label[:40]!r} is no number, which data.labels = "regression" needs.')
     return value

@@ -42,19 +42,19 @@ class LabelledConfig:
     there are, or those that are called so (label, class, intent …; text, sentence, review …)."""
     separator: str | None = None
     """What stands between label and text where it is no tab: " " for `label text`. The first one in a line parts it."""
-    labels: Literal["one", "several", "value"] = "one"
+    labels: Literal["single", "multi", "regression"] = "single"
     """What a label is: one class, several separated by commas (or none), or a number to be predicted."""
-    long: Long = "head"
+    truncation: Long = "head"
     """What is read of a text that is too long: its beginning (head), its end (tail), a quarter from the beginning and
     the rest from the end (head+tail, Sun et al. 2019), or all of it in windows, whose answers are averaged."""
-    longest: int | None = None
+    max_length: int | None = None
     """Tokens of a text that are read at once; the model's context unless given, or all."""
-    framed: bool = True
+    add_special_tokens: bool = True
     """Whether <sos> stands before a text and <eos> behind it, where the vocabulary has them. Texts of a pair always
     end in <eos>."""
-    balance: Literal["none", "repeat"] = "none"
+    balance: Literal["none", "oversample"] = "none"
     """repeat visits texts of rarer classes several times an epoch, until classes are about as frequent."""
-    tokens: int | None = None
+    batch_tokens: int | None = None
     """Tokens of a step, padding included; left out: training.batch_size texts."""
     errors: Errors = "strict"
     """strict refuses files that are not UTF-8 text; replace reads U+FFFD where they are broken, and says how often."""
@@ -66,14 +66,14 @@ class LabelledConfig:
         if not self.train:
             raise UserError("train names no file; give your own with --labelled FILE.")
         check_split(self.split, self.valid, WAYS)
-        check_sizes(self, "longest", "tokens")
+        check_sizes(self, "max_length", "batch_tokens")
         if self.columns and len(self.columns) not in (2, 3):
             raise UserError('columns names the label and one text or two, as in ["label", "text"] or [1, 3].')
         if self.separator is not None and (self.columns or not self.separator):
             raise UserError("separator parts a line into label and text, and nothing else; leave columns out.")
-        if self.labels != "one" and self.balance != "none":
+        if self.labels != "single" and self.balance != "none":
             raise UserError(f'balance evens out classes; with labels = "{self.labels}" there are none.')
-        if self.long == "windows" and len(self.columns) == 3:
+        if self.truncation == "windows" and len(self.columns) == 3:
             raise UserError("windows of two texts at once have no meaning; let long be head, tail or head+tail.")
 
 
@@ -132,7 +132,7 @@ def splits(train: Rows, config: LabelledConfig) -> tuple[Rows, Rows | None]:
         return train, read_rows(config.valid, config)
     if config.split is None:
         return train, None
-    return train.split(config.split, classes=config.labels == "one")
+    return train.split(config.split, classes=config.labels == "single")
 
 
 def read_rows(files: Sequence[str] | str, config: LabelledConfig) -> Rows:
@@ -152,13 +152,13 @@ def read_rows(files: Sequence[str] | str, config: LabelledConfig) -> Rows:
             found = list(_rows(text.rstrip("\r\n"), path, config))
             if not found:
                 raise UserError(f"{path} has a heading and no rows below it.")
-            if config.labels == "one" and len(found) > 2 and counts_of(found)[found[0].label] == 1:
+            if config.labels == "single" and len(found) > 2 and counts_of(found)[found[0].label] == 1:
                 notes.append(
                     f"{found[0].place}: no other row has the label {found[0].label!r}; if it is a heading, name the"
                     " columns in data.columns."
                 )
             rows += found
-    notes += [*odd_labels(rows), *conflicts(rows)] if config.labels == "one" else []
+    notes += [*odd_labels(rows), *conflicts(rows)] if config.labels == "single" else []
     empty = sum(not any(text.strip() for text in row.texts) for row in rows)
     if empty:
         notes.append(f"{empty:,} of {len(rows):,} texts are empty: all that can be learnt of them is what is frequent.")
@@ -189,7 +189,7 @@ def odd_labels(rows: Sequence[Row]) -> list[str]:
     if lists:
         said.append(
             f"{len(lists):,} labels are lists of others ({lists[0][:40]!r} …) and classes of their own; data.labels ="
-            ' "several" learns each name alone.'
+            ' "multi" learns each name alone.'
         )
     spelt: defaultdict[str, list[str]] = defaultdict(list)
     for label in counts:
@@ -234,14 +234,14 @@ def _rows(text: str, path: Path, config: LabelledConfig) -> Iterator[Row]:
     elif config.columns:
         written = replace(columnless(text, path), columns=tuple(map(str, config.columns)))
     else:
-        written = layout(text, path, classes=config.labels == "one")
+        written = layout(text, path, classes=config.labels == "single")
     if written.separator is not None:
         yield from _parted(text, path, written.separator)
         return
     suffix, columns = written.suffix, written.columns
     heading = suffix not in JSON_LINES and not all(column.isdecimal() for column in columns)
     unit = "record" if suffix == ".csv" else "line"  # a quoted field may hold line ends
-    lists = columns[:1] if config.labels == "several" else ()
+    lists = columns[:1] if config.labels == "multi" else ()
     given = records(text, path, columns, suffix=suffix, delimiter=written.delimiter, scalars=columns[:1], lists=lists)
     filled = (n for n, line in enumerate(text.split("\n"), 1) if line.strip("\r"))
     numbers = itertools.islice(itertools.count(1) if unit == "record" else filled, heading, None)
@@ -260,7 +260,7 @@ def _parted(text: str, path: Path, separator: str) -> Iterator[Row]:
         if label.startswith(FASTTEXT) and rest.startswith(FASTTEXT):  # the second would be read as a word of the text
             raise UserError(
                 f"{path}, line {n:,} has several labels: {line[:60]!r}. Write them as `one,other TAB text` and set"
-                ' data.labels = "several".'
+                ' data.labels = "multi".'
             )
         yield Row(label.strip().removeprefix(FASTTEXT), (rest,), f"{path}, line {n:,}")
 

@@ -116,7 +116,7 @@ def encode_targets(texts: Sequence[str], tokenizer: Tokenizer) -> Side:
 def _ended(groups: Sequence[tuple[str, ...]], tags: Sequence[str | None], tokenizer: Tokenizer) -> Side:
     """Each group of texts as one: a tag if there is one, then every text ended by `<eos>`."""
     if tokenizer.sos is None or tokenizer.eos is None:
-        raise UserError("sources and targets are framed by <sos> and <eos>; keep both in tokenizer.specials.")
+        raise UserError("sources and targets are framed by <sos> and <eos>; keep both in tokenizer.special_tokens.")
     encoded = tokenizer.encode_all([text for group in groups for text in group])
     ends = np.cumsum(np.array(encoded.lengths, np.int64))
     ids = np.insert(encoded.ids.astype(np.int64), ends, tokenizer.eos)
@@ -132,10 +132,10 @@ def _ended(groups: Sequence[tuple[str, ...]], tags: Sequence[str | None], tokeni
 
 
 def _tag(tag: str, tokenizer: Tokenizer) -> int:
-    if tag not in tokenizer.specials:
-        known = [name for name in tokenizer.specials if name not in ("<unk>", "<pad>", "<sos>", "<eos>")]
+    if tag not in tokenizer.special_tokens:
+        known = [name for name in tokenizer.special_tokens if name not in ("<unk>", "<pad>", "<sos>", "<eos>")]
         raise UserError(f"the tag {tag} is not reserved in this vocabulary; it knows {', '.join(known) or 'none'}.")
-    return tokenizer.specials[tag]
+    return tokenizer.special_tokens[tag]
 
 
 class Buckets(Planned):
@@ -147,7 +147,7 @@ class Buckets(Planned):
         self.left_out = len(pairs) - len(self.kept)
         """Pairs with a side longer than `longest`."""
         if not len(self.kept):
-            raise UserError(f"every pair has a side of more than {longest} tokens; raise data.longest.")
+            raise UserError(f"every pair has a side of more than {longest} tokens; raise data.max_length.")
         source, self.target = pairs.source.lengths[self.kept], pairs.target.lengths[self.kept]
         # Sources rise and fall in turn, so that they are alike too where one target length ends and the next begins.
         self.source = np.where(self.target % 2, source, -source)

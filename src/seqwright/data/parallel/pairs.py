@@ -39,9 +39,9 @@ class PairsConfig:
     """How many source files there are to each target file; their lines are read one after the other."""
     tags: tuple[str, ...] = ()
     """A reserved token for each pair of files, put before its sources: "<de>" says which language is wanted."""
-    longest: int = 256
+    max_length: int = 256
     """Pairs with more tokens than this on either side are left out of training, and counted."""
-    tokens: int | None = None
+    batch_tokens: int | None = None
     """Tokens of a step on the longer side, padding included; left out: training.batch_size pairs."""
     errors: Errors = "strict"
     """strict refuses files that are not UTF-8 text; replace reads U+FFFD where they are broken, and says how often."""
@@ -53,7 +53,7 @@ class PairsConfig:
         if not self.train:
             raise UserError("train names no files; give your own with --pairs SOURCE TARGET.")
         check_split(self.split, self.valid)
-        check_sizes(self, "sources", "longest", "tokens")
+        check_sizes(self, "sources", "max_length", "batch_tokens")
         if self.test and (self.split is None or parse_split(self.split)[0] != "documents"):
             raise UserError('test sets pairs aside as split does, by their text: it needs split = "documents 5%".')
         if not 0 <= self.test < 1:

@@ -35,7 +35,7 @@ class TaggedConfig:
     columns: tuple[int | str, int | str] | None = None
     """Which columns are token and tag, counted from 1: needed where there are more than two. Those of CoNLL-U may be
     named: ["FORM", "UPOS"], unless told otherwise; ["FORM", "XPOS"] has the tags of the language."""
-    tokens: int | None = None
+    batch_tokens: int | None = None
     """Tokens of a step, padding included; left out: training.batch_size sentences."""
     word_dropout: float = 0.0
     """How often words are read as <unk> in training, so that unknown ones are met: a word that was seen n times with
@@ -50,7 +50,7 @@ class TaggedConfig:
         if not self.train:
             raise UserError("train names no files; give your own with --tagged FILE.")
         check_split(self.split, self.valid)
-        check_sizes(self, "tokens")
+        check_sizes(self, "batch_tokens")
         check_not_negative(self, "word_dropout")
         if self.places is not None and (min(self.places) < 1 or self.places[0] == self.places[1]):
             raise UserError(f"columns are two different ones, counted from 1, not {list(self.columns or ())}.")

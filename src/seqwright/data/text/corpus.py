@@ -69,7 +69,7 @@ class TextConfig(TextFiles):
     """Plain text for a language model."""
     weights: tuple[float, ...] = ()
     """How much of what is learnt comes from each entry of train, in the same order; left out: as much as there is."""
-    examples: Literal["windows", "rows", "prefixes", "documents"] | None = None
+    examples: Literal["windows", "bptt", "prefixes", "documents"] | None = None
     """What a row of a training batch is: a window of the packed text, a stretch of it whose state is carried to the
     next step (rows), a prefix of a document with one target, or a document. Left out: what suits the model."""
     mask_documents: bool = False

@@ -34,11 +34,11 @@ class CorruptedConfig(TextFiles):
     """What is done: each span becomes one <mask> and the whole text is said (infilling, BART), each becomes a sentinel
     and only the spans are said (spans, T5), single tokens go without a trace (deletion), or the text is given up to any
     place and the rest is said (prefix)."""
-    share: float | None = None
+    noise_density: float | None = None
     """The share of the tokens that is damaged; 0.3 unless given, 0.15 for spans. A prefix may end anywhere."""
-    span: float = 3.0
+    mean_span_length: float = 3.0
     """The mean length of a span."""
-    permute: bool = False
+    permute_sentences: bool = False
     """Whether sentences are also put into another order (not for spans)."""
     length: int = 128
     """Tokens of a text; documents are packed, and cut where they are longer."""
@@ -47,26 +47,26 @@ class CorruptedConfig(TextFiles):
         super().__post_init__()
         check_sizes(self, "length")
         if not 0 < self.damaged < 1:
-            raise UserError(f"share must be between 0 and 1, not {self.share}.")
-        if self.span < 1:
-            raise UserError(f"span must be at least 1, not {self.span}.")
-        if self.permute and self.noise in ("spans", "prefix"):
+            raise UserError(f"share must be between 0 and 1, not {self.noise_density}.")
+        if self.mean_span_length < 1:
+            raise UserError(f"span must be at least 1, not {self.mean_span_length}.")
+        if self.permute_sentences and self.noise in ("spans", "prefix"):
             raise UserError(f"what is said stands where it stood; leave permute out with noise = {self.noise}.")
-        if self.share is not None and self.noise == "prefix":
+        if self.noise_density is not None and self.noise == "prefix":
             raise UserError("a prefix may end anywhere; leave share out with noise = prefix.")
 
     @property
     def damaged(self) -> float:
-        return SHARES[self.noise] if self.share is None else self.share
+        return SHARES[self.noise] if self.noise_density is None else self.noise_density
 
     def total(self, length: int) -> int:
         """Tokens that are damaged in a text of so many: at least one, and never all."""
         return min(length - 1, max(1, math.floor(self.damaged * length + 0.5)))
 
     @property
-    def specials(self) -> tuple[str, ...]:
+    def special_tokens(self) -> tuple[str, ...]:
         """The reserved tokens that this noise needs."""
-        count = max(1, round(self.total(self.length) / self.span))
+        count = max(1, round(self.total(self.length) / self.mean_span_length))
         return {"spans": tuple(f"<x{n}>" for n in range(count)), "infilling": (MASK,)}.get(self.noise, ())
 
 
@@ -86,12 +86,12 @@ class CorruptedRows:
         shift: bool = True,
     ):
         if tokenizer.eos is None:
-            raise UserError("sources and targets are ended by <eos>; keep it in tokenizer.specials.")
+            raise UserError("sources and targets are ended by <eos>; keep it in tokenizer.special_tokens.")
         self.sos, self.eos = stream.sos, tokenizer.eos
         self.ids = stream.ids[stream.ids != stream.sos]
         self.config, self.tokenizer = config, tokenizer
         self.length, self.rows, self.seed = config.length, batch, seed
-        self.marks = [tokenizer.specials[name] for name in config.specials]
+        self.marks = [tokenizer.special_tokens[name] for name in config.special_tokens]
         shown = tokenizer.tokens(range(tokenizer.size))
         self.ends = np.array([name.strip().endswith((".", "!", "?")) for name in shown])
         self.ends[self.eos] = True
@@ -122,12 +122,12 @@ class CorruptedRows:
             end = 1 + int(places[0] * (len(ids) - 1))
             return ids[:end], ids[end:]
         if config.noise == "spans":
-            return noise.marked(noise.parted(ids, noise.even_lengths(total, config.span, lengths), places), self.marks)
-        source = noise.permuted(ids, self.ends[ids], order) if config.permute else ids
+            return noise.marked(noise.parted(ids, noise.even_lengths(total, config.mean_span_length, lengths), places), self.marks)
+        source = noise.permuted(ids, self.ends[ids], order) if config.permute_sentences else ids
         if config.noise == "deletion":
             gone = np.argsort(places[: len(ids)], kind="stable")[:total]
             return np.delete(source, gone), ids
-        spans = noise.poisson_lengths(total, config.span, lengths)
+        spans = noise.poisson_lengths(total, config.mean_span_length, lengths)
         return noise.infilled(noise.parted(source, spans, places), self.marks[0]), ids
 
     def _framed(self, pairs: Sequence[tuple[noise.Ints, noise.Ints]]) -> Batch:

@@ -24,15 +24,15 @@ MASK = "<mask>"
 class MaskedConfig(TextFiles):
     kind: Literal["masked"] = "masked"
     """Text with hidden tokens to guess."""
-    share: float = 0.15
+    mask_rate: float = 0.15
     """The share of the tokens that is hidden."""
     whole_words: bool = False
     """Whether the pieces of a word are hidden together or not at all."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.share < 1:
-            raise UserError(f"share must be between 0 and 1, not {self.share}.")
+        if not 0 < self.mask_rate < 1:
+            raise UserError(f"share must be between 0 and 1, not {self.mask_rate}.")
 
 
 class MaskedRows:
@@ -53,7 +53,7 @@ class MaskedRows:
         shift: bool = True,
     ):
         assert tokenizer.mask is not None
-        self.masking = Masking(mask=tokenizer.mask, plain=tokenizer.plain, share=config.share)
+        self.masking = Masking(mask=tokenizer.mask, plain=tokenizer.plain, share=config.mask_rate)
         self.tokenizer, self.whole_words = tokenizer, config.whole_words
         self.ids = stream.ids[stream.ids != stream.sos]
         self.sos, self.pad = stream.sos, stream.pad

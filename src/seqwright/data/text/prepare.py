@@ -91,7 +91,7 @@ def prepare(
         block=block,
     )
     if tokenizer.sos is None:
-        raise UserError("a stream begins its documents with <sos>; add it to tokenizer.specials.")
+        raise UserError("a stream begins its documents with <sos>; add it to tokenizer.special_tokens.")
     if tokenizer.imported and document == "file":
         raise UserError(
             "where a tokenizer made elsewhere may cut a long text is not known; prepare it with documents of lines or"

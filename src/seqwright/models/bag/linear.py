@@ -27,8 +27,8 @@ def margins(logits: Tensor, target: Tensor) -> Tensor:
 LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "class": F.cross_entropy,
     "margins": margins,
-    "labels": F.binary_cross_entropy_with_logits,
-    "value": F.mse_loss,
+    "multilabel": F.binary_cross_entropy_with_logits,
+    "regression": F.mse_loss,
 }
 """By what is answered: softmax regression or margins between classes, one logistic regression a label, ridge
 regression."""

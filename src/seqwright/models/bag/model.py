@@ -43,7 +43,7 @@ class BagConfig:
     """Tokens in the longest n-gram."""
     words: int = 0
     """Words in the longest n-gram of whole words, beside those of tokens, which are characters then; 0 for none."""
-    minimum: int | None = None
+    min_df: int | None = None
     """N-grams of fewer texts are left out. Left out: 2, but of few texts those that are held out decide whether 1."""
     naive_bayes: bool | None = None
     """Weigh n-grams by their log-count ratios first (Wang & Manning 2012); without it all count alike at first. Left
@@ -51,13 +51,13 @@ class BagConfig:
     those better than weights that are held at zero, weights are held at the ratios."""
     smoothing: float = 1.0
     """Added to every count of naive Bayes."""
-    normalise: bool = True
+    normalize: bool = True
     """Scale each text by the root of how many n-grams it has, rare ones counted more: long texts are no surer."""
     l2: float | None = None
     """How strongly weights are held at zero: l2 / 2 |w|² beside the summed loss. Left out: a held-out tenth decides."""
 
     def __post_init__(self) -> None:
-        check_sizes(self, "order", "minimum")
+        check_sizes(self, "order", "min_df")
         if self.words < 0:
             raise UserError(f"words must not be below 0, but is {self.words}.")
         if self.smoothing <= 0:
@@ -97,7 +97,7 @@ class Bag:
         """What the user should know about the estimate: sentences."""
         self.l2 = config.l2
         """The regularisation that was used."""
-        self.naive_bayes = config.naive_bayes is not False and answers.kind != "value"
+        self.naive_bayes = config.naive_bayes is not False and answers.kind != "regression"
         """Whether n-grams are weighed by ratios, which need classes."""
         self.rarity = torch.ones(0)
         """(F,): how much an n-gram adds to the length of a text; those of few texts add more."""
@@ -132,7 +132,7 @@ class Bag:
         free = self.naive_bayes and self.config.l2 is None
         if self.answers.kind != "class" or self.answers.count <= SEVERAL or not free:
             return None
-        every = self._counted(streams, self.config.minimum or 1, float("inf"))
+        every = self._counted(streams, self.config.min_df or 1, float("inf"))
         usual = int((torch.bincount(every.columns) >= USUAL).sum())
         return every if usual * self.answers.count > MOST_WEIGHTS else None
 
@@ -155,7 +155,7 @@ class Bag:
 
     def _chosen(self, streams: Streams, target: Tensor, doing: Doing) -> tuple[Presence, Way]:
         """The n-grams and the regression that suit texts that are held out."""
-        usual = self.config.minimum or (USUAL if len(target) >= FEWEST else 1)
+        usual = self.config.min_df or (USUAL if len(target) >= FEWEST else 1)
         x = self._counted(streams, usual)
         if self.config.l2 is not None:
             return x, Way(0.0, l2=self.config.l2, weighed=self.naive_bayes)
@@ -165,7 +165,7 @@ class Bag:
             return choose(x, target, self.answers, self.scale, minimum=minimum, weighed=weighed, doing=doing)
 
         best = asked(x, usual, *((True, False) if unsaid else (self.naive_bayes,)))
-        if self.config.minimum is None and (is_few(x, self.answers) or is_dual(x, self.answers)):
+        if self.config.min_df is None and (is_few(x, self.answers) or is_dual(x, self.answers)):
             every = self._counted(streams, 1)
             also = is_few(every, self.answers) or is_dual(every, self.answers)
             other = asked(every, 1, self.naive_bayes) if also else best
@@ -197,7 +197,7 @@ class Bag:
 
     def _beside(self, views: Sequence[Presence]) -> Presence:
         """All views as one; a text that has more n-grams of a view than others is not surer for it."""
-        if self.config.normalise:
+        if self.config.normalize:
             usual = zip(views, self._squares(views), self.typical, strict=True)
             views = [view.scaled((typical / square.clamp(min=1)).sqrt()) for view, square, typical in usual]
         return beside(views)

@@ -20,14 +20,14 @@ class BertConfig(TransformerReaderConfig):
     """Blocks."""
     context: int = 128
     """The longest input, in tokens."""
-    positions: Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"] = "learned"
+    positions: Literal["learned", "sinusoidal", "rope", "alibi", "t5", "none"] = "learned"
     """How a token knows where it stands: vectors added to the tokens (learned, sinusoidal), turned queries and keys
     (rotary), or numbers added to the scores by distance (alibi: straight lines; relative: T5's learned buckets)."""
     activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"
     """The nonlinearity of the feed-forward networks; gelu-tanh is GPT-2's approximation, swiglu has a gate."""
-    norm: Literal["pre", "post"] = "post"
+    norm_position: Literal["pre", "post"] = "post"
     """Normalise what each part reads (pre) or the sum it makes, the embedding's too (post, as in the paper)."""
-    epsilon: float = 1e-12
+    norm_eps: float = 1e-12
     """What normalisations add to a variance before they divide by its root."""
     dropout: float = 0.1
     """Share of activations dropped in training: of the embedding, of each branch's output, of attention weights."""
@@ -37,7 +37,7 @@ def bert(config: BertConfig, sizes: ReaderSizes) -> ReadingModel:
     """A BERT that guesses hidden tokens, with fresh weights; its read-out is the embedding transposed."""
     assert sizes.vocabulary is not None
     embedding = Tokens(sizes.vocabulary.size, config.width, segments=sizes.segments)
-    head = MaskedHead(config.width, sizes.answers.count, epsilon=config.epsilon)
+    head = MaskedHead(config.width, sizes.answers.count, epsilon=config.norm_eps)
     for part in (embedding, head):
         initialise(part)
     head.readout.weight = embedding.weight
@@ -46,7 +46,7 @@ def bert(config: BertConfig, sizes: ReaderSizes) -> ReadingModel:
 
 def bert_encoder(config: BertConfig) -> TransformerReader:
     """The encoder, whatever follows it."""
-    encoder = TransformerReader(config, embedding_norm=config.norm == "post")
+    encoder = TransformerReader(config, embedding_norm=config.norm_position == "post")
     initialise(encoder)
     return encoder
 

@@ -24,7 +24,7 @@ class SimpleConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowConfig:
-    window: int = 8
+    context_size: int = 8
     """How many tokens predict the next."""
     width: int = 256
     """Size of the hidden layer."""
@@ -34,7 +34,7 @@ class WindowConfig:
     """Share of the hidden layer dropped in training."""
 
     def __post_init__(self) -> None:
-        check_sizes(self, "window", "width", "embedding")
+        check_sizes(self, "context_size", "width", "embedding")
         check_shares(self, "dropout")
 
 
@@ -78,7 +78,7 @@ class WindowEncoder(nn.Module):
 
 def window(config: WindowConfig, vocabulary: Vocabulary) -> LanguageModel:
     """A window network with fresh weights."""
-    encoder = WindowEncoder(config.embedding, config.window, config.width, config.dropout)
+    encoder = WindowEncoder(config.embedding, config.context_size, config.width, config.dropout)
     return LanguageModel(vocabulary.size, config.embedding, encoder)
 
 

@@ -25,7 +25,7 @@ class ViTConfig(TransformerReaderConfig):
     """Blocks of the encoder."""
     activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"
     """The nonlinearity of the feed-forward networks; gelu-tanh is GPT-2's approximation, swiglu has a gate."""
-    positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
+    positions: Literal["learned", "sinusoidal", "rope", "none"] = "learned"
     """How a patch knows where it stands, counted row by row."""
     pooling: Literal["first", "mean", "max", "attention"] = "first"
     """What stands for a picture: a class token in front of the patches (first), or something of all patches."""

@@ -39,7 +39,7 @@ class NGramConfig:
     (normalised), add-k, or mle (nothing)."""
     k: float = 1.0
     """Added to every count by add-k."""
-    fallback: tuple[float, ...] = (0.5, 1.0, 1.5)
+    discount_fallback: tuple[float, ...] = (0.5, 1.0, 1.5)
     """Discounts of n-grams counted once, twice and more often, for orders at which they cannot be estimated."""
     unknown: bool = True
     """Whether the unknown token can be predicted (an open vocabulary); if not, it has probability zero."""
@@ -68,7 +68,7 @@ class NGramConfig:
             raise UserError(f"prune is a share of the perplexity, not {self.prune:g}; try 1e-8.")
         if self.memory is not None and self.memory < SMALLEST_MEMORY:
             raise UserError(f"memory = {self.memory:,} bytes is too little to count in; try {SMALLEST_MEMORY:,}.")
-        if len(self.fallback) != 3 or not all(0 <= d <= n for n, d in enumerate(self.fallback, 1)):
+        if len(self.discount_fallback) != 3 or not all(0 <= d <= n for n, d in enumerate(self.discount_fallback, 1)):
             raise UserError("fallback needs three discounts, at most 1, 2 and 3; try [0.5, 1.0, 1.5].")
 
 
@@ -134,7 +134,7 @@ class NGram:
             predictable=self.predictable,
             eos=self.vocabulary.eos,
             k=self.config.k,
-            fallback=self.config.fallback,
+            fallback=self.config.discount_fallback,
             kept=kept,
             scratch=scratch,
         )
@@ -209,7 +209,7 @@ def arpa(config: ArpaConfig, vocabulary: Vocabulary) -> NGram:
 
 
 def open_arpa(path: Path) -> tuple[ArpaConfig, NGram, list[str]]:
-    """The n-gram of an ARPA file, and its tokens by id, specials first."""
+    """The n-gram of an ARPA file, and its tokens by id, special_tokens first."""
     tables, tokens = read_arpa(path)
     named = {name.strip("<>"): id for id, name in enumerate(SPECIALS)}
     config = ArpaConfig(order=tables.order, unknown=bool(np.isfinite(tables.levels[0].log_prob[named["unk"]])))

@@ -37,19 +37,19 @@ Floats = NDArray[np.float32]
 class PerceptronConfig:
     epochs: int = 8
     """Passes over the sentences, each in another order."""
-    times: int = 1
+    averaged_models: int = 1
     """Trainings, each with orders of its own, whose weights are averaged (McDonald et al. 2010)."""
-    hidden: float = 0.0
+    feature_dropout: float = 0.0
     """Share of the features that are hidden while a sentence is learnt from, others each time, so that no few of them
     decide alone (Søgaard & Johannsen 2012)."""
-    minimum: int = 1
+    min_count: int = 1
     """Features seen less often are left out."""
     seed: int = 1
     """Fixes the order of sentences, and what is hidden."""
 
     def __post_init__(self) -> None:
-        check_sizes(self, "epochs", "times", "minimum")
-        check_shares(self, "hidden")
+        check_sizes(self, "epochs", "averaged_models", "min_count")
+        check_shares(self, "feature_dropout")
 
 
 class Words(Protocol):
@@ -82,7 +82,7 @@ class Perceptron:
         keys, counts = np.unique(found, return_counts=True)
         self.keys = keys[counts >= self._minimum(counts)]
         places = self._places(found)
-        trained = [self._trained(places, corpus, time, doing) for time in range(self.config.times)]
+        trained = [self._trained(places, corpus, time, doing) for time in range(self.config.averaged_models)]
         self.weights, self.transitions = (np.mean(tables, 0) for tables in zip(*trained, strict=True))
         # Where training rows begin spans with I-, as in IOB1, others may, after whatever tag.
         begun = {tag for _, tag in self._seen(corpus) & set(self.impossible)}
@@ -97,7 +97,7 @@ class Perceptron:
                 f"{self.tags:,} tags are too many for a perceptron, which looks at all pairs of them; take a network"
                 " with --model lstm, or fewer tags."
             )
-        least = self.config.minimum
+        least = self.config.min_count
         minimum = next(own for own in itertools.count(least) if (counts >= own).sum() * self.tags <= MOST_WEIGHTS)
         if minimum > least:
             self.notes = (f"features seen less than {minimum} times are left out: there were too many for memory.",)
@@ -111,10 +111,10 @@ class Perceptron:
 
     def _trained(self, places: Ints, corpus: Words, time: int, doing: Doing) -> list[Floats]:
         """Weights and transitions of one training."""
-        hidden, nothing = self.config.hidden, len(self.keys)
+        hidden, nothing = self.config.feature_dropout, len(self.keys)
         learning = Learning(nothing + 1, self.tags)
         for epoch in range(self.config.epochs):
-            doing(f"perceptron {time + 1} of {self.config.times}, pass {epoch + 1} of {self.config.epochs}")
+            doing(f"perceptron {time + 1} of {self.config.averaged_models}, pass {epoch + 1} of {self.config.epochs}")
             draws = np.random.default_rng([self.config.seed + time, epoch])
             for row in draws.permutation(len(corpus.words)):
                 words = slice(corpus.first[row], corpus.first[row] + corpus.words[row])

@@ -46,7 +46,7 @@ AT_ONCE = 64
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionOptions(SearchOptions):
-    length: int = 64
+    max_tokens: int = 64
     """The most tokens said, the end included (the cut-off T)."""
 
 
@@ -85,7 +85,7 @@ class Captioned:
         """Those whose captions have no more tokens than this."""
         kept = np.flatnonzero(self.target.lengths <= longest).tolist()
         if not kept:
-            raise UserError(f"every caption has more than {longest} tokens; raise data.longest or model.context.")
+            raise UserError(f"every caption has more than {longest} tokens; raise data.max_length or model.context.")
         if len(kept) == len(self.pictures):
             return self
         return Captioned.of(self.pictures.take(kept), self.grid, self.tokenizer)
@@ -111,7 +111,7 @@ class CaptioningTask:
         self.settings, self.note = settings, note
         data: CaptionsConfig = settings.data
         train, valid = read_splits(data)
-        grid = Grid.cut(train, data.patch, columns=data.read == "columns")
+        grid = Grid.cut(train, data.patch, columns=data.patches == "columns")
         if valid is not None:
             valid = grid.fitted(valid)
         write_json(directory.labels_path, {"grid": vars(grid)})
@@ -144,7 +144,7 @@ class CaptioningTask:
         training, context = self.settings.training, model.context
         if context is not None and self.train.grid.length > context:
             raise UserError(f"a picture has {self.train.grid.length} patches; set model.context to that or more.")
-        longest = min(self.settings.data.longest, context or self.settings.data.longest)
+        longest = min(self.settings.data.max_length, context or self.settings.data.max_length)
         kept = self.train.within(longest)
         if left_out := len(self.train.pictures) - len(kept.pictures):
             self.note(f"{left_out:,} training captions have more than {longest} tokens and are left out.")

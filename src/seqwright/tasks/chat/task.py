@@ -48,7 +48,7 @@ class ChatTask:
         for said in notes:
             note(said)
         texts = [message.content for talk in self.train for message in talk]
-        self.tokenizer = saved_tokenizer(settings, directory, texts, note, specials=settings.data.markers)
+        self.tokenizer = saved_tokenizer(settings, directory, texts, note, special_tokens=settings.data.markers)
         self.turns = Turns(self.tokenizer, settings.data)
         self.examples = self._whole(self.train)
         held_out = "none held out" if self.valid is None else f"{len(self.valid):,} held out"
@@ -156,7 +156,7 @@ def reply(
     listen: Callable[[str], None] = lambda text: None,
 ) -> Reply:
     """What the assistant says next; the oldest messages are forgotten where all do not fit the model's context."""
-    prompt, forgotten = fitting(turns, talk, model.context, options.tokens)
+    prompt, forgotten = fitting(turns, talk, model.context, options.max_tokens)
     vocabulary = turns.tokenizer.vocabulary
     reserved = (vocabulary.unk, vocabulary.pad, vocabulary.sos, vocabulary.eos, *turns.marker.values())
     [(row, text, stopped)] = speak(
@@ -203,10 +203,10 @@ def evaluate_turns(
     if isinstance(model, torch.nn.Module):
         model.eval()
     length = model.context or DEFAULT_LENGTH
-    examples = Conversations(talks, turns, context=length, batch=config.batch, seed=0)
+    examples = Conversations(talks, turns, context=length, batch=config.batch_size, seed=0)
     counts = np.zeros((len(examples.examples), 2))
-    for begin in range(0, len(counts), config.batch):
-        batch = examples.of(range(begin, min(begin + config.batch, len(counts))))
+    for begin in range(0, len(counts), config.batch_size):
+        batch = examples.of(range(begin, min(begin + config.batch_size, len(counts))))
         found, _ = model.score(batch.to(device))
         counts[begin : begin + batch.rows, 0] = -found.double().sum(1).cpu().numpy()
         counts[begin : begin + batch.rows, 1] = (batch.target != IGNORE).sum(1).numpy()

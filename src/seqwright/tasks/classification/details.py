@@ -26,9 +26,9 @@ def details(
     found: Floats, targets: NDArray[Any], labels: Labels, rows: Sequence[Row], options: AnswerOptions
 ) -> dict[str, Any]:
     """The confusion matrix, the table of classes, reliability and the worst mistakes; nothing of values."""
-    if labels.kind == "value":
+    if labels.kind == "regression":
         return {}
-    if labels.kind == "several":
+    if labels.kind == "multi":
         return {"per_class": per_class(found >= options.threshold, targets > 0, labels.names)}
     known = targets != IGNORE
     answered, wanted = found.argmax(1), targets
@@ -69,7 +69,7 @@ def suspicious(
 def calibrated(found: Floats, targets: NDArray[Any], labels: Labels) -> dict[str, Any]:
     """The temperature that suits these texts, and the calibration error it leaves on them; none where they are few."""
     known = targets != IGNORE
-    if labels.kind != "one" or known.sum() < FEWEST:
+    if labels.kind != "single" or known.sum() < FEWEST:
         return {}
     log_probs, wanted = log_probs_of(found[known]), targets[known]
     best = temperature(log_probs, wanted)

@@ -30,12 +30,12 @@ class Reader:
 
 def framed(texts: EncodedTexts, tokenizer: Tokenizer, data: LabelledConfig, context: int | None) -> Sources:
     """Texts as a recipe cuts them to what the model sees."""
-    return frame(texts, tokenizer, longest=longest(data, context), long=data.long, framed=data.framed)
+    return frame(texts, tokenizer, longest=longest(data, context), long=data.truncation, framed=data.add_special_tokens)
 
 
 def longest(data: LabelledConfig, context: int | None) -> int | None:
     """The most tokens read at once."""
-    limits = [limit for limit in (data.longest, context) if limit is not None]
+    limits = [limit for limit in (data.max_length, context) if limit is not None]
     return min(limits) if limits else None
 
 
@@ -77,7 +77,7 @@ class Respondent:
         together = found[0]
         if self.mix is not None:
             together = self.mix(torch.from_numpy(np.stack([log_probs_of(own) for own in found]))).exp().numpy()
-        if self.labels.kind == "one":
+        if self.labels.kind == "single":
             together = tempered(together, self.temperature)
         lost = np.stack([own.lost for own in sources]).min(0)
         return Asked(found=together, lost=lost, cut=int((lost > 0).sum()), fingerprint=encoded[0].fingerprint)

@@ -29,9 +29,9 @@ LEAST = 1e-15
 """Probabilities nearer to 0 or 1 are not told apart from it."""
 
 LIKELY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "one": lambda logits: logits.softmax(-1),
-    "several": torch.sigmoid,
-    "value": lambda logits: logits,
+    "single": lambda logits: logits.softmax(-1),
+    "multi": torch.sigmoid,
+    "regression": lambda logits: logits,
 }
 """From logits to what is answered."""
 
@@ -85,7 +85,7 @@ def answers(
         done += len(rows)
         watch(done, len(sources))
     found /= np.bincount(sources.origin)[:, None]
-    return found * labels.deviation + labels.mean if labels.kind == "value" else found
+    return found * labels.deviation + labels.mean if labels.kind == "regression" else found
 
 
 def counted(
@@ -93,7 +93,7 @@ def counted(
 ) -> Iterator[Counts]:
     """nll and what the answers are worth, as additive counts of texts."""
     facts = f"text:{fingerprint[:8]}|seqwright:{__version__}"
-    if options.temperature is not None and labels.kind == "one":
+    if options.temperature is not None and labels.kind == "single":
         facts = f"temperature:{options.temperature:.4g}|{facts}"
     for one in _KINDS[labels.kind](found, targets, labels, options):
         yield replace(one, signature=f"{one.signature}|{facts}")
@@ -135,7 +135,7 @@ def _value(found: Floats, targets: NDArray[Any], labels: Labels, options: Answer
 
 
 _KINDS: dict[str, Callable[[Floats, NDArray[Any], Labels, AnswerOptions], Iterator[Counts]]] = {
-    "one": _one,
-    "several": _several,
-    "value": _value,
+    "single": _one,
+    "multi": _several,
+    "regression": _value,
 }

@@ -54,7 +54,7 @@ class ClassifyingTask:
         if valid is not None:
             self.valid_texts = encode([row.texts for row in valid.rows], self.tokenizer)
             self.valid_targets = self.labels.targets(valid.rows, settings.evaluation.unknown)
-        if settings.training.r_drop and data.labels != "one":
+        if settings.training.r_drop and data.labels != "single":
             raise UserError("R-Drop compares distributions over classes; leave training.r_drop out.")
         self._say()
 
@@ -74,8 +74,8 @@ class ClassifyingTask:
         for name, texts in (("training", self.train_texts), ("validation", self.valid_texts)):
             if texts is not None and texts.unknown:
                 self.note(f"{texts.unknown:,} of {len(texts.ids):,} {name} tokens are <unk>.")
-        if data.labels == "one":
-            self.note(balance_notes(train.rows, evened=data.balance == "repeat"))
+        if data.labels == "single":
+            self.note(balance_notes(train.rows, evened=data.balance == "oversample"))
         self.note(
             f"{len(train.rows):,} training texts, {len(self.train_texts.ids):,} tokens;"
             f" {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
@@ -102,16 +102,16 @@ class ClassifyingTask:
             tokens, texts = int(self.train_texts.lengths.sum()), len(self.train_rows.rows)
             how = (
                 "read in windows"
-                if data.long == "windows"
+                if data.truncation == "windows"
                 else f"cut ({sources.lost.sum() / tokens:.1%} of all tokens)"
             )
             self.note(
                 f"{sources.cut:,} of {texts:,} training texts ({sources.cut / texts:.1%})"
-                f' do not fit {longest(data, model.context)} tokens and are {how}; data.long = "{data.long}".'
+                f' do not fit {longest(data, model.context)} tokens and are {how}; data.truncation = "{data.truncation}".'
             )
         examples = LabelledTexts(sources=sources, targets=self.train_targets)
-        times = examples.evening() if data.balance == "repeat" else None
-        return ByLength(examples, seed=training.seed, batch=training.batch_size, tokens=data.tokens, times=times)
+        times = examples.evening() if data.balance == "oversample" else None
+        return ByLength(examples, seed=training.seed, batch=training.batch_size, tokens=data.batch_tokens, times=times)
 
     def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid_texts is None:
@@ -237,7 +237,7 @@ class ClassifyRun(Run):
 
     def suspicious(self, on: str | Sequence[str] | None, many: int) -> list[dict[str, Any]]:
         """The texts of a file whose label it finds least probable, the worst first."""
-        if self.labels.kind != "one":
+        if self.labels.kind != "single":
             raise UserError(f"{self.path} answers with no single class, so no label can be called improbable.")
         rows = self.rows(on).rows
         asked = self.respondent(self.settings.decoding)([row.texts for row in rows])
@@ -283,11 +283,11 @@ def classify(
 
 
 def _answer(text: tuple[str, ...], row: list[float], labels: Labels, options: AnswerOptions, unread: int) -> Answer:
-    if labels.kind == "value":
+    if labels.kind == "regression":
         return Answer(texts=text, label=row[0], probabilities={}, unread=unread)
     likely = dict(zip(labels.names, row, strict=True))
     best: str | list[str] = max(likely, key=likely.__getitem__)
-    if labels.kind == "several":
+    if labels.kind == "multi":
         best = [name for name, share in likely.items() if share >= options.threshold]
     return Answer(texts=text, label=best, probabilities=likely, unread=unread)
 

@@ -33,9 +33,9 @@ class RestoringTask(TextTask):
     """The data side of training a model that restores text."""
 
     @property
-    def specials(self) -> tuple[str, ...]:
+    def special_tokens(self) -> tuple[str, ...]:
         data: CorruptedConfig = self.settings.data
-        return data.specials
+        return data.special_tokens
 
     @property
     def sizes(self) -> Vocabularies:
@@ -65,7 +65,7 @@ class RestoringTask(TextTask):
         """What a greedy search restores of a stretch of the validation text."""
         stream = (self.streams[0] if self.valid is None else self.valid).first(SHOWN * self.settings.data.length)
         batch = rows_of(stream, self.tokenizer, self.settings, fixed=True).batch(0)
-        options = SearchOptions(kind="greedy", length=self.settings.data.length)
+        options = SearchOptions(kind="greedy", max_tokens=self.settings.data.length)
         few = batch.source.select(torch.arange(min(SHOWN, batch.rows)))
         found = search(model, few.to(device), options, sos=self.tokenizer.sos, eos=self.tokenizer.eos)
         return [
@@ -119,7 +119,7 @@ def sizes_of(tokenizer: Tokenizer) -> Vocabularies:
 
 def rows_of(stream: Stream, tokenizer: Tokenizer, settings: Settings, *, fixed: bool = False) -> CorruptedRows:
     """Rows to train on or, fixed, to measure on: always cut and damaged alike."""
-    batch = settings.evaluation.batch if fixed else settings.training.batch_size
+    batch = settings.evaluation.batch_size if fixed else settings.training.batch_size
     seed = settings.evaluation.seed if fixed else settings.training.seed
     return CorruptedRows(stream, tokenizer, settings.data, batch=batch, seed=seed, shift=not fixed)
 
@@ -146,7 +146,7 @@ def restoring_counts(
         watch(step + 1, rows.steps_per_epoch)
     counts = np.concatenate(found)
     signature = (
-        f"tokens:{int(counts[:, 1].sum())}|{data.noise}:{data.damaged}-{data.span}{'|permuted' if data.permute else ''}"
+        f"tokens:{int(counts[:, 1].sum())}|{data.noise}:{data.damaged}-{data.mean_span_length}{'|permuted' if data.permute_sentences else ''}"
         f"|length:{data.length}|seed:{config.seed}"
         f"|tokenizer:{tokenizer.signature}|text:{stream.fingerprint[:8]}"
         f"|bootstrap:{config.resamples}-{config.seed}|seqwright:{__version__}"

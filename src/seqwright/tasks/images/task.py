@@ -240,7 +240,7 @@ def evaluated(
             shown.append(errors(batch.source.features.numpy(), batch.target.numpy()))
         watch(int(rows[-1]) + 1, len(pictures))
     if found.targets is None:
-        counts = restored(np.concatenate(answers), np.concatenate(shown), settings.data.answer)
+        counts = restored(np.concatenate(answers), np.concatenate(shown), settings.data.objective)
     else:
         plain = np.concatenate(answers)
         likely = tempered(plain, settings.decoding.temperature)

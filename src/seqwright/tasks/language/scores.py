@@ -33,13 +33,13 @@ def evaluate_text(
     if isinstance(model, torch.nn.Module):
         model.eval()
     ids = torch.from_numpy(stream.ids.astype(np.int64))
-    with machine.memory_for("scoring a text", instead="lower evaluation.batch"):
+    with machine.memory_for("scoring a text", instead="lower evaluation.batch_size"):
         scored = score_text(
             model,
             ids,
             sos=stream.sos,
             stride=config.stride,
-            batch=config.batch,
+            batch=config.batch_size,
             rows=rows,
             apart=apart,
             device=device,
@@ -56,13 +56,13 @@ def evaluate_text(
             ids,
             sos=stream.sos,
             context=context,
-            batch=config.random_batch,
+            batch=config.random_batch_size,
             batches=config.random_batches,
             seed=config.seed,
             apart=apart,
             device=device,
         )
-        scores["random_windows"] = f"{config.random_batches}x{config.random_batch}x{context}|seed:{config.seed}"
+        scores["random_windows"] = f"{config.random_batches}x{config.random_batch_size}x{context}|seed:{config.seed}"
     return scores
 
 

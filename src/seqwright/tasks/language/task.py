@@ -35,7 +35,7 @@ from seqwright.training.trainer import total_steps
 
 FEEDS: dict[str, Callable[..., Feed]] = {
     "windows": Windows,
-    "rows": Rows,
+    "bptt": Rows,
     "prefixes": Prefixes,
     "documents": Documents,
 }
@@ -65,7 +65,7 @@ class TextTask:
             note(f"held out for validation: {data.split} of the text ({valid.characters:,} characters).")
         if corpora.leak:
             note(corpora.leak)
-        self.tokenizer = saved_tokenizer(settings, directory, corpora.texts, note, specials=self.specials)
+        self.tokenizer = saved_tokenizer(settings, directory, corpora.texts, note, special_tokens=self.special_tokens)
         if valid is None:
             note("all text is learnt from, so the run has no score of its own; give --valid FILE, or set data.split.")
         self.names = corpora.names
@@ -86,7 +86,7 @@ class TextTask:
             )
 
     @property
-    def specials(self) -> tuple[str, ...]:
+    def special_tokens(self) -> tuple[str, ...]:
         """Reserved tokens that its examples need beside the usual ones."""
         return ()
 
@@ -145,12 +145,12 @@ class LanguageTask(TextTask):
 
     def _examples(self, model: Autoregressive) -> Feed:
         training, kind, context = self.settings.training, self.settings.kind, model.context
-        default = "rows" if kind in CARRIED and context is None else "windows"
+        default = "bptt" if kind in CARRIED and context is None else "windows"
         examples = self.settings.data.examples or default
         length = training.sequence_length or context or DEFAULT_LENGTH
-        if examples == "rows" and context is not None:
+        if examples == "bptt" and context is not None:
             raise UserError(
-                f'examples = "rows" carries a state from step to step, but {kind} sees at most {context} tokens at a'
+                f'examples = "bptt" carries a state from step to step, but {kind} sees at most {context} tokens at a'
                 ' time; use data.examples = "windows".'
             )
         if context is not None and length > context:

@@ -34,7 +34,7 @@ JOINED = ("byte-bpe", "unigram")
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedEvaluationConfig:
-    batch: int = 32
+    batch_size: int = 32
     """Rows scored at a time."""
     resamples: int = 1000
     """Bootstrap resamples behind an interval; 0 for none."""
@@ -42,17 +42,17 @@ class MaskedEvaluationConfig:
     """Fixes what is hidden, and the bootstrap."""
 
     def __post_init__(self) -> None:
-        check_sizes(self, "batch")
+        check_sizes(self, "batch_size")
         check_not_negative(self, "resamples", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FillOptions:
-    top: int = 5
+    top_k: int = 5
     """Guesses for each blank."""
 
     def __post_init__(self) -> None:
-        check_sizes(self, "top")
+        check_sizes(self, "top_k")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class MaskedTask(TextTask):
     """The data side of training a masked language model."""
 
     @property
-    def specials(self) -> tuple[str, ...]:
+    def special_tokens(self) -> tuple[str, ...]:
         return (MASK,)
 
     @property
@@ -162,7 +162,7 @@ class MaskedRun(TextRun):
         given = torch.tensor([ids], device=self.device)
         source = Source(mask=torch.ones_like(given, dtype=torch.bool), ids=given)
         hidden, _ = self.model.hidden(Batch.of_source(source, given))
-        # Blanks stand for text, never for specials.
+        # Blanks stand for text, never for special_tokens.
         banned = torch.from_numpy(~self.tokenizer.plain).to(self.device)
         log_probs = (
             self.model.head(hidden[given == self.tokenizer.mask]).masked_fill(banned, -torch.inf).log_softmax(-1)
@@ -201,7 +201,7 @@ def rows_of(
     """Rows to train on or, fixed, to measure on: always cut and hidden alike."""
     if length < 2:
         raise UserError(f"a row of {length} token has no room beside <sos>; raise training.sequence_length or model.context.")
-    batch = settings.evaluation.batch if fixed else settings.training.batch_size
+    batch = settings.evaluation.batch_size if fixed else settings.training.batch_size
     seed = settings.evaluation.seed if fixed else settings.training.seed
     return MaskedRows(stream, tokenizer, settings.data, length=length, batch=batch, seed=seed, shift=not fixed)
 
@@ -237,7 +237,7 @@ def masked_counts(
         watch(step + 1, rows.steps_per_epoch)
     counts = np.concatenate(found)
     signature = (
-        f"tokens:{int(counts[:, 1].sum())}|hidden:{data.share}{'|whole-words' if data.whole_words else ''}"
+        f"tokens:{int(counts[:, 1].sum())}|hidden:{data.mask_rate}{'|whole-words' if data.whole_words else ''}"
         f"|seed:{config.seed}|context:{model.context or ROW}"
         f"|tokenizer:{tokenizer.signature}|text:{stream.fingerprint[:8]}"
         f"|bootstrap:{config.resamples}-{config.seed}|seqwright:{__version__}"

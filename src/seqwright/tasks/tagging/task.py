@@ -39,7 +39,7 @@ class TagTokenizerConfig(TokenizerConfig):
     kind: Kind = "words"
     """words, or any other: a tag stays with its word, however that is cut. characters, bytes, or pieces learnt from the
     text: byte-bpe, bpe, unigram, wordpiece."""
-    minimum_count: int = 2
+    min_frequency: int = 2
     """Words and characters seen less often are unknown, so that unknown ones are met in training; bpe and byte-bpe
     merge no pair seen less often."""
 
@@ -117,7 +117,7 @@ class TagTask:
                 f"sentences of more than {model.context} tokens are read in parts: {parts:,} more rows than sentences."
             )
         return SentenceFeed(
-            encoded, seed=training.seed, batch=training.batch_size, tokens=data.tokens, word_dropout=data.word_dropout
+            encoded, seed=training.seed, batch=training.batch_size, tokens=data.batch_tokens, word_dropout=data.word_dropout
         )
 
     def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
@@ -193,7 +193,7 @@ class TagRun(Run):
         if getattr(self.settings.model, "spelling", 0):
             raise UserError(
                 f"{self.path} reads the letters of given words, too, and has no vectors of plain lines; a tagger with"
-                " model.spelling = 0 has, or any language model or classifier."
+                " model.char_features = 0 has, or any language model or classifier."
             )
         return super().embed(texts, pooling=pooling, **options)
 

@@ -146,7 +146,7 @@ def quality_counts(
     """What each metric that was asked for counts in every output that a search with these options gave."""
     how = f"search:{options.kind}"
     if options.kind == "beam":
-        how += f"-{options.width}-{options.normalisation}-{options.alpha}"
+        how += f"-{options.beam_size}-{options.length_penalty}-{options.length_alpha}"
     for counts in _quality_counts(outputs, references, config):
         yield replace(counts, signature=f"{counts.signature}|{how}")
 

@@ -55,7 +55,7 @@ class PairTokenizerConfig(VariedTokenizerConfig):
     """The kind of a separate source vocabulary; the target's unless given."""
     source_size: int | None = None
     """The size of a separate source vocabulary; the target's unless given."""
-    varied: Literal["both", "source", "target"] = "both"
+    regularized_sides: Literal["both", "source", "target"] = "both"
     """Which sides dropout and sampling cut otherwise in training."""
 
     files: ClassVar[tuple[str, ...]] = ("file", "source_file")
@@ -70,11 +70,11 @@ class PairTokenizerConfig(VariedTokenizerConfig):
         """The configuration of a separate source vocabulary."""
         kind = self.source_kind or self.kind
         size = self.source_size or (self.size if kind == self.kind else None)
-        return replace(self, file=self.source_file, kind=kind, size=size, dropout=0.0, sampling=None)
+        return replace(self, file=self.source_file, kind=kind, size=size, dropout=0.0, sampling_alpha=None)
 
     @property
     def varied_sides(self) -> tuple[str, ...]:
-        return ("source", "target") if self.varied == "both" else (self.varied,)
+        return ("source", "target") if self.regularized_sides == "both" else (self.regularized_sides,)
 
     @property
     def varied_kinds(self) -> tuple[Kind, ...]:
@@ -132,16 +132,16 @@ class TranslationTask:
 
     def feed(self, model: Autoregressive) -> Feed:
         data, training = self.settings.data, self.settings.training
-        longest = min(data.longest, model.context or data.longest)
+        longest = min(data.max_length, model.context or data.max_length)
 
         def buckets(pairs: EncodedPairs) -> Buckets:
-            return Buckets(pairs, seed=training.seed, tokens=data.tokens, batch=training.batch_size, longest=longest)
+            return Buckets(pairs, seed=training.seed, tokens=data.batch_tokens, batch=training.batch_size, longest=longest)
 
         feed = buckets(self.train)
         if feed.left_out:
             self.note(
                 f"{feed.left_out:,} of {len(self.train):,} training pairs have a side of more than {longest} tokens"
-                " and are left out (data.longest)."
+                " and are left out (data.max_length)."
             )
         recut = self.recut
         return feed if recut is None else Varied(lambda epoch: buckets(recut(epoch)))
@@ -351,8 +351,8 @@ def saved_tokenizers(settings: Settings, directory: RunDirectory, train: Pairs, 
                 write_text(directory.path / name, Tokenizer.open(known).json)
         return open_tokenizers(directory)
     config: PairTokenizerConfig = settings.tokenizer
-    tags = tuple(dict.fromkeys(pair.tag for pair in train.pairs if pair.tag and pair.tag not in config.specials))
-    config = replace(config, specials=(*config.specials, *tags))
+    tags = tuple(dict.fromkeys(pair.tag for pair in train.pairs if pair.tag and pair.tag not in config.special_tokens))
+    config = replace(config, special_tokens=(*config.special_tokens, *tags))
     sources = [text for pair in train.pairs for text in pair.sources]
     targets = [text for pair in train.pairs for text in pair.targets]
     learnt: dict[Path, Tokenizer] = {}

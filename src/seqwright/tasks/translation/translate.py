@@ -32,11 +32,11 @@ BUDGET = 2048
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationOptions(SearchOptions):
-    length: int = 10
+    max_tokens: int = 10
     """The most tokens said, the end included, beyond those that length_ratio allows."""
     length_ratio: float = 2.0
     """Tokens allowed for each token of the source: outputs are cut off at T = length_ratio · |x| + length."""
-    risk: Literal["none", "chrf", "bleu", "f1"] = "none"
+    mbr: Literal["none", "chrf", "bleu", "f1"] = "none"
     """Of the `best` outputs found or drawn, choose the one most like the others by this measure (minimum Bayes risk,
     Kumar & Byrne 2004), rather than the first."""
     prefix: str = ""
@@ -48,7 +48,7 @@ class TranslationOptions(SearchOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.risk != "none" and self.best < 2:
+        if self.mbr != "none" and self.n_best < 2:
             raise UserError("minimum Bayes risk chooses among several outputs; raise best.")
 
 
@@ -242,7 +242,7 @@ def _looked_into(said: Translation, alignment: Alignment | None, attention: bool
 
 def banned(target: Tokenizer) -> list[int]:
     """Reserved ids that no output holds."""
-    return [id for name, id in target.specials.items() if name != "<eos>"]
+    return [id for name, id in target.special_tokens.items() if name != "<eos>"]
 
 
 def _chosen(
@@ -257,10 +257,10 @@ def _chosen(
     begun = target.encode(options.prefix)
     texts = [target.decode([*begun, *hypothesis.ids]) for hypothesis in several]
     best = 0
-    if options.risk != "none":
+    if options.mbr != "none":
         # Samples come as often as they are probable; an n-best list is weighed by its log-probabilities.
         weights = None if options.kind == "sample" else [hypothesis.log_prob for hypothesis in several]
-        best, _ = least_risk(UTILITIES[options.risk](texts), weights)
+        best, _ = least_risk(UTILITIES[options.mbr](texts), weights)
     text, hypothesis = texts[best], several[best]
     facts: dict[str, Any] = {"log_prob": hypothesis.log_prob, "tokens": len(hypothesis.ids)}
     facts["reason"] = hypothesis.reason
