@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import seqwright
-from seqwright.data.labeled.rows import LabelledConfig, read_rows
+from seqwright.data.labeled.rows import LabeledConfig, read_rows
 from seqwright.pipeline import recipe
 
 TRAIN, VALID, TEST = (f"sst/stsa.binary.{part}.txt.xz" for part in ("train", "dev", "test"))
@@ -29,7 +29,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 def language_model(folder: Path, epochs: float) -> Path:
     """A run that has read the training sentences, and no labels."""
-    rows = read_rows(TRAIN, LabelledConfig(train=TRAIN, separator=" ")).rows
+    rows = read_rows(TRAIN, LabeledConfig(train=TRAIN, separator=" ")).rows
     text = folder / "sentences.txt"
     text.write_text("\n".join(row.texts[0] for row in rows), encoding="utf-8")
     table = {
@@ -49,7 +49,7 @@ def classifier(lm: Path, way: dict[str, Any], seed: int, epochs: float, path: Pa
     training = {"epochs": epochs, "batch_size": 32, "learning_rate": 5e-4, "warmup_steps": 50, "weight_decay": 0.01, "seed": seed}
     table = {
         "name": path.name,
-        "data": {"kind": "labelled", "train": TRAIN, "valid": VALID, "separator": " "},
+        "data": {"kind": "labeled", "train": TRAIN, "valid": VALID, "separator": " "},
         "tokenizer": {"kind": "words", "minimum_count": 2},
         "model": MODEL | {"answer_dropout": 0.1},
         "training": training | {key: value for key, value in way.items() if key != "base"},

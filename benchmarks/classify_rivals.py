@@ -1,4 +1,4 @@
-"""What `--labelled FILE` reaches without a recipe, beside the linear models that everyone knows.
+"""What `--labeled FILE` reaches without a recipe, beside the linear models that everyone knows.
 
 python benchmarks/classify_rivals.py [--rows 100 500 2000 0] [--sets atis sst2] [--set model.words=2]
 
@@ -94,7 +94,7 @@ def stress() -> tuple[Rows, Rows]:
     return parted(random.Random(1).sample([row for row in rows if row[0] in common], 10_000))
 
 
-def misspelt(rows: Rows, seed: int) -> Rows:
+def misspelled(rows: Rows, seed: int) -> Rows:
     """Every sixteenth letter doubled, dropped or swapped with the next."""
     drawn = random.Random(seed)
 
@@ -119,7 +119,7 @@ SETS: dict[str, Callable[[], tuple[Rows, Rows]]] = {
     "atis": lambda: of_recipe("atis-intents", "atis/train.tsv.xz", "atis/test.tsv.xz"),
     "sst2": lambda: sst("binary"),
     "sst5": lambda: sst("fine"),
-    "misspelt": lambda: tuple(misspelt(rows, seed) for seed, rows in enumerate(sst("binary"))),  # type: ignore[return-value]
+    "misspelled": lambda: tuple(misspelled(rows, seed) for seed, rows in enumerate(sst("binary"))),  # type: ignore[return-value]
     "cola": lambda: of_recipe("cola", "glue/CoLA/train.tsv.xz", "glue/CoLA/dev.tsv.xz"),
     "languages": lambda: parted(languages()),
     "domains": domains,
@@ -138,7 +138,7 @@ def ours(train: Rows, test: Rows, options: Sequence[str]) -> float:
         for name, rows in (("train", train), ("test", test)):
             lines = [f"{label}\t{text}" for label, text in rows]
             Path(folder, f"{name}.tsv").write_text("\n".join(lines), encoding="utf-8", newline="\n")
-        run = sw.train(labelled=f"{folder}/train.tsv", run=f"{folder}/run", set=options)
+        run = sw.train(labeled=f"{folder}/train.tsv", run=f"{folder}/run", set=options)
         return float(run.evaluate(f"{folder}/test.tsv", resamples=0, unknown="wrong")["accuracy"])
 
 

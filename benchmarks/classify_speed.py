@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader
 from seqwright import build
 from seqwright.core.batch import Answers, Batch, ReaderSizes, Source, Vocabulary
 from seqwright.data.bucketing import ByLength
-from seqwright.data.labeled.labels import LabelledTexts, Labels
+from seqwright.data.labeled.labels import LabeledTexts, Labels
 from seqwright.data.labeled.sources import Sources
 from seqwright.layers.encoder import Reading
 from seqwright.tasks.classification.scores import answers
@@ -46,7 +46,7 @@ MODELS = {
 Way = Callable[[nn.Module], object]
 
 
-def texts(count: int, longest: int) -> LabelledTexts:
+def texts(count: int, longest: int) -> LabeledTexts:
     """Made-up reviews: half of up to 175 tokens, a tenth of more than 400."""
     drawn = np.random.default_rng(1)
     lengths = np.clip(drawn.lognormal(np.log(175), 0.65, count), 10, longest).astype(np.int64)
@@ -61,7 +61,7 @@ def texts(count: int, longest: int) -> LabelledTexts:
         lost=np.zeros(count, np.int64),
         pad=0,
     )
-    return LabelledTexts(sources=sources, targets=drawn.integers(0, CLASSES, count))
+    return LabeledTexts(sources=sources, targets=drawn.integers(0, CLASSES, count))
 
 
 class PlainReader(nn.Module):
@@ -91,7 +91,7 @@ def plain_models(model: nn.Module) -> dict[str, nn.Module]:
     return plain
 
 
-def plain_batches(examples: LabelledTexts, rows: int, device: torch.device, *, shuffle: bool) -> Iterator[Batch]:
+def plain_batches(examples: LabeledTexts, rows: int, device: torch.device, *, shuffle: bool) -> Iterator[Batch]:
     """What DataLoader gives: rows as they come, padded to the longest."""
     sources = examples.sources
     whole = torch.from_numpy(sources.ids)
@@ -109,7 +109,7 @@ def plain_batches(examples: LabelledTexts, rows: int, device: torch.device, *, s
     return (batch.to(device) for batch in loader)
 
 
-def plain_training(model: nn.Module, examples: LabelledTexts, rows: int, device: torch.device) -> None:
+def plain_training(model: nn.Module, examples: LabeledTexts, rows: int, device: torch.device) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     model.train()
     for batch in plain_batches(examples, rows, device, shuffle=True):
@@ -120,7 +120,7 @@ def plain_training(model: nn.Module, examples: LabelledTexts, rows: int, device:
 
 
 @torch.inference_mode()
-def plain_prediction(model: nn.Module, examples: LabelledTexts, rows: int, device: torch.device) -> Tensor:
+def plain_prediction(model: nn.Module, examples: LabeledTexts, rows: int, device: torch.device) -> Tensor:
     model.eval()
     return torch.cat([model(batch).cpu() for batch in plain_batches(examples, rows, device, shuffle=False)])
 
@@ -134,7 +134,7 @@ class Nothing:
     def rewind(self, step: int) -> None: ...
 
 
-def our_training(model: nn.Module, examples: LabelledTexts, rows: int, device: torch.device) -> None:
+def our_training(model: nn.Module, examples: LabeledTexts, rows: int, device: torch.device) -> None:
     feed = ByLength(examples, seed=1, batch=rows)
     config = TrainingConfig(
         epochs=1, batch_size=rows, learning_rate=1e-4, device=device.type, evaluate_every=0, checkpoint_every=0, log_every=10_000
@@ -168,8 +168,8 @@ def main() -> None:
     device, examples = torch.device(given.device), texts(given.texts, given.longest)
     torch.manual_seed(1)
     sizes = ReaderSizes(answers=Answers(kind="class", count=CLASSES), vocabulary=Vocabulary(size=VOCABULARY))
-    config = build.model_config(dict(MODELS[given.kind]), task="labelled")
-    model = build.model(config, sizes, task="labelled").to(device)
+    config = build.model_config(dict(MODELS[given.kind]), task="labeled")
+    model = build.model(config, sizes, task="labeled").to(device)
     labels = Labels(kind="one", names=("0", "1"))
     models = plain_models(model) | {"ours": model}
     likely = {"ours": torch.from_numpy(answers(model, examples.sources, labels, device))}

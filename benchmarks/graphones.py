@@ -2,7 +2,7 @@
 
     SEQWRIGHT_DATA=… python benchmarks/graphones.py [--order 8] [--on validation]
 
-A graphone is one or two letters said as none, one or two phonemes. Expectation-maximisation finds how words fall into
+A graphone is one or two letters said as none, one or two phonemes. Expectation-maximization finds how words fall into
 graphones, modified Kneser-Ney (our own) counts their sequences, a beam over the letters of a new word finds what it
 sounds like. The rival of the recipe's Transformer: the same words, the same references. Word error rate is 100 less
 exact match.
@@ -172,12 +172,12 @@ class Graphones:
         self.said: dict[int, tuple[str, ...]] = {
             ids[code]: tuple(symbols[n] for n in divmod(code % phonemes.base**2, phonemes.base) if n) for code in codes
         }
-        self.spelt: dict[str, list[int]] = defaultdict(list)
+        self.spelled: dict[str, list[int]] = defaultdict(list)
         given = numbered(words)
         letters = {n: letter for letter, n in given.number.items()}
         for code, id in ids.items():
             first, second = divmod(code // phonemes.base**2, given.base)
-            self.spelt[letters.get(first, "") + letters[second]].append(id)
+            self.spelled[letters.get(first, "") + letters[second]].append(id)
         framed = [id for text in texts for id in (SOS, *(ids[code] for code in text), EOS)]
         vocabulary = Vocabulary(size=FIRST + len(ids), sos=SOS, eos=EOS)
         self.model = NGram(NGramConfig(order=order), vocabulary)
@@ -191,7 +191,7 @@ class Graphones:
         for at in range(len(word)):
             for partial, log_probs, state in self._read(waiting[at], beam):
                 for chunk in {word[at : at + 1], word[at : at + 2]}:
-                    for id in self.spelt.get(chunk, []):
+                    for id in self.spelled.get(chunk, []):
                         total, said = partial.log_prob + log_probs[id], partial.said + self.said[id]
                         waiting[at + len(chunk)].append(Partial(total, said, state, id))
         ended: dict[tuple[str, ...], float] = defaultdict(float)
@@ -223,9 +223,9 @@ def main() -> None:
     assert valid is not None
     begun = time.process_time()
     every = [(pair.sources[0], target.split()) for pair in train.pairs for target in pair.targets]
-    learnt = [(word, said) for word, said in every if len(said) <= 2 * len(word)]
-    print(f"  {len(learnt):,} pronunciations; {len(every) - len(learnt):,} of over two phonemes a letter are left out")
-    rival = Graphones([w for w, _ in learnt], [s for _, s in learnt], order=options.order, rounds=options.rounds)
+    learned = [(word, said) for word, said in every if len(said) <= 2 * len(word)]
+    print(f"  {len(learned):,} pronunciations; {len(every) - len(learned):,} of over two phonemes a letter are left out")
+    rival = Graphones([w for w, _ in learned], [s for _, s in learned], order=options.order, rounds=options.rounds)
     print(f"  counted in {time.process_time() - begun:.0f} CPU s")
     pairs: Sequence[Pair] = (read_test(data) if options.on == "test" else valid).pairs
     begun = time.process_time()

@@ -1,6 +1,6 @@
 """What painting hidden patches in is worth to a classifier of few labels (SimMIM, Xie et al. 2022), on MNIST.
 
-    SEQWRIGHT_DATA=… python benchmarks/masked_patches.py [--labelled 500 1000] [--pretraining 200] [--epochs 150]
+    SEQWRIGHT_DATA=… python benchmarks/masked_patches.py [--labeled 500 1000] [--pretraining 200] [--epochs 150]
 
 A vision Transformer learns the first 10,000 training images without labels, half of their patches hidden. Classifiers
 of the same shape then learn the first few hundred labels: from scratch, and begun with it; same seeds, epochs and rate.
@@ -47,7 +47,7 @@ def painter(folder: Path, epochs: float) -> Path:
 
 
 def classifier(base: Path | None, file: Path, seed: int, epochs: float, path: Path) -> float:
-    """Test accuracy of a classifier that learns the labelled pictures of a file."""
+    """Test accuracy of a classifier that learns the labeled pictures of a file."""
     model: dict[str, Any] = MODEL if base is None else {"from": str(base)}
     table = {
         "name": path.name,
@@ -61,7 +61,7 @@ def classifier(base: Path | None, file: Path, seed: int, epochs: float, path: Pa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--labelled", type=int, nargs="+", default=[500])
+    parser.add_argument("--labeled", type=int, nargs="+", default=[500])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--pretraining", type=float, default=1, help="Epochs of the painter.")
     parser.add_argument("--epochs", type=float, default=5, help="Epochs of the classifiers.")
@@ -71,7 +71,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         begun = painter(folder, given.pretraining)
-        for many in given.labelled:
+        for many in given.labeled:
             file = folder / f"first-{many}.npz"
             np.savez(file, images=pictures.pixels[:many], labels=np.array(pictures.labels[:many]))
             for way, base in {"from scratch": None, "begun with the painter": begun}.items():

@@ -56,7 +56,7 @@ def main() -> None:
     begun, floor = time.perf_counter(), peak()
     config = TokenizerConfig(kind=given.kind, size=8000, sample_bytes=given.sample)
     tokenizer = learn(config, [text], "line")
-    learnt, after = time.perf_counter() - begun, peak()
+    learned, after = time.perf_counter() - begun, peak()
     begun = time.perf_counter()
     stream = prepare([text], Path(given.inner) / "ids", tokenizer, document="line")
     encoded = time.perf_counter() - begun
@@ -67,7 +67,7 @@ def main() -> None:
         "learning_peak_mb": round(after),
         "peak_mb": round(peak()),
         "bound_mb": BOUND,
-        "learning_seconds": round(learnt, 1),
+        "learning_seconds": round(learned, 1),
         "encoding_seconds": round(encoded, 1),
         "encoding_mb_per_second": round(size / encoded, 1),
         "ids": len(stream.ids),

@@ -38,7 +38,7 @@ GPT = ("model.layers=2", "model.width=32", "model.heads=2", "model.context=32")
 RECURRENT = ("model.width=32",)
 TIMED = ("seconds", "tokens_per_second")
 TOPICS = {"text": "embedded:topics"}
-LANGUAGES = {"labelled": "embedded:languages"}
+LANGUAGES = {"labeled": "embedded:languages"}
 TOKENS = {"tagged": "embedded:python-tokens"}
 SENTENCE = "the value of a function is called"
 RENAMED: dict[str, str] = {}
@@ -89,7 +89,7 @@ def pairs(model: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     return {"pairs": "reversed.tsv", "model": model}, (*SHORT, *few, *keys)
 
 
-def labelled(model: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+def labeled(model: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     return LANGUAGES | {"model": model}, ("tokenizer.kind=characters", *SHORT, *keys)
 
 
@@ -139,15 +139,15 @@ CASES: dict[str, tuple[tuple[dict[str, Any], tuple[str, ...]], Callable[[Any], I
     "pairs/gru": (pairs("gru", *RECURRENT, "model.attention=additive"), translation),
     "pairs/gpt": (pairs("gpt", *GPT[:3], "model.context=128"), translation),
     "pairs/recipe": (shipped("dates-en-vi", 'data.split="documents 1%"'), translation),
-    "labelled/bag": ((LANGUAGES | {"model": "bag"}, ()), classes),
-    "labelled/mlp": (labelled("mlp"), classes),
-    "labelled/cnn": (labelled("cnn"), classes),
-    "labelled/rnn": (labelled("rnn", *RECURRENT), classes),
-    "labelled/lstm": (labelled("lstm", *RECURRENT), classes),
-    "labelled/gru": (labelled("gru", *RECURRENT), classes),
-    "labelled/transformer": (labelled("transformer", *GPT[:3]), classes),
-    "labelled/gpt": (labelled("gpt", *GPT[:3]), classes),
-    "labelled/bert": (labelled("bert", *GPT[:3]), classes),
+    "labeled/bag": ((LANGUAGES | {"model": "bag"}, ()), classes),
+    "labeled/mlp": (labeled("mlp"), classes),
+    "labeled/cnn": (labeled("cnn"), classes),
+    "labeled/rnn": (labeled("rnn", *RECURRENT), classes),
+    "labeled/lstm": (labeled("lstm", *RECURRENT), classes),
+    "labeled/gru": (labeled("gru", *RECURRENT), classes),
+    "labeled/transformer": (labeled("transformer", *GPT[:3]), classes),
+    "labeled/gpt": (labeled("gpt", *GPT[:3]), classes),
+    "labeled/bert": (labeled("bert", *GPT[:3]), classes),
     "tagged/perceptron": ((TOKENS | {"model": "perceptron"}, ('data.split="tail 96%"',)), tags),
     "tagged/lstm": (tagged("lstm", *RECURRENT, "model.crf=true"), tags),
     "tagged/gru": (tagged("gru", *RECURRENT), tags),
@@ -158,9 +158,9 @@ CASES: dict[str, tuple[tuple[dict[str, Any], tuple[str, ...]], Callable[[Any], I
         ({"masked": "embedded:topics", "model": "lstm"}, ("tokenizer.size=512", *SHORT, *RECURRENT)),
         blanks,
     ),
-    "corrupted/transformer": (shipped("topics-bart", *GPT[:3]), nothing),
+    "denoising/transformer": (shipped("topics-bart", *GPT[:3]), nothing),
     "images/vit": (shipped("digits", *GPT[:3]), nothing),
-    "images/vit-fill": (shipped("digits-fill", *GPT[:3]), nothing),
+    "images/vit-fill": (shipped("digits-inpaint", *GPT[:3]), nothing),
     "images/lstm": (({"images": "embedded:digits", "model": "lstm"}, (*SHORT, *RECURRENT)), nothing),
     "images/frames": (shipped("digit-strips"), nothing),
     "captions/lstm": (shipped("digit-captions", *RECURRENT), nothing),
@@ -215,14 +215,14 @@ def mixtures(folder: Path) -> Iterator[tuple[str, Any, Callable[[Any], Iterator[
     yield "mixed/pairs", sw.mix(both, folder / "mixed-pairs", product=True), translation
     languages = folder / "languages.tsv"
     languages.write_text("de\tDeutschland\nvi\tViệt Nam\nfr\tFrance\n" * 9, encoding="utf-8")
-    parts = [folder / "labelled-bag", folder / "labelled-cnn"]
-    yield "mixed/labelled", sw.mix(parts, folder / "mixed-labelled", on=str(languages)), classes
+    parts = [folder / "labeled-bag", folder / "labeled-cnn"]
+    yield "mixed/labeled", sw.mix(parts, folder / "mixed-labeled", on=str(languages)), classes
     base = folder / "text-recipe"
     keys = ("training.epochs=0.1", *SHORT[1:])
     assistant = sw.train(chat="embedded:questions", base=base, set=(*keys, "training.lora_rank=4"), run=folder / "chat")
     yield "begun/chat", assistant, talk
-    begun = sw.train(labelled="embedded:languages", base=base, set=(*SHORT,), run=folder / "begun-labelled")
-    yield "begun/labelled", begun, classes
+    begun = sw.train(labeled="embedded:languages", base=base, set=(*SHORT,), run=folder / "begun-labeled")
+    yield "begun/labeled", begun, classes
 
 
 def differences(old: Any, new: Any, tolerance: float, where: str = "") -> Iterator[str]:

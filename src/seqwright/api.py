@@ -15,7 +15,7 @@ from seqwright.pipeline.defaults import (
     chat_recipe,
     fine_tuned,
     kinds_of,
-    labelled_recipe,
+    labeled_recipe,
     masked_recipe,
     pairs_recipe,
     tagged_recipe,
@@ -42,7 +42,7 @@ SUITED = {
     "text": text_recipe,
     "pairs": pairs_recipe,
     "chat": chat_recipe,
-    "labelled": labelled_recipe,
+    "labeled": labeled_recipe,
     "masked": masked_recipe,
     "tagged": tagged_recipe,
     "images": images_recipe,
@@ -66,7 +66,7 @@ def train(
     text: Files | None = None,
     pairs: Sequence[str] | None = None,
     chat: Files | None = None,
-    labelled: Files | None = None,
+    labeled: Files | None = None,
     masked: Files | None = None,
     tagged: Files | None = None,
     images: Files | None = None,
@@ -78,9 +78,9 @@ def train(
     run: str | Path | None = None,
     listener: session.Listener | None = None,
 ) -> Run:
-    """Trains a recipe, or the one that suits a text, pairs (source and target files), conversations, labelled texts
+    """Trains a recipe, or the one that suits a text, pairs (source and target files), conversations, labeled texts
     or pictures, or (`run` alone) a run begun before; the finished run, opened. `base` is a run to begin with."""
-    files = {"text": text, "pairs": pairs, "chat": chat, "labelled": labelled, "masked": masked}
+    files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "masked": masked}
     files |= {"tagged": tagged, "images": images, "captions": captions}
     if isinstance(recipe, Recipe):
         beside = {"valid": valid, "model": model, "base": base, "set": set or None} | files

@@ -11,7 +11,7 @@ from seqwright.core.batch import ReaderSizes, Vocabularies, Vocabulary
 from seqwright.core.config import Reader, UserError, did_you_mean, pick, to_table
 from seqwright.data.chat import ChatConfig
 from seqwright.data.images.corpus import CaptionsConfig, ImagesConfig
-from seqwright.data.labeled.rows import LabelledConfig
+from seqwright.data.labeled.rows import LabeledConfig
 from seqwright.data.parallel.pairs import PairsConfig
 from seqwright.data.subword_regularization import VariedTokenizerConfig
 from seqwright.data.tagged.corpus import TaggedConfig
@@ -98,7 +98,7 @@ def reader_mixture(config: ReaderMixtureConfig, sizes: ReaderSizes) -> ReaderMix
     """Several classifiers as one, each with its own vocabulary."""
     tables = [part["model"] for part in config.parts.values()]
     parts = [
-        model(model_config(table, task="labelled"), replace(sizes, vocabulary=vocabulary), task="labelled")
+        model(model_config(table, task="labeled"), replace(sizes, vocabulary=vocabulary), task="labeled")
         for table, vocabulary in zip(tables, config.vocabularies, strict=True)
     ]
     return ReaderMixture(parts, config)
@@ -183,8 +183,8 @@ TASKS: dict[str, Kit] = {
         task=TranslationTask,
         run=TranslationRun,
     ),
-    "labelled": Kit(
-        data=LabelledConfig,
+    "labeled": Kit(
+        data=LabeledConfig,
         tokenizer=TokenizerConfig,
         decoding=AnswerOptions,
         evaluation=ClassEvaluationConfig,
@@ -243,7 +243,7 @@ TASKS: dict[str, Kit] = {
         task=MaskedTask,
         run=MaskedRun,
     ),
-    "corrupted": Kit(
+    "denoising": Kit(
         data=CorruptedConfig,
         tokenizer=VariedTokenizerConfig,
         decoding=TranslationOptions,

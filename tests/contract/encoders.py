@@ -56,7 +56,7 @@ def classifier(name: str, kind: Any = "class", segments: int = 1) -> Any:
     """The model of a row, in float64 and evaluation mode, with weights far from symmetric."""
     torch.manual_seed(7)
     sizes = ReaderSizes(answers=Answers(kind=kind, count=ANSWERS[kind]), vocabulary=VOCABULARY, segments=segments)
-    return _far(build.model(build.model_config(dict(CLASSIFIERS[name]), task="labelled"), sizes, task="labelled"))
+    return _far(build.model(build.model_config(dict(CLASSIFIERS[name]), task="labeled"), sizes, task="labeled"))
 
 
 def filler(name: str) -> Any:
@@ -90,7 +90,7 @@ class Several:
 def bag(segments: int = 2) -> Any:
     """The counted kind, counted."""
     sizes = ReaderSizes(answers=Answers(kind="class", count=3), vocabulary=VOCABULARY, segments=segments)
-    model = build.model(build.model_config({"kind": "bag", "order": 2}, task="labelled"), sizes, task="labelled")
+    model = build.model(build.model_config({"kind": "bag", "order": 2}, task="labeled"), sizes, task="labeled")
     model.fit(Several())
     return model
 
@@ -101,7 +101,7 @@ def mixture() -> Any:
     parts = {"1": part | {"model": LSTM}, "2": part | {"model": {"kind": "bag", "order": 2}}}
     table = {"kind": "mixture", "weights": [0.7, 0.5], "mean": "geometric", "parts": parts}
     sizes = ReaderSizes(answers=Answers(kind="class", count=3), vocabulary=VOCABULARY, segments=2)
-    model = build.model(build.model_config(table, task="labelled"), sizes, task="labelled")
+    model = build.model(build.model_config(table, task="labeled"), sizes, task="labeled")
     model.models = [classifier("lstm", segments=2), bag()]
     return model
 

@@ -20,7 +20,7 @@ SEEING: dict[str, dict[str, object]] = {
     "lstm": {"kind": "lstm", "width": 6, "layers": 2, "embedding": 5},
     "gru": {"kind": "gru", "width": 6, "pooling": "attention"},
 }
-ANSWERS = ("class", "frames", "fill", "clean", "colour", "clean+colour")
+ANSWERS = ("class", "frames", "inpaint", "denoise", "colorize", "denoise+colorize")
 
 
 def seeing(name: str, answer: Any = "class", rows: int = 4) -> tuple[Any, Batch]:

@@ -46,7 +46,7 @@ def worked(*lines: str) -> list[Sentence]:
 
 
 def tokenizer(kind: Any = "byte-bpe") -> Tokenizer:
-    """Cuts some words in several: `flies` and `wings`, and whatever it has not learnt."""
+    """Cuts some words in several: `flies` and `wings`, and whatever it has not learned."""
     size = 270 if kind == "byte-bpe" else None
     return train(TokenizerConfig(kind=kind, size=size), [" ".join(sentence.words) for sentence in worked()])
 

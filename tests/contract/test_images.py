@@ -35,7 +35,7 @@ def test_training_law(law: str, answer: str) -> None:
 
 def test_hidden_patches_are_not_seen() -> None:
     """Whatever stands where a patch is hidden changes no answer."""
-    model, batch = seeing("vit", "fill")
+    model, batch = seeing("vit", "inpaint")
     with torch.no_grad():
         before = model(batch)
         batch.source.features[batch.source.segments == 1] += 5.0

@@ -69,7 +69,7 @@ def test_what_a_perceptron_knows_is_in_its_tensors() -> None:
 
 
 @pytest.mark.parametrize("name", NEURAL)
-def test_every_word_s_spelling_and_neighbours_matter(name: str) -> None:
+def test_every_word_s_spelling_and_neighbors_matter(name: str) -> None:
     """Nothing real is masked: what a word's tag is worth changes with any other word that the encoder can see."""
     model, given = tagger(name), take(sentences(), torch.tensor([0]))
     source = given.source

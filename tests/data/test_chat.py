@@ -34,7 +34,7 @@ def line(*messages: tuple[str, str]) -> str:
     return json.dumps({"messages": [{"role": role, "content": content} for role, content in messages]})
 
 
-def test_only_the_assistants_words_and_their_end_are_learnt() -> None:
+def test_only_the_assistants_words_and_their_end_are_learned() -> None:
     framed = turns()
     ids, said = framed.frame(TALK)
     names = framed.tokenizer.tokens(ids)
@@ -51,8 +51,8 @@ def test_targets_are_the_next_ids_of_the_assistant() -> None:
     feed = Conversations([TALK, TALK[1:3]], framed, context=64, batch=2, seed=0)
     batch = feed.batch(0)
     for input, target in zip(batch.input, batch.target, strict=True):
-        learnt = (target != IGNORE).nonzero().flatten().tolist()
-        assert all(target[t] == input[t + 1] for t in learnt if t + 1 < len(input) and input[t + 1] != feed.pad)
+        learned = (target != IGNORE).nonzero().flatten().tolist()
+        assert all(target[t] == input[t + 1] for t in learned if t + 1 < len(input) and input[t + 1] != feed.pad)
     assert feed.targets == batch.count == (4 + 1) + 4
     assert (feed.cut, feed.steps_per_epoch) == (0, 1)
 
@@ -69,7 +69,7 @@ def test_each_epoch_has_every_conversation_once_in_an_order_of_its_own() -> None
 def test_long_conversations_are_read_in_pieces_and_counted() -> None:
     talk = (Message("user", "x" * 40), Message("assistant", "y" * 13))
     feed = Conversations([talk, TALK[1:3]], turns(), context=16, batch=8, seed=0)
-    assert (feed.cut, feed.unlearnt) == (1, 2)
+    assert (feed.cut, feed.unlearned) == (1, 2)
     whole = Conversations([talk, TALK[1:3]], turns(), context=1000, batch=8, seed=0)
     assert feed.targets == whole.targets == 14 + 4
     assert all(len(input) <= 16 for input, _ in feed.examples)
@@ -96,13 +96,13 @@ def test_what_is_no_conversation_is_named_with_its_line(tmp_path: Path, bad: str
     assert f"{file}, line 2" in str(caught.value)
 
 
-def test_held_out_conversations_are_not_learnt(tmp_path: Path) -> None:
+def test_held_out_conversations_are_not_learned(tmp_path: Path) -> None:
     file = tmp_path / "talks.jsonl"
     file.write_text("\n".join(line(("user", str(n)), ("assistant", "yes")) for n in range(50)) + "\n\n")
-    learnt, held_out, _ = read_splits(ChatConfig(train=str(file), split="documents 20%"))
+    learned, held_out, _ = read_splits(ChatConfig(train=str(file), split="documents 20%"))
     assert held_out
-    assert len(learnt) + len(held_out) == 50
-    assert not set(learnt) & set(held_out)
+    assert len(learned) + len(held_out) == 50
+    assert not set(learned) & set(held_out)
 
 
 @pytest.mark.parametrize("options", [{}, {"train": "a", "user": "<|end|>"}, {"train": "a", "split": "x"}])

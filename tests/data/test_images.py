@@ -183,7 +183,7 @@ def test_clear_pixels_are_seen_on_white(tmp_path: Path, mode: str) -> None:
     assert np.array_equal(decode(tmp_path / "drawn.png", None)[..., 0], 255 - PIXELS[0])
 
 
-def test_a_folder_of_grey_and_coloured_files_has_colours_and_hidden_files_are_left_out(tmp_path: Path) -> None:
+def test_a_folder_of_gray_and_colored_files_has_colors_and_hidden_files_are_left_out(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image", reason="needs Pillow: the extra [images]")
     (tmp_path / "cat").mkdir()
     (tmp_path / "dog").mkdir()

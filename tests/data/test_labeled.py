@@ -1,4 +1,4 @@
-"""Labelled files: every way they are written, what is refused with its line, and splits that keep the classes."""
+"""Labeled files: every way they are written, what is refused with its line, and splits that keep the classes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 from seqwright.core.batch import Answers
 from seqwright.core.config import UserError
 from seqwright.data.labeled.labels import Labels, several
-from seqwright.data.labeled.rows import LabelledConfig, Row, Rows, read_rows, read_texts
+from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, read_texts
 from seqwright.pipeline.recipe import load
 
 
 def read(path: Path, **options: object) -> list[tuple[str, ...]]:
-    rows = read_rows(str(path), LabelledConfig(train=str(path), **options)).rows  # type: ignore[arg-type]
+    rows = read_rows(str(path), LabeledConfig(train=str(path), **options)).rows  # type: ignore[arg-type]
     return [(row.label, *row.texts) for row in rows]
 
 
@@ -90,29 +90,29 @@ def test_a_class_that_is_called_like_a_heading_is_none(tmp_path: Path) -> None:
 
 def test_copies_with_other_labels_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path, "a.tsv", "a\tsame\nb\tsame\nb\tother\nb\tother\n")
-    assert "1 texts have different labels" in read_rows(str(path), LabelledConfig(train=str(path))).notes[-1]
+    assert "1 texts have different labels" in read_rows(str(path), LabeledConfig(train=str(path))).notes[-1]
 
 
 def test_labels_that_are_empty_or_lists_are_told(tmp_path: Path) -> None:
     path = write(tmp_path, "a.tsv", "war,love\tone\nwar\ttwo\n\tthree\n\tfour\na, b\tfive\n")
-    empty, lists = read_rows(str(path), LabelledConfig(train=str(path))).notes[-2:]
+    empty, lists = read_rows(str(path), LabeledConfig(train=str(path))).notes[-2:]
     assert empty.startswith("2 of 5 rows have an empty label (")
     assert "a.tsv, line 3 …" in empty
     assert lists.startswith("1 labels are lists of others ('war,love' …)")
-    assert read_rows(str(path), LabelledConfig(train=str(path), labels="multi")).notes == ()
+    assert read_rows(str(path), LabeledConfig(train=str(path), labels="multi")).notes == ()
     path = write(tmp_path, "c.tsv", "Good\tone\ngood\ttwo\nbad\tthree\nGood\tfour\n")
-    (told,) = read_rows(str(path), LabelledConfig(train=str(path))).notes
+    (told,) = read_rows(str(path), LabeledConfig(train=str(path))).notes
     assert told.startswith("'Good' and 'good' differ in case alone")
     path = write(tmp_path, "d.tsv", "tốt\tone\nto\u0302\u0301t\ttwo\nxấu\tthree\ntốt\tfour\n")
-    (told,) = read_rows(str(path), LabelledConfig(train=str(path))).notes
+    (told,) = read_rows(str(path), LabeledConfig(train=str(path))).notes
     assert told.startswith("'tốt' is written in 2 ways")
     path = write(tmp_path, "b.tsv", "Washington, DC\tone\nParis, TX\ttwo\nWashington, DC\tthree\n")
-    assert read_rows(str(path), LabelledConfig(train=str(path))).notes == ()
+    assert read_rows(str(path), LabeledConfig(train=str(path))).notes == ()
 
 
 def test_lines_keep_their_numbers_behind_blank_ones(tmp_path: Path) -> None:
     path = write(tmp_path, "a.tsv", "a\tone\n\n\nb\ttwo\n")
-    places = [row.place for row in read_rows(str(path), LabelledConfig(train=str(path))).rows]
+    places = [row.place for row in read_rows(str(path), LabeledConfig(train=str(path))).rows]
     assert [place.rsplit(" ", 1)[1] for place in places] == ["1", "4"]
 
 
@@ -129,18 +129,18 @@ def test_lines_keep_their_numbers_behind_blank_ones(tmp_path: Path) -> None:
 )
 def test_texts_are_read_with_labels_or_without(tmp_path: Path, name: str, text: str) -> None:
     path = write(tmp_path, name, text)
-    assert read_texts(path, LabelledConfig(train=str(path)), 1) == [("one, two",), ("three",)]
+    assert read_texts(path, LabeledConfig(train=str(path)), 1) == [("one, two",), ("three",)]
 
 
 def test_texts_that_hold_semicolons_are_whole(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", "one; two\nthree\n")
-    assert read_texts(path, LabelledConfig(train=str(path)), 1) == [("one; two",), ("three",)]
+    assert read_texts(path, LabeledConfig(train=str(path)), 1) == [("one; two",), ("three",)]
 
 
 def test_blank_lines_hold_no_texts(tmp_path: Path) -> None:
     path = write(tmp_path, "a.tsv", "\n\n")
     with pytest.raises(UserError, match="blank lines"):
-        read_texts(path, LabelledConfig(train=str(path)), 1)
+        read_texts(path, LabeledConfig(train=str(path)), 1)
 
 
 def test_a_first_text_may_be_long_and_have_lines(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_lists_of_labels_are_several_and_never_one(tmp_path: Path) -> None:
 def test_a_first_row_that_may_be_a_heading_is_said(tmp_path: Path) -> None:
     for first, said in (("mood,review\n", True), ("good,so fine\n", False)):
         path = write(tmp_path, "a.csv", first + "good,fine\nbad,dull\nbad,poor\n")
-        notes = read_rows(str(path), LabelledConfig(train=str(path))).notes
+        notes = read_rows(str(path), LabeledConfig(train=str(path))).notes
         assert any("if it is a heading" in note for note in notes) == said
 
 
@@ -200,7 +200,7 @@ def test_what_does_not_fit_is_refused_with_the_next_move(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"train": ()}, "--labelled"),
+        ({"train": ()}, "--labeled"),
         ({"split": "head 5%"}, "stratified 5%"),
         ({"split": "tail 5%", "valid": "b"}, "keep one"),
         ({"columns": ("1",)}, "label and one text or two"),
@@ -211,12 +211,12 @@ def test_what_does_not_fit_is_refused_with_the_next_move(
 )
 def test_settings_that_contradict_each_other(options: dict[str, object], told: str) -> None:
     with pytest.raises(UserError, match=told):
-        LabelledConfig(**{"train": "a", **options})  # type: ignore[arg-type]
+        LabeledConfig(**{"train": "a", **options})  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("babel") is None, reason="needs Babel: the extra [samples]")
 def test_names_and_their_languages_need_no_files() -> None:
-    rows = read_rows("embedded:languages", LabelledConfig(train="embedded:languages")).rows
+    rows = read_rows("embedded:languages", LabeledConfig(train="embedded:languages")).rows
     assert ("vi", ("Tiếng Việt",)) in {(row.label, row.texts) for row in rows}
     assert len({row.texts for row in rows}) == len(rows) > 10_000
     assert len({row.label for row in rows}) == 16
@@ -225,7 +225,7 @@ def test_names_and_their_languages_need_no_files() -> None:
 def test_names_without_babel_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "babel", None)
     with pytest.raises(UserError, match=r"seqwright\[samples\]"):
-        read_rows("embedded:languages", LabelledConfig(train="embedded:languages"))
+        read_rows("embedded:languages", LabeledConfig(train="embedded:languages"))
 
 
 def test_the_files_of_glue_imdb_sst_and_atis(data_root: Path) -> None:
@@ -250,7 +250,7 @@ def test_the_files_of_glue_imdb_sst_and_atis(data_root: Path) -> None:
 
 def test_empty_texts_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path, "a.tsv", "a\t\nb\tword\na\t  \n")
-    assert "2 of 3 texts are empty" in read_rows(str(path), LabelledConfig(train=str(path))).notes[0]
+    assert "2 of 3 texts are empty" in read_rows(str(path), LabeledConfig(train=str(path))).notes[0]
 
 
 def rows_of(*labels: str) -> Rows:
@@ -300,7 +300,7 @@ def test_labels_are_sorted_and_come_back_as_they_were_written() -> None:
     assert several(" x ,, y") == ["x", "y"]
 
 
-def test_values_are_learnt_as_deviations() -> None:
+def test_values_are_learned_as_deviations() -> None:
     labels = Labels.of(rows_of("1", "3"), "regression")
     assert (labels.mean, labels.deviation) == (2, 1)
     assert labels.targets(rows_of("4").rows).tolist() == [[2]]
@@ -320,10 +320,10 @@ def test_what_cannot_be_told_apart_is_refused() -> None:
 def test_unknown_labels_are_named_with_their_line_or_counted() -> None:
     labels = Labels.of(rows_of("positive", "negative"), "single")
     strange = rows_of("positive", "Positive").rows
-    with pytest.raises(UserError, match=r"f, line 2: the label 'Positive' was not learnt.*Did you mean 'positive'"):
+    with pytest.raises(UserError, match=r"f, line 2: the label 'Positive' was not learned.*Did you mean 'positive'"):
         labels.targets(strange)
     assert labels.targets(strange, "few").tolist() == labels.targets(strange, "wrong").tolist() == [1, -100]
-    assert labels.unlearnt(strange) == {"Positive": 1}
+    assert labels.unlearned(strange) == {"Positive": 1}
     with pytest.raises(UserError, match=r"Of 1 rows, 1 have unknown labels: .*data\.columns"):
         labels.targets(strange[1:], "few")
     both = rows_of("positive", "Positive", "bad").rows
@@ -335,7 +335,7 @@ def test_a_row_with_several_unknown_labels_is_one_row() -> None:
     labels = Labels.of(rows_of("x, y", "y"), "multi")
     strange = rows_of("x", "y", "x, p, q, r").rows
     assert labels.targets(strange, "few").tolist() == [[1, 0], [0, 1], [1, 0]]
-    assert labels.unlearnt(strange) == {"p": 1, "q": 1, "r": 1}
+    assert labels.unlearned(strange) == {"p": 1, "q": 1, "r": 1}
     with pytest.raises(UserError, match="Of 3 rows, 1 have unknown labels"):
         labels.targets(strange)
 

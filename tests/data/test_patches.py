@@ -36,7 +36,7 @@ def test_patches_that_do_not_fill_a_picture_are_refused() -> None:
         views(patch=4)
 
 
-@pytest.mark.parametrize("answer", ["class", "fill", "clean", "colour", "clean+colour"])
+@pytest.mark.parametrize("answer", ["class", "inpaint", "denoise", "colorize", "denoise+colorize"])
 def test_a_batch_is_a_function_of_seed_and_step(answer: str) -> None:
     given = {"answer": answer, "shift": 1, "flip": True}
     for step in (0, 1, 5):
@@ -66,20 +66,20 @@ def test_moved_pictures_keep_their_borders() -> None:
 
 
 def test_fill_asks_only_for_what_is_hidden() -> None:
-    batch = views(answer="fill", hidden=0.25).batch(0)
+    batch = views(objective="inpaint", mask_rate=0.25).batch(0)
     hidden = batch.source.segments == 1
     assert (hidden.sum(1) == 3).all()
     assert (batch.source.features[hidden] == 0).all()
     assert (batch.target[~hidden] == IGNORE).all()
     assert (batch.target[hidden].abs() <= 1).all()
-    assert ((views(answer="fill", hidden=0.01).batch(0).source.segments == 1).sum(1) == 1).all()  # one at least
+    assert ((views(objective="inpaint", mask_rate=0.01).batch(0).source.segments == 1).sum(1) == 1).all()  # one at least
 
 
-def test_grey_has_no_colour_left_and_noise_is_as_strong_as_asked() -> None:
+def test_gray_has_no_color_left_and_noise_is_as_strong_as_asked() -> None:
     grid = views().grid
-    grey = grid.pictures(views(answer="colour").batch(0).source.features.numpy())
-    assert np.allclose(grey[..., 0], grey[..., 2])
-    noisy = views(answer="clean", noise=0.5, batch=7).batch(0)
+    gray = grid.pictures(views(objective="colorize").batch(0).source.features.numpy())
+    assert np.allclose(gray[..., 0], gray[..., 2])
+    noisy = views(objective="denoise", noise_std=0.5, batch=7).batch(0)
     spread = (noisy.source.features - noisy.target).std()
     assert abs(float(spread) - 0.5) < 0.05
 
@@ -101,17 +101,17 @@ def test_words_of_a_label_are_frames_only_where_they_are_asked_for() -> None:
         Grid.of(pictures, frames)
 
 
-def test_grey_pictures_have_no_colours_to_ask_for() -> None:
-    with pytest.raises(UserError, match="these are grey"):
-        Grid.of(Pictures(pixels=PIXELS[..., :1]), ImagesConfig(train="x", patch=2, objective="colour"))
+def test_gray_pictures_have_no_colors_to_ask_for() -> None:
+    with pytest.raises(UserError, match="these are gray"):
+        Grid.of(Pictures(pixels=PIXELS[..., :1]), ImagesConfig(train="x", patch=2, objective="colorize"))
 
 
-def test_pictures_get_or_lose_colours_to_fit() -> None:
-    grid, grey = views().grid, PIXELS[..., :1]
+def test_pictures_get_or_lose_colors_to_fit() -> None:
+    grid, gray = views().grid, PIXELS[..., :1]
     assert grid.channels == 3
-    coloured = grid.fitted(Pictures(pixels=grey)).pixels
-    assert all(np.array_equal(coloured[..., n], grey[..., 0]) for n in range(3))
-    alone = Grid.cut(Pictures(pixels=grey), 2, columns=False)
-    assert np.array_equal(alone.fitted(Pictures(pixels=coloured)).pixels, grey)
+    colored = grid.fitted(Pictures(pixels=gray)).pixels
+    assert all(np.array_equal(colored[..., n], gray[..., 0]) for n in range(3))
+    alone = Grid.cut(Pictures(pixels=gray), 2, columns=False)
+    assert np.array_equal(alone.fitted(Pictures(pixels=colored)).pixels, gray)
     with pytest.raises(UserError, match="6 × 6 were given, and 6 × 8 are wanted"):
         grid.fitted(Pictures(pixels=PIXELS[:, :, :6]))

@@ -223,11 +223,11 @@ def test_a_line_of_a_table_that_does_not_fit_is_named(tmp_path, name: str, text:
         list(Blocks([tmp_path / name], "line", ["text"], size=64))
 
 
-def test_pieces_are_learnt_from_a_sample_that_is_said(tmp_path) -> None:
+def test_pieces_are_learned_from_a_sample_that_is_said(tmp_path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("the cat sat on the mat\n" * 200_000)
     tokenizer = learn(TokenizerConfig(size=300, sample_bytes=1_500_000), [path], "line")
-    assert tokenizer.notes == ("byte-bpe learnt its pieces from about 33.3% of the text (tokenizer.sample_bytes).",)
+    assert tokenizer.notes == ("byte-bpe learned its pieces from about 33.3% of the text (tokenizer.sample_bytes).",)
     assert tokenizer.tokens(tokenizer.encode("the cat"))[-1] == " cat"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from seqwright.core.config import UserError
 from seqwright.data.bucketing import ByLength, cuts
-from seqwright.data.labeled.labels import MOST_REPEATED, LabelledTexts
+from seqwright.data.labeled.labels import MOST_REPEATED, LabeledTexts
 from seqwright.data.labeled.sources import Sources, encode, frame
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig, train
@@ -74,14 +74,14 @@ def test_no_room_is_refused(tokenizer: Tokenizer) -> None:
 
 
 @pytest.fixture
-def examples(tokenizer: Tokenizer) -> LabelledTexts:
+def examples(tokenizer: Tokenizer) -> LabeledTexts:
     lengths = np.random.default_rng(0).integers(1, 60, 300)
     sources = framed(tokenizer, *[(" ".join("abcdefgh"[n % 8] for n in range(length)),) for length in lengths])
-    return LabelledTexts(sources=sources, targets=np.arange(300) % 7 // 6)
+    return LabeledTexts(sources=sources, targets=np.arange(300) % 7 // 6)
 
 
 @pytest.mark.parametrize("tokens", [None, 256])
-def test_every_example_once_an_epoch_among_its_like(examples: LabelledTexts, tokens: int | None) -> None:
+def test_every_example_once_an_epoch_among_its_like(examples: LabeledTexts, tokens: int | None) -> None:
     feed = ByLength(examples, seed=1, batch=16, tokens=tokens)
     for epoch in range(2):
         steps = range(epoch * feed.steps_per_epoch, (epoch + 1) * feed.steps_per_epoch)
@@ -105,7 +105,7 @@ def test_texts_without_a_token_have_a_place() -> None:
     assert sorted(np.concatenate([feed.rows(0), feed.rows(1)]).tolist()) == [0, 1, 2, 3]
 
 
-def test_batches_are_a_function_of_seed_and_step_and_change_with_the_epoch(examples: LabelledTexts) -> None:
+def test_batches_are_a_function_of_seed_and_step_and_change_with_the_epoch(examples: LabeledTexts) -> None:
     one, other = (ByLength(examples, seed=1, batch=16) for _ in range(2))
     assert one.rows(7).tolist() == other.rows(7).tolist()
     first = {tuple(sorted(one.rows(step).tolist())) for step in range(one.steps_per_epoch)}
@@ -113,12 +113,12 @@ def test_batches_are_a_function_of_seed_and_step_and_change_with_the_epoch(examp
     assert len(first & second) < len(first) / 2
 
 
-def test_repeating_rare_classes_evens_them_out(examples: LabelledTexts) -> None:
+def test_repeating_rare_classes_evens_them_out(examples: LabeledTexts) -> None:
     feed = ByLength(examples, seed=1, batch=16, times=examples.evening())
     seen = np.concatenate([feed.rows(step) for step in range(feed.steps_per_epoch)])
     counts = np.bincount(examples.targets[seen])
     assert counts.max() / counts.min() < 1.1
-    lonely = LabelledTexts(sources=examples.sources, targets=(np.arange(300) == 0).astype(np.int64))
+    lonely = LabeledTexts(sources=examples.sources, targets=(np.arange(300) == 0).astype(np.int64))
     assert lonely.evening().tolist() == [MOST_REPEATED] + [1] * 299
 
 

@@ -186,13 +186,13 @@ def test_labels_stay_with_their_words_under_every_tokenizer(kind: str, longest: 
     words = ["".join(chr(int(letter) - 1) for letter in row if letter) for row in spelling[starts]]
     assert words == [word for sentence in SOME for word in sentence.words]
     tags = [tag for row, n in zip(batch.target.tolist(), starts.sum(1).tolist(), strict=True) for tag in row[:n]]
-    assert tags == [0, 1, 2, 3, 3, 2, IGNORE, IGNORE]  # a sentence with a tag that is not known is not learnt from
+    assert tags == [0, 1, 2, 3, 3, 2, IGNORE, IGNORE]  # a sentence with a tag that is not known is not learned from
     assert (encoded.origin >= 0).all()
     if longest is None:
         assert len(encoded) == 3
 
 
-def test_words_of_which_normalising_leaves_nothing_keep_a_place() -> None:
+def test_words_of_which_normalizing_leaves_nothing_keep_a_place() -> None:
     tokenizer = train(TokenizerConfig(kind="words", pretokenizer="basic-english"), ["well , then"])
     encoded = encode_sentences([Sentence(("well", ":", "then"), ("a", "x", "a"))], tokenizer, TAGS)
     assert encoded.batch(np.arange(1)).target.tolist() == [[1, 2, 1]]
@@ -217,14 +217,14 @@ def test_every_row_is_read_once_an_epoch_and_rare_words_are_dropped_most() -> No
     assert (again == feed.batch(3).source.ids).all()
 
 
-def spelt(word: str) -> str:
+def spelled(word: str) -> str:
     return "".join(chr(letter - 1) for letter in spell([word])[0] if letter)
 
 
 @pytest.mark.parametrize("letter", ["a", "я", "か", "𐐨"])
 def test_long_words_keep_both_ends_whatever_their_script(letter: str) -> None:
-    assert spelt(letter * SPELT) == letter * SPELT
-    assert spelt(letter * 30 + "z" * 30) == letter * (SPELT // 2) + "z" * (SPELT // 2)
+    assert spelled(letter * SPELT) == letter * SPELT
+    assert spelled(letter * 30 + "z" * 30) == letter * (SPELT // 2) + "z" * (SPELT // 2)
 
 
 def test_words_stand_in_rows_of_their_own() -> None:
@@ -234,8 +234,8 @@ def test_words_stand_in_rows_of_their_own() -> None:
 
 
 def test_accents_stand_with_their_letters_where_they_can() -> None:
-    assert spelt(unicodedata.normalize("NFD", "tiếng Việt")) == "tiếng Việt"
-    assert spelt("р\u0301") == "р\u0301"  # no letter holds both
+    assert spelled(unicodedata.normalize("NFD", "tiếng Việt")) == "tiếng Việt"
+    assert spelled("р\u0301") == "р\u0301"  # no letter holds both
 
 
 def test_the_classes_of_python_s_words() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from seqwright.decoding.candidates import best, by_groups, by_score
-from seqwright.decoding.length_penalty import best_possible, normalise
+from seqwright.decoding.length_penalty import best_possible, normalize
 from seqwright.decoding.options import SearchOptions
 
 
@@ -62,4 +62,4 @@ def test_no_ending_scores_more_than_the_bound(
     bound = best_possible(torch.tensor(log_prob, dtype=torch.float64), length, most, options)
     for ended in range(length + 1, most + 1):
         lower = torch.tensor(log_prob - fall, dtype=torch.float64)
-        assert normalise(lower, ended, options) <= bound + 1e-9
+        assert normalize(lower, ended, options) <= bound + 1e-9

@@ -66,10 +66,10 @@ def test_the_longest_repeat_by_brute_force(items: list[str]) -> None:
 def test_what_training_targets_do_is_not_suspicious() -> None:
     turns = " ".join(["I_TURN_LEFT", "I_WALK"] * 4)
     assert kinds(turns, source="walk around left") == ["repetition"]
-    learnt = typical([("walk around left", turns), ("walk", "I_WALK")])
-    assert learnt == Typical(times=4, letters=0, copied=0.0, ratio=pytest.approx(8 / 3))
-    assert kinds(turns, source="walk around left", typical=learnt) == []
-    assert kinds(turns + " I_TURN_LEFT I_WALK", source="walk around left", typical=learnt) == ["repetition"]
+    learned = typical([("walk around left", turns), ("walk", "I_WALK")])
+    assert learned == Typical(times=4, letters=0, copied=0.0, ratio=pytest.approx(8 / 3))
+    assert kinds(turns, source="walk around left", typical=learned) == []
+    assert kinds(turns + " I_TURN_LEFT I_WALK", source="walk around left", typical=learned) == ["repetition"]
     long = " ".join(f"w{n}" for n in range(40))
     assert kinds(long, source="two words", typical=Typical(ratio=20.0)) == []
     copy = "die Katze saß auf der Matte"

@@ -17,8 +17,8 @@ from seqwright.decoding.filters import (
     force,
     min_p,
     no_repeat,
-    penalise_counts,
-    penalise_repetition,
+    penalize_counts,
+    penalize_repetition,
     temper,
     top_k,
     top_p,
@@ -36,7 +36,7 @@ def distributions(draw: st.DrawFn) -> Tensor:
     return logits.double().log_softmax(-1)
 
 
-def is_normalised(log_probs: Tensor) -> None:
+def is_normalized(log_probs: Tensor) -> None:
     assert not log_probs.isnan().any()
     assert_close(log_probs.exp().sum(-1), torch.ones(len(log_probs), dtype=torch.float64))
 
@@ -53,7 +53,7 @@ def keeps_proportions(filtered: Tensor, log_probs: Tensor) -> None:
 @given(distributions(), st.integers(1, 12))
 def test_top_k_keeps_the_k_best(log_probs: Tensor, k: int) -> None:
     filtered = top_k(log_probs, k)
-    is_normalised(filtered)
+    is_normalized(filtered)
     keeps_proportions(filtered, log_probs)
     for after, before in zip(filtered, log_probs, strict=True):
         kept = after > -math.inf
@@ -72,7 +72,7 @@ def test_top_k_again_changes_nothing(log_probs: Tensor, k: int) -> None:
 @given(distributions(), st.floats(0.01, 1.0))
 def test_top_p_keeps_the_smallest_set_that_holds_p(log_probs: Tensor, p: float) -> None:
     filtered = top_p(log_probs, p)
-    is_normalised(filtered)
+    is_normalized(filtered)
     keeps_proportions(filtered, log_probs)
     for after, before in zip(filtered, log_probs.exp(), strict=True):
         kept = after > -math.inf
@@ -92,7 +92,7 @@ def test_banned_tokens_are_gone_and_the_rest_as_before(log_probs: Tensor, data: 
     banned = data.draw(st.sets(st.integers(1, log_probs.size(-1) - 1)))
     ids = torch.tensor(sorted(banned), dtype=torch.long)
     filtered = ban(log_probs, ids)
-    is_normalised(filtered)
+    is_normalized(filtered)
     keeps_proportions(filtered, log_probs)
     allowed = log_probs > -math.inf
     allowed[:, ids] = False
@@ -103,7 +103,7 @@ def test_banned_tokens_are_gone_and_the_rest_as_before(log_probs: Tensor, data: 
 @given(distributions(), st.floats(0.1, 10.0))
 def test_temperature_divides_differences(log_probs: Tensor, temperature: float) -> None:
     tempered = temper(log_probs, temperature)
-    is_normalised(tempered)
+    is_normalized(tempered)
     first = log_probs[:, :1]
     assert_close(tempered - tempered[:, :1], (log_probs - first) / temperature)
     assert_close(temper(log_probs, 1.0), log_probs)
@@ -112,7 +112,7 @@ def test_temperature_divides_differences(log_probs: Tensor, temperature: float) 
 @given(distributions(), st.floats(0.01, 1.0))
 def test_min_p_keeps_what_is_near_the_best(log_probs: Tensor, p: float) -> None:
     filtered = min_p(log_probs, p)
-    is_normalised(filtered)
+    is_normalized(filtered)
     keeps_proportions(filtered, log_probs)
     probable = log_probs.exp()
     near = (probable / probable.amax(-1, keepdim=True) / p - 1).abs() < 1e-9  # either answer is right on the border
@@ -122,7 +122,7 @@ def test_min_p_keeps_what_is_near_the_best(log_probs: Tensor, p: float) -> None:
 @given(distributions(), st.floats(0.01, 1.0))
 def test_typical_keeps_the_tokens_nearest_to_the_entropy(log_probs: Tensor, p: float) -> None:
     filtered = typical(log_probs, p)
-    is_normalised(filtered)
+    is_normalized(filtered)
     keeps_proportions(filtered, log_probs)
     for after, before in zip(filtered, log_probs, strict=True):
         possible = before > -math.inf
@@ -152,10 +152,10 @@ def test_penalties_act_on_what_was_said(
     history = data.draw(histories(log_probs.size(1), log_probs.size(0)))
     counts = counts_of(history, log_probs.size(1))
     assert counts.tolist() == [[row.count(id) for id in range(log_probs.size(1))] for row in history.tolist()]
-    repeated = penalise_repetition(log_probs, counts, repetition)
-    told = penalise_counts(log_probs, counts, presence=presence, frequency=frequency)
+    repeated = penalize_repetition(log_probs, counts, repetition)
+    told = penalize_counts(log_probs, counts, presence=presence, frequency=frequency)
     for filtered in (repeated, told):
-        is_normalised(filtered)
+        is_normalized(filtered)
     for row, before in enumerate(log_probs):
         possible = before > -math.inf
         expected = torch.where(counts[row] > 0, repetition * before, before).log_softmax(-1)
@@ -163,15 +163,15 @@ def test_penalties_act_on_what_was_said(
         off = frequency * counts[row] + presence * (counts[row] > 0)
         assert_close(told[row][possible], (before - off).log_softmax(-1)[possible])
     nothing = torch.zeros_like(counts)
-    assert_close(penalise_repetition(log_probs, nothing, repetition), log_probs)
-    assert_close(penalise_counts(log_probs, nothing, presence=presence, frequency=frequency), log_probs)
+    assert_close(penalize_repetition(log_probs, nothing, repetition), log_probs)
+    assert_close(penalize_counts(log_probs, nothing, presence=presence, frequency=frequency), log_probs)
 
 
 @given(distributions(), st.data(), st.integers(1, 4))
 def test_no_n_gram_is_said_twice(log_probs: Tensor, data: st.DataObject, n: int) -> None:
     history = data.draw(histories(log_probs.size(1), log_probs.size(0)))
     filtered = no_repeat(log_probs, history, n)
-    is_normalised(filtered)
+    is_normalized(filtered)
     for row, padded in enumerate(history.tolist()):
         said = [id for id in padded if id >= 0]
         grams = {tuple(said[i : i + n]) for i in range(len(said) - n + 1)}
@@ -189,7 +189,7 @@ def test_bias_multiplies_odds(log_probs: Tensor, data: st.DataObject) -> None:
     numbers = st.lists(st.floats(-5, 5), min_size=log_probs.size(1), max_size=log_probs.size(1))
     added = torch.tensor(data.draw(numbers), dtype=torch.float64)
     filtered = bias(log_probs, added)
-    is_normalised(filtered)
+    is_normalized(filtered)
     assert_close(filtered - filtered[:, :1], log_probs - log_probs[:, :1] + added - added[0])
 
 
@@ -198,7 +198,7 @@ def test_a_forced_row_says_that_and_a_free_one_is_as_before(log_probs: Tensor, d
     ids = st.lists(st.integers(-1, log_probs.size(1) - 1), min_size=len(log_probs), max_size=len(log_probs))
     forced = torch.tensor(data.draw(ids))
     filtered = force(log_probs, forced)
-    is_normalised(filtered)
+    is_normalized(filtered)
     assert torch.equal(filtered.argmax(-1)[forced >= 0], forced[forced >= 0])
     assert torch.equal(filtered[forced < 0], log_probs[forced < 0])
 

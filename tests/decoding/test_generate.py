@@ -1,4 +1,4 @@
-"""Generation: each row as if alone, whatever its prompt, seed and neighbours, and past the model's context."""
+"""Generation: each row as if alone, whatever its prompt, seed and neighbors, and past the model's context."""
 
 from __future__ import annotations
 

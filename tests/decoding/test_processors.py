@@ -1,4 +1,4 @@
-"""Steering: the same answers as transformers' processors, and no row that looks at its neighbours."""
+"""Steering: the same answers as transformers' processors, and no row that looks at its neighbors."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ GOLDEN = 0x9E3779B97F4A7C15
 
 
 def mix(x: int) -> int:
-    """The finaliser of splitmix64, in Python's own integers."""
+    """The finalizer of splitmix64, in Python's own integers."""
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
     return x ^ (x >> 31)
@@ -60,7 +60,7 @@ def test_uniforms_are_uniform() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1], ids=["seed", "position"])
-def test_neighbours_are_independent(axis: int) -> None:
+def test_neighbors_are_independent(axis: int) -> None:
     u = grid(300, 300) - 0.5
     one, other = u.narrow(axis, 0, 299), u.narrow(axis, 1, 299)
     correlation = (one * other).mean() * 12

@@ -17,11 +17,11 @@ from tests.contract.kinds import SMALL, VOCABULARY, small
 from tests.core.test_state import Translator, indices, sources
 
 RULES = {
-    "none": {"normalisation": "none"},
-    "power": {"normalisation": "power", "alpha": 0.7},
-    "gnmt": {"normalisation": "gnmt", "alpha": 1.2},
-    "average": {"normalisation": "average"},
-    "reward": {"normalisation": "reward", "alpha": 0.8},
+    "none": {"normalization": "none"},
+    "power": {"normalization": "power", "alpha": 0.7},
+    "gnmt": {"normalization": "gnmt", "alpha": 1.2},
+    "average": {"normalization": "average"},
+    "reward": {"normalization": "reward", "alpha": 0.8},
 }
 END = 6  # where this translator ends at many lengths
 FACTS = {"sos": VOCABULARY.sos, "eos": VOCABULARY.eos, "banned": (VOCABULARY.unk, VOCABULARY.pad, VOCABULARY.sos)}

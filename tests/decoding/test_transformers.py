@@ -102,7 +102,7 @@ def theirs(model: Any, inputs: dict[str, Tensor], prompt: int, *, width: int, **
 
 def ours(model: Peer, source: Source, width: int, early: bool | str, alpha: float, **more: Any) -> list[Any]:
     options = SearchOptions(
-        width=width, best=width, length=LENGTH, normalisation="power", alpha=alpha, stop=STOPS[early],  # type: ignore
+        width=width, best=width, length=LENGTH, normalization="power", alpha=alpha, stop=STOPS[early],  # type: ignore
         unended="among", no_repeat=more.pop("no_repeat", 0), shortest=more.pop("shortest", 0),
     )  # fmt: skip
     found = search(model, source, options, eos=END, **more)  # type: ignore[arg-type]

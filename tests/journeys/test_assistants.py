@@ -21,7 +21,7 @@ STEPS = ("--set", "training.steps=8", "--set", "training.batch_size=4", "--set",
 
 @pytest.fixture
 def talks(here: Path) -> Path:
-    """A small file of conversations: a colour is answered by an animal."""
+    """A small file of conversations: a color is answered by an animal."""
     pairs = {"red": "cat", "blue": "dog", "green": "owl"}
     lines = [
         json.dumps({"messages": [{"role": "user", "content": asked}, {"role": "assistant", "content": said}]})
@@ -52,7 +52,7 @@ def test_a_language_model_becomes_an_assistant(seqwright: Command, copy: Path, t
     assert seqwright("evaluate", "helper", "--on", "talks.jsonl", "--json").json["tokens"] == 24 * 4
 
 
-def test_conversations_are_learnt(seqwright: Command, here: Path, talks: Path) -> None:
+def test_conversations_are_learned(seqwright: Command, here: Path, talks: Path) -> None:
     steps = ("--set", "training.steps=150", "--set", "training.learning_rate=0.01", "--set", "training.evaluate_every=0")
     said = seqwright("train", "--chat", "talks.jsonl", *TINY_GPT, *steps, "--valid", "talks.jsonl", "--run", "helper")
     assert said.status == 0, said.err

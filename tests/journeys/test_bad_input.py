@@ -44,7 +44,7 @@ def tiny(*settings: str) -> list[str]:
     ],
     ids=["empty", "mark only", "one line", "two words", "one letter", "binary", "broken UTF-8"],
 )
-def test_texts_that_cannot_be_learnt(seqwright: Command, here: Path, content: bytes, message: str) -> None:
+def test_texts_that_cannot_be_learned(seqwright: Command, here: Path, content: bytes, message: str) -> None:
     (here / "bad.txt").write_bytes(content)
     before = files(here)
     said = seqwright("train", "--text", "bad.txt", *TINY_GPT, "--run", "runs/bad")
@@ -105,7 +105,7 @@ def test_every_problem_of_a_recipe_is_reported_at_once(seqwright: Command, here:
         (["gpt3-smal"], "no recipe 'gpt3-smal'. Did you mean 'gpt3-small'?"),
         (["gpt3-small"], "train names no file; give your own text with --text FILE."),
         (["text.txt"], "text.txt is no valid TOML"),
-        (["--labelled", "a.tsv", "text.txt"], "named one by one: --labelled a.tsv --labelled text.txt."),
+        (["--labeled", "a.tsv", "text.txt"], "named one by one: --labeled a.tsv --labeled text.txt."),
         (["--text", "text.txt", "--model", "lsmt"], "no model kind 'lsmt'. Did you mean 'lstm'?"),
         (["--text", "text.txt", "--set", "tokenizer.kind=word"], "Did you mean 'words'?"),
         (["--text", "text.txt", "--set", "model.layers"], "expected key=value, as in --set training.steps=100."),
@@ -257,7 +257,7 @@ def test_the_validation_text_is_looked_at_too(seqwright: Command, here: Path) ->
     ("kind", "line"),
     [
         ("--pairs", "a cat\tone c\xe9t\n"),
-        ("--labelled", "cat\tone c\xe9t\ndog\ta dog\n"),
+        ("--labeled", "cat\tone c\xe9t\ndog\ta dog\n"),
         ("--chat", '{"messages": [{"role": "assistant", "content": "c\xe9t"}]}\n'),
     ],
 )

@@ -1,4 +1,4 @@
-"""Captions through the command line: pictures of one's own, learnt, said, scored and shown."""
+"""Captions through the command line: pictures of one's own, learned, said, scored and shown."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(seqwright: Command, here: Path) -> Path:
     return here / "r"
 
 
-def test_captions_are_learnt_said_scored_and_shown(run: Path, seqwright: Command, here: Path) -> None:
+def test_captions_are_learned_said_scored_and_shown(run: Path, seqwright: Command, here: Path) -> None:
     pixels = sides(here / "new.npz", 8, 3)
     assert seqwright("caption", run, "new.npz").out.splitlines() == [*SAID, *SAID]
     said = [json.loads(line) for line in seqwright("caption", run, "new.npz", "--json").out.splitlines()]

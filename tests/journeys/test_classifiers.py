@@ -29,14 +29,14 @@ def rows(many: int, seed: int, noise: float = 0.0) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Labelled files, and two runs that cut text differently."""
+    """Labeled files, and two runs that cut text differently."""
     path = tmp_path_factory.mktemp("classifiers")
     wrong = "pos\tan awful dull poor film and a bad plot"
     (path / "train.tsv").write_text("\n".join([*rows(300, 1, 0.1), wrong]) + "\n", encoding="utf-8")
     (path / "valid.tsv").write_text("\n".join(rows(120, 2, 0.1)) + "\n", encoding="utf-8")
     for name, kind in (("words", "words"), ("pieces", "characters")):
         sw.train(
-            labelled=str(path / "train.tsv"),
+            labeled=str(path / "train.tsv"),
             valid=str(path / "valid.tsv"),
             model="bag",
             set=[f'tokenizer.kind="{kind}"', "model.order=2", "evaluation.resamples=20"],
@@ -83,7 +83,7 @@ def test_runs_that_cut_text_differently_are_mixed(folder: Path, tmp_path: Path, 
     assert again.settings.model.weights == sw.open(tmp_path / "mixed").settings.model.weights
 
 
-def test_weights_of_learnt_texts_are_warned_of(folder: Path, tmp_path: Path, seqwright: Command) -> None:
+def test_weights_of_learned_texts_are_warned_of(folder: Path, tmp_path: Path, seqwright: Command) -> None:
     some = (folder / "train.tsv").read_text(encoding="utf-8").splitlines()[:40] + rows(20, 7)
     (tmp_path / "some.tsv").write_text("\n".join(some) + "\n", encoding="utf-8")
     runs = (folder / "words", folder / "pieces")
@@ -95,7 +95,7 @@ def test_weights_of_learnt_texts_are_warned_of(folder: Path, tmp_path: Path, seq
 def test_only_answers_to_one_question_are_mixed(folder: Path, tmp_path: Path, seqwright: Command) -> None:
     other = tmp_path / "other.tsv"
     other.write_text("\n".join(line.replace("pos", "yes") for line in rows(60, 3)) + "\n", encoding="utf-8")
-    stranger = sw.train(labelled=str(other), model="bag", run=tmp_path / "stranger")
+    stranger = sw.train(labeled=str(other), model="bag", run=tmp_path / "stranger")
     refused = seqwright("mix", folder / "words", stranger.path, "--on", folder / "valid.tsv", "--run", tmp_path / "no")
     assert refused.status == 2
     assert "same question" in refused.err

@@ -1,4 +1,4 @@
-"""From labelled files to labels, through the command line."""
+"""From labeled files to labels, through the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seqwright.core.config import UserError
 from seqwright.pipeline import recipe
 from tests.journeys.conftest import Command
 
-KINDS = ("good", "fine", "lovely", "bright"), ("bad", "dull", "poor", "grey")
+KINDS = ("good", "fine", "lovely", "bright"), ("bad", "dull", "poor", "gray")
 TINY = [
     *("--set", "model.width=16", "--set", "model.embedding=16", "--set", "training.epochs=4"),
     *("--set", "training.learning_rate=0.02", "--set", "model.dropout=0.0", "--set", "model.head_dropout=0.0"),
@@ -31,7 +31,7 @@ def rows(count: int, first: int = 0) -> str:
 def classifier(seqwright: Command, here: Path) -> Path:
     (here / "train.tsv").write_text(rows(200))
     (here / "test.tsv").write_text(rows(40, 200))
-    said = seqwright("train", "--labelled", "train.tsv", "--run", "run", "--model", "lstm", *TINY)
+    said = seqwright("train", "--labeled", "train.tsv", "--run", "run", "--model", "lstm", *TINY)
     assert said.status == 0, said.err
     assert "accuracy" in said.out
     return here / "run"
@@ -53,18 +53,18 @@ def test_a_classifier_learns_answers_and_keeps_its_laws(seqwright: Command, clas
     assert seqwright("check", classifier, "--json").json["holds"]
 
 
-def test_labels_that_were_not_learnt(seqwright: Command, classifier: Path, here: Path) -> None:
-    (here / "other.tsv").write_text("up\tthe film was good\nsideways\tthe film was grey\n")
+def test_labels_that_were_not_learned(seqwright: Command, classifier: Path, here: Path) -> None:
+    (here / "other.tsv").write_text("up\tthe film was good\nsideways\tthe film was gray\n")
     said = seqwright("evaluate", classifier, "--on", "other.tsv", "--set", "evaluation.unknown=refuse")
     assert said.status == 2
-    assert "line 2: the label 'sideways' was not learnt. Known: down, up" in said.err
+    assert "line 2: the label 'sideways' was not learned. Known: down, up" in said.err
     scores = seqwright("evaluate", classifier, "--on", "other.tsv", "--json").json
     assert scores["accuracy"] == 50.0
-    assert scores["unlearnt_labels"] == {"sideways": 1}
-    assert "not learnt, counted as wrong: sideways (1)" in seqwright("evaluate", classifier, "--on", "other.tsv").out
+    assert scores["unlearned_labels"] == {"sideways": 1}
+    assert "not learned, counted as wrong: sideways (1)" in seqwright("evaluate", classifier, "--on", "other.tsv").out
 
 
-def test_a_labelled_file_is_classified_by_its_texts(seqwright: Command, classifier: Path, here: Path) -> None:
+def test_a_labeled_file_is_classified_by_its_texts(seqwright: Command, classifier: Path, here: Path) -> None:
     (here / "other.csv").write_text('label,text\nup,"the film was good"\n')
     assert seqwright("classify", classifier, "other.csv", "--json").json["text"] == "the film was good"
 
@@ -74,7 +74,7 @@ def test_a_run_goes_on_with_the_labels_it_began_with(seqwright: Command, classif
     (here / "train.tsv").write_text("aside\tthe film was odd\n" + rows(200))
     said = seqwright("train", "--run", classifier, "--set", "training.epochs=6")
     assert said.status == 2
-    assert "train.tsv, line 1: the label 'aside' was not learnt" in said.err
+    assert "train.tsv, line 1: the label 'aside' was not learned" in said.err
     assert (classifier / "labels.json").read_text() == labels
 
 
@@ -92,7 +92,7 @@ def test_what_a_run_cannot_do_and_what_it_can(seqwright: Command, classifier: Pa
 def test_pairs_of_texts_values_and_several_labels(seqwright: Command, here: Path) -> None:
     (here / "pairs.tsv").write_text("".join(f"{n % 2}\tone {n}\t{'one' if n % 2 else 'two'} {n}\n" for n in range(60)))
     columns = ("--set", "data.columns=[1,2,3]")
-    said = seqwright("train", "--labelled", "pairs.tsv", "--run", "pairs", "--model", "gru", *columns, *TINY)
+    said = seqwright("train", "--labeled", "pairs.tsv", "--run", "pairs", "--model", "gru", *columns, *TINY)
     assert said.status == 0, said.err
     assert (
         seqwright(
@@ -107,7 +107,7 @@ def test_pairs_of_texts_values_and_several_labels(seqwright: Command, here: Path
     for name, label in (("values", "regression"), ("lists", "multi")):
         (here / "lists.tsv").write_text((here / "values.tsv").read_text().replace("6\t", "6,3\t"))
         kind = ("--set", f"data.labels={label}")
-        said = seqwright("train", "--labelled", f"{name}.tsv", "--run", name, "--model", "lstm", *kind, *TINY)
+        said = seqwright("train", "--labeled", f"{name}.tsv", "--run", name, "--model", "lstm", *kind, *TINY)
         assert said.status == 0, said.err
         answer = seqwright("classify", name, "so so good", "--json").json
         assert isinstance(answer["label"], float if label == "regression" else list)
@@ -123,7 +123,7 @@ def test_pairs_of_texts_values_and_several_labels(seqwright: Command, here: Path
 )
 def test_bad_files_are_named(seqwright: Command, here: Path, text: str, told: str) -> None:
     (here / "bad.tsv").write_text(text)
-    said = seqwright("train", "--labelled", "bad.tsv", "--run", "bad")
+    said = seqwright("train", "--labeled", "bad.tsv", "--run", "bad")
     assert said.status == 2
     assert told in said.err
     assert not (here / "bad").exists()
@@ -133,7 +133,7 @@ def test_texts_that_are_too_long_are_counted(seqwright: Command, classifier: Pat
     said = seqwright(
         *(
             "train",
-            "--labelled",
+            "--labeled",
             "train.tsv",
             "--run",
             "cut",
@@ -152,11 +152,11 @@ def test_texts_that_are_too_long_are_counted(seqwright: Command, classifier: Pat
 
 
 def test_a_file_alone_is_enough(seqwright: Command, here: Path) -> None:
-    """Letters and words in one bag, learnt from all rows, kept, checked and asked."""
+    """Letters and words in one bag, learned from all rows, kept, checked and asked."""
     (here / "own.csv").write_text(
         "text,label\n" + "".join(f"{'good' if n % 2 else 'bad'} {n},{n % 2}\n" for n in range(60))
     )
-    said = seqwright("train", "--labelled", "own.csv", "--run", "own")
+    said = seqwright("train", "--labeled", "own.csv", "--run", "own")
     assert "held-out texts best" in said.err
     assert seqwright("check", "own", "--json").json["holds"]
     assert seqwright("evaluate", "own", "--on", "own.csv", "--json").json["accuracy"] == 100.0
@@ -166,12 +166,12 @@ def test_a_file_alone_is_enough(seqwright: Command, here: Path) -> None:
 def test_what_counting_has_no_use_for_is_said(seqwright: Command, here: Path) -> None:
     (here / "train.tsv").write_text(rows(40))
     keys = ("--set", "training.epochs=4", "--set", "training.learning_rate=0.1", "--set", "training.seed=2")
-    said = seqwright("train", "--labelled", "train.tsv", "--run", "bag", *keys)
+    said = seqwright("train", "--labeled", "train.tsv", "--run", "bag", *keys)
     assert "bag counts and takes no steps: training.learning_rate, training.epochs change nothing." in said.err + said.out
 
 
 def test_a_recipe_in_python_is_complete(here: Path) -> None:
     (here / "train.tsv").write_text(rows(40))
-    table = {"data": {"kind": "labelled", "train": "train.tsv"}, "model": {"kind": "bag"}}
-    with pytest.raises(UserError, match=r"a Recipe is complete; name model, labelled when you make it"):
-        sw.train(recipe.make(table), labelled="train.tsv", model="lstm")
+    table = {"data": {"kind": "labeled", "train": "train.tsv"}, "model": {"kind": "bag"}}
+    with pytest.raises(UserError, match=r"a Recipe is complete; name model, labeled when you make it"):
+        sw.train(recipe.make(table), labeled="train.tsv", model="lstm")

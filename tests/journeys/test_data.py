@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seqwright.data import catalogue
+from seqwright.data import catalog
 from seqwright.text.trainers import TokenizerConfig, train
 from tests.journeys.commands import TINY_GPT, text_of
 from tests.journeys.conftest import Command
@@ -20,8 +20,8 @@ from tests.journeys.conftest import Command
 def root(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data root with one set, of two files, one of which is there."""
     files = {"a.txt": hashlib.sha256(b"text").hexdigest(), "b.txt": "0" * 64}
-    made_up = catalogue.Named(title="made up", task="language model", terms="none", files=files)
-    monkeypatch.setattr(catalogue, "SETS", {"made_up": made_up})
+    made_up = catalog.Named(title="made up", task="language model", terms="none", files=files)
+    monkeypatch.setattr(catalog, "SETS", {"made_up": made_up})
     monkeypatch.setenv("SEQWRIGHT_DATA", str(here))
     (here / "made_up").mkdir()
     (here / "made_up" / "a.txt.xz").write_bytes(lzma.compress(b"text"))
@@ -47,7 +47,7 @@ def test_files_are_verified(root: Path, seqwright: Command) -> None:
 
 def test_the_checksums_are_those_of_the_files(data_root: Path) -> None:
     for name in ("tiny_shakespeare", "truyen_kieu", "scan"):
-        assert {state for _, state in catalogue.states(name, data_root, verify=True)} == {"verified"}
+        assert {state for _, state in catalog.states(name, data_root, verify=True)} == {"verified"}
 
 
 def test_a_file_is_audited(here: Path, seqwright: Command) -> None:

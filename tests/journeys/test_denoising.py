@@ -1,4 +1,4 @@
-"""From plain text to a translator that begins with what was learnt of it, through the command line."""
+"""From plain text to a translator that begins with what was learned of it, through the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.journeys.conftest import Command
 
 RECIPE = """
 [data]
-kind = "corrupted"
+kind = "denoising"
 train = "text.txt"
 split = "tail 20%"
 length = 12

@@ -29,7 +29,7 @@ SIZES = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A text, labelled lines, and a run of each kind that was trained on the text for a moment."""
+    """A text, labeled lines, and a run of each kind that was trained on the text for a moment."""
     here = tmp_path_factory.mktemp("fine-tuning")
     (here / "text.txt").write_text("".join(LINES) * 4)
     (here / "rows.tsv").write_text("".join(ROWS) * 4)
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tuned(
-    seqwright: Command, folder: Path, kind: str, *more: str, given: tuple[str, str] = ("--labelled", "rows.tsv")
+    seqwright: Command, folder: Path, kind: str, *more: str, given: tuple[str, str] = ("--labeled", "rows.tsv")
 ) -> tuple[dict[str, torch.Tensor], ...]:
     """Weights before and after fine-tuning for a few steps."""
     shutil.rmtree("tuned", ignore_errors=True)
@@ -90,7 +90,7 @@ def test_a_begun_recipe_suits_the_kinds_it_begins_with(folder: Path, tmp_path: P
     """Not the bag, the perceptron or the whole words that it would have taken by itself."""
     rows = tmp_path / "rows.tsv"
     rows.write_text("".join(ROWS) * 40)
-    wanted = wanted_recipe(None, labelled=str(rows), base=folder / "gpt")
+    wanted = wanted_recipe(None, labeled=str(rows), base=folder / "gpt")
     assert wanted.data.split == "stratified 20%"
     assert wanted.training.epochs == 40
     pieces = {"model": {"kind": "gpt"}, "tokenizer": {"kind": "byte-bpe"}}
@@ -126,23 +126,23 @@ def test_the_texts_own_likelihood_may_help(seqwright: Command, folder: Path) -> 
         _, without = tuned(seqwright, folder, kind, "training.learning_rate=0.01")
         assert not torch.equal(with_it["embedding.weight"], without["embedding.weight"])
     settings = ("--set", "training.auxiliary_loss_weight=0.5", "--run", "refused")
-    said = seqwright("train", "--labelled", folder / "rows.tsv", "--from", folder / "bert", *settings)
+    said = seqwright("train", "--labeled", folder / "rows.tsv", "--from", folder / "bert", *settings)
     assert said.status == 2
     assert "reads from left to right" in said.err
 
 
 def test_what_does_not_fit_is_refused(seqwright: Command, folder: Path) -> None:
     rows = folder / "rows.tsv"
-    said = seqwright("train", "--labelled", rows, "--from", folder / "gpt", "--model", "lstm", "--run", "x")
+    said = seqwright("train", "--labeled", rows, "--from", folder / "gpt", "--model", "lstm", "--run", "x")
     assert said.status == 2
     assert "holds a 'gpt' model; leave model.kind out" in said.err
     said = seqwright("train", "--masked", folder / "text.txt", "--from", folder / "gpt", "--run", "x")
     assert said.status == 2
     assert "what begins a model of masked is one of bert" in said.err
-    said = seqwright("train", "--labelled", rows, "--from", folder / "gpt", "--set", "model.width=16", "--run", "x")
+    said = seqwright("train", "--labeled", rows, "--from", folder / "gpt", "--set", "model.width=16", "--run", "x")
     assert said.status == 2
     assert "of another shape" in said.err
-    said = seqwright("train", "--labelled", rows, "--from", folder / "gpt", "--set", "training.freeze=9", "--run", "x")
+    said = seqwright("train", "--labeled", rows, "--from", folder / "gpt", "--set", "training.freeze=9", "--run", "x")
     assert said.status == 2
     assert "there are 2 layers" in said.err
 

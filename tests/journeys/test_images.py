@@ -20,7 +20,7 @@ HOT = "decoding.temperature=5"
 QUICK = [word for key in SET for word in ("--set", key)]
 
 
-def test_digits_are_learnt_and_told(seqwright: Command, tmp_path: Path) -> None:
+def test_digits_are_learned_and_told(seqwright: Command, tmp_path: Path) -> None:
     trained = seqwright("train", "digits", "--run", str(tmp_path / "r"), *QUICK)
     assert trained.status == 0, trained.err
     scores = seqwright("evaluate", str(tmp_path / "r"), "--json").json
@@ -56,17 +56,17 @@ def test_the_mean_of_patches_stands_for_a_picture_as_a_class_token_does(tmp_path
     assert opened.evaluate()["accuracy"] > 30
 
 
-def test_unknown_classes_are_refused_before_anything_is_learnt(seqwright: Command, tmp_path: Path) -> None:
+def test_unknown_classes_are_refused_before_anything_is_learned(seqwright: Command, tmp_path: Path) -> None:
     for name, labels in (("train", "abab"), ("valid", "abac")):
         pixels = np.random.default_rng(1).integers(0, 256, (4, 8, 8), np.uint8)
         np.savez(tmp_path / f"{name}.npz", images=pixels, labels=np.array(list(labels)))
     refused = seqwright("train", "--images", "train.npz", "--valid", "valid.npz", "--run", "r")
-    assert "the label 'c' was not learnt" in refused.err
+    assert "the label 'c' was not learned" in refused.err
     assert not (tmp_path / "r").exists()
 
 
-def test_colours_come_back_and_are_shown(tmp_path: Path) -> None:
-    opened = sw.train("digits-colour", set=["training.steps=30", "training.evaluate_every=30"], run=tmp_path / "r")
+def test_colors_come_back_and_are_shown(tmp_path: Path) -> None:
+    opened = sw.train("digits-colorize", set=["training.steps=30", "training.evaluate_every=30"], run=tmp_path / "r")
     scores = opened.evaluate()
     assert scores["psnr"] > scores["psnr_shown"] - 3
     page = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
@@ -79,7 +79,7 @@ def test_colours_come_back_and_are_shown(tmp_path: Path) -> None:
 def test_what_fills_patches_in_begins_a_classifier(pooling: str, tmp_path: Path) -> None:
     """Class token or mean: the encoder of a run that paints patches in is that of the classifier, step 0."""
     small = ["model.layers=1", "model.width=16", "model.ffn_width=16", "training.steps=3", "training.evaluate_every=3"]
-    filling = sw.train("digits-fill", set=[*small, f'model.pooling="{pooling}"'], run=tmp_path / "fill")
+    filling = sw.train("digits-inpaint", set=[*small, f'model.pooling="{pooling}"'], run=tmp_path / "fill")
     still = ["training.steps=1", "training.learning_rate=1e-12", "training.weight_decay=0"]
     begun = sw.train(images="embedded:tinted-digits", base=tmp_path / "fill", set=still, run=tmp_path / "class")
     assert begun.settings.data.patch == 2

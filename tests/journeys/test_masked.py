@@ -85,7 +85,7 @@ def test_a_recurrent_network_fills_blanks_and_begins_a_classifier(seqwright: Com
     [animal] = seqwright("fill", "lstm", "the <mask> sat on the roof .", "--top", "3", "--json").json["blanks"]
     assert {guess["token"] for guess in animal} == {"cat", "dog", "hen"}
     (here / "labels.tsv").write_text("".join(f"{line.split()[1]}\t{n} {line}" for n in range(4) for line in LINES))
-    begun = ("train", "--labelled", "labels.tsv", "--from", "lstm", "--run", "begun", "--set", "training.epochs=2")
+    begun = ("train", "--labeled", "labels.tsv", "--from", "lstm", "--run", "begun", "--set", "training.epochs=2")
     said = seqwright(*begun)
     assert said.status == 0, said.err
     assert "begun with the weights of" in said.err

@@ -138,7 +138,7 @@ def test_an_ngram_and_a_gpt_are_mixed(here: Path, seqwright: Command) -> None:
     assert not summary["warnings"]
     said = seqwright("mix", "mixed", "ngram", "--on", "text.txt", "--run", "more")
     assert "weight" in said.out
-    assert "ngram has learnt from it" in said.err
+    assert "ngram has learned from it" in said.err
     seqwright("train", "--text", "held-out.txt", *WORDS, "--run", "words")
     said = seqwright("mix", "ngram", "words", "--on", "held-out.txt", "--run", "x")
     assert said.status == 2

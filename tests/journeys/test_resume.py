@@ -50,7 +50,7 @@ def test_stopped_while_it_reads_nothing_is_left(here: Path) -> None:
     assert files(here) == {"text.txt", "long.txt"}
 
 
-def test_stopped_while_the_vocabulary_is_learnt_nothing_is_left(
+def test_stopped_while_the_vocabulary_is_learned_nothing_is_left(
     seqwright: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
@@ -109,7 +109,7 @@ def test_another_validation_text_is_refused(seqwright: Command, here: Path) -> N
     assert "the training or validation data is not what run was begun with" in said.err
 
 
-def test_what_failed_before_anything_was_learnt_can_be_mended(seqwright: Command, here: Path) -> None:
+def test_what_failed_before_anything_was_learned_can_be_mended(seqwright: Command, here: Path) -> None:
     (here / "short.txt").write_text("just one line\n")
     said = seqwright("train", "--text", "short.txt", "--run", "run", *TINY_GPT)
     assert said.status == 2
@@ -118,7 +118,7 @@ def test_what_failed_before_anything_was_learnt_can_be_mended(seqwright: Command
     assert seqwright("train", "--text", "short.txt", "--run", "run", *TINY_GPT, "--set", "model.context=3").status == 0
 
 
-def test_killed_before_anything_was_learnt_another_recipe_may_follow(seqwright: Command, here: Path) -> None:
+def test_killed_before_anything_was_learned_another_recipe_may_follow(seqwright: Command, here: Path) -> None:
     process = start("train", "--text", "text.txt", *ENDLESS, "--run", "run", "--set", "training.log_every=1", cwd=here)
     wait_until(lambda: bool(records(here / "run", "train")), process)
     process.kill()

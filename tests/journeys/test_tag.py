@@ -112,12 +112,12 @@ def test_few_words_are_counted_by_the_same_commands(seqwright: Command, here: Pa
     assert seqwright("check", "run", "--json").json["holds"]
 
 
-def test_tags_that_were_not_learnt_count_as_wrong_and_are_said(seqwright: Command, tagger: Path, here: Path) -> None:
+def test_tags_that_were_not_learned_count_as_wrong_and_are_said(seqwright: Command, tagger: Path, here: Path) -> None:
     (here / "odd.tsv").write_text("the\td\nruns\todd\n")
     scores = seqwright("evaluate", tagger, "--on", "odd.tsv", "--json").json
     assert scores["accuracy"] == 50.0
-    assert scores["unlearnt_tags"] == {"odd": 1}
-    assert "unlearnt_tags:1" in scores["scores"]["accuracy"]["signature"]
+    assert scores["unlearned_tags"] == {"odd": 1}
+    assert "unlearned_tags:1" in scores["scores"]["accuracy"]["signature"]
     assert "odd" in seqwright("evaluate", tagger, "--on", "odd.tsv").out
 
 
@@ -159,7 +159,7 @@ def test_a_tagger_without_held_out_sentences_has_no_score(seqwright: Command, he
     (here / "all.toml").write_text(f'name = "all"\n{table}[model]\nkind = "perceptron"\nepochs = 2\n')
     said = seqwright("train", "all.toml", "--run", "run")
     assert said.status == 0, said.err
-    assert "all sentences are learnt from" in said.out + said.err
+    assert "all sentences are learned from" in said.out + said.err
     assert "20 training sentences, 60 words" in said.out + said.err
     refused = seqwright("evaluate", "run")
     assert refused.status == 2

@@ -13,8 +13,8 @@ from seqwright.layers.unicode import kinds
 
 
 def letters(*words: str, room: int | None = None) -> torch.Tensor:
-    spelt = torch.from_numpy(spell(words).astype("int64"))
-    return spelt[:, : room or max(map(len, words))]
+    spelled = torch.from_numpy(spell(words).astype("int64"))
+    return spelled[:, : room or max(map(len, words))]
 
 
 def test_a_word_has_one_vector_wherever_it_stands() -> None:
@@ -86,8 +86,8 @@ def test_hashes_spread_and_ignore_padding() -> None:
 
 def test_shapes_tell_kinds_of_letters() -> None:
     def seen(*words: str, room: int | None = None) -> torch.Tensor:
-        spelt = letters(*words, room=room)
-        return shape(spelt, torch.from_numpy(kinds())[spelt])
+        spelled = letters(*words, room=room)
+        return shape(spelled, torch.from_numpy(kinds())[spelled])
 
     words = ["Word", "word", "WORD", "WoRd", "123", "12a", "x-y", "a.b", "語", "🎈", "!"]
     assert len(seen(*words).unique()) == len(words)

@@ -56,7 +56,7 @@ def test_loss_prediction_and_marginals_are_those_of_all_paths(words: int) -> Non
     assert_close(head.probabilities(hidden, torch.ones(1, words, dtype=torch.bool))[0], marginals)
 
 
-def test_padding_and_neighbours_change_nothing() -> None:
+def test_padding_and_neighbors_change_nothing() -> None:
     head = chain()
     lengths = [4, 1, 0, 3]
     hidden = torch.randn(len(lengths), 5, WIDTH, dtype=torch.float64)

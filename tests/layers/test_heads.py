@@ -34,7 +34,7 @@ def test_nothing_is_kept_of_logits_while_nobody_learns() -> None:
     assert_close(found, head(hidden).log_softmax(-1).detach())
 
 
-def test_only_known_classes_are_learnt() -> None:
+def test_only_known_classes_are_learned() -> None:
     torch.manual_seed(0)
     head, hidden = ClassHead(4, 3).double(), torch.randn(2, 2, 4, dtype=torch.float64)
     target = torch.tensor([[0, IGNORE], [2, 1]])
@@ -74,7 +74,7 @@ def test_the_last_real_vector_of_each_row() -> None:
     assert last_real(x, torch.tensor([1, 3])).tolist() == [[0, 1], [10, 11]]
 
 
-def test_numbers_are_learnt_and_measured_in_one_unit() -> None:
+def test_numbers_are_learned_and_measured_in_one_unit() -> None:
     """nats of a normal distribution that has density 1 in its middle, in training and in the scores of pictures."""
     torch.manual_seed(1)
     head, hidden, target = ValueHead(6, 4), torch.randn(3, 5, 6), torch.randn(3, 5, 4)

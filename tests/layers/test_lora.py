@@ -1,4 +1,4 @@
-"""LoRA: nothing changes before anything is learnt, only corrections are learnt, and merging changes nothing."""
+"""LoRA: nothing changes before anything is learned, only corrections are learned, and merging changes nothing."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def test_a_fresh_correction_corrects_nothing() -> None:
     assert torch.equal(corrected(x), plain(x))
 
 
-def test_what_is_learnt_has_the_rank_and_merges_to_a_plain_model() -> None:
+def test_what_is_learned_has_the_rank_and_merges_to_a_plain_model() -> None:
     plain, corrected = network(), network()
     adapt(corrected, rank=2, scale=4.0)
-    learnt = [name for name, parameter in corrected.named_parameters() if parameter.requires_grad]
-    assert learnt == [f"{n}.parametrizations.weight.0.{part}" for n in (0, 2) for part in ("down", "up")]
+    learned = [name for name, parameter in corrected.named_parameters() if parameter.requires_grad]
+    assert learned == [f"{n}.parametrizations.weight.0.{part}" for n in (0, 2) for part in ("down", "up")]
     x = torch.randn(30, 6, dtype=torch.float64)
     descent = torch.optim.SGD([p for p in corrected.parameters() if p.requires_grad], lr=0.05)
     for _ in range(3):

@@ -47,7 +47,7 @@ def test_small_forms_are_those_of_the_language_s_own_rules() -> None:
         assert small(word) == small(word.lower()) == word.lower()
     assert small("ΟΔΟΣ") == small("οδος") == "οδοσ"  # both sigmas are one
     assert small("İI") == "ii"  # a letter stays one letter
-    assert small("[@{`") == "[@{`"  # the neighbours of Z and A are no letters
+    assert small("[@{`") == "[@{`"  # the neighbors of Z and A are no letters
 
 
 def test_nothing_is_shifted_behind_the_tables_or_where_no_letter_is() -> None:

@@ -1,4 +1,4 @@
-"""Labelled brackets: counted by hand, and by Python's own parser as the oracle."""
+"""Labeled brackets: counted by hand, and by Python's own parser as the oracle."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections import Counter
 import pytest
 
 from seqwright.data.samples.python_pairs import tree
-from seqwright.metrics.brackets import bracket_score, labelled_brackets
+from seqwright.metrics.brackets import bracket_score, labeled_brackets
 
 GOLD = "(S (NP the cat) (VP sat (PP on (NP a mat))))"
 GUESS = "(S (NP the cat) (VP sat (PP on) (NP a mat)))"
 
 
 def test_a_sentence_by_hand() -> None:
-    assert labelled_brackets(GOLD) == Counter([("S", 0, 6), ("NP", 0, 2), ("VP", 2, 6), ("PP", 3, 6), ("NP", 4, 6)])
+    assert labeled_brackets(GOLD) == Counter([("S", 0, 6), ("NP", 0, 2), ("VP", 2, 6), ("PP", 3, 6), ("NP", 4, 6)])
     precision, recall, f1 = (bracket_score([GUESS], [[GOLD]], kind).value for kind in ("precision", "recall", "f1"))
     assert (precision, recall, f1) == (80.0, 80.0, 80.0)
     shorter = "(S (NP the cat) (VP sat))"  # S and VP span other words
@@ -33,7 +33,7 @@ def test_trees_add_up() -> None:
 
 @pytest.mark.parametrize("broken", ["", "(", "(S", "(S a))", "S a", ")", "(S a) (S b)", "(S a) b", "((S a))", "()"])
 def test_what_is_no_tree_has_no_brackets(broken: str) -> None:
-    assert not labelled_brackets(broken)
+    assert not labeled_brackets(broken)
 
 
 def spans(node: ast.AST, words: int = 0) -> tuple[list[tuple[str, int, int]], int]:
@@ -63,5 +63,5 @@ def spans(node: ast.AST, words: int = 0) -> tuple[list[tuple[str, int, int]], in
 )
 def test_brackets_of_code_are_those_of_its_tree(code: str) -> None:
     node = ast.parse(code, mode="eval").body
-    assert labelled_brackets(tree(node)) == Counter(spans(node)[0])
+    assert labeled_brackets(tree(node)) == Counter(spans(node)[0])
     assert bracket_score([tree(node)], [[tree(node)]], "f1").value == 100.0

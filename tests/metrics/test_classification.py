@@ -51,7 +51,7 @@ def test_class_scores_are_those_of_scikit_learn(classes: int, seed: int) -> None
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_what_was_not_learnt_is_a_class_that_nobody_answers(classes: int) -> None:
+def test_what_was_not_learned_is_a_class_that_nobody_answers(classes: int) -> None:
     oracle = pytest.importorskip("sklearn.metrics", reason="scikit-learn is the oracle")
     answered, wanted = answers(classes, 5)
     wanted[::9] = classes

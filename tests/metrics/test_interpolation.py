@@ -39,7 +39,7 @@ def test_what_no_model_can_say_tells_nothing() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_powers_of_a_pool_are_the_best_there_are(seed: int) -> None:
-    """Log-linear weights: no neighbour does better, a useless part gets nothing, a model alone its temperature."""
+    """Log-linear weights: no neighbor does better, a useless part gets nothing, a model alone its temperature."""
     generator = np.random.default_rng(seed)
     truth = generator.normal(0, 2, (3000, 3))
     wanted = (np.exp(log_softmax(truth)).cumsum(1) < generator.random((3000, 1))).sum(1)

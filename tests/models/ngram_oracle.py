@@ -79,7 +79,7 @@ class Oracle:
         return self.share((*history, word)) / room + passed * shorter
 
     def _score(self, word, history):
-        """Stupid back-off before it is normalised, over the uniform distribution."""
+        """Stupid back-off before it is normalized, over the uniform distribution."""
         room = sum(self.counts[ngram] for ngram in self.followers[history])
         if room and self.share((*history, word)):
             return self.counts[(*history, word)] / room

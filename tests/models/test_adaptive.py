@@ -62,11 +62,11 @@ def test_rows_that_read_different_amounts_go_on_as_alone(cows: Cows, adaptive: A
         torch.testing.assert_close(adaptive.score(one, alone)[0], together[row : row + 1])
 
 
-def test_a_text_that_repeats_itself_is_learnt(cows: Cows, adaptive: Adaptive) -> None:
+def test_a_text_that_repeats_itself_is_learned(cows: Cows, adaptive: Adaptive) -> None:
     ids = torch.tensor([[2, *[4, 6, 5] * 20]])
     batch = Batch.of_text(ids[:, :-1], ids[:, 1:].contiguous())
-    learnt, static = (model.score(batch)[0][0, -9:].mean() for model in (adaptive, cows.model))
-    assert learnt > max(-1.5, static + 0.5)
+    learned, static = (model.score(batch)[0][0, -9:].mean() for model in (adaptive, cows.model))
+    assert learned > max(-1.5, static + 0.5)
 
 
 def test_options_must_make_sense() -> None:

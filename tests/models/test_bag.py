@@ -1,4 +1,4 @@
-"""The bag of n-grams: exact n-grams, an optimum that scikit-learn finds too, answers that neighbours never change."""
+"""The bag of n-grams: exact n-grams, an optimum that scikit-learn finds too, answers that neighbors never change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from seqwright.core.batch import Answers, Batch, ReaderSizes, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.models.bag.char_words import numbered, spelt
+from seqwright.models.bag.char_words import numbered, spelled
 from seqwright.models.bag.features import Grams, Presence
 from seqwright.models.bag.linear import descend
 from seqwright.models.bag.model import AT_ONCE, BagConfig, bag
@@ -138,7 +138,7 @@ def marked(text: list[int]) -> list[int]:
 def test_words_are_told_apart_by_all_their_letters() -> None:
     texts = [*drawn(80, 5), [], [0, 0]]
     ids, lengths = flat(texts)
-    keys, counts = spelt(ids, np.array([mark for text in texts for mark in marked(text)]), lengths)
+    keys, counts = spelled(ids, np.array([mark for text in texts for mark in marked(text)]), lengths)
     words = [[word for word in "".join(map(chr, text)).split(chr(0)) if word] for text in texts]
     assert counts.tolist() == [len(own) for own in words]
     pairs = set(zip(keys.tolist(), (word for own in words for word in own), strict=True))
@@ -146,13 +146,13 @@ def test_words_are_told_apart_by_all_their_letters() -> None:
     known = np.unique(keys[:50])
     assert (known[numbered(keys[:50], known)] == keys[:50]).all()
     assert numbered(np.array([7]), known).tolist() == [len(known)]
-    short, _ = spelt(np.zeros(3, np.int64), np.array([1, 1, 2]), np.array([1, 2]))  # the first id, once and twice
+    short, _ = spelled(np.zeros(3, np.int64), np.array([1, 1, 2]), np.array([1, 2]))  # the first id, once and twice
     assert short[0] != short[1]
-    nothing, none = spelt(np.zeros(3, np.int64), np.zeros(3, np.int64), np.array([1, 2]))
+    nothing, none = spelled(np.zeros(3, np.int64), np.zeros(3, np.int64), np.array([1, 2]))
     assert (nothing.tolist(), none.tolist()) == ([], [0, 0])
 
 
-class Spelt(Corpus):
+class Spelled(Corpus):
     """Texts of which 0 parts the words."""
 
     def batch(self, rows: np.ndarray) -> Batch:
@@ -170,7 +170,7 @@ def test_a_bag_of_letters_and_words_knows_what_neither_can_tell() -> None:
     chosen = [[luck.choice(pool) for _ in range(3)] for _ in range(300)]
     target = [int(any(own[n : n + 2] == [[2, 1], [1, 2]] for n in range(2))) for own in chosen]
     texts = [[id for word in own for id in (*word, 0)] for own in chosen]
-    data, every = Spelt(texts, torch.tensor(target)), np.arange(300)
+    data, every = Spelled(texts, torch.tensor(target)), np.arange(300)
     right = []
     for words in (0, 2):
         model = bag(BagConfig(order=2, words=words), sizes())
@@ -185,11 +185,11 @@ def test_a_bag_of_letters_and_words_knows_what_neither_can_tell() -> None:
 
 def test_an_unknown_word_makes_no_known_pair() -> None:
     """Every pair of the words 1 and 2 is known; none of them is 1 3 or 2 3."""
-    data = Spelt([[a, 0, b] for a in (1, 2) for b in (1, 2)] * 2, torch.arange(8) % 2)
+    data = Spelled([[a, 0, b] for a in (1, 2) for b in (1, 2)] * 2, torch.arange(8) % 2)
     model = bag(BagConfig(order=1, words=2, min_df=1, l2=1.0), sizes())
     model.fit(data)
     assert model.facts["types"] == [3, 2, 4]
-    asked = Spelt([[1, 0, 3], [2, 0, 3], [3, 0, 1], [1, 0, 2]], torch.zeros(4, dtype=torch.long))
+    asked = Spelled([[1, 0, 3], [2, 0, 3], [3, 0, 1], [1, 0, 2]], torch.zeros(4, dtype=torch.long))
     streams = model._streams(*model._flat(asked.batch(np.arange(4)).source))
     assert model.views[1].read(*streams[1]).sizes.flatten().tolist() == [1, 1, 1, 3]
 
@@ -210,8 +210,8 @@ def test_each_view_is_scaled_by_itself() -> None:
 
 @pytest.mark.parametrize("words", [0, 1])
 def test_unscaled_texts_are_zeros_and_ones(words: int) -> None:
-    """Without normalise an answer is the sum of the weights of what a text has."""
-    data = Spelt(drawn(60, 7), torch.arange(60) % 2)
+    """Without normalize an answer is the sum of the weights of what a text has."""
+    data = Spelled(drawn(60, 7), torch.arange(60) % 2)
     model = bag(BagConfig(order=2, words=words, normalize=False, l2=1.0), sizes())
     model.fit(data)
     streams = model._streams(*model._flat(data.batch(np.arange(60)).source))
@@ -222,7 +222,7 @@ def test_unscaled_texts_are_zeros_and_ones(words: int) -> None:
     assert_close(model(data.batch(np.arange(60))), sums)
 
 
-def test_numbers_are_learnt_without_naive_bayes() -> None:
+def test_numbers_are_learned_without_naive_bayes() -> None:
     data = corpus()
     data.target = data.target[:, None].float()
     noted = []
@@ -259,7 +259,7 @@ def test_held_out_texts_decide_about_naive_bayes_where_they_are_few(monkeypatch:
 
 
 def test_held_out_texts_are_told_of() -> None:
-    """What one token decides is learnt without a mistake; a class of one text is not asked for where it is held out."""
+    """What one token decides is learned without a mistake; a class of one text is not asked for where it is held out."""
     texts = [[n % 2, 5, 6 + n % 3] for n in range(60)]
     notes = []
     for more in ([], [[9, 9]]):
@@ -271,7 +271,7 @@ def test_held_out_texts_are_told_of() -> None:
 
 
 def test_naive_bayes_is_held_at_where_it_answers_better_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every word speaks for its class by itself, and there are more words than texts: nothing is left to be learnt."""
+    """Every word speaks for its class by itself, and there are more words than texts: nothing is left to be learned."""
     monkeypatch.setattr("seqwright.models.bag.selection.DUAL", 0)
     luck = random.Random(2)
     target = torch.arange(60) % 2
@@ -319,10 +319,10 @@ def test_a_few_texts_are_told_apart_by_what_each_has_alone() -> None:
     assert model(data.batch(np.arange(2))).argmax(1).tolist() == [0, 1]
 
 
-def test_weights_are_held_at_their_centre() -> None:
+def test_weights_are_held_at_their_center() -> None:
     _, x = Grams.of(*flat(drawn(40, 8)), order=1, minimum=1, vocabulary=WORDS)
     start: dict[str, Any] = {"scale": torch.ones(x.width, 2), "weight": torch.zeros(x.width, 2), "bias": torch.zeros(2)}
-    weight, _ = descend(x, torch.arange(40) % 2, "class", l2=1e6, centre=0.5, **start)
+    weight, _ = descend(x, torch.arange(40) % 2, "class", l2=1e6, center=0.5, **start)
     assert_close(weight, torch.full_like(weight, 0.5), atol=1e-3, rtol=0)
 
 

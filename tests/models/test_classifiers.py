@@ -19,7 +19,7 @@ from seqwright.models.encoders.recurrent_mlm import LSTMFillerConfig
 
 
 @pytest.mark.parametrize("kernel", [2, 3, 7])
-def test_windows_are_centred_and_see_zeros_beyond_a_text(kernel: int) -> None:
+def test_windows_are_centered_and_see_zeros_beyond_a_text(kernel: int) -> None:
     torch.manual_seed(1)
     reader = ConvolutionReader(ConvolutionConfig(embedding=3, channels=(4,), kernels=(kernel,))).double()
     x, layer = torch.randn(1, 5, 3, dtype=torch.double), reader.towers[0][0]  # type: ignore[index]
@@ -79,7 +79,7 @@ def test_a_recurrent_reader_drops_of_what_it_reads_between_its_layers_and_of_wha
 )
 def test_settings_that_make_no_model_are_refused(table: dict[str, object], told: str) -> None:
     with pytest.raises(UserError, match=told):
-        build.model_config(table, task="labelled")
+        build.model_config(table, task="labeled")
 
 
 @pytest.mark.parametrize("kind", ["lstm", "transformer", "gpt", "bert"])
@@ -94,12 +94,12 @@ def test_layers_before_the_answer() -> None:
     assert width == 4
     assert [type(part).__name__ for part in layers] == ["Dropout", *("Linear", "ReLU", "Dropout") * 2]
     assert len(body(8, ())[0]) == 0
-    build.model_config({"kind": "mlp", "hidden": [1]}, task="labelled")
+    build.model_config({"kind": "mlp", "hidden": [1]}, task="labeled")
 
 
 def fresh(kind: str, task: str) -> torch.nn.Module:
     torch.manual_seed(3)
-    answers = {"labelled": Answers(kind="class", count=3), "tagged": Answers(kind="tags", count=3)}
+    answers = {"labeled": Answers(kind="class", count=3), "tagged": Answers(kind="tags", count=3)}
     count = Answers(kind="tokens", count=50)
     sizes = ReaderSizes(answers=answers.get(task, count), vocabulary=Vocabulary(size=50, sos=0, eos=1))
     options = {"kind": kind, "width": 64, "heads": 4, "layers": 2, "context": 16}
@@ -108,7 +108,7 @@ def fresh(kind: str, task: str) -> torch.nn.Module:
 
 @pytest.mark.parametrize(
     ("kind", "task"),
-    [("bert", "masked"), ("bert", "labelled"), ("bert", "tagged"), ("gpt", "labelled"), ("gpt", "tagged")],
+    [("bert", "masked"), ("bert", "labeled"), ("bert", "tagged"), ("gpt", "labeled"), ("gpt", "tagged")],
 )
 def test_weights_begin_as_in_the_papers(kind: str, task: str) -> None:
     """Normal with deviation 0.02, biases 0; GPT-2's branches end in less, since 2 · layers of them add up."""
@@ -132,7 +132,7 @@ def picture_reader() -> torch.nn.Module:
     return build.model(config, sizes, task="images")
 
 
-@pytest.mark.parametrize("task", ["labelled", "tagged", "images"])
+@pytest.mark.parametrize("task", ["labeled", "tagged", "images"])
 def test_transformers_begin_with_glorot_s_weights(task: str) -> None:
     model = picture_reader() if task == "images" else fresh("transformer", task)
     parts = model.encoder.named_modules()  # type: ignore[union-attr,operator]
@@ -151,7 +151,7 @@ def test_a_bert_adds_its_own_epsilon_everywhere() -> None:
     assert found == {0.25}
 
 
-@pytest.mark.parametrize("task", ["masked", "labelled"])
+@pytest.mark.parametrize("task", ["masked", "labeled"])
 def test_token_vectors_of_recurrent_networks_begin_small(task: str) -> None:
     answers = Answers(kind="tokens", count=50) if task == "masked" else Answers(kind="class", count=3)
     sizes = ReaderSizes(answers=answers, vocabulary=Vocabulary(size=50))
@@ -171,7 +171,7 @@ def test_means_of_distributions() -> None:
 def test_mixtures_need_parts_and_weights_for_each() -> None:
     with pytest.raises(UserError, match="parts are tables"):
         ReaderMixtureConfig(weights=(1.0,), parts=["a"])
-    models = [fresh("bert", "labelled") for _ in range(2)]
+    models = [fresh("bert", "labeled") for _ in range(2)]
     for some, weights in ((models[:1], (1.0,)), (models, (1.0,)), (models, (0.5, 0.25, 0.25))):
         with pytest.raises(UserError, match="two or more parts and a weight for each"):
             ReaderMixture(some, ReaderMixtureConfig(weights=weights, parts={}))

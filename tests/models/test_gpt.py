@@ -73,7 +73,7 @@ def test_a_fresh_model_prefers_no_token(options: dict[str, object]) -> None:
     assert -scored.mean().item() == pytest.approx(torch.tensor(50.0).log().item(), abs=0.35)
 
 
-def test_post_norm_ends_in_a_normalisation_and_pre_norm_adds_one() -> None:
+def test_post_norm_ends_in_a_normalization_and_pre_norm_adds_one() -> None:
     batch = Batch.of_text(torch.tensor([[1, 2, 3]]), torch.tensor([[2, 3, 4]]))
     for norm in ("pre", "post"):
         hidden, _ = fresh(norm=norm).hidden(batch)

@@ -227,7 +227,7 @@ def test_a_window_as_long_as_the_text_hides_nothing(positions: str) -> None:
     )
 
 
-def test_normalised_queries_and_keys_do_not_care_how_long_they_were() -> None:
+def test_normalized_queries_and_keys_do_not_care_how_long_they_were() -> None:
     model = built(qk_norm=True, bias=False).double()
     before = logits_of(model, some_ids())
     with torch.no_grad():

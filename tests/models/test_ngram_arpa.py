@@ -55,7 +55,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, smoothing: str) -> None:
             assert read.back_off == pytest.approx(ours.back_off, abs=3e-7)
 
 
-def test_spaces_and_words_spelt_like_specials_survive(tmp_path: Path) -> None:
+def test_spaces_and_words_spelled_like_specials_survive(tmp_path: Path) -> None:
     vocabulary = Vocabulary(size=8, unk=0, pad=1, sos=2, eos=3)
     tokens = ["<unk>", "<pad>", "<sos>", "<eos>", " ", "\n", "<s>", "\u00a0x"]
     assert arpa_names(tokens, vocabulary)[2:] == ["<s>", "</s>", "<0x20>", "<0x0A>", "\\<s>", "<0xC2><0xA0>x"]

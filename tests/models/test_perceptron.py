@@ -68,7 +68,7 @@ def test_several_trainings_are_averaged() -> None:
 
 
 def test_what_is_hidden_is_a_function_of_the_seed_and_leaves_enough_to_learn() -> None:
-    given, learnt = corpus(4), []
+    given, learned = corpus(4), []
     for hidden, seed in ((0.0, 1), (0.5, 1), (0.5, 1), (0.5, 2)):
         model = Perceptron(PerceptronConfig(feature_dropout=hidden, seed=seed), 3)
         model.fit(given)
@@ -76,10 +76,10 @@ def test_what_is_hidden_is_a_function_of_the_seed_and_leaves_enough_to_learn() -
         scores = model.weights[model._places(features(given.spelling, given.words))].sum(1)
         paths = [best_path(scores[first : first + 3], model.transitions) for first in given.first]
         assert (np.concatenate(paths) == given.tags).all()
-        learnt.append(model.weights)
-    np.testing.assert_array_equal(learnt[1], learnt[2])
-    assert not np.array_equal(learnt[0], learnt[1])
-    assert not np.array_equal(learnt[1], learnt[3])
+        learned.append(model.weights)
+    np.testing.assert_array_equal(learned[1], learned[2])
+    assert not np.array_equal(learned[0], learned[1])
+    assert not np.array_equal(learned[1], learned[3])
 
 
 def test_spans_begin_before_they_go_on_unless_training_knows_better() -> None:
@@ -110,7 +110,7 @@ def test_features_are_alike_where_words_are() -> None:
 def test_lower_case_is_that_of_the_alphabet_s_ends_too() -> None:
     own = looks(spell(["AZ", "az", "[@", "{`"]))
     assert own["lower"][0] == own["lower"][1]
-    assert own["lower"][2] != own["lower"][3]  # the neighbours of Z and A are no letters
+    assert own["lower"][2] != own["lower"][3]  # the neighbors of Z and A are no letters
 
 
 def test_features_rarer_than_the_minimum_are_left_out() -> None:
@@ -133,7 +133,7 @@ def test_shapes_tell_kinds_of_letters() -> None:
     assert len(set(shape(spell(words)).tolist())) == len(words)
 
 
-def test_neighbours_end_with_the_sentence() -> None:
+def test_neighbors_end_with_the_sentence() -> None:
     """The same word has the same features in the same sentence, whatever sentences stand beside it."""
     one, two = ["a", "dog", "runs"], ["the", "dog", "runs"]
     together = features(spell(one + two), np.array([3, 3]))
@@ -200,7 +200,7 @@ def test_features_of_other_versions_are_refused() -> None:
         (4, "fish", 1),
     ],
 )
-def test_what_neighbours_change(place: int, word: str, changed: int) -> None:
+def test_what_neighbors_change(place: int, word: str, changed: int) -> None:
     words = ["the", "lazy", "dog", "cats", "sleep"]
     before = features(spell(words), np.array([5]))
     words[place] = word

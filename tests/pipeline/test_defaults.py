@@ -7,28 +7,28 @@ from pathlib import Path
 import pytest
 
 from seqwright.pipeline import defaults as suggest
-from seqwright.pipeline.defaults import labelled_recipe, tagged_recipe
+from seqwright.pipeline.defaults import labeled_recipe, tagged_recipe
 
 
-def labelled(folder: Path, rows: int) -> str:
+def labeled(folder: Path, rows: int) -> str:
     path = folder / "rows.tsv"
     path.write_text("".join(f"{n % 2}\ttext number {n}\n" for n in range(rows)))
     return str(path)
 
 
-def test_small_labelled_files_are_learnt_from_whole(tmp_path: Path) -> None:
-    table = labelled_recipe([labelled(tmp_path, 1999)])
+def test_small_labeled_files_are_learned_from_whole(tmp_path: Path) -> None:
+    table = labeled_recipe([labeled(tmp_path, 1999)])
     assert table["tokenizer"] == {"kind": "characters"}
     assert table["model"]["words"] > 0
     assert "split" not in table["data"]
-    assert labelled_recipe([labelled(tmp_path, 1999)], kind="lstm")["data"]["split"] == "stratified 10%"
-    assert labelled_recipe([labelled(tmp_path, 2000)])["data"]["split"] == "stratified 5%"
-    assert labelled_recipe([labelled(tmp_path, 25_000)])["data"]["split"] == "stratified 2%"
+    assert labeled_recipe([labeled(tmp_path, 1999)], kind="lstm")["data"]["split"] == "stratified 10%"
+    assert labeled_recipe([labeled(tmp_path, 2000)])["data"]["split"] == "stratified 5%"
+    assert labeled_recipe([labeled(tmp_path, 25_000)])["data"]["split"] == "stratified 2%"
 
 
 def test_much_text_is_counted_by_words_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suggest, "LETTERS", 1000)
-    table = labelled_recipe([labelled(tmp_path, 100)])
+    table = labeled_recipe([labeled(tmp_path, 100)])
     assert table["tokenizer"]["kind"] == "words"
     assert "words" not in table["model"]
 

@@ -176,14 +176,14 @@ def test_the_sizes_of_translators(name: str) -> None:
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_the_sizes_of_classifiers(name: str) -> None:
-    recipe = wanted_recipe(name, labelled="embedded:languages")
+    recipe = wanted_recipe(name, labeled="embedded:languages")
     size = CLASSIFIERS[name]
-    assert recipe.data.kind == "labelled"
+    assert recipe.data.kind == "labeled"
     if size is None:  # its vocabulary is as large as the data makes it
         return
     sizes = ReaderSizes(answers=Answers(kind="class", count=2), vocabulary=Vocabulary(size=recipe.tokenizer.size))
     with torch.device("meta"):
-        model = build.model(recipe.model, sizes, task="labelled")
+        model = build.model(recipe.model, sizes, task="labeled")
     assert sum(parameter.numel() for parameter in model.parameters()) == size
 
 
@@ -241,9 +241,9 @@ def test_own_files_are_named_from_here_and_take_the_place_of_the_recipes(
 SEEING = {
     "mnist": (28, 28, 1),
     "digits": (8, 8, 1),
-    "digits-fill": (16, 16, 3),
-    "digits-clean": (16, 16, 3),
-    "digits-colour": (16, 16, 3),
+    "digits-inpaint": (16, 16, 3),
+    "digits-denoise": (16, 16, 3),
+    "digits-colorize": (16, 16, 3),
     "digits-restore": (16, 16, 3),
     "digit-strips": (8, 48, 1),
 }

@@ -116,7 +116,7 @@ def test_every_key_is_read_and_written_back(entry: Entry) -> None:
 
 def test_the_help_of_train_names_every_kind_of_model() -> None:
     """The tables of build.py are too heavy for `--help`, so it has the names in words."""
-    called = {"text": "", "pairs": "for pairs ", "labelled": "for labelled texts ", "tagged": "for tagged words "}
+    called = {"text": "", "pairs": "for pairs ", "labeled": "for labeled texts ", "tagged": "for tagged words "}
     called |= {"masked": "for masked text ", "images": "for images ", "captions": "for captions "}
     for (task, name), said in zip(called.items(), KINDS.split("; "), strict=True):
         assert set(re.split(", | or ", said.removeprefix(name))) == TASKS[task].models.keys() - MADE.keys(), task

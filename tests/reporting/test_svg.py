@@ -59,20 +59,20 @@ def test_every_value_has_a_place(values: list[float], log: bool, time: bool, upw
 
 
 def test_a_chart_of_nothing_is_nothing() -> None:
-    assert chart("Loss", [Series(name="a", points=[], colour="red")], x=LINEAR, y=Axis()) == ""
-    assert chart("Loss", [Series(name="a", points=[(0, 1.0)], colour="red")], x=LOG, y=Axis()) == ""
+    assert chart("Loss", [Series(name="a", points=[], color="red")], x=LINEAR, y=Axis()) == ""
+    assert chart("Loss", [Series(name="a", points=[(0, 1.0)], color="red")], x=LOG, y=Axis()) == ""
 
 
 @pytest.mark.parametrize("points", [[(5, 1.0)], [(0, 0.0)], [(0, 1.0), (1, 1.0)], [(1, -3.0), (2, -3.5)]])
 def test_single_points_and_constants_are_drawn(points: list[Point]) -> None:
-    drawn = chart("Loss", [Series(name="a", points=points, colour="red")], x=LINEAR, y=Axis())
+    drawn = chart("Loss", [Series(name="a", points=points, color="red")], x=LINEAR, y=Axis())
     assert drawn.count("<circle") == len(points)
     numbers = [float(n) for n in re.findall(r'c[xy]="([^"]+)"', drawn)]
     assert all(math.isfinite(n) and 0 <= n <= 480 for n in numbers)
 
 
 def test_marks_outside_the_axis_are_not_drawn() -> None:
-    series = [Series(name="a", points=[(10, 1.0), (20, 0.5)], colour="red")]
+    series = [Series(name="a", points=[(10, 1.0), (20, 0.5)], color="red")]
     drawn = chart("Loss", series, x=LINEAR, y=Axis(), marks={"resumed": [0, 15]})
     assert drawn.count('class="mark"') == 1
     assert drawn.count(">resumed<") == 1

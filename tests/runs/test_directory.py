@@ -135,7 +135,7 @@ def test_what_is_taken_back_is_what_was_made(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]
 
 
-def test_a_missing_run_suggests_its_neighbour(run: RunDirectory, tmp_path: Path) -> None:
+def test_a_missing_run_suggests_its_neighbor(run: RunDirectory, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no run at .*tny\. Did you mean 'tiny'\?"):
         RunDirectory.open(run.path.parent / "tny")
     with pytest.raises(UserError, match=r"holds runs but is none itself.*runs/tiny"):

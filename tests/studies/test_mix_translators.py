@@ -79,11 +79,11 @@ def test_weights_suit_held_out_pairs(trained: Trained, product: bool) -> None:
         assert alone == pytest.approx(own[str(run.path)], rel=1e-4)
 
 
-def test_pairs_that_were_learnt_are_named(trained: Trained) -> None:
+def test_pairs_that_were_learned_are_named(trained: Trained) -> None:
     """Both sides, for each of the two runs."""
     summary = mix([trained.first, trained.second], trained.train, trained.folder / "sure")
     assert len(summary["warnings"]) == 4
-    assert all("has learnt from it" in said for said in summary["warnings"])
+    assert all("has learned from it" in said for said in summary["warnings"])
 
 
 def test_other_vocabularies_are_refused_with_the_next_move(trained: Trained) -> None:

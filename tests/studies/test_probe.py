@@ -68,11 +68,11 @@ def test_a_gap_is_the_other_less_the_one(tmp_path: Path) -> None:
     assert -2.6 < found["low"] <= found["value"] <= found["high"] <= -2.0
     assert found["rows"]["king"] == -3
     assert next(iter(found["rows"])) == "king"
-    assert (found["cases"], found["same"], found["favours_other"]) == (10, 0, 0)
+    assert (found["cases"], found["same"], found["favors_other"]) == (10, 0, 0)
 
 
-def test_rows_that_differ_in_nothing_and_in_favour_are_counted(tmp_path: Path) -> None:
-    more = {"guard": 0.0, "cook": 0.5}  # of ten cases two are the same and two favour the other
+def test_rows_that_differ_in_nothing_and_in_favor_are_counted(tmp_path: Path) -> None:
+    more = {"guard": 0.0, "cook": 0.5}  # of ten cases two are the same and two favor the other
 
     def score(lines: list[str]) -> Any:
         for line in lines:
@@ -80,7 +80,7 @@ def test_rows_that_differ_in_nothing_and_in_favour_are_counted(tmp_path: Path) -
             yield SimpleNamespace(log_prob=next(gaps, -1.0) * ("she" in line.lower().split()))
 
     (found,) = probe(scorer(score=score), read_probes(written(tmp_path, TEMPLATES)))
-    assert (found["same"], found["favours_other"], found["value"]) == (2, 0.2, pytest.approx(-0.5))
+    assert (found["same"], found["favors_other"], found["value"]) == (2, 0.2, pytest.approx(-0.5))
 
 
 def test_a_classifier_is_asked_for_probabilities(tmp_path: Path) -> None:

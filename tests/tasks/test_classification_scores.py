@@ -11,7 +11,7 @@ import torch
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.config import UserError
 from seqwright.data.labeled.labels import Labels
-from seqwright.data.labeled.rows import LabelledConfig, Row
+from seqwright.data.labeled.rows import LabeledConfig, Row
 from seqwright.data.labeled.sources import encode, frame
 from seqwright.tasks.classification.details import FEWEST, calibrated, details, suspicious
 from seqwright.tasks.classification.predictor import Reader, Respondent
@@ -37,7 +37,7 @@ def values(found: np.ndarray, targets: np.ndarray, labels: Labels) -> dict[str, 
 
 
 def test_one_class() -> None:
-    """What was not learnt is a wrong answer and has no likelihood."""
+    """What was not learned is a wrong answer and has no likelihood."""
     found = values(FOUND, WANTED, ONE)
     assert found["accuracy"] == pytest.approx(50)
     assert found["nll"] == pytest.approx(-(log(0.8) + log(0.7) + log(0.1) + log(0.55) + log(0.35)) / 5)
@@ -118,7 +118,7 @@ def test_texts_that_did_not_fit_are_counted_and_only_classes_are_tempered() -> N
     tokenizer = train(TokenizerConfig(kind="words"), ["a b c"])
     model = Told(*tokenizer.encode("a b"))
     model.context = 4  # type: ignore[assignment]
-    readers = [Reader(model=model, tokenizer=tokenizer, data=LabelledConfig(train="x", add_special_tokens=False))]
+    readers = [Reader(model=model, tokenizer=tokenizer, data=LabeledConfig(train="x", add_special_tokens=False))]
     texts = [("a a b c c",), ("b c c c c c c",), ("a",)]
     plain, softer = (Respondent(readers=readers, labels=ONE, temperature=t)(texts) for t in (None, 2.0))
     assert (plain.cut, plain.lost.tolist()) == (2, [1, 3, 0])

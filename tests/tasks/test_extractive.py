@@ -29,7 +29,7 @@ def test_it_keeps_what_was_worth_keeping() -> None:
     assert keep("return") == "return"  # something is better than nothing
 
 
-def test_the_oracle_is_above_the_learnt_and_the_learnt_above_the_lead() -> None:
+def test_the_oracle_is_above_the_learned_and_the_learned_above_the_lead() -> None:
     held_out = pairs(3)
     kept = extracts(pairs(0), held_out)
     scores = {name: rouge(own, [pair.targets for pair in held_out], "1").value for name, own in kept.items()}

@@ -23,7 +23,7 @@ def test_restored_pictures_are_scored_where_they_were_asked_for() -> None:
     off = np.array([[[0.4, 0]], [[0, 0.2]]])
     made = errors(target + off, target)
     assert made == pytest.approx(np.array([[0.16, 2], [0.08, 4]]))
-    found = {one.name: one for one in restored(made, errors(target + 1, target), "fill")}
+    found = {one.name: one for one in restored(made, errors(target + 1, target), "inpaint")}
     assert found["squared_error"].value == pytest.approx(0.04)
     assert found["nll"].value == pytest.approx(np.pi * 0.04)
     assert found["psnr"].value == pytest.approx(20)  # from black to white are 2, and 4 / 0.04 is 100

@@ -27,7 +27,7 @@ def test_answers_are_those_of_each_sentence_alone_and_without_dropout() -> None:
     assert found.tags.tolist() == [tag for row in alone for tag in row.argmax(-1).tolist()]
     assert found.probabilities == pytest.approx([share for row in alone for share in row.amax(-1).tolist()])
     own = [float(alone[n][w, TAGS[tag]].log()) for n in (0, 1, 3) for w, tag in enumerate(sentences[n].tags)]
-    assert found.nll == pytest.approx(-sum(own) / 11)  # a sentence with a tag that was not learnt tells nothing
+    assert found.nll == pytest.approx(-sum(own) / 11)  # a sentence with a tag that was not learned tells nothing
     assert reports[-1] == (4, 4)
     known = encoded.tags >= 0
     right = 100 * (found.tags == encoded.tags)[known].mean()
@@ -68,11 +68,11 @@ def test_scores_by_hand() -> None:
     assert found["unknown_accuracy"] == 0.0  # neither paris nor oslo
     assert found["sentence_accuracy"] == pytest.approx(100 / 3)
     assert (found["precision"], found["recall"], found["f1"]) == pytest.approx((50, 100 / 3, 40))
-    assert (found["nll"], found["words"], found["unlearnt_tags"]) == (0.25, 6, {"B-town": 1})
+    assert (found["nll"], found["words"], found["unlearned_tags"]) == (0.25, 6, {"B-town": 1})
     assert next(iter(found["scores"])) == "nll"
     for name, score in found["scores"].items():
         assert score["signature"].startswith(f"{name}|of:")
-        assert "|sentences:3|words:6|unknown:2|unlearnt_tags:1|" in score["signature"]
+        assert "|sentences:3|words:6|unknown:2|unlearned_tags:1|" in score["signature"]
         assert score["low"] is None
     assert [row["class"] for row in found["details"]["per_span"]] == ["loc", "town"]
 
@@ -84,7 +84,7 @@ def test_words_without_spans_and_without_strangers() -> None:
     found = tag_scores(said, sentences, encoded, NAMES, {"time", "flies"}, TagEvaluationConfig(seed=0))
     assert set(found["scores"]) == {"accuracy", "sentence_accuracy"}
     assert set(found["details"]) == {"per_class"}
-    assert "unlearnt" not in found["scores"]["accuracy"]["signature"]
+    assert "unlearned" not in found["scores"]["accuracy"]["signature"]
 
 
 @pytest.mark.parametrize("name", ["resamples", "seed"])

@@ -20,12 +20,12 @@ def test_a_translator_takes_a_tokenizer_from_under_the_data_root(
     monkeypatch.setenv("SEQWRIGHT_DATA", str(tmp_path))
     lines = [f"{n} plus {n}" for n in range(20)]
     (tmp_path / "pairs.tsv").write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines))
-    learnt = train_tokenizer(TokenizerConfig(kind="characters"), lines)
-    (tmp_path / "tokenizer.json").write_text(learnt.json)
+    learned = train_tokenizer(TokenizerConfig(kind="characters"), lines)
+    (tmp_path / "tokenizer.json").write_text(learned.json)
     data = {"kind": "pairs", "train": str(tmp_path / "pairs.tsv"), "split": "tail 10%"}
     model = {"kind": "gru", "width": 8}
     table = {"data": data, "model": model, "tokenizer": {"file": str(tmp_path / "tokenizer.json")}}
     wanted = make(table, ["training.steps=1", "training.device=cpu"])
     assert wanted.tokenizer.file == "$SEQWRIGHT_DATA/tokenizer.json"
     train(wanted, tmp_path / "run")
-    assert open_run(tmp_path / "run").tokenizer.hash == learnt.hash
+    assert open_run(tmp_path / "run").tokenizer.hash == learned.hash

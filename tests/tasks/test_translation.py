@@ -86,7 +86,7 @@ def test_outputs_begin_hold_and_avoid_what_they_are_told(run: TranslationRun) ->
 
 @pytest.mark.parametrize("kind", ["words", "characters", "bytes", "bpe", "byte-bpe", "unigram", "wordpiece"])
 def test_a_word_is_known_in_every_cut(kind: Kind) -> None:
-    texts = ["the cats saw the cat", "a catalogue of cats, that cat!", "ca t at t c"] * 9
+    texts = ["the cats saw the cat", "a catalog of cats, that cat!", "ca t at t c"] * 9
     target = train_tokenizer(
         TokenizerConfig(kind=kind, size=None if kind in ("words", "characters", "bytes") else 300), texts
     )
@@ -100,7 +100,7 @@ def test_a_word_is_known_in_every_cut(kind: Kind) -> None:
         assert wanted.automaton.said[wanted.automaton.read([*ids, target.eos])]  # type: ignore[list-item]
     for ids in ([], target.encode("saw cats"), target.encode("scat") if kind != "words" else []):
         assert not never.ends[never.read(ids)]
-    whole = [id for id, piece in enumerate(target.spelt) if piece.strip() == b"cat" and [id] in (target.encode("cat"),)]
+    whole = [id for id, piece in enumerate(target.spelled) if piece.strip() == b"cat" and [id] in (target.encode("cat"),)]
     for id in whole:  # in one piece it is the word, whatever follows
         assert never.said[never.read([id, *target.encode("s")])] or kind == "words"
 
@@ -109,7 +109,7 @@ def cuts_of(text: bytes, target: Tokenizer, at: int = 0) -> Iterator[list[int]]:
     """Every way to say a text, with or without the spaces around it."""
     if at >= len(text.rstrip()):
         yield []
-    for id, piece in enumerate(target.spelt):
+    for id, piece in enumerate(target.spelled):
         if piece and text.startswith(piece, at):
             yield from ([id, *rest] for rest in cuts_of(text, target, at + len(piece)))
 
@@ -146,7 +146,7 @@ def test_a_coverage_penalty_makes_outputs_look_at_more(run: TranslationRun) -> N
     lines = [" ".join(line) for line in sentences(40, 11) if len(line) > 3]
 
     def covered(strength: float) -> float:
-        options = {"coverage": strength, "normalisation": "none", "width": 8, "shortest": 0}
+        options = {"coverage": strength, "normalization": "none", "width": 8, "shortest": 0}
         found = [one.attention for one in run.translate(lines, attention=True, **options)]
         return sum(one.coverage for one in found if one is not None) / len(lines)
 

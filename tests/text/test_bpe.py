@@ -60,7 +60,7 @@ def test_merging_stops_at_a_size_or_a_compression() -> None:
     assert train(TokenizerConfig(kind="bpe", bytes_per_token=1.3), texts).size == alphabet + 3
 
 
-def test_a_piece_is_never_spelt_as_a_special() -> None:
+def test_a_piece_is_never_spelled_as_a_special() -> None:
     tokenizer = train(TokenizerConfig(kind="bpe"), ["<pad> <pad> <pad>"])
     assert tokenizer.pad not in tokenizer.encode("<pad>")
     assert tokenizer.decode(tokenizer.encode("<pad>")) == "<pad>"

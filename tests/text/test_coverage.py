@@ -37,7 +37,7 @@ def test_cuts_are_counted_by_script() -> None:
 
 def test_basic_english_makes_twelve_replacements() -> None:
     tokenizer = train(TokenizerConfig(kind="words", pretokenizer="basic-english"), ["x"])
-    assert tokenizer.normalise('It\'s "good"; (A.B.),<br />yes: no!?').split() == [
+    assert tokenizer.normalize('It\'s "good"; (A.B.),<br />yes: no!?').split() == [
         *("it", "'", "s", "good", "(", "a", ".", "b", ".", ")", ",", "yes", "no", "!", "?"),
     ]
 
@@ -51,7 +51,7 @@ def test_the_vocabulary_of_imdb(data_root: Path) -> None:
     tokenizer = train(config, reviews)
     encoded = tokenizer.encode_all(reviews)
     lengths = np.array(encoded.lengths)
-    counts = Counter(word for review in reviews for word in tokenizer.normalise(review).split())
+    counts = Counter(word for review in reviews for word in tokenizer.normalize(review).split())
     assert (len(encoded.ids), len(counts), sum(count >= 3 for count in counts.values())) == (6_767_187, 100_682, 40_250)
     assert (tokenizer.size, counts[tokenizer.tokens([19_999])[0]]) == (20_000, 10)
     assert 1 - encoded.unknown / len(encoded.ids) == pytest.approx(0.9742, abs=5e-5)

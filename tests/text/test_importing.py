@@ -30,14 +30,14 @@ def field(number: int, value: int | bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
-def model(path: Path, pieces: list[tuple[str, float, int]], kind: int, **normaliser: int | bytes) -> Path:
+def model(path: Path, pieces: list[tuple[str, float, int]], kind: int, **normalizer: int | bytes) -> Path:
     """A `.model` file as SentencePiece lays it out."""
     keys = {"charsmap": 2, "dummy_prefix": 3, "single_spaces": 4}
     packed = [
         field(1, field(1, text.encode()) + varint(2 << 3 | 5) + struct.pack("<f", score) + field(3, type))
         for text, score, type in pieces
     ]
-    spec = b"".join(field(keys[key], value) for key, value in normaliser.items())
+    spec = b"".join(field(keys[key], value) for key, value in normalizer.items())
     path.write_bytes(b"".join(packed) + field(2, field(3, kind)) + field(3, spec))
     return path
 
@@ -89,7 +89,7 @@ def test_a_broken_or_newer_model_is_refused(tmp_path: Path, suffix: bytes) -> No
     [b"\x01", struct.pack("<I", 0), struct.pack("<I", 8) + b"1234", struct.pack("<I", 4) + b"1234\xff"],
     ids=["cut", "no table", "table cut", "texts that are none"],
 )
-def test_a_damaged_normaliser_is_refused(tmp_path: Path, charsmap: bytes) -> None:
+def test_a_damaged_normalizer_is_refused(tmp_path: Path, charsmap: bytes) -> None:
     with pytest.raises(UserError, match=r"m\.model: not a SentencePiece model .* damaged"):
         import_tokenizer(model(tmp_path / "m.model", [*RESERVED, *LETTERS], UNIGRAM, charsmap=charsmap))
 

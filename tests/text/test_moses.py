@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seqwright.text.moses import Language, lower_tokens, normalise_punctuation, tokenise
+from seqwright.text.moses import Language, lower_tokens, normalize_punctuation, tokenize
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from seqwright.text.moses import Language, lower_tokens, normalise_punctuation, 
     ],
 )
 def test_words_and_punctuation_apart(language: Language, text: str, expected: str) -> None:
-    assert tokenise(text, language) == expected.split()
+    assert tokenize(text, language) == expected.split()
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_words_and_punctuation_apart(language: Language, text: str, expected: st
     ],
 )
 def test_punctuation_is_made_plain(text: str, expected: str) -> None:
-    assert normalise_punctuation(text, "de") == expected
+    assert normalize_punctuation(text, "de") == expected
 
 
 @pytest.mark.parametrize(("language", "expected"), [("de", 12_103), ("en", 12_968), ("fr", 13_988)])

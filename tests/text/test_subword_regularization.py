@@ -60,7 +60,7 @@ def dropout_by_definition(tokenizer: Tokenizer, word: str, share: float) -> dict
 
 
 def sampling_by_definition(tokenizer: Tokenizer, word: str, power: float) -> dict[Cut, float]:
-    """Kudo (2018): every cut of a word with its probability to a power, normalised."""
+    """Kudo (2018): every cut of a word with its probability to a power, normalized."""
     scores = dict(json.loads(tokenizer.json)["model"]["vocab"])
 
     def all_cuts(text: str) -> list[Cut]:

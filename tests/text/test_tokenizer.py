@@ -153,7 +153,7 @@ def test_the_vocabulary_of_the_lectures() -> None:
     assert tokenizer.encode("Ăn quả nhớ kẻ trồng cây") == [12, 9, 7, 6, 11, 4]
 
 
-def test_normalisation_is_part_of_the_vocabulary() -> None:
+def test_normalization_is_part_of_the_vocabulary() -> None:
     config = TokenizerConfig(kind="words", lowercase=True, unicode_normalization="nfd", special_tokens=("<unk>", "<pad>", "<sos>"))
     tokenizer = train(config, PROVERBS)
     assert tokenizer.tokens([3]) == ["a\u0306n"]
@@ -182,7 +182,7 @@ def test_byte_bpe_stops_where_the_data_stop() -> None:
 def test_byte_bpe_learns_from_a_sample_and_says_so() -> None:
     texts = ["the cat sat "] * 100
     sampled = train(TokenizerConfig(sample_bytes=300), texts)
-    assert sampled.notes == ("byte-bpe learnt its pieces from 25.0% of the text (tokenizer.sample_bytes).",)
+    assert sampled.notes == ("byte-bpe learned its pieces from 25.0% of the text (tokenizer.sample_bytes).",)
     assert train(TokenizerConfig(), texts).notes == ()
 
 
@@ -229,7 +229,7 @@ def test_a_file_that_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
         Tokenizer.open(broken)
 
 
-def test_a_line_of_ten_megabytes_is_learnt_from() -> None:
+def test_a_line_of_ten_megabytes_is_learned_from() -> None:
     tokenizer = train(TokenizerConfig(size=262), ["x" * 10_000_000])
     assert tokenizer.tokens([260, 261]) == ["xx", "xxxx"]
 

@@ -29,7 +29,7 @@ KINDS: dict[str, dict[str, object]] = {
 def classifier(kind: str):
     torch.manual_seed(1)
     sizes = ReaderSizes(answers=Answers(kind="class", count=3), vocabulary=VOCABULARY)
-    model = build.model(build.model_config(KINDS[kind], task="labelled"), sizes, task="labelled")
+    model = build.model(build.model_config(KINDS[kind], task="labeled"), sizes, task="labeled")
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     return model.double().eval()
@@ -59,8 +59,8 @@ def test_every_parameter_has_its_depth(kind: str) -> None:
 
 def test_what_a_task_adds_lies_above_vectors_without_layers() -> None:
     sizes = ReaderSizes(answers=Answers(kind="class", count=3), vocabulary=VOCABULARY)
-    config = build.model_config({"kind": "mlp", "length": 8, "hidden": [4]}, task="labelled")
-    found = depths(build.model(config, sizes, task="labelled"))
+    config = build.model_config({"kind": "mlp", "length": 8, "hidden": [4]}, task="labeled")
+    found = depths(build.model(config, sizes, task="labeled"))
     assert {name.split(".")[0]: depth for name, depth in found.items()} == {"embedding": 0, "body": 1, "head": 1}
 
 
@@ -96,7 +96,7 @@ def test_what_is_frozen_is_a_function_of_the_step(options: dict[str, object], fr
         assert all(p.requires_grad == (found[name] >= least) for name, p in model.named_parameters())
 
 
-def test_what_was_never_learnt_is_not_thawed() -> None:
+def test_what_was_never_learned_is_not_thawed() -> None:
     model = classifier("gpt")
     model.embedding.weight.requires_grad_(False)
     Thaw(model, TrainingConfig(), steps_per_epoch=1)(0)

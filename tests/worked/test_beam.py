@@ -45,7 +45,7 @@ class Toy:
 
 
 def found(**options: object) -> list[Hypothesis]:
-    wanted = SearchOptions(**{"length": 4, "normalisation": "none"} | options)  # type: ignore[arg-type]
+    wanted = SearchOptions(**{"length": 4, "normalization": "none"} | options)  # type: ignore[arg-type]
     (hypotheses,) = search(Toy(), Source.nothing(1), wanted, sos=START, eos=END)
     return hypotheses
 
@@ -76,7 +76,7 @@ def test_there_are_39_outputs() -> None:
 
 
 @pytest.mark.parametrize("options", [{"width": 2}, {"kind": "exact"}])
-@pytest.mark.parametrize("rule", [{"normalisation": "power", "alpha": 1.0}, {"normalisation": "average"}])
+@pytest.mark.parametrize("rule", [{"normalization": "power", "alpha": 1.0}, {"normalization": "average"}])
 def test_dividing_by_length_prefers_the_longest(options: dict[str, object], rule: dict[str, object]) -> None:
     (best,) = found(**options, **rule)
     assert best.ids == [A, B, C]

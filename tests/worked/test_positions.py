@@ -1,4 +1,4 @@
-"""Worked example 7: sinusoids, rotations and normalisation by hand."""
+"""Worked example 7: sinusoids, rotations and normalization by hand."""
 
 from __future__ import annotations
 

@@ -29,16 +29,16 @@ def command(context: click.Context, as_json: bool) -> None:
 @JSON
 def verify(names: Sequence[str], as_json: bool) -> None:
     """Compare the files of the named data sets, of all that are there, or of prepared folders with their checksums."""
-    from seqwright.data import catalogue
+    from seqwright.data import catalog
     from seqwright.data.text import prepare
 
     compared = wrong = 0
-    for name in names or catalogue.SETS:
+    for name in names or catalog.SETS:
         folder = Path(name)
         if prepare.is_prepared(folder):
             found = [("ids.bin", "verified" if prepare.verify(folder) else "differs")]
         else:
-            found = list(catalogue.states(name, catalogue.data_root(), verify=True))
+            found = list(catalog.states(name, catalog.data_root(), verify=True))
         if not names:  # of all sets, those that nobody fetched are no fault
             found = [(file, state) for file, state in found if state != "missing"]
         for file, state in found:
@@ -78,7 +78,7 @@ def audit(files: Sequence[str], against: Sequence[str], document: Any, as_json: 
 @command.command("prepare")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--out", required=True, type=click.Path(), help="The folder to make; name it in data.train afterwards.")
-@click.option("--tokenizer", type=click.Path(), help="A tokenizer.json or .model; otherwise one is learnt first.")
+@click.option("--tokenizer", type=click.Path(), help="A tokenizer.json or .model; otherwise one is learned first.")
 @click.option("--columns", multiple=True, help="The key or column that is the text (.jsonl, .csv, .tsv).")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Processes that encode.")
 @DOCUMENT
@@ -133,7 +133,7 @@ def prepare(
 def _list(as_json: bool) -> None:
     import os
 
-    from seqwright.data.catalogue import SETS, states
+    from seqwright.data.catalog import SETS, states
     from seqwright.data.files import DATA_ROOT
     from seqwright.reporting.terminal import Column, table
 
@@ -157,7 +157,7 @@ def _list(as_json: bool) -> None:
 
 def _users() -> dict[str, list[str]]:
     """The recipes that ship with seqwright, by the data set they read."""
-    from seqwright.data.catalogue import SETS
+    from seqwright.data.catalog import SETS
     from seqwright.pipeline.recipe import shipped
 
     texts = {name: path.read_text(encoding="utf-8") for name, path in shipped().items()}

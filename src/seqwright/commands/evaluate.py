@@ -77,10 +77,10 @@ def command(
     if "per_span" in scores.get("details", {}):
         print_table(named_table(scores["details"]["per_span"]))
     for what in ("tags", "labels"):
-        if strange := scores.get(f"unlearnt_{what}"):
+        if strange := scores.get(f"unlearned_{what}"):
             told = ", ".join(f"{name} ({count:,})" for name, count in sorted(strange.items()))
             fate = opened.labels.fate if what == "labels" else "counted as wrong"
-            click.echo(f"{what} that were not learnt, {fate}: {told}.")
+            click.echo(f"{what} that were not learned, {fate}: {told}.")
     if scores.get("cut"):
         click.echo(
             f"{scores['cut']:,} of {scores['texts']:,} texts ({scores['cut'] / scores['texts']:.1%}) did not fit and"
@@ -106,7 +106,7 @@ def _doubt(opened: Any, files: list[str], many: int, as_json: bool) -> None:
     from seqwright.core.config import UserError
     from seqwright.reporting.classification import suspicious_table
 
-    if opened.settings.data.kind != "labelled":
+    if opened.settings.data.kind != "labeled":
         raise UserError(f"{opened.path} {opened.does}; only classifiers of texts list labels they doubt.")
     found = opened.suspicious(files or None, many)
     if as_json:

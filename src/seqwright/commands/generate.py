@@ -72,7 +72,7 @@ def command(
 ) -> None:
     """Continue PROMPT with the model of RUN, streaming as it goes.
 
-    With --beam nothing is drawn: --set decoding.KEY sets keys of a search (normalisation, alpha, groups, …).
+    With --beam nothing is drawn: --set decoding.KEY sets keys of a search (normalization, alpha, groups, …).
 
     \b
     seqwright generate runs/notes-gpt "Once upon a time" --tokens 300 --temperature 0.8

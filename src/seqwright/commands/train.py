@@ -9,7 +9,7 @@ import click
 from seqwright.commands.common import JSON, SET, Several, print_json, print_scores, print_table
 
 KINDS = (
-    "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru, gpt or transformer; for labelled texts"
+    "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru, gpt or transformer; for labeled texts"
     " bag, mlp, cnn, rnn, lstm, gru, transformer, gpt or bert; for tagged words perceptron, rnn, lstm, gru,"
     " transformer, gpt or bert; for masked text bert, rnn, lstm or gru; for images vit, lstm or gru; for captions"
     " transformer, rnn, lstm or gru"
@@ -31,7 +31,7 @@ KINDS = (
     "--valid", multiple=True, metavar="FILE", help="Text (or source and target) to validate on; else some is held out."
 )
 @click.option("--chat", multiple=True, metavar="FILE", help="Conversations as JSON lines, for an assistant.")
-@click.option("--labelled", multiple=True, metavar="FILE", help="Your own texts with labels: `label TAB text` a line.")
+@click.option("--labeled", multiple=True, metavar="FILE", help="Your own texts with labels: `label TAB text` a line.")
 @click.option("--masked", multiple=True, metavar="FILE", help="Your own text, for a model that fills blanks.")
 @click.option(
     "--tagged", multiple=True, metavar="FILE", help="Your own tagged words: token TAB tag, a blank line a sentence."
@@ -60,7 +60,7 @@ def command(
     text: tuple[str, ...],
     pairs: tuple[str, ...],
     chat: tuple[str, ...],
-    labelled: tuple[str, ...],
+    labeled: tuple[str, ...],
     masked: tuple[str, ...],
     tagged: tuple[str, ...],
     images: tuple[str, ...],
@@ -82,8 +82,8 @@ def command(
     seqwright train --pairs a.en a.de --valid b.en b.de --run runs/en-de
     seqwright train --masked notes.txt --run runs/notes-bert           (fills blanks)
     seqwright train --chat talks.jsonl --from runs/notes-gpt           (an assistant; --set training.lora_rank=8)
-    seqwright train --labelled reviews.tsv --run runs/reviews          (a classifier)
-    seqwright train --labelled reviews.tsv --from runs/notes-gpt       (a classifier that begins with a language model)
+    seqwright train --labeled reviews.tsv --run runs/reviews          (a classifier)
+    seqwright train --labeled reviews.tsv --from runs/notes-gpt       (a classifier that begins with a language model)
     seqwright train --tagged words.tsv --run runs/tags                 (a tagger)
     seqwright train --images photos/ --run runs/photos                 (a folder of image files for each class)
     seqwright train --run runs/notes-gpt                               (goes on where it stopped)
@@ -94,7 +94,7 @@ def command(
     from seqwright.reporting.progress import TrainingProgress
     from seqwright.reporting.terminal import ngrams_table
 
-    files = {"text": text, "pairs": pairs, "chat": chat, "labelled": labelled, "tagged": tagged, "masked": masked}
+    files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "tagged": tagged, "masked": masked}
     files |= {"images": images, "captions": captions}
     given = {kind: names or None for kind, names in files.items()}
     wanted = wanted_recipe(recipe, valid=valid or None, model=model, base=base, set=overrides, run=run, **given)

@@ -156,7 +156,7 @@ class Batch(Movable):
 
 
 def within(lengths: Sequence[int], tokens: int) -> list[int]:
-    """Where batches of neighbours begin and end: rows · longest within the tokens, or one row."""
+    """Where batches of neighbors begin and end: rows · longest within the tokens, or one row."""
     found, widest = [0], 0
     for n, length in enumerate(lengths):
         widest = max(widest, length)

@@ -31,7 +31,7 @@ def shared() -> Any:
 class State:
     """What a model remembers between steps: a dataclass of tensors (and of States), rows first.
 
-    Rows that share a source are neighbours: with R rows over B sources, row r belongs to source r // (R / B).
+    Rows that share a source are neighbors: with R rows over B sources, row r belongs to source r // (R / B).
     A state is used up by `step`: keep the one it returns.
     """
 

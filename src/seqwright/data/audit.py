@@ -1,4 +1,4 @@
-"""What a user's own file holds, before anything is learnt from it: what could break, and what could mislead."""
+"""What a user's own file holds, before anything is learned from it: what could break, and what could mislead."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ class Conversations:
         """Input and target of each."""
         self.cut = 0
         """Conversations longer than the context."""
-        self.unlearnt = 0
+        self.unlearned = 0
         """Pieces in which the assistant says nothing; they are left out."""
         for conversation in conversations:
             ids, said = (np.array(row) for row in turns.frame(conversation))
@@ -172,7 +172,7 @@ class Conversations:
                 if said[1:][piece].any():
                     self.examples.append((ids[:-1][piece], target[piece]))
                 else:
-                    self.unlearnt += 1
+                    self.unlearned += 1
         self.steps_per_epoch = -(-len(self.examples) // batch)
 
     @functools.cached_property
@@ -185,7 +185,7 @@ class Conversations:
 
     @property
     def targets(self) -> int:
-        """Tokens that are learnt."""
+        """Tokens that are learned."""
         return sum(int((target != IGNORE).sum()) for _, target in self.examples)
 
     def batch(self, step: int) -> Batch:

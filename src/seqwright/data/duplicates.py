@@ -55,7 +55,7 @@ def _near(documents: Sequence[Sequence[str]], threshold: float) -> list[Copy]:
         keys = np.ascontiguousarray(band).view([("", band.dtype)] * DEPTH).ravel()
         order = np.argsort(keys, kind="stable")
         same = keys[order][1:] == keys[order][:-1]
-        # In a bucket each document is held against its neighbour and against the first: chains of copies are found too.
+        # In a bucket each document is held against its neighbor and against the first: chains of copies are found too.
         starts = np.maximum.accumulate(np.where(np.r_[True, ~same], np.arange(len(order)), 0))
         for place in np.flatnonzero(same) + 1:
             number = int(order[place])

@@ -28,7 +28,7 @@ UNDER_ROOT = f"${DATA_ROOT}/"
 PACKED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 """What opens a compressed file, by the ending of its name."""
 TEXTS = (".txt", ".text", ".md", ".markdown", ".rst", ".jsonl", ".ndjson", ".csv", ".tsv")
-"""What the files of a folder are recognised by; a file that is named is read whatever it is called."""
+"""What the files of a folder are recognized by; a file that is named is read whatever it is called."""
 
 BYTE_ORDER_MARK = "\ufeff"
 REPLACEMENT = "\ufffd"

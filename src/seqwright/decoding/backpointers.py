@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from seqwright.decoding.length_penalty import normalise
+from seqwright.decoding.length_penalty import normalize
 from seqwright.decoding.options import Hypothesis, SearchOptions
 
 
@@ -83,7 +83,7 @@ class Trail:
         most = torch.tensor(self.most).unsqueeze(1)
         queue = torch.arange(len(self.most)).unsqueeze(1) * self.groups + places // beams
         texts = self._written((most - 1).expand_as(places), queue, places % beams)
-        return _gathered(texts, log_probs, normalise(log_probs, most, options), "length")
+        return _gathered(texts, log_probs, normalize(log_probs, most, options), "length")
 
     def _written(self, step: Tensor, queue: Tensor, beam: Tensor) -> list[list[list[int]]]:
         """The ids (B, N) of hypotheses whose last id was said at a step, by a beam of a queue: walked back together."""

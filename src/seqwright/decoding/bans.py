@@ -1,4 +1,4 @@
-"""Rules: what may be said next, whatever the model thinks. Minus infinity where a rule forbids, no renormalising.
+"""Rules: what may be said next, whatever the model thinks. Minus infinity where a rule forbids, no renormalizing.
 
 Scores stay log p(y | x) under the model, so hypotheses found under different rules can be compared. Every rule is a
 pure function of what each row has said, so beams carry no state for it.

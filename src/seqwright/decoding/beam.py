@@ -17,7 +17,7 @@ from seqwright.decoding.bans import NOTHING, Rules
 from seqwright.decoding.candidates import Candidates, by_banks, by_groups
 from seqwright.decoding.constraints import Wishes
 from seqwright.decoding.cuda_graph import Captured
-from seqwright.decoding.length_penalty import best_possible, normalise
+from seqwright.decoding.length_penalty import best_possible, normalize
 from seqwright.decoding.options import Hypothesis, SearchOptions
 
 LOOK = 8
@@ -216,7 +216,7 @@ class _Search:
         ended = (found.ids == self.rules.eos) & (found.log_probs > -torch.inf) & ~live.done.unsqueeze(1) & among
         parents = found.parents[:, first]
         log_probs = found.log_probs[:, first].masked_fill(~ended[:, first], -torch.inf)
-        scores = normalise(log_probs, self.place, self.options)
+        scores = normalize(log_probs, self.place, self.options)
         if self.options.coverage_penalty:
             scores = scores + self._coverage().gather(1, parents)
         self.trail.end(live.queue, self.place, log_probs, scores, parents)
@@ -262,7 +262,7 @@ class _Search:
             case "bound":
                 over = best_possible(best, self.place, most, self.options) <= worst
             case "now":
-                over = normalise(best, self.place, self.options) <= worst
+                over = normalize(best, self.place, self.options) <= worst
         return over | (best == -torch.inf) | (most <= self.place)
 
     def drop(self) -> bool:

@@ -16,7 +16,7 @@ from seqwright.core.batch import Source
 from seqwright.core.protocols import Autoregressive, State
 from seqwright.decoding.bans import NOTHING, Rules
 from seqwright.decoding.constraints import Wishes
-from seqwright.decoding.length_penalty import best_possible, normalise
+from seqwright.decoding.length_penalty import best_possible, normalize
 from seqwright.decoding.options import Hypothesis, SearchOptions
 
 AT_ONCE = 64
@@ -194,5 +194,5 @@ class _Exact:
 
     def _offer(self, said: list[int], log_prob: Tensor, length: int, reason: str) -> None:
         if log_prob > -torch.inf:
-            score = float(normalise(log_prob, length, self.options))
+            score = float(normalize(log_prob, length, self.options))
             self.offer(Hypothesis(ids=said, log_prob=float(log_prob), score=score, reason=reason))

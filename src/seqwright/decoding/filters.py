@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def ban(log_probs: Tensor, ids: Tensor) -> Tensor:
-    """Without these ids, renormalised."""
+    """Without these ids, renormalized."""
     return log_probs.index_fill(-1, ids, -torch.inf).log_softmax(-1)
 
 
@@ -24,25 +24,25 @@ def force(log_probs: Tensor, ids: Tensor) -> Tensor:
 
 
 def bias(log_probs: Tensor, added: Tensor) -> Tensor:
-    """With `added` (V,) on top, renormalised: a token's odds are multiplied by exp of it."""
+    """With `added` (V,) on top, renormalized: a token's odds are multiplied by exp of it."""
     return (log_probs + added).log_softmax(-1)
 
 
 def temper(log_probs: Tensor, temperature: float) -> Tensor:
-    """Flatter above temperature 1, sharper below, renormalised."""
+    """Flatter above temperature 1, sharper below, renormalized."""
     wide = log_probs if log_probs.device.type == "mps" else log_probs.double()
     # From the top down and in double precision, so that no temperature makes the most probable token infinite.
     return ((wide - wide.amax(-1, keepdim=True)) / temperature).log_softmax(-1)
 
 
 def top_k(log_probs: Tensor, k: int) -> Tensor:
-    """The k most probable (and whatever ties with the last of them), renormalised."""
+    """The k most probable (and whatever ties with the last of them), renormalized."""
     kept = log_probs.topk(min(k, log_probs.size(-1))).values[..., -1:]
     return log_probs.masked_fill(log_probs < kept, -torch.inf).log_softmax(-1)
 
 
 def top_p(log_probs: Tensor, p: float) -> Tensor:
-    """The fewest most probable tokens that hold at least p of the mass (Holtzman et al. 2020), renormalised."""
+    """The fewest most probable tokens that hold at least p of the mass (Holtzman et al. 2020), renormalized."""
     return _first(log_probs, log_probs, p)
 
 
@@ -53,23 +53,23 @@ def typical(log_probs: Tensor, p: float) -> Tensor:
 
 
 def min_p(log_probs: Tensor, p: float) -> Tensor:
-    """Tokens at least p times as probable as the best one (Nguyen et al. 2024), renormalised."""
+    """Tokens at least p times as probable as the best one (Nguyen et al. 2024), renormalized."""
     least = log_probs.amax(-1, keepdim=True) + math.log(p)
     return log_probs.masked_fill(log_probs < least, -torch.inf).log_softmax(-1)
 
 
-def penalise_repetition(log_probs: Tensor, counts: Tensor, penalty: float) -> Tensor:
-    """log p multiplied by `penalty` for every token with a count (B, V) above 0 (Keskar et al. 2019), renormalised."""
+def penalize_repetition(log_probs: Tensor, counts: Tensor, penalty: float) -> Tensor:
+    """log p multiplied by `penalty` for every token with a count (B, V) above 0 (Keskar et al. 2019), renormalized."""
     return torch.where(counts > 0, log_probs * penalty, log_probs).log_softmax(-1)
 
 
-def penalise_counts(log_probs: Tensor, counts: Tensor, *, presence: float, frequency: float) -> Tensor:
-    """`frequency` off for each time a token was said, `presence` once for having been said at all, renormalised."""
+def penalize_counts(log_probs: Tensor, counts: Tensor, *, presence: float, frequency: float) -> Tensor:
+    """`frequency` off for each time a token was said, `presence` once for having been said at all, renormalized."""
     return (log_probs - frequency * counts - presence * (counts > 0)).log_softmax(-1)
 
 
 def no_repeat(log_probs: Tensor, history: Tensor, n: int) -> Tensor:
-    """Without tokens that would say an n-gram of the history again (Paulus et al. 2018), renormalised.
+    """Without tokens that would say an n-gram of the history again (Paulus et al. 2018), renormalized.
 
     `history` (B, T) is padded on the left with negative ids. Where every token would repeat, the row stays as it was:
     something has to be said.
@@ -91,7 +91,7 @@ def counts_of(history: Tensor, vocabulary: int) -> Tensor:
 
 
 def _first(log_probs: Tensor, merit: Tensor, p: float) -> Tensor:
-    """The fewest tokens, by falling merit, that hold at least p of the mass, renormalised."""
+    """The fewest tokens, by falling merit, that hold at least p of the mass, renormalized."""
     order = merit.sort(dim=-1, descending=True, stable=True).indices
     ordered = log_probs.gather(-1, order)
     before = ordered.exp().cumsum(-1) - ordered.exp()  # mass ahead of each token; 0 for the first, which always stays

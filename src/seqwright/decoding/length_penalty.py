@@ -1,4 +1,4 @@
-"""Length normalisation: what a hypothesis of some length is compared by, and the best it can still become.
+"""Length normalization: what a hypothesis of some length is compared by, and the best it can still become.
 
 Every rule is monotone in the length for a fixed log-probability; the bounds of both searches rest on that.
 """
@@ -11,7 +11,7 @@ from torch import Tensor
 from seqwright.decoding.options import SearchOptions
 
 
-def normalise(log_prob: Tensor, length: Tensor | int, options: SearchOptions) -> Tensor:
+def normalize(log_prob: Tensor, length: Tensor | int, options: SearchOptions) -> Tensor:
     """The score of log-probabilities at a length that counts the end: greater is better."""
     match options.length_penalty:
         case "power":  # the lectures' |y|^α
@@ -28,5 +28,5 @@ def normalise(log_prob: Tensor, length: Tensor | int, options: SearchOptions) ->
 
 def best_possible(log_prob: Tensor, length: Tensor | int, most: Tensor | int, options: SearchOptions) -> Tensor:
     """No ending of a live hypothesis scores more: log-probabilities only fall, and scores are monotone in length."""
-    soonest = normalise(log_prob, length + 1, options)
-    return torch.maximum(soonest, normalise(log_prob, most, options))
+    soonest = normalize(log_prob, length + 1, options)
+    return torch.maximum(soonest, normalize(log_prob, most, options))

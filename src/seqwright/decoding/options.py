@@ -17,7 +17,7 @@ class Hypothesis:
     log_prob: float
     """log p(ids and end | source) under the model itself, natural log."""
     score: float
-    """What hypotheses are compared by: the log-probability, normalised for length and coverage."""
+    """What hypotheses are compared by: the log-probability, normalized for length and coverage."""
     reason: str
     """"end" where the model said so, "length" where the search was cut off."""
 
@@ -41,7 +41,7 @@ class SearchOptions:
     """How hypotheses of different lengths |y| compare: by log-probability (none), divided by |y|^alpha (power), by ((5
     + |y|) / 6)^alpha (gnmt, Wu et al. 2016) or by |y| (average), or with alpha added for each token (reward)."""
     length_alpha: float = 0.6
-    """The strength of the normalisation."""
+    """The strength of the normalization."""
     coverage_penalty: float = 0.0
     """Strength of the penalty for source tokens that were hardly attended to (Wu et al. 2016); needs a model with
     attention."""

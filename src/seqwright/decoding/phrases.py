@@ -69,12 +69,12 @@ def automaton(phrases: Sequence[bytes], pieces: Sequence[bytes], eos: int | None
             f"{len(phrases):,} phrases are too many to be followed through {len(pieces):,} pieces; leave out all but"
             f" {MOST * len(phrases) // (len(table) * len(pieces)):,}, the ones that matter most."
         )
-    spelt = [b" " if id == eos else piece for id, piece in enumerate(pieces)]
-    lengths = np.array([len(piece) for piece in spelt])
-    following = np.repeat(np.arange(len(table), dtype=np.int32)[:, None], len(spelt), 1)  # (S, V)
+    spelled = [b" " if id == eos else piece for id, piece in enumerate(pieces)]
+    lengths = np.array([len(piece) for piece in spelled])
+    following = np.repeat(np.arange(len(table), dtype=np.int32)[:, None], len(spelled), 1)  # (S, V)
     for place in range(lengths.max()):
         longer = np.flatnonzero(lengths > place)
-        following[:, longer] = table[following[:, longer], [spelt[id][place] for id in longer]]
+        following[:, longer] = table[following[:, longer], [spelled[id][place] for id in longer]]
     said = np.array([places is None for _, places in states])
     progress = np.array([max((p for _, p in places or ()), default=0) for _, places in states])
     ends = said[table[:, ord(" ")]]
@@ -153,7 +153,7 @@ class Phrase:
 
 def phrase(text: bytes, pieces: Sequence[bytes], ids: Sequence[int], eos: int | None) -> Phrase:
     """A phrase that is usually said with these ids."""
-    spelt = [pieces[id] for id in ids]
-    before = b"".join(spelt).find(text)
-    ends = {min(len(text), int(end) - before) for end in np.cumsum([len(piece) for piece in spelt])}
+    spelled = [pieces[id] for id in ids]
+    before = b"".join(spelled).find(text)
+    ends = {min(len(text), int(end) - before) for end in np.cumsum([len(piece) for piece in spelled])}
     return Phrase(automaton=automaton([text], pieces, eos), cuts=tuple(sorted(end for end in ends if end > 0)))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from seqwright.core.config import UserError
-from seqwright.decoding.filters import ban, bias, counts_of, force, no_repeat, penalise_counts, penalise_repetition
+from seqwright.decoding.filters import ban, bias, counts_of, force, no_repeat, penalize_counts, penalize_repetition
 from seqwright.decoding.sampling import SamplingOptions
 
 
@@ -43,13 +43,13 @@ class Steering:
         if options.repetition_penalty != 1 or options.no_repeat_ngram is not None:
             history = padded([given + own for given, own in zip(prompts, said, strict=True)], device)
             if options.repetition_penalty != 1:
-                log_probs = penalise_repetition(log_probs, counts_of(history, size), options.repetition_penalty)
+                log_probs = penalize_repetition(log_probs, counts_of(history, size), options.repetition_penalty)
             if options.no_repeat_ngram is not None:
                 log_probs = no_repeat(log_probs, history, options.no_repeat_ngram)
         if options.presence_penalty or options.frequency_penalty:
             presence, frequency = options.presence_penalty, options.frequency_penalty
             counts = counts_of(padded(said, device), size)
-            log_probs = penalise_counts(log_probs, counts, presence=presence, frequency=frequency)
+            log_probs = penalize_counts(log_probs, counts, presence=presence, frequency=frequency)
         if options.forced_ids:
             due = [options.forced_ids[len(own)] if len(own) < len(options.forced_ids) else -1 for own in said]
             log_probs = force(log_probs, torch.tensor(due, device=device))

@@ -15,7 +15,7 @@ from seqwright.decoding.beam import Step, beam_search
 from seqwright.decoding.constraints import wishes
 from seqwright.decoding.exact import exact_search
 from seqwright.decoding.generate import generate
-from seqwright.decoding.length_penalty import normalise
+from seqwright.decoding.length_penalty import normalize
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.phrases import Automaton, Phrase
 from seqwright.decoding.sampling import SamplingOptions
@@ -120,7 +120,7 @@ def sample(
         Hypothesis(
             ids=row.ids,
             log_prob=row.log_prob,
-            score=float(normalise(torch.tensor(row.log_prob), len(row.ids) + (row.reason == "end"), options)),
+            score=float(normalize(torch.tensor(row.log_prob), len(row.ids) + (row.reason == "end"), options)),
             reason="end" if row.reason == "end" else "length",
         )
         for row in drawn

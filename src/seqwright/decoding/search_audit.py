@@ -17,7 +17,7 @@ from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.protocols import Autoregressive
 from seqwright.decoding.bans import Rules
 from seqwright.decoding.exact import Found, exact_search
-from seqwright.decoding.length_penalty import normalise
+from seqwright.decoding.length_penalty import normalize
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.search import lengths, search
 
@@ -101,7 +101,7 @@ def _score(model: Autoregressive, source: Source, prompt: list[int], ids: list[i
     input = torch.tensor([[*prompt, *ids[:-1]]], device=source.device)
     target = torch.tensor([[IGNORE] * (len(prompt) - 1) + ids], device=source.device)
     log_probs, _ = model.score(Batch(source=source, input=input, target=target))
-    return float(normalise(log_probs.sum(), len(ids), options))
+    return float(normalize(log_probs.sum(), len(ids), options))
 
 
 def _blamed(

@@ -14,7 +14,7 @@ from seqwright.layers.positions import Rotary
 
 class Attend(nn.Module):
     """softmax(query keyᵀ / √E + bias) value: a module of its own so that an inspector can listen to it without a flag
-    here. Keys and values may have fewer heads, each shared by a group of neighbouring query heads."""
+    here. Keys and values may have fewer heads, each shared by a group of neighboring query heads."""
 
     def __init__(self, dropout: float = 0.0):
         super().__init__()

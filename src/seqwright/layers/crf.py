@@ -1,4 +1,4 @@
-"""A linear-chain conditional random field: the tags of a row are learnt and found together (Lafferty et al. 2001)."""
+"""A linear-chain conditional random field: the tags of a row are learned and found together (Lafferty et al. 2001)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ChainHead(nn.Module):
         self.last = nn.Parameter(torch.zeros(tags))
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Scores (B, W, C) of each vector's own tag, before what its neighbours say."""
+        """Scores (B, W, C) of each vector's own tag, before what its neighbors say."""
         return self.readout(hidden)
 
     def loss(self, hidden: Tensor, target: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:

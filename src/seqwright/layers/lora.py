@@ -14,7 +14,7 @@ from seqwright.core.config import UserError
 
 
 class LowRank(nn.Module):
-    """weight + scale · up down. `up` begins at zero, so that nothing changes before anything is learnt."""
+    """weight + scale · up down. `up` begins at zero, so that nothing changes before anything is learned."""
 
     def __init__(self, weight: Tensor, rank: int, scale: float):
         super().__init__()

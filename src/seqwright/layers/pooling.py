@@ -77,7 +77,7 @@ class Max(Pooling):
 
 
 class Attention(Pooling):
-    """A mean whose weights are learnt: softmax of v · tanh(W h) (Lin et al. 2017)."""
+    """A mean whose weights are learned: softmax of v · tanh(W h) (Lin et al. 2017)."""
 
     def __init__(self, width: int):
         super().__init__(width)

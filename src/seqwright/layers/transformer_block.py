@@ -1,5 +1,5 @@
 """One Transformer layer: attention, in decoders cross-attention, and a feed-forward network, each with its residual
-path and normalisation."""
+path and normalization."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class BlockConfig:
     rope_base: float = 10000.0
     """The longest wavelength of rotary positions (Su et al. 2021), over 2π; greater for longer contexts."""
     qk_norm: bool = False
-    """Whether queries and keys are normalised, head by head, before they meet (QK-norm, Henry et al. 2020)."""
+    """Whether queries and keys are normalized, head by head, before they meet (QK-norm, Henry et al. 2020)."""
     norm_position: Literal["pre", "post"] = "pre"
-    """Normalise what each part reads (pre, Xiong et al. 2020) or the sum it makes (post, Vaswani et al. 2017)."""
+    """Normalize what each part reads (pre, Xiong et al. 2020) or the sum it makes (post, Vaswani et al. 2017)."""
     norm: Literal["layernorm", "rmsnorm"] = "layernorm"
-    """What a normalisation is: LayerNorm (layer, Ba et al. 2016), or RMSNorm, which leaves the mean alone (rms, Zhang &
+    """What a normalization is: LayerNorm (layer, Ba et al. 2016), or RMSNorm, which leaves the mean alone (rms, Zhang &
     Sennrich 2019)."""
     norm_eps: float = 1e-5
-    """What normalisations add to a variance before they divide by its root."""
+    """What normalizations add to a variance before they divide by its root."""
     activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"
     """The nonlinearity of the feed-forward networks; gelu-tanh is GPT-2's approximation (Hendrycks & Gimpel 2016),
     swiglu has a gate (Shazeer 2020)."""
@@ -89,7 +89,7 @@ class BlockConfig:
         return self.ffn_width or (gated if self.activation == "swiglu" else 4 * self.width)
 
 
-def normalisation(config: BlockConfig) -> nn.Module:
+def normalization(config: BlockConfig) -> nn.Module:
     """Mean 0 and deviation 1 (Ba et al. 2016), or only a root mean square of 1 (Zhang & Sennrich 2019)."""
     kind = nn.RMSNorm if config.norm == "rmsnorm" else nn.LayerNorm
     return kind(config.width, eps=config.norm_eps)
@@ -121,7 +121,7 @@ class GatedFeedForward(nn.Module):
 class Block(nn.Module):
     """Attention, cross-attention where there is a memory to ask, then feed-forward.
 
-    Post-LN normalises the sum, x = norm(x + f(x)), as Vaswani et al. (2017) drew it; pre-LN normalises what a part
+    Post-LN normalizes the sum, x = norm(x + f(x)), as Vaswani et al. (2017) drew it; pre-LN normalizes what a part
     reads, x = x + f(norm(x)), which trains without warm-up (Xiong et al. 2020).
     """
 
@@ -148,11 +148,11 @@ class Block(nn.Module):
             rotary=rotary,
             causal=causal,
         )
-        self.attention_norm = normalisation(config)
+        self.attention_norm = normalization(config)
         self.cross: CrossAttention | None = None
         if cross:
             self.cross = CrossAttention(config.width, config.heads, bias=config.bias, dropout=dropped)
-            self.cross_norm = normalisation(config)
+            self.cross_norm = normalization(config)
         self.feed_forward: nn.Module
         if config.activation == "swiglu":
             self.feed_forward = GatedFeedForward(config.width, config.inner_width, bias=config.bias)
@@ -160,7 +160,7 @@ class Block(nn.Module):
             self.feed_forward = FeedForward(
                 config.width, config.inner_width, activation=config.activation, bias=config.bias
             )
-        self.feed_forward_norm = normalisation(config)
+        self.feed_forward_norm = normalization(config)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(

@@ -1,4 +1,4 @@
-"""A stack of Transformer layers: positions, blocks and the last normalisation, for every Transformer there is."""
+"""A stack of Transformer layers: positions, blocks and the last normalization, for every Transformer there is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqwright.layers.cross_attention import Given
 from seqwright.layers.document_mask import places_inside, same_document
 from seqwright.layers.kv_cache import KeyValues
 from seqwright.layers.positions import Learned, Rotary, Sinusoidal, Unplaced
-from seqwright.layers.transformer_block import Block, BlockConfig, normalisation
+from seqwright.layers.transformer_block import Block, BlockConfig, normalization
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class StackConfig(StackSizes):
 
 
 class Stack(nn.Module):
-    """Every position reads those before it, or all of them. Post-LN blocks end in a normalisation of their own."""
+    """Every position reads those before it, or all of them. Post-LN blocks end in a normalization of their own."""
 
     def __init__(
         self,
@@ -78,13 +78,13 @@ class Stack(nn.Module):
             self.distance = ALiBi(config.heads)
         elif config.positions == "t5":
             self.distance = Buckets(config.heads, both=not causal)
-        self.embedding_norm = normalisation(config) if embedding_norm else nn.Identity()
+        self.embedding_norm = normalization(config) if embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
         self.blocks = nn.ModuleList(
             Block(config, rotary=rotary, window=self.window, causal=causal, cross=cross) for _ in range(layers)
         )
         self.post = config.norm_position == "post"
-        self.norm = nn.Identity() if self.post else normalisation(config)
+        self.norm = nn.Identity() if self.post else normalization(config)
 
     def empty(self, rows: int, capacity: int, like: Tensor) -> KeyValues:
         """The keys and values of nothing read."""

@@ -1,4 +1,4 @@
-"""Trees in brackets: how many labelled constituents two trees share (PARSEVAL, Black et al. 1991)."""
+"""Trees in brackets: how many labeled constituents two trees share (PARSEVAL, Black et al. 1991)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Bracket = tuple[str, int, int]
 _PARTS = re.compile(r"""[()]|[a-zA-Z]{0,2}(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|[^\s()]+""")
 
 
-def labelled_brackets(tree: str) -> Counter[Bracket]:
+def labeled_brackets(tree: str) -> Counter[Bracket]:
     """The constituents of `(label word (label word …) …)`; none where brackets do not match or a label is missing."""
     found: list[Bracket] = []
     open_brackets: list[tuple[str, int]] = []
@@ -40,10 +40,10 @@ def labelled_brackets(tree: str) -> Counter[Bracket]:
 
 
 def bracket_score(outputs: Sequence[str], references: References, kind: Agreement) -> Counts:
-    """Precision, recall or F1 of labelled brackets over all trees, 0 to 100, each against the nearest reference."""
+    """Precision, recall or F1 of labeled brackets over all trees, 0 to 100, each against the nearest reference."""
     check_pairs(outputs, references)
     rows = [
-        max((_shared(labelled_brackets(output), labelled_brackets(reference)) for reference in several), key=_f1)
+        max((_shared(labeled_brackets(output), labeled_brackets(reference)) for reference in several), key=_f1)
         for output, several in zip(outputs, references, strict=True)
     ]
     name = f"bracket_{kind}"
@@ -51,7 +51,7 @@ def bracket_score(outputs: Sequence[str], references: References, kind: Agreemen
         name=name,
         rows=np.array(rows, np.float64).reshape(-1, 3),
         formula=agreement(kind),
-        signature=f"{name}|labelled|malformed:no brackets",
+        signature=f"{name}|labeled|malformed:no brackets",
     )
 
 

@@ -18,7 +18,7 @@ Flags = NDArray[np.bool_]
 
 def class_counts(answered: Ints, wanted: Ints, classes: Sequence[str]) -> Iterator[Counts]:
     """Of one class for each example: accuracy, F1 of classes, Matthews' correlation. Of two classes the second is the
-    positive one. What is wanted but was not learnt (IGNORE) is one class more, which nobody answers."""
+    positive one. What is wanted but was not learned (IGNORE) is one class more, which nobody answers."""
     wanted = np.where(wanted == IGNORE, len(classes), wanted)
     accuracy = np.stack([answered == wanted, np.ones(len(wanted))], 1).astype(np.float64)
     yield Counts(name="accuracy", rows=accuracy, formula=ratio, signature=_signature("accuracy", wanted, classes))

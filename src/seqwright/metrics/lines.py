@@ -66,7 +66,7 @@ def score_lines(
     eos: int | None,
     device: torch.device | str = "cpu",
 ) -> Iterator[ScoredLine]:
-    """Each line as a document of its own, begun by <sos> and, where the model has learnt to end, ended by <eos>."""
+    """Each line as a document of its own, begun by <sos> and, where the model has learned to end, ended by <eos>."""
     source = iter(lines)
     many = COUNTED if isinstance(model, Counted) else 1
     while texts := list(itertools.islice(source, many * AT_ONCE)):
@@ -115,7 +115,7 @@ def _score(model: Autoregressive, ids: Ids, ends: Ids, sos: int, budget: int, de
 
 
 def _groups(order: Ids, lengths: Ids, budget: int) -> Iterator[Ids]:
-    """Neighbours in length whose padded batch stays within the budget."""
+    """Neighbors in length whose padded batch stays within the budget."""
     start = 0
     while start < len(order):
         cost = np.arange(1, len(order) - start + 1) * lengths[order[start:]]

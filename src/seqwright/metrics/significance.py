@@ -40,7 +40,7 @@ class Difference:
 
 
 def compare(one: Counts, other: Counts, *, trials: int = TRIALS, seed: int = 1) -> Difference:
-    """Paired bootstrap interval (Koehn 2004) and approximate randomisation (Riezler & Maxwell 2005)."""
+    """Paired bootstrap interval (Koehn 2004) and approximate randomization (Riezler & Maxwell 2005)."""
     if one.signature != other.signature or len(one.rows) != len(other.rows):
         raise UserError(
             f"only scores of one kind on the same examples can be compared, not {one.signature} of {len(one.rows):,}"

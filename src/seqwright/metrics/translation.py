@@ -21,7 +21,7 @@ References = Sequence[Sequence[str]]
 
 def bleu(outputs: Sequence[str], references: References, *, tokenize: str = "13a", lowercase: bool = False) -> Counts:
     """BLEU (Papineni et al. 2002; Post 2018), 0 to 100. `tokenize="none"` where the text is cut into words already."""
-    # Sacrebleu's warning is about text that looks tokenised; a reader of the signature knows.
+    # Sacrebleu's warning is about text that looks tokenized; a reader of the signature knows.
     return _counted("bleu", BLEU(tokenize=tokenize, lowercase=lowercase, force=True), outputs, references)
 
 

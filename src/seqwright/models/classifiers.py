@@ -17,13 +17,13 @@ from seqwright.layers.pooling import POOLINGS, Flatten, Pooling, Several
 from seqwright.layers.transformer_stack import StackConfig
 from seqwright.models.encoder_model import ReadingModel, Tokens, body, head_of
 from seqwright.models.encoders.bert import BertConfig, bert_encoder
-from seqwright.models.encoders.bert import initialise as initialise_bert
+from seqwright.models.encoders.bert import initialize as initialize_bert
 from seqwright.models.encoders.bidirectional import RecurrentReader, RecurrentReaderConfig
 from seqwright.models.encoders.cnn import ConvolutionConfig, ConvolutionReader
 from seqwright.models.encoders.gpt import GPTEncoder
-from seqwright.models.encoders.gpt import initialise as initialise_gpt
+from seqwright.models.encoders.gpt import initialize as initialize_gpt
 from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
-from seqwright.models.transformer import TransformerReader, TransformerReaderConfig, initialise
+from seqwright.models.transformer import TransformerReader, TransformerReaderConfig, initialize
 
 SPREAD = 0.1
 """Deviation of fresh token vectors, near enough that a few epochs move them anywhere: PyTorch's 1.0 costs 7 points of
@@ -179,23 +179,23 @@ def recurrent(config: RecurrentClassifierConfig, sizes: ReaderSizes) -> ReadingM
 def transformer(config: TransformerClassifierConfig, sizes: ReaderSizes) -> ReadingModel:
     """A Transformer's encoder, then what is pooled of it."""
     encoder = TransformerReader(config)
-    initialise(encoder, config.width)
+    initialize(encoder, config.width)
     return answering(config, sizes, encoder, config.width)
 
 
 def bert(config: BertClassifierConfig, sizes: ReaderSizes) -> ReadingModel:
     """A BERT, read at its first token (Devlin et al. 2019)."""
     model = answering(config, sizes, bert_encoder(config), config.width)
-    initialise_bert(model.embedding)
+    initialize_bert(model.embedding)
     return model
 
 
 def gpt(config: GPTClassifierConfig, sizes: ReaderSizes) -> ReadingModel:
     """A GPT, read at its last token (Radford et al. 2018)."""
     encoder = GPTReader(config)
-    initialise_gpt(encoder, config.layers)
+    initialize_gpt(encoder, config.layers)
     model = answering(config, sizes, encoder, config.width)
-    initialise_gpt(model.embedding, config.layers)
+    initialize_gpt(model.embedding, config.layers)
     return model
 
 

@@ -33,7 +33,7 @@ class Decoder(Protocol):
     def __call__(
         self, x: Tensor, memory: State, state: State | None = None, count: Tensor | None = None
     ) -> tuple[Tensor, State | None]:
-        """(R, T, D), and the state after where one was given. Rows of one source are neighbours."""
+        """(R, T, D), and the state after where one was given. Rows of one source are neighbors."""
         ...
 
     @property

@@ -38,7 +38,7 @@ class Features(nn.Linear):
 
 
 class ReadingModel(nn.Module):
-    """Vectorise → embed → encode → pool → answer. What its parts are decides what the model is called."""
+    """Vectorize → embed → encode → pool → answer. What its parts are decides what the model is called."""
 
     def __init__(self, embedding: nn.Module, encoder: nn.Module, pooling: Pooling, body: nn.Module, head: nn.Module):
         super().__init__()

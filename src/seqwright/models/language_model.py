@@ -11,7 +11,7 @@ from seqwright.layers.heads import TokenHead
 
 
 class LanguageModel(nn.Module):
-    """Vectorise → embed → encode → linear. What the encoder is decides what the model is called."""
+    """Vectorize → embed → encode → linear. What the encoder is decides what the model is called."""
 
     def __init__(
         self, vocabulary: int, embedding: int, encoder: nn.Module, *, tied: bool = False, readout_bias: bool = True

@@ -16,7 +16,7 @@ from seqwright.layers.encoder import last_real
 from seqwright.layers.heads import TokenHead
 from seqwright.layers.kv_cache import KeyValues, visible
 from seqwright.layers.transformer_stack import StackSizes
-from seqwright.models.encoders.gpt import GPTEncoder, initialise
+from seqwright.models.encoders.gpt import GPTEncoder, initialize
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class PrefixLanguageModel(nn.Module):
         self.embedding = nn.Embedding(vocabulary, config.width)
         self.encoder = GPTEncoder(config, causal=False)
         self.head = TokenHead(config.width, vocabulary, bias=False)
-        initialise(self, config.layers)
+        initialize(self, config.layers)
         if config.tied:
             self.head.readout.weight = self.embedding.weight
 

@@ -21,11 +21,11 @@ from seqwright.layers.transformer_stack import StackConfig
 from seqwright.models.classifiers import GPTReader
 from seqwright.models.encoder_model import ReadingModel, Tokens, body
 from seqwright.models.encoders.bert import BertConfig, bert_encoder
-from seqwright.models.encoders.bert import initialise as initialise_bert
+from seqwright.models.encoders.bert import initialize as initialize_bert
 from seqwright.models.encoders.bidirectional import RecurrentReader, RecurrentReaderConfig
-from seqwright.models.encoders.gpt import initialise as initialise_gpt
+from seqwright.models.encoders.gpt import initialize as initialize_gpt
 from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
-from seqwright.models.transformer import TransformerReader, TransformerReaderConfig, initialise
+from seqwright.models.transformer import TransformerReader, TransformerReaderConfig, initialize
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class TagConfig:
     """What a tagger has beside its encoder."""
 
     crf: bool = False
-    """Whether the tags of a sentence are found together, each by its word and its neighbours (a conditional random
+    """Whether the tags of a sentence are found together, each by its word and its neighbors (a conditional random
     field); otherwise each by itself."""
     char_features: int = 64
     """Filters of each width over the letters of a word; with its affixes and shape, they are added to its vector. 0 for
@@ -87,7 +87,7 @@ class BertTaggerConfig(TagConfig, BertConfig):
         self.check_tags()
 
 
-class SpeltTokens(Tokens):
+class SpelledTokens(Tokens):
     """The vectors of ids and, where a word begins, of its letters."""
 
     def __init__(self, vocabulary: int, width: int, *, spelling: int):
@@ -138,23 +138,23 @@ def recurrent_tagger(config: RecurrentTaggerConfig, sizes: ReaderSizes) -> Tagge
 def transformer_tagger(config: TransformerTaggerConfig, sizes: ReaderSizes) -> Tagger:
     """A Transformer's encoder."""
     encoder = TransformerReader(config)
-    initialise(encoder, config.width)
+    initialize(encoder, config.width)
     return tagging(config, sizes, encoder, config.width)
 
 
 def gpt_tagger(config: GPTTaggerConfig, sizes: ReaderSizes) -> Tagger:
     """A GPT, which knows what stands before each word and not what follows."""
     encoder = GPTReader(config)
-    initialise_gpt(encoder, config.layers)
+    initialize_gpt(encoder, config.layers)
     model = tagging(config, sizes, encoder, config.width)
-    initialise_gpt(model.embedding, config.layers)
+    initialize_gpt(model.embedding, config.layers)
     return model
 
 
 def bert_tagger(config: BertTaggerConfig, sizes: ReaderSizes) -> Tagger:
     """A BERT, as it was pre-trained (Devlin et al. 2019, section 5.3)."""
     model = tagging(config, sizes, bert_encoder(config), config.width)
-    initialise_bert(model.embedding)
+    initialize_bert(model.embedding)
     return model
 
 
@@ -162,7 +162,7 @@ def tagging(config: TagConfig, sizes: ReaderSizes, encoder: nn.Module, embedding
     """Embedding, encoder, the vector at which each word begins, and the head of its tag."""
     assert sizes.vocabulary is not None
     size = sizes.vocabulary.size
-    tokens = SpeltTokens(size, embedding, spelling=config.char_features) if config.char_features else Tokens(size, embedding)
+    tokens = SpelledTokens(size, embedding, spelling=config.char_features) if config.char_features else Tokens(size, embedding)
     words = Words(encoder.width)  # type: ignore[arg-type]
     layers, width = body(words.width, ())
     head = ChainHead(width, sizes.answers.count) if config.crf else TagHead(width, sizes.answers.count)

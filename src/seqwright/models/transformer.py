@@ -90,7 +90,7 @@ def transformer(config: TransformerConfig, sizes: Vocabularies) -> EncoderDecode
     """A Transformer with fresh weights."""
     reader, decoder = TransformerReader(config), TransformerDecoder(config)
     for stack in (reader, decoder):
-        initialise(stack, config.width)
+        initialize(stack, config.width)
     return EncoderDecoder(sizes, config.width, reader, decoder, tied=settled_tie(config.tied, sizes))
 
 
@@ -98,10 +98,10 @@ BRANCH_ENDS = ("attention.output", "cross.output", "feed_forward.down")
 
 
 @torch.no_grad()
-def initialise(stack: Stack, width: int) -> None:
+def initialize(stack: Stack, width: int) -> None:
     """Glorot & Bengio's (2010) uniform start, for each map as if it stood alone: fused ones are drawn in parts.
 
-    Where sums are normalised (post-LN), branches as large as the stream halve at every one what a token says of itself,
+    Where sums are normalized (post-LN), branches as large as the stream halve at every one what a token says of itself,
     and rates of a few thousandths learn nothing (decision 77). There branches begin smaller, so that all of them
     together are as large as the stream (Liu et al. 2020; Wang et al. 2022).
     """

@@ -198,7 +198,7 @@ def chat_recipe(
     return table
 
 
-# Up to this many labelled texts: width, epochs.
+# Up to this many labeled texts: width, epochs.
 CLASSIFIER_SIZES: list[tuple[float, dict[str, Any]]] = [
     (1 * KILO, {"width": 64, "epochs": 40}),
     (10 * KILO, {"width": 128, "epochs": 12}),
@@ -208,26 +208,26 @@ CLASSIFIER_SIZES: list[tuple[float, dict[str, Any]]] = [
 
 
 LETTERS = 8 * MEGA
-"""Characters of labelled texts up to which a bag counts letters and words; of more, words alone say as much."""
+"""Characters of labeled texts up to which a bag counts letters and words; of more, words alone say as much."""
 FEW_TEXTS = 2000
-"""Labelled texts of which none is held out where a model is counted."""
+"""Labeled texts of which none is held out where a model is counted."""
 
 
-def labelled_recipe(
+def labeled_recipe(
     files: Sequence[str],
     valid: Sequence[str] = (),
     *,
-    kind: str = build.kit("labelled").default_model,
+    kind: str = build.kit("labeled").default_model,
     tokenizer: str | None = None,
 ) -> dict[str, Any]:
-    """The tables of a recipe for a classifier of labelled texts."""
-    build.pick_trained(kind, "labelled")
-    texts = [text for file in files for text in _labelled_texts(file)]
+    """The tables of a recipe for a classifier of labeled texts."""
+    build.pick_trained(kind, "labeled")
+    texts = [text for file in files for text in _labeled_texts(file)]
     lines = len(texts)
     letters = kind == "bag" and tokenizer in (None, "characters") and sum(map(len, texts)) <= LETTERS
     tokenizer = tokenizer or ("words" if _spaced(texts) and not letters else "characters")
     sizes = next(sizes for most, sizes in CLASSIFIER_SIZES if lines <= most)
-    data: dict[str, Any] = {"kind": "labelled", "train": list(files)}
+    data: dict[str, Any] = {"kind": "labeled", "train": list(files)}
     # Who stops by what is held out needs some two hundred, where there are so many; who counts needs a score only, and
     # of a small file every row.
     counted = kind in build.COUNTED
@@ -267,7 +267,7 @@ def masked_recipe(
     tokenizer: str = "byte-bpe",
 ) -> dict[str, Any]:
     """The tables of a recipe for a masked language model of some files: the sizes of a GPT, and twice its steps,
-    since only one token in seven is learnt from."""
+    since only one token in seven is learned from."""
     build.pick_trained(kind, "masked")
     table = text_recipe(files, valid, kind="gpt" if kind == "bert" else kind, tokenizer=tokenizer)
     table["data"] |= {"kind": "masked"}
@@ -326,8 +326,8 @@ def _tokenizers(files: Sequence[str]) -> list[Path]:
     return [folder / "tokenizer.json" for folder in folders if is_prepared(folder)]
 
 
-def _labelled_texts(file: str) -> list[str]:
-    """The rows of a labelled file, or of an embedded one, more or less."""
+def _labeled_texts(file: str) -> list[str]:
+    """The rows of a labeled file, or of an embedded one, more or less."""
     if is_embedded(file):
         return [text for _, text in embedded_labels(file)]
     return [line for path in expand(resolve(file))[0] for line in read_text(path, "replace")[0].splitlines()]

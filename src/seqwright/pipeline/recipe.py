@@ -37,7 +37,7 @@ MAY_CHANGE = {
     *(f"training.{key}" for key in ("checkpoint_every", "keep_last", "keep_best", "patience", "writers", "device")),
 }
 """Keys that may differ when a run goes on, beside [evaluation] and [decoding]: they change when it stops or what is
-looked at, not what is learnt."""
+looked at, not what is learned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +216,7 @@ def _with_files(data: dict[str, Any], train: Sequence[str], valid: Sequence[str]
     own = dict(data)
     if train:
         if own.pop("valid", None) is not None and not valid:
-            way = "stratified" if own.get("kind") == "labelled" else "tail"
+            way = "stratified" if own.get("kind") == "labeled" else "tail"
             own["split"] = f"{way} 5%"  # the recipe meant to be measured, and its own text is not this one
         own["train"] = [_settle(name, None) for name in train]
     if valid:
@@ -246,7 +246,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 
 
 def check_same(old: Recipe, new: Recipe, where: Path) -> None:
-    """Refuses to go on with a run under another recipe, but for the keys that do not change what is learnt."""
+    """Refuses to go on with a run under another recipe, but for the keys that do not change what is learned."""
     changed = [
         d
         for d in differences(old.table(), new.table())

@@ -79,14 +79,14 @@ def train(wanted: Recipe, path: Path, listener: Listener | None = None) -> Outco
     """Trains a recipe in a run directory, or goes on where it was left."""
     begun = is_run(path)
     directory = RunDirectory.open(path) if begun else RunDirectory.create(path, recipe=wanted.toml())
-    if directory.learnt:
+    if directory.learned:
         before = recipe.make(directory.recipe(), origin=str(directory.recipe_path), settled=True)
         recipe.check_same(before, wanted, path)
     with directory.writing():
         try:
             return Session(wanted, directory, listener or Silence()).run()
         except BaseException:
-            if not begun and not directory.learnt:  # a text that could not be read is no run
+            if not begun and not directory.learned:  # a text that could not be read is no run
                 directory.discard()
             raise
 
@@ -103,7 +103,7 @@ class Session:
         build.refuse_made(self.recipe.kind)
         if self.directory.finished and not self._wants_more():
             return Outcome(path=path, summary=self.directory.summary(), already=True)
-        if not self.directory.learnt:
+        if not self.directory.learned:
             self.directory.clear()
         write_text(self.directory.recipe_path, self.recipe.toml())
         self.known = set(self.directory.notes())
@@ -127,7 +127,7 @@ class Session:
             self.note(f"begun with the weights of {training.init_from}{named}.")
         if training.lora_rank is not None:
             adapted = adapt(self.model.encoder, rank=training.lora_rank, scale=training.lora_alpha)
-            self.listener.say(f"LoRA of rank {training.lora_rank} on {adapted} matrices; the embedding is learnt in full.")
+            self.listener.say(f"LoRA of rank {training.lora_rank} on {adapted} matrices; the embedding is learned in full.")
 
     def log(self, record: dict[str, Any]) -> None:
         self.directory.log(record)

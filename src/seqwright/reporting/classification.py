@@ -92,8 +92,8 @@ def _cell(many: int, whole: int, said: str, corner: tuple[int, int], *, right: b
 def _reliability(bins: Sequence[Mapping[str, Any]]) -> Html:
     """Accuracy over confidence: on the dashed line, probabilities mean what they say."""
     points = [(row["confidence"], row["accuracy"]) for row in bins]
-    ideal = Series(name="what it should be", points=[(0.0, 0.0), (1.0, 1.0)], colour="var(--quiet)", style="level")
-    found = Series(name="accuracy", points=points, colour="var(--accent)")
+    ideal = Series(name="what it should be", points=[(0.0, 0.0), (1.0, 1.0)], color="var(--quiet)", style="level")
+    found = Series(name="accuracy", points=points, color="var(--accent)")
     return chart("Reliability", [ideal, found], x=Axis(title="confidence"), y=Axis(zero=True))
 
 

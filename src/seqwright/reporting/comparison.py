@@ -11,8 +11,8 @@ from seqwright.reporting.run_facts import HIGHER, RunFacts, flatten, headline, t
 from seqwright.reporting.svg import Axis, Point, Series, chart, strip, thinning
 
 LOG_TIME = Axis(title="training time, log scale", time=True, log=True)
-COLOURS = 8
-"""Line colours of the page; a ninth run begins again."""
+COLORS = 8
+"""Line colors of the page; a ninth run begins again."""
 
 
 def comparison(runs: list[RunFacts], *, name: str = "Comparison") -> str:
@@ -40,14 +40,14 @@ def _ladder(runs: list[RunFacts], score: str) -> Html:
     ends = [run.scores[score].get(end) for run in runs for end in ("low", "value", "high")]
     known = [end for end in ends if end is not None]
     rows = []
-    for run, colour in zip(runs, _colours(runs), strict=True):
+    for run, color in zip(runs, _colors(runs), strict=True):
         reached = run.scores[score]
         low, high = reached.get("low"), reached.get("high")
         rows.append(
             (
                 run.name,
                 figure(reached["value"]),
-                strip(reached["value"], low, high, over=(min(known), max(known)), colour=colour),
+                strip(reached["value"], low, high, over=(min(known), max(known)), color=color),
                 interval(low, high),
                 figure(run.scores["perplexity"]["value"]) if "perplexity" in run.scores else "",
                 count(run.summary["parameters"]) if run.summary.get("parameters") else "",
@@ -75,18 +75,18 @@ def _courses(runs: list[RunFacts], score: str, over: str) -> list[Series]:
     courses = [run.points("evaluation", score, over) if run.records("train") else [] for run in runs]
     end = max((x for points in courses for x, _ in points), default=0)
     series = []
-    for run, points, colour in zip(runs, courses, _colours(runs), strict=True):
+    for run, points, color in zip(runs, courses, _colors(runs), strict=True):
         if run.records("train"):
-            series.append(Series(name=run.name, points=points, colour=colour))
+            series.append(Series(name=run.name, points=points, color=color))
         else:
             counted = run.summary.get("seconds", 0) if over == "seconds" else 0
             level: list[Point] = [(x, run.scores[score]["value"]) for x in (counted, max(counted, end))]
-            series.append(Series(name=run.name, points=level, colour=colour, style="level"))
+            series.append(Series(name=run.name, points=level, color=color, style="level"))
     return series
 
 
-def _colours(runs: list[RunFacts]) -> list[str]:
-    return [f"var(--line-{rank % COLOURS + 1})" for rank in range(len(runs))]
+def _colors(runs: list[RunFacts]) -> list[str]:
+    return [f"var(--line-{rank % COLORS + 1})" for rank in range(len(runs))]
 
 
 def _samples(runs: list[RunFacts]) -> Html:

@@ -17,7 +17,7 @@ GAP = 2
 
 
 def png(pixels: Pixels) -> bytes:
-    """A PNG of (H, W, 1) grey or (H, W, 3) colours."""
+    """A PNG of (H, W, 1) gray or (H, W, 3) colors."""
     height, width, channels = pixels.shape
     header = struct.pack(">IIBBBBB", width, height, 8, {1: 0, 3: 2}[channels], 0, 0, 0)
     lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], 1)  # no filter in any line

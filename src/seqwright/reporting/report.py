@@ -49,7 +49,7 @@ def _header(run: RunFacts) -> Html:
     written = {
         "parameters": ("parameters", count),
         "steps": ("steps", "{:,}".format),
-        "trained_tokens": (f"{unit(run.scores)}s learnt from", count),
+        "trained_tokens": (f"{unit(run.scores)}s learned from", count),
         "seconds": ("training time", duration),
     }
     figures |= {name: write(run.summary[key]) for key, (name, write) in written.items() if run.summary.get(key)}
@@ -98,27 +98,27 @@ def _curves(run: RunFacts) -> Html:
         chart("Loss over steps", _losses(run, "step"), x=STEPS, y=Axis(), marks=marks),
         chart("Loss over time", _losses(run, "seconds"), x=TIME, y=Axis()),
     ]
-    learnt = unit(run.scores)
+    learned = unit(run.scores)
     names = {"learning_rate": "Learning rate", "gradient_norm": "Gradient norm"}
-    names["tokens_per_second"] = f"{learnt.capitalize()}s per second"
+    names["tokens_per_second"] = f"{learned.capitalize()}s per second"
     drivers = [_driver(run, name, key) for key, name in names.items()]
     return section(
         "Curves",
         grid(loss, "charts"),
         grid(drivers, "charts few"),
-        lead=f"Loss in nats per {learnt}; point at a chart to read its values. {thinning(len(run.records('train')))}",
+        lead=f"Loss in nats per {learned}; point at a chart to read its values. {thinning(len(run.records('train')))}",
     )
 
 
 def _losses(run: RunFacts, over: str) -> list[Series]:
-    training = Series(name="training", points=run.points("train", "loss", over), colour="var(--quiet)", style="faint")
-    validation = Series(name="validation", points=run.points("evaluation", "nll", over), colour="var(--accent)")
-    epochs = Series(name="mean of epoch", points=run.points("epoch", "loss", over), colour="var(--line-2)")
+    training = Series(name="training", points=run.points("train", "loss", over), color="var(--quiet)", style="faint")
+    validation = Series(name="validation", points=run.points("evaluation", "nll", over), color="var(--accent)")
+    epochs = Series(name="mean of epoch", points=run.points("epoch", "loss", over), color="var(--line-2)")
     return [training, epochs, validation]
 
 
 def _driver(run: RunFacts, name: str, key: str) -> Html:
-    series = Series(name=name.lower(), points=run.points("train", key), colour="var(--accent)", style="faint")
+    series = Series(name=name.lower(), points=run.points("train", key), color="var(--accent)", style="faint")
     return chart(name, [series], x=STEPS, y=Axis(zero=True), frame=SMALL)
 
 

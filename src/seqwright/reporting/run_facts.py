@@ -18,7 +18,7 @@ HIGHER = ("accuracy", "pearson")
 """Those of which more is better."""
 
 UNITS = {"perplexity": "token", "squared_error": "number"}
-"""What was learnt and is counted, by a score that is had of such things alone; of all else, answers."""
+"""What was learned and is counted, by a score that is had of such things alone; of all else, answers."""
 TITLES = {"psnr": "PSNR in dB", "psnr_shown": "PSNR before"}
 """Scores whose names say too little."""
 
@@ -63,7 +63,7 @@ def title(score: str, beside: Collection[str] = ("perplexity",)) -> str:
 
 
 def unit(scores: Collection[str]) -> str:
-    """What is learnt where there are such scores: a token, an answer, a number."""
+    """What is learned where there are such scores: a token, an answer, a number."""
     return next((name for score, name in UNITS.items() if score in scores), "answer" if scores else "target")
 
 

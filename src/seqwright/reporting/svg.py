@@ -33,15 +33,15 @@ class Series:
 
     name: str
     points: list[Point]
-    colour: str
-    """A CSS colour, as in var(--accent)."""
+    color: str
+    """A CSS color, as in var(--accent)."""
     style: Literal["line", "faint", "level"] = "line"
     """faint: a noisy line that stands behind; level: a dashed line to compare with."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """How one direction of a chart is measured and labelled."""
+    """How one direction of a chart is measured and labeled."""
 
     title: str = ""
     time: bool = False
@@ -125,7 +125,7 @@ def thinning(records: int) -> str:
     return f"Of {records:,} records {DRAWN} are drawn: the lowest and highest of each stretch."
 
 
-def strip(value: float, low: float | None, high: float | None, *, over: Point, colour: str) -> Html:
+def strip(value: float, low: float | None, high: float | None, *, over: Point, color: str) -> Html:
     """A value as a dot and its interval as a bar, on a scale shared by the rows of a table."""
     width, pad = 160, 6
 
@@ -138,7 +138,7 @@ def strip(value: float, low: float | None, high: float | None, *, over: Point, c
     rail = element("line", class_="grid", x1=0, x2=width, y1=8, y2=8)
     dot = element("circle", cx=place(value), cy=8, r=3.4, fill="currentColor")
     return element(
-        "svg", rail, bar, dot, viewBox=f"0 0 {width} 16", class_="strip", style=f"color:{colour}", aria_hidden="true"
+        "svg", rail, bar, dot, viewBox=f"0 0 {width} 16", class_="strip", style=f"color:{color}", aria_hidden="true"
     )
 
 
@@ -175,7 +175,7 @@ class Scale:
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
     def label(self, tick: float) -> str:
-        """A tick in as few characters as tell it from its neighbours."""
+        """A tick in as few characters as tell it from its neighbors."""
         if self.axis.time:
             return duration(tick)
         if tick and (tick if self.axis.log else max(abs(self.low), abs(self.high))) >= 10_000:
@@ -244,12 +244,12 @@ def _line(series: Series, across: Scale, upward: Scale) -> Html:
         "polyline",
         points=" ".join(f"{x},{y}" for x, y in places),
         class_=f"line {series.style}",
-        stroke=series.colour,
+        stroke=series.color,
         data_name=series.name,
         data_values=json.dumps(values, ensure_ascii=False, separators=(",", ":")),
     )
     dots = places if series.style == "line" and len(places) <= DOTTED else []
-    return join([line, *(element("circle", cx=x, cy=y, r=2.4, fill=series.colour) for x, y in dots)])
+    return join([line, *(element("circle", cx=x, cy=y, r=2.4, fill=series.color) for x, y in dots)])
 
 
 def _marks(name: str, moments: Sequence[float], across: Scale, frame: Frame, row: int) -> Html:
@@ -266,7 +266,7 @@ def _marks(name: str, moments: Sequence[float], across: Scale, frame: Frame, row
 
 
 def _key(series: Series) -> Html:
-    return element("span", element("i", style=f"color:{series.colour}", class_=series.style), series.name, class_="key")
+    return element("span", element("i", style=f"color:{series.color}", class_=series.style), series.name, class_="key")
 
 
 def _at(place: float) -> float:

@@ -210,7 +210,7 @@ class RunDirectory:
         return self.summary_path.exists()
 
     @property
-    def learnt(self) -> bool:
+    def learned(self) -> bool:
         """Whether there is anything a training would go on from or end with."""
         return bool(self.checkpoints.steps()) or self.model_path.exists()
 
@@ -231,7 +231,7 @@ class RunDirectory:
         return [self.tokenizer_path, *others]
 
     def clear(self) -> None:
-        """Forgets how far a training came that learnt nothing: the next one may have another recipe."""
+        """Forgets how far a training came that learned nothing: the next one may have another recipe."""
         for path in self.tokenizer_paths():
             path.unlink(missing_ok=True)
         for read in ("tokenizer", "source_tokenizer"):
@@ -243,7 +243,7 @@ class RunDirectory:
         shutil.rmtree(self.tensorboard_path, ignore_errors=True)
 
     def discard(self) -> None:
-        """Takes back a run that learnt nothing; whatever else lies in its folder stays. Killed half-way, it can be made
+        """Takes back a run that learned nothing; whatever else lies in its folder stays. Killed half-way, it can be made
         again: the environment goes last."""
         self.clear()
         with suppress(OSError):  # not there, or not empty

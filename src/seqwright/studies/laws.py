@@ -68,7 +68,7 @@ def a_ragged_chunk_is_its_rows(model: Autoregressive, batch: Batch) -> float:
 
 
 def score_is_the_targets_probability(model: Autoregressive, batch: Batch) -> float:
-    """What `score` answers = the target's entry of the normalised logits."""
+    """What `score` answers = the target's entry of the normalized logits."""
     scored, _ = model.score(batch)
     log_probs = model(batch).log_softmax(-1)
     return gap(scored, log_probs.gather(-1, batch.target.unsqueeze(-1)).squeeze(-1))
@@ -257,7 +257,7 @@ def _start(model: Autoregressive, batch: Batch, row: int | None = None) -> State
 
 
 def _source(batch: Batch, row: int) -> Source:
-    """The source of one row, without the padding that its neighbours needed."""
+    """The source of one row, without the padding that its neighbors needed."""
     own = batch.source.select(torch.tensor([row], device=batch.input.device))
     real = int(own.mask.sum())
     return replace(own, mask=own.mask[:, :real], ids=None if own.ids is None else own.ids[:, :real])

@@ -18,7 +18,7 @@ from seqwright.metrics.likelihood import score_text
 from seqwright.metrics.score import Floats
 from seqwright.pipeline import training as session
 from seqwright.runs.run import Run
-from seqwright.studies.mix_files import learnt
+from seqwright.studies.mix_files import learned
 from seqwright.studies.mix_readers import mix_readers
 from seqwright.studies.mix_translators import mix_translators
 
@@ -34,7 +34,7 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, product: bo
         return mix_translators(runs, on, path, product=product)
     if product:
         raise UserError("--product is for translators; of classifiers the mean that suits better is taken anyway.")
-    if runs[0].settings.data.kind == "labelled":
+    if runs[0].settings.data.kind == "labeled":
         return mix_readers(runs, on or None, path)
     if not on:
         raise UserError("say which held-out text sets the weights: --on FILE.")
@@ -50,7 +50,7 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, product: bo
     parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
     table = {"kind": "mixture", "weights": weights.tolist(), "parts": parts}
     made = first.settings.remade(path.name, table)
-    warnings = [*learnt(runs, on)]
+    warnings = [*learned(runs, on)]
     notes = [f"{weight:.4f} of {run.path.name}" for weight, run in zip(weights, runs, strict=True)] + warnings
     model = build.model(made.model, first.tokenizer.vocabulary)
     model.models = [run.model for run in runs]

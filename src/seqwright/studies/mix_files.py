@@ -1,4 +1,4 @@
-"""Files that set the weights of a mixture, and the runs that have learnt from them."""
+"""Files that set the weights of a mixture, and the runs that have learned from them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from seqwright.data.files import named, resolve
 from seqwright.runs.run import Run
 
 
-def learnt(runs: Sequence[Run], on: str | Sequence[str]) -> Iterator[str]:
-    """What is wrong with weights found on a file that a run has learnt from: it is too sure of it."""
+def learned(runs: Sequence[Run], on: str | Sequence[str]) -> Iterator[str]:
+    """What is wrong with weights found on a file that a run has learned from: it is too sure of it."""
     for run in runs:
         for file in sorted(set(map(_place, named(on))) & set(map(_place, named(run.settings.data.train)))):
             yield (
-                f"{file} sets the weights, but {run.path} has learnt from it and is surer of it than of other text;"
+                f"{file} sets the weights, but {run.path} has learned from it and is surer of it than of other text;"
                 " name held-out text with --on."
             )
 

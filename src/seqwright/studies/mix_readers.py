@@ -35,7 +35,7 @@ def mix_readers(runs: Sequence[Any], on: str | Sequence[str] | None, path: Path)
         if on is None and any(getattr(run.settings.data, key) != getattr(first.settings.data, key) for key in HELD_OUT):
             raise UserError(f"{first.path} and {run.path} share no held-out texts; name some with --on FILE.")
     rows = first.rows(on).rows
-    warnings = [] if on is None else [*_learnt(runs, [row.texts for row in rows])]
+    warnings = [] if on is None else [*_learned(runs, [row.texts for row in rows])]
     wanted = first.labels.targets(rows)
     texts = [row.texts for row in rows]
     log_probs = np.stack([_log_probs(run, texts) for run in runs])  # (M, N, C)
@@ -50,7 +50,7 @@ def mix_readers(runs: Sequence[Any], on: str | Sequence[str] | None, path: Path)
     }
     table = {"kind": "mixture", "weights": weights.tolist(), "mean": mean, "parts": parts}
     made = first.settings.remade(path.name, table)
-    model = build.model(made.model, type(first).sizes(first.directory), task="labelled")
+    model = build.model(made.model, type(first).sizes(first.directory), task="labeled")
     model.models = [run.model for run in runs]
     shown = [
         {"run": str(run.path), "weight": float(weight)} | _measured(own, wanted)
@@ -85,8 +85,8 @@ def _figures(one: dict[str, Any]) -> str:
     return f"accuracy {one['accuracy']:.2f} %, nll {one['nll']:.4f}"
 
 
-def _learnt(runs: Sequence[Any], texts: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """What is wrong with weights found on texts that a run has learnt: it is too sure of them."""
+def _learned(runs: Sequence[Any], texts: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """What is wrong with weights found on texts that a run has learned: it is too sure of them."""
     for run in runs:
         data = run.settings.data
         try:
@@ -124,7 +124,7 @@ def _measured(log_probs: Floats, wanted: Any) -> dict[str, float]:
 
 def _refuse_unlike(one: Any, other: Run) -> None:
     """Raises unless two runs answer with the same classes."""
-    if other.settings.data.kind != "labelled":
+    if other.settings.data.kind != "labeled":
         raise UserError(
             f"{other.path} holds a model that {other.does}; only classifiers of texts can be mixed with {one.path}."
         )

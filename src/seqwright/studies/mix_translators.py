@@ -20,7 +20,7 @@ from seqwright.metrics.interpolation import best_weights, geometric_weights
 from seqwright.metrics.score import Floats
 from seqwright.pipeline import training as session
 from seqwright.runs.run import Run
-from seqwright.studies.mix_files import learnt
+from seqwright.studies.mix_files import learned
 from seqwright.tasks.translation.scores import TOKENS
 from seqwright.text.tokenizer import Tokenizer
 
@@ -35,7 +35,7 @@ def mix_translators(runs: Sequence[Any], on: str | Sequence[str], path: Path, *,
     for run in runs:
         _refuse_unlike(first, run)
     weights, tuned = (_tuned if on else _equal)(runs, on, product)
-    warnings = [*learnt(runs, on)]
+    warnings = [*learned(runs, on)]
     parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
     mean = "geometric" if product else "arithmetic"
     made = first.settings.remade(

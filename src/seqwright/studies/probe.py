@@ -116,7 +116,7 @@ def _gap(one: Probe, answer: str, gaps: Floats, unit: str, resamples: int, seed:
         **score.as_json(),
         "cases": len(gaps),
         "same": int((gaps == 0).sum()),
-        "favours_other": float((gaps > 0).mean()),
+        "favors_other": float((gaps > 0).mean()),
         "rows": dict(sorted(means.items(), key=lambda item: item[1])),
     }
 

@@ -32,7 +32,7 @@ def held_out_notes(split: str | None, count: int | None, what: str) -> list[str]
     """What should be said of validation data: that there is none, or which part of the training data it was."""
     if count is None:
         return [
-            f"all {what} are learnt from, so the run has no score of its own, and samples are training {what}; give"
+            f"all {what} are learned from, so the run has no score of its own, and samples are training {what}; give"
             " --valid FILE, or set data.split."
         ]
     return [] if split is None else [f"held out for validation: {split} of the {what} ({count:,})."]

@@ -1,4 +1,4 @@
-"""The tokenizer of a run: the one it has, that of the run it begins with, that of a file, or one that is learnt."""
+"""The tokenizer of a run: the one it has, that of the run it begins with, that of a file, or one that is learned."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def saved_tokenizer(
     elif not texts and settings.tokenizer.file is None:
         raise UserError("a prepared text has its tokenizer beside it: set tokenizer.file to the tokenizer.json there.")
     else:
-        found = learnt_tokenizer(settings.tokenizer, texts)
+        found = learned_tokenizer(settings.tokenizer, texts)
     tokenizer = with_specials(found, special_tokens)
     write_text(directory.tokenizer_path, tokenizer.json)
     for said in tokenizer.notes:
@@ -34,6 +34,6 @@ def saved_tokenizer(
     return tokenizer
 
 
-def learnt_tokenizer(config: TokenizerConfig, texts: Sequence[str]) -> Tokenizer:
-    """The tokenizer of the file that [tokenizer] names, looked for as data is; without one, learnt from these texts."""
+def learned_tokenizer(config: TokenizerConfig, texts: Sequence[str]) -> Tokenizer:
+    """The tokenizer of the file that [tokenizer] names, looked for as data is; without one, learned from these texts."""
     return train(config if config.file is None else replace(config, file=str(resolve(config.file))), texts)

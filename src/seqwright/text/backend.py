@@ -1,6 +1,6 @@
 """What tokenizer.json holds: each kind of tokenizer as a pipeline of the `tokenizers` library.
 
-The file is complete by itself: normalisation, splitting, vocabulary and special_tokens, readable by any program that reads
+The file is complete by itself: normalization, splitting, vocabulary and special_tokens, readable by any program that reads
 the format. The library's own `encode` gives our ids, but for one setting that the format cannot hold: typed names of
 special_tokens ("<eos>" in a text) stay text only where `encode_special_tokens` is on, as it is in every backend made here.
 """
@@ -49,7 +49,7 @@ class Facts:
     special_tokens: tuple[str, ...]
     pretokenizer: Split = "white-space"
     imported: bool = False
-    """The pipeline was made elsewhere: only the library knows how it normalises and splits."""
+    """The pipeline was made elsewhere: only the library knows how it normalizes and splits."""
 
 
 def assemble(
@@ -108,7 +108,7 @@ def unescape(name: str, special_tokens: Sequence[str]) -> str:
 
 
 def normal_steps(facts: Facts) -> list[Any]:
-    """The library's normalisers that a text goes through; none where it is taken as it is."""
+    """The library's normalizers that a text goes through; none where it is taken as it is."""
     steps = [] if facts.unicode_normalization == "none" else [FORMS[facts.unicode_normalization]()]
     steps += [normalizers.Lowercase()] if facts.lowercase else []
     return steps + [normalizers.Replace(*pair) for pair in _replacements(facts)]
@@ -122,7 +122,7 @@ def simplify(text: str, facts: Facts) -> str:
 
 
 def structural_steps(facts: Facts) -> list[Any]:
-    """Normalisers that change no text but say something of it: the end of a word, a special's name that was typed."""
+    """Normalizers that change no text but say something of it: the end of a word, a special's name that was typed."""
     if facts.kind == "words":
         return [normalizers.Replace(Regex(rf"{re.escape(s)}(?={SPACE}|\z)"), "\\" + s) for s in facts.special_tokens]
     if facts.kind == "wordpiece":  # a word that began with a special's name would be taken for it: <pad> is read < pad>
@@ -143,7 +143,7 @@ def byte_names() -> list[str]:
 
 
 def parts(table: Mapping[str, Any] | None, several: str) -> list[Mapping[str, Any]]:
-    """The steps of a normaliser, pre-tokenizer or decoder, whether it is a sequence or a single one."""
+    """The steps of a normalizer, pre-tokenizer or decoder, whether it is a sequence or a single one."""
     if not table:
         return []
     return list(table[several]) if table["type"] == "Sequence" else [table]
@@ -210,7 +210,7 @@ OURS: dict[tuple[Any, ...], Kind] = {
     ("Unigram", "Metaspace", None, None): "unigram",
     ("WordPiece", "Split", "Removed", None): "wordpiece",
 }
-"""(model, last step of splitting, its behaviour, whether it splits as GPT-2) → the kind that we make so."""
+"""(model, last step of splitting, its behavior, whether it splits as GPT-2) → the kind that we make so."""
 
 
 def _facts_of(table: Mapping[str, Any]) -> Facts:

@@ -1,4 +1,4 @@
-"""Byte pair encoding learnt exactly: the most frequent pair is merged first, ties go to the smallest pair.
+"""Byte pair encoding learned exactly: the most frequent pair is merged first, ties go to the smallest pair.
 
 Sennrich, Haddow & Birch (2016). A word is its characters and an end-of-word mark of its own; pairs never cross words,
 so counting distinct words is enough, and after a merge only the words that held the pair are counted again.
@@ -32,7 +32,7 @@ def merges(words: Mapping[Sequence[str], int], *, minimum_count: int = 2) -> Ite
 
 
 class Merger:
-    """Words as symbols, and where each pair of neighbours stands."""
+    """Words as symbols, and where each pair of neighbors stands."""
 
     def __init__(self, words: Mapping[Sequence[str], int]):
         self.words = [list(word) for word in words]

@@ -28,9 +28,9 @@ class Dropout:
 
     def __init__(self, words: Ragged, times: Ints, tokenizer: Tokenizer, share: float):
         self.merges, self.share = Merges(tokenizer), share
-        spelt = self.merges.spelling.take(words.ids)
-        ends = np.concatenate([[0], np.cumsum(spelt.lengths)])[np.concatenate([[0], np.cumsum(words.lengths)])]
-        symbols = Ragged(spelt.ids, np.diff(ends)).take(np.repeat(np.arange(len(times)), times))
+        spelled = self.merges.spelling.take(words.ids)
+        ends = np.concatenate([[0], np.cumsum(spelled.lengths)])[np.concatenate([[0], np.cumsum(words.lengths)])]
+        symbols = Ragged(spelled.ids, np.diff(ends)).take(np.repeat(np.arange(len(times)), times))
         self.count = len(symbols.lengths)
         self.groups: list[tuple[Ints, Small, Small]] = []
         """Words of one length are a matrix: their rows (R,), symbols (R, L) and the ranks of their pairs (R, L - 1)."""
@@ -78,10 +78,10 @@ class Merges:
         self.order = np.append(order, NONE).astype(np.int32)
 
         @functools.cache
-        def spelt(id: int) -> tuple[int, ...]:
-            return spelt(parts[id][0]) + spelt(parts[id][1]) if id in parts else (id,)
+        def spelled(id: int) -> tuple[int, ...]:
+            return spelled(parts[id][0]) + spelled(parts[id][1]) if id in parts else (id,)
 
-        spellings = [spelt(id) for id in range(tokenizer.size)]
+        spellings = [spelled(id) for id in range(tokenizer.size)]
         self.spelling = Ragged(
             np.array([symbol for own in spellings for symbol in own], np.int64), np.array([*map(len, spellings)])
         )
@@ -99,7 +99,7 @@ class Merges:
         symbols = np.where(inside <= best[:, None], symbols[:, :-1], symbols[:, 1:])
         symbols[every, best] = self.made[rank]
         ranks = np.where(inside[:-1] < best[:, None], ranks[:, :-1], ranks[:, 1:])
-        for place in (best - 1, best):  # the new symbol has new neighbours
+        for place in (best - 1, best):  # the new symbol has new neighbors
             some = np.flatnonzero((place >= 0) & (place < ranks.shape[1]))
             at = place[some]
             ranks[some, at] = self.ranks(symbols[some, at], symbols[some, at + 1])

@@ -1,6 +1,6 @@
 """Text to ids by table, for the kinds that need no search: several times faster than a general tokenizer.
 
-Each function made here takes texts (normalised already) and gives all their ids in one array, with the length of each.
+Each function made here takes texts (normalized already) and gives all their ids in one array, with the length of each.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def utf8_bytes(first: int, dtype: type[np.unsignedinteger[Any]]) -> Lookup:
 
 
 def merged(backend: Any, dtype: type[np.unsignedinteger[Any]], steps: Sequence[Any] | None) -> Lookup:
-    """Asks the library to find the pieces; texts come normalised, but for these steps (None: but for all it has)."""
+    """Asks the library to find the pieces; texts come normalized, but for these steps (None: but for all it has)."""
     backend = _with_steps(backend, steps)
 
     def look_up(texts: Sequence[str]) -> tuple[Ids, list[int]]:
@@ -84,10 +84,10 @@ def word_starts(backend: Any, steps: Sequence[Any] | None) -> Starts:
 
 
 def _with_steps(backend: Any, steps: Sequence[Any] | None) -> Any:
-    """The backend for texts that are normalised but for these steps."""
+    """The backend for texts that are normalized but for these steps."""
     backend = copy.deepcopy(backend)
     backend.encode_special_tokens = True  # lost in copying
-    if steps is not None:  # texts are normalised already, and twice is not always the same as once
+    if steps is not None:  # texts are normalized already, and twice is not always the same as once
         backend.normalizer = normalizers.Sequence(list(steps)) if steps else None
     return backend
 

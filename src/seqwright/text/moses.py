@@ -1,4 +1,4 @@
-"""Moses: the punctuation and word boundaries by which tokenised BLEU is counted, for English, German and French.
+"""Moses: the punctuation and word boundaries by which tokenized BLEU is counted, for English, German and French.
 
 The rules are those of Koehn et al.'s (2007) `normalize-punctuation.perl` and `tokenizer.perl`, as sacremoses reads
 them. Entities are not escaped: that changes how tokens are written, never how many match.
@@ -109,14 +109,14 @@ _DOTS = re.compile(r"\.{2,}")
 _MARK = re.compile(r"DOTS(\d+)SEEN")
 
 
-def normalise_punctuation(text: str, language: Language) -> str:
+def normalize_punctuation(text: str, language: Language) -> str:
     """Typographic quotes, dashes and spaces as plain ones."""
     for pattern, replacement in (*_PUNCTUATION, *_QUOTES[language]):
         text = pattern.sub(replacement, text)
     return text.strip()
 
 
-def tokenise(text: str, language: Language) -> list[str]:
+def tokenize(text: str, language: Language) -> list[str]:
     """Words and punctuation apart."""
     text = re.sub(r"[\0-\x1f]", "", re.sub(r"\s+", " ", text)).strip()
     text = _SPECIAL.sub(r" \1 ", text)
@@ -149,5 +149,5 @@ def _stops(words: list[str], language: Language) -> list[str]:
 
 
 def lower_tokens(text: str, language: Language) -> str:
-    """Lower-cased, normalised and tokenised: what Multi30k's scores are counted on."""
-    return " ".join(tokenise(normalise_punctuation(text.lower(), language), language))
+    """Lower-cased, normalized and tokenized: what Multi30k's scores are counted on."""
+    return " ".join(tokenize(normalize_punctuation(text.lower(), language), language))

@@ -35,7 +35,7 @@ class Model:
     kind: str
     byte_fallback: bool
     charsmap: bytes
-    """The normaliser, compiled by SentencePiece; empty where text is taken as it is."""
+    """The normalizer, compiled by SentencePiece; empty where text is taken as it is."""
     dummy_prefix: bool
     """Whether a space is put before every text."""
     single_spaces: bool
@@ -46,9 +46,9 @@ def read_model(data: bytes) -> Model:
     """What a `.model` file says."""
     try:
         top = _fields(data)
-        trainer, normaliser = (_fields(top[number][0]) for number in (2, 3))
+        trainer, normalizer = (_fields(top[number][0]) for number in (2, 3))
         pieces = [_piece(_fields(raw)) for raw in top[1]]
-        _check_charsmap(_one(normaliser, 2, b""))
+        _check_charsmap(_one(normalizer, 2, b""))
     except (KeyError, IndexError, ValueError, struct.error) as error:
         raise UserError(
             "not a SentencePiece model that can be read: it is damaged, or of another version; train it again with"
@@ -63,14 +63,14 @@ def read_model(data: bytes) -> Model:
         pieces=pieces,
         kind=kind,
         byte_fallback=any(piece.type == BYTE for piece in pieces),
-        charsmap=_one(normaliser, 2, b""),
-        dummy_prefix=bool(_one(normaliser, 3, 1)),
-        single_spaces=bool(_one(normaliser, 4, 1)),
+        charsmap=_one(normalizer, 2, b""),
+        dummy_prefix=bool(_one(normalizer, 3, 1)),
+        single_spaces=bool(_one(normalizer, 4, 1)),
     )
 
 
 def _check_charsmap(charsmap: bytes) -> None:
-    """Raises where the library could not use a compiled normaliser: the size of a table, the table, then texts."""
+    """Raises where the library could not use a compiled normalizer: the size of a table, the table, then texts."""
     if charsmap:
         (size,) = struct.unpack_from("<I", charsmap)
         if not 0 < size <= len(charsmap) - 4 or size % 4:

@@ -17,6 +17,6 @@ def with_specials(tokenizer: Tokenizer, names: Sequence[str]) -> Tokenizer:
     backend, facts = parse(tokenizer.json)
     for name in new:
         if any(token.endswith(name) for token in backend.get_vocab()):  # a text would be taken for the reserved token
-            raise UserError(f"{name} stands in the text that this tokenizer was learnt from; choose another name.")
+            raise UserError(f"{name} stands in the text that this tokenizer was learned from; choose another name.")
     grow(backend, facts, new)
     return Tokenizer(backend.to_str(), tokenizer.notes)

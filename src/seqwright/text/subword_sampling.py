@@ -1,6 +1,6 @@
-"""Subword regularisation: words cut in proportion to the probability of each cut under the unigram model (Kudo 2018).
+"""Subword regularization: words cut in proportion to the probability of each cut under the unigram model (Kudo 2018).
 
-A cut is drawn with p(cut) ** power, normalised over all cuts of the word: forward probabilities once, then from the
+A cut is drawn with p(cut) ** power, normalized over all cuts of the word: forward probabilities once, then from the
 word's end backwards. A power of 0 makes all cuts alike; the greater it is, the more often the best one comes.
 """
 

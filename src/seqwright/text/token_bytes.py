@@ -29,7 +29,7 @@ Spelling = tuple[Callable[[str], bytes], str, str]
 
 
 def surfaces(table: Mapping[str, Any], facts: Facts, vocabulary: Mapping[str, int]) -> Surfaces:
-    """The surfaces of a tokenizer.json; its decoder says how names are spelt."""
+    """The surfaces of a tokenizer.json; its decoder says how names are spelled."""
     pieces = [b""] * (max(vocabulary.values(), default=-1) + 1)
     spell, lead, trail = _spelling(table, facts)
     for name, id in vocabulary.items():
@@ -53,7 +53,7 @@ def _spelling(table: Mapping[str, Any], facts: Facts) -> Spelling:
     if "BPEDecoder" in steps:
         suffix = steps["BPEDecoder"]["suffix"]
         return lambda name: (name.removesuffix(suffix) + " " if name.endswith(suffix) else name).encode(), "", " "
-    spell = _spelt_with_bytes if "ByteFallback" in steps else _spelt
+    spell = _spelled_with_bytes if "ByteFallback" in steps else _spelled
     if facts.kind == "bpe" and not facts.imported:
         return spell, "", " "
     if "Metaspace" in steps:
@@ -63,11 +63,11 @@ def _spelling(table: Mapping[str, Any], facts: Facts) -> Spelling:
     raise UserError(f"its decoder ({', '.join(steps) or 'none'}) is not known, so ids could not be read back as text.")
 
 
-def _spelt(name: str) -> bytes:
+def _spelled(name: str) -> bytes:
     return name.replace(MARK, " ").encode()
 
 
-def _spelt_with_bytes(name: str) -> bytes:
+def _spelled_with_bytes(name: str) -> bytes:
     """SentencePiece's spelling: `<0xE1>` is a byte of a character that has no piece."""
     byte = BYTE.fullmatch(name)
-    return bytes([int(byte[1], 16)]) if byte else _spelt(name)
+    return bytes([int(byte[1], 16)]) if byte else _spelled(name)

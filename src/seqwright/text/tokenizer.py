@@ -27,7 +27,7 @@ from seqwright.text.lookup import Ids
 from seqwright.text.token_bytes import BYTE, surfaces
 
 PIECE = 1 << 16
-"""Characters handed to the normaliser and the library at once: long texts are encoded in bounded memory."""
+"""Characters handed to the normalizer and the library at once: long texts are encoded in bounded memory."""
 
 ROLES = {
     "unk": ("<unk>", "[UNK]"),
@@ -67,7 +67,7 @@ class Tokenizer:
         self.imported = facts.imported
         """Made elsewhere: the library does all of it, on whole texts."""
         self.notes = tuple(notes)
-        """What was learnt from part of the text, or could surprise: to be said once, after training."""
+        """What was learned from part of the text, or could surprise: to be said once, after training."""
         vocabulary = self._backend.get_vocab()
         self._surfaces = surfaces(self._table, facts, vocabulary)
         self.size = len(self._surfaces.pieces)
@@ -82,7 +82,7 @@ class Tokenizer:
         """decode(encode(text)) == text for every text. Other kinds give back some texts: see `Encoded.exact`."""
         self.dtype: type[np.unsignedinteger[Any]] = np.uint16 if self.size < 1 << 16 else np.uint32
         forms = normal_steps(replace(facts, pretokenizer="white-space"))
-        self._normaliser = normalizers.Sequence(forms) if forms else None
+        self._normalizer = normalizers.Sequence(forms) if forms else None
         self._steps = None if facts.imported else structural_steps(facts)
         self._lookup = self._make_lookup()
 
@@ -132,7 +132,7 @@ class Tokenizer:
         return np.array(counts, np.int64).reshape(-1, 3)
 
     @property
-    def spelt(self) -> Sequence[bytes]:
+    def spelled(self) -> Sequence[bytes]:
         """The bytes that each id stands for; none for special_tokens."""
         return self._surfaces.pieces
 
@@ -199,7 +199,7 @@ class Tokenizer:
         for batch, owners in _batches(texts, whole):
             for piece in batch:
                 _refuse_halves(piece)
-            normal = [self.normalise(piece) for piece in batch]
+            normal = [self.normalize(piece) for piece in batch]
             ids, counts = self._lookup(normal)
             exact = exact and self._is_exact(batch, normal, ids, counts)
             missing = int(np.count_nonzero(ids == self._absent))
@@ -219,7 +219,7 @@ class Tokenizer:
         """Which ids of `encode_all` begin a word; no piece reaches over from one word to the next."""
         starts = [np.zeros(0, np.bool_)]
         for batch, _ in _batches(texts, sys.maxsize if self.imported else PIECE):
-            starts.append(self._word_starts([self.normalise(piece) for piece in batch]))
+            starts.append(self._word_starts([self.normalize(piece) for piece in batch]))
         return np.concatenate(starts)
 
     @functools.cached_property
@@ -230,13 +230,13 @@ class Tokenizer:
         names = self._backend.get_vocab().items() if falls_back else ()
         return frozenset(added | {id for name, id in names if BYTE.fullmatch(name)})
 
-    def normalise(self, text: str) -> str:
+    def normalize(self, text: str) -> str:
         """The text that is really encoded: in its normal form, lower-cased, its punctuation set apart."""
         if self.imported:
             return text
-        if self._normaliser is not None:
+        if self._normalizer is not None:
             if not text.isascii():
-                text = str(self._normaliser.normalize_str(text))
+                text = str(self._normalizer.normalize_str(text))
             elif self._facts.lowercase:  # every normal form of ASCII is itself
                 text = text.lower()
         return simplify(text, self._facts)
@@ -254,7 +254,7 @@ class Tokenizer:
         """The words or characters of a text that are not in the vocabulary, with their counts."""
         if self.kind in ("bytes", "byte-bpe"):
             return Counter()
-        normal = self.normalise(text)
+        normal = self.normalize(text)
         units = Counter(normal.split() if self.kind in ("words", "wordpiece") else normal)
         if self.kind in ("words", "characters"):
             return Counter({unit: count for unit, count in units.items() if unit not in self._units})

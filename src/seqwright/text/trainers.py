@@ -1,4 +1,4 @@
-"""Vocabularies learnt from text, or taken from a file of someone else's."""
+"""Vocabularies learned from text, or taken from a file of someone else's."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ LONG_RUN = re.compile(r"\S{1000}|\s{1000}")
 @dataclass(frozen=True, kw_only=True)
 class TokenizerConfig:
     kind: Kind = "byte-bpe"
-    """words, characters, bytes, or pieces learnt from the text: byte-bpe (of bytes: loses nothing), bpe (of characters,
+    """words, characters, bytes, or pieces learned from the text: byte-bpe (of bytes: loses nothing), bpe (of characters,
     an end mark on each word), unigram (the likeliest cut), wordpiece (the longest piece first)."""
     file: str | None = None
-    """A tokenizer.json or SentencePiece .model to use as it is; nothing is learnt, and kind and size are its own."""
+    """A tokenizer.json or SentencePiece .model to use as it is; nothing is learned, and kind and size are its own."""
     size: int | None = None
     """Largest vocabulary, special_tokens included. Left out: every word or character; 8000 for kinds that learn pieces."""
     bytes_per_token: float | None = None
@@ -50,7 +50,7 @@ class TokenizerConfig:
     special_tokens: tuple[str, ...] = ("<unk>", "<pad>", "<sos>", "<eos>")
     """Reserved tokens in the order of their ids, turn markers of your own among them; no text is encoded as one."""
     sample_bytes: int = 50_000_000
-    """Pieces are learnt from at most about this much text, taken evenly from all of it."""
+    """Pieces are learned from at most about this much text, taken evenly from all of it."""
 
     files: ClassVar[tuple[str, ...]] = ("file",)
     """The keys that name files."""
@@ -95,7 +95,7 @@ def train(config: TokenizerConfig, texts: Collection[str]) -> Tokenizer:
     if config.kind in SUBWORDS:
         sample, share = _sample(texts, config.sample_bytes)
         if share < 1:
-            notes.append(f"{config.kind} learnt its pieces from {share:.1%} of the text (tokenizer.sample_bytes).")
+            notes.append(f"{config.kind} learned its pieces from {share:.1%} of the text (tokenizer.sample_bytes).")
         learn = {"byte-bpe": _merge_bytes, "bpe": _merge_characters, "unigram": _unigram, "wordpiece": _wordpiece}
         backend = learn[config.kind](config, sample, facts, notes)
     else:
@@ -107,7 +107,7 @@ def train(config: TokenizerConfig, texts: Collection[str]) -> Tokenizer:
 def _most_frequent(config: TokenizerConfig, texts: Collection[str], facts: Facts) -> list[str]:
     """Words or characters by descending count, ties by code point."""
     counts: Counter[str] = Counter()
-    for normal in _normalised(facts, chain.from_iterable(map(pieces, texts))):
+    for normal in _normalized(facts, chain.from_iterable(map(pieces, texts))):
         counts.update(normal.split() if config.kind == "words" else normal)
     room = None if config.size is None else config.size - len(config.special_tokens)
     return _ranked(counts, config.min_frequency)[:room]
@@ -116,7 +116,7 @@ def _most_frequent(config: TokenizerConfig, texts: Collection[str], facts: Facts
 def _merge_characters(config: TokenizerConfig, sample: Iterable[str], facts: Facts, notes: list[str]) -> Backend:
     """Characters, the end-of-word mark, and what merging the most frequent pair again and again makes of them."""
     words: Counter[str] = Counter()
-    for normal in _normalised(facts, sample):
+    for normal in _normalized(facts, sample):
         words.update(normal.split())
     counts: Counter[str] = Counter()
     for word, count in words.items():
@@ -132,12 +132,12 @@ def _merge_characters(config: TokenizerConfig, sample: Iterable[str], facts: Fac
         if len(tokens) == room or compression >= (config.bytes_per_token or float("inf")):
             break
         piece = "".join(merge.pair)
-        # Rare characters are unknown, and so are their pairs; a piece spelt as a special would be taken for it.
+        # Rare characters are unknown, and so are their pairs; a piece spelled as a special would be taken for it.
         if tokens.keys() >= set(merge.pair) and piece not in config.special_tokens:
             merges.append(merge.pair)
             tokens[piece] = None
             compression = merge.compression
-    notes.append(f"bpe made {len(merges):,} merges; {compression:.2f} bytes per token in the text it learnt from.")
+    notes.append(f"bpe made {len(merges):,} merges; {compression:.2f} bytes per token in the text it learned from.")
     return assemble(facts, list(tokens), merges)
 
 
@@ -149,7 +149,7 @@ def _merge_bytes(config: TokenizerConfig, sample: Iterable[str], facts: Facts, n
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    model = _learnt(models.BPE(), trainer, sample, assemble(facts, byte_names()))
+    model = _learned(models.BPE(), trainer, sample, assemble(facts, byte_names()))
     return assemble(facts, _in_order(model["vocab"]), [(left, right) for left, right in model["merges"]])
 
 
@@ -159,8 +159,8 @@ def _unigram(config: TokenizerConfig, sample: Iterable[str], facts: Facts, notes
     trainer = trainers.UnigramTrainer(
         vocab_size=max(1, _room(config) - len(needed)), special_tokens=[], show_progress=False
     )
-    learnt = _learnt(models.Unigram(), trainer, sample, assemble(facts, []))["vocab"]
-    kept = {name: score for name, score in learnt if name not in config.special_tokens}
+    learned = _learned(models.Unigram(), trainer, sample, assemble(facts, []))["vocab"]
+    kept = {name: score for name, score in learned if name not in config.special_tokens}
     least = min(kept.values(), default=0.0) - 10
     kept |= dict.fromkeys(sorted(needed - kept.keys()), least)
     return assemble(facts, list(kept), scores=list(kept.values()))
@@ -175,20 +175,20 @@ def _wordpiece(config: TokenizerConfig, sample: Iterable[str], facts: Facts, not
         continuing_subword_prefix=CONTINUES,
         show_progress=False,
     )
-    model = _learnt(models.WordPiece(unk_token="<unk>"), trainer, sample, assemble(facts, []))
+    model = _learned(models.WordPiece(unk_token="<unk>"), trainer, sample, assemble(facts, []))
     return assemble(facts, [name for name in _in_order(model["vocab"]) if name not in config.special_tokens])
 
 
-def _learnt(model: models.Model, trainer: trainers.Trainer, sample: Iterable[str], template: Backend) -> dict[str, Any]:
-    """What a trainer of the library makes of a sample that is normalised and split as the template does it."""
+def _learned(model: models.Model, trainer: trainers.Trainer, sample: Iterable[str], template: Backend) -> dict[str, Any]:
+    """What a trainer of the library makes of a sample that is normalized and split as the template does it."""
     backend = Backend(model)
     if template.normalizer is not None:
         backend.normalizer = template.normalizer
     backend.pre_tokenizer = template.pre_tokenizer
-    # Specials are put in front afterwards: here, a piece could take the id of one that is spelt alike.
+    # Specials are put in front afterwards: here, a piece could take the id of one that is spelled alike.
     backend.train_from_iterator(sample, trainer)
-    learnt: dict[str, Any] = json.loads(backend.to_str())["model"]
-    return learnt
+    learned: dict[str, Any] = json.loads(backend.to_str())["model"]
+    return learned
 
 
 def _room(config: TokenizerConfig) -> int:
@@ -205,10 +205,10 @@ def _ranked(counts: Counter[str], minimum: int) -> list[str]:
     return [unit for unit, _ in sorted(kept, key=lambda entry: (-entry[1], entry[0]))]
 
 
-def _normalised(facts: Facts, texts: Iterable[str]) -> Iterator[str]:
-    """Texts as a tokenizer of these facts sees them: normalising is its own business, so an empty one is asked."""
+def _normalized(facts: Facts, texts: Iterable[str]) -> Iterator[str]:
+    """Texts as a tokenizer of these facts sees them: normalizing is its own business, so an empty one is asked."""
     plain = replace(facts, kind="words" if facts.kind in SPLIT_AT_SPACE else facts.kind)
-    return map(Tokenizer(assemble(plain, []).to_str()).normalise, texts)
+    return map(Tokenizer(assemble(plain, []).to_str()).normalize, texts)
 
 
 def _sample(texts: Collection[str], limit: int) -> tuple[Iterator[str], float]:

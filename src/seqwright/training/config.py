@@ -63,8 +63,8 @@ class TrainingConfig:
     """A finished run to begin with: its weights, and its tokenizer with what is new added. The model must be of the
     same kind and sizes; `--from RUN` or model.from sees to that."""
     lora_rank: int | None = None
-    """Rank of the corrections that are learnt in place of the encoder's own matrices, which stay as base has them
-    (LoRA); they are merged at the end. All weights are learnt unless given."""
+    """Rank of the corrections that are learned in place of the encoder's own matrices, which stay as base has them
+    (LoRA); they are merged at the end. All weights are learned unless given."""
     lora_alpha: float = 16.0
     """What LoRA's corrections are multiplied by, over their rank."""
     layer_decay: float = 1.0

@@ -18,7 +18,7 @@ LAST = ("encoder.norm.", "reader.norm.", "decoder.norm.", "decoder.keys_values."
 def depths(module: nn.Module) -> dict[str, int]:
     """How deep each parameter lies: 0 for tokens and positions, 1, 2, … for layers, one more for what a task adds.
 
-    What follows the last layer (a last normalisation) or serves all (a decoder's keys of the source) counts with it.
+    What follows the last layer (a last normalization) or serves all (a decoder's keys of the source) counts with it.
     """
     names = [name for name, _ in module.named_parameters()]
     found = {name: _layer(name) for name in names}
@@ -39,8 +39,8 @@ class Thaw:
     def __init__(self, module: nn.Module, config: TrainingConfig, steps_per_epoch: int):
         found = depths(module)
         self.top = max(found.values())
-        learnt = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
-        self.parameters = [(parameter, found[name]) for name, parameter in learnt.items()]
+        learned = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+        self.parameters = [(parameter, found[name]) for name, parameter in learned.items()]
         self.pause = None if config.unfreeze_every is None else config.unfreeze_every * steps_per_epoch
         self.kept = _kept(config.freeze, self.top)
 

@@ -24,7 +24,7 @@ WAYS = ("stratified", "pictures", "tail")
 IDX_BYTES = 0x08
 """The type code of unsigned bytes in an IDX file."""
 
-Seen = Literal["class", "frames", "fill", "clean", "colour", "clean+colour"]
+Seen = Literal["class", "frames", "inpaint", "denoise", "colorize", "denoise+colorize"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class ImagesConfig(PicturesConfig):
     """Images: what is on them, or what is missing from them."""
     objective: Seen = "class"
     """What is asked: the class of a picture, the class of each frame of a strip, which is read in columns (frames), the
-    patches that were hidden (fill), the picture without its noise (clean), its colours (colour), or both of these."""
+    patches that were hidden (fill), the picture without its noise (clean), its colors (color), or both of these."""
     shift: int = 0
     """Pixels by which training pictures move at most, up, down and sideways; what comes in is as the border was."""
     flip: bool = False
@@ -243,7 +243,7 @@ def _with_channels(array: NDArray[Any], path: Path) -> Pixels:
         )
         raise UserError(
             f"{path} holds {array.dtype} of {_written(array.shape)}; pictures are bytes (uint8), N × height × width for"
-            f" grey ones, N × height × width × 3 for colours.{hint}"
+            f" gray ones, N × height × width × 3 for colors.{hint}"
         )
     return array
 
@@ -270,7 +270,7 @@ def _folder(path: Path, size: tuple[int, int] | None) -> Pictures:
 
 
 def _alike(pictures: list[Pixels]) -> list[Pixels]:
-    """All of them with colours where some have any: grey photographs are often kept without."""
+    """All of them with colors where some have any: gray photographs are often kept without."""
     most = max(picture.shape[-1] for picture in pictures)
     return [np.broadcast_to(picture, (*picture.shape[:2], most)) for picture in pictures]
 

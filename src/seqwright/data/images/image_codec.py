@@ -54,7 +54,7 @@ class Sight:
             answers = Answers(kind="tags" if self.answer == "frames" else "class", count=len(self.names))
         else:
             answers = Answers(kind="pixels", count=self.grid.numbers)
-        hidden = 2 if self.answer == "fill" else 1
+        hidden = 2 if self.answer == "inpaint" else 1
         return ReaderSizes(answers=answers, features=self.grid.numbers, length=self.grid.length, segments=hidden)
 
     def targets(self, pictures: Pictures) -> Ints | None:
@@ -67,7 +67,7 @@ class Sight:
         rows = [_parted(label, self.answer) for label in pictures.labels]
         unknown = sorted({name for row in rows for name in row if name not in numbers})
         if unknown:
-            raise UserError(f"the label {unknown[0]!r} was not learnt; known are {', '.join(self.names[:12])}.")
+            raise UserError(f"the label {unknown[0]!r} was not learned; known are {', '.join(self.names[:12])}.")
         if any(len(row) != self.grid.frames for row in rows):
             raise UserError(f"every picture needs {self.grid.frames} labels with spaces between them.")
         found = np.array([[numbers[name] for name in row] for row in rows], np.int64)

@@ -1,4 +1,4 @@
-"""Pictures as sequences of patches, moved, hidden, noisy or grey: the examples of a model that sees."""
+"""Pictures as sequences of patches, moved, hidden, noisy or gray: the examples of a model that sees."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Grid:
     def of(cls, pictures: Pictures, config: ImagesConfig) -> Grid:
         """The grid that these pictures are cut by to be answered about."""
         strip = config.objective == "frames"
-        if "colour" in config.objective and pictures.pixels.shape[-1] == 1:
-            raise UserError(f'answer = "{config.objective}" needs pictures that have colours; these are grey.')
+        if "colorize" in config.objective and pictures.pixels.shape[-1] == 1:
+            raise UserError(f'answer = "{config.objective}" needs pictures that have colors; these are gray.')
         frames = len(pictures.labels[0].split()) if strip and pictures.labels else 1
         return cls.cut(pictures, config.patch, columns=strip, frames=frames)
 
@@ -90,7 +90,7 @@ class Grid:
         return Source(mask=torch.ones(features.shape[:2], dtype=torch.bool), features=features)
 
     def fitted(self, pictures: Pictures) -> Pictures:
-        """These pictures, with or without colours as those that were learnt from; refused where the sizes differ."""
+        """These pictures, with or without colors as those that were learned from; refused where the sizes differ."""
         height, width, channels = pictures.pixels.shape[1:]
         if (height, width) != (self.height, self.width):
             raise UserError(
@@ -99,8 +99,8 @@ class Grid:
             )
         if channels == self.channels:
             return pictures
-        grey = np.round(pictures.pixels @ LUMA).astype(np.uint8)[..., None] if channels == 3 else pictures.pixels
-        return replace(pictures, pixels=np.repeat(grey, self.channels, -1))
+        gray = np.round(pictures.pixels @ LUMA).astype(np.uint8)[..., None] if channels == 3 else pictures.pixels
+        return replace(pictures, pixels=np.repeat(gray, self.channels, -1))
 
 
 def to_numbers(pixels: Pixels) -> Floats:
@@ -151,16 +151,16 @@ class Views:
             return Batch.of_source(Source(mask=mask, features=features, word_starts=starts), torch.from_numpy(target))
         draws = np.random.Generator(bits(self.seed, step, SPOILT))
         target = self.grid.patches(whole)
-        if answer == "fill":
+        if answer == "inpaint":
             ranks = draws.random((len(rows), self.grid.length)).argsort(1).argsort(1)
             hidden = ranks < max(1, round(self.config.mask_rate * self.grid.length))  # as many in every picture
             target = np.where(hidden[..., None], target, np.float32(IGNORE))
             seen = np.where(hidden[..., None], np.float32(0), self.grid.patches(whole))
             source = Source(mask=mask, features=torch.from_numpy(seen), segments=torch.from_numpy(hidden.astype(int)))
             return Batch.of_source(source, torch.from_numpy(target))
-        if "colour" in answer:
+        if "colorize" in answer:
             whole = np.repeat((whole @ LUMA)[..., None], 3, -1)
-        if "clean" in answer:
+        if "denoise" in answer:
             whole = whole + self.config.noise_std * draws.standard_normal(whole.shape, np.float32)
         features = torch.from_numpy(self.grid.patches(whole))
         return Batch.of_source(Source(mask=mask, features=features), torch.from_numpy(target))

@@ -1,6 +1,6 @@
-"""Which columns of a labelled file hold label and text, where nobody says: by headings, or by what stands in them.
+"""Which columns of a labeled file hold label and text, where nobody says: by headings, or by what stands in them.
 
-Only what can hardly be meant otherwise is recognised; the rest is refused with the next move.
+Only what can hardly be meant otherwise is recognized; the rest is refused with the next move.
 """
 
 from __future__ import annotations

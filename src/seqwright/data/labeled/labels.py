@@ -1,4 +1,4 @@
-"""What texts are labelled with: the names a run knows, and labels as targets."""
+"""What texts are labeled with: the names a run knows, and labels as targets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Labels:
     names: tuple[str, ...] = ()
     """Classes or labels in the order of their numbers; none for a value."""
     mean: float = 0.0
-    """Of the training values, which are learnt as deviations from it, in units of their standard deviation."""
+    """Of the training values, which are learned as deviations from it, in units of their standard deviation."""
     deviation: float = 1.0
     parts: int = 1
     """Texts of a row: 2 for pairs."""
@@ -48,7 +48,7 @@ class Labels:
         if kind == "regression":
             values = np.array([_number(row) for row in rows.rows])
             if len(set(values.tolist())) < 2:
-                raise UserError(f"every label is {values[0]:g}; there is nothing to be learnt from equal values.")
+                raise UserError(f"every label is {values[0]:g}; there is nothing to be learned from equal values.")
             return cls(kind=kind, mean=float(values.mean()), deviation=float(values.std()), parts=rows.parts)
         found = {row.label for row in rows.rows}
         if kind == "multi":
@@ -96,11 +96,11 @@ class Labels:
 
     @property
     def fate(self) -> str:
-        """What becomes of labels that were not learnt, in words."""
+        """What becomes of labels that were not learned, in words."""
         return "passed over" if self.kind == "multi" else "counted as wrong"
 
-    def unlearnt(self, rows: Sequence[Row]) -> dict[str, int]:
-        """Labels that were not learnt, and how many rows have each, the commonest first."""
+    def unlearned(self, rows: Sequence[Row]) -> dict[str, int]:
+        """Labels that were not learned, and how many rows have each, the commonest first."""
         return dict(Counter(name for _, name in self._strange(rows)).most_common())
 
     def _strange(self, rows: Sequence[Row]) -> list[tuple[Row, str]]:
@@ -115,14 +115,14 @@ class Labels:
             return
         row, name = strange[0]
         raise UserError(
-            f"{row.place}: the label {name!r} was not learnt.{did_you_mean(name, self.names)} Of {len(rows):,} rows,"
+            f"{row.place}: the label {name!r} was not learned.{did_you_mean(name, self.names)} Of {len(rows):,} rows,"
             f" {many:,} have unknown labels: mend them, name the right columns in data.columns, or count such"
             ' texts as wrong with evaluation.unknown = "wrong".'
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledTexts:
+class LabeledTexts:
     """Texts with what is to be answered: the examples of a classifier."""
 
     sources: Sources

@@ -1,4 +1,4 @@
-"""Labelled texts: rows of a label and one text or two, from files, split so that every class is on both sides."""
+"""Labeled texts: rows of a label and one text or two, from files, split so that every class is on both sides."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Long = Literal["head", "tail", "head+tail", "windows"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledConfig:
-    kind: Literal["labelled"] = "labelled"
+class LabeledConfig:
+    kind: Literal["labeled"] = "labeled"
     """Texts with a label each: sentiment, intents, languages, whether two sentences mean the same."""
     train: tuple[str, ...] | str = ()
     """Files, folders or patterns to learn from (.tsv, .csv, .jsonl or `label TAB text`; plain, .gz or .xz), or
@@ -64,7 +64,7 @@ class LabelledConfig:
 
     def __post_init__(self) -> None:
         if not self.train:
-            raise UserError("train names no file; give your own with --labelled FILE.")
+            raise UserError("train names no file; give your own with --labeled FILE.")
         check_split(self.split, self.valid, WAYS)
         check_sizes(self, "max_length", "batch_tokens")
         if self.columns and len(self.columns) not in (2, 3):
@@ -126,7 +126,7 @@ class Rows:
         return Rows(rows=train, notes=self.notes), Rows(rows=valid)
 
 
-def splits(train: Rows, config: LabelledConfig) -> tuple[Rows, Rows | None]:
+def splits(train: Rows, config: LabeledConfig) -> tuple[Rows, Rows | None]:
     """What is left to learn from, and the validation rows, if there are any."""
     if config.valid is not None:
         return train, read_rows(config.valid, config)
@@ -135,7 +135,7 @@ def splits(train: Rows, config: LabelledConfig) -> tuple[Rows, Rows | None]:
     return train.split(config.split, classes=config.labels == "single")
 
 
-def read_rows(files: Sequence[str] | str, config: LabelledConfig) -> Rows:
+def read_rows(files: Sequence[str] | str, config: LabeledConfig) -> Rows:
     """The rows of some files."""
     notes: list[str] = []
     rows: list[Row] = []
@@ -161,7 +161,7 @@ def read_rows(files: Sequence[str] | str, config: LabelledConfig) -> Rows:
     notes += [*odd_labels(rows), *conflicts(rows)] if config.labels == "single" else []
     empty = sum(not any(text.strip() for text in row.texts) for row in rows)
     if empty:
-        notes.append(f"{empty:,} of {len(rows):,} texts are empty: all that can be learnt of them is what is frequent.")
+        notes.append(f"{empty:,} of {len(rows):,} texts are empty: all that can be learned of them is what is frequent.")
     return Rows(rows=rows, notes=tuple(notes))
 
 
@@ -191,10 +191,10 @@ def odd_labels(rows: Sequence[Row]) -> list[str]:
             f"{len(lists):,} labels are lists of others ({lists[0][:40]!r} …) and classes of their own; data.labels ="
             ' "multi" learns each name alone.'
         )
-    spelt: defaultdict[str, list[str]] = defaultdict(list)
+    spelled: defaultdict[str, list[str]] = defaultdict(list)
     for label in counts:
-        spelt[label.casefold()].append(label)
-    if alike := next((own for own in spelt.values() if len(own) > 1), None):
+        spelled[label.casefold()].append(label)
+    if alike := next((own for own in spelled.values() if len(own) > 1), None):
         said.append(f"{' and '.join(map(repr, alike))} differ in case alone and are classes of their own.")
     composed: defaultdict[str, list[str]] = defaultdict(list)
     for label in counts:
@@ -211,7 +211,7 @@ def _place(rows: Sequence[Row], label: str) -> str:
     return next(row.place for row in rows if row.label == label)
 
 
-def read_texts(path: Path, config: LabelledConfig, parts: int) -> list[tuple[str, ...]]:
+def read_texts(path: Path, config: LabeledConfig, parts: int) -> list[tuple[str, ...]]:
     """The texts of a file of records, so many a row, whether it has labels or not."""
     text = read_text(path, config.errors)[0].rstrip("\r\n")
     _refuse_blank(text, path)
@@ -227,7 +227,7 @@ def _refuse_blank(text: str, path: Path) -> None:
         raise UserError(f"{path} holds nothing but blank lines; name a file with texts.")
 
 
-def _rows(text: str, path: Path, config: LabelledConfig) -> Iterator[Row]:
+def _rows(text: str, path: Path, config: LabeledConfig) -> Iterator[Row]:
     _refuse_blank(text, path)
     if config.separator is not None:
         written = Layout(separator=config.separator)

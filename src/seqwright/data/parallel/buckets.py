@@ -1,4 +1,4 @@
-"""Pairs as batches: neighbours in length share one, so that little is padding, under a budget of tokens."""
+"""Pairs as batches: neighbors in length share one, so that little is padding, under a budget of tokens."""
 
 from __future__ import annotations
 

@@ -43,26 +43,26 @@ def embedded_pictures(name: str) -> tuple[Pixels, tuple[str, ...]]:
 
 
 def digits() -> tuple[Pixels, tuple[str, ...]]:
-    """1,797 digits of 8 × 8 pixels, grey."""
+    """1,797 digits of 8 × 8 pixels, gray."""
     try:
         from sklearn.datasets import load_digits  # type: ignore[import-untyped]
     except ImportError:
         raise UserError("digits come from scikit-learn: pip install 'seqwright[samples]'.") from None
     held = load_digits()
-    grey = np.round(held.images * (255 / 16)).astype(np.uint8)  # (N, 8, 8)
-    return grey[..., None], tuple(map(str, held.target.tolist()))
+    gray = np.round(held.images * (255 / 16)).astype(np.uint8)  # (N, 8, 8)
+    return gray[..., None], tuple(map(str, held.target.tolist()))
 
 
 def tinted_digits() -> tuple[Pixels, tuple[str, ...]]:
-    """The digits at 16 × 16, in the colour of their class on a textured ground: what colour a grey one had can be known
+    """The digits at 16 × 16, in the color of their class on a textured ground: what color a gray one had can be known
     from its shape alone."""
-    grey, labels = digits()
-    ink = np.kron(grey[..., 0], np.ones((2, 2), np.uint8))[..., None] / 255  # (N, 16, 16, 1)
+    gray, labels = digits()
+    ink = np.kron(gray[..., 0], np.ones((2, 2), np.uint8))[..., None] / 255  # (N, 16, 16, 1)
     draws = np.random.Generator(np.random.PCG64(1))
     rows, columns = np.mgrid[0:16, 0:16]
-    slant, phase = draws.integers(1, 4, (2, len(grey), 1, 1))
+    slant, phase = draws.integers(1, 4, (2, len(gray), 1, 1))
     waves = 0.5 + 0.5 * np.sin((rows * slant + columns) * 0.8 + phase)  # (N, 16, 16)
-    ground = (30 + 70 * waves)[..., None] * (0.8 + 0.4 * draws.random((len(grey), 1, 1, 3)))
+    ground = (30 + 70 * waves)[..., None] * (0.8 + 0.4 * draws.random((len(gray), 1, 1, 3)))
     tint = np.array(TINTS, float)[list(map(int, labels))][:, None, None]  # (N, 1, 1, 3)
     return np.round(ink * tint + (1 - ink) * ground).clip(0, 255).astype(np.uint8), labels
 
@@ -70,22 +70,22 @@ def tinted_digits() -> tuple[Pixels, tuple[str, ...]]:
 def digit_strips() -> tuple[Pixels, tuple[str, ...]]:
     """Six digits side by side: a label for each frame of 8 × 8 pixels. The last tenth of the strips and of the digits
     are kept for each other, so that `split = "tail 10%"` is fair."""
-    grey, labels = digits()
+    gray, labels = digits()
     draws, kept = np.random.Generator(np.random.PCG64(2)), round(TAIL * STRIPS)
-    known = round((1 - TAIL) * len(grey))
+    known = round((1 - TAIL) * len(gray))
     chosen = np.concatenate(
-        [draws.integers(0, known, (STRIPS - kept, FRAMES)), draws.integers(known, len(grey), (kept, FRAMES))]
+        [draws.integers(0, known, (STRIPS - kept, FRAMES)), draws.integers(known, len(gray), (kept, FRAMES))]
     )
-    strips = grey[chosen].transpose(0, 2, 1, 3, 4).reshape(STRIPS, 8, 8 * FRAMES, 1)
+    strips = gray[chosen].transpose(0, 2, 1, 3, 4).reshape(STRIPS, 8, 8 * FRAMES, 1)
     return strips, tuple(" ".join(labels[n] for n in row) for row in chosen.tolist())
 
 
 def digit_captions() -> tuple[Pixels, tuple[str, ...]]:
     """One to six digits on a strip, somewhere and a pixel or more apart, and their names in words. The last tenth of
     the strips show every tenth digit, which no other strip shows, so that `split = "tail 10%"` is fair."""
-    grey, labels = digits()
+    gray, labels = digits()
     draws, kept = np.random.Generator(np.random.PCG64(3)), round(TAIL * CAPTIONED)
-    held = np.arange(len(grey)) % 10 == 0
+    held = np.arange(len(gray)) % 10 == 0
     pools = np.flatnonzero(~held), np.flatnonzero(held)
     strips, said = np.zeros((CAPTIONED, 8, 9 * FRAMES, 1), np.uint8), []
     for n, strip in enumerate(strips):
@@ -94,7 +94,7 @@ def digit_captions() -> tuple[Pixels, tuple[str, ...]]:
         gaps = np.sort(draws.integers(0, strip.shape[1] - 9 * len(chosen) + 1, len(chosen)))
         for place, digit in enumerate(chosen):
             left = gaps[place] + 9 * place
-            strip[:, left : left + 8] = grey[digit]
+            strip[:, left : left + 8] = gray[digit]
         said.append(" ".join(NAMES[int(labels[digit])] for digit in chosen))
     return strips, tuple(said)
 

@@ -1,4 +1,4 @@
-"""Labelled texts that need no files: which language a name is in, as Babel's locale data write it."""
+"""Labeled texts that need no files: which language a name is in, as Babel's locale data write it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ LANGUAGES = ("cs", "de", "en", "es", "fi", "fr", "hu", "id", "it", "nl", "pl", "
 def embedded_labels(name: str) -> list[tuple[str, str]]:
     """(label, text) of what `embedded:NAME` stands for."""
     key = name.removeprefix(PREFIX)
-    if key not in LABELLED:
-        raise UserError(f"no embedded labelled texts '{key}'.{did_you_mean(key, LABELLED)}")
-    return LABELLED[key]()
+    if key not in LABELED:
+        raise UserError(f"no embedded labeled texts '{key}'.{did_you_mean(key, LABELED)}")
+    return LABELED[key]()
 
 
 def languages() -> list[tuple[str, str]]:
@@ -38,4 +38,4 @@ def languages() -> list[tuple[str, str]]:
     return sorted((min(codes), text) for text, codes in spoken.items() if len(codes) == 1)
 
 
-LABELLED: dict[str, Callable[[], list[tuple[str, str]]]] = {"languages": languages}
+LABELED: dict[str, Callable[[], list[tuple[str, str]]]] = {"languages": languages}

@@ -43,7 +43,7 @@ def lines_of(source: str) -> list[Sentence]:
 
 
 def _class(line: list[tokenize.TokenInfo], place: int) -> str:
-    """What a word is. What kind of name it is, only its line tells: its neighbours, and which brackets are open."""
+    """What a word is. What kind of name it is, only its line tells: its neighbors, and which brackets are open."""
     token = line[place]
     kind = tokenize.tok_name[token.type]
     if kind != "NAME":

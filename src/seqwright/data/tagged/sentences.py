@@ -1,4 +1,4 @@
-"""Tagged sentences as batches: words aligned with the ids they are cut into, and spelt out."""
+"""Tagged sentences as batches: words aligned with the ids they are cut into, and spelled out."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _pieces(
 ) -> tuple[list[list[int]], list[list[int]]]:
     """For each sentence the numbers of its words, and for each number the ids of that word: at least one.
 
-    Words but the first are cut with a space before them, as they stand in a text: tokenizers that care learnt them so.
+    Words but the first are cut with a space before them, as they stand in a text: tokenizers that care learned them so.
     """
     known: dict[str, int] = {}
     numbers = [
@@ -136,7 +136,7 @@ def _pieces(
     ]
     encoded = tokenizer.encode_all(known)
     ends = np.cumsum(encoded.lengths)[:-1]
-    nothing = [0 if tokenizer.unk is None else tokenizer.unk]  # a word of which normalising leaves nothing
+    nothing = [0 if tokenizer.unk is None else tokenizer.unk]  # a word of which normalizing leaves nothing
     return numbers, [piece.tolist()[:room] or nothing for piece in np.split(encoded.ids.astype(np.int64), ends)]
 
 
@@ -184,9 +184,9 @@ def spell(words: Sequence[str]) -> NDArray[np.int32]:
     """(words, SPELT): accents in one with their letters where that can be, so that both ways to write them are one."""
     cut = [_cut(word if word.isascii() else unicodedata.normalize("NFC", word)) for word in words]
     lengths = np.fromiter(map(len, cut), np.int64, len(cut))
-    spelt = np.zeros((len(cut), SPELT), np.int32)
-    spelt[np.arange(SPELT) < lengths[:, None]] = np.frombuffer("".join(cut).encode("utf-32-le"), "<i4") + 1
-    return spelt
+    spelled = np.zeros((len(cut), SPELT), np.int32)
+    spelled[np.arange(SPELT) < lengths[:, None]] = np.frombuffer("".join(cut).encode("utf-32-le"), "<i4") + 1
+    return spelled
 
 
 def _cut(word: str) -> str:

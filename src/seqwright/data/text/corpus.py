@@ -68,7 +68,7 @@ class TextConfig(TextFiles):
     kind: Literal["text"] = "text"
     """Plain text for a language model."""
     weights: tuple[float, ...] = ()
-    """How much of what is learnt comes from each entry of train, in the same order; left out: as much as there is."""
+    """How much of what is learned comes from each entry of train, in the same order; left out: as much as there is."""
     examples: Literal["windows", "bptt", "prefixes", "documents"] | None = None
     """What a row of a training batch is: a window of the packed text, a stretch of it whose state is carried to the
     next step (rows), a prefix of a document with one target, or a document. Left out: what suits the model."""
@@ -83,7 +83,7 @@ class TextConfig(TextFiles):
         if self.weights and (isinstance(self.train, str) or len(self.weights) != len(self.train)):
             raise UserError("weights needs one number for each entry of train, in the same order.")
         if any(weight <= 0 for weight in self.weights):
-            raise UserError("weights must be above 0; take the files that should not be learnt from out of train.")
+            raise UserError("weights must be above 0; take the files that should not be learned from out of train.")
 
 
 @dataclass(frozen=True, kw_only=True)

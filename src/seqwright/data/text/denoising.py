@@ -28,7 +28,7 @@ SHARES = {"infilling": 0.3, "deletion": 0.3, "spans": 0.15, "prefix": 0.5}
 
 @dataclass(frozen=True, kw_only=True)
 class CorruptedConfig(TextFiles):
-    kind: Literal["corrupted"] = "corrupted"
+    kind: Literal["denoising"] = "denoising"
     """Text to be restored from what is left of it."""
     noise: Literal["infilling", "spans", "deletion", "prefix"] = "infilling"
     """What is done: each span becomes one <mask> and the whole text is said (infilling, BART), each becomes a sentinel

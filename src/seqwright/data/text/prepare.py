@@ -49,7 +49,7 @@ class Plan:
 
 
 def refuse(files: Sequence[Path], folder: Path, document: Document, columns: Sequence[str]) -> None:
-    """Raises where a preparation cannot begin: before anything is learnt or read, which may take long."""
+    """Raises where a preparation cannot begin: before anything is learned or read, which may take long."""
     if not (folder / "plan.json").exists() and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} holds other things; choose an empty folder.")
     for path in filter(holds_records, files):
@@ -60,15 +60,15 @@ def refuse(files: Sequence[Path], folder: Path, document: Document, columns: Seq
 
 
 def learn(config: TokenizerConfig, files: Sequence[Path], document: Document, columns: Sequence[str] = ()) -> Tokenizer:
-    """A tokenizer of files that are read in blocks; pieces are learnt from a sample of `sample_bytes`, as is said."""
+    """A tokenizer of files that are read in blocks; pieces are learned from a sample of `sample_bytes`, as is said."""
     if config.file is not None or config.kind not in SUBWORDS:
         return train(config, Blocks(files, document, columns))
     whole = sum(len(text.encode()) for text in Blocks(files, document, columns))
     every = -(-whole // config.sample_bytes)
     sample = Blocks(files, document, columns, every=every, size=SAMPLED)
-    learnt = train(replace(config, sample_bytes=2 * max(whole, 1)), sample)
-    share = f"{config.kind} learnt its pieces from about {1 / every:.1%} of the text (tokenizer.sample_bytes)."
-    return learnt if every == 1 else Tokenizer(learnt.json, [*learnt.notes, share])
+    learned = train(replace(config, sample_bytes=2 * max(whole, 1)), sample)
+    share = f"{config.kind} learned its pieces from about {1 / every:.1%} of the text (tokenizer.sample_bytes)."
+    return learned if every == 1 else Tokenizer(learned.json, [*learned.notes, share])
 
 
 def prepare(

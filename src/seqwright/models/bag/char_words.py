@@ -1,4 +1,4 @@
-"""Words that are spelt out in characters: which stand in a text, and their numbers."""
+"""Words that are spelled out in characters: which stand in a text, and their numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seqwright.models.ngram.tables import ABSENT, search
 from seqwright.text.hashing import GOLDEN, mixed
 
 
-def spelt(ids: Rows, marks: Rows, lengths: Rows) -> tuple[Rows, Rows]:
+def spelled(ids: Rows, marks: Rows, lengths: Rows) -> tuple[Rows, Rows]:
     """A key for each word of texts that lie one after another, and how many words each text has.
 
     A key is the polynomial of a word's ids in GOLDEN, modulo 2⁶⁴: of a million words two share one with probability

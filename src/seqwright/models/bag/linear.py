@@ -1,4 +1,4 @@
-"""Linear models of sparse features: L2-regularised least loss, found by L-BFGS (Liu & Nocedal 1989)."""
+"""Linear models of sparse features: L2-regularized least loss, found by L-BFGS (Liu & Nocedal 1989)."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def descend(
     l2: float,
     weight: Tensor,
     bias: Tensor,
-    centre: float = 0.0,
+    center: float = 0.0,
     rounds: int = ROUNDS,
 ) -> tuple[Tensor, Tensor]:
-    """Weight (F, C) and bias (C,) of the least mean loss(x @ (scale ∘ weight) + bias) + l2 / 2 |weight - centre|² / N,
+    """Weight (F, C) and bias (C,) of the least mean loss(x @ (scale ∘ weight) + bias) + l2 / 2 |weight - center|² / N,
     begun with those given; the bias is not held back."""
     mean_loss, many = LOSSES[loss], len(x)
     flat = torch.cat([weight.flatten(), bias]).requires_grad_()
@@ -70,8 +70,8 @@ def descend(
         with torch.enable_grad():
             value = mean_loss(logits, target)
             (slope,) = torch.autograd.grad(value, logits)
-        value = value + l2 / (2 * many) * (own - centre).square().sum()
-        gradient = scale * (x.transposed @ slope) + l2 / many * (own - centre)
+        value = value + l2 / (2 * many) * (own - center).square().sum()
+        gradient = scale * (x.transposed @ slope) + l2 / many * (own - center)
         flat.grad = torch.cat([gradient.flatten(), slope.sum(0)])
         return float(value)
 

@@ -1,7 +1,7 @@
 """The bag of n-grams: which n-grams a text has, weighed by naive Bayes, and a linear model of them.
 
 A strong and cheap rival of every network on whole texts (Wang & Manning 2012): log-count ratios say how much each
-n-gram speaks for a class, and a regularised regression learns how far to believe them.
+n-gram speaks for a class, and a regularized regression learns how far to believe them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 from seqwright.core.batch import Answers, Batch, ReaderSizes, Source, within
 from seqwright.core.config import UserError, check_sizes
 from seqwright.core.protocols import Doing, unheard
-from seqwright.models.bag.char_words import numbered, spelt
+from seqwright.models.bag.char_words import numbered, spelled
 from seqwright.models.bag.complement_nb import Complement, complement
 from seqwright.models.bag.features import Grams, Presence, Rows, beside
 from seqwright.models.bag.linear import descend
@@ -66,7 +66,7 @@ class BagConfig:
             raise UserError(f"l2 must be positive, not {self.l2:g}; leave it out to have it chosen.")
 
 
-VIEWS = ("keys", "spelt")
+VIEWS = ("keys", "spelled")
 """What the n-grams of tokens and of words are called in a file."""
 Streams = list[tuple[Rows, Rows]]
 """For each view all ids one after another, and the lengths of the texts."""
@@ -96,7 +96,7 @@ class Bag:
         self.notes: list[str] = []
         """What the user should know about the estimate: sentences."""
         self.l2 = config.l2
-        """The regularisation that was used."""
+        """The regularization that was used."""
         self.naive_bayes = config.naive_bayes is not False and answers.kind != "regression"
         """Whether n-grams are weighed by ratios, which need classes."""
         self.rarity = torch.ones(0)
@@ -116,7 +116,7 @@ class Bag:
         doing("counting n-grams")
         ids, lengths, marks, target = self._corpus(corpus)
         if self.config.words:
-            self.known = np.unique(spelt(ids, marks, lengths)[0])
+            self.known = np.unique(spelled(ids, marks, lengths)[0])
         streams = self._streams(ids, lengths, marks)
         every = self._without_weights(streams)
         if every is None:
@@ -143,9 +143,9 @@ class Bag:
         self.weight, self.bias = torch.zeros(x.width, self.answers.count), torch.zeros(self.answers.count)
         if way.share < 1:
             scale = self.scale(x, target, way.weighed)
-            own: dict[str, Any] = {"scale": scale, "weight": torch.full_like(scale, way.centre), "bias": self.bias}
+            own: dict[str, Any] = {"scale": scale, "weight": torch.full_like(scale, way.center), "bias": self.bias}
             loss = "margins" if way.margins else self.answers.kind
-            weight, bias = descend(x, target, loss, l2=self.l2, centre=way.centre, **own)
+            weight, bias = descend(x, target, loss, l2=self.l2, center=way.center, **own)
             self._add(scale * weight, bias, way.sharpness * (1 - way.share))
         if way.share:
             self._add(*weights(x, self.rarity, target, self.answers.count, way.ridge), way.ridge_sharpness * way.share)
@@ -211,7 +211,7 @@ class Bag:
     def _said(self, way: Way) -> str:
         """What was chosen, and how well texts that were held out were answered with it."""
         ratios = (
-            f" and {'' if way.weighed else 'no '}naive Bayes{', which weights are held at,' * (way.centre > 0)} suit"
+            f" and {'' if way.weighed else 'no '}naive Bayes{', which weights are held at,' * (way.center > 0)} suit"
         )
         chosen = f"l2 = {way.l2:g}{' suits' if self.answers.kind == 'value' else ratios}"
         dual = f"ridge regression with l2 = {way.ridge:g}"
@@ -233,7 +233,7 @@ class Bag:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """How many n-grams of each length there are, and the regularisation."""
+        """How many n-grams of each length there are, and the regularization."""
         return {"types": [len(keys) for view in self.views for keys in view.keys], "l2": self.l2}
 
     def tensors(self) -> dict[str, Tensor]:
@@ -266,7 +266,7 @@ class Bag:
         """The ids of all texts with the lengths of each, and the words they spell."""
         if not self.config.words:
             return [(ids, lengths)]
-        keys, counts = spelt(ids, marks, lengths)
+        keys, counts = spelled(ids, marks, lengths)
         return [(ids, lengths), (numbered(keys, self.known), counts)]
 
     def _corpus(self, corpus: Examples) -> tuple[Rows, Rows, Rows, Tensor]:

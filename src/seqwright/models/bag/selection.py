@@ -1,7 +1,7 @@
 """Which regression suits texts that were held out: how n-grams are weighed, which are too rare, how far weights may go.
 
 Where naive Bayes alone answers them better than any regression, weights are held at what it says rather than at zero:
-a regression between both, as Wang & Manning's interpolation is, but one that is learnt.
+a regression between both, as Wang & Manning's interpolation is, but one that is learned.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HELD_OUT, FOLDS, MANY, CHEAP = 10, 5, 2000, 1_000_000
 """Every tenth text says which regression suits; of no more than MANY all do in turn, a fifth at a time. Above CHEAP
 weights one way is tried only, and a tenth of the texts."""
 GUESSING = 30
-"""Steps of descent from one regularisation to the next: enough to tell which suits."""
+"""Steps of descent from one regularization to the next: enough to tell which suits."""
 FEWEST = 20
 """With fewer texts there is nothing to hold out, and the middle of L2S is taken."""
 L2S = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
@@ -54,8 +54,8 @@ class Way:
     accuracy: float = 0.0
     l2: float = L2S[len(L2S) // 2]
     weighed: bool = True
-    centre: float = 0.0
-    """What weights are held at: with naive Bayes, how far it is believed before anything is learnt."""
+    center: float = 0.0
+    """What weights are held at: with naive Bayes, how far it is believed before anything is learned."""
     margins: bool = False
     """Whether classes are parted by margins, which are no probabilities yet."""
     sharpness: float = 1.0
@@ -66,7 +66,7 @@ class Way:
     share: float = 0.0
     """What ridge regression has in the logits; with 1 there is nothing else."""
     ridge: float = 0.0
-    """Its regularisation."""
+    """Its regularization."""
     ridge_sharpness: float = 1.0
     said: Tensor | None = field(default=None, compare=False, repr=False)
     """Logits (N, C) of the texts held out."""
@@ -102,7 +102,7 @@ def choose(
     weighed: Sequence[bool],
     doing: Doing,
 ) -> Way:
-    """The best of these ways to weigh, with the regularisation that suits it; the first where none can be held out."""
+    """The best of these ways to weigh, with the regularization that suits it; the first where none can be held out."""
     nothing = Way(float("inf"), weighed=weighed[0])
     if len(x) < FEWEST:
         return nothing
@@ -120,9 +120,9 @@ def choose(
             fold.weigh(scale, own, minimum)
         tried.append(min(way for margins in parted for way in _path(folds, own, margins, 0.0, doing)))
         if own and answers.kind == "class":
-            alone, centre = min((_alone(folds, centre), centre) for centre in CENTRES)
+            alone, center = min((_alone(folds, center), center) for center in CENTRES)
             if alone < tried[-1].loss:
-                tried.append(min(_path(folds, own, tried[-1].margins, centre, doing)))
+                tried.append(min(_path(folds, own, tried[-1].margins, center, doing)))
     if is_dual(x, answers):
         ridge = min(_ridges(folds, minimum, doing))
         tried += [*_sums(min(tried), ridge, folds), ridge] if tried else [ridge]
@@ -130,7 +130,7 @@ def choose(
 
 
 def _ridges(folds: Sequence[Fold], minimum: int, doing: Doing) -> Iterator[Way]:
-    """From the strongest regularisation on, until the loss rises."""
+    """From the strongest regularization on, until the loss rises."""
     truth, least = torch.cat([fold.truth for fold in folds]), float("inf")
     for fold in folds:
         fold.multiply(minimum)
@@ -158,34 +158,34 @@ def _sums(way: Way, ridge: Way, folds: Sequence[Fold]) -> Iterator[Way]:
         yield replace(shared, loss=float(F.cross_entropy(said, truth)), accuracy=right)
 
 
-def _path(folds: Sequence[Fold], weighed: bool, margins: bool, centre: float, doing: Doing) -> Iterator[Way]:
-    """From the strongest regularisation on, until the loss rises."""
+def _path(folds: Sequence[Fold], weighed: bool, margins: bool, center: float, doing: Doing) -> Iterator[Way]:
+    """From the strongest regularization on, until the loss rises."""
     answers, truth, least = folds[0].answers, torch.cat([fold.truth for fold in folds]), float("inf")
     for fold in folds:
-        fold.begin(centre)
+        fold.begin(center)
     for l2 in L2S:
         so_far = f"; the least loss so far is {least:.4f}" if least < float("inf") else ""
         doing(f"{folds[0].x.width:,} n-grams: trying l2 = {l2:g}{so_far}")
-        logits = torch.cat([fold.ask("margins" if margins else answers.kind, l2, centre) for fold in folds])
+        logits = torch.cat([fold.ask("margins" if margins else answers.kind, l2, center) for fold in folds])
         loss, sharpness = min(
             (float(LOSSES[answers.kind](by * logits, truth)), by) for by in (SHARPNESS if margins else (1.0,))
         )
         right = float((logits.argmax(-1) == truth).float().mean()) if answers.kind == "class" else 0.0
-        way = Way(loss, 100 * right, l2, weighed, centre, margins, sharpness, len(truth), len(folds))
+        way = Way(loss, 100 * right, l2, weighed, center, margins, sharpness, len(truth), len(folds))
         yield replace(way, said=sharpness * logits)
         if loss > least:
             return
         least = loss
 
 
-def _alone(folds: Sequence[Fold], centre: float) -> float:
+def _alone(folds: Sequence[Fold], center: float) -> float:
     """The mean loss of naive Bayes, believed so far."""
-    return sum(fold.alone(centre) for fold in folds) / sum(len(fold.truth) for fold in folds)
+    return sum(fold.alone(center) for fold in folds) / sum(len(fold.truth) for fold in folds)
 
 
 class Fold:
     """Texts to learn from, others to be asked about, and the weights so far. Nobody is asked for a class that was not
-    learnt: its loss would only say how little is known, and ask for the strongest regularisation."""
+    learned: its loss would only say how little is known, and ask for the strongest regularization."""
 
     def __init__(self, answers: Answers, x: Presence, target: Tensor, seen: Tensor, held: Tensor):
         self.answers = answers
@@ -201,23 +201,23 @@ class Fold:
             self.frequent = torch.bincount(self.target, minlength=self.answers.count).clamp(min=0.1).log()
             self.said = self.unseen @ self.scale  # (N, C)
 
-    def begin(self, centre: float) -> None:
-        self.weight, self.bias = torch.full_like(self.scale, centre), torch.zeros(self.answers.count)
+    def begin(self, center: float) -> None:
+        self.weight, self.bias = torch.full_like(self.scale, center), torch.zeros(self.answers.count)
 
-    def alone(self, centre: float) -> float:
+    def alone(self, center: float) -> float:
         """The loss of naive Bayes summed over the texts held out."""
-        logits = centre * self.said + self.frequent
+        logits = center * self.said + self.frequent
         return float(F.cross_entropy(logits, self.truth, reduction="sum"))
 
-    def ask(self, loss: str, l2: float, centre: float) -> Tensor:
-        """Logits (N, C) of the texts held out, after going on with another regularisation."""
+    def ask(self, loss: str, l2: float, center: float) -> Tensor:
+        """Logits (N, C) of the texts held out, after going on with another regularization."""
         own = {"scale": self.scale, "weight": self.weight, "bias": self.bias}
         if len(self.truth):
-            self.weight, self.bias = descend(self.x, self.target, loss, l2=l2, centre=centre, rounds=GUESSING, **own)
+            self.weight, self.bias = descend(self.x, self.target, loss, l2=l2, center=center, rounds=GUESSING, **own)
         return self.unseen @ (self.scale * self.weight) + self.bias
 
     def multiply(self, minimum: int) -> None:
-        """Products of texts learnt from with each other and with those held out."""
+        """Products of texts learned from with each other and with those held out."""
         common = torch.bincount(self.x.columns, minlength=self.x.width) >= minimum
         scale = rarity(self.x) * common
         self.own, self.across = gram(self.x, self.x, scale), gram(self.unseen, self.x, scale)

@@ -26,9 +26,9 @@ class BertConfig(TransformerReaderConfig):
     activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"
     """The nonlinearity of the feed-forward networks; gelu-tanh is GPT-2's approximation, swiglu has a gate."""
     norm_position: Literal["pre", "post"] = "post"
-    """Normalise what each part reads (pre) or the sum it makes, the embedding's too (post, as in the paper)."""
+    """Normalize what each part reads (pre) or the sum it makes, the embedding's too (post, as in the paper)."""
     norm_eps: float = 1e-12
-    """What normalisations add to a variance before they divide by its root."""
+    """What normalizations add to a variance before they divide by its root."""
     dropout: float = 0.1
     """Share of activations dropped in training: of the embedding, of each branch's output, of attention weights."""
 
@@ -39,7 +39,7 @@ def bert(config: BertConfig, sizes: ReaderSizes) -> ReadingModel:
     embedding = Tokens(sizes.vocabulary.size, config.width, segments=sizes.segments)
     head = MaskedHead(config.width, sizes.answers.count, epsilon=config.norm_eps)
     for part in (embedding, head):
-        initialise(part)
+        initialize(part)
     head.readout.weight = embedding.weight
     return ReadingModel(embedding, bert_encoder(config), Everything(config.width), nn.Identity(), head)
 
@@ -47,11 +47,11 @@ def bert(config: BertConfig, sizes: ReaderSizes) -> ReadingModel:
 def bert_encoder(config: BertConfig) -> TransformerReader:
     """The encoder, whatever follows it."""
     encoder = TransformerReader(config, embedding_norm=config.norm_position == "post")
-    initialise(encoder)
+    initialize(encoder)
     return encoder
 
 
-def initialise(module: nn.Module) -> None:
+def initialize(module: nn.Module) -> None:
     """The paper's start: normal with deviation 0.02, biases 0."""
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):

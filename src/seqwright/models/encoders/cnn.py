@@ -74,7 +74,7 @@ class ConvolutionReader(nn.Module):
     def _climb(self, tower: nn.Module, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """(B, S / stride ** layers, channels) of one kernel width, and which of them stand on a real token."""
         for layer in tower:  # type: ignore[attr-defined]
-            if self.context is None:  # windows are centred on every stride-th position
+            if self.context is None:  # windows are centered on every stride-th position
                 before = (layer.kernel_size[0] - 1) // 2
                 x = F.pad(x, (before, layer.kernel_size[0] - 1 - before))
                 mask = mask[:, :: self.stride]

@@ -53,7 +53,7 @@ class GPTEncoder(Stack):
 def gpt(config: GPTConfig, vocabulary: Vocabulary) -> LanguageModel:
     """A GPT with fresh weights."""
     encoder: nn.Module = GPTEncoder(config)
-    initialise(encoder, config.layers)
+    initialize(encoder, config.layers)
     if config.readout == "flatten":
         encoder = PrefixFlatten(encoder, config.width, config.context)
     model = LanguageModel(
@@ -65,7 +65,7 @@ def gpt(config: GPTConfig, vocabulary: Vocabulary) -> LanguageModel:
     return model
 
 
-def initialise(module: nn.Module, layers: int) -> None:
+def initialize(module: nn.Module, layers: int) -> None:
     """GPT-2's start: normal with deviation 0.02; less where a residual branch ends, since 2 · layers of them add up."""
     for name, part in module.named_modules():
         if isinstance(part, nn.Linear):

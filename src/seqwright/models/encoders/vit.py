@@ -16,7 +16,7 @@ from seqwright.layers.pooling import POOLINGS, Everything, Pooling, Words
 from seqwright.models.encoder_model import Features, ReadingModel, body, head_of
 from seqwright.models.encoders.bidirectional import RecurrentReader, RecurrentReaderConfig
 from seqwright.models.encoders.recurrent import GRUConfig, LSTMConfig, RecurrentConfig
-from seqwright.models.transformer import TransformerReader, TransformerReaderConfig, initialise
+from seqwright.models.transformer import TransformerReader, TransformerReaderConfig, initialize
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class SeeingGRUConfig(SeeingRecurrentConfig):
 
 
 class Patches(Features):
-    """Linear maps of patches; those that are hidden are one learnt vector (Xie et al. 2022)."""
+    """Linear maps of patches; those that are hidden are one learned vector (Xie et al. 2022)."""
 
     def __init__(self, numbers: int, width: int):
         super().__init__(numbers, width)
@@ -61,7 +61,7 @@ class Patches(Features):
 
 
 class ClassToken(TransformerReader):
-    """A Transformer encoder with a learnt vector in front, which collects what stands for the whole."""
+    """A Transformer encoder with a learned vector in front, which collects what stands for the whole."""
 
     def __init__(self, config: ViTConfig):
         super().__init__(config)
@@ -78,9 +78,9 @@ def vit(config: ViTConfig, sizes: ReaderSizes) -> ReadingModel:
     first = config.pooling == "first" and sizes.answers.kind != "tags"  # where patches are painted in, too: weights fit
     if sizes.length + first > config.context:
         raise UserError(f"a picture has {sizes.length} patches; set model.context to {sizes.length + first} or more.")
-    exact = replace(config, context=sizes.length + first)  # a learnt table has no more places than are taken
+    exact = replace(config, context=sizes.length + first)  # a learned table has no more places than are taken
     encoder = ClassToken(exact) if first else TransformerReader(exact)
-    initialise(encoder, config.width)
+    initialize(encoder, config.width)
     return seeing(config.pooling, sizes, encoder, config.width)
 
 

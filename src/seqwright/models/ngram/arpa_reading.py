@@ -1,6 +1,6 @@
 """Reading ARPA files, ours, KenLM's and SRILM's, with no loop over n-grams; a fault is named by its line.
 
-A section is cut into fields where its bytes turn from blank to not; words are recognised by a 64-bit polynomial of
+A section is cut into fields where its bytes turn from blank to not; words are recognized by a 64-bit polynomial of
 their bytes, whose values for the vocabulary are checked to be distinct.
 """
 
@@ -171,14 +171,14 @@ class _File:
         back_off, weighted = np.zeros(len(first)), many == n + 2
         back_off[weighted] = logs(first[weighted] + n + 1, lines[weighted])
         words = first[:, None] + 1 + np.arange(n)
-        spelt = []
+        spelled = []
         if n == 1:
-            spelt = [self._word(text[starts[w] : ends[w]], int(at)) for (w,), at in zip(words, lines, strict=True)]
-        return Fields(logs(first, lines), back_off, _hashes(text, starts, ends)[words], lines, spelt)
+            spelled = [self._word(text[starts[w] : ends[w]], int(at)) for (w,), at in zip(words, lines, strict=True)]
+        return Fields(logs(first, lines), back_off, _hashes(text, starts, ends)[words], lines, spelled)
 
-    def _word(self, spelt: Bytes, line: int) -> str:
+    def _word(self, spelled: Bytes, line: int) -> str:
         try:
-            return spelt.tobytes().decode()
+            return spelled.tobytes().decode()
         except UnicodeDecodeError as error:
             raise self.fault(line, f"the word is not UTF-8: {error.reason}.") from None
 
@@ -214,9 +214,9 @@ def _numbers(text: Bytes, starts: Rows, ends: Rows) -> NDArray[np.float64]:
     return value
 
 
-def _number(spelt: bytes) -> float:
+def _number(spelled: bytes) -> float:
     try:
-        return float(spelt)
+        return float(spelled)
     except ValueError:
         return math.nan
 
@@ -272,13 +272,13 @@ def _vocabulary(words: list[str]) -> tuple[list[str], Rows]:
 
 
 def _plain(word: str) -> str:
-    """The word that `arpa_names` spelt so; bytes of other programs that are no text stay spelt out."""
+    """The word that `arpa_names` spelled so; bytes of other programs that are no text stay spelled out."""
     if RESERVED.fullmatch(word):
         word = word.removeprefix("\\")
-    return re.sub(r"(<0x[0-9A-F]{2}>)+", lambda run: _spelt(run[0]), word)
+    return re.sub(r"(<0x[0-9A-F]{2}>)+", lambda run: _spelled(run[0]), word)
 
 
-def _spelt(run: str) -> str:
+def _spelled(run: str) -> str:
     try:
         return bytes.fromhex(run[3:-1].replace("><0x", "")).decode()
     except UnicodeDecodeError:

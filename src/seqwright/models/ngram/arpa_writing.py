@@ -28,15 +28,15 @@ LINES = 1 << 16
 """Lines made at once."""
 LN10 = np.log(10.0)
 SPELT_OUT = re.compile(r"\s|<(?=0x[0-9A-F]{2}>)")
-"""What cannot stand in a name as it is: white space, and what looks like white space spelt out."""
+"""What cannot stand in a name as it is: white space, and what looks like white space spelled out."""
 RESERVED = re.compile(r"\\*(<s>|</s>|<unk>|<UNK>)\Z")
 """A name that programs would take for a special, or that one backslash tells from it."""
 
 
 def arpa_names(tokens: Sequence[str], vocabulary: Vocabulary) -> list[str]:
-    """How ids are spelt in an ARPA file: <s> </s> <unk>, and spaces inside tokens as bytes (`<0x20>`)."""
+    """How ids are spelled in an ARPA file: <s> </s> <unk>, and spaces inside tokens as bytes (`<0x20>`)."""
     names = [SPELT_OUT.sub(lambda found: "".join(f"<0x{b:02X}>" for b in found[0].encode()), t) for t in tokens]
-    names = [f"\\{name}" if RESERVED.fullmatch(name) else name for name in names]  # a word spelt like a special
+    names = [f"\\{name}" if RESERVED.fullmatch(name) else name for name in names]  # a word spelled like a special
     for id, name in ((vocabulary.sos, "<s>"), (vocabulary.eos, "</s>"), (vocabulary.unk, "<unk>")):
         if id is not None:
             names[id] = name

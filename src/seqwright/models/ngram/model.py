@@ -36,7 +36,7 @@ class NGramConfig:
     """Ids in the longest n-gram counted: an n-gram of order N sees N - 1 ids back."""
     smoothing: Kind = "kneser-ney"
     """What is given to n-grams never seen: kneser-ney (modified, interpolated), witten-bell, absolute, stupid-backoff
-    (normalised), add-k, or mle (nothing)."""
+    (normalized), add-k, or mle (nothing)."""
     k: float = 1.0
     """Added to every count by add-k."""
     discount_fallback: tuple[float, ...] = (0.5, 1.0, 1.5)

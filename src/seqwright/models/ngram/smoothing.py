@@ -6,7 +6,7 @@ shorter context h', down to the uniform distribution over what can be predicted:
     p(w | h) = kept(h w) / room(h) + weight(h) p(w | h'),    weight(h) = 1 - sum over w of kept(h w) / room(h)
 
 The kinds differ in the counts they read, in what they keep of one, and in the room they make. Only stupid back-off does
-not interpolate; it is normalised here, for log-probabilities are what crosses the seam.
+not interpolate; it is normalized here, for log-probabilities are what crosses the seam.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def estimate(
     discounts, notes = discounts_for(counted, counts, kind, fallback, eos, scratch)
     found = Estimate(counts, [], [], discounts, notes)
     below: Floats = predictable / predictable.sum()  # the uniform distribution, by id
-    normaliser: Floats = np.ones(1)  # of stupid back-off, by context
+    normalizer: Floats = np.ones(1)  # of stupid back-off, by context
     for n, order in enumerate(orders):
         contexts = len(orders[n - 1]) if n else 1
-        probability, weight, normalisers = (scratch.empty(size, float) for size in (len(order), contexts, contexts))
+        probability, weight, normalizers = (scratch.empty(size, float) for size in (len(order), contexts, contexts))
         for rows, span in _by_context(order.key, counted.vocabulary, contexts, scratch):
             count = counts[n][rows]
             sums = _Sums(order.key[rows] // counted.vocabulary - span.start, span.stop - span.start)
@@ -80,11 +80,11 @@ def estimate(
             passed = scratch.take(below, order.suffix[rows])
             if kind == "stupid-backoff":
                 suffix = orders[n - 1].suffix[span] if n > 1 else np.zeros(len(room), int)
-                shorter = scratch.take(normaliser, suffix)
-                probability[rows], weight[span], normalisers[span] = _backed_off(sums, keep, room, passed, shorter)
+                shorter = scratch.take(normalizer, suffix)
+                probability[rows], weight[span], normalizers[span] = _backed_off(sums, keep, room, passed, shorter)
             else:
                 probability[rows], weight[span] = _interpolated(sums, keep, room, passed)
-        below, normaliser = probability, normalisers
+        below, normalizer = probability, normalizers
         found.probability.append(probability)
         if n:
             found.weight.append(weight)
@@ -141,14 +141,14 @@ def _interpolated(sums: _Sums, keep: Floats, room: Floats, passed: Floats) -> tu
 def _backed_off(
     sums: _Sums, keep: Floats, room: Floats, passed: Floats, shorter: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Stupid back-off's p(w | h), weight(h) and normaliser Z(h), given Z(h').
+    """Stupid back-off's p(w | h), weight(h) and normalizer Z(h), given Z(h').
 
     Its score S(w | h) is the relative frequency where h w was seen and 0.4 S(w | h') elsewhere, which sums to
     Z(h) = share seen + 0.4 (Z(h') - sum of S(w | h') over the w seen after h). Here p = S / Z, ranked as S is.
     """
     divisor = np.where(room > 0, room, 1.0)
     seen = keep > 0
-    normaliser = sums(keep) / divisor + STUPID_WEIGHT * shorter * (1 - sums(passed * seen))
-    weight = STUPID_WEIGHT * shorter / normaliser
-    frequency = keep / (divisor * normaliser)[sums.context]
-    return np.where(seen, frequency, weight[sums.context] * passed), weight, normaliser
+    normalizer = sums(keep) / divisor + STUPID_WEIGHT * shorter * (1 - sums(passed * seen))
+    weight = STUPID_WEIGHT * shorter / normalizer
+    frequency = keep / (divisor * normalizer)[sums.context]
+    return np.where(seen, frequency, weight[sums.context] * passed), weight, normalizer

@@ -1,4 +1,4 @@
-"""Features of words in their sentences: the word, its affixes, its shape, and its neighbours (Ratnaparkhi 1996).
+"""Features of words in their sentences: the word, its affixes, its shape, and its neighbors (Ratnaparkhi 1996).
 
 A feature is a 64-bit number, hashed from what it says, so that nothing has to be looked up while they are made: all of
 them are computed at once, from the letters of the words, which are looked at as networks do.
@@ -18,11 +18,11 @@ from seqwright.text.hashing import GOLDEN, mixed
 
 Keys = NDArray[np.uint64]
 VERSION = 2
-"""Of what features say: a perceptron that learnt others would find none of its own among these."""
+"""Of what features say: a perceptron that learned others would find none of its own among these."""
 AFFIXES = (1, 2, 3, 4, 5)
 """Characters of the prefixes and suffixes that are looked at."""
 OUTSIDE = np.uint64(1)
-"""The neighbour of a word at the end of a sentence."""
+"""The neighbor of a word at the end of a sentence."""
 NOTHING = np.uint64(2)
 """The affix of a word that is shorter."""
 

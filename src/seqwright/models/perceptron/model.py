@@ -1,4 +1,4 @@
-"""The averaged perceptron: tags by features of words and their neighbours, and by the tag before (Collins 2002).
+"""The averaged perceptron: tags by features of words and their neighbors, and by the tag before (Collins 2002).
 
 No gradients and no probabilities: whenever the best path is wrong, what speaks for the right tags is raised by one and
 what spoke for the wrong ones lowered; the mean of all weights on the way is kept. A strong and cheap rival of networks,
@@ -27,7 +27,7 @@ BARRED = -1e9
 """The weight of a transition that cannot be."""
 
 MOST_WEIGHTS, MOST_TAGS = 400_000_000, 1000
-"""Of more weights, the rarest features are left out: each is held three times while it is learnt, in five gigabytes."""
+"""Of more weights, the rarest features are left out: each is held three times while it is learned, in five gigabytes."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -40,7 +40,7 @@ class PerceptronConfig:
     averaged_models: int = 1
     """Trainings, each with orders of its own, whose weights are averaged (McDonald et al. 2010)."""
     feature_dropout: float = 0.0
-    """Share of the features that are hidden while a sentence is learnt from, others each time, so that no few of them
+    """Share of the features that are hidden while a sentence is learned from, others each time, so that no few of them
     decide alone (Søgaard & Johannsen 2012)."""
     min_count: int = 1
     """Features seen less often are left out."""
@@ -53,7 +53,7 @@ class PerceptronConfig:
 
 
 class Words(Protocol):
-    """What a perceptron counts: words as they are spelt, row by row, and their tags."""
+    """What a perceptron counts: words as they are spelled, row by row, and their tags."""
 
     spelling: Letters  # (words, C)
     tags: Ints  # (words,)

@@ -1,4 +1,4 @@
-"""Pictures to words: captions learnt by teacher forcing, searched for as translations are; runs that caption."""
+"""Pictures to words: captions learned by teacher forcing, searched for as translations are; runs that caption."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class ChatTask:
         if feed.cut:
             self.note(
                 f"{feed.cut:,} conversations are longer than {length} tokens and are read in pieces;"
-                f" {feed.unlearnt:,} pieces without a word of the assistant are left out."
+                f" {feed.unlearned:,} pieces without a word of the assistant are left out."
             )
         return feed
 

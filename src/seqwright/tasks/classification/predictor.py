@@ -12,7 +12,7 @@ import torch
 from seqwright.core.protocols import Watch, unwatched
 from seqwright.data.bucketing import Ints
 from seqwright.data.labeled.labels import Labels
-from seqwright.data.labeled.rows import LabelledConfig
+from seqwright.data.labeled.rows import LabeledConfig
 from seqwright.data.labeled.sources import EncodedTexts, Sources, encode, frame
 from seqwright.metrics.score import Floats
 from seqwright.tasks.classification.scores import answers, log_probs_of, tempered
@@ -25,15 +25,15 @@ class Reader:
 
     model: Any
     tokenizer: Tokenizer
-    data: LabelledConfig
+    data: LabeledConfig
 
 
-def framed(texts: EncodedTexts, tokenizer: Tokenizer, data: LabelledConfig, context: int | None) -> Sources:
+def framed(texts: EncodedTexts, tokenizer: Tokenizer, data: LabeledConfig, context: int | None) -> Sources:
     """Texts as a recipe cuts them to what the model sees."""
     return frame(texts, tokenizer, longest=longest(data, context), long=data.truncation, framed=data.add_special_tokens)
 
 
-def longest(data: LabelledConfig, context: int | None) -> int | None:
+def longest(data: LabeledConfig, context: int | None) -> int | None:
     """The most tokens read at once."""
     limits = [limit for limit in (data.max_length, context) if limit is not None]
     return min(limits) if limits else None

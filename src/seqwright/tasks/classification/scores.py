@@ -15,7 +15,7 @@ from seqwright.core.batch import IGNORE
 from seqwright.core.config import UserError, check_not_negative
 from seqwright.core.protocols import Watch, unwatched
 from seqwright.data.bucketing import ByLength
-from seqwright.data.labeled.labels import LabelledTexts, Labels, Unknown
+from seqwright.data.labeled.labels import LabeledTexts, Labels, Unknown
 from seqwright.data.labeled.sources import Sources
 from seqwright.metrics.calibration import log_softmax, probability_counts
 from seqwright.metrics.classification import class_counts, labels_counts
@@ -39,9 +39,9 @@ LIKELY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 @dataclass(frozen=True, kw_only=True)
 class ClassEvaluationConfig:
     unknown: Unknown = "few"
-    """What to do with texts whose label was not learnt: count them as wrong unless they are more than half (few), count
+    """What to do with texts whose label was not learned: count them as wrong unless they are more than half (few), count
     them as wrong however many they are (wrong), or refuse the file and name the line (refuse). Where texts have several
-    labels, those that were not learnt are passed over instead."""
+    labels, those that were not learned are passed over instead."""
     resamples: int = 1000
     """Bootstrap resamples behind an interval; 0 for none."""
     seed: int = 1
@@ -73,13 +73,13 @@ def answers(
     """(texts, C): probabilities of classes or labels, or a value; the mean over the windows of a long text."""
     if isinstance(model, torch.nn.Module):
         model.eval()
-    unlabelled = LabelledTexts(sources=sources, targets=np.zeros(int(sources.origin[-1]) + 1, np.int64))
-    feed = ByLength(unlabelled, seed=0, batch=1, tokens=TOKENS)
-    found = np.zeros((len(unlabelled.targets), labels.answers.count))
+    unlabeled = LabeledTexts(sources=sources, targets=np.zeros(int(sources.origin[-1]) + 1, np.int64))
+    feed = ByLength(unlabeled, seed=0, batch=1, tokens=TOKENS)
+    found = np.zeros((len(unlabeled.targets), labels.answers.count))
     done = 0
     for step in range(feed.steps_per_epoch):
         rows = feed.rows(step)
-        logits = model(unlabelled.batch(rows).to(device)).cpu().double()
+        logits = model(unlabeled.batch(rows).to(device)).cpu().double()
         likely = LIKELY[labels.kind](logits)
         np.add.at(found, sources.origin[rows], likely.numpy())
         done += len(rows)
@@ -126,7 +126,7 @@ def _several(found: Floats, targets: NDArray[Any], labels: Labels, options: Answ
 
 def _value(found: Floats, targets: NDArray[Any], labels: Labels, options: AnswerOptions) -> Iterator[Counts]:
     wanted = targets[:, 0].astype(np.float64) * labels.deviation + labels.mean
-    # Of the normal distribution that numbers are learnt by (ValueHead), in deviations of the training values.
+    # Of the normal distribution that numbers are learned by (ValueHead), in deviations of the training values.
     nll = np.pi * ((found[:, 0] - wanted) / labels.deviation) ** 2
     rows = np.stack([nll, np.ones(len(found))], 1)
     signature = f"nll|unit:{labels.deviation:.4g}|examples:{len(found)}"

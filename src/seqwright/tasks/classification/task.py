@@ -17,8 +17,8 @@ from seqwright.core.config import UserError
 from seqwright.core.protocols import Watch, unwatched
 from seqwright.core.storage import read_json, write_json
 from seqwright.data.bucketing import ByLength
-from seqwright.data.labeled.labels import LabelledTexts, Labels, balance_notes
-from seqwright.data.labeled.rows import LabelledConfig, Row, Rows, read_rows, read_texts, splits
+from seqwright.data.labeled.labels import LabeledTexts, Labels, balance_notes
+from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, read_texts, splits
 from seqwright.data.labeled.sources import EncodedTexts, Sources, encode
 from seqwright.metrics.counts import scored, values
 from seqwright.metrics.score import Floats
@@ -42,7 +42,7 @@ class ClassifyingTask:
 
     def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
         self.settings, self.note = settings, note
-        data: LabelledConfig = settings.data
+        data: LabeledConfig = settings.data
         whole = read_rows(data.train, data)
         self.labels = saved_labels(directory, whole, data)
         train, valid = splits(whole, data)
@@ -68,7 +68,7 @@ class ClassifyingTask:
             known = {row.texts for row in train.rows}
             if leaked := sum(row.texts in known for row in valid.rows):
                 self.note(f"{leaked:,} of {len(valid.rows):,} validation texts are training texts, too.")
-            if strange := self.labels.unlearnt(valid.rows):
+            if strange := self.labels.unlearned(valid.rows):
                 names = ", ".join(strange)
                 self.note(f"validation labels that training does not have, {self.labels.fate}: {names}.")
         for name, texts in (("training", self.train_texts), ("validation", self.valid_texts)):
@@ -92,8 +92,8 @@ class ClassifyingTask:
         return fingerprint_of(*texts, *labels)
 
     @property
-    def corpus(self) -> LabelledTexts:
-        return LabelledTexts(sources=self._framed(self.train_texts, None), targets=self.train_targets)
+    def corpus(self) -> LabeledTexts:
+        return LabeledTexts(sources=self._framed(self.train_texts, None), targets=self.train_targets)
 
     def feed(self, model: Any) -> ByLength:
         data, training = self.settings.data, self.settings.training
@@ -109,7 +109,7 @@ class ClassifyingTask:
                 f"{sources.cut:,} of {texts:,} training texts ({sources.cut / texts:.1%})"
                 f' do not fit {longest(data, model.context)} tokens and are {how}; data.truncation = "{data.truncation}".'
             )
-        examples = LabelledTexts(sources=sources, targets=self.train_targets)
+        examples = LabeledTexts(sources=sources, targets=self.train_targets)
         times = examples.evening() if data.balance == "oversample" else None
         return ByLength(examples, seed=training.seed, batch=training.batch_size, tokens=data.batch_tokens, times=times)
 
@@ -123,8 +123,8 @@ class ClassifyingTask:
             counts = counted(found, self.valid_targets, self.labels, self.settings.decoding, fingerprint)
             return values(counts)
         rows = self.valid_rows.rows
-        judgement = judged(found, self.valid_targets, self.labels, rows, self.settings, fingerprint)
-        return judgement | calibrated(found, self.valid_targets, self.labels)
+        judgment = judged(found, self.valid_targets, self.labels, rows, self.settings, fingerprint)
+        return judgment | calibrated(found, self.valid_targets, self.labels)
 
     def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
         rows = (self.valid_rows or self.train_rows).rows
@@ -224,7 +224,7 @@ class ClassifyRun(Run):
     def evaluate(
         self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
     ) -> dict[str, Any]:
-        """Scores on labelled files, or on the run's own validation texts."""
+        """Scores on labeled files, or on the run's own validation texts."""
         rows = self.rows(on).rows
         config = replace(self.settings.evaluation, **options)
         targets = self.labels.targets(rows, config.unknown)
@@ -233,7 +233,7 @@ class ClassifyRun(Run):
         decoding = replace(self.settings.decoding, temperature=ask.temperature)
         settings = replace(self.settings, evaluation=config, decoding=decoding)
         found = judged(asked.found, targets, self.labels, rows, settings, asked.fingerprint)
-        return found | {"texts": len(rows), "cut": asked.cut, "unlearnt_labels": self.labels.unlearnt(rows)}
+        return found | {"texts": len(rows), "cut": asked.cut, "unlearned_labels": self.labels.unlearned(rows)}
 
     def suspicious(self, on: str | Sequence[str] | None, many: int) -> list[dict[str, Any]]:
         """The texts of a file whose label it finds least probable, the worst first."""
@@ -248,7 +248,7 @@ class ClassifyRun(Run):
         return read_texts(path, self.settings.data, self.labels.parts)
 
     def rows(self, on: str | Sequence[str] | None = None) -> Rows:
-        """Labelled texts of files, or those the run was validated on."""
+        """Labeled texts of files, or those the run was validated on."""
         if on is not None:
             return read_rows(on, self.settings.data)
         data = self.settings.data
@@ -296,7 +296,7 @@ def sizes_of(tokenizer: Tokenizer, labels: Labels) -> ReaderSizes:
     return ReaderSizes(answers=labels.answers, vocabulary=tokenizer.vocabulary, segments=labels.parts)
 
 
-def saved_labels(directory: RunDirectory, rows: Rows, data: LabelledConfig) -> Labels:
+def saved_labels(directory: RunDirectory, rows: Rows, data: LabeledConfig) -> Labels:
     """The run's labels, those of its training rows where it has none yet: what they mean never changes."""
     if not directory.labels_path.exists():
         write_json(directory.labels_path, Labels.of(rows, data.labels).table())

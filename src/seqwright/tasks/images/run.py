@@ -38,7 +38,7 @@ class PictureRun(Run):
         """Pictures of files, or those the run was validated on."""
         if on is None:
             found = read_splits(self.settings.data)[1]
-        else:  # image files are scaled to what was learnt from
+        else:  # image files are scaled to what was learned from
             found = read_pictures(on, replace(self.settings.data, size=(self.grid.height, self.grid.width)))
         if found is None:
             raise UserError(f"{self.path} has no validation pictures of its own; name files with --on.")

@@ -56,7 +56,7 @@ class SeeingTask:
         self.sight = Sight.of(self.train, data)
         if self.valid is not None:
             self.valid = self.sight.grid.fitted(self.valid)
-            self.sight.targets(self.valid)  # an unknown class is refused before anything is learnt
+            self.sight.targets(self.valid)  # an unknown class is refused before anything is learned
         write_json(directory.labels_path, self.sight.table())
         held_out = held_out_notes(data.split, None if self.valid is None else len(self.valid), "pictures")
         for said in (*self.train.notes, *held_out):
@@ -246,8 +246,8 @@ def evaluated(
         likely = tempered(plain, settings.decoding.temperature)
         wanted, fingerprint = found.targets.reshape(-1), pictures.fingerprint
         if not quick:
-            judgement = judged(likely, wanted, sight.labels, (), settings, fingerprint)
-            return judgement | (calibrated(plain, wanted, sight.labels) if fit else {})
+            judgment = judged(likely, wanted, sight.labels, (), settings, fingerprint)
+            return judgment | (calibrated(plain, wanted, sight.labels) if fit else {})
         counts = counted(likely, wanted, sight.labels, settings.decoding, fingerprint)
     return values(counts) if quick else scored(counts, settings.evaluation)
 
@@ -268,7 +268,7 @@ def errors(answer: Floats, target: Floats) -> Floats:
 
 
 def normal(sums: Floats) -> Floats:
-    """Of the normal distribution about each number that pictures are learnt by (ValueHead)."""
+    """Of the normal distribution about each number that pictures are learned by (ValueHead)."""
     return np.pi * mean(sums)
 
 

@@ -1,4 +1,4 @@
-"""Language modelling: text in documents, next-token examples, likelihood; runs that generate and score."""
+"""Language modeling: text in documents, next-token examples, likelihood; runs that generate and score."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TextTask:
             note(corpora.leak)
         self.tokenizer = saved_tokenizer(settings, directory, corpora.texts, note, special_tokens=self.special_tokens)
         if valid is None:
-            note("all text is learnt from, so the run has no score of its own; give --valid FILE, or set data.split.")
+            note("all text is learned from, so the run has no score of its own; give --valid FILE, or set data.split.")
         self.names = corpora.names
         self.streams = [to_stream(corpus, self.tokenizer) for corpus in corpora.train]
         self.valid = None if valid is None else to_stream(valid, self.tokenizer)

@@ -1,4 +1,4 @@
-"""Masked language modelling: text with hidden tokens, guesses and their likelihood; runs that fill blanks."""
+"""Masked language modeling: text with hidden tokens, guesses and their likelihood; runs that fill blanks."""
 
 from __future__ import annotations
 

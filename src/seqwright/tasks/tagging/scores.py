@@ -106,7 +106,7 @@ def tag_scores(
             f"sentences:{len(sentences)}",
             f"words:{len(encoded.tags)}",
             f"unknown:{sum(map(sum, unknown))}",
-            *([f"unlearnt_tags:{sum(strange.values())}"] if strange else []),
+            *([f"unlearned_tags:{sum(strange.values())}"] if strange else []),
             f"text:{encoded.fingerprint[:8]}",
             f"seqwright:{__version__}",
         ]
@@ -117,7 +117,7 @@ def tag_scores(
         nll = Score(value=found.nll, signature=f"nll|of:words|{facts}").as_json()
         values |= {"nll": found.nll, "scores": {"nll": nll} | values["scores"]}
     tables = {"per_class": spans.by_tag(said, gold)} | ({"per_span": spans.by_span(said, gold)} if marked else {})
-    return values | {"words": len(encoded.tags), "unlearnt_tags": dict(strange), "details": tables}
+    return values | {"words": len(encoded.tags), "unlearned_tags": dict(strange), "details": tables}
 
 
 def _counts(

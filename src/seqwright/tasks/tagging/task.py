@@ -37,7 +37,7 @@ AT_ONCE = 512
 @dataclass(frozen=True, kw_only=True)
 class TagTokenizerConfig(TokenizerConfig):
     kind: Kind = "words"
-    """words, or any other: a tag stays with its word, however that is cut. characters, bytes, or pieces learnt from the
+    """words, or any other: a tag stays with its word, however that is cut. characters, bytes, or pieces learned from the
     text: byte-bpe, bpe, unigram, wordpiece."""
     min_frequency: int = 2
     """Words and characters seen less often are unknown, so that unknown ones are met in training; bpe and byte-bpe
@@ -81,8 +81,8 @@ class TagTask:
         for said in (*train.notes, *held_out):
             self.note(said)
         if valid is not None:
-            learnt = {sentence.words for sentence in train.sentences}
-            if leaked := sum(sentence.words in learnt for sentence in valid.sentences):
+            learned = {sentence.words for sentence in train.sentences}
+            if leaked := sum(sentence.words in learned for sentence in valid.sentences):
                 self.note(f"{leaked:,} of {len(valid.sentences):,} validation sentences are training ones, too.")
             if strange := sorted(set(valid.tags) - set(self.names)):
                 self.note(f"validation tags that training does not have, counted as wrong: {', '.join(strange)}.")
@@ -177,7 +177,7 @@ class TagRun(Run):
         return found
 
     def example(self, rows: int, length: int) -> Batch:
-        """Sentences of different lengths, made of the words that were learnt from."""
+        """Sentences of different lengths, made of the words that were learned from."""
         words, tags = (itertools.cycle(self.labels[key]) for key in ("words", "tags"))
         counts = [max(1, length // 2 - 3 * row) for row in range(rows)]
         made = [Sentence(tuple(itertools.islice(words, n)), tuple(itertools.islice(tags, n))) for n in counts]

@@ -29,7 +29,7 @@ from seqwright.metrics.counts import values
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run
 from seqwright.tasks.base import Note, Settings, fingerprint_of, made_up_source
-from seqwright.tasks.tokenizers import learnt_tokenizer
+from seqwright.tasks.tokenizers import learned_tokenizer
 from seqwright.tasks.translation.extractive import extracts
 from seqwright.tasks.translation.scores import extractive_counts, pair_likelihood, quality_counts, scored_by_length
 from seqwright.tasks.translation.translate import Translation, banned, translate
@@ -50,7 +50,7 @@ class PairTokenizerConfig(VariedTokenizerConfig):
     joint: bool = True
     """One vocabulary for both sides; otherwise the keys of this section are the target's."""
     source_file: str | None = None
-    """As `file`, for a separate source vocabulary; learnt unless given."""
+    """As `file`, for a separate source vocabulary; learned unless given."""
     source_kind: Kind | None = None
     """The kind of a separate source vocabulary; the target's unless given."""
     source_size: int | None = None
@@ -319,7 +319,7 @@ def evaluate(
         "search": to_table(settings.decoding),
         "unread": sum(one.unread > 0 for one in said),
         "degenerate": sum(bool(one.warnings) for one in said),
-        "lower_case": encoded.tokenizers.target.normalise("A") == "a",
+        "lower_case": encoded.tokenizers.target.normalize("A") == "a",
     }
 
 
@@ -341,7 +341,7 @@ def open_tokenizers(directory: RunDirectory) -> Tokenizers:
 
 
 def saved_tokenizers(settings: Settings, directory: RunDirectory, train: Pairs, note: Note) -> Tokenizers:
-    """The run's tokenizers, learnt from the training pairs where the run has none yet."""
+    """The run's tokenizers, learned from the training pairs where the run has none yet."""
     if directory.tokenizer_path.exists():
         return open_tokenizers(directory)
     if settings.training.init_from is not None:
@@ -355,11 +355,11 @@ def saved_tokenizers(settings: Settings, directory: RunDirectory, train: Pairs, 
     config = replace(config, special_tokens=(*config.special_tokens, *tags))
     sources = [text for pair in train.pairs for text in pair.sources]
     targets = [text for pair in train.pairs for text in pair.targets]
-    learnt: dict[Path, Tokenizer] = {}
+    learned: dict[Path, Tokenizer] = {}
     if not config.joint:
-        learnt[directory.source_tokenizer_path] = learnt_tokenizer(config.of_source(), sources)
-    learnt[directory.tokenizer_path] = learnt_tokenizer(config, [*sources, *targets] if config.joint else targets)
-    for path, tokenizer in learnt.items():
+        learned[directory.source_tokenizer_path] = learned_tokenizer(config.of_source(), sources)
+    learned[directory.tokenizer_path] = learned_tokenizer(config, [*sources, *targets] if config.joint else targets)
+    for path, tokenizer in learned.items():
         write_text(path, tokenizer.json)
         for said in tokenizer.notes:
             note(said)

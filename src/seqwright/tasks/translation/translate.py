@@ -177,12 +177,12 @@ def wished(
 ) -> tuple[Automaton | None, tuple[Phrase, ...]]:
     """What is forbidden, and each phrase that is required, as a search follows them through this vocabulary."""
     never = {text: _surface(target, text) for text in forbidden}
-    watched = automaton([*never.values()], target.spelt, target.eos) if never else None
+    watched = automaton([*never.values()], target.spelled, target.eos) if never else None
     if watched is not None:
         # Who says a word in one piece means it: letters after that would only be a way around.
         ends = {cut[-1]: said.split()[-1] for text, said in never.items() for cut in _cuts(target, text)}
         watched = watched.closed(
-            [id for id, word in ends.items() if len(word) > 1 and target.spelt[id].strip() == word]
+            [id for id, word in ends.items() if len(word) > 1 and target.spelled[id].strip() == word]
         )
     phrases = []
     for text in required:
@@ -190,7 +190,7 @@ def wished(
         usual = min(_cuts(target, text), key=len)
         if watched is not None and watched.ends[watched.read(usual)]:
             raise UserError(f"{text!r} is required, but holds something forbidden; take one of the two back.")
-        phrases.append(phrase(said, target.spelt, usual, target.eos))
+        phrases.append(phrase(said, target.spelled, usual, target.eos))
     return watched, tuple(phrases)
 
 
@@ -293,7 +293,7 @@ def _cut(side: Side, context: int | None, truncate: bool, eos: int | None, *, fi
 
 
 def _groups(rows: Sequence[int], lengths: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[list[int]]:
-    """Neighbours in length whose padded batch stays within the budget."""
+    """Neighbors in length whose padded batch stays within the budget."""
     group: list[int] = []
     for n in sorted(rows, key=lambda n: int(lengths[n])):
         if group and (len(group) + 1) * lengths[n] > BUDGET:

@@ -64,7 +64,7 @@ SETS: dict[str, Named] = {
     "ptb": Named(
         title="Penn Treebank as Mikolov prepared it, 10,000 words",
         task="language model",
-        terms="from LDC Treebank-3 (WSJ); no licence is stated; research use, not to be redistributed",
+        terms="from LDC Treebank-3 (WSJ); no license is stated; research use, not to be redistributed",
         files={
             "ptb.test.txt": "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
             "ptb.train.txt": "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
@@ -133,7 +133,7 @@ SETS: dict[str, Named] = {
     "imdb": Named(
         title="IMDB large movie reviews, official split",
         task="classification",
-        terms="no licence is stated; research use, cite Maas et al. (2011)",
+        terms="no license is stated; research use, cite Maas et al. (2011)",
         files={
             "test.tsv": "11ca5a6ab668d56165fff80d9c14c7e407210a1b9236001fae309f2cd87c4985",
             "train.tsv": "7caa9bed50d641e5a8df0d7f0d1905bae67942ecb5e807d049647f8fda983b1c",
