@@ -37,7 +37,14 @@ def language_model(folder: Path, epochs: float) -> Path:
         "data": {"kind": "text", "train": str(text), "document": "line", "split": "documents 5%"},
         "tokenizer": {"kind": "words", "minimum_count": 2},
         "model": MODEL,
-        "training": {"epochs": epochs, "batch_size": 32, "sequence_length": 64, "learning_rate": 2e-3, "warmup_steps": 50, "weight_decay": 0.1},
+        "training": {
+            "epochs": epochs,
+            "batch_size": 32,
+            "sequence_length": 64,
+            "learning_rate": 2e-3,
+            "warmup_steps": 50,
+            "weight_decay": 0.1,
+        },
     }
     run = seqwright.train(recipe.make(table, origin="benchmark"), run=folder / "lm")
     print(f"language model: perplexity {run.directory.summary()['perplexity']:.1f} on held-out sentences", flush=True)
@@ -46,7 +53,14 @@ def language_model(folder: Path, epochs: float) -> Path:
 
 def classifier(lm: Path, way: dict[str, Any], seed: int, epochs: float, path: Path) -> float:
     """Test accuracy of a classifier."""
-    training = {"epochs": epochs, "batch_size": 32, "learning_rate": 5e-4, "warmup_steps": 50, "weight_decay": 0.01, "seed": seed}
+    training = {
+        "epochs": epochs,
+        "batch_size": 32,
+        "learning_rate": 5e-4,
+        "warmup_steps": 50,
+        "weight_decay": 0.01,
+        "seed": seed,
+    }
     table = {
         "name": path.name,
         "data": {"kind": "labeled", "train": TRAIN, "valid": VALID, "separator": " "},

@@ -21,7 +21,7 @@ from seqwright import build
 from seqwright.core.batch import Source, Vocabulary
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.layers.packed_linear import prepacked
+from seqwright.layers.packed_linear import packed
 from seqwright.training.machine import DTYPES
 
 PROMPT = 8
@@ -101,15 +101,20 @@ def main() -> None:
     device, batch, length = asked.device, asked.batch, asked.length
     pair = models(asked.layers, asked.width, asked.vocabulary, PROMPT + length)
     mine, peer = (placed(model, asked) for model in pair)
-    mine = prepacked(mine)  # once for all searches
+    mine = packed(mine)  # once for all searches
     generator = torch.Generator().manual_seed(1)
     prompts = torch.randint(3, asked.vocabulary, (batch, PROMPT), generator=generator).to(device)
     options = SearchOptions(
-        beam_size=asked.beam, max_tokens=length, min_tokens=length, length_penalty="power", length_alpha=1.0, rank_unfinished="among"
+        beam_size=asked.beam,
+        max_tokens=length,
+        min_tokens=length,
+        length_penalty="power",
+        length_alpha=1.0,
+        rank_unfinished="among",
     )
 
     def ours() -> list[list[int]]:
-        source = Source.nothing(batch, device)
+        source = Source.empty(batch, device)
         found = search(mine, source, options, sos=None, eos=2, prompts=prompts.tolist())
         return [own[0].ids for own in found]
 

@@ -25,11 +25,11 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils.data import DataLoader
 
 from seqwright import build
-from seqwright.core.batch import Answers, Batch, ReaderSizes, Source, Vocabulary
+from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, Vocabulary
 from seqwright.data.bucketing import ByLength
 from seqwright.data.labeled.labels import LabeledTexts, Labels
 from seqwright.data.labeled.sources import Sources
-from seqwright.layers.encoder import Reading
+from seqwright.layers.encoder import EncoderOutput
 from seqwright.tasks.classification.scores import answers
 from seqwright.training.config import TrainingConfig
 from seqwright.training.trainer import Trainer
@@ -72,13 +72,13 @@ class PlainReader(nn.Module):
         super().__init__()
         self.network, self.dropout, self.packs = reader.network, reader.dropout, packs
 
-    def forward(self, x: Tensor, mask: Tensor) -> Reading:
+    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
         x = self.dropout(x)
         if not self.packs:
-            return Reading(self.dropout(self.network(x)[0]), mask)
+            return EncoderOutput(self.dropout(self.network(x)[0]), mask)
         packed = pack_padded_sequence(x, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
         vectors, _ = pad_packed_sequence(self.network(packed)[0], batch_first=True, total_length=x.size(1))
-        return Reading(self.dropout(vectors), mask)
+        return EncoderOutput(self.dropout(vectors), mask)
 
 
 def plain_models(model: nn.Module) -> dict[str, nn.Module]:
@@ -126,7 +126,7 @@ def plain_prediction(model: nn.Module, examples: LabeledTexts, rows: int, device
 
 
 class Nothing:
-    """A keeper that keeps nothing."""
+    """A store that keeps nothing."""
 
     def log(self, record: object) -> None: ...
     def save(self, *what: object) -> None: ...
@@ -137,7 +137,13 @@ class Nothing:
 def our_training(model: nn.Module, examples: LabeledTexts, rows: int, device: torch.device) -> None:
     feed = ByLength(examples, seed=1, batch=rows)
     config = TrainingConfig(
-        epochs=1, batch_size=rows, learning_rate=1e-4, device=device.type, evaluate_every=0, checkpoint_every=0, log_every=10_000
+        epochs=1,
+        batch_size=rows,
+        learning_rate=1e-4,
+        device=device.type,
+        evaluate_every=0,
+        checkpoint_every=0,
+        log_every=10_000,
     )
     Trainer(model, feed, config, Nothing()).fit()  # type: ignore[arg-type]
 
@@ -167,7 +173,7 @@ def main() -> None:
     given = parser.parse_args()
     device, examples = torch.device(given.device), texts(given.texts, given.longest)
     torch.manual_seed(1)
-    sizes = ReaderSizes(answers=Answers(kind="class", count=CLASSES), vocabulary=Vocabulary(size=VOCABULARY))
+    sizes = EncoderSizes(answers=OutputSpec(kind="class", count=CLASSES), vocabulary=Vocabulary(size=VOCABULARY))
     config = build.model_config(dict(MODELS[given.kind]), task="labeled")
     model = build.model(config, sizes, task="labeled").to(device)
     labels = Labels(kind="one", names=("0", "1"))

@@ -187,7 +187,7 @@ class Graphones:
     def say(self, word: str, beam: int) -> str:
         """The most probable pronunciation, summed over the ways to spell it that the beam kept."""
         waiting: dict[int, list[Partial]] = defaultdict(list)  # by the letters read
-        waiting[0] = [Partial(0.0, (), self.model.start(Source.nothing(1), capacity=0), SOS)]
+        waiting[0] = [Partial(0.0, (), self.model.start(Source.empty(1), capacity=0), SOS)]
         for at in range(len(word)):
             for partial, log_probs, state in self._read(waiting[at], beam):
                 for chunk in {word[at : at + 1], word[at : at + 2]}:
@@ -204,7 +204,7 @@ class Graphones:
         best = heapq.nlargest(beam, partials, key=lambda partial: partial.log_prob)
         if not best:
             return
-        state = functools.reduce(lambda one, other: one.join(other), (partial.state for partial in best))
+        state = functools.reduce(lambda one, other: one.cat(other), (partial.state for partial in best))
         log_probs, after = self.model.step(torch.tensor([[partial.last] for partial in best]), state)
         for n, partial in enumerate(best):
             yield partial, log_probs[n].tolist(), after.select(torch.tensor([n]))
@@ -224,7 +224,9 @@ def main() -> None:
     begun = time.process_time()
     every = [(pair.sources[0], target.split()) for pair in train.pairs for target in pair.targets]
     learned = [(word, said) for word, said in every if len(said) <= 2 * len(word)]
-    print(f"  {len(learned):,} pronunciations; {len(every) - len(learned):,} of over two phonemes a letter are left out")
+    print(
+        f"  {len(learned):,} pronunciations; {len(every) - len(learned):,} of over two phonemes a letter are left out"
+    )
     rival = Graphones([w for w, _ in learned], [s for _, s in learned], order=options.order, rounds=options.rounds)
     print(f"  counted in {time.process_time() - begun:.0f} CPU s")
     pairs: Sequence[Pair] = (read_test(data) if options.on == "test" else valid).pairs

@@ -19,8 +19,8 @@ from tests.contract.kinds import SMALL, batch, small
 from tests.contract.translators import TRANSLATORS, pairs, translator
 
 from seqwright.core.batch import Batch
+from seqwright.studies.encoder_laws import ENCODER_LAWS
 from seqwright.studies.laws import LAWS, Law
-from seqwright.studies.reader_laws import READER_LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
 
 ABOUT = """Made by `python benchmarks/laws.py`: the largest difference between two ways to the same numbers, for every
@@ -46,7 +46,7 @@ def main() -> None:
     print("# Laws × kinds\n")
     print(ABOUT)
     table("Models that are asked for the next id", SPEAKERS, LAWS | TRAINING_LAWS)
-    table("Readers: classifiers, masked language models and taggers", READERS, READER_LAWS | TRAINING_LAWS)
+    table("Readers: classifiers, masked language models and taggers", READERS, ENCODER_LAWS | TRAINING_LAWS)
 
 
 def table(title: str, rows: Rows, laws: Mapping[str, Law]) -> None:

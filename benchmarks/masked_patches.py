@@ -53,7 +53,8 @@ def classifier(base: Path | None, file: Path, seed: int, epochs: float, path: Pa
         "name": path.name,
         "data": {"kind": "images", "train": str(file), "patch": 4, "shift": 2},
         "model": model | {"dropout": 0.1},
-        "training": TRAINING | {"epochs": epochs, "learning_rate": 1e-3, "batch_size": 64, "label_smoothing": 0.1, "seed": seed},
+        "training": TRAINING
+        | {"epochs": epochs, "learning_rate": 1e-3, "batch_size": 64, "label_smoothing": 0.1, "seed": seed},
     }
     run = seqwright.train(recipe.make(table, origin="benchmark"), run=path)
     return float(run.evaluate(list(TEST), resamples=0)["accuracy"])

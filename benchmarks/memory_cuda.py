@@ -29,7 +29,14 @@ TABLE: dict[str, Any] = {
     "data": {"train": "embedded:topics"},
     "tokenizer": {"kind": "byte-bpe", "size": 4000},
     "model": {"kind": "gpt", "layers": 4, "width": 512, "heads": 8, "context": 256},
-    "training": {"steps": STEPS, "batch_size": 96, "learning_rate": 1e-3, "log_every": 1, "sample_every": 0, "device": "cuda"},
+    "training": {
+        "steps": STEPS,
+        "batch_size": 96,
+        "learning_rate": 1e-3,
+        "log_every": 1,
+        "sample_every": 0,
+        "device": "cuda",
+    },
 }
 
 

@@ -17,13 +17,20 @@ from seqwright.api import open as open_run
 from seqwright.core.storage import load_tensors
 from seqwright.pipeline import recipe
 from seqwright.pipeline import training as session
+from seqwright.studies.encoder_laws import ENCODER_LAWS
 from seqwright.studies.laws import LAWS, Law
-from seqwright.studies.reader_laws import READER_LAWS
 
 TABLE = {
     "data": {"train": "embedded:topics", "split": "tail 10%"},
     "tokenizer": {"kind": "byte-bpe", "size": 512},
-    "training": {"steps": 200, "batch_size": 32, "learning_rate": 2e-3, "warmup_steps": 20, "evaluate_every": 100, "keep_last": 9},
+    "training": {
+        "steps": 200,
+        "batch_size": 32,
+        "learning_rate": 2e-3,
+        "warmup_steps": 20,
+        "evaluate_every": 100,
+        "keep_last": 9,
+    },
 }
 MODELS = {
     "gpt": {
@@ -80,7 +87,7 @@ def main() -> None:
         print("there is no GPU here; nothing was asked.")
         return
     keeps(SPEAKERS, LAWS, device)
-    keeps(READERS, READER_LAWS, device)
+    keeps(READERS, ENCODER_LAWS, device)
     resume(device)
 
 

@@ -41,21 +41,23 @@ TOPICS = {"text": "embedded:topics"}
 LANGUAGES = {"labeled": "embedded:languages"}
 TOKENS = {"tagged": "embedded:python-tokens"}
 SENTENCE = "the value of a function is called"
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {"spelt.": "words."}
 """Weights that have another name now: old part of a name → new part."""
 
 
 def language(run: Any) -> Iterator[Any]:
-    yield [one.text for one in run.generate(["The ", "a list is"], tokens=24, temperature=0.8, top_p=0.9, seeds=[3, 4])]
-    yield [one.text for one in run.generate("The ", tokens=24, repetition_penalty=1.3, no_repeat=3, top_k=20)]
-    yield [[one.text, one.log_prob] for one in run.search("The ", width=3, length=6, best=2)[0]]
+    yield [
+        one.text for one in run.generate(["The ", "a list is"], max_tokens=24, temperature=0.8, top_p=0.9, seeds=[3, 4])
+    ]
+    yield [one.text for one in run.generate("The ", max_tokens=24, repetition_penalty=1.3, no_repeat_ngram=3, top_k=20)]
+    yield [[one.text, one.log_prob] for one in run.search("The ", beam_size=3, max_tokens=6, n_best=2)[0]]
     yield [one.log_prob for one in run.score([SENTENCE, "Tiếng Việt"])]
 
 
 def translation(run: Any) -> Iterator[Any]:
     sources = [SENTENCE, "a function"]
-    for options in ({"kind": "greedy"}, {"kind": "beam", "width": 4, "best": 2}, {"kind": "sample", "best": 2}):
-        said = run.translate(sources, length=12, length_ratio=0.2, **options)
+    for options in ({"kind": "greedy"}, {"kind": "beam", "beam_size": 4, "n_best": 2}, {"kind": "sample", "n_best": 2}):
+        said = run.translate(sources, max_tokens=12, length_ratio=0.2, **options)
         yield [[one.text, one.others, one.log_prob, one.reason] for one in said]
 
 
@@ -73,7 +75,7 @@ def blanks(run: Any) -> Iterator[Any]:
 
 
 def talk(run: Any) -> Iterator[Any]:
-    yield run.chat("What is json for?", tokens=12, temperature=0).content
+    yield run.chat("What is json for?", max_tokens=12, temperature=0).content
 
 
 def nothing(run: Any) -> Iterator[Any]:
@@ -85,7 +87,12 @@ def text(model: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def pairs(model: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    few = ("tokenizer.kind=characters", 'data.split="documents 3%"', "data.batch_tokens=256", "decoding.length_ratio=0.5")
+    few = (
+        "tokenizer.kind=characters",
+        'data.split="documents 3%"',
+        "data.batch_tokens=256",
+        "decoding.length_ratio=0.5",
+    )
     return {"pairs": "reversed.tsv", "model": model}, (*SHORT, *few, *keys)
 
 
@@ -103,8 +110,8 @@ def shipped(recipe: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 CASES: dict[str, tuple[tuple[dict[str, Any], tuple[str, ...]], Callable[[Any], Iterator[Any]]]] = {
     "text/ngram": ((TOPICS | {"model": "ngram"}, ('data.split="tail 5%"',)), language),
-    "text/simple": (text("neural-bigram", *RECURRENT), language),
-    "text/window": (text("feedforward", *RECURRENT), language),
+    "text/neural-bigram": (text("neural-bigram", *RECURRENT), language),
+    "text/feedforward": (text("feedforward", *RECURRENT), language),
     "text/rnn": (text("rnn", *RECURRENT), language),
     "text/lstm": (text("lstm", *RECURRENT, "model.dropout=0.2"), language),
     "text/gru": (text("gru", *RECURRENT), language),
@@ -119,12 +126,15 @@ CASES: dict[str, tuple[tuple[dict[str, Any], tuple[str, ...]], Callable[[Any], I
             "model.kv_heads=1",
             "model.bias=false",
             "model.qk_norm=true",
-            "training.schedule=stable",
+            "training.schedule=wsd",
             "training.label_smoothing=0.1",
         ),
         language,
     ),
-    "text/gpt-post": (text("gpt", *GPT, "model.norm_position=post", "model.positions=t5", "model.attention_window=9"), language),
+    "text/gpt-post": (
+        text("gpt", *GPT, "model.norm_position=post", "model.positions=t5", "model.attention_window=9"),
+        language,
+    ),
     "text/recipe": (shipped("python-reference", *GPT), language),
     "text/lecture-1": (shipped("lecture-generation-way1"), nothing),
     "text/lecture-2": (shipped("lecture-generation-way2"), nothing),
@@ -160,7 +170,7 @@ CASES: dict[str, tuple[tuple[dict[str, Any], tuple[str, ...]], Callable[[Any], I
     ),
     "denoising/transformer": (shipped("topics-bart", *GPT[:3]), nothing),
     "images/vit": (shipped("digits", *GPT[:3]), nothing),
-    "images/vit-fill": (shipped("digits-inpaint", *GPT[:3]), nothing),
+    "images/vit-inpaint": (shipped("digits-inpaint", *GPT[:3]), nothing),
     "images/lstm": (({"images": "embedded:digits", "model": "lstm"}, (*SHORT, *RECURRENT)), nothing),
     "images/frames": (shipped("digit-strips"), nothing),
     "captions/lstm": (shipped("digit-captions", *RECURRENT), nothing),
@@ -212,7 +222,7 @@ def mixtures(folder: Path) -> Iterator[tuple[str, Any, Callable[[Any], Iterator[
         language,
     )
     both = [folder / "pairs-gru", folder / "pairs-lstm-bottleneck"]
-    yield "mixed/pairs", sw.mix(both, folder / "mixed-pairs", product=True), translation
+    yield "mixed/pairs", sw.mix(both, folder / "mixed-pairs", geometric=True), translation
     languages = folder / "languages.tsv"
     languages.write_text("de\tDeutschland\nvi\tViệt Nam\nfr\tFrance\n" * 9, encoding="utf-8")
     parts = [folder / "labeled-bag", folder / "labeled-cnn"]

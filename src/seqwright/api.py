@@ -26,7 +26,7 @@ from seqwright.pipeline.recipe import Recipe
 from seqwright.runs.directory import RunDirectory, is_run
 from seqwright.runs.listing import listing
 from seqwright.runs.run import Run, refuse_unfinished
-from seqwright.studies.check import Finding
+from seqwright.studies.check import LawResult
 from seqwright.studies.check import check as prove
 from seqwright.studies.demo import Rung
 from seqwright.studies.demo import demo as train_ladder
@@ -153,7 +153,7 @@ def open(path: str | Path, *, device: str = "auto", precision: str = "fp32", set
     settings = recipes.make(directory.recipe(), set, origin=str(directory.recipe_path), settled=True)
     refuse_unfinished(directory)
     task = settings.data.kind
-    kind = build.kit(task).run
+    kind = build.task_spec(task).run
     model = build.model(settings.model, kind.sizes(directory), task=task)
     return kind(directory, settings, model, device=device, precision=precision)
 
@@ -163,7 +163,7 @@ def demo(folder: str | Path = RUNS / "demo", listener: session.Listener | None =
     return train_ladder(Path(folder), listener or session.Silence())[0]
 
 
-def check(run: Run | str | Path) -> list[Finding]:
+def check(run: Run | str | Path) -> list[LawResult]:
     """The laws that every model keeps, asked of this one."""
     return prove(run if isinstance(run, Run) else open(run, device="cpu"))
 
@@ -174,9 +174,9 @@ def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[di
     return find_gaps(run if isinstance(run, Run) else open(run), probes)
 
 
-def mix(runs: Sequence[str | Path], run: str | Path, *, on: str | Sequence[str] = (), product: bool = False) -> Run:
+def mix(runs: Sequence[str | Path], run: str | Path, *, on: str | Sequence[str] = (), geometric: bool = False) -> Run:
     """One run of several, with the weights that suit held-out text, as `seqwright mix` makes it."""
-    make_mixture([open(path) for path in runs], on, Path(run), product=product)
+    make_mixture([open(path) for path in runs], on, Path(run), geometric=geometric)
     return open(run)
 
 

@@ -7,54 +7,54 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seqwright.core.batch import ReaderSizes, Vocabularies, Vocabulary
-from seqwright.core.config import Reader, UserError, did_you_mean, pick, to_table
+from seqwright.core.batch import EncoderSizes, Vocabularies, Vocabulary
+from seqwright.core.config import ConfigLoader, UserError, did_you_mean, pick, to_table
 from seqwright.data.chat import ChatConfig
 from seqwright.data.images.corpus import CaptionsConfig, ImagesConfig
 from seqwright.data.labeled.rows import LabeledConfig
 from seqwright.data.parallel.pairs import PairsConfig
-from seqwright.data.subword_regularization import VariedTokenizerConfig
+from seqwright.data.subword_regularization import RegularizedTokenizerConfig
 from seqwright.data.tagged.corpus import TaggedConfig
 from seqwright.data.text.corpus import TextConfig
-from seqwright.data.text.denoising import CorruptedConfig
+from seqwright.data.text.denoising import DenoisingConfig
 from seqwright.data.text.masked import MaskedConfig
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.metrics.likelihood import EvaluationConfig
 from seqwright.models import classifiers, taggers
 from seqwright.models.bag.model import BagConfig, bag
-from seqwright.models.encoder_mixture import ReaderMixture, ReaderMixtureConfig
+from seqwright.models.encoder_mixture import EncoderMixture, EncoderMixtureConfig
 from seqwright.models.encoders.bert import BertConfig, bert
-from seqwright.models.encoders.feedforward import SimpleConfig, WindowConfig, simple, window
+from seqwright.models.encoders.feedforward import FeedforwardConfig, NeuralBigramConfig, simple, window
 from seqwright.models.encoders.gpt import GPTConfig, gpt
 from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, recurrent
 from seqwright.models.encoders.recurrent_mlm import (
-    ElmanFillerConfig,
-    GRUFillerConfig,
-    LSTMFillerConfig,
-    recurrent_filler,
+    ElmanMLMConfig,
+    GRUMLMConfig,
+    LSTMMLMConfig,
+    recurrent_mlm,
 )
-from seqwright.models.encoders.vit import SeeingGRUConfig, SeeingLSTMConfig, ViTConfig, vit
+from seqwright.models.encoders.vit import ImageGRUConfig, ImageLSTMConfig, ViTConfig, vit
 from seqwright.models.encoders.vit import recurrent as recurrent_seeing
 from seqwright.models.mixture import Mixture, MixtureConfig, Product
 from seqwright.models.ngram.model import ArpaConfig, NGramConfig, arpa, ngram, open_arpa
 from seqwright.models.perceptron.model import PerceptronConfig, perceptron
-from seqwright.models.prefix_lm import PrefixConfig, prefix
+from seqwright.models.prefix_lm import PrefixLMConfig, prefix
 from seqwright.models.seq2seq import ElmanSeq2SeqConfig, GRUSeq2SeqConfig, LSTMSeq2SeqConfig, seq2seq
 from seqwright.models.transformer import TransformerConfig, transformer
 from seqwright.runs.run import Run
 from seqwright.tasks.base import Task
-from seqwright.tasks.captioning.task import CaptionEvaluationConfig, CaptioningTask, CaptionOptions, CaptionRun
+from seqwright.tasks.captioning.task import CaptioningEvaluationConfig, CaptioningOptions, CaptioningRun, CaptioningTask
 from seqwright.tasks.chat.task import ChatRun, ChatTask
-from seqwright.tasks.classification.scores import AnswerOptions, ClassEvaluationConfig
-from seqwright.tasks.classification.task import ClassifyingTask, ClassifyRun
-from seqwright.tasks.denoising.task import RestoringRun, RestoringTask
-from seqwright.tasks.images.task import NoTokenizer, SeeingTask, SeeRun
+from seqwright.tasks.classification.scores import ClassificationEvaluationConfig, ClassificationOptions
+from seqwright.tasks.classification.task import ClassificationRun, ClassificationTask
+from seqwright.tasks.denoising.task import DenoisingRun, DenoisingTask
+from seqwright.tasks.images.task import ImageRun, ImageTask, NoTokenizer
 from seqwright.tasks.language.task import LanguageRun, LanguageTask
 from seqwright.tasks.masked.task import FillOptions, MaskedEvaluationConfig, MaskedRun, MaskedTask
-from seqwright.tasks.tagging.scores import TagEvaluationConfig
-from seqwright.tasks.tagging.task import TagOptions, TagRun, TagTask, TagTokenizerConfig
-from seqwright.tasks.translation.scores import PairEvaluationConfig
-from seqwright.tasks.translation.task import PairTokenizerConfig, TranslationRun, TranslationTask
+from seqwright.tasks.tagging.scores import TaggingEvaluationConfig
+from seqwright.tasks.tagging.task import TaggingOptions, TaggingRun, TaggingTask, TaggingTokenizerConfig
+from seqwright.tasks.translation.scores import TranslationEvaluationConfig
+from seqwright.tasks.translation.task import TranslationRun, TranslationTask, TranslationTokenizerConfig
 from seqwright.tasks.translation.translate import TranslationOptions
 from seqwright.text.trainers import TokenizerConfig
 
@@ -73,8 +73,8 @@ LANGUAGE_MODELS: Models = {
     "ngram": (NGramConfig, ngram),
     "arpa": (ArpaConfig, arpa),
     "mixture": (MixtureConfig, mixture),
-    "neural-bigram": (SimpleConfig, simple),
-    "feedforward": (WindowConfig, window),
+    "neural-bigram": (NeuralBigramConfig, simple),
+    "feedforward": (FeedforwardConfig, window),
     "rnn": (ElmanConfig, recurrent),
     "lstm": (LSTMConfig, recurrent),
     "gru": (GRUConfig, recurrent),
@@ -86,7 +86,7 @@ TRANSLATORS: Models = {
     "rnn": (ElmanSeq2SeqConfig, seq2seq),
     "lstm": (LSTMSeq2SeqConfig, seq2seq),
     "gru": (GRUSeq2SeqConfig, seq2seq),
-    "gpt": (PrefixConfig, prefix),
+    "gpt": (PrefixLMConfig, prefix),
     "mixture": (MixtureConfig, mixture),
 }
 
@@ -94,14 +94,14 @@ CAPTIONERS: Models = {kind: TRANSLATORS[kind] for kind in ("transformer", "rnn",
 """Those that keep what was read apart from what is said, so that it may be no text."""
 
 
-def reader_mixture(config: ReaderMixtureConfig, sizes: ReaderSizes) -> ReaderMixture:
+def encoder_mixture(config: EncoderMixtureConfig, sizes: EncoderSizes) -> EncoderMixture:
     """Several classifiers as one, each with its own vocabulary."""
     tables = [part["model"] for part in config.parts.values()]
     parts = [
         model(model_config(table, task="labeled"), replace(sizes, vocabulary=vocabulary), task="labeled")
         for table, vocabulary in zip(tables, config.vocabularies, strict=True)
     ]
-    return ReaderMixture(parts, config)
+    return EncoderMixture(parts, config)
 
 
 CLASSIFIERS: Models = {
@@ -114,20 +114,20 @@ CLASSIFIERS: Models = {
     "gpt": (classifiers.GPTClassifierConfig, classifiers.gpt),
     "bert": (classifiers.BertClassifierConfig, classifiers.bert),
     "bag": (BagConfig, bag),
-    "mixture": (ReaderMixtureConfig, reader_mixture),
+    "mixture": (EncoderMixtureConfig, encoder_mixture),
 }
 
-SEEING: Models = {
+IMAGE_ENCODERS: Models = {
     "vit": (ViTConfig, vit),
-    "lstm": (SeeingLSTMConfig, recurrent_seeing),
-    "gru": (SeeingGRUConfig, recurrent_seeing),
+    "lstm": (ImageLSTMConfig, recurrent_seeing),
+    "gru": (ImageGRUConfig, recurrent_seeing),
 }
 
 MASKED: Models = {
     "bert": (BertConfig, bert),
-    "rnn": (ElmanFillerConfig, recurrent_filler),
-    "lstm": (LSTMFillerConfig, recurrent_filler),
-    "gru": (GRUFillerConfig, recurrent_filler),
+    "rnn": (ElmanMLMConfig, recurrent_mlm),
+    "lstm": (LSTMMLMConfig, recurrent_mlm),
+    "gru": (GRUMLMConfig, recurrent_mlm),
 }
 
 TAGGERS: Models = {
@@ -142,14 +142,14 @@ TAGGERS: Models = {
 
 COUNTED = ("ngram", "bag", "perceptron")
 """Kinds that are estimated by counting, without gradients."""
-MADE = {"arpa": "seqwright import FILE.arpa --run DIR", "mixture": "seqwright mix RUN RUN --run DIR"}
+DERIVED = {"arpa": "seqwright import FILE.arpa --run DIR", "mixture": "seqwright mix RUN RUN --run DIR"}
 """Kinds that are made of what was trained elsewhere, and the command that does it."""
 
-ASSISTANTS: Models = {kind: entry for kind, entry in LANGUAGE_MODELS.items() if kind not in {*COUNTED, *MADE}}
+ASSISTANTS: Models = {kind: entry for kind, entry in LANGUAGE_MODELS.items() if kind not in {*COUNTED, *DERIVED}}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kit:
+class TaskSpec:
     """All that belongs to a kind of data: the sections of its recipes, its models, how it trains and what it does."""
 
     data: type
@@ -162,10 +162,10 @@ class Kit:
     run: type[Run]
 
 
-TASKS: dict[str, Kit] = {
-    "text": Kit(
+TASKS: dict[str, TaskSpec] = {
+    "text": TaskSpec(
         data=TextConfig,
-        tokenizer=VariedTokenizerConfig,
+        tokenizer=RegularizedTokenizerConfig,
         decoding=SamplingOptions,
         evaluation=EvaluationConfig,
         models=LANGUAGE_MODELS,
@@ -173,57 +173,57 @@ TASKS: dict[str, Kit] = {
         task=LanguageTask,
         run=LanguageRun,
     ),
-    "pairs": Kit(
+    "pairs": TaskSpec(
         data=PairsConfig,
-        tokenizer=PairTokenizerConfig,
+        tokenizer=TranslationTokenizerConfig,
         decoding=TranslationOptions,
-        evaluation=PairEvaluationConfig,
+        evaluation=TranslationEvaluationConfig,
         models=TRANSLATORS,
         default_model="transformer",
         task=TranslationTask,
         run=TranslationRun,
     ),
-    "labeled": Kit(
+    "labeled": TaskSpec(
         data=LabeledConfig,
         tokenizer=TokenizerConfig,
-        decoding=AnswerOptions,
-        evaluation=ClassEvaluationConfig,
+        decoding=ClassificationOptions,
+        evaluation=ClassificationEvaluationConfig,
         models=CLASSIFIERS,
         default_model="bag",
-        task=ClassifyingTask,
-        run=ClassifyRun,
+        task=ClassificationTask,
+        run=ClassificationRun,
     ),
-    "images": Kit(
+    "images": TaskSpec(
         data=ImagesConfig,
         tokenizer=NoTokenizer,
-        decoding=AnswerOptions,
-        evaluation=ClassEvaluationConfig,
-        models=SEEING,
+        decoding=ClassificationOptions,
+        evaluation=ClassificationEvaluationConfig,
+        models=IMAGE_ENCODERS,
         default_model="vit",
-        task=SeeingTask,
-        run=SeeRun,
+        task=ImageTask,
+        run=ImageRun,
     ),
-    "tagged": Kit(
+    "tagged": TaskSpec(
         data=TaggedConfig,
-        tokenizer=TagTokenizerConfig,
-        decoding=TagOptions,
-        evaluation=TagEvaluationConfig,
+        tokenizer=TaggingTokenizerConfig,
+        decoding=TaggingOptions,
+        evaluation=TaggingEvaluationConfig,
         models=TAGGERS,
         default_model="perceptron",
-        task=TagTask,
-        run=TagRun,
+        task=TaggingTask,
+        run=TaggingRun,
     ),
-    "captions": Kit(
+    "captions": TaskSpec(
         data=CaptionsConfig,
         tokenizer=TokenizerConfig,
-        decoding=CaptionOptions,
-        evaluation=CaptionEvaluationConfig,
+        decoding=CaptioningOptions,
+        evaluation=CaptioningEvaluationConfig,
         models=CAPTIONERS,
         default_model="transformer",
         task=CaptioningTask,
-        run=CaptionRun,
+        run=CaptioningRun,
     ),
-    "chat": Kit(
+    "chat": TaskSpec(
         data=ChatConfig,
         tokenizer=TokenizerConfig,
         decoding=SamplingOptions,
@@ -233,9 +233,9 @@ TASKS: dict[str, Kit] = {
         task=ChatTask,
         run=ChatRun,
     ),
-    "masked": Kit(
+    "masked": TaskSpec(
         data=MaskedConfig,
-        tokenizer=VariedTokenizerConfig,
+        tokenizer=RegularizedTokenizerConfig,
         decoding=FillOptions,
         evaluation=MaskedEvaluationConfig,
         models=MASKED,
@@ -243,32 +243,32 @@ TASKS: dict[str, Kit] = {
         task=MaskedTask,
         run=MaskedRun,
     ),
-    "denoising": Kit(
-        data=CorruptedConfig,
-        tokenizer=VariedTokenizerConfig,
+    "denoising": TaskSpec(
+        data=DenoisingConfig,
+        tokenizer=RegularizedTokenizerConfig,
         decoding=TranslationOptions,
         evaluation=MaskedEvaluationConfig,
         models=TRANSLATORS,
         default_model="transformer",
-        task=RestoringTask,
-        run=RestoringRun,
+        task=DenoisingTask,
+        run=DenoisingRun,
     ),
 }
 
 
-def kit(kind: str) -> Kit:
-    """The kit of a kind of data."""
+def task_spec(kind: str) -> TaskSpec:
+    """The task_spec of a kind of data."""
     if kind not in TASKS:
         raise UserError(f"no data kind '{kind}'.{did_you_mean(kind, TASKS)}")
     return TASKS[kind]
 
 
-def model_config(table: Mapping[str, Any], reader: Reader | None = None, *, task: str = "text") -> Any:
+def model_config(table: Mapping[str, Any], reader: ConfigLoader | None = None, *, task: str = "text") -> Any:
     """The configuration that a [model] table describes; its `kind` picks the class from the models of the task."""
-    own = reader or Reader("[model]")
-    models = kit(task).models
+    own = reader or ConfigLoader("[model]")
+    models = task_spec(task).models
     rest = {key: value for key, value in table.items() if key != "kind"}
-    kind = table.get("kind", kit(task).default_model)
+    kind = table.get("kind", task_spec(task).default_model)
     config = None
     if isinstance(kind, str) and kind in models:
         config = own.read(models[kind][0], rest, "model")
@@ -281,24 +281,24 @@ def model_config(table: Mapping[str, Any], reader: Reader | None = None, *, task
 
 def kind_of(config: Any, *, task: str = "text") -> str:
     """The word that picks this configuration's class."""
-    return next(kind for kind, (cls, _) in kit(task).models.items() if type(config) is cls)
+    return next(kind for kind, (cls, _) in task_spec(task).models.items() if type(config) is cls)
 
 
 def pick_trained(kind: str, task: str) -> None:
     """Raises unless models of a kind are trained for a task, naming those that are."""
-    refuse_made(kind)
-    pick(kind, {name: entry for name, entry in kit(task).models.items() if name not in MADE}, "model")
+    refuse_derived(kind)
+    pick(kind, {name: entry for name, entry in task_spec(task).models.items() if name not in DERIVED}, "model")
 
 
-def refuse_made(kind: str) -> None:
+def refuse_derived(kind: str) -> None:
     """Raises where a kind is asked to be trained that is made otherwise."""
-    if kind in MADE:
-        raise UserError(f"a model of kind '{kind}' is not trained; make one with `{MADE[kind]}`.")
+    if kind in DERIVED:
+        raise UserError(f"a model of kind '{kind}' is not trained; make one with `{DERIVED[kind]}`.")
 
 
 def model(config: Any, sizes: Any, *, task: str = "text") -> Any:
     """The model of a configuration, with fresh weights, for a vocabulary or whatever else the task counts in."""
-    return kit(task).models[kind_of(config, task=task)][1](config, sizes)
+    return task_spec(task).models[kind_of(config, task=task)][1](config, sizes)
 
 
 def from_arpa(path: Path) -> tuple[dict[str, Any], Any, list[str]]:

@@ -34,7 +34,7 @@ def captioner(name: str) -> Any:
 
 
 def captioned(rows: int = 3, seed: int = 0) -> Batch:
-    """Pictures of as many patches, each with a caption."""
+    """Images of as many patches, each with a caption."""
     generator = torch.Generator().manual_seed(seed)
     features = torch.rand(rows, PATCHES, NUMBERS, generator=generator, dtype=torch.float64) * 2 - 1
     source = Source(mask=torch.ones(rows, PATCHES, dtype=torch.bool), features=features)

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqwright import build
-from seqwright.core.batch import IGNORE, Answers, Batch, ReaderSizes, Source
+from seqwright.core.batch import IGNORE, Batch, EncoderSizes, OutputSpec, Source
 
 from .kinds import CONTEXT, VOCABULARY
 
@@ -55,14 +55,14 @@ ANSWERS = {"class": 3, "multilabel": 4, "regression": 1}
 def classifier(name: str, kind: Any = "class", segments: int = 1) -> Any:
     """The model of a row, in float64 and evaluation mode, with weights far from symmetric."""
     torch.manual_seed(7)
-    sizes = ReaderSizes(answers=Answers(kind=kind, count=ANSWERS[kind]), vocabulary=VOCABULARY, segments=segments)
+    sizes = EncoderSizes(answers=OutputSpec(kind=kind, count=ANSWERS[kind]), vocabulary=VOCABULARY, segments=segments)
     return _far(build.model(build.model_config(dict(CLASSIFIERS[name]), task="labeled"), sizes, task="labeled"))
 
 
 def filler(name: str) -> Any:
     """The masked language model of a row, likewise."""
     torch.manual_seed(7)
-    sizes = ReaderSizes(answers=Answers(kind="tokens", count=VOCABULARY.size), vocabulary=VOCABULARY)
+    sizes = EncoderSizes(answers=OutputSpec(kind="tokens", count=VOCABULARY.size), vocabulary=VOCABULARY)
     return _far(build.model(build.model_config(dict(MASKED[name]), task="masked"), sizes, task="masked"))
 
 
@@ -89,7 +89,7 @@ class Several:
 
 def bag(segments: int = 2) -> Any:
     """The counted kind, counted."""
-    sizes = ReaderSizes(answers=Answers(kind="class", count=3), vocabulary=VOCABULARY, segments=segments)
+    sizes = EncoderSizes(answers=OutputSpec(kind="class", count=3), vocabulary=VOCABULARY, segments=segments)
     model = build.model(build.model_config({"kind": "bag", "order": 2}, task="labeled"), sizes, task="labeled")
     model.fit(Several())
     return model
@@ -100,7 +100,7 @@ def mixture() -> Any:
     part = {"vocabulary": {"size": VOCABULARY.size}, "data": {}}
     parts = {"1": part | {"model": LSTM}, "2": part | {"model": {"kind": "bag", "order": 2}}}
     table = {"kind": "mixture", "weights": [0.7, 0.5], "mean": "geometric", "parts": parts}
-    sizes = ReaderSizes(answers=Answers(kind="class", count=3), vocabulary=VOCABULARY, segments=2)
+    sizes = EncoderSizes(answers=OutputSpec(kind="class", count=3), vocabulary=VOCABULARY, segments=2)
     model = build.model(build.model_config(table, task="labeled"), sizes, task="labeled")
     model.models = [classifier("lstm", segments=2), bag()]
     return model

@@ -9,12 +9,12 @@ import torch
 
 from seqwright import build
 from seqwright.core.batch import Batch
-from seqwright.data.images.corpus import ImagesConfig, Pictures
-from seqwright.data.images.image_codec import Sight
+from seqwright.data.images.corpus import Images, ImagesConfig
+from seqwright.data.images.image_codec import ImageCodec
 
 VIT: dict[str, object] = {"kind": "vit", "width": 8, "layers": 2, "heads": 2}
 
-SEEING: dict[str, dict[str, object]] = {
+IMAGE_ENCODERS: dict[str, dict[str, object]] = {
     "vit": VIT,
     "vit mean": VIT | {"pooling": "mean", "norm_position": "post", "positions": "sinusoidal"},
     "lstm": {"kind": "lstm", "width": 6, "layers": 2, "embedding": 5},
@@ -29,11 +29,11 @@ def seeing(name: str, answer: Any = "class", rows: int = 4) -> tuple[Any, Batch]
     labels = tuple("a b c" if row % 2 else "c b a" for row in range(rows))
     if answer != "frames":
         labels = tuple("ab"[row % 2] for row in range(rows))
-    pictures = Pictures(pixels=pixels, labels=labels)
+    pictures = Images(pixels=pixels, labels=labels)
     config = ImagesConfig(train="x", patch=2, objective=answer)
-    sight = Sight.of(pictures, config)
+    sight = ImageCodec.of(pictures, config)
     torch.manual_seed(7)
-    model = build.model(build.model_config(dict(SEEING[name]), task="images"), sight.sizes, task="images")
+    model = build.model(build.model_config(dict(IMAGE_ENCODERS[name]), task="images"), sight.sizes, task="images")
     for parameter in model.parameters():  # fresh weights are so small that mistakes would hide
         torch.nn.init.normal_(parameter, std=0.4)
     batch = sight.views(pictures, config, seed=1, batch=rows).batch(0)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from seqwright import build
-from seqwright.core.batch import Answers, Batch, ReaderSizes
+from seqwright.core.batch import Batch, EncoderSizes, OutputSpec
 from seqwright.data.tagged.formats import Sentence
 from seqwright.data.tagged.sentences import EncodedSentences, encode_sentences
 from seqwright.text.tokenizer import Tokenizer
@@ -63,7 +63,7 @@ def sentences() -> Batch:
 
 def fresh(name: str) -> Any:
     """The model of a row as it is built."""
-    sizes = ReaderSizes(answers=Answers(kind="tags", count=len(NAMES)), vocabulary=tokenizer().vocabulary)
+    sizes = EncoderSizes(answers=OutputSpec(kind="tags", count=len(NAMES)), vocabulary=tokenizer().vocabulary)
     return build.model(build.model_config(dict(TAGGERS[name]), task="tagged"), sizes, task="tagged")
 
 

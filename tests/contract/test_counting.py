@@ -31,6 +31,6 @@ def test_a_perceptron_says_how_far_it_is() -> None:
     said: list[str] = []
     model = taggers.tagger("perceptron")
     model.fit(taggers.encoded(), said.append)
-    times, epochs = model.config.times, model.config.epochs
+    times, epochs = model.config.averaged_models, model.config.epochs
     assert len(said) == times * epochs
     assert said[-1] == f"perceptron {times} of {times}, pass {epochs} of {epochs}"

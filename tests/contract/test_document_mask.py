@@ -30,7 +30,7 @@ def packed() -> Batch:
         begins = [sum(lengths[:n]) for n in range(len(lengths))]
         ids[row, begins if row != 2 else begins[1:]] = SOS
     target = ids[:, 1:].masked_fill(ids[:, 1:] == SOS, IGNORE)
-    return Batch.of_text(ids[:, :-1].contiguous(), target).apart(SOS)
+    return Batch.of_text(ids[:, :-1].contiguous(), target).with_documents(SOS)
 
 
 def spans() -> list[tuple[int, slice]]:

@@ -11,14 +11,14 @@ import torch
 
 from seqwright import build
 from seqwright.core.protocols import Autoregressive, Model
-from seqwright.studies.reader_laws import READER_LAWS
+from seqwright.studies.encoder_laws import ENCODER_LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
 
 from .encoders import ANSWERS, CLASSIFIERS, MASKED, bag, blanks, classifier, filler, mixture, texts
 
 
 def test_every_kind_has_a_row() -> None:
-    neural = set(build.CLASSIFIERS) - {*build.COUNTED, *build.MADE}
+    neural = set(build.CLASSIFIERS) - {*build.COUNTED, *build.DERIVED}
     assert neural == {str(row["kind"]) for row in CLASSIFIERS.values()}
     assert set(build.MASKED) == {str(row["kind"]) for row in MASKED.values()}
 
@@ -31,19 +31,19 @@ def test_it_satisfies_the_protocols(name: str) -> None:
     assert all(hasattr(model, part) for part in ("hidden", "head", "parameters", "pooled"))
 
 
-@pytest.mark.parametrize("law", READER_LAWS)
+@pytest.mark.parametrize("law", ENCODER_LAWS)
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_law(name: str, law: str) -> None:
     with torch.no_grad():
-        assert READER_LAWS[law](classifier(name, segments=2), texts()) <= 1e-9
+        assert ENCODER_LAWS[law](classifier(name, segments=2), texts()) <= 1e-9
 
 
-@pytest.mark.parametrize("law", READER_LAWS)
+@pytest.mark.parametrize("law", ENCODER_LAWS)
 @pytest.mark.parametrize("made", [bag, mixture])
 def test_law_of_what_is_counted_or_made(made: Callable[[], Any], law: str) -> None:
     model, given = made(), texts()
     with torch.no_grad():
-        assert READER_LAWS[law](model, given) <= 1e-5
+        assert ENCODER_LAWS[law](model, given) <= 1e-5
         assert model(given).std() > 1e-3
 
 
@@ -51,9 +51,9 @@ def test_law_of_what_is_counted_or_made(made: Callable[[], Any], law: str) -> No
 def test_what_is_counted_or_made_is_kept(made: Callable[[], Any]) -> None:
     model, other = made(), made()
     with torch.no_grad():
-        other.load({name: torch.zeros_like(tensor) for name, tensor in model.tensors().items()})
+        other.load_state_dict({name: torch.zeros_like(tensor) for name, tensor in model.state_dict().items()})
         assert (other(texts()) - model(texts())).abs().max() > 1e-3
-        other.load(model.tensors())
+        other.load_state_dict(model.state_dict())
         assert (other(texts()) == model(texts())).all()
 
 
@@ -86,7 +86,7 @@ def test_every_token_and_segment_matters(name: str) -> None:
             assert (model(replace(given, source=other)) - before).abs().max() > 1e-9
 
 
-@pytest.mark.parametrize("law", READER_LAWS | TRAINING_LAWS)
+@pytest.mark.parametrize("law", ENCODER_LAWS | TRAINING_LAWS)
 @pytest.mark.parametrize("name", MASKED)
 def test_law_of_hidden_tokens(name: str, law: str) -> None:
-    assert (READER_LAWS | TRAINING_LAWS)[law](filler(name), blanks()) <= 1e-9
+    assert (ENCODER_LAWS | TRAINING_LAWS)[law](filler(name), blanks()) <= 1e-9

@@ -9,15 +9,15 @@ from seqwright import build
 from seqwright.studies.training_laws import TRAINING_LAWS
 from seqwright.training.accumulation import take
 
-from .images import ANSWERS, SEEING, seeing
+from .images import ANSWERS, IMAGE_ENCODERS, seeing
 
 
 def test_every_kind_has_a_row() -> None:
-    assert set(build.SEEING) == {str(row["kind"]) for row in SEEING.values()}
+    assert set(build.IMAGE_ENCODERS) == {str(row["kind"]) for row in IMAGE_ENCODERS.values()}
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-@pytest.mark.parametrize("name", SEEING)
+@pytest.mark.parametrize("name", IMAGE_ENCODERS)
 def test_batched_is_alone(name: str, answer: str) -> None:
     model, batch = seeing(name, answer)
     with torch.no_grad():

@@ -9,7 +9,7 @@ import torch
 
 from seqwright import build
 from seqwright.core.protocols import Autoregressive, Counted, Model
-from seqwright.studies.reader_laws import READER_LAWS
+from seqwright.studies.encoder_laws import ENCODER_LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
 from seqwright.training.accumulation import take
 
@@ -33,11 +33,11 @@ def test_it_satisfies_the_protocols(name: str) -> None:
         assert isinstance(model, Counted)
 
 
-@pytest.mark.parametrize("law", READER_LAWS)
+@pytest.mark.parametrize("law", ENCODER_LAWS)
 @pytest.mark.parametrize("name", TAGGERS)
 def test_law(name: str, law: str) -> None:
     with torch.no_grad():
-        assert READER_LAWS[law](tagger(name), sentences()) <= 1e-9
+        assert ENCODER_LAWS[law](tagger(name), sentences()) <= 1e-9
 
 
 @pytest.mark.parametrize("law", TRAINING_LAWS)
@@ -63,7 +63,7 @@ def test_answers_of_a_batch_are_those_of_its_rows(name: str) -> None:
 def test_what_a_perceptron_knows_is_in_its_tensors() -> None:
     model, given = tagger("perceptron"), sentences()
     empty = fresh("perceptron")
-    empty.load(model.tensors())
+    empty.load_state_dict(model.state_dict())
     assert torch.equal(empty.answer(given.source)[0], model.answer(given.source)[0])
     assert torch.equal(empty(given), model(given))
 
@@ -85,4 +85,4 @@ def test_every_word_s_spelling_and_neighbors_matter(name: str) -> None:
             moved = (model(replace(given, source=replace(source, ids=ids))) - before).abs().amax(-1)[0]  # (W,)
             assert (moved > 1e-9).all() if name not in ("rnn", "gpt") else moved[-1] > 1e-9
             other = model(replace(given, source=replace(source, spelling=spelling)))
-            assert ((other - before).abs().max() > 1e-9) == bool(TAGGERS[name].get("spelling"))
+            assert ((other - before).abs().max() > 1e-9) == bool(TAGGERS[name].get("char_features"))

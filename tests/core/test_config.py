@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from seqwright.core.config import (
     ConfigError,
-    Reader,
+    ConfigLoader,
     UserError,
     describe,
     did_you_mean,
@@ -48,7 +48,7 @@ class Recipe:
 
 
 def problems(table: dict[str, Any], origins: dict[str, str] | None = None) -> list[str]:
-    reader = Reader("r.toml", origins)
+    reader = ConfigLoader("r.toml", origins)
     assert reader.read(Recipe, table) is None
     with pytest.raises(ConfigError) as caught:
         reader.finish()
@@ -58,7 +58,7 @@ def problems(table: dict[str, Any], origins: dict[str, str] | None = None) -> li
 
 def test_a_right_table_is_read_exactly() -> None:
     table = {"name": "x", "files": ["a", "b"], "schedule": {"rate": 1, "betas": [0, 0.5]}, "extra": {"warmup": 3}}
-    reader = Reader("r.toml")
+    reader = ConfigLoader("r.toml")
     recipe = reader.read(Recipe, table)
     reader.finish()
     assert recipe == Recipe(
@@ -165,7 +165,7 @@ def test_pick_names_the_table() -> None:
 
 def test_a_recipe_written_and_read_is_the_same() -> None:
     recipe = Recipe(name='a "b"\n\\', files=("x", "ÿ"), extra=Schedule(rate=1e-5, warmup=2))
-    again = Reader("r.toml").read(Recipe, tomllib.loads(write_toml(to_table(recipe))))
+    again = ConfigLoader("r.toml").read(Recipe, tomllib.loads(write_toml(to_table(recipe))))
     assert again == recipe
 
 

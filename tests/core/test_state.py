@@ -109,7 +109,7 @@ def test_reordering_is_selecting_within_groups(model: Translator) -> None:
     expected = state.select(parents)
     moved = state.reorder(parents)
     assert moved.memory.vectors.data_ptr() == held
-    assert_close(dict(moved.tensors()), dict(expected.tensors()))
+    assert_close(dict(moved.named_tensors()), dict(expected.named_tensors()))
 
 
 def test_dropping_a_source_drops_its_group(model: Translator) -> None:
@@ -127,7 +127,7 @@ def test_dropping_a_source_drops_its_group(model: Translator) -> None:
 def test_joining_admits_sources_with_their_rows(model: Translator) -> None:
     first = model.start(sources().select(indices(0)), capacity=8)
     rest = model.start(sources().select(indices(1, 2)), capacity=8)
-    log_probs, _ = model.step(indices(1, 2, 3).unsqueeze(1), first.join(rest))
+    log_probs, _ = model.step(indices(1, 2, 3).unsqueeze(1), first.cat(rest))
     for row in range(3):
         assert_close(log_probs[row : row + 1], said_alone(model, row, [row + 1]))
 
@@ -142,18 +142,18 @@ def test_what_all_rows_share_is_kept_whole() -> None:
     state = Counted(indices(4, 5, 6), torch.tensor(3))
     taken = state.select(indices(2, 0), indices(0))
     assert (taken.seen.tolist(), int(taken.steps)) == ([6, 4], 3)
-    joined = taken.join(Counted(indices(9), torch.tensor(8)))
+    joined = taken.cat(Counted(indices(9), torch.tensor(8)))
     assert (joined.seen.tolist(), int(joined.steps)) == ([6, 4, 9], 8)
 
 
 def test_a_nested_state_is_written_and_read_by_dotted_names(model: Translator) -> None:
     state = model.start(sources(), capacity=8)
     _, moved = model.step(indices(1, 2, 3).unsqueeze(1), state)
-    written = dict(moved.tensors())
+    written = dict(moved.named_tensors())
     assert list(written) == ["memory.vectors", "memory.mask", "hidden"]
-    read = state.filled({name: tensor.clone() for name, tensor in written.items()})
+    read = state.from_tensors({name: tensor.clone() for name, tensor in written.items()})
     assert isinstance(read.memory, Memory)
-    assert_close(dict(read.tensors()), written)
+    assert_close(dict(read.named_tensors()), written)
 
 
 def test_detaching_forgets_history_and_keeps_values(model: Translator) -> None:
@@ -162,8 +162,8 @@ def test_detaching_forgets_history_and_keeps_values(model: Translator) -> None:
     assert state.hidden.requires_grad
     assert state.memory.vectors.requires_grad
     detached = state.detach()
-    assert not any(tensor.requires_grad for _, tensor in detached.tensors())
-    assert_close(dict(detached.tensors()), dict(state.tensors()), check_stride=False)
+    assert not any(tensor.requires_grad for _, tensor in detached.named_tensors())
+    assert_close(dict(detached.named_tensors()), dict(state.named_tensors()), check_stride=False)
 
 
 def test_rows_with_sources_are_generated_as_if_alone(model: Translator) -> None:

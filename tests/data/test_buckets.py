@@ -88,7 +88,7 @@ def test_long_pairs_are_left_out_and_counted(pairs: EncodedPairs) -> None:
     longest = np.maximum(pairs.source.lengths, pairs.target.lengths)
     feed = Buckets(pairs, seed=1, tokens=None, batch=8, longest=6)
     assert feed.left_out == int((longest > 6).sum()) > 0
-    with pytest.raises(UserError, match=r"data\.longest"):
+    with pytest.raises(UserError, match=r"data\.max_length"):
         Buckets(pairs, seed=1, tokens=None, batch=8, longest=1)
 
 

@@ -10,7 +10,7 @@ from seqwright.core.batch import IGNORE
 from seqwright.core.config import UserError
 from seqwright.data.text import noise
 from seqwright.data.text.corpus import corpus_of
-from seqwright.data.text.denoising import CorruptedConfig, CorruptedRows
+from seqwright.data.text.denoising import DenoisingConfig, DenoisingRows
 from seqwright.data.text.stream import make_stream
 from seqwright.text.special_tokens import with_specials
 from seqwright.text.trainers import TokenizerConfig, train
@@ -18,10 +18,10 @@ from seqwright.text.trainers import TokenizerConfig, train
 TEXT = "".join(f"one two {n} . three four five ! {n} six ?\n" for n in range(60))
 
 
-def rows(*, seed: int = 1, **options: object) -> CorruptedRows:
-    config = CorruptedConfig(train="a", length=20, **options)  # type: ignore[arg-type]
+def rows(*, seed: int = 1, **options: object) -> DenoisingRows:
+    config = DenoisingConfig(train="a", length=20, **options)  # type: ignore[arg-type]
     known = with_specials(train(TokenizerConfig(kind="words"), [TEXT]), config.special_tokens)
-    return CorruptedRows(make_stream(corpus_of(TEXT, "line"), known), known, config, batch=8, seed=seed)
+    return DenoisingRows(make_stream(corpus_of(TEXT, "line"), known), known, config, batch=8, seed=seed)
 
 
 def drawn(count: int, seed: int = 0) -> np.ndarray:
@@ -139,7 +139,7 @@ def test_sentences_change_places() -> None:
     found = {tuple(noise.permuted(ids, ends, drawn(6, seed)).tolist()) for seed in range(40)}
     assert (2, 3, 4, 5, 0, 1) in found
     assert len(found) == 6
-    batch = rows(noise="deletion", permute=True).batch(0)
+    batch = rows(noise="deletion", permute_sentences=True).batch(0)
     assert any(sorted(given(batch, row)) != given(batch, row) for row in range(batch.rows))
 
 
@@ -152,10 +152,10 @@ def test_a_step_damages_the_same_and_another_step_otherwise() -> None:
 
 def test_how_much_is_damaged() -> None:
     """The share, to the nearest whole; one token at least, and never all."""
-    config = CorruptedConfig(train="a", noise_density=0.3)
+    config = DenoisingConfig(train="a", noise_density=0.3)
     assert [config.total(length) for length in (1, 2, 3, 4, 5, 10, 100)] == [0, 1, 1, 1, 2, 3, 30]
-    assert CorruptedConfig(train="a", noise_density=0.9).total(4) == 3
-    spans = [CorruptedConfig(train="a", noise="spans", length=100, mean_span_length=span) for span in (1.0, 3.0, 100.0)]
+    assert DenoisingConfig(train="a", noise_density=0.9).total(4) == 3
+    spans = [DenoisingConfig(train="a", noise="spans", length=100, mean_span_length=span) for span in (1.0, 3.0, 100.0)]
     assert [len(one.special_tokens) for one in spans] == [15, 5, 1]  # a sentinel for each span
 
 
@@ -169,12 +169,12 @@ def test_the_first_id_is_no_padding() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"share": 1.0}, "between 0 and 1"),
-        ({"span": 0.5}, "span must be at least 1"),
-        ({"noise": "spans", "permute": True}, "leave permute out"),
-        ({"noise": "prefix", "share": 0.2}, "leave share out"),
+        ({"noise_density": 1.0}, "between 0 and 1"),
+        ({"mean_span_length": 0.5}, "span must be at least 1"),
+        ({"noise": "spans", "permute_sentences": True}, "leave permute out"),
+        ({"noise": "prefix", "noise_density": 0.2}, "leave share out"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, object], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        CorruptedConfig(train="a", **options)  # type: ignore[arg-type]
+        DenoisingConfig(train="a", **options)  # type: ignore[arg-type]

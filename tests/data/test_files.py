@@ -1,4 +1,4 @@
-"""Reading files: what is text comes back exactly, what is not is named with its place and the way on."""
+"""EncoderOutput files: what is text comes back exactly, what is not is named with its place and the way on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures from files of every kind, and what is said of broken ones."""
+"""Images from files of every kind, and what is said of broken ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from seqwright.core.config import UserError
-from seqwright.data.images.corpus import CaptionsConfig, ImagesConfig, Pictures, read_pictures, read_splits
+from seqwright.data.images.corpus import CaptionsConfig, Images, ImagesConfig, read_pictures, read_splits
 from seqwright.data.images.files import decode, image_files, sizes_of
 from seqwright.data.samples.images import NAMES, digits
 
@@ -96,7 +96,7 @@ def test_labels_need_their_pictures(tmp_path: Path) -> None:
 def test_a_stratified_split_keeps_classes_and_copies_together() -> None:
     pixels = np.random.default_rng(2).integers(0, 256, (40, 2, 2, 1), np.uint8)
     pixels[1] = pixels[0]
-    train, valid = Pictures(pixels=pixels, labels=tuple("ab" * 20)).split("stratified 20%")
+    train, valid = Images(pixels=pixels, labels=tuple("ab" * 20)).split("stratified 20%")
     assert set(valid.labels or ()) == {"a", "b"}
     assert len(train) + len(valid) == 40
     assert not {one.tobytes() for one in train.pixels} & {one.tobytes() for one in valid.pixels}
@@ -112,7 +112,7 @@ def test_mnist_is_read(data_root: Path) -> None:
 
 def test_embedded_strips_hold_digits_back() -> None:
     pytest.importorskip("sklearn", reason="needs scikit-learn: the extra [samples]")
-    train, valid = read_splits(config(train="embedded:digit-strips", split="tail 10%", answer="frames", patch=2))
+    train, valid = read_splits(config(train="embedded:digit-strips", split="tail 10%", objective="frames", patch=2))
     assert valid is not None
     frames = [
         {strip[:, 8 * n : 8 * n + 8].tobytes() for strip in part.pixels for n in range(6)} for part in (train, valid)
@@ -124,10 +124,10 @@ def test_pictures_are_held_out_by_what_they_show_whatever_their_captions() -> No
     pixels = np.random.default_rng(2).integers(0, 256, (40, 2, 2, 1), np.uint8)
     pixels[1] = pixels[0]
     captions = tuple(f"picture number {n}" for n in range(40))
-    train, valid = Pictures(pixels=pixels, labels=captions).split("pictures 20%")
+    train, valid = Images(pixels=pixels, labels=captions).split("pictures 20%")
     assert len(valid) in (8, 9)
     assert not {one.tobytes() for one in train.pixels} & {one.tobytes() for one in valid.pixels}
-    reordered = Pictures(pixels=pixels[::-1], labels=captions[::-1]).split("pictures 20%")[1]
+    reordered = Images(pixels=pixels[::-1], labels=captions[::-1]).split("pictures 20%")[1]
     assert set(reordered.labels or ()) == set(valid.labels or ())
     with pytest.raises(UserError, match='split = "pictures 10%"'):
         CaptionsConfig(train="x", split="stratified 10%")
@@ -198,7 +198,7 @@ def test_a_folder_of_gray_and_colored_files_has_colors_and_hidden_files_are_left
 def test_moved_pictures_have_no_frames() -> None:
     for options in ({"shift": 1}, {"flip": True}):
         with pytest.raises(UserError, match="leave shift and flip out"):
-            config(answer="frames", **options)
+            config(objective="frames", **options)
 
 
 def test_without_a_rule_nothing_is_held_out(tmp_path: Path) -> None:

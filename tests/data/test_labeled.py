@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from seqwright.core.batch import Answers
+from seqwright.core.batch import OutputSpec
 from seqwright.core.config import UserError
 from seqwright.data.labeled.labels import Labels, several
 from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, read_texts
@@ -206,7 +206,7 @@ def test_what_does_not_fit_is_refused_with_the_next_move(
         ({"columns": ("1",)}, "label and one text or two"),
         ({"separator": " ", "columns": ("1", "2")}, "leave columns out"),
         ({"labels": "regression", "balance": "oversample"}, "evens out classes"),
-        ({"long": "windows", "columns": ("1", "2", "3")}, "windows of two texts"),
+        ({"truncation": "windows", "columns": ("1", "2", "3")}, "windows of two texts"),
     ],
 )
 def test_settings_that_contradict_each_other(options: dict[str, object], told: str) -> None:
@@ -341,6 +341,6 @@ def test_a_row_with_several_unknown_labels_is_one_row() -> None:
 
 
 def test_what_is_answered() -> None:
-    assert Labels(kind="regression").answers == Answers(kind="regression", count=1)
-    assert Labels(kind="single", names=("a", "b")).answers == Answers(kind="class", count=2)
-    assert Labels(kind="multi", names=("a", "b", "c")).answers == Answers(kind="multilabel", count=3)
+    assert Labels(kind="regression").answers == OutputSpec(kind="regression", count=1)
+    assert Labels(kind="single", names=("a", "b")).answers == OutputSpec(kind="class", count=2)
+    assert Labels(kind="multi", names=("a", "b", "c")).answers == OutputSpec(kind="multilabel", count=3)

@@ -129,7 +129,7 @@ def test_every_token_is_read_once_an_epoch() -> None:
 
 
 def test_padding_is_never_hidden() -> None:
-    feed = rows(tokenizer("words"), share=0.9)
+    feed = rows(tokenizer("words"), mask_rate=0.9)
     for step in range(feed.steps_per_epoch):
         batch = feed.batch(step)
         assert (batch.target[~batch.source.mask] == IGNORE).all()

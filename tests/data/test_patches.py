@@ -8,7 +8,7 @@ import torch
 
 from seqwright.core.batch import IGNORE
 from seqwright.core.config import UserError
-from seqwright.data.images.corpus import ImagesConfig, Pictures
+from seqwright.data.images.corpus import Images, ImagesConfig
 from seqwright.data.images.patches import Grid, Views, to_numbers, to_pixels
 
 PIXELS = np.random.default_rng(1).integers(0, 256, (7, 6, 8, 3), np.uint8)
@@ -16,7 +16,7 @@ PIXELS = np.random.default_rng(1).integers(0, 256, (7, 6, 8, 3), np.uint8)
 
 def views(seed: int = 3, batch: int = 4, **options) -> Views:
     config = ImagesConfig(**{"train": "x", "patch": 2} | options)
-    pictures = Pictures(pixels=PIXELS, labels=tuple("ababab" + "a"))
+    pictures = Images(pixels=PIXELS, labels=tuple("ababab" + "a"))
     grid = Grid.of(pictures, config)
     return Views(pictures, np.array([0, 1, 0, 1, 0, 1, 0]), grid, config, seed=seed, batch=batch)
 
@@ -36,9 +36,9 @@ def test_patches_that_do_not_fill_a_picture_are_refused() -> None:
         views(patch=4)
 
 
-@pytest.mark.parametrize("answer", ["class", "inpaint", "denoise", "colorize", "denoise+colorize"])
-def test_a_batch_is_a_function_of_seed_and_step(answer: str) -> None:
-    given = {"answer": answer, "shift": 1, "flip": True}
+@pytest.mark.parametrize("objective", ["class", "inpaint", "denoise", "colorize", "denoise+colorize"])
+def test_a_batch_is_a_function_of_seed_and_step(objective: str) -> None:
+    given = {"objective": objective, "shift": 1, "flip": True}
     for step in (0, 1, 5):
         one, other = (views(**given).batch(step) for _ in range(2))
         assert torch.equal(one.source.features, other.source.features)
@@ -72,7 +72,9 @@ def test_fill_asks_only_for_what_is_hidden() -> None:
     assert (batch.source.features[hidden] == 0).all()
     assert (batch.target[~hidden] == IGNORE).all()
     assert (batch.target[hidden].abs() <= 1).all()
-    assert ((views(objective="inpaint", mask_rate=0.01).batch(0).source.segments == 1).sum(1) == 1).all()  # one at least
+    assert (
+        (views(objective="inpaint", mask_rate=0.01).batch(0).source.segments == 1).sum(1) == 1
+    ).all()  # one at least
 
 
 def test_gray_has_no_color_left_and_noise_is_as_strong_as_asked() -> None:
@@ -86,7 +88,7 @@ def test_gray_has_no_color_left_and_noise_is_as_strong_as_asked() -> None:
 
 def test_frames_begin_at_a_patch_each() -> None:
     config = ImagesConfig(train="x", patch=2, objective="frames")
-    pictures = Pictures(pixels=PIXELS, labels=("a b",) * 7)
+    pictures = Images(pixels=PIXELS, labels=("a b",) * 7)
     grid = Grid.of(pictures, config)
     batch = Views(pictures, np.zeros((7, 2), np.int64), grid, config, seed=1, batch=3).batch(0)
     assert batch.source.word_starts[0].tolist() == [True, False, True, False]
@@ -94,7 +96,7 @@ def test_frames_begin_at_a_patch_each() -> None:
 
 
 def test_words_of_a_label_are_frames_only_where_they_are_asked_for() -> None:
-    pictures = Pictures(pixels=PIXELS, labels=("new york",) * 7)
+    pictures = Images(pixels=PIXELS, labels=("new york",) * 7)
     assert Grid.of(pictures, ImagesConfig(train="x", patch=2)).frames == 1
     frames = ImagesConfig(train="x", patch=8, objective="frames")
     with pytest.raises(UserError, match=r"6 × 8 with 2 frames; set data\.patch to 1 or 2 or 4\."):
@@ -103,15 +105,15 @@ def test_words_of_a_label_are_frames_only_where_they_are_asked_for() -> None:
 
 def test_gray_pictures_have_no_colors_to_ask_for() -> None:
     with pytest.raises(UserError, match="these are gray"):
-        Grid.of(Pictures(pixels=PIXELS[..., :1]), ImagesConfig(train="x", patch=2, objective="colorize"))
+        Grid.of(Images(pixels=PIXELS[..., :1]), ImagesConfig(train="x", patch=2, objective="colorize"))
 
 
 def test_pictures_get_or_lose_colors_to_fit() -> None:
     grid, gray = views().grid, PIXELS[..., :1]
     assert grid.channels == 3
-    colored = grid.fitted(Pictures(pixels=gray)).pixels
+    colored = grid.fitted(Images(pixels=gray)).pixels
     assert all(np.array_equal(colored[..., n], gray[..., 0]) for n in range(3))
-    alone = Grid.cut(Pictures(pixels=gray), 2, columns=False)
-    assert np.array_equal(alone.fitted(Pictures(pixels=colored)).pixels, gray)
+    alone = Grid.cut(Images(pixels=gray), 2, columns=False)
+    assert np.array_equal(alone.fitted(Images(pixels=colored)).pixels, gray)
     with pytest.raises(UserError, match="6 × 6 were given, and 6 × 8 are wanted"):
-        grid.fitted(Pictures(pixels=PIXELS[:, :, :6]))
+        grid.fitted(Images(pixels=PIXELS[:, :, :6]))

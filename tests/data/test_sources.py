@@ -69,7 +69,7 @@ def test_bare_texts_have_no_frame_and_empty_ones_a_place(tokenizer: Tokenizer) -
 
 
 def test_no_room_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(UserError, match=r"data\.longest"):
+    with pytest.raises(UserError, match=r"data\.max_length"):
         framed(tokenizer, ("a",), longest=2)
 
 

@@ -16,7 +16,7 @@ from seqwright.core.config import UserError
 from seqwright.data import subword_regularization as variation
 from seqwright.data.parallel.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs
 from seqwright.data.parallel.formats import Pair
-from seqwright.data.subword_regularization import Varied, VariedTokenizerConfig, varied_pairs, varied_stream
+from seqwright.data.subword_regularization import RegularizedTokenizerConfig, Varied, varied_pairs, varied_stream
 from seqwright.data.text.corpus import Corpus
 from seqwright.data.text.stream import Stream, make_stream
 from seqwright.data.text.windows import Windows
@@ -30,11 +30,11 @@ LINES = [
     "",
     "it's 1,234.5 o'clock\u2003and\tso on",
 ] * 4
-SAMPLED = {"bpe": {"dropout": 0.3}, "byte-bpe": {"dropout": 0.3}, "unigram": {"sampling": 0.2}}
+SAMPLED = {"bpe": {"dropout": 0.3}, "byte-bpe": {"dropout": 0.3}, "unigram": {"sampling_alpha": 0.2}}
 
 
-def config_of(kind: str, **options: float) -> VariedTokenizerConfig:
-    return VariedTokenizerConfig(kind=kind, size=330, **(options or SAMPLED[kind]))  # type: ignore[arg-type]
+def config_of(kind: str, **options: float) -> RegularizedTokenizerConfig:
+    return RegularizedTokenizerConfig(kind=kind, size=330, **(options or SAMPLED[kind]))  # type: ignore[arg-type]
 
 
 TOKENIZERS = {kind: train(config_of(kind), LINES) for kind in SAMPLED}
@@ -129,8 +129,10 @@ PAIRS = [
 ]
 
 
-def encoded_pairs() -> tuple[EncodedPairs, VariedTokenizerConfig]:
-    config = VariedTokenizerConfig(kind="bpe", dropout=0.6, special_tokens=("<unk>", "<pad>", "<sos>", "<eos>", "<de>"))
+def encoded_pairs() -> tuple[EncodedPairs, RegularizedTokenizerConfig]:
+    config = RegularizedTokenizerConfig(
+        kind="bpe", dropout=0.6, special_tokens=("<unk>", "<pad>", "<sos>", "<eos>", "<de>")
+    )
     texts = [text for pair in PAIRS for text in (*pair.sources, *pair.targets)] * 2
     tokenizer = train(config, texts)
     return encode_pairs(PAIRS, Tokenizers(source=tokenizer, target=tokenizer)), config
@@ -167,14 +169,14 @@ def test_every_pair_is_read_in_an_epoch_of_varied_buckets() -> None:
 def test_kinds_without_other_cuts_are_refused(tmp_path: Path) -> None:
     for wrong, said in (
         ({"kind": "words", "dropout": 0.1}, "dropout is for bpe and byte-bpe; this tokenizer is of kind words"),
-        ({"kind": "bpe", "sampling": 0.1}, "sampling is for unigram; this tokenizer is of kind bpe"),
+        ({"kind": "bpe", "sampling_alpha": 0.1}, "sampling_alpha is for unigram; this tokenizer is of kind bpe"),
         ({"kind": "bpe", "dropout": 1.5}, "dropout is a probability, from 0 to 1, not 1.5"),
-        ({"kind": "unigram", "sampling": -1.0}, "sampling is a power of 0 or more, not -1.0"),
+        ({"kind": "unigram", "sampling_alpha": -1.0}, "sampling_alpha is a power of 0 or more, not -1.0"),
     ):
         with pytest.raises(UserError, match=said):
-            VariedTokenizerConfig(**wrong)  # type: ignore[arg-type]
-    tokenizer = train(VariedTokenizerConfig(kind="words"), LINES)
+            RegularizedTokenizerConfig(**wrong)  # type: ignore[arg-type]
+    tokenizer = train(RegularizedTokenizerConfig(kind="words"), LINES)
     stream = make_stream(Corpus(documents=LINES, kind="line"), tokenizer)
-    named = VariedTokenizerConfig(file=str(tmp_path / "tokenizer.json"), dropout=0.1)
+    named = RegularizedTokenizerConfig(file=str(tmp_path / "tokenizer.json"), dropout=0.1)
     with pytest.raises(UserError, match="this tokenizer is of kind words"):
         varied_stream(stream, LINES, tokenizer, named, seed=0)

@@ -65,7 +65,9 @@ def test_a_ragged_prompt_looks_as_its_last_real_id_does(name: str) -> None:
 @pytest.mark.parametrize("name", ATTENTIVE)
 def test_the_coverage_penalty_by_brute_force(name: str) -> None:
     model, given = translator(name), pairs()
-    options = SearchOptions(beam_size=40, n_best=6, max_tokens=4, coverage_penalty=0.7, length_penalty="none", stopping="bound")
+    options = SearchOptions(
+        beam_size=40, n_best=6, max_tokens=4, coverage_penalty=0.7, length_penalty="none", stopping="bound"
+    )
     penalties = []
     for n, own in enumerate(search(model, given.source, options, **FACTS)):
         source = given.source.select(torch.tensor([n]))

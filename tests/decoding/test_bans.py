@@ -32,7 +32,7 @@ def looked_for(
     facts = {"sos": VOCABULARY.sos, "eos": VOCABULARY.eos, "banned": [0, 1, 2]} | more
     facts["forbidden"] = None if forbidden is None else forbid(forbidden, PIECES, 3)
     facts["required"] = None if required is None else [[require(ids, PIECES, 3) for ids in own] for own in required]
-    return search(MODEL, Source.nothing(rows), options, **facts)  # type: ignore[arg-type]
+    return search(MODEL, Source.empty(rows), options, **facts)  # type: ignore[arg-type]
 
 
 def holds(text: list[int], phrase: list[int]) -> bool:
@@ -59,7 +59,7 @@ def test_no_run_is_said_twice(text: list[int], size: int) -> None:
 
 @pytest.mark.parametrize("kind", ["beam", "greedy", "exact"])
 def test_searches_keep_the_rules(kind: str) -> None:
-    common = {"kind": kind, "length": 6, "shortest": 3, "no_repeat": 2, "nodes": 200}
+    common = {"kind": kind, "max_tokens": 6, "min_tokens": 3, "no_repeat_ngram": 2, "max_nodes": 200}
     free = looked_for(SearchOptions(kind=kind, max_tokens=6, min_tokens=5, max_nodes=200))[0][0].ids  # type: ignore[arg-type]
     (own,) = looked_for(SearchOptions(**common), forbidden=[free[1:3]])  # type: ignore[arg-type]
     for hypothesis in own:
@@ -72,7 +72,7 @@ def test_searches_keep_the_rules(kind: str) -> None:
 @pytest.mark.parametrize("rule", [{"required": [[[7, 8]]]}, {"forbidden": [[7], [5, 6]]}, {}])
 @pytest.mark.parametrize("no_repeat", [0, 1])
 def test_a_very_wide_beam_is_exact_under_rules(rule: dict[str, object], no_repeat: int) -> None:
-    common = {"length": 3, "best": 3, "no_repeat": no_repeat}
+    common = {"max_tokens": 3, "n_best": 3, "no_repeat_ngram": no_repeat}
     wide = looked_for(SearchOptions(beam_size=7**3, stopping="bound", finished=3, **common), **rule)  # type: ignore[arg-type]
     exact = looked_for(SearchOptions(kind="exact", **common), **rule)  # type: ignore[arg-type]
     assert [h.ids for h in wide[0]] == [h.ids for h in exact[0]]

@@ -17,7 +17,9 @@ from tests.decoding.test_search import END, translator  # noqa: F401 - a fixture
 
 @pytest.mark.parametrize("groups", [1, 2])
 def test_the_tree_holds_the_outputs_with_their_scores(translator: Translator, groups: int) -> None:  # noqa: F811
-    options = SearchOptions(beam_size=4, n_best=4, beam_groups=groups, max_tokens=2, length_ratio=1.0, length_penalty="none")
+    options = SearchOptions(
+        beam_size=4, n_best=4, beam_groups=groups, max_tokens=2, length_ratio=1.0, length_penalty="none"
+    )
     history = History(groups)
     source = sources().select(indices(0, 1, 2, 0))
     found = search(translator, source, options, sos=1, eos=END, listen=history)

@@ -30,12 +30,14 @@ STEADY = [
 
 def model_and_source(name: str) -> tuple[Any, Source]:
     if name.startswith("gpt"):
-        return small(name), Source.nothing(5)
+        return small(name), Source.empty(5)
     return translator(name), pairs().source
 
 
 @pytest.mark.parametrize("stop", ["finished", "bound"])
-@pytest.mark.parametrize("options", [{"width": 4}, {"width": 4, "groups": 2}, {"width": 3, "shortest": 4}])
+@pytest.mark.parametrize(
+    "options", [{"beam_size": 4}, {"beam_size": 4, "beam_groups": 2}, {"beam_size": 3, "min_tokens": 4}]
+)
 @pytest.mark.parametrize("name", STEADY)
 def test_a_captured_search_finds_the_same(name: str, options: dict[str, Any], stop: str, monkeypatch: Any) -> None:
     model, source = model_and_source(name)
@@ -61,11 +63,11 @@ def test_every_tensor_stays_where_it_was(name: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(beam, "CAPTURED", {"cpu"})
     with torch.inference_mode():
         search = begun(*model_and_source(name))
-        tensors = [tensor for state in (search.state, search.live) for _, tensor in state.tensors()]
+        tensors = [tensor for state in (search.state, search.live) for _, tensor in state.named_tensors()]
         held = [(id(tensor), tensor.shape) for tensor in tensors]
         search.go_on()
         search.go_on()
-    after = [tensor for state in (search.state, search.live) for _, tensor in state.tensors()]
+    after = [tensor for state in (search.state, search.live) for _, tensor in state.named_tensors()]
     assert [(id(tensor), tensor.shape) for tensor in after] == held
     assert int(search.place) == search.length == 3
 

@@ -22,7 +22,7 @@ LONG = [2, 5, 7, 4, 6, 8, 9, 10, 4, 5, 6, 7]
 
 def next_log_probs(model: Any, ids: list[int]) -> Tensor:
     """(V,) after these ids, read afresh as one chunk."""
-    log_probs, _ = model.step(torch.tensor([ids]), model.start(Source.nothing(1), capacity=len(ids)))
+    log_probs, _ = model.step(torch.tensor([ids]), model.start(Source.empty(1), capacity=len(ids)))
     return log_probs[0]
 
 

@@ -63,7 +63,7 @@ def looked_for(
     never = automaton([text.encode() for text in forbidden], PIECES, EOS) if forbidden else None
     wanted = [phrase(text.encode(), PIECES, usual(text), EOS) for text in required]
     facts: dict[str, Any] = {"sos": VOCABULARY.sos, "eos": EOS, "banned": [0, 1, 2], "prompts": [[], []]}
-    found = search(MODEL, Source.nothing(2), options, forbidden=never, required=[wanted, wanted], **facts)
+    found = search(MODEL, Source.empty(2), options, forbidden=never, required=[wanted, wanted], **facts)
     assert [one.ids for one in found[0]] == [one.ids for one in found[1]]
     return found[0]
 
@@ -97,7 +97,14 @@ def test_searches_find_the_best_text_that_is_allowed(
         if not any(stands(text.encode(), text_of(one.ids)) for text in forbidden)
         and all(stands(text.encode(), text_of(one.ids)) for text in required)
     ]
-    options = {"length": length, "best": 3, "unended": "among", "stop": "bound", "width": 7**length, "finished": 3}
+    options = {
+        "max_tokens": length,
+        "n_best": 3,
+        "rank_unfinished": "among",
+        "stopping": "bound",
+        "beam_size": 7**length,
+        "finished": 3,
+    }
     found = looked_for(SearchOptions(kind=kind, **options), forbidden, required)  # type: ignore[arg-type]
     assert [one.ids for one in found] == [one.ids for one in allowed[:3]]
     assert [one.log_prob for one in found] == pytest.approx([one.log_prob for one in allowed[:3]])

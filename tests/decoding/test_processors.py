@@ -1,4 +1,4 @@
-"""Steering: the same answers as transformers' processors, and no row that looks at its neighbors."""
+"""LogitsProcessors: the same answers as transformers' processors, and no row that looks at its neighbors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from transformers.generation import logits_process as theirs
 from seqwright.core.config import UserError
 from seqwright.decoding.filters import min_p, top_p, typical
 from seqwright.decoding.generate import generate
-from seqwright.decoding.processors import Steering
+from seqwright.decoding.processors import LogitsProcessors
 from seqwright.decoding.sampling import SamplingOptions
 from tests.contract.kinds import VOCABULARY, small
 
@@ -33,18 +33,18 @@ def some_history() -> Tensor:
 def steered(log_probs: Tensor, history: Tensor, given: int = 0, **options: Any) -> Tensor:
     """What our options make of it when the first `given` ids are the prompt and the others were said."""
     rows = history.tolist()
-    steering = Steering(SamplingOptions(**options), SIZE, [])
+    steering = LogitsProcessors(SamplingOptions(**options), SIZE, [])
     return steering(log_probs, [row[:given] for row in rows], [row[given:] for row in rows])
 
 
 PROCESSORS = [
     ({"repetition_penalty": 1.7}, theirs.RepetitionPenaltyLogitsProcessor(1.7)),
     ({"repetition_penalty": 0.6}, theirs.RepetitionPenaltyLogitsProcessor(0.6)),
-    ({"no_repeat": 1}, theirs.NoRepeatNGramLogitsProcessor(1)),
-    ({"no_repeat": 2}, theirs.NoRepeatNGramLogitsProcessor(2)),
-    ({"no_repeat": 3}, theirs.NoRepeatNGramLogitsProcessor(3)),
-    ({"banned": (3, 5)}, theirs.SuppressTokensLogitsProcessor([3, 5])),
-    ({"bias": ((3, 2.5), (7, -1.0))}, theirs.SequenceBiasLogitsProcessor([[[3], 2.5], [[7], -1.0]])),
+    ({"no_repeat_ngram": 1}, theirs.NoRepeatNGramLogitsProcessor(1)),
+    ({"no_repeat_ngram": 2}, theirs.NoRepeatNGramLogitsProcessor(2)),
+    ({"no_repeat_ngram": 3}, theirs.NoRepeatNGramLogitsProcessor(3)),
+    ({"banned_ids": (3, 5)}, theirs.SuppressTokensLogitsProcessor([3, 5])),
+    ({"logit_bias": ((3, 2.5), (7, -1.0))}, theirs.SequenceBiasLogitsProcessor([[[3], 2.5], [[7], -1.0]])),
 ]
 
 
@@ -72,7 +72,7 @@ def test_truncations_are_those_of_transformers(p: float) -> None:
 def test_forced_ids_come_first_and_in_order() -> None:
     history = some_history()
     begun = theirs.ForcedBOSTokenLogitsProcessor(5)(history[:, :1], some_log_probs())
-    assert_close(steered(some_log_probs(), history[:, :1], given=1, forced=(5, 6)), begun)
+    assert_close(steered(some_log_probs(), history[:, :1], given=1, forced_ids=(5, 6)), begun)
     options = SamplingOptions(max_tokens=4, forced_ids=(9, 4), banned_ids=(9,))
     for row in generate(small("gpt"), [[2], [2, 5, 6]], options, seeds=[1, 2]):
         assert row.ids[:2] == [9, 4]
@@ -124,19 +124,20 @@ def test_what_looks_at_nothing_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"banned": (3, SIZE)}, "banned names the id 12, but the vocabulary ends at 11"),
-        ({"forced": (-1,)}, "forced names the id -1"),
-        ({"bias": ((99, 1.0),)}, "bias names the id 99"),
-        ({"banned": tuple(range(SIZE))}, "every id is banned"),
+        ({"banned_ids": (3, SIZE)}, "banned names the id 12, but the vocabulary ends at 11"),
+        ({"forced_ids": (-1,)}, "forced names the id -1"),
+        ({"logit_bias": ((99, 1.0),)}, "bias names the id 99"),
+        ({"banned_ids": tuple(range(SIZE))}, "every id is banned"),
     ],
 )
 def test_ids_that_are_not_there_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        Steering(SamplingOptions(**options), SIZE, [])
+        LogitsProcessors(SamplingOptions(**options), SIZE, [])
 
 
 @pytest.mark.parametrize(
-    "options", [{"min_p": 0.0}, {"typical": 1.5}, {"repetition_penalty": 0.0}, {"no_repeat": 0}, {"min_p": -1.0}]
+    "options",
+    [{"min_p": 0.0}, {"typical_p": 1.5}, {"repetition_penalty": 0.0}, {"no_repeat_ngram": 0}, {"min_p": -1.0}],
 )
 def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=next(iter(options))):

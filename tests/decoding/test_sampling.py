@@ -128,7 +128,7 @@ def test_filters_act_in_turn() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tokens": 0}, "tokens must be at least 1"),
+        ({"max_tokens": 0}, "tokens must be at least 1"),
         ({"temperature": -0.1}, r"temperature must be 0 \(greedy\) or more"),
         ({"top_k": 0}, "top_k must be at least 1"),
         ({"top_p": 0.0}, "above 0 and at most 1"),

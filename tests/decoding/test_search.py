@@ -17,18 +17,18 @@ from tests.contract.kinds import SMALL, VOCABULARY, small
 from tests.core.test_state import Translator, indices, sources
 
 RULES = {
-    "none": {"normalization": "none"},
-    "power": {"normalization": "power", "alpha": 0.7},
-    "gnmt": {"normalization": "gnmt", "alpha": 1.2},
-    "average": {"normalization": "average"},
-    "reward": {"normalization": "reward", "alpha": 0.8},
+    "none": {"length_penalty": "none"},
+    "power": {"length_penalty": "power", "length_alpha": 0.7},
+    "gnmt": {"length_penalty": "gnmt", "length_alpha": 1.2},
+    "average": {"length_penalty": "average"},
+    "reward": {"length_penalty": "reward", "length_alpha": 0.8},
 }
 END = 6  # where this translator ends at many lengths
 FACTS = {"sos": VOCABULARY.sos, "eos": VOCABULARY.eos, "banned": (VOCABULARY.unk, VOCABULARY.pad, VOCABULARY.sos)}
 
 
 def looked_for(model: object, options: SearchOptions, rows: int = 1, **more: object) -> list[list[Hypothesis]]:
-    return search(model, Source.nothing(rows), options, **(FACTS | more))  # type: ignore[arg-type]
+    return search(model, Source.empty(rows), options, **(FACTS | more))  # type: ignore[arg-type]
 
 
 def same(one: list[list[Hypothesis]], other: list[list[Hypothesis]], *, ties: bool = False) -> None:
@@ -57,7 +57,7 @@ COUNTED = [name for name, row in SMALL.items() if row["kind"] in ("ngram", "arpa
 @pytest.mark.parametrize("name", SMALL)
 def test_a_very_wide_beam_is_exact(name: str, rule: str) -> None:
     model = small(name)
-    common = {"length": 3, "best": 5, "unended": "among" if rule == "power" else "behind"} | RULES[rule]
+    common = {"max_tokens": 3, "n_best": 5, "rank_unfinished": "among" if rule == "power" else "behind"} | RULES[rule]
     wide = looked_for(model, SearchOptions(beam_size=8**3, stopping="bound", finished=5, **common))
     assert len(wide[0]) == 5
     same(wide, looked_for(model, SearchOptions(kind="exact", **common)), ties=name in COUNTED)
@@ -70,13 +70,15 @@ def test_leaving_out_what_cannot_win_saves_work() -> None:
     model, rules = small("lstm"), Rules(eos=VOCABULARY.eos, banned=torch.tensor([0, 1, 2]))
     facts = {"prompt": [VOCABULARY.sos], "most": 4, "rules": rules}
     options = SearchOptions(length_penalty="none", kind="exact")
-    found = exact_search(model, Source.nothing(1), options, **facts)
+    found = exact_search(model, Source.empty(1), options, **facts)
     assert found.proven
     assert found.nodes < 1 + 7 + 7**2 + 7**3
-    again = exact_search(model, Source.nothing(1), options, known=found.best, **facts)
+    again = exact_search(model, Source.empty(1), options, known=found.best, **facts)
     assert again.best == found.best
     assert again.nodes <= found.nodes
-    short = exact_search(model, Source.nothing(1), SearchOptions(length_penalty="none", kind="exact", max_nodes=1), **facts)
+    short = exact_search(
+        model, Source.empty(1), SearchOptions(length_penalty="none", kind="exact", max_nodes=1), **facts
+    )
     assert not short.proven
 
 
@@ -127,7 +129,9 @@ def test_greedy_is_what_generation_says_at_temperature_0(name: str) -> None:
     prompts = [[5, 6], [7]]
     found = looked_for(model, SearchOptions(kind="greedy", max_tokens=6), 2, prompts=prompts)
     framed = [[VOCABULARY.sos, *prompt] for prompt in prompts]
-    said = generate(model, framed, SamplingOptions(max_tokens=6, temperature=0), end=VOCABULARY.eos, banned=FACTS["banned"])
+    said = generate(
+        model, framed, SamplingOptions(max_tokens=6, temperature=0), end=VOCABULARY.eos, banned=FACTS["banned"]
+    )
     for (hypothesis,), row in zip(found, said, strict=True):
         assert hypothesis.ids == row.ids
         assert hypothesis.reason == row.reason
@@ -137,7 +141,8 @@ def test_greedy_is_what_generation_says_at_temperature_0(name: str) -> None:
 def test_a_wider_beam_with_an_exact_stop_is_no_worse_here(translator: Translator) -> None:
     widths = [1, 2, 4, 8, 64]
     scores = [
-        search(translator, sources(), SearchOptions(beam_size=w, max_tokens=5, stopping="bound"), sos=1, eos=END) for w in widths
+        search(translator, sources(), SearchOptions(beam_size=w, max_tokens=5, stopping="bound"), sos=1, eos=END)
+        for w in widths
     ]
     exact = search(translator, sources(), SearchOptions(kind="exact", max_tokens=5), sos=1, eos=END)
     for n in range(3):
@@ -177,7 +182,9 @@ class Telling(Translator):
 def test_coverage_is_attention_summed_over_the_output(translator: Translator) -> None:
     model = Telling().double().requires_grad_(False)
     model.load_state_dict(translator.state_dict())
-    options = SearchOptions(beam_size=4, n_best=4, max_tokens=5, coverage_penalty=0.3, length_penalty="none", stopping="bound")
+    options = SearchOptions(
+        beam_size=4, n_best=4, max_tokens=5, coverage_penalty=0.3, length_penalty="none", stopping="bound"
+    )
     penalties = []
     for n, own in enumerate(search(model, sources(), options, sos=1, eos=END)):
         source = sources().select(indices(n))
@@ -203,14 +210,21 @@ def test_nothing_to_search_and_bad_wishes(translator: Translator) -> None:
         looked_for(small("gpt"), SearchOptions(), prompts=[[5] * 20])
     with pytest.raises(UserError, match="no <sos>"):
         looked_for(small("gpt"), SearchOptions(), sos=None)
-    for bad in ({"width": 0}, {"width": 4, "groups": 3}, {"best": 9}, {"alpha": 1, "coverage": -1.0}):
+    for bad in (
+        {"beam_size": 0},
+        {"beam_size": 4, "beam_groups": 3},
+        {"n_best": 9},
+        {"length_alpha": 1, "coverage_penalty": -1.0},
+    ):
         with pytest.raises(UserError):
             SearchOptions(**bad)  # type: ignore[arg-type]
 
 
 def test_a_search_fills_the_context_and_no_more() -> None:
     model = small("gpt")
-    (found,) = looked_for(model, SearchOptions(beam_size=3, n_best=3, max_tokens=99, stopping="bound"), prompts=[[5, 6]])
+    (found,) = looked_for(
+        model, SearchOptions(beam_size=3, n_best=3, max_tokens=99, stopping="bound"), prompts=[[5, 6]]
+    )
     assert max(len(h.ids) for h in found) <= model.context - 3 + 1
     (cut,) = looked_for(model, SearchOptions(beam_size=3, max_tokens=99), prompts=[[5, 6]], eos=None)
     assert (len(cut[0].ids), cut[0].reason) == (model.context - 3 + 1, "length")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seqwright import build
 from seqwright.decoding.sampling import SamplingOptions
-from seqwright.decoding.text import StopWatch, complete
+from seqwright.decoding.text import StopStrings, complete
 from seqwright.models.encoders.gpt import GPTConfig
 from seqwright.models.language_model import LanguageModel
 from seqwright.text.tokenizer import Tokenizer
@@ -31,7 +31,7 @@ def up_to_the_first(text: str, stops: list[str]) -> tuple[str, bool]:
 @given(st.lists(texts, max_size=6), stop_strings)
 def test_the_pieces_shown_are_the_text_up_to_the_first_stop(pieces: list[str], stops: list[str]) -> None:
     expected, stops_there = up_to_the_first("".join(pieces), stops)
-    watch = StopWatch(stops)
+    watch = StopStrings(stops)
     shown = ""
     for piece in pieces:
         if not watch.stopped:
@@ -45,7 +45,7 @@ def test_the_pieces_shown_are_the_text_up_to_the_first_stop(pieces: list[str], s
 
 @given(st.lists(texts, max_size=6), stop_strings)
 def test_no_more_is_held_back_than_could_begin_a_stop(pieces: list[str], stops: list[str]) -> None:
-    watch = StopWatch(stops)
+    watch = StopStrings(stops)
     for piece in pieces:
         watch.feed(piece)
         if watch.stopped:
@@ -54,13 +54,13 @@ def test_no_more_is_held_back_than_could_begin_a_stop(pieces: list[str], stops: 
 
 
 def test_text_without_stops_passes_at_once() -> None:
-    watch = StopWatch(())
+    watch = StopStrings(())
     assert [watch.feed(piece) for piece in ("on", "ce ", "upon")] == ["on", "ce ", "upon"]
     assert watch.finish() == ""
 
 
 def test_the_beginning_of_a_stop_is_held_until_it_is_clear() -> None:
-    watch = StopWatch(["\n\n"])
+    watch = StopStrings(["\n\n"])
     assert watch.feed("a\n") == "a"
     assert watch.feed("b\n") == "\nb"
     assert watch.feed("\nc") == ""

@@ -102,8 +102,8 @@ def theirs(model: Any, inputs: dict[str, Tensor], prompt: int, *, width: int, **
 
 def ours(model: Peer, source: Source, width: int, early: bool | str, alpha: float, **more: Any) -> list[Any]:
     options = SearchOptions(
-        width=width, best=width, length=LENGTH, normalization="power", alpha=alpha, stop=STOPS[early],  # type: ignore
-        unended="among", no_repeat=more.pop("no_repeat", 0), shortest=more.pop("shortest", 0),
+        beam_size=width, n_best=width, max_tokens=LENGTH, length_penalty="power", length_alpha=alpha, stopping=STOPS[early],  # type: ignore
+        rank_unfinished="among", no_repeat_ngram=more.pop("no_repeat_ngram", 0), min_tokens=more.pop("min_tokens", 0),
     )  # fmt: skip
     found = search(model, source, options, eos=END, **more)  # type: ignore[arg-type]
     return [[(h.ids, h.reason == "end", h.score) for h in own] for own in found]
@@ -123,19 +123,19 @@ def test_gpt2_is_continued_alike(gpt2: Any, early: bool | str, alpha: float, wid
     prompts = torch.tensor([[3, 4, 5], [7, 8, 9], [6, 6, 6], [11, 3, 20]])
     settings = {"early_stopping": early, "length_penalty": alpha, "attention_mask": torch.ones_like(prompts)}
     peers = theirs(gpt2, {"input_ids": prompts}, 3, width=width, **settings)
-    mine = ours(Peer(gpt2), Source.nothing(4), width, early, alpha, sos=None, prompts=prompts.tolist())
+    mine = ours(Peer(gpt2), Source.empty(4), width, early, alpha, sos=None, prompts=prompts.tolist())
     agree(mine, peers)
 
 
 @pytest.mark.parametrize("early", STOPS, ids=str)
-@pytest.mark.parametrize("rule", ["", "no_repeat", "shortest", "forbidden"])
+@pytest.mark.parametrize("rule", ["", "no_repeat_ngram", "min_tokens", "forbidden"])
 def test_marian_translates_alike(marian: Any, early: bool | str, rule: str) -> None:
     ids = torch.tensor([[3, 4, 5, 6, 2], [7, 8, 2, 0, 0], [9, 2, 0, 0, 0], [20, 21, 22, 2, 0]])
     mask = ids != 0
     mine_more, their_more = {
         "": ({}, {}),
-        "no_repeat": ({"no_repeat": 2}, {"no_repeat_ngram_size": 2}),
-        "shortest": ({"shortest": 4}, {"min_new_tokens": 4}),
+        "no_repeat_ngram": ({"no_repeat_ngram": 2}, {"no_repeat_ngram_size": 2}),
+        "min_tokens": ({"min_tokens": 4}, {"min_new_tokens": 4}),
         "forbidden": ({"forbidden": forbid([[5], [17, 9]], signs(SIZE, 3), END)}, {"bad_words_ids": [[5], [17, 9]]}),
     }[rule]
     source = Source(mask=mask, ids=ids)

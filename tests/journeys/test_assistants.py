@@ -43,17 +43,24 @@ def test_a_language_model_becomes_an_assistant(seqwright: Command, copy: Path, t
     before, after = (load_tensors(Path(run) / "model.safetensors")[0] for run in ("run", "helper"))
     assert before.keys() == after.keys()
     assert len(after["embedding.weight"]) == len(before["embedding.weight"]) + 4
-    said = seqwright("chat", "helper", "--json", "--tokens", "5", input=b"red\nblue\n/new\n\nred\n/quit\nnever\n")
+    said = seqwright("chat", "helper", "--json", "--max-tokens", "5", input=b"red\nblue\n/new\n\nred\n/quit\nnever\n")
     assert said.status == 0, said.err
     assert [set(line) for line in said.lines] == [{"role", "content", "reason", "forgotten", "unread"}] * 3
     assert said.lines[0] == said.lines[2]  # the same beginning, the same answer
-    plain = seqwright("chat", "helper", "--tokens", "5", input=b"red\n")
+    plain = seqwright("chat", "helper", "--max-tokens", "5", input=b"red\n")
     assert plain.out == said.lines[0]["content"] + "\n"
     assert seqwright("evaluate", "helper", "--on", "talks.jsonl", "--json").json["tokens"] == 24 * 4
 
 
 def test_conversations_are_learned(seqwright: Command, here: Path, talks: Path) -> None:
-    steps = ("--set", "training.steps=150", "--set", "training.learning_rate=0.01", "--set", "training.evaluate_every=0")
+    steps = (
+        "--set",
+        "training.steps=150",
+        "--set",
+        "training.learning_rate=0.01",
+        "--set",
+        "training.evaluate_every=0",
+    )
     said = seqwright("train", "--chat", "talks.jsonl", *TINY_GPT, *steps, "--valid", "talks.jsonl", "--run", "helper")
     assert said.status == 0, said.err
     run = seqwright_open("helper")
@@ -110,12 +117,12 @@ def test_a_long_talk_forgets_its_oldest_turns(seqwright: Command, copy: Path, ta
     assert prompt == run.turns.prompt((talk[0], talk[-1]))
     assert fitting(run.turns, talk, context=None, tokens=4) == (run.turns.prompt(talk), 0)
     messages = [{"role": "user", "content": "red"}] * 5
-    assert run.chat(messages, tokens=2).forgotten > 0
+    assert run.chat(messages, max_tokens=2).forgotten > 0
     asked = "red " * 50
     unread = len(run.turns.prompt((Message("user", asked),))) - run.model.context
-    said = seqwright("chat", "helper", "--tokens", "2", input=f"{asked}\n".encode())
+    said = seqwright("chat", "helper", "--max-tokens", "2", input=f"{asked}\n".encode())
     assert f"(the first {unread} tokens of what you said do not fit and were not read.)" in said.err
-    assert run.chat("red", tokens=2).unread == 0
+    assert run.chat("red", max_tokens=2).unread == 0
 
 
 def test_what_cannot_be_is_said(seqwright: Command, copy: Path, talks: Path) -> None:

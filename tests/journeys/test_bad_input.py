@@ -12,8 +12,10 @@ from tests.journeys.commands import TINY, TINY_GPT, ended, files, start, text_of
 from tests.journeys.conftest import Command
 
 DROPPING = {
-    task: [kind for kind, (config, _) in kit.models.items() if any(key.name == "dropout" for key in describe(config))]
-    for task, kit in build.TASKS.items()
+    task: [
+        kind for kind, (config, _) in task_spec.models.items() if any(key.name == "dropout" for key in describe(config))
+    ]
+    for task, task_spec in build.TASKS.items()
 }
 """Kinds with dropout, by task."""
 
@@ -56,7 +58,7 @@ def test_texts_that_cannot_be_learned(seqwright: Command, here: Path, content: b
 def test_a_line_and_two_words_are_enough_to_count(seqwright: Command, here: Path) -> None:
     (here / "two.txt").write_text("two words")
     assert seqwright("train", "--text", "two.txt", "--model", "ngram", "--run", "counted").status == 0
-    assert seqwright("generate", "counted", "two", "--tokens", "3").status == 0
+    assert seqwright("generate", "counted", "two", "--max-tokens", "3").status == 0
 
 
 def test_broken_text_is_read_when_asked(seqwright: Command, here: Path) -> None:
@@ -75,8 +77,8 @@ kind = "gpt"
 kind = "gpt"
 layer = 3
 [training]
-rate = "fast"
-bacth = 2
+learning_rate = "fast"
+bacth_size = 2
 """
 
 
@@ -88,7 +90,7 @@ def test_every_problem_of_a_recipe_is_reported_at_once(seqwright: Command, here:
         "mine.toml: a recipe has no section [modl]. Did you mean 'model'?",
         "mine.toml: [model] has no key 'layer'. Did you mean 'layers'?",
         'mine.toml: training.learning_rate must be a number, not "fast".',
-        "mine.toml: [training] has no key 'bacth'. Did you mean 'batch'?",
+        "mine.toml: [training] has no key 'bacth_size'. Did you mean 'batch_size'?",
         "--set decoding.top_q=3: [decoding] has no key 'top_q'. Did you mean 'top_p'?",
     ):
         assert problem in said.err
@@ -111,10 +113,16 @@ def test_every_problem_of_a_recipe_is_reported_at_once(seqwright: Command, here:
         (["--text", "text.txt", "--set", "model.layers"], "expected key=value, as in --set training.steps=100."),
         (["--text", "text.txt", "--set", "model.width=100", "--set", "model.heads=8"], "try 96 or 104."),
         (["--text", "text.txt", "--set", "training.seed=-1"], "seed must be 0 or more"),
-        (["--text", "text.txt", "--set", "training.learning_rate=nan"], "training.learning_rate must be a number, not NaN."),
+        (
+            ["--text", "text.txt", "--set", "training.learning_rate=nan"],
+            "training.learning_rate must be a number, not NaN.",
+        ),
         (["--text", "text.txt", "--set", "data.split=10%"], 'write "tail 5%" or "documents 5%".'),
         (["--text", "text.txt", "--set", "data=3"], "'data' is a section"),
-        (["--text", "text.txt", "--set", "training.sequence_length=4096"], "but the model sees at most 32 tokens; lower it."),
+        (
+            ["--text", "text.txt", "--set", "training.sequence_length=4096"],
+            "but the model sees at most 32 tokens; lower it.",
+        ),
         (["--text", "text.txt", "--set", "model.context=4096"], "fewer than one window of 4096; set model.context to"),
         (["--text", "text.txt", "--set", "data.examples=bptt"], 'use data.examples = "windows".'),
         (["--text", "text.txt", "--set", "training.device=cuda"], "no 'cuda' device; use training.device=auto or cpu."),
@@ -136,8 +144,8 @@ SHARE = "is a share: 0 or more and below 1, not"
 WRONG = [
     *[("text", kind, f"model.dropout={share}", SHARE) for kind in DROPPING["text"] for share in ("1.5", "-0.5", "3")],
     *[("pairs", kind, f"model.dropout={share}", SHARE) for kind in DROPPING["pairs"] for share in ("1.5", "-0.5", "3")],
-    *[("text", "gpt", f"model.ffn_width={size}", "inner must be at least 1") for size in (-3, 0)],
-    *[("pairs", "transformer", f"model.ffn_width={size}", "inner must be at least 1") for size in (-3, 0)],
+    *[("text", "gpt", f"model.ffn_width={size}", "ffn_width must be at least 1") for size in (-3, 0)],
+    *[("pairs", "transformer", f"model.ffn_width={size}", "ffn_width must be at least 1") for size in (-3, 0)],
     *[
         ("text", kind, f"model.embedding={n}", "embedding must be at least 1")
         for kind in ("lstm", "feedforward")
@@ -202,7 +210,7 @@ def test_a_model_that_sees_too_little_to_check(seqwright: Command, here: Path) -
         (["generate", "RUN", "--temperature", "nan"], "decoding.temperature must be a number"),
         (["generate", "RUN", "--top-p", "1.5"], "top_p is a share of the probability: above 0 and at most 1, not 1.5."),
         (["generate", "RUN", "--top-k", "0"], "top_k must be at least 1, not 0."),
-        (["generate", "RUN", "--tokens", "0"], "tokens must be at least 1, not 0."),
+        (["generate", "RUN", "--max-tokens", "0"], "max_tokens must be at least 1, not 0."),
         (["generate", "RUN", "--stop", ""], "it would end every output at once."),
         (["generate", "RUN", "--seed", str(1 << 63)], "seed must fit in 64 bits"),
         (["generate", "RUN", "--set", "decoding.top_q=1"], "[decoding] has no key 'top_q'. Did you mean 'top_p'?"),

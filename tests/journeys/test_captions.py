@@ -13,7 +13,7 @@ import seqwright as sw
 from .conftest import Command
 
 SAID = ("nothing", "left", "right", "left and right")
-SMALL = ("width=32", "layers=1", "heads=2", "inner=32", "dropout=0")
+SMALL = ("width=32", "layers=1", "heads=2", "ffn_width=32", "dropout=0")
 QUICK = [word for key in SMALL for word in ("--set", f"model.{key}")] + ["--set", "training.learning_rate=5e-3"]
 
 

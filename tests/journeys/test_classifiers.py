@@ -103,8 +103,8 @@ def test_only_answers_to_one_question_are_mixed(folder: Path, tmp_path: Path, se
 
 
 def test_a_wrong_label_is_doubted_most(folder: Path, seqwright: Command) -> None:
-    shown = seqwright("evaluate", folder / "words", "--on", folder / "train.tsv", "--suspicious", "5", "--json")
-    found = shown.json["suspicious"]
+    shown = seqwright("evaluate", folder / "words", "--on", folder / "train.tsv", "--label-errors", "5", "--json")
+    found = shown.json["label_errors"]
     assert len(found) == 5
     assert "an awful dull poor film and a bad plot" in [row["text"] for row in found]
     assert found[0]["of_label"] <= found[-1]["of_label"]
@@ -115,8 +115,8 @@ def test_a_language_model_doubts_no_label(tmp_path: Path, seqwright: Command) ->
     (tmp_path / "text.txt").write_text("a b c\n" * 50, encoding="utf-8")
     run = sw.train(text=str(tmp_path / "text.txt"), model="ngram", run=tmp_path / "lm")
     with pytest.raises(UserError, match="try"):
-        run.suspicious(None, 3)
-    told = seqwright("evaluate", run.path, "--suspicious", "3").err
+        run.label_errors(None, 3)
+    told = seqwright("evaluate", run.path, "--label-errors", "3").err
     assert "only classifiers of texts list labels they doubt" in told
 
 

@@ -167,7 +167,9 @@ def test_what_counting_has_no_use_for_is_said(seqwright: Command, here: Path) ->
     (here / "train.tsv").write_text(rows(40))
     keys = ("--set", "training.epochs=4", "--set", "training.learning_rate=0.1", "--set", "training.seed=2")
     said = seqwright("train", "--labeled", "train.tsv", "--run", "bag", *keys)
-    assert "bag counts and takes no steps: training.learning_rate, training.epochs change nothing." in said.err + said.out
+    assert (
+        "bag counts and takes no steps: training.learning_rate, training.epochs change nothing." in said.err + said.out
+    )
 
 
 def test_a_recipe_in_python_is_complete(here: Path) -> None:

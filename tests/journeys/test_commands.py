@@ -31,7 +31,7 @@ def test_the_whole_way_as_processes(here: Path) -> None:
     made = files(here / "runs" / "mine")
     assert {"recipe.toml", "tokenizer.json", "model.safetensors", "log.jsonl"} < made
     assert {"summary.json", "environment.json", "report.html"} < made
-    said = ended(start("generate", "runs/mine", "the cat", "--tokens", "9", cwd=here))
+    said = ended(start("generate", "runs/mine", "the cat", "--max-tokens", "9", cwd=here))
     assert said.status == 0, said.err
     assert said.out.startswith("the cat")
     assert len(said.out.removesuffix("\n")) == len("the cat") + 9
@@ -43,10 +43,18 @@ def test_every_command_speaks_to_people(seqwright: Command, trained: Path, here:
     spoken = {
         ("evaluate", trained): "bits per byte",
         ("evaluate", trained, "--on", "text.txt", "text.txt"): "perplexity",
-        ("generate", trained, "the", "--samples", "2", "--tokens", "5"): "--- 2 (seed 1)",
+        ("generate", trained, "the", "--samples", "2", "--max-tokens", "5"): "--- 2 (seed 1)",
         ("score", trained, "text.txt", "--tokens"): "the",
         ("check", trained): "holds",
-        ("search-audit", trained, "words.txt", "--length", "2", "--widths", "1,30"): "2 of 2 lines have a proven best",
+        (
+            "search-audit",
+            trained,
+            "words.txt",
+            "--max-tokens",
+            "2",
+            "--beam-sizes",
+            "1,30",
+        ): "2 of 2 lines have a proven best",
         ("tokenize", trained, "text.txt", "--summary"): "lossless False",
         ("runs", runs): "finished",
         ("recipes",): "gpt3-175b",
@@ -64,10 +72,12 @@ def test_every_command_speaks_to_machines(seqwright: Command, trained: Path) -> 
     scores = seqwright("evaluate", trained, "--json").json
     assert scores["bits_per_byte"] > 0
     assert scores["scores"]["perplexity"]["signature"]
-    said = seqwright("generate", trained, "the", "--samples", "3", "--tokens", "5", "--json").lines
+    said = seqwright("generate", trained, "the", "--samples", "3", "--max-tokens", "5", "--json").lines
     assert [row["seed"] for row in said] == [0, 1, 2]
     assert all(row["warnings"] == [] or row["warnings"][0]["measure"] for row in said)
-    audit = seqwright("search-audit", trained, "--length", "2", "--widths", "1,40", "--json", input=b"the\ncat\n").json
+    audit = seqwright(
+        "search-audit", trained, "--max-tokens", "2", "--beam-sizes", "1,40", "--json", input=b"the\ncat\n"
+    ).json
     assert (audit["proven"], audit["widths"][-1]["missed"]) == (2, 0)
     scored = seqwright("score", trained, "--json", "--tokens", input=b"the cat\nsat\n").lines
     assert [row["text"] for row in scored] == ["the cat", "sat"]
@@ -83,16 +93,16 @@ def test_every_command_speaks_to_machines(seqwright: Command, trained: Path) -> 
 
 
 def test_a_beam_finds_what_is_probable(seqwright: Command, trained: Path) -> None:
-    beam = ("generate", trained, "the c", "--beam", "4", "--tokens", "6", "--set", "decoding.length_penalty=none")
-    rows = seqwright(*beam, "--best", "3", "--json").lines
+    beam = ("generate", trained, "the c", "--beam", "4", "--max-tokens", "6", "--set", "decoding.length_penalty=none")
+    rows = seqwright(*beam, "--n-best", "3", "--json").lines
     assert [row["rank"] for row in rows] == [1, 2, 3]
     assert [row["log_prob"] for row in rows] == sorted((row["log_prob"] for row in rows), reverse=True)
-    greedy = seqwright("generate", trained, "the c", "--temperature", "0", "--tokens", "6", "--json").lines[0]
+    greedy = seqwright("generate", trained, "the c", "--temperature", "0", "--max-tokens", "6", "--json").lines[0]
     assert rows[0]["log_prob"] >= greedy["log_prob"] - 1e-4
     assert seqwright(*beam).out == f"--- 1 (rank 1)\nthe c{rows[0]['text']}\n"
     assert "--top-k is for drawing" in seqwright(*beam, "--top-k", "2").err
     assert "--samples is for drawing" in seqwright(*beam, "--samples", "2").err
-    assert "give --beam K" in seqwright("generate", trained, "--best", "2").err
+    assert "give --beam K" in seqwright("generate", trained, "--n-best", "2").err
 
 
 def test_a_line_is_scored_without_waiting_for_the_next(trained: Path) -> None:
@@ -115,7 +125,7 @@ def test_lines_that_come_in_pieces_are_whole(
     assert "line 2: not UTF-8 at byte 1" in seqwright("score", trained, input=b"sat\na\xff\n").err
 
 
-@pytest.mark.parametrize("kind", sorted(build.LANGUAGE_MODELS.keys() - build.MADE.keys()))
+@pytest.mark.parametrize("kind", sorted(build.LANGUAGE_MODELS.keys() - build.DERIVED.keys()))
 def test_every_kind_learns_a_text_and_continues_it(seqwright: Command, kind: str, here: Path) -> None:
     quick = TINY_GPT if kind == "gpt" else TINY
     chosen = ["--model", kind] if kind != "rnn" else ["--set", "model.kind=rnn"]  # the two ways to say it
@@ -124,7 +134,7 @@ def test_every_kind_learns_a_text_and_continues_it(seqwright: Command, kind: str
     assert said.json["summary"]["kind"] == kind
     assert said.json["run"] == f"runs/text-{kind}"
     assert ("perplexity" in said.json["summary"]) == (kind not in build.COUNTED)
-    assert seqwright("generate", said.json["run"], "the", "--tokens", "4", "--json").json["text"]
+    assert seqwright("generate", said.json["run"], "the", "--max-tokens", "4", "--json").json["text"]
     assert seqwright("check", said.json["run"]).status == 0
 
 
@@ -134,7 +144,7 @@ def test_the_lectures_practice_runs_anywhere(seqwright: Command, name: str, here
     said = seqwright("train", name, *short, "--json")
     assert said.status == 0, said.err
     assert any("40 tokens" in note["text"] for note in records(here / "runs" / name, "note"))
-    assert seqwright("generate", f"runs/{name}", "a class", "--tokens", "6").status == 0
+    assert seqwright("generate", f"runs/{name}", "a class", "--max-tokens", "6").status == 0
 
 
 def test_a_papers_recipe_takes_a_text_of_ones_own(seqwright: Command) -> None:
@@ -146,8 +156,8 @@ def test_a_papers_recipe_takes_a_text_of_ones_own(seqwright: Command) -> None:
 
 def test_the_same_verbs_in_python(here: Path) -> None:
     run = sw.train(text="text.txt", set=[item for item in TINY_GPT if item != "--set"], run="mine")
-    (said,) = run.generate("the", tokens=5, seed=3)
-    assert sw.open("mine").generate("the", tokens=5, seed=3) == [said]
+    (said,) = run.generate("the", max_tokens=5, seed=3)
+    assert sw.open("mine").generate("the", max_tokens=5, seed=3) == [said]
     assert sw.open("mine").evaluate() == run.evaluate()
     assert run.evaluate("text.txt", resamples=0)["nll"] > 0
     assert [line.text for line in run.score(["the cat", ""])] == ["the cat", ""]
@@ -163,15 +173,15 @@ def test_the_same_verbs_in_python(here: Path) -> None:
 
 
 def test_a_long_prompt_is_read_from_its_end_and_that_is_said(seqwright: Command, trained: Path) -> None:
-    said = seqwright("generate", trained, "the cat " * 10, "--tokens", "3")
+    said = seqwright("generate", trained, "the cat " * 10, "--max-tokens", "3")
     assert said.status == 0
     assert "the first 65 tokens of the prompt did not fit the context and were not read." in said.err
-    assert seqwright("generate", trained, "the cat " * 10, "--tokens", "3", "--json").json["unread"] == 65
+    assert seqwright("generate", trained, "the cat " * 10, "--max-tokens", "3", "--json").json["unread"] == 65
 
 
 def test_nothing_need_be_asked(seqwright: Command, trained: Path) -> None:
-    assert seqwright("generate", trained, "", "--tokens", "5", "--json").json["text"]
-    assert seqwright("generate", trained, "--prompts", "-", "--tokens", "2", "--json", input=b"the\n\n").lines[1]
+    assert seqwright("generate", trained, "", "--max-tokens", "5", "--json").json["text"]
+    assert seqwright("generate", trained, "--prompts", "-", "--max-tokens", "2", "--json", input=b"the\n\n").lines[1]
 
 
 @pytest.mark.parametrize("kind", ["words", "characters", "bytes", "byte-bpe"])
@@ -179,7 +189,7 @@ def test_text_of_any_script_and_line_end(seqwright: Command, here: Path, kind: s
     (here / "mixed.txt").write_bytes("Ăn quả nhớ kẻ trồng cây 🌳\r\nCó chí thì nên 👩‍👩‍👧\r\n".encode() * 30)
     said = seqwright("train", "--text", "mixed.txt", *TINY_GPT, "--set", f"tokenizer.kind={kind}", "--run", "mixed")
     assert said.status == 0, said.err
-    (row,) = seqwright("generate", "mixed", "Có chí 👩‍👩‍👧", "--tokens", "6", "--json").lines
+    (row,) = seqwright("generate", "mixed", "Có chí 👩‍👩‍👧", "--max-tokens", "6", "--json").lines
     assert row["prompt"] == "Có chí 👩‍👩‍👧"
 
 

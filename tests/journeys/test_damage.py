@@ -155,7 +155,7 @@ def test_a_run_is_of_use_without_its_text(seqwright: Command, here: Path) -> Non
     (here / "other.txt").write_text(text_of(60))
     assert seqwright("train", "--text", "other.txt", *TINY_GPT, "--run", "run").status == 0
     (here / "other.txt").unlink()
-    assert seqwright("generate", "run", "the", "--tokens", "3").status == 0
+    assert seqwright("generate", "run", "the", "--max-tokens", "3").status == 0
     assert seqwright("train", "--run", "run").status == 0
     said = seqwright("evaluate", "run")
     assert said.status == 2

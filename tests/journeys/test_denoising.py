@@ -26,7 +26,7 @@ heads = 2
 context = 32
 [training]
 steps = 4
-batch = 8
+batch_size = 8
 evaluate_every = 2
 """
 

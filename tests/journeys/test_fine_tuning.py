@@ -114,7 +114,9 @@ def test_only_the_answer_learns(seqwright: Command, folder: Path) -> None:
 
 
 def test_layers_thaw_from_the_top(seqwright: Command, folder: Path) -> None:
-    before, after = tuned(seqwright, folder, "lstm", "training.epochs=4", "training.unfreeze_every=2", "training.learning_rate=0.01")
+    before, after = tuned(
+        seqwright, folder, "lstm", "training.epochs=4", "training.unfreeze_every=2", "training.learning_rate=0.01"
+    )
     kept = [name for name in after if name in before and name.startswith(("embedding.", "encoder."))]
     moved = {name for name in kept if not torch.equal(after[name], before[name])}
     assert moved == {name for name in before if name.endswith("_l1")}

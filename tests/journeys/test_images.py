@@ -1,4 +1,4 @@
-"""Pictures through the command line: trained, looked at, scored, classified."""
+"""Images through the command line: trained, looked at, scored, classified."""
 
 from __future__ import annotations
 

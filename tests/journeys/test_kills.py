@@ -52,7 +52,7 @@ def wanted(kind: str, text: Path, **training: Any) -> recipe.Recipe:
         "tokenizer": {"kind": "characters"},
         "model": MODELS[kind],
         "training": COMMON | {"sample_every": 100} | ({"sequence_length": 16} if kind == "lstm" else {}) | training,
-        "decoding": {"tokens": 20},
+        "decoding": {"max_tokens": 20},
     }
     return recipe.make(table)
 

@@ -32,11 +32,11 @@ def filler(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_blanks_are_filled(seqwright: Command, filler: Path) -> None:
-    found = seqwright("fill", filler, "the <mask> sat on the roof .", "--top", "3", "--json").json
+    found = seqwright("fill", filler, "the <mask> sat on the roof .", "--top-k", "3", "--json").json
     [animal] = found["blanks"]
     assert {guess["token"] for guess in animal} == {"cat", "dog", "hen"}
     assert found["text"] == f"the {animal[0]['token']} sat on the roof ."
-    several = seqwright("fill", filler, "the <mask> sat on <mask> roof .", "--top", "2", "--json").json
+    several = seqwright("fill", filler, "the <mask> sat on <mask> roof .", "--top-k", "2", "--json").json
     assert [len(blank) for blank in several["blanks"]] == [2, 2]
     assert several["blanks"][1][0]["token"] == "the"
     assert "roof" in seqwright("fill", filler, input=b"the cat sat on the <mask> .\n").out
@@ -78,11 +78,17 @@ def test_it_goes_on_with_another_text(seqwright: Command, filler: Path, here: Pa
 
 def test_a_recurrent_network_fills_blanks_and_begins_a_classifier(seqwright: Command, here: Path) -> None:
     (here / "cats.txt").write_text("".join(LINES) * 20)
-    small = ("tokenizer.kind=words", "training.steps=150", "training.learning_rate=0.01", "model.width=32", "model.dropout=0")
+    small = (
+        "tokenizer.kind=words",
+        "training.steps=150",
+        "training.learning_rate=0.01",
+        "model.width=32",
+        "model.dropout=0",
+    )
     sets = [word for key in small for word in ("--set", key)]
     said = seqwright("train", "--masked", "cats.txt", "--model", "lstm", "--run", "lstm", *sets)
     assert said.status == 0, said.err
-    [animal] = seqwright("fill", "lstm", "the <mask> sat on the roof .", "--top", "3", "--json").json["blanks"]
+    [animal] = seqwright("fill", "lstm", "the <mask> sat on the roof .", "--top-k", "3", "--json").json["blanks"]
     assert {guess["token"] for guess in animal} == {"cat", "dog", "hen"}
     (here / "labels.tsv").write_text("".join(f"{line.split()[1]}\t{n} {line}" for n in range(4) for line in LINES))
     begun = ("train", "--labeled", "labels.tsv", "--from", "lstm", "--run", "begun", "--set", "training.epochs=2")

@@ -52,7 +52,7 @@ def test_out_to_arpa_and_in_again(here: Path, seqwright: Command, run: Path, nam
     before, after = (seqwright("evaluate", r, "--on", "text.txt", "--json").json for r in (run, "again"))
     assert after["unknown"] == 0
     assert after["nll"] == pytest.approx(before["nll"], abs=1e-6)
-    said = seqwright("generate", "again", "the cat", "--tokens", "4", "--json").json
+    said = seqwright("generate", "again", "the cat", "--max-tokens", "4", "--json").json
     assert said["text"].startswith(" ")
     assert "FAILS" not in seqwright("check", "again").out
     assert "no validation text of its own" in seqwright("evaluate", "again").err
@@ -115,9 +115,9 @@ def test_back_off_is_shown(seqwright: Command, run: Path, trained: Path) -> None
     assert line["back_off"][2]["order"] == 1
     assert len(line["back_off"][2]["weights"]) >= 1
     assert "passed on" in seqwright("score", run, "-", "--back-off", input=b"the cat\n").out
-    said = seqwright("generate", run, "the cat", "--tokens", "3", "--back-off", "--json").json
+    said = seqwright("generate", run, "the cat", "--max-tokens", "3", "--back-off", "--json").json
     assert len(said["back_off"]) == len(said["ids"])
-    assert "passed on" in seqwright("generate", run, "the cat", "--tokens", "3", "--back-off").out
+    assert "passed on" in seqwright("generate", run, "the cat", "--max-tokens", "3", "--back-off").out
     assert "does not back off" in seqwright("generate", trained, "the", "--back-off").err
 
 
@@ -133,7 +133,7 @@ def test_an_ngram_and_a_gpt_are_mixed(here: Path, seqwright: Command) -> None:
     assert summary["tuned"]["perplexity"] <= best * (1 + 1e-6)  # EM only comes near a weight of zero
     mixed = seqwright("evaluate", "mixed", "--on", "held-out.txt", "--json").json
     assert mixed["perplexity"] == pytest.approx(summary["tuned"]["perplexity"], rel=0.02)  # windows, not carried state
-    assert seqwright("generate", "mixed", "the", "--tokens", "5").out.startswith("the")
+    assert seqwright("generate", "mixed", "the", "--max-tokens", "5").out.startswith("the")
     assert "FAILS" not in seqwright("check", "mixed").out
     assert not summary["warnings"]
     said = seqwright("mix", "mixed", "ngram", "--on", "text.txt", "--run", "more")

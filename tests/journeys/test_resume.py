@@ -97,7 +97,7 @@ def test_another_text_is_refused(seqwright: Command, here: Path) -> None:
     said = seqwright("train", "--run", "run", "--set", "training.steps=9")
     assert said.status == 2
     assert "the training or validation data is not what run was begun with" in said.err
-    assert seqwright("generate", "run", "the", "--tokens", "3").status == 0
+    assert seqwright("generate", "run", "the", "--max-tokens", "3").status == 0
 
 
 def test_another_validation_text_is_refused(seqwright: Command, here: Path) -> None:

@@ -11,7 +11,15 @@ from seqwright.core.storage import load_tensors
 from tests.journeys.commands import TINY_GPT, records
 from tests.journeys.conftest import Command
 
-TINY = [*TINY_GPT, "--set", "training.schedule=constant", "--set", "training.warmup_steps=0", "--set", "data.split=tail 10%"]
+TINY = [
+    *TINY_GPT,
+    "--set",
+    "training.schedule=constant",
+    "--set",
+    "training.warmup_steps=0",
+    "--set",
+    "data.split=tail 10%",
+]
 TINY += ["--set", "training.evaluate_every=0", "--set", "evaluation.resamples=0"]
 PAIRS = ["--set", "data.batch_tokens=400", "--set", "data.split=tail 10%"]
 
@@ -33,7 +41,7 @@ def own(here: Path) -> dict[str, list[str]]:
     ("data", "options"),
     [
         ("text", {"kind": "byte-bpe", "size": 300, "dropout": 0.2}),
-        ("text", {"kind": "unigram", "size": 60, "sampling": 0.3}),
+        ("text", {"kind": "unigram", "size": 60, "sampling_alpha": 0.3}),
         ("pairs", {"kind": "bpe", "size": 60, "dropout": 0.2}),
     ],
 )

@@ -17,7 +17,7 @@ def sets(**options: object) -> list[str]:
 
 
 def test_the_run_ends_with_the_mean_of_averaged_checkpoints(seqwright: Command, here: Path) -> None:
-    options = sets(ema=0.5, keep=3, weights="average-last", checkpoint_every=2, writers='["csv"]')
+    options = sets(ema_decay=0.5, keep_last=3, weights="average-last", checkpoint_every=2, writers='["csv"]')
     said = seqwright("train", "--text", "text.txt", *TINY_GPT, *options, "--run", "run", "--json")
     assert said.status == 0, said.err
     assert said.json["summary"]["weights"] == {"kind": "average-last", "steps": [2, 4, 6], "ema": 0.5}
@@ -31,7 +31,7 @@ def test_the_run_ends_with_the_mean_of_averaged_checkpoints(seqwright: Command, 
 
 
 def test_a_training_that_ended_early_is_finished(seqwright: Command, here: Path) -> None:
-    options = sets(steps=400, evaluate_every=1, rate=2.0, patience=2, warmup=0, clip=0)
+    options = sets(steps=400, evaluate_every=1, learning_rate=2.0, patience=2, warmup_steps=0, max_grad_norm=0)
     said = seqwright("train", "--text", "text.txt", *TINY_GPT, *options, "--run", "run", "--json")
     assert said.status == 0, said.err
     summary = json.loads((here / "run" / "summary.json").read_text())

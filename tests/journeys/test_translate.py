@@ -121,7 +121,7 @@ def test_the_laws_hold_and_other_verbs_are_refused(seqwright: Command, translato
 def test_two_translators_are_mixed_into_one(seqwright: Command, translator: Path, here: Path) -> None:
     taken = ["--set", f"tokenizer.file={translator / 'tokenizer.json'}", "--set", "training.seed=5"]
     seqwright("train", "--pairs", "a.en", "a.de", "--valid", "b.en", "b.de", "--run", "other", *TINY, *taken)
-    said = seqwright("mix", translator, "other", "--on", "b.en", "b.de", "--product", "--run", "both")
+    said = seqwright("mix", translator, "other", "--on", "b.en", "b.de", "--geometric", "--run", "both")
     assert said.status == 0, said.err
     assert "measured on 48 target tokens of b.en b.de" in said.out
     assert seqwright("translate", "both", "b.en").out.count("\n") == 12
@@ -131,4 +131,4 @@ def test_two_translators_are_mixed_into_one(seqwright: Command, translator: Path
     again = seqwright("train", "--run", "both")
     assert again.status == 2
     assert "is not trained; make one with `seqwright mix" in again.err
-    assert seqwright("search-audit", "both", "b.en", "--widths", "1,2", "--length", "3").status == 0
+    assert seqwright("search-audit", "both", "b.en", "--beam-sizes", "1,2", "--max-tokens", "3").status == 0

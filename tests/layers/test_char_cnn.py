@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from seqwright.data.tagged.sentences import spell
 from seqwright.layers.affix_embedding import PREFIXES, ROWS, SUFFIXES, Affixes, hashed, shape
-from seqwright.layers.char_cnn import LETTERS, Spelling
+from seqwright.layers.char_cnn import LETTERS, CharCNN
 from seqwright.layers.unicode import kinds
 
 
@@ -19,7 +19,7 @@ def letters(*words: str, room: int | None = None) -> torch.Tensor:
 
 def test_a_word_has_one_vector_wherever_it_stands() -> None:
     torch.manual_seed(0)
-    layer = Spelling(6, 4).double()
+    layer = CharCNN(6, 4).double()
     words = letters("a", "Übung", "running", "a", "7-UP")
     rows = torch.zeros(2, 4, words.size(1), dtype=torch.long)
     rows[0, 1:4], rows[1, :2] = words[:3], words[3:]
@@ -35,7 +35,7 @@ def test_a_word_has_one_vector_wherever_it_stands() -> None:
 
 
 def test_rows_without_words_are_zeros() -> None:
-    assert not Spelling(6, 4)(torch.zeros(2, 3, 5, dtype=torch.long)).any()
+    assert not CharCNN(6, 4)(torch.zeros(2, 3, 5, dtype=torch.long)).any()
 
 
 def test_affixes_share_what_they_share() -> None:
@@ -66,7 +66,7 @@ def test_prefixes_keep_their_case_and_suffixes_do_not(words: tuple[str, str], al
 
 def test_a_filter_answers_for_every_window_that_touches_the_word() -> None:
     torch.manual_seed(0)
-    layer = Spelling(6, 4).double()
+    layer = CharCNN(6, 4).double()
     word = letters("running")
     around = layer.letters(torch.nn.functional.pad(word, (2, 2))).transpose(1, 2)
     largest = [filters(around).relu().amax(-1) for filters in layer.filters]
@@ -106,7 +106,7 @@ def test_letters_by_other_names_are_looked_at_as_before(others: range) -> None:
     torch.manual_seed(0)
     words = ["a", "walk", "walked", "talking", "walks", "strengths"]
     renamed = [word.translate(dict(zip(range(ord("a"), ord("z") + 1), others, strict=True))) for word in words]
-    layer = Spelling(6, 4).double()
+    layer = CharCNN(6, 4).double()
     one, two = (layer.affixes(letters(*some)).view(len(words), -1, 32) for some in (words, renamed))
     assert torch.equal((one[:, None] == one).all(-1), (two[:, None] == two).all(-1))  # who shares what with whom
     with torch.no_grad():

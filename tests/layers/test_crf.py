@@ -10,20 +10,20 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seqwright.core.batch import IGNORE
-from seqwright.layers.crf import ChainHead
+from seqwright.layers.crf import CRFHead
 
 TAGS, WIDTH = 3, 4
 
 
-def chain(seed: int = 0) -> ChainHead:
+def chain(seed: int = 0) -> CRFHead:
     torch.manual_seed(seed)
-    head = ChainHead(WIDTH, TAGS).double()
+    head = CRFHead(WIDTH, TAGS).double()
     for parameter in head.parameters():
         torch.nn.init.normal_(parameter)
     return head
 
 
-def worth(head: ChainHead, scores: Tensor, path: tuple[int, ...]) -> Tensor:
+def worth(head: CRFHead, scores: Tensor, path: tuple[int, ...]) -> Tensor:
     """The score of a path, added up one by one."""
     total = head.first[path[0]] + head.last[path[-1]]
     for word, tag in enumerate(path):
@@ -33,7 +33,7 @@ def worth(head: ChainHead, scores: Tensor, path: tuple[int, ...]) -> Tensor:
     return total
 
 
-def every_path(head: ChainHead, hidden: Tensor) -> dict[tuple[int, ...], Tensor]:
+def every_path(head: CRFHead, hidden: Tensor) -> dict[tuple[int, ...], Tensor]:
     scores = head(hidden)
     return {path: worth(head, scores, path) for path in product(range(TAGS), repeat=len(hidden))}
 

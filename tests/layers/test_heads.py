@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from seqwright.core.batch import IGNORE
 from seqwright.layers.encoder import last_real
-from seqwright.layers.heads import ClassHead, LabelsHead, TokenHead, ValueHead
+from seqwright.layers.heads import ClassHead, MultiLabelHead, RegressionHead, TokenHead
 from seqwright.tasks.images.task import errors, normal
 
 
@@ -49,7 +49,7 @@ def test_only_known_classes_are_learned() -> None:
 
 def test_labels_are_so_many_yes_or_no() -> None:
     torch.manual_seed(0)
-    head, hidden = LabelsHead(4, 3).double(), torch.randn(2, 4, dtype=torch.float64)
+    head, hidden = MultiLabelHead(4, 3).double(), torch.randn(2, 4, dtype=torch.float64)
     target = torch.tensor([[1.0, 0, IGNORE], [0, 1, 1]], dtype=torch.float64)
     yes, no = head(hidden).sigmoid().log(), (-head(hidden)).sigmoid().log()
     total, count = head.loss(hidden, target)
@@ -77,7 +77,7 @@ def test_the_last_real_vector_of_each_row() -> None:
 def test_numbers_are_learned_and_measured_in_one_unit() -> None:
     """nats of a normal distribution that has density 1 in its middle, in training and in the scores of pictures."""
     torch.manual_seed(1)
-    head, hidden, target = ValueHead(6, 4), torch.randn(3, 5, 6), torch.randn(3, 5, 4)
+    head, hidden, target = RegressionHead(6, 4), torch.randn(3, 5, 6), torch.randn(3, 5, 4)
     target[0, 2] = IGNORE
     total, count = head.loss(hidden, target)
     answer, real = head(hidden), target != IGNORE

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seqwright.layers.attention import SelfAttention, hiding
-from seqwright.layers.kv_cache import KeyValues
+from seqwright.layers.kv_cache import KVCache
 
 H, E = 3, 5
 
@@ -17,11 +17,11 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def empty(rows: int, capacity: int, layers: int = 2) -> KeyValues:
-    return KeyValues.empty(rows, layers, H, E, capacity, torch.zeros((), dtype=torch.float64))
+def empty(rows: int, capacity: int, layers: int = 2) -> KVCache:
+    return KVCache.empty(rows, layers, H, E, capacity, torch.zeros((), dtype=torch.float64))
 
 
-def read(memory: KeyValues, new: Tensor, count: Tensor | None = None) -> KeyValues:
+def read(memory: KVCache, new: Tensor, count: Tensor | None = None) -> KVCache:
     """After ids whose keys are these (R, T, H, E) in every layer, and whose values are their negatives."""
     memory = memory.extended(new.size(1), count)
     for layer in range(memory.key.size(1)):
@@ -29,7 +29,7 @@ def read(memory: KeyValues, new: Tensor, count: Tensor | None = None) -> KeyValu
     return memory
 
 
-def behind(memory: KeyValues, row: int, layer: int = 1) -> Tensor:
+def behind(memory: KVCache, row: int, layer: int = 1) -> Tensor:
     """(K, H, E): the keys that a row has behind it, by where they stand."""
     source, slots = row // memory.branches, memory.seen[row].nonzero().squeeze(1)
     slots = slots[memory.place[source, slots].argsort()]
@@ -72,7 +72,7 @@ def test_new_positions_see_what_is_before_them_and_themselves() -> None:
 def test_beams_part_ways_and_share_what_was_before(steady: bool) -> None:
     prompt = random(2, 2, H, E)
     memory = read(empty(2, 6), prompt).select(torch.tensor([0, 0, 1, 1]))
-    memory = memory.steady(9) if steady else memory
+    memory = memory.static(9) if steady else memory
     told = [prompt[0], prompt[0], prompt[1], prompt[1]]
     held = memory.key.data_ptr()
     for step, rows in enumerate(([0, 1, 2, 3], [1, 1, 3, 2], [0, 0, 2, 2], [1, 0, 2, 3])):
@@ -113,7 +113,7 @@ def test_selecting_and_joining_keep_what_was_read(sources: list[int]) -> None:
     taken = memory.select(torch.tensor(rows), torch.tensor(sources))
     for place, row in enumerate(rows):
         assert_close(behind(taken, place), written[row])
-    joined = read(empty(1, 6), other).select(torch.tensor([0, 0])).join(taken)
+    joined = read(empty(1, 6), other).select(torch.tensor([0, 0])).cat(taken)
     assert joined.length.tolist() == [1, 1] + [3] * len(rows)
     new = random(len(joined.seen), 1, H, E, seed=2)
     joined = read(joined, new)

@@ -55,5 +55,5 @@ def test_merging_a_plain_model_leaves_it() -> None:
 
 
 def test_a_model_without_linear_maps_is_refused() -> None:
-    with pytest.raises(UserError, match=r"leave training\.lora out"):
+    with pytest.raises(UserError, match=r"leave training\.lora_rank out"):
         adapt(nn.GRU(3, 3), rank=1, scale=1.0)

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from seqwright import build
 from seqwright.core.batch import Source, Vocabularies, Vocabulary
 from seqwright.layers import packed_linear as prepacking
-from seqwright.layers.packed_linear import PrepackedLinear, prepacked
+from seqwright.layers.packed_linear import PackedLinear, packed
 from seqwright.layers.transformer_block import Block, BlockConfig
 from seqwright.models.mixture import Mixture
 from tests.contract.kinds import small
@@ -29,10 +29,10 @@ def model(monkeypatch: pytest.MonkeyPatch) -> torch.nn.Module:
 @pytest.mark.skipif(not prepacking.available(), reason="this CPU has no packed products")
 @torch.inference_mode()
 def test_a_packed_model_answers_alike(model: torch.nn.Module) -> None:
-    quick = prepacked(model)
+    quick = packed(model)
     maps = [type(part) for part in quick.modules() if isinstance(part, torch.nn.Linear)]
-    assert maps == [PrepackedLinear] * len(maps)
-    assert not any(isinstance(part, PrepackedLinear) for part in model.modules())
+    assert maps == [PackedLinear] * len(maps)
+    assert not any(isinstance(part, PackedLinear) for part in model.modules())
     assert {id(p) for p in quick.parameters()} == {id(p) for p in model.parameters()}
     source = Source(mask=torch.ones(3, 5, dtype=torch.bool), ids=torch.arange(15).view(3, 5))
     answers = []
@@ -49,11 +49,11 @@ def test_a_packed_model_answers_alike(model: torch.nn.Module) -> None:
 def test_halves_are_packed_where_they_are_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepacking, "SMALLEST", 1)
     plain = torch.nn.Sequential(torch.nn.Linear(16, 8)).to(torch.bfloat16)
-    quick = prepacked(plain)
-    assert isinstance(quick[0], PrepackedLinear) == prepacking.multiplied(torch.bfloat16)
+    quick = packed(plain)
+    assert isinstance(quick[0], PackedLinear) == prepacking.multiplied(torch.bfloat16)
     x = torch.randn(4, 16, dtype=torch.bfloat16)
     assert_close(quick(x), plain(x))
-    assert type(prepacked(plain.double())[0]) is torch.nn.Linear
+    assert type(packed(plain.double())[0]) is torch.nn.Linear
 
 
 @pytest.mark.skipif(not prepacking.available(), reason="this CPU has no packed products")
@@ -65,7 +65,7 @@ def test_nonlinearities_become_part_of_the_product_before_them(
     monkeypatch.setattr(prepacking, "SMALLEST", 1)
     config = BlockConfig(width=16, heads=2, activation=activation)  # type: ignore[arg-type]
     block = Block(config).eval()
-    quick = prepacked(block)
+    quick = packed(block)
     left = [part for part in quick.feed_forward.modules() if isinstance(part, torch.nn.ReLU | torch.nn.GELU)]
     assert left == []
     x = 3 * torch.randn(4, 5, 16)
@@ -76,9 +76,9 @@ def test_nonlinearities_become_part_of_the_product_before_them(
 @torch.inference_mode()
 def test_a_mixture_is_packed_part_by_part(model: torch.nn.Module) -> None:
     mixture = Mixture([model, model], [0.5, 0.5])
-    quick = prepacked(mixture)
+    quick = packed(mixture)
     assert quick is not mixture
-    assert [any(isinstance(m, PrepackedLinear) for m in part.modules()) for part in quick.models] == [True, True]
+    assert [any(isinstance(m, PackedLinear) for m in part.modules()) for part in quick.models] == [True, True]
     assert mixture.models == [model, model]
     source = Source(mask=torch.ones(2, 3, dtype=torch.bool), ids=torch.arange(6).view(2, 3))
     said = [one.step(torch.tensor([[2], [2]]), one.start(source, capacity=2))[0] for one in (mixture, quick)]
@@ -87,7 +87,5 @@ def test_a_mixture_is_packed_part_by_part(model: torch.nn.Module) -> None:
 
 def test_nothing_is_packed_where_nothing_is_won() -> None:
     counted = small("ngram")
-    assert prepacked(counted) is counted
-    assert not any(
-        isinstance(part, PrepackedLinear) for part in prepacked(small("gpt")).modules()
-    )  # float64, and small
+    assert packed(counted) is counted
+    assert not any(isinstance(part, PackedLinear) for part in packed(small("gpt")).modules())  # float64, and small

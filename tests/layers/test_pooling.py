@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 
 from seqwright.core.batch import Source
-from seqwright.layers.encoder import Reading
+from seqwright.layers.encoder import EncoderOutput
 from seqwright.layers.pooling import POOLINGS, Everything, Flatten, Several, Words
 
 MASK = torch.tensor([[True, True, True], [True, False, False]])
 SOURCE = Source(mask=MASK, word_starts=torch.tensor([[False, True, True], [True, False, False]]))
 VECTORS = torch.tensor([[[1.0, -4], [2, -5], [3, -6]], [[-7, 8], [90, 90], [90, 90]]])
 ENDED = torch.arange(16.0).view(2, 2, 2, 2)  # hidden and cell, two layers, one number for each direction
-READING = Reading(VECTORS, MASK, ENDED)
+READING = EncoderOutput(VECTORS, MASK, ENDED)
 
 
 def test_one_vector_of_each_text() -> None:
@@ -45,7 +45,7 @@ def test_attention_weighs_real_positions_by_their_scores() -> None:
 
 
 def test_nothing_real_is_nothing() -> None:
-    empty = Reading(VECTORS, torch.zeros_like(MASK))
+    empty = EncoderOutput(VECTORS, torch.zeros_like(MASK))
     for name in ("mean", "max"):
         assert POOLINGS[name](2)(empty, SOURCE).tolist() == [[0, 0], [0, 0]]
     assert POOLINGS["attention"](2)(empty, SOURCE).isfinite().all()

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.testing import assert_close
 
 from seqwright.layers.recurrent import read_padded
-from seqwright.models.encoders.bidirectional import RecurrentReader
+from seqwright.models.encoders.bidirectional import BidirectionalEncoder
 from seqwright.models.encoders.recurrent import LSTMConfig, RecurrentEncoder
 from seqwright.models.taggers import LSTMTaggerConfig
 
@@ -73,7 +73,10 @@ def test_autocast_leaves_recurrent_networks_alone(given):
     """It would take fp16 on a GPU, which nothing scales gradients for."""
     torch.manual_seed(1)
     x, mask = torch.randn(5, 9, 6).to(given), torch.arange(9) < LENGTHS.unsqueeze(1)
-    reader, encoder = RecurrentReader(LSTMTaggerConfig(width=6)).eval(), RecurrentEncoder(LSTMConfig(width=6)).eval()
+    reader, encoder = (
+        BidirectionalEncoder(LSTMTaggerConfig(width=6)).eval(),
+        RecurrentEncoder(LSTMConfig(width=6)).eval(),
+    )
     for read in (lambda x: reader(x, mask).vectors, lambda x: encoder(x)[0]):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             found = read(x)

@@ -34,7 +34,7 @@ def text(length: int, seed: int = 0) -> Tensor:
 def alone(model: Any, context: Tensor, id: int) -> float:
     """log p(id) after exactly this context."""
     with torch.no_grad():
-        state = model.start(Source.nothing(1), capacity=len(context))
+        state = model.start(Source.empty(1), capacity=len(context))
         return model.step(context.unsqueeze(0), state)[0][0, id].item()
 
 
@@ -206,9 +206,9 @@ def test_random_windows_must_fit() -> None:
     ("options", "message"),
     [
         ({"stride": 0}, "stride"),
-        ({"batch": 0}, "batch"),
+        ({"batch_size": 0}, "batch_size"),
         ({"resamples": -1}, "resamples"),
-        ({"random_batch": 0}, "ran"),
+        ({"random_batch_size": 0}, "ran"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, int], message: str) -> None:

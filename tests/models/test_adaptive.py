@@ -52,11 +52,11 @@ def test_it_is_the_formula(cows: Cows, adaptive: Adaptive) -> None:
 def test_rows_that_read_different_amounts_go_on_as_alone(cows: Cows, adaptive: Adaptive) -> None:
     ids = torch.from_numpy(np.random.default_rng(2).choice([4, 5, 6], (2, 30)))
     count = torch.tensor([20, 7])
-    _, state = adaptive.step(ids[:, :20], adaptive.start(Source.nothing(2), capacity=30), count)
+    _, state = adaptive.step(ids[:, :20], adaptive.start(Source.empty(2), capacity=30), count)
     more = Batch.of_text(ids[:, 20:], ids[:, 20:])
     together, _ = adaptive.score(more, state)
     for row in range(2):
-        alone = adaptive.start(Source.nothing(1), capacity=30)
+        alone = adaptive.start(Source.empty(1), capacity=30)
         _, alone = adaptive.step(ids[row : row + 1, : int(count[row])], alone)
         one = Batch.of_text(more.input[row : row + 1], more.target[row : row + 1])
         torch.testing.assert_close(adaptive.score(one, alone)[0], together[row : row + 1])

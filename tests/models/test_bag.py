@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seqwright.core.batch import Answers, Batch, ReaderSizes, Source, Vocabulary
+from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.models.bag.char_words import numbered, spelled
 from seqwright.models.bag.features import Grams, Presence
@@ -51,8 +51,8 @@ def corpus(many: int = 120, classes: int = 2, seed: int = 1) -> Corpus:
     return Corpus(texts, torch.tensor(target))
 
 
-def sizes(kind: str = "class", count: int = 2) -> ReaderSizes:
-    return ReaderSizes(answers=Answers(kind=kind, count=count), vocabulary=Vocabulary(size=WORDS))  # type: ignore[arg-type]
+def sizes(kind: str = "class", count: int = 2) -> EncoderSizes:
+    return EncoderSizes(answers=OutputSpec(kind=kind, count=count), vocabulary=Vocabulary(size=WORDS))  # type: ignore[arg-type]
 
 
 def flat(texts: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -67,13 +67,13 @@ def rows_of(x: Presence) -> list[list[int]]:
     return [x.columns[x.starts[n] : x.starts[n + 1]].tolist() for n in range(len(x))]
 
 
-@pytest.mark.parametrize("minimum", [1, 2, 3])
-def test_columns_are_the_ngrams_of_enough_texts(minimum: int) -> None:
+@pytest.mark.parametrize("min_df", [1, 2, 3])
+def test_columns_are_the_ngrams_of_enough_texts(min_df: int) -> None:
     """Each n-gram one column, in every text that has it, once; found again in other texts."""
     texts, others = drawn(60, 2), drawn(30, 3)
-    grams, x = Grams.of(*flat(texts), order=3, minimum=minimum, vocabulary=WORDS)
+    grams, x = Grams.of(*flat(texts), order=3, min_df=min_df, vocabulary=WORDS)
     sets = brute(texts, 3)
-    known = {gram for own in sets for gram in own if sum(gram in other for other in sets) >= minimum}
+    known = {gram for own in sets for gram in own if sum(gram in other for other in sets) >= min_df}
     assert grams.width == x.width == len(known)
     named: dict[int, set[tuple[int, ...]]] = {}
     for own, columns in zip(sets, rows_of(x), strict=True):
@@ -88,7 +88,7 @@ def test_columns_are_the_ngrams_of_enough_texts(minimum: int) -> None:
 
 
 def test_products_are_those_of_the_dense_matrix() -> None:
-    _, x = Grams.of(*flat(drawn(40, 4)), order=2, minimum=1, vocabulary=WORDS)
+    _, x = Grams.of(*flat(drawn(40, 4)), order=2, min_df=1, vocabulary=WORDS)
     dense = torch.zeros(len(x), x.width)
     for n, columns in enumerate(rows_of(x)):
         dense[n, columns] = 1
@@ -102,7 +102,7 @@ def test_products_are_those_of_the_dense_matrix() -> None:
 def test_the_optimum_is_that_of_scikit_learn(classes: int) -> None:
     linear = pytest.importorskip("sklearn.linear_model", reason="scikit-learn is the oracle")
     data = corpus(200, classes)
-    _, x = Grams.of(*flat(data.texts), order=2, minimum=1, vocabulary=WORDS)
+    _, x = Grams.of(*flat(data.texts), order=2, min_df=1, vocabulary=WORDS)
     dense = (x @ torch.eye(x.width)).numpy()
     start: dict[str, Any] = {"weight": torch.zeros(x.width, classes), "bias": torch.zeros(classes)}
     weight, bias = descend(x, data.target, "class", scale=torch.ones(x.width, classes), l2=1.0, **start)
@@ -124,7 +124,7 @@ def test_a_bag_learns_keeps_and_answers_alone_as_in_company(kind: str, count: in
     alone = torch.cat([model(data.batch(np.array([row]))) for row in every])
     assert_close(together, alone)
     other = bag(BagConfig(order=2), sizes(kind, count))
-    other.load(model.tensors())
+    other.load_state_dict(model.state_dict())
     assert (other(data.batch(every)) == together).all()
     if kind == "class":
         assert (together.argmax(1) == data.target).float().mean() > 0.85
@@ -177,7 +177,7 @@ def test_a_bag_of_letters_and_words_knows_what_neither_can_tell() -> None:
         model.fit(data)
         right.append(float((model(data.batch(every)).argmax(1) == data.target).float().mean()))
         other = bag(BagConfig(order=2, words=words), sizes())
-        other.load(model.tensors())
+        other.load_state_dict(model.state_dict())
         assert (other(data.batch(every)) == model(data.batch(every))).all()
     assert right[0] < 0.95
     assert right[1] == 1.0
@@ -197,7 +197,7 @@ def test_an_unknown_word_makes_no_known_pair() -> None:
 def test_each_view_is_scaled_by_itself() -> None:
     """In every text a view has the length it has in a usual one, however many n-grams the text has and however rare."""
     texts = [text for text in drawn(60, 6) if len(set(text)) > 1]
-    found = [Grams.of(*flat(texts), order=order, minimum=1, vocabulary=WORDS)[1] for order in (1, 3)]
+    found = [Grams.of(*flat(texts), order=order, min_df=1, vocabulary=WORDS)[1] for order in (1, 3)]
     model = bag(BagConfig(words=1), sizes())
     model.typical, model.rarity = torch.tensor([4.0, 9.0]), 1 + torch.rand(sum(view.width for view in found))
     together = model._beside(found)
@@ -281,7 +281,7 @@ def test_naive_bayes_is_held_at_where_it_answers_better_alone(monkeypatch: pytes
         model.fit(Corpus(texts, target))
     assert "which weights are held at" in held.notes[-1]
     assert "held at" not in free.notes[-1]
-    ratios = held.scale(Grams.of(*flat(texts), order=1, minimum=1, vocabulary=WORDS)[1], target, True)
+    ratios = held.scale(Grams.of(*flat(texts), order=1, min_df=1, vocabulary=WORDS)[1], target, True)
     assert float(torch.corrcoef(torch.stack([held.weight[:, 0], ratios[:, 0]]))[0, 1]) > 0.99
 
 
@@ -300,7 +300,7 @@ def test_margins_choose_between_many_classes_and_become_probabilities() -> None:
     """The margin is scikit-learn's; what is answered are logits whose loss on held-out texts is the least."""
     svm = pytest.importorskip("sklearn.svm", reason="scikit-learn is the oracle")
     data = corpus(200, 4)
-    _, x = Grams.of(*flat(data.texts), order=2, minimum=1, vocabulary=WORDS)
+    _, x = Grams.of(*flat(data.texts), order=2, min_df=1, vocabulary=WORDS)
     dense = torch.cat([x @ torch.eye(x.width), torch.ones(len(x), 1)], 1).numpy()
     oracle = svm.LinearSVC(C=0.5, fit_intercept=False, tol=1e-8, max_iter=100_000).fit(dense, data.target)
     start: dict[str, Any] = {"scale": torch.ones(x.width, 4), "weight": torch.zeros(x.width, 4), "bias": torch.zeros(4)}
@@ -320,7 +320,7 @@ def test_a_few_texts_are_told_apart_by_what_each_has_alone() -> None:
 
 
 def test_weights_are_held_at_their_center() -> None:
-    _, x = Grams.of(*flat(drawn(40, 8)), order=1, minimum=1, vocabulary=WORDS)
+    _, x = Grams.of(*flat(drawn(40, 8)), order=1, min_df=1, vocabulary=WORDS)
     start: dict[str, Any] = {"scale": torch.ones(x.width, 2), "weight": torch.zeros(x.width, 2), "bias": torch.zeros(2)}
     weight, _ = descend(x, torch.arange(40) % 2, "class", l2=1e6, center=0.5, **start)
     assert_close(weight, torch.full_like(weight, 0.5), atol=1e-3, rtol=0)
@@ -338,7 +338,7 @@ def test_naive_bayes_alone_is_the_log_count_ratio() -> None:
     """Weights held at zero leave only the scale to look at: Wang & Manning's r, by hand."""
     data = Corpus([[1, 2], [1, 3], [1, 3, 3], [2]], torch.tensor([0, 1, 1, 0]))
     model = bag(BagConfig(order=1, min_df=1), sizes())
-    _, x = Grams.of(*flat(data.texts), order=1, minimum=1, vocabulary=WORDS)
+    _, x = Grams.of(*flat(data.texts), order=1, min_df=1, vocabulary=WORDS)
     p, q = np.array([2 + 1, 0 + 1, 2 + 1]), np.array([1 + 1, 2 + 1, 0 + 1])
     expected = np.log(p / p.sum()) - np.log(q / q.sum())
     assert_close(model.scale(x, data.target, True)[:, 1].double(), torch.from_numpy(expected), atol=1e-6, rtol=0)
@@ -348,7 +348,8 @@ def test_a_token_of_the_other_text_is_another_one() -> None:
     batch = corpus(4).batch(np.arange(4))
     segments = torch.ones_like(batch.source.ids)  # type: ignore[arg-type]
     pairs = bag(
-        BagConfig(), ReaderSizes(answers=Answers(kind="class", count=2), vocabulary=Vocabulary(size=WORDS), segments=2)
+        BagConfig(),
+        EncoderSizes(answers=OutputSpec(kind="class", count=2), vocabulary=Vocabulary(size=WORDS), segments=2),
     )
     plain = Source(mask=batch.source.mask, ids=batch.source.ids)
     second = Source(mask=batch.source.mask, ids=batch.source.ids, segments=segments)
@@ -357,7 +358,7 @@ def test_a_token_of_the_other_text_is_another_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"order": 0}, {"words": -1}, {"minimum": 0}, {"smoothing": 0.0}, {"l2": -1.0}, {"l2": 0.0}]
+    "wrong", [{"order": 0}, {"words": -1}, {"min_df": 0}, {"smoothing": 0.0}, {"l2": -1.0}, {"l2": 0.0}]
 )
 def test_what_cannot_be_counted_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UserError):

@@ -17,7 +17,7 @@ from tests.models.test_bag import WORDS, Corpus, corpus, flat, sizes
 def test_ridge_regression_is_that_of_scikit_learn() -> None:
     linear = pytest.importorskip("sklearn.linear_model", reason="scikit-learn is the oracle")
     data = corpus(100, 3)
-    _, x = Grams.of(*flat(data.texts), order=2, minimum=1, vocabulary=WORDS)
+    _, x = Grams.of(*flat(data.texts), order=2, min_df=1, vocabulary=WORDS)
     scale = rarity(x)
     dense = x @ torch.eye(x.width) * scale
     dense = torch.cat([dense / dense.square().sum(1).mean().sqrt(), torch.ones(len(x), 1)], 1)
@@ -53,7 +53,7 @@ def test_complement_naive_bayes_is_that_of_scikit_learn() -> None:
     """Up to what it says of all classes alike."""
     bayes = pytest.importorskip("sklearn.naive_bayes", reason="scikit-learn is the oracle")
     data = corpus(80, 4)
-    _, x = Grams.of(*flat(data.texts), order=2, minimum=1, vocabulary=WORDS)
+    _, x = Grams.of(*flat(data.texts), order=2, min_df=1, vocabulary=WORDS)
     x = x.scaled(torch.rand(len(x), 1))
     dense = (x @ torch.eye(x.width)).numpy()
     oracle = bayes.ComplementNB(alpha=0.3).fit(dense, data.target.numpy())
@@ -72,7 +72,7 @@ def test_very_many_classes_are_counted_alone(monkeypatch: pytest.MonkeyPatch) ->
     model.fit(data)
     assert "complement naive Bayes alone (6 held-out texts: accuracy 100.00 %" in model.notes[-1]
     assert (model(data.batch(every)).argmax(1) == data.target).all()
-    other.load(model.tensors())
+    other.load_state_dict(model.state_dict())
     assert_close(other(data.batch(every)), model(data.batch(every)))
     regression = bag(BagConfig(order=2, l2=1.0), sizes(count=6))
     regression.fit(data)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seqwright import build
-from seqwright.core.batch import IGNORE, Answers, Batch, ReaderSizes, Source, Vocabulary
+from seqwright.core.batch import IGNORE, Batch, EncoderSizes, OutputSpec, Source, Vocabulary
 from seqwright.training.accumulation import take
 
 V, WIDTH, HEADS, LAYERS, CONTEXT = 23, 16, 4, 2, 12
@@ -15,7 +15,7 @@ VOCABULARY = Vocabulary(size=V, unk=0, pad=1, sos=2, eos=3, mask=4)
 
 def bert(*, segments: int = 1, **options: object):
     table = {"kind": "bert", "width": WIDTH, "heads": HEADS, "layers": LAYERS, "context": CONTEXT, **options}
-    sizes = ReaderSizes(answers=Answers(kind="tokens", count=V), vocabulary=VOCABULARY, segments=segments)
+    sizes = EncoderSizes(answers=OutputSpec(kind="tokens", count=V), vocabulary=VOCABULARY, segments=segments)
     torch.manual_seed(3)
     model = build.model(build.model_config(table, task="masked"), sizes, task="masked").double().eval()
     for parameter in model.parameters():

@@ -8,20 +8,20 @@ import pytest
 import torch
 
 from seqwright import build
-from seqwright.core.batch import Answers, ReaderSizes, Vocabulary
+from seqwright.core.batch import EncoderSizes, OutputSpec, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.models.classifiers import SPREAD
-from seqwright.models.encoder_mixture import ReaderMixture, ReaderMixtureConfig, mixed
+from seqwright.models.encoder_mixture import EncoderMixture, EncoderMixtureConfig, mixed
 from seqwright.models.encoder_model import body
-from seqwright.models.encoders.bidirectional import RecurrentReader
-from seqwright.models.encoders.cnn import ConvolutionConfig, ConvolutionReader
-from seqwright.models.encoders.recurrent_mlm import LSTMFillerConfig
+from seqwright.models.encoders.bidirectional import BidirectionalEncoder
+from seqwright.models.encoders.cnn import CNNConfig, CNNEncoder
+from seqwright.models.encoders.recurrent_mlm import LSTMMLMConfig
 
 
 @pytest.mark.parametrize("kernel", [2, 3, 7])
 def test_windows_are_centered_and_see_zeros_beyond_a_text(kernel: int) -> None:
     torch.manual_seed(1)
-    reader = ConvolutionReader(ConvolutionConfig(embedding=3, channels=(4,), kernels=(kernel,))).double()
+    reader = CNNEncoder(CNNConfig(embedding=3, channels=(4,), kernels=(kernel,))).double()
     x, layer = torch.randn(1, 5, 3, dtype=torch.double), reader.towers[0][0]  # type: ignore[index]
     vectors = reader(x, torch.ones(1, 5, dtype=torch.bool)).vectors
     for place in range(5):
@@ -37,8 +37,8 @@ def test_windows_are_centered_and_see_zeros_beyond_a_text(kernel: int) -> None:
 def test_a_fixed_length_reads_the_same_windows_of_every_text() -> None:
     """Zeros behind a text are read as its tokens are, and every window counts."""
     torch.manual_seed(1)
-    config = ConvolutionConfig(embedding=3, channels=(4,), kernels=(3,), stride=2, length=9)
-    reader = ConvolutionReader(config).double()
+    config = CNNConfig(embedding=3, channels=(4,), kernels=(3,), stride=2, length=9)
+    reader = CNNEncoder(config).double()
     x = torch.randn(1, 5, 3, dtype=torch.double)
     reading = reader(x, torch.tensor([[True, True, True, False, False]]))
     alone = reader(x[:, :3], torch.ones(1, 3, dtype=torch.bool))
@@ -53,7 +53,7 @@ def test_a_recurrent_reader_drops_of_what_it_reads_between_its_layers_and_of_wha
     torch.manual_seed(1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        reader = RecurrentReader(LSTMFillerConfig(width=40, layers=layers, dropout=0.25))
+        reader = BidirectionalEncoder(LSTMMLMConfig(width=40, layers=layers, dropout=0.25))
     read: list[torch.Tensor] = []
     reader.network.register_forward_pre_hook(lambda _, given: read.append(given[0]))
     said = reader(torch.ones(20, 10, 40), torch.ones(20, 10, dtype=torch.bool)).vectors
@@ -85,7 +85,7 @@ def test_settings_that_make_no_model_are_refused(table: dict[str, object], told:
 @pytest.mark.parametrize("kind", ["lstm", "transformer", "gpt", "bert"])
 def test_filters_of_letters_are_none_or_some(kind: str) -> None:
     build.model_config({"kind": kind, "char_features": 0}, task="tagged")
-    with pytest.raises(UserError, match="spelling must not be below 0"):
+    with pytest.raises(UserError, match="char_features must not be below 0"):
         build.model_config({"kind": kind, "char_features": -1}, task="tagged")
 
 
@@ -99,9 +99,9 @@ def test_layers_before_the_answer() -> None:
 
 def fresh(kind: str, task: str) -> torch.nn.Module:
     torch.manual_seed(3)
-    answers = {"labeled": Answers(kind="class", count=3), "tagged": Answers(kind="tags", count=3)}
-    count = Answers(kind="tokens", count=50)
-    sizes = ReaderSizes(answers=answers.get(task, count), vocabulary=Vocabulary(size=50, sos=0, eos=1))
+    answers = {"labeled": OutputSpec(kind="class", count=3), "tagged": OutputSpec(kind="tags", count=3)}
+    count = OutputSpec(kind="tokens", count=50)
+    sizes = EncoderSizes(answers=answers.get(task, count), vocabulary=Vocabulary(size=50, sos=0, eos=1))
     options = {"kind": kind, "width": 64, "heads": 4, "layers": 2, "context": 16}
     return build.model(build.model_config(options, task=task), sizes, task=task)  # type: ignore[arg-type]
 
@@ -127,7 +127,7 @@ def test_weights_begin_as_in_the_papers(kind: str, task: str) -> None:
 
 def picture_reader() -> torch.nn.Module:
     torch.manual_seed(3)
-    sizes = ReaderSizes(answers=Answers(kind="class", count=3), features=12, length=6)
+    sizes = EncoderSizes(answers=OutputSpec(kind="class", count=3), features=12, length=6)
     config = build.model_config({"kind": "vit", "width": 64, "heads": 4, "layers": 2}, task="images")
     return build.model(config, sizes, task="images")
 
@@ -144,7 +144,7 @@ def test_transformers_begin_with_glorot_s_weights(task: str) -> None:
 
 
 def test_a_bert_adds_its_own_epsilon_everywhere() -> None:
-    sizes = ReaderSizes(answers=Answers(kind="tokens", count=50), vocabulary=Vocabulary(size=50))
+    sizes = EncoderSizes(answers=OutputSpec(kind="tokens", count=50), vocabulary=Vocabulary(size=50))
     config = build.model_config({"kind": "bert", "width": 8, "heads": 2, "norm_eps": 0.25}, task="masked")
     model = build.model(config, sizes, task="masked")
     found = {part.eps for part in model.modules() if isinstance(part, torch.nn.LayerNorm)}
@@ -153,8 +153,8 @@ def test_a_bert_adds_its_own_epsilon_everywhere() -> None:
 
 @pytest.mark.parametrize("task", ["masked", "labeled"])
 def test_token_vectors_of_recurrent_networks_begin_small(task: str) -> None:
-    answers = Answers(kind="tokens", count=50) if task == "masked" else Answers(kind="class", count=3)
-    sizes = ReaderSizes(answers=answers, vocabulary=Vocabulary(size=50))
+    answers = OutputSpec(kind="tokens", count=50) if task == "masked" else OutputSpec(kind="class", count=3)
+    sizes = EncoderSizes(answers=answers, vocabulary=Vocabulary(size=50))
     model = build.model(build.model_config({"kind": "lstm", "width": 64}, task=task), sizes, task=task)  # type: ignore[arg-type]
     assert model.embedding.weight.std().item() == pytest.approx(SPREAD, rel=0.1)
 
@@ -170,11 +170,11 @@ def test_means_of_distributions() -> None:
 
 def test_mixtures_need_parts_and_weights_for_each() -> None:
     with pytest.raises(UserError, match="parts are tables"):
-        ReaderMixtureConfig(weights=(1.0,), parts=["a"])
+        EncoderMixtureConfig(weights=(1.0,), parts=["a"])
     models = [fresh("bert", "labeled") for _ in range(2)]
     for some, weights in ((models[:1], (1.0,)), (models, (1.0,)), (models, (0.5, 0.25, 0.25))):
         with pytest.raises(UserError, match="two or more parts and a weight for each"):
-            ReaderMixture(some, ReaderMixtureConfig(weights=weights, parts={}))
+            EncoderMixture(some, EncoderMixtureConfig(weights=weights, parts={}))
     with pytest.raises(UserError, match="no weight of a mixture is negative"):
-        ReaderMixture(models, ReaderMixtureConfig(weights=(1.25, -0.25), parts={}))
-    assert ReaderMixture(models, ReaderMixtureConfig(weights=(1.0, 0.0), parts={})).context == 16
+        EncoderMixture(models, EncoderMixtureConfig(weights=(1.25, -0.25), parts={}))
+    assert EncoderMixture(models, EncoderMixtureConfig(weights=(1.0, 0.0), parts={})).context == 16

@@ -25,14 +25,16 @@ def fresh(vocabulary: int = 50, **options: object) -> LanguageModel:
 @pytest.mark.parametrize("norm_position", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_block_is_pytorchs_transformer_layer(norm: str, activation: str, bias: bool) -> None:
+def test_a_block_is_pytorchs_transformer_layer(norm_position: str, activation: str, bias: bool) -> None:
     torch.manual_seed(0)
     theirs = nn.TransformerEncoderLayer(
-        WIDTH, HEADS, INNER, dropout=0.0, activation=activation, norm_first=norm == "pre", batch_first=True
+        WIDTH, HEADS, INNER, dropout=0.0, activation=activation, norm_first=norm_position == "pre", batch_first=True
     ).double()
     for parameter in theirs.parameters():
         nn.init.normal_(parameter)
-    config = BlockConfig(width=WIDTH, heads=HEADS, ffn_width=INNER, norm_position=norm, activation=activation, bias=bias)  # type: ignore[arg-type]
+    config = BlockConfig(
+        width=WIDTH, heads=HEADS, ffn_width=INNER, norm_position=norm_position, activation=activation, bias=bias
+    )  # type: ignore[arg-type]
     ours = Block(config).double()
     pairs: list[tuple[nn.Module, torch.Tensor, torch.Tensor]] = [
         (ours.attention.query_key_value, theirs.self_attn.in_proj_weight, theirs.self_attn.in_proj_bias),
@@ -76,11 +78,11 @@ def test_a_fresh_model_prefers_no_token(options: dict[str, object]) -> None:
 def test_post_norm_ends_in_a_normalization_and_pre_norm_adds_one() -> None:
     batch = Batch.of_text(torch.tensor([[1, 2, 3]]), torch.tensor([[2, 3, 4]]))
     for norm in ("pre", "post"):
-        hidden, _ = fresh(norm=norm).hidden(batch)
+        hidden, _ = fresh(norm_position=norm).hidden(batch)
         assert_close(hidden.mean(-1), torch.zeros(1, 3), atol=1e-5, rtol=0)
         assert_close(hidden.std(-1, unbiased=False), torch.ones(1, 3), atol=1e-2, rtol=0)
-    assert isinstance(fresh(norm="pre").get_submodule("encoder.norm"), nn.LayerNorm)
-    assert isinstance(fresh(norm="post").get_submodule("encoder.norm"), nn.Identity)
+    assert isinstance(fresh(norm_position="pre").get_submodule("encoder.norm"), nn.LayerNorm)
+    assert isinstance(fresh(norm_position="post").get_submodule("encoder.norm"), nn.Identity)
 
 
 def test_rotations_make_answers_depend_on_distance_alone() -> None:
@@ -115,7 +117,7 @@ def test_without_positions_order_before_the_last_token_is_lost() -> None:
         ({"layers": 0}, "layers must be at least 1, not 0."),
         ({"width": 12, "heads": 4, "positions": "rope"}, "width / heads must be even, not 3"),
         ({"width": 9, "heads": 3, "positions": "sinusoidal"}, "width must be even, not 9"),
-        ({"heads": 4, "kv_heads": 3}, "4 heads cannot share 3 key heads; try 1 or 2 or 4."),
+        ({"heads": 4, "kv_heads": 3}, "4 heads cannot share 3 key-value heads; try 1 or 2 or 4."),
         ({"attention_window": 0}, "window must be at least 1"),
         ({"attention_dropout": 1.0}, "attention_dropout is a share"),
         ({"readout": "flatten"}, "set tied = false"),

@@ -103,7 +103,7 @@ def fill(mine: nn.Module, tensors: dict[str, Tensor]) -> None:
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
-def test_the_llama_layout_is_llama(key_heads: int) -> None:
+def test_the_llama_layout_is_llama(kv_heads: int) -> None:
     torch.manual_seed(0)
     theirs = LlamaForCausalLM(
         LlamaConfig(
@@ -112,7 +112,7 @@ def test_the_llama_layout_is_llama(key_heads: int) -> None:
             intermediate_size=40,
             num_hidden_layers=2,
             num_attention_heads=H,
-            num_key_value_heads=key_heads,
+            num_key_value_heads=kv_heads,
             max_position_embeddings=16,
             rms_norm_eps=1e-6,
             rope_parameters={"rope_type": "default", "rope_theta": 5000.0},
@@ -122,12 +122,12 @@ def test_the_llama_layout_is_llama(key_heads: int) -> None:
         nn.init.normal_(parameter, std=0.3)
     ours = built(
         positions="rope",
-        rotary_base=5000.0,
+        rope_base=5000.0,
         norm="rmsnorm",
         norm_eps=1e-6,
         activation="swiglu",
-        inner=40,
-        key_heads=key_heads,
+        ffn_width=40,
+        kv_heads=kv_heads,
         bias=False,
         tied=False,
     )
@@ -146,7 +146,7 @@ def test_the_llama_layout_is_llama(key_heads: int) -> None:
             },
         )
     fill(ours.embedding, {"weight": theirs.model.embed_tokens.weight.detach()})
-    fill(ours.get_submodule("encoder.norm"), {"weight": theirs.model.norm_position.weight.detach()})
+    fill(ours.get_submodule("encoder.norm"), {"weight": theirs.model.norm.weight.detach()})
     fill(ours.head.readout, {"weight": theirs.lm_head.weight.detach()})
     with torch.no_grad():
         expected = theirs(some_ids()).logits
@@ -185,15 +185,15 @@ def test_the_gpt_2_layout_is_gpt_2() -> None:
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2])
-def test_shared_keys_are_the_same_keys_for_several_heads(key_heads: int) -> None:
+def test_shared_keys_are_the_same_keys_for_several_heads(kv_heads: int) -> None:
     torch.manual_seed(0)
-    shared = SelfAttention(D, H, key_heads=key_heads).double()
+    shared = SelfAttention(D, H, kv_heads=kv_heads).double()
     whole = SelfAttention(D, H).double()
     fresh = shared.state_dict()
     for part in ("weight", "bias"):
-        held = fresh[f"query_key_value.{part}"].unflatten(0, (H + 2 * key_heads, -1))
-        query, key, value = held.split([H, key_heads, key_heads])
-        repeated = [kept.repeat_interleave(H // key_heads, 0) for kept in (key, value)]
+        held = fresh[f"query_key_value.{part}"].unflatten(0, (H + 2 * kv_heads, -1))
+        query, key, value = held.split([H, kv_heads, kv_heads])
+        repeated = [kept.repeat_interleave(H // kv_heads, 0) for kept in (key, value)]
         fresh[f"query_key_value.{part}"] = torch.cat([query, *repeated]).flatten(0, 1)
     whole.load_state_dict(fresh)
     x = torch.randn(2, T, D, dtype=torch.float64)
@@ -203,13 +203,13 @@ def test_shared_keys_are_the_same_keys_for_several_heads(key_heads: int) -> None
 def test_fewer_heads_of_keys_are_remembered() -> None:
     model = built(kv_heads=2)
     state = model.start(Batch.of_text(some_ids(), some_ids()).source, capacity=T)
-    assert dict(state.tensors())["key"].shape == (3, 2, T, 2, D // H)
+    assert dict(state.named_tensors())["key"].shape == (3, 2, T, 2, D // H)
 
 
 @pytest.mark.parametrize("positions", ["learned", "rope", "alibi", "t5", "none"])
 def test_a_window_hides_what_is_farther_back(positions: str) -> None:
     """Through L layers, a token hears of what is at most L (window - 1) behind, and of everything nearer."""
-    model = built(positions=positions, window=3)
+    model = built(positions=positions, attention_window=3)
     ids = some_ids(1)
     reach = 2 * (3 - 1)
     before = logits_of(model, ids)
@@ -223,7 +223,8 @@ def test_a_window_hides_what_is_farther_back(positions: str) -> None:
 @pytest.mark.parametrize("positions", ["learned", "alibi"])
 def test_a_window_as_long_as_the_text_hides_nothing(positions: str) -> None:
     assert_close(
-        logits_of(built(positions=positions, window=T), some_ids()), logits_of(built(positions=positions), some_ids())
+        logits_of(built(positions=positions, attention_window=T), some_ids()),
+        logits_of(built(positions=positions), some_ids()),
     )
 
 

@@ -44,7 +44,7 @@ def test_stepping_selecting_and_joining_go_through(cows: list[Cows], mixture: Mi
     for t in range(batch.input.size(1)):
         stepped, state = mixture.step(batch.input[:, t : t + 1], state.select(torch.tensor([0])))
         assert_close(stepped, expected[:, t])
-    doubled = state.join(mixture.start(Source.nothing(1), capacity=9))
+    doubled = state.cat(mixture.start(Source.empty(1), capacity=9))
     log_probs, _ = mixture.step(torch.tensor([[4], [2]]), doubled)
     assert_close(log_probs[1], expected[0, 0])
 
@@ -90,7 +90,7 @@ def test_what_the_parts_know_is_written_and_read(cows: list[Cows], mixture: Mixt
     batch = cows[0].batch("<sos> do cows eat corn or hay <eos>")
     fresh = Mixture([NGram(each.model.config, each.model.vocabulary) for each in cows], mixture.weights)
     assert not torch.equal(fresh(batch), mixture(batch))
-    fresh.load(mixture.tensors())
+    fresh.load_state_dict(mixture.state_dict())
     assert torch.equal(fresh(batch), mixture(batch))
 
 
@@ -111,10 +111,10 @@ def test_a_model_alone_or_with_itself_is_the_model(name: str, weights: list[floa
 def test_tied_weights_are_written_once() -> None:
     model = translator("transformer")
     mixture = Mixture([model, translator("gru dot")], [0.5, 0.5])
-    own = [tensor for name, tensor in mixture.tensors().items() if name.startswith("1.")]
+    own = [tensor for name, tensor in mixture.state_dict().items() if name.startswith("1.")]
     assert sum(tensor.numel() for tensor in own) == sum(parameter.numel() for parameter in model.parameters())
     fresh = Mixture([translator("transformer").apply(_blank), translator("gru dot").apply(_blank)], [0.5, 0.5])
-    fresh.load(mixture.tensors())
+    fresh.load_state_dict(mixture.state_dict())
     with torch.no_grad():
         assert torch.equal(fresh(pairs()), mixture(pairs()))
 

@@ -108,7 +108,7 @@ def test_it_is_autoregressive_and_counted() -> None:
 
 def test_before_counting_everything_predictable_is_alike() -> None:
     model = NGram(NGramConfig(order=3), Vocabulary(size=8, unk=0, pad=1, sos=2, eos=3))
-    log_probs, state = model.step(torch.tensor([[2, 5]]), model.start(Source.nothing(1), capacity=9))
+    log_probs, state = model.step(torch.tensor([[2, 5]]), model.start(Source.empty(1), capacity=9))
     assert_close(log_probs.exp()[0], torch.tensor([1, 0, 0, 1, 1, 1, 1, 1]) / 6)
     assert state.rows.shape == (1, 2)
 
@@ -145,9 +145,9 @@ def test_rows_that_stop_early_and_targets_that_are_not_the_next_input() -> None:
 @pytest.mark.parametrize("compact", [False, True])
 def test_written_and_read_it_answers_alike(tmp_path, smoothing: str, compact: bool) -> None:
     cows = Cows(order=3, smoothing=smoothing, compact=compact)
-    save_tensors(tmp_path / "model.safetensors", cows.model.tensors())
+    save_tensors(tmp_path / "model.safetensors", cows.model.state_dict())
     read = NGram(cows.model.config, cows.model.vocabulary)
-    read.load(load_tensors(tmp_path / "model.safetensors")[0])
+    read.load_state_dict(load_tensors(tmp_path / "model.safetensors")[0])
     batch = cows.batch("<sos> do cows eat corn or hay daily <eos>")
     assert torch.equal(read(batch), cows.model(batch))
     assert (read.tables.levels[1].count is None) == compact
@@ -186,7 +186,7 @@ def test_what_users_get_wrong_is_said() -> None:
     for options, reason in (
         ({"order": 0}, "try 3"),
         ({"k": 0.0}, "mle"),
-        ({"fallback": (0.5, 1.0)}, "three discounts"),
+        ({"discount_fallback": (0.5, 1.0)}, "three discounts"),
         ({"cutoffs": (1, 0)}, r"try \[0, 0, 1\]"),
         ({"prune": -1.0}, "try 1e-8"),
         ({"memory": 10}, "too little"),

@@ -38,7 +38,7 @@ def histories(texts: list[list[int]], order: int) -> list[list[int]]:
 
 
 def distribution(model: NGram, history: list[int]) -> np.ndarray:
-    state = model.start(Source.nothing(1), capacity=len(history))
+    state = model.start(Source.empty(1), capacity=len(history))
     return model.step(torch.tensor([history]), state)[0][0].double().exp().numpy()
 
 
@@ -104,5 +104,5 @@ def test_counting_within_a_limit_changes_nothing(kind: str, monkeypatch: pytest.
     free = fitted(texts, order=4, smoothing=kind)
     limited = fitted(texts, order=4, smoothing=kind, memory=2**27)
     assert np.array_equal(free.discounts, limited.discounts)
-    for name, tensor in free.tensors().items():
-        torch.testing.assert_close(limited.tensors()[name], tensor, rtol=1e-6, atol=1e-7)
+    for name, tensor in free.state_dict().items():
+        torch.testing.assert_close(limited.state_dict()[name], tensor, rtol=1e-6, atol=1e-7)

@@ -12,14 +12,14 @@ import torch
 from seqwright.core.config import UserError
 from seqwright.data.tagged.corpus import impossible
 from seqwright.data.tagged.sentences import spell
-from seqwright.layers.crf import ChainHead
+from seqwright.layers.crf import CRFHead
 from seqwright.models.perceptron.features import features, looks, shape
 from seqwright.models.perceptron.model import Learning, Perceptron, PerceptronConfig, best_path
 
 
 def test_its_best_path_is_the_chain_s() -> None:
     torch.manual_seed(0)
-    head = ChainHead(5, 5)
+    head = CRFHead(5, 5)
     torch.nn.init.normal_(head.transitions)
     torch.nn.init.normal_(head.first)
     with torch.no_grad():
@@ -59,7 +59,7 @@ def corpus(sentences: int) -> SimpleNamespace:
 
 def test_several_trainings_are_averaged() -> None:
     models = []
-    for options in ({"times": 2}, {"seed": 1}, {"seed": 2}):
+    for options in ({"averaged_models": 2}, {"seed": 1}, {"seed": 2}):
         models.append(Perceptron(PerceptronConfig(epochs=2, **{"seed": 1} | options), 3))
         models[-1].fit(corpus(4))
     both, *alone = models
@@ -182,9 +182,9 @@ def test_accents_written_apart_are_those_of_their_letters() -> None:
 def test_features_of_other_versions_are_refused() -> None:
     model = Perceptron(PerceptronConfig(), 3)
     model.fit(corpus(1))
-    old = {name: tensor for name, tensor in model.tensors().items() if name != "version"}
+    old = {name: tensor for name, tensor in model.state_dict().items() if name != "version"}
     with pytest.raises(UserError, match="train it again"):
-        Perceptron(PerceptronConfig(), 3).load(old)
+        Perceptron(PerceptronConfig(), 3).load_state_dict(old)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_the_embedding_may_have_its_own_size() -> None:
 def test_rows_whose_search_has_ended_may_go_on_behind_the_context() -> None:
     """A GPU steps ended rows along with the others."""
     model = fresh(ElmanConfig(width=4, readout="flatten", length=3)).eval()
-    state = model.start(Source.nothing(2), capacity=8)
+    state = model.start(Source.empty(2), capacity=8)
     for _ in range(3):
         _, state = model.step(torch.ones(2, 1, dtype=torch.long), state)
     seen = state.seen.clone()
@@ -63,12 +63,12 @@ def test_states_are_never_dropped_between_steps() -> None:
     """With everything read dropped, what is left is the carried state alone, the same at every try."""
     model = fresh(LSTMConfig(width=6))
     model.encoder.dropout.p = 1.0  # type: ignore[union-attr]
-    begun = model.start(Source.nothing(1), capacity=4)
+    begun = model.start(Source.empty(1), capacity=4)
     after = []
     for _ in range(2):
         _, state = model.hidden(GIVEN, begun)
         assert state is not None
-        after.append(dict(state.tensors()))
+        after.append(dict(state.named_tensors()))
     assert_close(after[0], after[1], atol=0, rtol=0)
     assert (after[0]["hidden"] != 0).any()
 

@@ -26,8 +26,8 @@ def parameters(model: EncoderDecoder) -> int:
 @pytest.mark.parametrize(
     ("width", "ffn_width", "heads", "expected"), [(512, 2048, 8, 63_082_496), (1024, 4096, 16, 214_245_376)]
 )
-def test_the_papers_base_and_big(width: int, inner: int, heads: int, expected: int) -> None:
-    config = TransformerConfig(layers=6, width=width, ffn_width=inner, heads=heads, norm_position="post")
+def test_the_papers_base_and_big(width: int, ffn_width: int, heads: int, expected: int) -> None:
+    config = TransformerConfig(layers=6, width=width, ffn_width=ffn_width, heads=heads, norm_position="post")
     assert parameters(made(config, 37_000)) == expected
 
 
@@ -77,16 +77,16 @@ def test_an_unknown_attention_is_refused_with_a_suggestion() -> None:
 
 
 @pytest.mark.parametrize("norm_position", ["pre", "post"])
-def test_fresh_layers_leave_tokens_what_they_are(norm: str) -> None:
+def test_fresh_layers_leave_tokens_what_they_are(norm_position: str) -> None:
     torch.manual_seed(0)
     sides = Vocabulary(size=50)
-    config = TransformerConfig(width=64, heads=4, layers=6, dropout=0.0, norm_position=norm, positions="none")  # type: ignore[arg-type]
+    config = TransformerConfig(width=64, heads=4, layers=6, dropout=0.0, norm_position=norm_position, positions="none")  # type: ignore[arg-type]
     model = build.model(config, Vocabularies(source=sides, target=sides, joint=True), task="pairs")
     ends = [part.weight for name, part in model.reader.named_modules() if name.endswith("attention.output")]
     glorot = (2 / (64 + 64)) ** 0.5
-    assert ends[0].std().item() == pytest.approx(glorot / (12**0.5 if norm == "post" else 1), rel=0.05)
+    assert ends[0].std().item() == pytest.approx(glorot / (12**0.5 if norm_position == "post" else 1), rel=0.05)
     x = torch.nn.functional.normalize(torch.randn(1, 20, 64), dim=-1) * 8
     with torch.no_grad():
         read = model.reader(x, torch.ones(1, 20, dtype=torch.bool)).vectors
     alike = torch.nn.functional.cosine_similarity(x, read, dim=-1).mean().item()
-    assert alike > (0.8 if norm == "post" else 0.4)
+    assert alike > (0.8 if norm_position == "post" else 0.4)

@@ -39,7 +39,7 @@ def test_larger_tagged_files_get_fewer_passes(tmp_path: Path) -> None:
         path.write_text("word\ttag\n" * words)
         model = tagged_recipe([str(path)])["model"]
         assert model["kind"] == "perceptron"
-        passes.append(model["epochs"] * model["times"])
+        passes.append(model["epochs"] * model["averaged_models"])
     assert passes == sorted(passes, reverse=True)
     assert tagged_recipe([str(path)], kind="lstm")["model"]["kind"] == "lstm"
 

@@ -11,11 +11,11 @@ import torch
 
 from seqwright import build
 from seqwright.api import wanted_recipe
-from seqwright.core.batch import Answers, ReaderSizes, Vocabularies, Vocabulary
+from seqwright.core.batch import EncoderSizes, OutputSpec, Vocabularies, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.data.files import resolve
 from seqwright.data.images.corpus import read_pictures
-from seqwright.data.images.image_codec import Sight
+from seqwright.data.images.image_codec import ImageCodec
 from seqwright.pipeline.recipe import Recipe, about, load, make, shipped
 from seqwright.training.schedule import schedule
 
@@ -147,7 +147,7 @@ def test_every_shipped_recipe_is_checked_here() -> None:
     }
     tagging = {"ewt-upos", "ewt-perceptron", "atis-slots", "atis-perceptron", "python-tokens"}
     others = {"shakespeare-cpu", "python-reference", "python-assistant", "digit-captions"}
-    sized = GPTS.keys() | LECTURES.keys() | TRANSLATORS.keys() | CLASSIFIERS.keys() | SEEING.keys()
+    sized = GPTS.keys() | LECTURES.keys() | TRANSLATORS.keys() | CLASSIFIERS.keys() | IMAGE_ENCODERS.keys()
     begun = {"topics-bert", "topics-bart", "english-bert", "imdb-lm", "imdb-from-lm", "sst2-from-lm"}
     begun |= {"imdb-bilstm-fill", "imdb-bilstm-filled", "cola-bert", "mrpc-bert", "rte-bert", "sst2-bert"}
     begun |= {"glue-sst2-bert", "imdb-bert", "ewt-bert"}
@@ -181,7 +181,7 @@ def test_the_sizes_of_classifiers(name: str) -> None:
     assert recipe.data.kind == "labeled"
     if size is None:  # its vocabulary is as large as the data makes it
         return
-    sizes = ReaderSizes(answers=Answers(kind="class", count=2), vocabulary=Vocabulary(size=recipe.tokenizer.size))
+    sizes = EncoderSizes(answers=OutputSpec(kind="class", count=2), vocabulary=Vocabulary(size=recipe.tokenizer.size))
     with torch.device("meta"):
         model = build.model(recipe.model, sizes, task="labeled")
     assert sum(parameter.numel() for parameter in model.parameters()) == size
@@ -238,7 +238,7 @@ def test_own_files_are_named_from_here_and_take_the_place_of_the_recipes(
         wanted_recipe(written)
 
 
-SEEING = {
+IMAGE_ENCODERS = {
     "mnist": (28, 28, 1),
     "digits": (8, 8, 1),
     "digits-inpaint": (16, 16, 3),
@@ -250,13 +250,13 @@ SEEING = {
 """The pictures that each is about."""
 
 
-@pytest.mark.parametrize("name", SEEING)
+@pytest.mark.parametrize("name", IMAGE_ENCODERS)
 def test_recipes_that_see_fit_their_pictures(name: str, tmp_path: Path) -> None:
-    pixels = np.zeros((20, *SEEING[name]), np.uint8)
+    pixels = np.zeros((20, *IMAGE_ENCODERS[name]), np.uint8)
     labels = [" ".join("01234567890"[n : n + 6]) if name == "digit-strips" else str(n % 2) for n in range(20) if n < 5]
     np.savez(tmp_path / "some.npz", images=pixels[: len(labels)], labels=np.array(labels))
     recipe = load(name, train=[str(tmp_path / "some.npz")])
     pictures = read_pictures([str(tmp_path / "some.npz")], recipe.data)
     with torch.device("meta"):
-        model = build.model(recipe.model, Sight.of(pictures, recipe.data).sizes, task="images")
+        model = build.model(recipe.model, ImageCodec.of(pictures, recipe.data).sizes, task="images")
     assert sum(parameter.numel() for parameter in model.parameters()) < 600_000

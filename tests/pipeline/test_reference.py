@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from seqwright.build import MADE, TASKS
+from seqwright.build import DERIVED, TASKS
 from seqwright.commands.train import KINDS
 from seqwright.core.config import UserError
 from seqwright.pipeline import reference
@@ -45,8 +45,8 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "model.unknown": {"order": 4},
     "training.lora_rank": {"init_from": "runs/base"},
     "data.test": {"split": "documents 5%"},
-    "decoding.mbr": {"best": 4},
-    "decoding.beam_groups": {"width": 6},
+    "decoding.mbr": {"n_best": 4},
+    "decoding.beam_groups": {"beam_size": 6},
 }
 """What else keys need, of a section or of one kind of model."""
 
@@ -119,4 +119,4 @@ def test_the_help_of_train_names_every_kind_of_model() -> None:
     called = {"text": "", "pairs": "for pairs ", "labeled": "for labeled texts ", "tagged": "for tagged words "}
     called |= {"masked": "for masked text ", "images": "for images ", "captions": "for captions "}
     for (task, name), said in zip(called.items(), KINDS.split("; "), strict=True):
-        assert set(re.split(", | or ", said.removeprefix(name))) == TASKS[task].models.keys() - MADE.keys(), task
+        assert set(re.split(", | or ", said.removeprefix(name))) == TASKS[task].models.keys() - DERIVED.keys(), task

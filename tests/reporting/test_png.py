@@ -1,4 +1,4 @@
-"""Pictures as PNG: what another program reads is what was written."""
+"""Images as PNG: what another program reads is what was written."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_tensorboard_finds_every_number(tmp_path: Path) -> None:
     board.close()
     assert read_back(tmp_path) == {
         "train/loss": [(2, 1.5), (4, 1.25)],
-        "train/rate": [(2, pytest.approx(0.1)), (4, pytest.approx(0.05))],
+        "train/learning_rate": [(2, pytest.approx(0.1)), (4, pytest.approx(0.05))],
         "evaluation/nll": [(2, 1.25)],
     }
 

@@ -148,7 +148,7 @@ def test_a_missing_run_suggests_its_neighbor(run: RunDirectory, tmp_path: Path) 
 
 def test_a_run_of_a_newer_seqwright_asks_for_an_upgrade(run: RunDirectory) -> None:
     write_json(run.environment_path, {"format": FORMAT + 1, "seqwright": "9.1"})
-    with pytest.raises(UserError, match=r"made by seqwright 9\.1, format 2; this is .*Upgrade"):
+    with pytest.raises(UserError, match=r"made by seqwright 9\.1, format 3; this is .*Upgrade"):
         RunDirectory.open(run.path)
 
 

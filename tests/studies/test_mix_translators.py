@@ -44,10 +44,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return Trained(tmp_path_factory.mktemp("mixed"))
 
 
-@pytest.mark.parametrize("product", [False, True])
-def test_the_run_translates_scores_and_keeps_the_laws(trained: Trained, product: bool) -> None:
-    folder = trained.folder / f"equal-{product}"
-    summary = mix([trained.first, trained.second], (), folder, product=product)
+@pytest.mark.parametrize("geometric", [False, True])
+def test_the_run_translates_scores_and_keeps_the_laws(trained: Trained, geometric: bool) -> None:
+    folder = trained.folder / f"equal-{geometric}"
+    summary = mix([trained.first, trained.second], (), folder, geometric=geometric)
     assert [part["weight"] for part in summary["parts"]] == [0.5, 0.5]
     assert "tuned" not in summary
     assert summary["parameters"] == sum(
@@ -64,10 +64,10 @@ def test_the_run_translates_scores_and_keeps_the_laws(trained: Trained, product:
     assert audit.sources == 3
 
 
-@pytest.mark.parametrize("product", [False, True])
-def test_weights_suit_held_out_pairs(trained: Trained, product: bool) -> None:
-    folder = trained.folder / f"tuned-{product}"
-    summary = mix([trained.first, trained.second], trained.held_out, folder, product=product)
+@pytest.mark.parametrize("geometric", [False, True])
+def test_weights_suit_held_out_pairs(trained: Trained, geometric: bool) -> None:
+    folder = trained.folder / f"tuned-{geometric}"
+    summary = mix([trained.first, trained.second], trained.held_out, folder, geometric=geometric)
     own = {part["run"]: part["perplexity"] for part in summary["parts"]}
     # EM comes near a weight of zero, and never reaches it.
     assert summary["tuned"]["perplexity"] <= min(own.values()) * (1 + 1e-5)
@@ -107,5 +107,5 @@ def test_what_is_no_translator_is_refused(trained: Trained, tmp_path: Path) -> N
     )
     with pytest.raises(UserError, match="only translators can be mixed"):
         mix([trained.first, counted], (), tmp_path / "no")
-    with pytest.raises(UserError, match="--product is for translators"):
-        mix([counted, counted], (), tmp_path / "no", product=True)
+    with pytest.raises(UserError, match="--geometric is for translators"):
+        mix([counted, counted], (), tmp_path / "no", geometric=True)

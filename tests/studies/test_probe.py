@@ -89,7 +89,7 @@ def test_a_classifier_is_asked_for_probabilities(tmp_path: Path) -> None:
             share = 0.75 if "she" in text.lower().split() else 0.5
             yield SimpleNamespace(probabilities={"bad": 1 - share, "good": share})
 
-    labels = SimpleNamespace(kind="one", names=("bad", "good"), parts=1)
+    labels = SimpleNamespace(kind="single", names=("bad", "good"), parts=1)
     run = SimpleNamespace(path="run", does="", verbs=("classify",), classify=classify, labels=labels)
     (found,) = probe(run, read_probes(written(tmp_path, TEMPLATES)))  # type: ignore[arg-type]
     assert (found["answer"], found["value"], found["unit"]) == ("good", 0.25, "probability")

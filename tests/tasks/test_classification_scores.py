@@ -13,9 +13,15 @@ from seqwright.core.config import UserError
 from seqwright.data.labeled.labels import Labels
 from seqwright.data.labeled.rows import LabeledConfig, Row
 from seqwright.data.labeled.sources import encode, frame
-from seqwright.tasks.classification.details import FEWEST, calibrated, details, suspicious
-from seqwright.tasks.classification.predictor import Reader, Respondent
-from seqwright.tasks.classification.scores import AnswerOptions, ClassEvaluationConfig, answers, counted, tempered
+from seqwright.tasks.classification.details import FEWEST, calibrated, details, label_errors
+from seqwright.tasks.classification.predictor import Member, Predictor
+from seqwright.tasks.classification.scores import (
+    ClassificationEvaluationConfig,
+    ClassificationOptions,
+    answers,
+    counted,
+    tempered,
+)
 from seqwright.text.trainers import TokenizerConfig, train
 
 ONE = Labels(kind="single", names=("no", "yes"))
@@ -28,7 +34,7 @@ ROWS = [Row(label, (f"text {n}",), f"a.tsv:{n}") for n, label in enumerate(["no"
 
 
 def values(found: np.ndarray, targets: np.ndarray, labels: Labels) -> dict[str, float]:
-    counts = list(counted(found, targets, labels, AnswerOptions(), "f" * 64))
+    counts = list(counted(found, targets, labels, ClassificationOptions(), "f" * 64))
     assert all(
         one.better == (-1 if one.name in ("nll", "brier", "calibration_error", "mse", "mae") else 1) for one in counts
     )
@@ -61,7 +67,7 @@ def test_a_temperature_softens() -> None:
     """softmax(log p / 2) is √p over the sum of roots."""
     assert tempered(FOUND[:1], 2.0)[0] == pytest.approx(np.array([2, 1]) / 3)
     assert tempered(FOUND, None) is FOUND
-    options = AnswerOptions(temperature=2.0)
+    options = ClassificationOptions(temperature=2.0)
     assert all("|temperature:2|" in one.signature for one in counted(FOUND, WANTED, ONE, options, "f"))
     assert not any("temperature" in one.signature for one in counted(FOUND, np.ones((6, 2)), SEVERAL, options, "f"))
 
@@ -69,14 +75,14 @@ def test_a_temperature_softens() -> None:
 @pytest.mark.parametrize("options", [{"threshold": 0.0}, {"threshold": 1.0}, {"temperature": 0.0}], ids=str)
 def test_options_outside_their_range_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(UserError, match=next(iter(options))):
-        AnswerOptions(**options)
+        ClassificationOptions(**options)
 
 
 def test_numbers_below_zero_are_refused_and_zero_is_not() -> None:
-    ClassEvaluationConfig(resamples=0, seed=0)
+    ClassificationEvaluationConfig(resamples=0, seed=0)
     for name in ("resamples", "seed"):
         with pytest.raises(UserError, match=f"{name} must not be below 0, but is -1"):
-            ClassEvaluationConfig(**{name: -1})
+            ClassificationEvaluationConfig(**{name: -1})
 
 
 class Told(torch.nn.Module):
@@ -118,31 +124,31 @@ def test_texts_that_did_not_fit_are_counted_and_only_classes_are_tempered() -> N
     tokenizer = train(TokenizerConfig(kind="words"), ["a b c"])
     model = Told(*tokenizer.encode("a b"))
     model.context = 4  # type: ignore[assignment]
-    readers = [Reader(model=model, tokenizer=tokenizer, data=LabeledConfig(train="x", add_special_tokens=False))]
+    readers = [Member(model=model, tokenizer=tokenizer, data=LabeledConfig(train="x", add_special_tokens=False))]
     texts = [("a a b c c",), ("b c c c c c c",), ("a",)]
-    plain, softer = (Respondent(readers=readers, labels=ONE, temperature=t)(texts) for t in (None, 2.0))
+    plain, softer = (Predictor(readers=readers, labels=ONE, temperature=t)(texts) for t in (None, 2.0))
     assert (plain.cut, plain.lost.tolist()) == (2, [1, 3, 0])
     assert softer.found == pytest.approx(tempered(plain.found, 2.0))
-    several = [Respondent(readers=readers, labels=SEVERAL, temperature=t)(texts).found for t in (None, 2.0)]
+    several = [Predictor(readers=readers, labels=SEVERAL, temperature=t)(texts).found for t in (None, 2.0)]
     assert (several[0] == several[1]).all()
 
 
 def test_details_of_one_class() -> None:
-    found = details(FOUND, WANTED, ONE, ROWS, AnswerOptions())
+    found = details(FOUND, WANTED, ONE, ROWS, ClassificationOptions())
     assert found["classes"] == ["no", "yes"]
     assert found["confusion"] == [[2, 0], [2, 1]]
     assert [[row["examples"], row["answered"]] for row in found["per_class"]] == [[2, 5], [3, 1]]
     assert [row["recall"] for row in found["per_class"]] == pytest.approx([100, 100 / 3])
     assert sum(row["examples"] for row in found["reliability"]) == 5
     assert [(row["place"], row["answered"]) for row in found["mistakes"]] == [("a.tsv:3", "no"), ("a.tsv:5", "no")]
-    assert details(FOUND, WANTED, VALUE, ROWS, AnswerOptions()) == {}
+    assert details(FOUND, WANTED, VALUE, ROWS, ClassificationOptions()) == {}
     likely, true = np.array([[0.9, 0.2], [0.1, 0.3]]), np.array([[1, 0], [0, 1]])
-    table = details(likely, true, SEVERAL, ROWS[:2], AnswerOptions())["per_class"]
+    table = details(likely, true, SEVERAL, ROWS[:2], ClassificationOptions())["per_class"]
     assert [(row["examples"], row["answered"]) for row in table] == [(1, 1), (1, 0)]
 
 
 def test_suspicious_labels_are_the_least_probable() -> None:
-    found = suspicious(FOUND, WANTED, ONE, ROWS, 3)
+    found = label_errors(FOUND, WANTED, ONE, ROWS, 3)
     assert [(row["place"], row["of_label"]) for row in found] == [
         ("a.tsv:3", 0.1),
         ("a.tsv:5", 0.35),

@@ -10,7 +10,7 @@ import torch
 
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.data.text.corpus import corpus_of
-from seqwright.data.text.denoising import CorruptedConfig
+from seqwright.data.text.denoising import DenoisingConfig
 from seqwright.data.text.stream import make_stream
 from seqwright.tasks.denoising.task import restoring_counts, rows_of
 from seqwright.text.special_tokens import with_specials
@@ -18,9 +18,9 @@ from seqwright.text.trainers import TokenizerConfig, train
 
 TEXT = "a b a c\na a b d\n" * 20
 SETTINGS = SimpleNamespace(
-    data=CorruptedConfig(train="x", noise="spans", length=12),
-    evaluation=SimpleNamespace(batch=4, seed=5, resamples=0),
-    training=SimpleNamespace(batch=2, seed=1),
+    data=DenoisingConfig(train="x", noise="spans", length=12),
+    evaluation=SimpleNamespace(batch_size=4, seed=5, resamples=0),
+    training=SimpleNamespace(batch_size=2, seed=1),
 )
 
 

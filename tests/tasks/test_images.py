@@ -1,4 +1,4 @@
-"""Answers about pictures and what they are worth: numbers by hand."""
+"""OutputSpec about pictures and what they are worth: numbers by hand."""
 
 from __future__ import annotations
 

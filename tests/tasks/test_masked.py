@@ -22,8 +22,8 @@ from seqwright.text.trainers import TokenizerConfig, train
 TEXT = "a b a c\na a b d\n" * 30
 SETTINGS = SimpleNamespace(
     data=MaskedConfig(train="x", mask_rate=0.3),
-    evaluation=SimpleNamespace(batch=4, seed=5, resamples=0),
-    training=SimpleNamespace(batch=2, seed=1),
+    evaluation=SimpleNamespace(batch_size=4, seed=5, resamples=0),
+    training=SimpleNamespace(batch_size=2, seed=1),
 )
 
 

@@ -8,7 +8,7 @@ import torch
 
 from seqwright.core.config import UserError
 from seqwright.data.tagged.sentences import encode_sentences
-from seqwright.tasks.tagging.scores import TagAnswers, TagEvaluationConfig, answers, quick_scores, tag_scores
+from seqwright.tasks.tagging.scores import TaggingEvaluationConfig, TagPredictions, answers, quick_scores, tag_scores
 from seqwright.tasks.tagging.task import tag
 
 from ..contract.taggers import NAMES, WORKED, tagger, tokenizer, worked
@@ -61,9 +61,9 @@ def test_scores_by_hand() -> None:
     sentences = worked("in/O new/B-loc york/I-loc", "paris/B-loc sleeps/O", "oslo/B-town")
     names = ["O", "B-loc", "I-loc"]
     encoded = encode_sentences(sentences, tokenizer("words"), {name: n for n, name in enumerate(names)})
-    said = TagAnswers(tags=np.array([0, 1, 2, 0, 0, 1]), probabilities=None, nll=0.25)
+    said = TagPredictions(tags=np.array([0, 1, 2, 0, 0, 1]), probabilities=None, nll=0.25)
     known = {"in", "new", "york", "sleeps"}
-    found = tag_scores(said, sentences, encoded, names, known, TagEvaluationConfig(resamples=0))
+    found = tag_scores(said, sentences, encoded, names, known, TaggingEvaluationConfig(resamples=0))
     assert found["accuracy"] == pytest.approx(100 * 4 / 6)
     assert found["unknown_accuracy"] == 0.0  # neither paris nor oslo
     assert found["sentence_accuracy"] == pytest.approx(100 / 3)
@@ -80,8 +80,8 @@ def test_scores_by_hand() -> None:
 def test_words_without_spans_and_without_strangers() -> None:
     sentences = worked("time/n flies/v")
     encoded = encode_sentences(sentences, tokenizer(), TAGS)
-    said = TagAnswers(tags=np.array([0, 0]), probabilities=None, nll=None)
-    found = tag_scores(said, sentences, encoded, NAMES, {"time", "flies"}, TagEvaluationConfig(seed=0))
+    said = TagPredictions(tags=np.array([0, 0]), probabilities=None, nll=None)
+    found = tag_scores(said, sentences, encoded, NAMES, {"time", "flies"}, TaggingEvaluationConfig(seed=0))
     assert set(found["scores"]) == {"accuracy", "sentence_accuracy"}
     assert set(found["details"]) == {"per_class"}
     assert "unlearned" not in found["scores"]["accuracy"]["signature"]
@@ -90,4 +90,4 @@ def test_words_without_spans_and_without_strangers() -> None:
 @pytest.mark.parametrize("name", ["resamples", "seed"])
 def test_numbers_below_zero_are_refused(name: str) -> None:
     with pytest.raises(UserError, match=f"{name} must not be below 0, but is -1"):
-        TagEvaluationConfig(**{name: -1})
+        TaggingEvaluationConfig(**{name: -1})

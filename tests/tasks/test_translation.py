@@ -100,7 +100,9 @@ def test_a_word_is_known_in_every_cut(kind: Kind) -> None:
         assert wanted.automaton.said[wanted.automaton.read([*ids, target.eos])]  # type: ignore[list-item]
     for ids in ([], target.encode("saw cats"), target.encode("scat") if kind != "words" else []):
         assert not never.ends[never.read(ids)]
-    whole = [id for id, piece in enumerate(target.spelled) if piece.strip() == b"cat" and [id] in (target.encode("cat"),)]
+    whole = [
+        id for id, piece in enumerate(target.spelled) if piece.strip() == b"cat" and [id] in (target.encode("cat"),)
+    ]
     for id in whole:  # in one piece it is the word, whatever follows
         assert never.said[never.read([id, *target.encode("s")])] or kind == "words"
 
@@ -116,7 +118,7 @@ def cuts_of(text: bytes, target: Tokenizer, at: int = 0) -> Iterator[list[int]]:
 
 def test_weights_are_packed_once_for_all_lines(run: TranslationRun, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = []
-    monkeypatch.setattr(translation, "prepacked", lambda model: packed.append(model) or model)
+    monkeypatch.setattr(translation, "packed", lambda model: packed.append(model) or model)
     opened = sw.open(run.path)
     for line in ("the cat", "big dogs"):
         list(opened.translate([line]))
@@ -146,7 +148,7 @@ def test_a_coverage_penalty_makes_outputs_look_at_more(run: TranslationRun) -> N
     lines = [" ".join(line) for line in sentences(40, 11) if len(line) > 3]
 
     def covered(strength: float) -> float:
-        options = {"coverage": strength, "normalization": "none", "width": 8, "shortest": 0}
+        options = {"coverage_penalty": strength, "length_penalty": "none", "beam_size": 8, "min_tokens": 0}
         found = [one.attention for one in run.translate(lines, attention=True, **options)]
         return sum(one.coverage for one in found if one is not None) / len(lines)
 
@@ -218,10 +220,10 @@ def test_sources_that_do_not_fit_are_refused_or_cut_and_counted(run: Translation
 
 
 def test_minimum_bayes_risk_chooses_among_several(run: TranslationRun) -> None:
-    (said,) = run.translate(["the cat sat"], best=3, risk="chrf")
+    (said,) = run.translate(["the cat sat"], n_best=3, mbr="chrf")
     assert len(said.others) == 2
     with pytest.raises(UserError, match="raise best"):
-        list(run.translate(["the cat sat"], risk="chrf"))
+        list(run.translate(["the cat sat"], mbr="chrf"))
 
 
 def test_the_log_shows_sources_outputs_and_references(run: TranslationRun) -> None:

@@ -47,7 +47,9 @@ def test_the_vocabulary_of_imdb(data_root: Path) -> None:
     text, _ = read_text(data_root / "imdb/train.tsv.xz")
     reviews = [line.split("\t", 2)[2] for line in text.removesuffix("\n").split("\n")]
     special_tokens = ("<pad>", "<s>", "<unk>")
-    config = TokenizerConfig(kind="words", pretokenizer="basic-english", min_frequency=3, size=20_000, special_tokens=special_tokens)
+    config = TokenizerConfig(
+        kind="words", pretokenizer="basic-english", min_frequency=3, size=20_000, special_tokens=special_tokens
+    )
     tokenizer = train(config, reviews)
     encoded = tokenizer.encode_all(reviews)
     lengths = np.array(encoded.lengths)

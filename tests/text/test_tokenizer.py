@@ -41,7 +41,10 @@ EVERY = [
             *zip(("bpe", "unigram", "wordpiece"), ("nfc", "nfd", "nfkc"), strict=True),
         ]
     ),
-    *(train(TokenizerConfig(kind=kind, pretokenizer="basic-english"), SAMPLE) for kind in ("words", "bpe", "wordpiece")),
+    *(
+        train(TokenizerConfig(kind=kind, pretokenizer="basic-english"), SAMPLE)
+        for kind in ("words", "bpe", "wordpiece")
+    ),
 ]
 
 
@@ -114,7 +117,11 @@ def test_saving_and_opening_changes_nothing(tokenizer: Tokenizer, tmp_path: Path
     (tmp_path / "tokenizer.json").write_text(tokenizer.json)
     opened = Tokenizer.open(tmp_path / "tokenizer.json")
     assert opened.hash == tokenizer.hash
-    assert (opened.kind, opened.special_tokens, opened.lossless) == (tokenizer.kind, tokenizer.special_tokens, tokenizer.lossless)
+    assert (opened.kind, opened.special_tokens, opened.lossless) == (
+        tokenizer.kind,
+        tokenizer.special_tokens,
+        tokenizer.lossless,
+    )
     assert [opened.encode(text) for text in SAMPLE] == [tokenizer.encode(text) for text in SAMPLE]
 
 
@@ -146,7 +153,9 @@ def test_different_tokenizers_have_different_hashes() -> None:
 
 
 def test_the_vocabulary_of_the_lectures() -> None:
-    config = TokenizerConfig(kind="words", lowercase=True, unicode_normalization="nfc", special_tokens=("<unk>", "<pad>", "<sos>"))
+    config = TokenizerConfig(
+        kind="words", lowercase=True, unicode_normalization="nfc", special_tokens=("<unk>", "<pad>", "<sos>")
+    )
     tokenizer = train(config, PROVERBS)
     expected = "<unk> <pad> <sos> chí cây có kẻ nhớ nên quả thì trồng ăn"
     assert vocabulary(tokenizer) == expected.split()
@@ -154,7 +163,9 @@ def test_the_vocabulary_of_the_lectures() -> None:
 
 
 def test_normalization_is_part_of_the_vocabulary() -> None:
-    config = TokenizerConfig(kind="words", lowercase=True, unicode_normalization="nfd", special_tokens=("<unk>", "<pad>", "<sos>"))
+    config = TokenizerConfig(
+        kind="words", lowercase=True, unicode_normalization="nfd", special_tokens=("<unk>", "<pad>", "<sos>")
+    )
     tokenizer = train(config, PROVERBS)
     assert tokenizer.tokens([3]) == ["a\u0306n"]
     assert tokenizer.encode("ĂN") == [3]
@@ -206,7 +217,7 @@ def test_a_closed_vocabulary_refuses_the_unknown() -> None:
         ({"kind": "words", "size": 4}, "at least 5"),
         ({"special_tokens": ("unk",)}, "look like <name>"),
         ({"special_tokens": ("<unk>", "<unk>")}, "twice"),
-        ({"minimum_count": 0}, "at least 1"),
+        ({"min_frequency": 0}, "at least 1"),
         ({"sample_bytes": 0}, "at least 1"),
     ],
 )

@@ -13,15 +13,15 @@ from seqwright.training.config import TrainingConfig
     [
         ({"steps": 5, "epochs": 1.0}, "steps or epochs, not both"),
         ({"steps": 0}, "steps must be at least 1"),
-        ({"batch_size": 0}, "batch must be at least 1"),
-        ({"micro_batch_size": 0}, "micro_batch must be at least 1"),
-        ({"learning_rate": -1.0}, "rate must not be below 0"),
-        ({"max_grad_norm": -1.0}, "clip must not be below 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"micro_batch_size": 0}, "micro_batch_size must be at least 1"),
+        ({"learning_rate": -1.0}, "learning_rate must not be below 0"),
+        ({"max_grad_norm": -1.0}, "max_grad_norm must not be below 0"),
         ({"epochs": 0.0}, "epochs must be above 0"),
         ({"beta1": 1.0}, "beta1 is a share: 0 or more and below 1, not 1.0"),
         ({"beta2": 1.5}, "beta2 is a share"),
-        ({"ema_decay": 1.0}, "ema is a share"),
-        ({"keep_last": 0, "final_lr_ratio": 2.0}, "keep must be at least 1, not 0; final is a share"),
+        ({"ema_decay": 1.0}, "ema_decay is a share"),
+        ({"keep_last": 0, "final_lr_ratio": 2.0}, "keep_last must be at least 1, not 0; final_lr_ratio is a share"),
     ],
 )
 def test_it_refuses(options: dict[str, object], message: str) -> None:

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from seqwright import build
-from seqwright.core.batch import Answers, Batch, ReaderSizes, Source, Vocabulary
+from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.studies.training_laws import _Kept as Kept
 from seqwright.studies.training_laws import _Rotated as Rotated
 from seqwright.training.accumulation import take
 from seqwright.training.config import TrainingConfig
-from seqwright.training.layer_freezing import Thaw, depths, shares
+from seqwright.training.layer_freezing import LayerFreezing, depths, shares
 from seqwright.training.objective import Objective
 from seqwright.training.optimizer import optimizer
 from seqwright.training.trainer import Trainer
@@ -28,7 +28,7 @@ KINDS: dict[str, dict[str, object]] = {
 
 def classifier(kind: str):
     torch.manual_seed(1)
-    sizes = ReaderSizes(answers=Answers(kind="class", count=3), vocabulary=VOCABULARY)
+    sizes = EncoderSizes(answers=OutputSpec(kind="class", count=3), vocabulary=VOCABULARY)
     model = build.model(build.model_config(KINDS[kind], task="labeled"), sizes, task="labeled")
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
@@ -58,7 +58,7 @@ def test_every_parameter_has_its_depth(kind: str) -> None:
 
 
 def test_what_a_task_adds_lies_above_vectors_without_layers() -> None:
-    sizes = ReaderSizes(answers=Answers(kind="class", count=3), vocabulary=VOCABULARY)
+    sizes = EncoderSizes(answers=OutputSpec(kind="class", count=3), vocabulary=VOCABULARY)
     config = build.model_config({"kind": "mlp", "length": 8, "hidden": [4]}, task="labeled")
     found = depths(build.model(config, sizes, task="labeled"))
     assert {name.split(".")[0]: depth for name, depth in found.items()} == {"embedding": 0, "body": 1, "head": 1}
@@ -88,7 +88,7 @@ def test_rates_fall_from_layer_to_layer() -> None:
 )
 def test_what_is_frozen_is_a_function_of_the_step(options: dict[str, object], frozen: list[int]) -> None:
     model = classifier("gpt")
-    thaw = Thaw(model, TrainingConfig(**options), steps_per_epoch=10)  # type: ignore[arg-type]
+    thaw = LayerFreezing(model, TrainingConfig(**options), steps_per_epoch=10)  # type: ignore[arg-type]
     assert [thaw.frozen(step) for step in (0, 10, 40)] == frozen
     for step, least in ((0, frozen[0]), (40, frozen[2]), (0, frozen[0])):
         thaw(step)
@@ -99,11 +99,13 @@ def test_what_is_frozen_is_a_function_of_the_step(options: dict[str, object], fr
 def test_what_was_never_learned_is_not_thawed() -> None:
     model = classifier("gpt")
     model.embedding.weight.requires_grad_(False)
-    Thaw(model, TrainingConfig(), steps_per_epoch=1)(0)
+    LayerFreezing(model, TrainingConfig(), steps_per_epoch=1)(0)
     assert not model.embedding.weight.requires_grad
 
 
-@pytest.mark.parametrize("options", [{"unfreeze_every": 0.5}, {"freeze": 1, "layer_decay": 0.5}, {"auxiliary_loss_weight": 0.5}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"unfreeze_every": 0.5}, {"freeze": 1, "layer_decay": 0.5}, {"auxiliary_loss_weight": 0.5}], ids=str
+)
 def test_resumed_is_uninterrupted(options: dict[str, object]) -> None:
     config = TrainingConfig(steps=4, checkpoint_every=2, warmup_steps=0, device="cpu", **options)  # type: ignore[arg-type]
 
@@ -114,7 +116,7 @@ def test_resumed_is_uninterrupted(options: dict[str, object]) -> None:
     whole.fit()
     begun.steps = 2
     begun.fit()
-    resumed.restore(*begun.keeper.last)  # type: ignore[attr-defined]
+    resumed.restore(*begun.store.last)  # type: ignore[attr-defined]
     resumed.fit()
     for name, tensor in weights(whole.model).items():
         assert torch.equal(tensor, weights(resumed.model)[name]), name
@@ -122,7 +124,7 @@ def test_resumed_is_uninterrupted(options: dict[str, object]) -> None:
 
 def test_more_layers_than_there_are() -> None:
     with pytest.raises(UserError, match="there are 3 layers"):
-        Thaw(classifier("gpt"), TrainingConfig(freeze=4), steps_per_epoch=1)
+        LayerFreezing(classifier("gpt"), TrainingConfig(freeze=4), steps_per_epoch=1)
 
 
 @torch.no_grad()

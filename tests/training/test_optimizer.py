@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from seqwright.training.config import TrainingConfig
-from seqwright.training.optimizer import memory, optimizer, remember
+from seqwright.training.optimizer import load_optimizer_state, optimizer, optimizer_state
 
 
 def network() -> nn.Sequential:
@@ -32,16 +32,16 @@ def test_a_remembered_optimizer_goes_on_to_the_same_bits(kind: Any, momentum: fl
     whole = network()
     made = optimizer(whole, config)
     descend(whole, made, range(3))
-    saved = {name: value.clone() for name, value in memory(made, whole).items()}
+    saved = {name: value.clone() for name, value in optimizer_state(made, whole).items()}
     resumed = network()
     resumed.load_state_dict(whole.state_dict())
     descend(whole, made, range(3, 6))
     again = optimizer(resumed, config)
-    remember(again, resumed, saved)
+    load_optimizer_state(again, resumed, saved)
     descend(resumed, again, range(3, 6))
     for ours, theirs in zip(resumed.parameters(), whole.parameters(), strict=True):
         assert torch.equal(ours, theirs)
-    after, expected = memory(again, resumed), memory(made, whole)
+    after, expected = optimizer_state(again, resumed), optimizer_state(made, whole)
     assert after.keys() == expected.keys()
     assert all(torch.equal(after[name], expected[name]) for name in expected)
 
@@ -51,7 +51,7 @@ def test_memory_has_plain_names() -> None:
     made = optimizer(module, TrainingConfig())
     descend(module, made, range(1))
     names = {f"{name}/{q}" for name, _ in module.named_parameters() for q in ("step", "exp_avg", "exp_avg_sq")}
-    assert set(memory(made, module)) == names
+    assert set(optimizer_state(made, module)) == names
 
 
 @pytest.mark.parametrize("kind", ["adamw", "sgd"])
@@ -91,5 +91,5 @@ def test_an_optimizer_forgets_what_came_after() -> None:
     module = network()
     made = optimizer(module, TrainingConfig())
     descend(module, made, range(2))
-    remember(made, module, {})
-    assert memory(made, module) == {}
+    load_optimizer_state(made, module, {})
+    assert optimizer_state(made, module) == {}

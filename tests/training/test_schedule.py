@@ -17,7 +17,7 @@ def test_the_rate_rises_in_a_straight_line(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "shares"),
     [
-        ("stable", [1, 1, 1, 0.1]),
+        ("wsd", [1, 1, 1, 0.1]),
         ("plateau", [1, 1, 1, 1]),
         ("constant", [1, 1, 1, 1]),
         ("linear", [1, 0.775, 0.55, 0.1]),
@@ -30,7 +30,7 @@ def test_then_it_falls(kind: str, shares: list[float]) -> None:
     assert share(1000) == share(110)
 
 
-@pytest.mark.parametrize("kind", ["linear", "cosine", "stable"])
+@pytest.mark.parametrize("kind", ["linear", "cosine", "wsd"])
 def test_it_never_rises_again(kind: str) -> None:
     share = schedule(kind, steps=50, warmup=0, final=0.0)
     shares = [share(step) for step in range(51)]
@@ -44,7 +44,7 @@ def test_training_of_one_step_has_its_full_rate() -> None:
 
 
 def test_the_stable_part_is_four_fifths_long() -> None:
-    share = schedule("stable", steps=110, warmup=10, final=0.0)
+    share = schedule("wsd", steps=110, warmup=10, final=0.0)
     assert [share(step) for step in (10, 89, 90, 100, 110)] == pytest.approx([1, 1, 1, 0.5, 0])
 
 

@@ -18,7 +18,7 @@ from seqwright import build
 from seqwright.core.batch import IGNORE, Batch, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Feed
-from seqwright.models.encoders.feedforward import SimpleConfig
+from seqwright.models.encoders.feedforward import NeuralBigramConfig
 from seqwright.models.encoders.gpt import GPTConfig
 from seqwright.models.encoders.recurrent import LSTMConfig
 from seqwright.training.config import TrainingConfig
@@ -51,7 +51,14 @@ def slices() -> Slices:
 
 
 def options(**changes: Any) -> TrainingConfig:
-    usual = {"device": "cpu", "warmup_steps": 2, "learning_rate": 0.02, "log_every": 1, "evaluate_every": 0, "checkpoint_every": 0}
+    usual = {
+        "device": "cpu",
+        "warmup_steps": 2,
+        "learning_rate": 0.02,
+        "log_every": 1,
+        "evaluate_every": 0,
+        "checkpoint_every": 0,
+    }
     return TrainingConfig(**(usual | changes))
 
 
@@ -120,7 +127,7 @@ def test_rows_begin_afresh_with_each_epoch() -> None:
 
 def test_batch_1_is_stochastic_gradient_descent_by_hand() -> None:
     feed = Shuffled(random_ids(4, 9), rows=1)
-    model = fresh(SimpleConfig(width=5)).double()
+    model = fresh(NeuralBigramConfig(width=5)).double()
     by_hand = copy.deepcopy(model)
     train(model, feed, plain(epochs=2, learning_rate=0.3))
     for step in range(8):

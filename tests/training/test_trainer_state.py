@@ -64,7 +64,11 @@ REMEMBERING: dict[str, tuple[dict[str, Any], Callable[[], Feed], object]] = {
     "early": ({"patience": 6}, shuffled, gpt()),
     "best few": ({"keep_best": 3, "weights": "average-best"}, shuffled, gpt()),
     "spike_threshold": ({"spike_threshold": 4.0, "checkpoint_every": 7, "steps": 40}, lambda: Poisoned(29), gpt()),
-    "spike ema": ({"spike_threshold": 4.0, "checkpoint_every": 7, "steps": 40, "ema_decay": 0.9}, lambda: Poisoned(29), gpt()),
+    "spike ema": (
+        {"spike_threshold": 4.0, "checkpoint_every": 7, "steps": 40, "ema_decay": 0.9},
+        lambda: Poisoned(29),
+        gpt(),
+    ),
 }
 
 
@@ -111,7 +115,9 @@ def test_a_running_average_is_the_recurrence_by_hand() -> None:
 def test_what_is_evaluated_is_the_average_and_what_is_trained_is_not() -> None:
     seen: list[dict[str, torch.Tensor]] = []
     kept = Kept()
-    made = Trainer(fresh(gpt()), shuffled(), options(steps=4, ema_decay=0.9, evaluate_every=2, checkpoint_every=2), kept)
+    made = Trainer(
+        fresh(gpt()), shuffled(), options(steps=4, ema_decay=0.9, evaluate_every=2, checkpoint_every=2), kept
+    )
 
     def evaluate() -> dict[str, float]:
         seen.append({name: tensor.detach().clone() for name, tensor in weights(made.model).items()})
@@ -148,7 +154,9 @@ def test_a_plateau_lowers_the_rate_and_waits_again() -> None:
     assert lowered == [0, 0, 0, 1, 1, 2, 2, 2, 3]
     assert all(p.lowered == 0 for p in judged(nlls, plateau_patience=2))
     kept = Kept()
-    settings = plain(steps=12, learning_rate=0.1, schedule="plateau", plateau_factor=0.5, plateau_patience=1, evaluate_every=3)
+    settings = plain(
+        steps=12, learning_rate=0.1, schedule="plateau", plateau_factor=0.5, plateau_patience=1, evaluate_every=3
+    )
     made = Trainer(fresh(gpt()), shuffled(), settings, kept, evaluate=lambda: {"nll": 1.0})
     made.fit()
     assert [r["learning_rate"] for r in kept.of_kind("train")] == pytest.approx([0.1] * 6 + [0.05] * 3 + [0.025] * 3)
@@ -241,7 +249,7 @@ def test_spikes_without_end_are_an_error() -> None:
         fresh(gpt()), Poisoned(*range(25, 400)), options(steps=400, spike_threshold=4.0, checkpoint_every=1000), Kept()
     )
     made.progress.trend = [0.0, 0.0, 100.0]
-    with pytest.raises(UserError, match=r"spiked again and again.*Lower training\.rate"):
+    with pytest.raises(UserError, match=r"spiked again and again.*Lower training\.learning_rate"):
         made.fit()
 
 

@@ -46,7 +46,7 @@ def test_another_models_weights_are_refused_with_reasons() -> None:
     with pytest.raises(
         UserError, match=r"of another shape: .*feed_forward.up.weight.*the recipe they were trained with"
     ):
-        load_weights(gpt(inner=9), saved)
+        load_weights(gpt(ffn_width=9), saved)
 
 
 def test_a_grown_model_begins_with_what_was_there() -> None:

@@ -1,4 +1,4 @@
-"""Feeds held in memory and a keeper that is a list: what a training needs, and nothing on disk."""
+"""Feeds held in memory and a store that is a list: what a training needs, and nothing on disk."""
 
 from __future__ import annotations
 

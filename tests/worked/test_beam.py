@@ -45,8 +45,8 @@ class Toy:
 
 
 def found(**options: object) -> list[Hypothesis]:
-    wanted = SearchOptions(**{"length": 4, "normalization": "none"} | options)  # type: ignore[arg-type]
-    (hypotheses,) = search(Toy(), Source.nothing(1), wanted, sos=START, eos=END)
+    wanted = SearchOptions(**{"max_tokens": 4, "length_penalty": "none"} | options)  # type: ignore[arg-type]
+    (hypotheses,) = search(Toy(), Source.empty(1), wanted, sos=START, eos=END)
     return hypotheses
 
 
@@ -57,12 +57,12 @@ def test_greedy_takes_the_best_word_each_time() -> None:
 
 
 def test_a_beam_of_two_finds_better() -> None:
-    (best,) = found(width=2)
+    (best,) = found(beam_size=2)
     assert best.ids == [B, C]
     assert best.score == pytest.approx(-2.3434, abs=5e-5)
 
 
-@pytest.mark.parametrize("options", [{"width": 3}, {"kind": "exact"}])
+@pytest.mark.parametrize("options", [{"beam_size": 3}, {"kind": "exact"}])
 def test_a_beam_of_three_finds_what_looking_at_everything_finds(options: dict[str, object]) -> None:
     (best,) = found(**options)
     assert best.ids == [A]
@@ -70,13 +70,13 @@ def test_a_beam_of_three_finds_what_looking_at_everything_finds(options: dict[st
 
 
 def test_there_are_39_outputs() -> None:
-    every = [h for h in found(kind="exact", best=1000) if h.reason == "end"]
+    every = [h for h in found(kind="exact", n_best=1000) if h.reason == "end"]
     assert len(every) == len({tuple(h.ids) for h in every}) == 39
     assert [h.score for h in every] == sorted((h.score for h in every), reverse=True)
 
 
-@pytest.mark.parametrize("options", [{"width": 2}, {"kind": "exact"}])
-@pytest.mark.parametrize("rule", [{"normalization": "power", "alpha": 1.0}, {"normalization": "average"}])
+@pytest.mark.parametrize("options", [{"beam_size": 2}, {"kind": "exact"}])
+@pytest.mark.parametrize("rule", [{"length_penalty": "power", "length_alpha": 1.0}, {"length_penalty": "average"}])
 def test_dividing_by_length_prefers_the_longest(options: dict[str, object], rule: dict[str, object]) -> None:
     (best,) = found(**options, **rule)
     assert best.ids == [A, B, C]

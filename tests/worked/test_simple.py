@@ -8,7 +8,7 @@ import torch
 
 from seqwright import build
 from seqwright.core.batch import Batch, Vocabulary
-from seqwright.models.encoders.feedforward import SimpleConfig
+from seqwright.models.encoders.feedforward import NeuralBigramConfig
 from seqwright.training.config import TrainingConfig
 from seqwright.training.trainer import Trainer
 from tests.training.tiny import Kept, Same
@@ -21,7 +21,7 @@ CÓ, LÀM, MỚI, ĂN = range(4)
 def test_the_simple_model_reaches_its_ceiling() -> None:
     given = Batch.of_text(torch.tensor([[CÓ, LÀM, MỚI, CÓ]]), torch.tensor([[LÀM, MỚI, CÓ, ĂN]]))
     torch.manual_seed(1)
-    model = build.model(SimpleConfig(width=8), Vocabulary(size=4))
+    model = build.model(NeuralBigramConfig(width=8), Vocabulary(size=4))
     config = TrainingConfig(steps=400, learning_rate=0.1, warmup_steps=0, weight_decay=0.0, device="cpu")
     Trainer(model, Same(given), config, Kept()).fit()
     model.eval()

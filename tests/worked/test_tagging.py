@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from seqwright import build
-from seqwright.core.batch import Answers, ReaderSizes
+from seqwright.core.batch import EncoderSizes, OutputSpec
 from seqwright.data.tagged.sentences import encode_sentences
 from seqwright.layers.pooling import Words
 from seqwright.models.classifiers import Unread
@@ -24,7 +24,7 @@ SENTENCES = worked()
 TOKENIZER = train(TokenizerConfig(kind="words"), [" ".join(sentence.words) for sentence in SENTENCES])
 ENCODED = encode_sentences(SENTENCES, TOKENIZER, {name: n for n, name in enumerate(NAMES)})
 BATCH = ENCODED.batch(np.arange(4))
-SIZES = ReaderSizes(answers=Answers(kind="tags", count=len(NAMES)), vocabulary=TOKENIZER.vocabulary)
+SIZES = EncoderSizes(answers=OutputSpec(kind="tags", count=len(NAMES)), vocabulary=TOKENIZER.vocabulary)
 
 
 def right(tags: torch.Tensor) -> int:
@@ -48,7 +48,7 @@ def trained(model: Any, steps: int = 150) -> float:
 
 def tagger(**options: Any) -> Any:
     torch.manual_seed(1)
-    table = {"kind": "lstm", "width": 16, "dropout": 0.0, "spelling": 0, **options}
+    table = {"kind": "lstm", "width": 16, "dropout": 0.0, "char_features": 0, **options}
     return build.model(build.model_config(table, task="tagged"), SIZES, task="tagged")
 
 

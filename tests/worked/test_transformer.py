@@ -44,7 +44,15 @@ def ours(values: dict[str, Any]) -> dict[str, Tensor]:
 @pytest.fixture
 def model() -> LanguageModel:
     config = GPTConfig(
-        layers=1, width=4, heads=2, context=4, ffn_width=8, positions="none", norm_position="post", tied=False, readout="flatten"
+        layers=1,
+        width=4,
+        heads=2,
+        context=4,
+        ffn_width=8,
+        positions="none",
+        norm_position="post",
+        tied=False,
+        readout="flatten",
     )
     made = build.model(config, Vocabulary(size=13)).double()
     fill(made, ours(EXAMPLE["parameters"]))

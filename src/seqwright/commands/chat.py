@@ -13,7 +13,7 @@ from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, options
 @click.command("chat")
 @RUN
 @click.option("--system", metavar="TEXT", help="What the assistant is told before the conversation.")
-@click.option("--tokens", type=int, help="The most tokens of an answer.")
+@click.option("--max-tokens", type=int, help="Maximum number of tokens of a reply.")
 @click.option("--temperature", type=float, help="0 is greedy; below 1 is sharper, above 1 flatter.")
 @click.option("--seed", type=int, help="The same seed gives the same answers.")
 @SET
@@ -23,7 +23,7 @@ from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, options
 def command(
     run: str,
     system: str | None,
-    tokens: int | None,
+    max_tokens: int | None,
     temperature: float | None,
     seed: int | None,
     overrides: tuple[str, ...],
@@ -40,7 +40,7 @@ def command(
     from seqwright.api import open as open_run
     from seqwright.decoding.sampling import SamplingOptions
 
-    flags = {"tokens": tokens, "temperature": temperature, "seed": seed}
+    flags = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     options = options_from(overrides, "decoding", SamplingOptions, flags)
     opened = open_run(run, device=device, precision=precision)
     answer = opened.chat  # a run that cannot chat says so before anything is asked

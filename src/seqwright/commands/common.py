@@ -162,7 +162,7 @@ def options_from(
     overrides: tuple[str, ...], section: str, config: type, given: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Options of one section: those given by flag, and those of `--set section.key=value`, checked as in a recipe."""
-    from seqwright.core.config import Reader, UserError, parse_override
+    from seqwright.core.config import ConfigLoader, UserError, parse_override
 
     options = {key: value for key, value in (given or {}).items() if value is not None}
     for override in overrides:
@@ -171,7 +171,7 @@ def options_from(
         if name == key or "." in name:
             raise UserError(f"--set {override}: here only keys of [{section}] can be set, as in {section}.seed=2.")
         options[name] = value
-    reader = Reader("options")
+    reader = ConfigLoader("options")
     checked = reader.read(config, options, section)
     reader.finish()
     return {name: getattr(checked, name) for name in options}

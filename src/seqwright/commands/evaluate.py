@@ -30,7 +30,7 @@ from seqwright.commands.common import (
     metavar="FILE...",
     help="Text to score, or a source and its references; the run's validation data unless given.",
 )
-@click.option("--suspicious", type=click.IntRange(1), help="List so many texts whose label the model doubts most.")
+@click.option("--label-errors", type=click.IntRange(1), help="List the N most likely label errors.")
 @click.argument("more", nargs=-1, metavar="")
 @SET
 @DEVICE
@@ -39,7 +39,7 @@ from seqwright.commands.common import (
 def command(
     run: str,
     on: tuple[str, ...],
-    suspicious: int | None,
+    label_errors: int | None,
     more: tuple[str, ...],
     overrides: tuple[str, ...],
     device: str,
@@ -51,7 +51,7 @@ def command(
     \b
     seqwright evaluate runs/notes-gpt --on held-out.txt
     seqwright evaluate runs/en-de --on test.en test.de
-    seqwright evaluate runs/reviews --on train.tsv --suspicious 20   (labels that may be wrong)
+    seqwright evaluate runs/reviews --on train.tsv --label-errors 20   (labels that may be wrong)
     seqwright evaluate runs/tags --on test.tsv --set data.columns=[1,3]   (a file with other columns)
     seqwright evaluate runs/notes-gpt --set evaluation.stride=1      (each token with the fullest context)
     """
@@ -64,8 +64,8 @@ def command(
     columns, others = reading(overrides)
     opened, files = open_run(run, device=device, precision=precision, set=columns), list(on)
     options = options_from(others, "evaluation", type(opened.settings.evaluation))
-    if suspicious is not None:
-        _doubt(opened, files, suspicious, as_json)
+    if label_errors is not None:
+        _doubt(opened, files, label_errors, as_json)
         return
     with scoring(quiet=as_json) as watch:
         scores = opened.evaluate(files or None, watch=watch, **options)
@@ -104,23 +104,23 @@ def command(
 def _doubt(opened: Any, files: list[str], many: int, as_json: bool) -> None:
     """The texts whose label the model finds least probable."""
     from seqwright.core.config import UserError
-    from seqwright.reporting.classification import suspicious_table
+    from seqwright.reporting.classification import label_errors_table
 
     if opened.settings.data.kind != "labeled":
         raise UserError(f"{opened.path} {opened.does}; only classifiers of texts list labels they doubt.")
-    found = opened.suspicious(files or None, many)
+    found = opened.label_errors(files or None, many)
     if as_json:
-        print_json({"run": str(opened.path), "on": files or "validation", "suspicious": found})
+        print_json({"run": str(opened.path), "on": files or "validation", "label_errors": found})
     else:
-        print_table(suspicious_table(found))
+        print_table(label_errors_table(found))
 
 
 def _print_classes(details: dict[str, Any]) -> None:
     if details:
-        from seqwright.reporting.classification import class_tables, suspicious_table
+        from seqwright.reporting.classification import class_tables, label_errors_table
 
         for drawn in class_tables(details):
             print_table(drawn)
         if details.get("mistakes"):
             click.echo("most confidently wrong:")
-            print_table(suspicious_table(details["mistakes"]))
+            print_table(label_errors_table(details["mistakes"]))

@@ -10,10 +10,10 @@ from seqwright.commands.common import DEVICE, JSON, RUN, print_json, read_lines
 @click.command("fill")
 @RUN
 @click.argument("text", nargs=-1)
-@click.option("--top", type=click.IntRange(min=1), help="Guesses for each blank.")
+@click.option("--top-k", type=click.IntRange(min=1), help="Predictions for each mask.")
 @DEVICE
 @JSON
-def command(run: str, text: tuple[str, ...], top: int | None, device: str, as_json: bool) -> None:
+def command(run: str, text: tuple[str, ...], top_k: int | None, device: str, as_json: bool) -> None:
     """What <mask> may hide in each TEXT (or line of standard input), the most probable first.
 
     \b
@@ -24,7 +24,7 @@ def command(run: str, text: tuple[str, ...], top: int | None, device: str, as_js
     from seqwright.api import open as open_run
 
     opened = open_run(run, device=device)
-    options = {} if top is None else {"top": top}
+    options = {} if top_k is None else {"top_k": top_k}
     for one in text or read_lines(None):
         filled = opened.fill(one, **options)
         if as_json:

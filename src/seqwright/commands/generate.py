@@ -24,14 +24,20 @@ from seqwright.commands.common import (
 @click.command("generate")
 @RUN
 @click.argument("prompt", default="")
-@click.option("--tokens", type=int, help="The most tokens said.")
+@click.option("--max-tokens", type=int, help="Maximum number of new tokens.")
 @click.option("--temperature", type=float, help="0 is greedy; below 1 is sharper, above 1 flatter.")
 @click.option("--top-k", type=int, help="Draw from the k most probable tokens only.")
 @click.option("--top-p", type=float, help="Draw from the fewest tokens that hold this share of the probability.")
 @click.option("--min-p", type=float, help="Draw from tokens at least this many times as probable as the best one.")
-@click.option("--typical", type=float, help="Draw from the most typical tokens that hold this share.")
-@click.option("--repetition-penalty", type=float, help="Above 1: say again less gladly what was said.")
-@click.option("--no-repeat", type=int, metavar="N", help="Never say an n-gram of N tokens twice.")
+@click.option(
+    "--typical-p", type=float, help="Locally typical sampling: keep the most typical tokens that hold this mass."
+)
+@click.option(
+    "--repetition-penalty",
+    type=float,
+    help="Penalize tokens already in the prompt or output; above 1 discourages repetition.",
+)
+@click.option("--no-repeat-ngram", type=int, metavar="N", help="Never generate an n-gram of N tokens twice.")
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be repeated.")
 @click.option("--seed", type=int, help="The same seed gives the same text.")
 @click.option(
@@ -41,7 +47,7 @@ from seqwright.commands.common import (
     "--prompts", metavar="FILE", help="Continue each line of a file (- for standard input) instead of PROMPT."
 )
 @click.option("--beam", type=click.IntRange(1), metavar="K", help="Search for the most probable text with K beams.")
-@click.option("--best", type=click.IntRange(1), metavar="N", help="With --beam: the N best, best first.")
+@click.option("--n-best", type=click.IntRange(1), metavar="N", help="With --beam: the N best, best first.")
 @BACK_OFF
 @SET
 @DEVICE
@@ -50,20 +56,20 @@ from seqwright.commands.common import (
 def command(
     run: str,
     prompt: str,
-    tokens: int | None,
+    max_tokens: int | None,
     temperature: float | None,
     top_k: int | None,
     top_p: float | None,
     min_p: float | None,
-    typical: float | None,
+    typical_p: float | None,
     repetition_penalty: float | None,
-    no_repeat: int | None,
+    no_repeat_ngram: int | None,
     stop: tuple[str, ...],
     seed: int | None,
     samples: int,
     prompts: str | None,
     beam: int | None,
-    best: int | None,
+    n_best: int | None,
     back_off: bool,
     overrides: tuple[str, ...],
     device: str,
@@ -72,12 +78,12 @@ def command(
 ) -> None:
     """Continue PROMPT with the model of RUN, streaming as it goes.
 
-    With --beam nothing is drawn: --set decoding.KEY sets keys of a search (normalization, alpha, groups, …).
+    With --beam nothing is drawn: --set decoding.KEY sets keys of a search (length_penalty, length_alpha, beam_groups, …).
 
     \b
-    seqwright generate runs/notes-gpt "Once upon a time" --tokens 300 --temperature 0.8
+    seqwright generate runs/notes-gpt "Once upon a time" --max-tokens 300 --temperature 0.8
     seqwright generate runs/notes-gpt --min-p 0.05 --set decoding.presence_penalty=0.5
-    seqwright generate runs/notes-gpt "Once upon a time" --beam 8 --best 3 --tokens 30
+    seqwright generate runs/notes-gpt "Once upon a time" --beam 8 --n-best 3 --max-tokens 30
     """
     from seqwright.api import open as open_run
     from seqwright.core.config import UserError
@@ -85,7 +91,12 @@ def command(
     from seqwright.decoding.sampling import SamplingOptions
 
     drawn: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-    drawn |= {"typical": typical, "repetition_penalty": repetition_penalty, "seed": seed, "stop": list(stop) or None}
+    drawn |= {
+        "typical_p": typical_p,
+        "repetition_penalty": repetition_penalty,
+        "seed": seed,
+        "stop": list(stop) or None,
+    }
     opened = open_run(run, device=device, precision=precision)
     go_on = opened.generate  # a run that cannot continue text says so before anything is shown
     given = list(read_lines(prompts)) if prompts else [prompt]
@@ -93,14 +104,14 @@ def command(
         refused = [name for name, value in drawn.items() if value is not None] + ["samples"] * (samples > 1)
         if refused:
             raise UserError(f"--{refused[0].replace('_', '-')} is for drawing, and --beam searches; leave one out.")
-        flags = {"width": beam, "best": best, "length": tokens, "no_repeat": no_repeat}
+        flags = {"beam_size": beam, "n_best": n_best, "max_tokens": max_tokens, "no_repeat_ngram": no_repeat_ngram}
         found = opened.search(given, **options_from(overrides, "decoding", SearchOptions, flags))
         outputs = [({"rank": n + 1}, said) for several in found for n, said in enumerate(several)]
         alone = False
     else:
-        if best is not None:
-            raise UserError("--best says how many outputs of a beam to show; give --beam K, or draw --samples N.")
-        flags = drawn | {"tokens": tokens, "no_repeat": no_repeat}
+        if n_best is not None:
+            raise UserError("--n-best says how many outputs of a beam to show; give --beam K, or draw --samples N.")
+        flags = drawn | {"max_tokens": max_tokens, "no_repeat_ngram": no_repeat_ngram}
         options = options_from(overrides, "decoding", SamplingOptions, flags)
         first = options.get("seed", opened.settings.decoding.seed)
         asked = [(text, first + n) for text in given for n in range(samples)]

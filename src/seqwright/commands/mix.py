@@ -19,11 +19,11 @@ from seqwright.commands.common import DEVICE, JSON, Several, print_json, print_t
     help="Held-out text, or a source and its target, that sets the weights. Without it translators count alike, and"
     " classifiers take the validation texts they share.",
 )
-@click.option("--product", is_flag=True, help="Of translators: p ∝ Π p_i^weight, in which each has a veto.")
+@click.option("--geometric", is_flag=True, help="Translators: log-linear (geometric) mixture, p ∝ Π p_i^weight.")
 @click.option("--run", "run", type=click.Path(), required=True, help="The folder of the run to make.")
 @DEVICE
 @JSON
-def command(runs: tuple[str, ...], on: tuple[str, ...], product: bool, run: str, device: str, as_json: bool) -> None:
+def command(runs: tuple[str, ...], on: tuple[str, ...], geometric: bool, run: str, device: str, as_json: bool) -> None:
     """Make one run of several: p = Σ weight p_i, with the weights (by EM) under which held-out text is most probable.
 
     Any language models that share a tokenizer can be mixed, n-grams with neural ones too; any translators between the
@@ -42,7 +42,7 @@ def command(runs: tuple[str, ...], on: tuple[str, ...], product: bool, run: str,
     from seqwright.reporting.terminal import Column, table
     from seqwright.studies.mix import mix
 
-    summary = mix([open_run(path, device=device) for path in runs], on, Path(run), product=product)
+    summary = mix([open_run(path, device=device) for path in runs], on, Path(run), geometric=geometric)
     if as_json:
         print_json({"run": run, "summary": summary})
         return

@@ -9,7 +9,7 @@ import click
 from seqwright.commands.common import JSON, SET, Several, print_json, print_scores, print_table
 
 KINDS = (
-    "ngram, simple, window, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru, gpt or transformer; for labeled texts"
+    "ngram, neural-bigram, feedforward, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru, gpt or transformer; for labeled texts"
     " bag, mlp, cnn, rnn, lstm, gru, transformer, gpt or bert; for tagged words perceptron, rnn, lstm, gru,"
     " transformer, gpt or bert; for masked text bert, rnn, lstm or gru; for images vit, lstm or gru; for captions"
     " transformer, rnn, lstm or gru"

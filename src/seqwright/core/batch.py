@@ -40,7 +40,7 @@ class Vocabularies:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers:
+class OutputSpec:
     """What a reader is asked: the kind of its answers, and how many there are to choose from."""
 
     kind: Literal["class", "multilabel", "regression", "tags", "tokens", "pixels"]
@@ -52,10 +52,10 @@ class Answers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReaderSizes:
+class EncoderSizes:
     """What a reader is built for: what it is given, and what it answers."""
 
-    answers: Answers
+    answers: OutputSpec
     vocabulary: Vocabulary | None = None
     """Of ids; None where features are read."""
     features: int | None = None
@@ -98,7 +98,7 @@ class Source(Movable):
     """(B, S, C) long: the code points of the word that begins at a position, counted from 1; 0 behind them."""
 
     @classmethod
-    def nothing(cls, rows: int, device: torch.device | str = "cpu") -> Self:
+    def empty(cls, rows: int, device: torch.device | str = "cpu") -> Self:
         """The source of a language model: rows, and nothing said to them."""
         return cls(mask=torch.zeros(rows, 0, dtype=torch.bool, device=device))
 
@@ -133,7 +133,7 @@ class Batch(Movable):
     @classmethod
     def of_text(cls, input: Tensor, target: Tensor) -> Self:
         """A language model's batch: no source."""
-        return cls(source=Source.nothing(input.size(0), input.device), input=input, target=target)
+        return cls(source=Source.empty(input.size(0), input.device), input=input, target=target)
 
     @classmethod
     def of_source(cls, source: Source, target: Tensor) -> Self:
@@ -145,7 +145,7 @@ class Batch(Movable):
     def rows(self) -> int:
         return self.input.size(0)
 
-    def apart(self, sos: int) -> Self:
+    def with_documents(self, sos: int) -> Self:
         """The same rows, with the documents that `<sos>` begins kept apart."""
         return replace(self, documents=(self.input == sos).cumsum(1))
 

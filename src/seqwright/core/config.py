@@ -93,7 +93,7 @@ def refuse(problems: list[str]) -> None:
         raise UserError("; ".join(problems) + ".")
 
 
-class Reader:
+class ConfigLoader:
     """Fills dataclasses from plain tables, remembering where each key was written and every problem met."""
 
     def __init__(self, origin: str, origins: Mapping[str, str] | None = None):

@@ -62,25 +62,25 @@ class State:
                 moved[f.name] = value.index_select(0, rows)
         return replace(self, **moved)
 
-    def steady(self, steps: int) -> Self | None:
+    def static(self, steps: int) -> Self | None:
         """This state in shapes that so many steps of one id leave as they are, reading no number from the device: what
         it takes to capture them. None where the model does not promise that."""
         return None
 
-    def overwrite(self, other: Self) -> Self:
+    def copy_(self, other: Self) -> Self:
         """This state, every tensor where it was, holding what `other` holds."""
-        for (_, mine), (_, theirs) in zip(self.tensors(), other.tensors(), strict=True):
+        for (_, mine), (_, theirs) in zip(self.named_tensors(), other.named_tensors(), strict=True):
             if mine is not theirs:
                 mine.copy_(theirs)
         return self
 
-    def join(self, other: Self) -> Self:
+    def cat(self, other: Self) -> Self:
         """The rows of both, ours first: admits new requests. Both must come from `start` with the same capacity."""
         joined: dict[str, Any] = {}
         for f in fields(self):
             mine, theirs = getattr(self, f.name), getattr(other, f.name)
             if isinstance(mine, State):
-                joined[f.name] = mine.join(theirs)
+                joined[f.name] = mine.cat(theirs)
             else:
                 joined[f.name] = torch.maximum(mine, theirs) if f.metadata.get("shared") else torch.cat([mine, theirs])
         return replace(self, **joined)
@@ -89,22 +89,22 @@ class State:
         """The same values with no history: what truncated back-propagation carries to the next window."""
         return replace(self, **{f.name: getattr(self, f.name).detach() for f in fields(self)})
 
-    def tensors(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+    def named_tensors(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
         """Every tensor with its dotted name: what a checkpoint writes."""
         for f in fields(self):
             value = getattr(self, f.name)
             if isinstance(value, State):
-                yield from value.tensors(f"{prefix}{f.name}.")
+                yield from value.named_tensors(f"{prefix}{f.name}.")
             else:
                 yield prefix + f.name, value
 
-    def filled(self, tensors: Mapping[str, Tensor], prefix: str = "") -> Self:
+    def from_tensors(self, tensors: Mapping[str, Tensor], prefix: str = "") -> Self:
         """A state of this shape holding `tensors`: what a checkpoint reads."""
         loaded: dict[str, Any] = {}
         for f in fields(self):
             mine = getattr(self, f.name)
             if isinstance(mine, State):
-                loaded[f.name] = mine.filled(tensors, f"{prefix}{f.name}.")
+                loaded[f.name] = mine.from_tensors(tensors, f"{prefix}{f.name}.")
             else:
                 loaded[f.name] = tensors[prefix + f.name].to(mine.device)
         return replace(self, **loaded)
@@ -229,11 +229,11 @@ class Counted(Model, Protocol):
         """Counts what the data module of its task yields; says how much it read through its own fields."""
         ...
 
-    def tensors(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         """All it knows, by name: what model.safetensors holds."""
         ...
 
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         """Becomes the model these tensors came from."""
         ...
 

@@ -28,7 +28,7 @@ from seqwright.text.subword_sampling import Lattice
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig
 
-CUT_OTHERWISE = {"dropout": ("bpe", "byte-bpe"), "sampling": ("unigram",)}
+CUT_OTHERWISE = {"dropout": ("bpe", "byte-bpe"), "sampling_alpha": ("unigram",)}
 """The keys that ask for other cuts of the training text, and the kinds that have them."""
 CUTS = 64
 """The most cuts that a word has in one epoch."""
@@ -39,7 +39,7 @@ STREAM, SOURCE, TARGET = 2, 3, 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class VariedTokenizerConfig(TokenizerConfig):
+class RegularizedTokenizerConfig(TokenizerConfig):
     dropout: float = 0.0
     """How probably bpe and byte-bpe overlook a merge in training texts, which are cut anew each epoch (Provilkov et al.
     2020, who take 0.1). What is measured and prompted is cut plainly."""
@@ -52,7 +52,7 @@ class VariedTokenizerConfig(TokenizerConfig):
         if not 0 <= self.dropout <= 1:
             raise UserError(f"dropout is a probability, from 0 to 1, not {self.dropout}.")
         if self.sampling_alpha is not None and self.sampling_alpha < 0:
-            raise UserError(f"sampling is a power of 0 or more, not {self.sampling_alpha}.")
+            raise UserError(f"sampling_alpha is a power of 0 or more, not {self.sampling_alpha}.")
         if self.file is None:
             for kind in self.varied_kinds:
                 self.check_cuts(kind)
@@ -100,7 +100,7 @@ class Recut:
         ids: Ints,
         texts: Sequence[str],
         tokenizer: Tokenizer,
-        config: VariedTokenizerConfig,
+        config: RegularizedTokenizerConfig,
         *,
         seed: int,
         purpose: int,
@@ -133,7 +133,7 @@ class Recut:
 
 
 def varied_stream(
-    stream: Stream, texts: Sequence[str], tokenizer: Tokenizer, config: VariedTokenizerConfig, *, seed: int
+    stream: Stream, texts: Sequence[str], tokenizer: Tokenizer, config: RegularizedTokenizerConfig, *, seed: int
 ) -> Callable[[int], Stream]:
     """The stream of each epoch."""
     recut = Recut(stream.ids.astype(np.int64), texts, tokenizer, config, seed=seed, purpose=STREAM)
@@ -142,7 +142,7 @@ def varied_stream(
 
 
 def varied_pairs(
-    pairs: EncodedPairs, given: Sequence[Pair], config: VariedTokenizerConfig, *, sides: Sequence[str], seed: int
+    pairs: EncodedPairs, given: Sequence[Pair], config: RegularizedTokenizerConfig, *, sides: Sequence[str], seed: int
 ) -> Callable[[int], EncodedPairs]:
     """The pairs of each epoch; a side that is not named stays as it is."""
 
@@ -167,7 +167,9 @@ def _recut(side: Side, recut: Recut, epoch: int) -> Side:
 
 def _word_begins(ids: Ints, starts: NDArray[np.bool_], tokenizer: Tokenizer) -> NDArray[np.bool_]:
     """Where words begin in framed ids; what cannot be cut is a word of its own."""
-    framing = [id for id in tokenizer.special_tokens.values() if id != tokenizer.unk]  # no text is encoded as one of them
+    framing = [
+        id for id in tokenizer.special_tokens.values() if id != tokenizer.unk
+    ]  # no text is encoded as one of them
     begins = np.ones(len(ids), np.bool_)
     begins[~np.isin(ids, framing)] = starts
     whole = np.isin(ids, list(tokenizer.whole))

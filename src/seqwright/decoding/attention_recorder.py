@@ -26,11 +26,11 @@ class Attended(State):
     own: State
     weights: Tensor  # (R, S)
 
-    def join(self, other: Self) -> Self:
+    def cat(self, other: Self) -> Self:
         """The rows of both; the shorter sources are padded."""
         longest = max(self.weights.size(1), other.weights.size(1))
         padded = [nn.functional.pad(each.weights, (0, longest - each.weights.size(1))) for each in (self, other)]
-        return type(self)(self.own.join(other.own), torch.cat(padded))
+        return type(self)(self.own.cat(other.own), torch.cat(padded))
 
 
 class Attending:

@@ -14,7 +14,7 @@ from seqwright.decoding.length_penalty import normalize
 from seqwright.decoding.options import Hypothesis, SearchOptions
 
 
-class Trail:
+class BackPointers:
     """Back-pointers of B sources with G queues of K beams each."""
 
     def __init__(self, most: Sequence[int], groups: int, beams: int, like: Tensor):

@@ -12,10 +12,10 @@ from seqwright.core.batch import Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive, State, per_source
 from seqwright.decoding.attention_recorder import Attended, Attending
-from seqwright.decoding.backpointers import Trail
+from seqwright.decoding.backpointers import BackPointers
 from seqwright.decoding.bans import NOTHING, Rules
 from seqwright.decoding.candidates import Candidates, by_banks, by_groups
-from seqwright.decoding.constraints import Wishes
+from seqwright.decoding.constraints import Constraints
 from seqwright.decoding.cuda_graph import Captured
 from seqwright.decoding.length_penalty import best_possible, normalize
 from seqwright.decoding.options import Hypothesis, SearchOptions
@@ -72,7 +72,7 @@ def beam_search(
     prompts: Sequence[Sequence[int]],
     most: Sequence[int],
     rules: Rules,
-    wishes: Wishes | None = None,
+    wishes: Constraints | None = None,
     listen: Callable[[Step], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each source, each at most `most` tokens long; `listen` hears what every step looked at."""
@@ -97,7 +97,7 @@ class _Search:
         rules: Rules,
         prompts: Sequence[Sequence[int]],
         most: Sequence[int],
-        wishes: Wishes | None,
+        wishes: Constraints | None,
         listen: Callable[[Step], None] | None,
     ):
         self.constrained = wishes is not None and wishes.first.size(1) > 1
@@ -111,7 +111,7 @@ class _Search:
         # The same for the device. A float64 without axes counts as a number: scores keep their own precision.
         self.place = torch.ones((), dtype=torch.float64, device=source.device)
         log_probs = self._read_prompts(source, prompts, max(most))
-        self.trail = Trail(most, options.beam_groups, self.beams, log_probs)
+        self.trail = BackPointers(most, options.beam_groups, self.beams, log_probs)
         self._begin(source, prompts, most, log_probs)
         self._cover()
         self._choose(log_probs)
@@ -134,7 +134,11 @@ class _Search:
         device, queues, width = source.device, source.rows * self.options.beam_groups, max(map(len, prompts))
         totals = like.new_full((queues, self.beams), -torch.inf)
         totals[:, 0] = 0  # the beams of a queue begin as one
-        said = [[NOTHING] * (width - len(p)) + list(p) for p in prompts] if self.rules.no_repeat_ngram else [[]] * source.rows
+        said = (
+            [[NOTHING] * (width - len(p)) + list(p) for p in prompts]
+            if self.rules.no_repeat_ngram
+            else [[]] * source.rows
+        )
         read = torch.tensor(said, dtype=torch.long, device=device).repeat_interleave(self.options.beam_size, 0)
         first = torch.zeros_like(totals, dtype=torch.long)
         wished = read.new_empty(source.rows, 0) if self.wishes is None else self.wishes.first
@@ -154,11 +158,16 @@ class _Search:
 
     def _hold_steady(self) -> bool:
         """Whether steps can be captured; if so, the model's state is brought to shapes that stay for some of them."""
-        watched = self.rules.no_repeat_ngram or self.wishes is not None or self.options.coverage_penalty or self.listen is not None
+        watched = (
+            self.rules.no_repeat_ngram
+            or self.wishes is not None
+            or self.options.coverage_penalty
+            or self.listen is not None
+        )
         if self.place.device.type not in CAPTURED or watched:
             return False
         self.captured, self.until = None, min(self.length + STEADY, max(self.trail.most))
-        state = self.state.steady(max(1, self.until - self.length))
+        state = self.state.static(max(1, self.until - self.length))
         self.state = state or self.state
         return state is not None
 
@@ -187,7 +196,7 @@ class _Search:
         state, live = self.state, self.live
         self.live = replace(live)
         self._step()
-        self.state, self.live = state.overwrite(self.state), live.overwrite(self.live)
+        self.state, self.live = state.copy_(self.state), live.copy_(self.live)
 
     def _choose(self, log_probs: Tensor) -> None:
         """Of what may come next, what ends is put aside, and the best others are the new beams."""

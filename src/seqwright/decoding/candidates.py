@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from seqwright.decoding.bans import NOTHING
-from seqwright.decoding.constraints import Wishes
+from seqwright.decoding.constraints import Constraints
 
 CHUNK = 64
 """Ids whose maximum is taken together when the best few of a large vocabulary are looked for on a CPU."""
@@ -98,7 +98,9 @@ def by_groups(log_probs: Tensor, totals: Tensor, never: Tensor, groups: int, div
     )
 
 
-def by_banks(log_probs: Tensor, totals: Tensor, states: Tensor, wishes: Wishes, never: Tensor, eos: int) -> Candidates:
+def by_banks(
+    log_probs: Tensor, totals: Tensor, states: Tensor, wishes: Constraints, never: Tensor, eos: int
+) -> Candidates:
     """Served in turn from banks of equal progress towards the required phrases (Post & Vilar 2018), fullest bank first.
 
     `states` (Q, K, 1 + C) say how far each beam is. Beside the best continuations stand, for every unmet phrase, the
@@ -119,7 +121,7 @@ def by_banks(log_probs: Tensor, totals: Tensor, states: Tensor, wishes: Wishes, 
     return _in_turn(together, states, wishes)
 
 
-def _in_turn(found: Candidates, states: Tensor, wishes: Wishes) -> Candidates:
+def _in_turn(found: Candidates, states: Tensor, wishes: Constraints) -> Candidates:
     same = (found.parents.unsqueeze(2) == found.parents.unsqueeze(1)) & (
         found.ids.unsqueeze(2) == found.ids.unsqueeze(1)
     )

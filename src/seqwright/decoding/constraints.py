@@ -1,4 +1,4 @@
-"""Wishes: what outputs must and must not say, looked up for all rows of a search at once.
+"""Constraints: what outputs must and must not say, looked up for all rows of a search at once.
 
 Automata (`phrases.py`) follow every way to cut a phrase; here they are tables on a device, so that a step of a search
 neither decodes text nor loops over rows.
@@ -20,7 +20,7 @@ from seqwright.decoding.phrases import Automaton, Phrase
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
+class Constraints:
     """The states of all automata, one after the other, and what they mean. A row is in 1 + C of them: where it stands
     with all that is forbidden, and with each required phrase."""
 
@@ -79,7 +79,7 @@ def wishes(
     required: Sequence[Sequence[Phrase]],
     prompts: Sequence[Sequence[int]],
     device: torch.device | str,
-) -> Wishes | None:
+) -> Constraints | None:
     """What is forbidden to all sources and required of each, after these prompts; None where there is nothing."""
     phrases = list({id(one): one for own in required for one in own}.values())
     if forbidden is None and not phrases:
@@ -112,7 +112,7 @@ def wishes(
         "first": first,
     }
     most = sum(int(one.safe.max()) for one in phrases)
-    return Wishes(**{name: torch.from_numpy(table).to(device) for name, table in tables.items()}, most=most)
+    return Constraints(**{name: torch.from_numpy(table).to(device) for name, table in tables.items()}, most=most)
 
 
 def _still(sayable: NDArray[np.bool_], *, said: bool) -> Automaton:

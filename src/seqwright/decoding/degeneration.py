@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 TIMES = 3
-"""Repetitions in a row that are suspicious, where they fill a good part of the output."""
+"""Repetitions in a row that are label_errors, where they fill a good part of the output."""
 SHARE = 0.2
 LONGEST_UNIT = 8
 """Tokens in the longest unit whose repetition is looked for."""
 LETTERS = 8
-"""Repetitions in a row of the same few letters that are suspicious: "aaaaaaaa"."""
+"""Repetitions in a row of the same few letters that are label_errors: "aaaaaaaa"."""
 COPIED = 0.9
 """Share of an output's words that stand in the source in the same order, from which it is a copy."""
 FEWEST = 4

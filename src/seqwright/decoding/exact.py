@@ -15,7 +15,7 @@ from torch import Tensor
 from seqwright.core.batch import Source
 from seqwright.core.protocols import Autoregressive, State
 from seqwright.decoding.bans import NOTHING, Rules
-from seqwright.decoding.constraints import Wishes
+from seqwright.decoding.constraints import Constraints
 from seqwright.decoding.length_penalty import best_possible, normalize
 from seqwright.decoding.options import Hypothesis, SearchOptions
 
@@ -79,7 +79,7 @@ def exact_search(
     prompt: Sequence[int],
     most: int,
     rules: Rules,
-    wishes: Wishes | None = None,
+    wishes: Constraints | None = None,
     known: Sequence[Hypothesis] = (),
 ) -> Found:
     """The best hypotheses of one source; `known` ones, from a beam, let it leave out more from the start."""
@@ -103,7 +103,7 @@ class _Exact:
         rules: Rules,
         prompt: Sequence[int],
         most: int,
-        wishes: Wishes | None,
+        wishes: Constraints | None,
     ):
         self.model, self.options, self.rules, self.wishes = model, options, rules, wishes
         self.prompt, self.most = list(prompt), most

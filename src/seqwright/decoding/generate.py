@@ -11,7 +11,7 @@ from torch import Tensor
 from seqwright.core.batch import Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive, State
-from seqwright.decoding.processors import Steering
+from seqwright.decoding.processors import LogitsProcessors
 from seqwright.decoding.sampling import SamplingOptions, check_seed, choose
 
 
@@ -59,13 +59,15 @@ def generate(
         check_seed(seed)
     rows = [Row(list(prompt), seed) for prompt, seed in zip(prompts, seeds, strict=True)]
     longest = max((len(row.prompt) for row in rows), default=0)
-    capacity = longest + options.max_tokens if model.context is None else min(model.context, longest + options.max_tokens)
-    reader = _Reader(model, rows, source or Source.nothing(len(rows), device), capacity)
-    steering: Steering | None = None
+    capacity = (
+        longest + options.max_tokens if model.context is None else min(model.context, longest + options.max_tokens)
+    )
+    reader = _Reader(model, rows, source or Source.empty(len(rows), device), capacity)
+    steering: LogitsProcessors | None = None
     while reader.alive:
         log_probs = reader.read()
         alive = [rows[n] for n in reader.alive]
-        steering = steering or Steering(options, log_probs.size(-1), banned, device)
+        steering = steering or LogitsProcessors(options, log_probs.size(-1), banned, device)
         steered = steering(log_probs, [row.prompt for row in alive], [row.ids for row in alive])
         own = torch.tensor([row.seed for row in alive], device=device)
         position = torch.tensor([len(row.ids) for row in alive], device=device)
@@ -117,7 +119,7 @@ class _Reader:
         parts.append(self._begin([self.alive[p] for p in full], most=max(1, self.model.context // 2)))
         states.append(self.state)
         back = self._index(others + full).argsort()
-        joined = states[0] if len(states) == 1 else states[0].join(states[1])
+        joined = states[0] if len(states) == 1 else states[0].cat(states[1])
         self.state = joined.select(back, back)
         return torch.cat(parts)[back]
 

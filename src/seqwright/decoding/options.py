@@ -71,9 +71,13 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         check_sizes(self, "beam_size", "n_best", "max_tokens", "beam_groups", "finished", "max_nodes")
-        check_not_negative(self, "length_ratio", "min_tokens", "coverage_penalty", "diversity_penalty", "no_repeat_ngram")
+        check_not_negative(
+            self, "length_ratio", "min_tokens", "coverage_penalty", "diversity_penalty", "no_repeat_ngram"
+        )
         if self.beam_size % self.beam_groups:
-            raise UserError(f"a beam of {self.beam_size} cannot be split into {self.beam_groups} groups; make width a multiple.")
+            raise UserError(
+                f"a beam of {self.beam_size} cannot be split into {self.beam_groups} groups; make width a multiple."
+            )
         if self.kind == "beam" and self.n_best > self.beam_size:
             raise UserError(f"a beam of {self.beam_size} cannot answer the {self.n_best} best; raise width.")
         if self.coverage_penalty and self.kind not in ("beam", "greedy"):

@@ -1,4 +1,4 @@
-"""Steering: what may be said next and how gladly, given what each row has been told and has said itself."""
+"""LogitsProcessors: what may be said next and how gladly, given what each row has been told and has said itself."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from seqwright.decoding.filters import ban, bias, counts_of, force, no_repeat, p
 from seqwright.decoding.sampling import SamplingOptions
 
 
-class Steering:
+class LogitsProcessors:
     """The options that look at ids and at history, as one filter. Each row is judged by its own history alone."""
 
     def __init__(
         self, options: SamplingOptions, vocabulary: int, banned: Sequence[int], device: torch.device | str = "cpu"
     ):
         self.options = options
-        named = {"banned": options.banned_ids, "forced": options.forced_ids, "bias": [id for id, _ in options.logit_bias]}
+        named = {
+            "banned": options.banned_ids,
+            "forced": options.forced_ids,
+            "bias": [id for id, _ in options.logit_bias],
+        }
         for key, ids in named.items():
             if outside := [id for id in ids if not 0 <= id < vocabulary]:
                 raise UserError(f"{key} names the id {outside[0]}, but the vocabulary ends at {vocabulary - 1}.")

@@ -108,7 +108,9 @@ def sample(
     drawn = generate(
         model,
         [prompt for prompt in prompts for _ in range(many)],
-        SamplingOptions(max_tokens=max(most), temperature=options.temperature, top_k=options.top_k, top_p=options.top_p),
+        SamplingOptions(
+            max_tokens=max(most), temperature=options.temperature, top_k=options.top_k, top_p=options.top_p
+        ),
         end=eos,
         banned=banned,
         seeds=[options.seed + n for _ in prompts for n in range(many)],

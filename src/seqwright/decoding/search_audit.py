@@ -76,7 +76,8 @@ def search_audit(
     begun = [[*([] if sos is None else [sos]), *prompt] for prompt in (prompts or [()] * source.rows)]
     facts: dict[str, Any] = {"sos": sos, "eos": eos, "banned": banned, "prompts": prompts}
     beams = {
-        width: search(model, source, replace(options, kind="beam", beam_size=width, n_best=1), **facts) for width in widths
+        width: search(model, source, replace(options, kind="beam", beam_size=width, n_best=1), **facts)
+        for width in widths
     }
     rules = Rules.of(options, eos=eos, banned=banned, device=source.device)
     found: list[Found] = []

@@ -31,7 +31,7 @@ class Continuation:
     """Tokens at the front of the prompt that did not fit the model's context."""
 
 
-class StopWatch:
+class StopStrings:
     """Lets text through as it comes, but for a tail that may yet turn out to be the beginning of a stop string."""
 
     def __init__(self, stops: Sequence[str]):
@@ -113,7 +113,7 @@ def best_continuations(
     vocabulary = tokenizer.vocabulary
     found = search(
         model,
-        Source.nothing(len(prompts), device),
+        Source.empty(len(prompts), device),
         options,
         sos=vocabulary.sos,
         eos=vocabulary.eos,
@@ -160,7 +160,7 @@ def speak(
     `after` are the texts that the rows' own go on from; without them a row begins a text of its own.
     """
     decoders = [Decoder(tokenizer, after="" if after is None else after[n]) for n in range(len(prompts))]
-    watches = [StopWatch(options.stop) for _ in prompts]
+    watches = [StopStrings(options.stop) for _ in prompts]
     texts = ["" for _ in prompts]
 
     def show(row: int, text: str) -> None:

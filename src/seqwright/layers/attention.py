@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright.layers.kv_cache import KeyValues, visible
+from seqwright.layers.kv_cache import KVCache, visible
 from seqwright.layers.positions import Rotary
 
 
@@ -83,9 +83,9 @@ class SelfAttention(nn.Module):
         width: int,
         heads: int,
         *,
-        key_heads: int | None = None,
+        kv_heads: int | None = None,
         window: int | None = None,
-        query_key_norm: bool = False,
+        qk_norm: bool = False,
         bias: bool = True,
         dropout: float = 0.0,
         rotary: Rotary | None = None,
@@ -95,12 +95,12 @@ class SelfAttention(nn.Module):
         size = width // heads
         self.causal = causal
         # Fewer heads of keys and values, each for a group of queries (Shazeer 2019; Ainslie et al. 2023).
-        self.heads, self.key_heads = heads, key_heads or heads
+        self.heads, self.kv_heads = heads, kv_heads or heads
         self.window = window
-        self.query_key_value = nn.Linear(width, (heads + 2 * self.key_heads) * size, bias=bias)
+        self.query_key_value = nn.Linear(width, (heads + 2 * self.kv_heads) * size, bias=bias)
         # Scores between vectors of one length cannot run away (Henry et al. 2020).
-        self.query_norm = nn.RMSNorm(size, eps=1e-6) if query_key_norm else nn.Identity()
-        self.key_norm = nn.RMSNorm(size, eps=1e-6) if query_key_norm else nn.Identity()
+        self.query_norm = nn.RMSNorm(size, eps=1e-6) if qk_norm else nn.Identity()
+        self.key_norm = nn.RMSNorm(size, eps=1e-6) if qk_norm else nn.Identity()
         self.attend = Attend(dropout)
         self.output = nn.Linear(width, width, bias=bias)
         self.rotary = rotary
@@ -109,7 +109,7 @@ class SelfAttention(nn.Module):
         self,
         x: Tensor,
         positions: Tensor,
-        memory: KeyValues | None = None,
+        memory: KVCache | None = None,
         layer: int = 0,
         *,
         bias: Tensor | None = None,
@@ -122,8 +122,8 @@ class SelfAttention(nn.Module):
         Without a memory, a mask (B, 1, T or 1, T) says which of the positions that would be seen may be; with one, a
         mask (B, 1, R / B · T or 1, K) may hide more of what it then holds.
         """
-        projected = self.query_key_value(x).unflatten(-1, (self.heads + 2 * self.key_heads, -1))
-        query, key, value = projected.split([self.heads, self.key_heads, self.key_heads], 2)  # (B, T, H or G, E)
+        projected = self.query_key_value(x).unflatten(-1, (self.heads + 2 * self.kv_heads, -1))
+        query, key, value = projected.split([self.heads, self.kv_heads, self.kv_heads], 2)  # (B, T, H or G, E)
         query, key = self.query_norm(query), self.key_norm(key)
         if self.rotary is not None:
             query, key = self.rotary(query, positions), self.rotary(key, positions)

@@ -16,7 +16,7 @@ OUTSIDE = max(WIDTHS) // 2
 """Places before and behind a word that filters see too: where it begins and ends is what affixes are."""
 
 
-class Spelling(nn.Module):
+class CharCNN(nn.Module):
     """The largest answer of each filter over the letters of each word, as a vector of the width asked for."""
 
     def __init__(self, width: int, filters: int, *, letter: int = 32):

@@ -9,7 +9,7 @@ from seqwright.core.batch import IGNORE
 from seqwright.layers.cross_entropy import exact
 
 
-class ChainHead(nn.Module):
+class CRFHead(nn.Module):
     """One of C tags for each hidden vector, and a score for each tag after each other (Lample et al. 2016).
 
     The real vectors of a row stand before its padding. Sums over all paths are taken in log space, position by

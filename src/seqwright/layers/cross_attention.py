@@ -33,16 +33,16 @@ class Memory(State):
         folded = hiding(self.mask[:, None, None], self.key_value)
         return [Given(key, value, folded) for key, value in (pair.unbind(1) for pair in self.key_value.unbind(1))]
 
-    def steady(self, steps: int) -> Self:
+    def static(self, steps: int) -> Self:
         return self
 
-    def join(self, other: Self) -> Self:
+    def cat(self, other: Self) -> Self:
         """The sources of both; the shorter ones are padded."""
         longest = max(self.mask.size(1), other.mask.size(1))
         mine, theirs = (
             type(memory)(pad(memory.key_value, longest, -2), pad(memory.mask, longest)) for memory in (self, other)
         )
-        return State.join(mine, theirs)
+        return State.cat(mine, theirs)
 
 
 class CrossAttention(nn.Module):

@@ -39,7 +39,7 @@ class CausalEncoder(Protocol):
 
 
 @dataclass(frozen=True)
-class Reading:
+class EncoderOutput:
     """What a reader made of a source."""
 
     vectors: Tensor  # (B, S, D)
@@ -49,7 +49,7 @@ class Reading:
     side."""
 
 
-class Reader(Protocol):
+class Encoder(Protocol):
     """An encoder that is given the whole source at once."""
 
     width: int
@@ -57,7 +57,7 @@ class Reader(Protocol):
     context: int | None
     """The most positions it can tell apart; None where any length will do."""
 
-    def __call__(self, x: Tensor, mask: Tensor) -> Reading:
+    def __call__(self, x: Tensor, mask: Tensor) -> EncoderOutput:
         """From token vectors (B, S, D) and mask (B, S); what stands where the mask is False changes nothing."""
         ...
 

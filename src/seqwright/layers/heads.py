@@ -87,7 +87,7 @@ class ClassHead(nn.Module):
         return self.readout(hidden).argmax(-1)
 
 
-class LabelsHead(ClassHead):
+class MultiLabelHead(ClassHead):
     """Any number of C labels, each true or not: a target (B, C) of 0 and 1."""
 
     def loss(self, hidden: Tensor, target: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -100,7 +100,7 @@ class LabelsHead(ClassHead):
         return self.readout(hidden) > 0
 
 
-class ValueHead(nn.Module):
+class RegressionHead(nn.Module):
     """Numbers for each hidden vector, by least squares: one for a regression, those of a patch for pixels. Each is the
     middle of a normal distribution with deviation 1 / √2π: its density is 1 there, so nll begins at 0."""
 

@@ -22,7 +22,7 @@ ALIGNED = 16
 
 
 @dataclass
-class KeyValues(State):
+class KVCache(State):
     """What R rows over B sources have read, W = R / B each: in slots of their source, S of them, some yet empty."""
 
     seen: Tensor  # (R, S): the slots that a row has behind it
@@ -37,7 +37,7 @@ class KeyValues(State):
     """() long: slots that any row has written; beyond them nothing is read. -1 where only the device knows (steady)."""
 
     @classmethod
-    def empty(cls, rows: int, layers: int, heads: int, size: int, capacity: int, like: Tensor) -> KeyValues:
+    def empty(cls, rows: int, layers: int, heads: int, size: int, capacity: int, like: Tensor) -> KVCache:
         key, value = (like.new_zeros(rows, layers, capacity, heads, size) for _ in range(2))
         place = torch.zeros(rows, capacity, dtype=torch.long, device=like.device)
         none = torch.zeros(rows, dtype=torch.long, device=like.device)
@@ -52,7 +52,7 @@ class KeyValues(State):
         """(R, T): where the next ids of each row stand."""
         return self.length.unsqueeze(1) + torch.arange(steps, device=self.length.device)
 
-    def extended(self, steps: int, count: Tensor | None = None) -> KeyValues:
+    def extended(self, steps: int, count: Tensor | None = None) -> KVCache:
         """With a slot for each of so many ids of every row, seen by it where they are real, whose keys and values are
         yet to be written."""
         branches, many = self.branches, self.branches * steps
@@ -105,7 +105,7 @@ class KeyValues(State):
         own = self.seen[:, : self.stop].repeat_interleave(positions.size(1), 0)  # (R · T, K)
         return before & own.view_as(before)
 
-    def _tidied(self, room: int) -> KeyValues:
+    def _tidied(self, room: int) -> KVCache:
         """With so many empty slots at least, without those that no row sees any more; this state is used up."""
         kept = self.packed()
         if self.place.size(1) < kept.stop + room:
@@ -115,7 +115,7 @@ class KeyValues(State):
         self.place[:, : kept.stop], self.seen[:, : kept.stop] = kept.place, kept.seen
         return replace(self, used=kept.used)
 
-    def packed(self) -> KeyValues:
+    def packed(self) -> KVCache:
         """Only the slots that any row sees, or so many that no source has more of them; in memory of their own."""
         live = self.seen.view(len(self.place), self.branches, -1).any(1)  # (B, S)
         count = int(live.sum(1).max())
@@ -130,7 +130,7 @@ class KeyValues(State):
         place, seen = self.place.gather(1, order), self.seen.gather(1, order.repeat_interleave(self.branches, 0))
         return replace(self, key=key, value=value, place=place, seen=seen, used=torch.tensor(count))
 
-    def _lengthened(self, slots: int) -> KeyValues:
+    def _lengthened(self, slots: int) -> KVCache:
         """So many slots, in memory of their own; whatever lies in new ones is not read."""
         key, value = (held.new_empty(*held.shape[:2], slots, *held.shape[3:]) for held in (self.key, self.value))
         for buffer, held in ((key, self.key), (value, self.value)):
@@ -138,37 +138,37 @@ class KeyValues(State):
         more = slots - self.place.size(1)
         return replace(self, key=key, value=value, place=F.pad(self.place, (0, more)), seen=F.pad(self.seen, (0, more)))
 
-    def _wiped(self) -> KeyValues:
+    def _wiped(self) -> KVCache:
         """Zeros in empty slots that will be read unseen: a weight of zero meets them, and 0 · NaN is NaN."""
         for buffer in (self.key, self.value):
             buffer[:, :, self.stop :] = 0
         return self
 
-    def select(self, rows: Tensor, sources: Tensor | None = None) -> KeyValues:
+    def select(self, rows: Tensor, sources: Tensor | None = None) -> KVCache:
         """As every state; only what is used is copied."""
         taken = State.select(self._cut(), rows, sources)
         if len(rows) < len(self.seen):  # depth-first search would drag along all that the others said, word by word
             taken = taken.packed()
         return taken._lengthened(2 * (taken.stop + taken.branches * ROOM))
 
-    def steady(self, steps: int) -> KeyValues:
+    def static(self, steps: int) -> KVCache:
         """Reads the buffers to their end, which so many steps reach; what is empty is not seen."""
         held = self._cut()
         slots = held.stop + self.branches * steps
         begun = torch.full_like(held.cursor, held.stop)
         return replace(held._lengthened(slots + -slots % ALIGNED)._wiped(), cursor=begun, used=torch.tensor(-1))
 
-    def _cut(self) -> KeyValues:
+    def _cut(self) -> KVCache:
         """Without empty slots, sharing this state's memory."""
         held = self if int(self.used) >= 0 else self.packed()
         cut = {name: getattr(held, name)[:, :, : held.stop] for name in ("key", "value")}
         cut |= {name: getattr(held, name)[:, : held.stop] for name in ("place", "seen")}
         return replace(held, **cut)
 
-    def join(self, other: KeyValues) -> KeyValues:
+    def cat(self, other: KVCache) -> KVCache:
         """As every state; the shorter buffers grow."""
         slots = max(self.place.size(1), other.place.size(1))
-        return State.join(self._lengthened(slots)._wiped(), other._lengthened(slots)._wiped())
+        return State.cat(self._lengthened(slots)._wiped(), other._lengthened(slots)._wiped())
 
 
 def visible(query: Tensor, key: Tensor, window: int | None = None, *, ahead: bool = False) -> Tensor:

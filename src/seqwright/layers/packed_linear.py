@@ -18,7 +18,7 @@ SMALLEST = 1 << 17
 """Weights below which a product is so short that the call itself costs more than packing saves."""
 
 
-class PrepackedLinear(nn.Linear):
+class PackedLinear(nn.Linear):
     """A linear map for reading only: it shares the parameters it was made from, and does not notice if they change.
 
     A nonlinearity after it can be part of the product, which then leaves each output as it should be at once.
@@ -35,14 +35,14 @@ class PrepackedLinear(nn.Linear):
         return torch.ops.mkldnn._linear_pointwise(input, self.packed, self.bias, self.after, [], self.form)
 
 
-def prepacked(model: M) -> M:
+def packed(model: M) -> M:
     """The same model for reading, sharing its parameters, part by part for a mixture; itself where there is nothing to
     pack."""
     if not available():
         return model
     if isinstance(parts := getattr(model, "models", None), list):
         mixed: Any = copy.copy(model)
-        mixed.models = [prepacked(part) for part in parts]
+        mixed.models = [packed(part) for part in parts]
         return mixed
     if not isinstance(model, nn.Module):
         return model
@@ -51,7 +51,7 @@ def prepacked(model: M) -> M:
     for parent in [*model.modules()]:
         for name, part in [*parent.named_children()]:
             if type(part) is nn.Linear and worth_it(part.weight):
-                setattr(parent, name, PrepackedLinear(part, _take_over(parent, name)))
+                setattr(parent, name, PackedLinear(part, _take_over(parent, name)))
     return model
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqwright.core.batch import Source
-from seqwright.layers.encoder import Reading
+from seqwright.layers.encoder import EncoderOutput
 
 
 class Pooling(nn.Module, ABC):
@@ -21,21 +21,21 @@ class Pooling(nn.Module, ABC):
         """Size of the vectors that come out."""
 
     @abstractmethod
-    def forward(self, reading: Reading, source: Source) -> Tensor:
+    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
         """(B, width), (B, W, width) or (B, S, width)."""
 
 
 class First(Pooling):
     """The vector of a class token that stands in front (Devlin et al. 2019)."""
 
-    def forward(self, reading: Reading, source: Source) -> Tensor:
+    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
         return reading.vectors[:, 0]  # (B, D)
 
 
 class Final(Pooling):
     """The vector of the last real position: what a causal reader knows in the end (Radford et al. 2018)."""
 
-    def forward(self, reading: Reading, source: Source) -> Tensor:
+    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
         places = torch.arange(reading.mask.size(1), device=reading.mask.device)
         last = (places * reading.mask).amax(1)  # (B,)
         return reading.vectors[torch.arange(len(last), device=last.device), last]  # (B, D)
@@ -44,7 +44,7 @@ class Final(Pooling):
 class Last(Pooling):
     """Where a recurrent reader ended: the top layer's state, both directions of it."""
 
-    def forward(self, reading: Reading, source: Source) -> Tensor:
+    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
         assert reading.last is not None
         return reading.last[:, 0, -1]  # (B, D)
 
@@ -55,7 +55,7 @@ class Backward(Pooling):
     def __init__(self, width: int):
         super().__init__(width // 2)
 
-    def forward(self, reading: Reading, source: Source) -> Tensor:
+    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
         assert reading.last is not None
         return reading.last[:, 0, -1, self.width :]  # (B, D / 2)
 
@@ -63,7 +63,7 @@ class Backward(Pooling):
 class Mean(Pooling):
     """The mean of the real positions."""
 
-    def forward(self, reading: Reading, source: Source) -> Tensor:
+    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
         real = reading.mask.unsqueeze(-1)  # (B, S, 1)
         return (reading.vectors * real).sum(1) / real.sum(1).clamp(min=1)  # (B, D)
 
@@ -71,7 +71,7 @@ class Mean(Pooling):
 class Max(Pooling):
     """The largest of every feature over the real positions (Collobert et al. 2011)."""
 
-    def forward(self, reading: Reading, source: Source) -> Tensor:
+    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
         hidden = reading.vectors.masked_fill(~reading.mask.unsqueeze(-1), -torch.inf)
         return hidden.amax(1).masked_fill(~reading.mask.any(1, keepdim=True), 0.0)  # (B, D)
 
@@ -84,7 +84,7 @@ class Attention(Pooling):
         self.hidden = nn.Linear(width, width)
         self.score = nn.Linear(width, 1, bias=False)
 
-    def forward(self, reading: Reading, source: Source) -> Tensor:
+    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
         scores = self.score(torch.tanh(self.hidden(reading.vectors))).squeeze(-1)  # (B, S)
         # The smallest number rather than minus infinity: an empty text has no weights, not NaN ones.
         weights = scores.masked_fill(~reading.mask, torch.finfo(scores.dtype).min).softmax(-1)
@@ -98,7 +98,7 @@ class Several(Pooling):
         super().__init__(sum(part.width for part in parts))
         self.parts = nn.ModuleList(parts)
 
-    def forward(self, reading: Reading, source: Source) -> Tensor:
+    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
         return torch.cat([part(reading, source) for part in self.parts], -1)
 
 
@@ -109,7 +109,7 @@ class Flatten(Pooling):
         super().__init__(width * length)
         self.length = length
 
-    def forward(self, reading: Reading, source: Source) -> Tensor:
+    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
         kept = (reading.vectors * reading.mask.unsqueeze(-1))[:, : self.length]
         return F.pad(kept, (0, 0, 0, self.length - kept.size(1))).flatten(1)  # (B, length · D)
 
@@ -118,7 +118,7 @@ class Words(Pooling):
     """The vector at which each given word begins, so that labels of words never shift under subword tokens; zeros
     behind the words of a row."""
 
-    def forward(self, reading: Reading, source: Source) -> Tensor:
+    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
         starts = source.word_starts
         assert starts is not None
         counts = starts.sum(1, keepdim=True)  # (B, 1)
@@ -132,7 +132,7 @@ class Words(Pooling):
 class Everything(Pooling):
     """Every position of the source, without a class token in front: for masked tokens and pixels."""
 
-    def forward(self, reading: Reading, source: Source) -> Tensor:
+    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
         return reading.vectors[:, -source.mask.size(1) :]  # (B, S, D)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.layers.attention import SelfAttention
 from seqwright.layers.cross_attention import CrossAttention, Given
-from seqwright.layers.kv_cache import KeyValues
+from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.positions import Rotary
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
@@ -64,9 +64,9 @@ class BlockConfig:
         check_sizes(self, "width", "heads", "ffn_width")
         check_shares(self, "dropout", "attention_dropout", "embedding_dropout")
         if self.rope_base <= 0:
-            raise UserError(f"rotary_base must be above 0, not {self.rope_base}; 10000 is usual.")
+            raise UserError(f"rope_base must be above 0, not {self.rope_base}; 10000 is usual.")
         if self.norm_eps < 0:
-            raise UserError(f"epsilon must not be below 0, but is {self.norm_eps}; 1e-5 is usual.")
+            raise UserError(f"norm_eps must not be below 0, but is {self.norm_eps}; 1e-5 is usual.")
         if self.width % self.heads:
             below = self.width - self.width % self.heads
             near = [size for size in (below, below + self.heads) if size > 0]
@@ -75,7 +75,9 @@ class BlockConfig:
             )
         if self.kv_heads is not None and (self.kv_heads < 1 or self.heads % self.kv_heads):
             fitting = [str(n) for n in range(1, self.heads + 1) if self.heads % n == 0]
-            raise UserError(f"{self.heads} heads cannot share {self.kv_heads} key heads; try {' or '.join(fitting)}.")
+            raise UserError(
+                f"{self.heads} heads cannot share {self.kv_heads} key-value heads; try {' or '.join(fitting)}."
+            )
 
     @property
     def size(self) -> int:
@@ -140,9 +142,9 @@ class Block(nn.Module):
         self.attention = SelfAttention(
             config.width,
             config.heads,
-            key_heads=config.kv_heads,
+            kv_heads=config.kv_heads,
             window=window,
-            query_key_norm=config.qk_norm,
+            qk_norm=config.qk_norm,
             bias=config.bias,
             dropout=dropped,
             rotary=rotary,
@@ -167,7 +169,7 @@ class Block(nn.Module):
         self,
         x: Tensor,
         positions: Tensor,
-        memory: KeyValues | None = None,
+        memory: KVCache | None = None,
         layer: int = 0,
         *,
         bias: Tensor | None = None,

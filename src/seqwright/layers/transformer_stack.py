@@ -14,7 +14,7 @@ from seqwright.layers.attention import hiding
 from seqwright.layers.attention_bias import ALiBi, Buckets
 from seqwright.layers.cross_attention import Given
 from seqwright.layers.document_mask import places_inside, same_document
-from seqwright.layers.kv_cache import KeyValues
+from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.positions import Learned, Rotary, Sinusoidal, Unplaced
 from seqwright.layers.transformer_block import Block, BlockConfig, normalization
 
@@ -68,7 +68,7 @@ class Stack(nn.Module):
     ):
         super().__init__()
         self.width, self.context = config.width, config.context
-        self.size, self.key_heads = config.size, config.kv_heads or config.heads
+        self.size, self.kv_heads = config.size, config.kv_heads or config.heads
         self.window = config.attention_window if isinstance(config, StackConfig) else None
         rotary = Rotary(config.size, config.context, config.rope_base) if config.positions == "rope" else None
         placed = {"learned": Learned, "sinusoidal": Sinusoidal}.get(config.positions)
@@ -86,20 +86,20 @@ class Stack(nn.Module):
         self.post = config.norm_position == "post"
         self.norm = nn.Identity() if self.post else normalization(config)
 
-    def empty(self, rows: int, capacity: int, like: Tensor) -> KeyValues:
+    def empty(self, rows: int, capacity: int, like: Tensor) -> KVCache:
         """The keys and values of nothing read."""
-        return KeyValues.empty(rows, len(self.blocks), self.key_heads, self.size, capacity, like)
+        return KVCache.empty(rows, len(self.blocks), self.kv_heads, self.size, capacity, like)
 
     def run(
         self,
         x: Tensor,
-        state: KeyValues | None = None,
+        state: KVCache | None = None,
         count: Tensor | None = None,
         *,
         mask: Tensor | None = None,
         given: Sequence[Given | None] | None = None,
         documents: Tensor | None = None,
-    ) -> tuple[Tensor, KeyValues | None]:
+    ) -> tuple[Tensor, KVCache | None]:
         """(B, T, D) and the state after, where one was given; mask (B, 1, 1, T) of what is real where all is seen,
         `given` is what the cross-attention of each layer may ask, `documents` (B, T) are kept apart."""
         bias = None
@@ -123,7 +123,7 @@ class Stack(nn.Module):
         self,
         x: Tensor,
         positions: Tensor,
-        state: KeyValues | None = None,
+        state: KVCache | None = None,
         *,
         bias: Tensor | None = None,
         mask: Tensor | None = None,

@@ -143,7 +143,7 @@ def _windows(
         ends = stops[group : group + batch]
         spans = [slice(end - length, end) for end in ends]
         given = Batch.of_text(torch.stack([input[s] for s in spans]), torch.stack([target[s] for s in spans]))
-        log_probs, _ = model.score((given if border is None else given.apart(border)).to(device))
+        log_probs, _ = model.score((given if border is None else given.with_documents(border)).to(device))
         for row, first, end in zip(log_probs.cpu().double().numpy(), firsts[group : group + batch], ends, strict=True):
             yield first, row[length - (end - first) :]
 
@@ -157,7 +157,7 @@ def _carried(
     missing = rows * size - len(input)
     inputs = torch.cat([input, input[-1:].expand(missing)]).view(rows, size)
     targets = torch.cat([target, target.new_full((missing,), IGNORE)]).view(rows, size)
-    state = model.start(Source.nothing(rows, device), capacity=size)
+    state = model.start(Source.empty(rows, device), capacity=size)
     chunk = COUNTED_CHUNK if isinstance(model, Counted) else CHUNK
     for begin in range(0, size, chunk):
         span = slice(begin, begin + chunk)
@@ -195,7 +195,7 @@ def random_windows(
         if sos is not None:
             target[target == sos] = IGNORE
         given = Batch.of_text(windows[:, :-1].contiguous(), target)
-        log_probs, _ = model.score((given.apart(sos) if apart and sos is not None else given).to(device))
+        log_probs, _ = model.score((given.with_documents(sos) if apart and sos is not None else given).to(device))
         total -= log_probs.cpu().double().sum().item()
         count += int((target != IGNORE).sum())
     return total / max(1, count)

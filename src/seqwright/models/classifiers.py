@@ -10,20 +10,20 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
-from seqwright.core.batch import ReaderSizes
+from seqwright.core.batch import EncoderSizes
 from seqwright.core.config import UserError, check_shares, check_sizes
-from seqwright.layers.encoder import Reading
+from seqwright.layers.encoder import EncoderOutput
 from seqwright.layers.pooling import POOLINGS, Flatten, Pooling, Several
 from seqwright.layers.transformer_stack import StackConfig
-from seqwright.models.encoder_model import ReadingModel, Tokens, body, head_of
+from seqwright.models.encoder_model import EncoderModel, Tokens, body, head_of
 from seqwright.models.encoders.bert import BertConfig, bert_encoder
 from seqwright.models.encoders.bert import initialize as initialize_bert
-from seqwright.models.encoders.bidirectional import RecurrentReader, RecurrentReaderConfig
-from seqwright.models.encoders.cnn import ConvolutionConfig, ConvolutionReader
+from seqwright.models.encoders.bidirectional import BidirectionalConfig, BidirectionalEncoder
+from seqwright.models.encoders.cnn import CNNConfig, CNNEncoder
 from seqwright.models.encoders.gpt import GPTEncoder
 from seqwright.models.encoders.gpt import initialize as initialize_gpt
 from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
-from seqwright.models.transformer import TransformerReader, TransformerReaderConfig, initialize
+from seqwright.models.transformer import TransformerEncoder, TransformerEncoderConfig, initialize
 
 SPREAD = 0.1
 """Deviation of fresh token vectors, near enough that a few epochs move them anywhere: PyTorch's 1.0 costs 7 points of
@@ -31,7 +31,7 @@ accuracy on SST-2."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerConfig:
+class ClassifierHeadConfig:
     """What follows the encoder of a classifier."""
 
     hidden: tuple[int, ...] = ()
@@ -46,7 +46,7 @@ class AnswerConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MLPConfig(AnswerConfig):
+class MLPConfig(ClassifierHeadConfig):
     embedding: int = 128
     """Size of the token vectors."""
     length: int = 128
@@ -60,7 +60,7 @@ class MLPConfig(AnswerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CNNClassifierConfig(AnswerConfig, ConvolutionConfig):
+class CNNClassifierConfig(ClassifierHeadConfig, CNNConfig):
     pooling: Literal["max", "mean", "attention", "flatten"] | tuple[Literal["max", "mean", "attention"], ...] = "max"
     """What is made of all positions, one or several side by side; flatten keeps every one and needs length."""
 
@@ -75,7 +75,7 @@ Recurrent = Literal["last", "backward", "final", "max", "mean", "attention"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentClassifierConfig(AnswerConfig, RecurrentReaderConfig):
+class RecurrentClassifierConfig(ClassifierHeadConfig, BidirectionalConfig):
     pooling: Recurrent | tuple[Recurrent, ...] = "max"
     """What is made of all positions, one or several side by side: last is where each direction ended, backward where
     the backward one did, final the vector of the last token."""
@@ -106,7 +106,7 @@ Attentive = Literal["first", "mean", "max", "attention"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerClassifierConfig(AnswerConfig, TransformerReaderConfig):
+class TransformerClassifierConfig(ClassifierHeadConfig, TransformerEncoderConfig):
     pooling: Attentive | tuple[Attentive, ...] = "mean"
     """What is made of all positions, one or several side by side; first is <sos>, which stands for the text."""
 
@@ -119,7 +119,7 @@ Causal = Literal["final", "mean", "max", "attention"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GPTClassifierConfig(AnswerConfig, StackConfig):
+class GPTClassifierConfig(ClassifierHeadConfig, StackConfig):
     pooling: Causal | tuple[Causal, ...] = "final"
     """What is made of all positions, one or several side by side; final is the last token, which has seen all."""
 
@@ -129,7 +129,7 @@ class GPTClassifierConfig(AnswerConfig, StackConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BertClassifierConfig(AnswerConfig, BertConfig):
+class BertClassifierConfig(ClassifierHeadConfig, BertConfig):
     pooling: Attentive | tuple[Attentive, ...] = "first"
     """What is made of all positions, one or several side by side; first is <sos>, which stands for the text."""
 
@@ -145,54 +145,54 @@ class Unread(nn.Module):
         super().__init__()
         self.width, self.context = width, length
 
-    def forward(self, x: Tensor, mask: Tensor) -> Reading:
-        return Reading(x, mask)
+    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
+        return EncoderOutput(x, mask)
 
 
-class GPTReader(GPTEncoder):
+class GPTSourceEncoder(GPTEncoder):
     """A causal encoder as a reader: what stands behind a text is never seen by it."""
 
     causal = True
 
-    def forward(self, x: Tensor, mask: Tensor) -> Reading:  # type: ignore[override]
-        return Reading(super().forward(x)[0], mask)
+    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:  # type: ignore[override]
+        return EncoderOutput(super().forward(x)[0], mask)
 
 
-def mlp(config: MLPConfig, sizes: ReaderSizes) -> ReadingModel:
+def mlp(config: MLPConfig, sizes: EncoderSizes) -> EncoderModel:
     """All token vectors as one, then fully connected layers."""
     encoder = Unread(config.embedding, config.length)
     return answering(config, sizes, encoder, config.embedding, Flatten(config.embedding, config.length))
 
 
-def cnn(config: CNNClassifierConfig, sizes: ReaderSizes) -> ReadingModel:
+def cnn(config: CNNClassifierConfig, sizes: EncoderSizes) -> EncoderModel:
     """Convolutions, then what is pooled of them."""
-    encoder = ConvolutionReader(config)
+    encoder = CNNEncoder(config)
     flat = Flatten(encoder.width, config.positions) if config.pooling == "flatten" else None
     return answering(config, sizes, encoder, config.embedding, flat)
 
 
-def recurrent(config: RecurrentClassifierConfig, sizes: ReaderSizes) -> ReadingModel:
+def recurrent(config: RecurrentClassifierConfig, sizes: EncoderSizes) -> EncoderModel:
     """A recurrent network, then what is pooled of it."""
-    return answering(config, sizes, RecurrentReader(config), config.embedding or config.width)
+    return answering(config, sizes, BidirectionalEncoder(config), config.embedding or config.width)
 
 
-def transformer(config: TransformerClassifierConfig, sizes: ReaderSizes) -> ReadingModel:
+def transformer(config: TransformerClassifierConfig, sizes: EncoderSizes) -> EncoderModel:
     """A Transformer's encoder, then what is pooled of it."""
-    encoder = TransformerReader(config)
+    encoder = TransformerEncoder(config)
     initialize(encoder, config.width)
     return answering(config, sizes, encoder, config.width)
 
 
-def bert(config: BertClassifierConfig, sizes: ReaderSizes) -> ReadingModel:
+def bert(config: BertClassifierConfig, sizes: EncoderSizes) -> EncoderModel:
     """A BERT, read at its first token (Devlin et al. 2019)."""
     model = answering(config, sizes, bert_encoder(config), config.width)
     initialize_bert(model.embedding)
     return model
 
 
-def gpt(config: GPTClassifierConfig, sizes: ReaderSizes) -> ReadingModel:
+def gpt(config: GPTClassifierConfig, sizes: EncoderSizes) -> EncoderModel:
     """A GPT, read at its last token (Radford et al. 2018)."""
-    encoder = GPTReader(config)
+    encoder = GPTSourceEncoder(config)
     initialize_gpt(encoder, config.layers)
     model = answering(config, sizes, encoder, config.width)
     initialize_gpt(model.embedding, config.layers)
@@ -200,16 +200,16 @@ def gpt(config: GPTClassifierConfig, sizes: ReaderSizes) -> ReadingModel:
 
 
 def answering(
-    config: Any, sizes: ReaderSizes, encoder: nn.Module, embedding: int, pooling: Pooling | None = None
-) -> ReadingModel:
+    config: Any, sizes: EncoderSizes, encoder: nn.Module, embedding: int, pooling: Pooling | None = None
+) -> EncoderModel:
     """Embedding, encoder, pooling as the configuration names it, layers and head."""
     assert sizes.vocabulary is not None
     if pooling is None:
         names = (config.pooling,) if isinstance(config.pooling, str) else config.pooling
         parts = [POOLINGS[name](encoder.width) for name in names]  # type: ignore[arg-type]
         pooling = parts[0] if len(parts) == 1 else Several(*parts)
-    layers, width = body(pooling.width, config.hidden, config.answer_dropout)
+    layers, width = body(pooling.width, config.hidden, config.head_dropout)
     tokens = Tokens(sizes.vocabulary.size, embedding, segments=sizes.segments)
     for table in tokens.modules():
         nn.init.normal_(table.weight, std=SPREAD)  # type: ignore[arg-type]
-    return ReadingModel(tokens, encoder, pooling, layers, head_of(sizes.answers, width))
+    return EncoderModel(tokens, encoder, pooling, layers, head_of(sizes.answers, width))

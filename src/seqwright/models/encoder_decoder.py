@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from seqwright.core.batch import Batch, Source, Vocabularies
 from seqwright.core.config import UserError
 from seqwright.core.protocols import State
-from seqwright.layers.encoder import Reader, Reading, last_real
+from seqwright.layers.encoder import Encoder, EncoderOutput, last_real
 from seqwright.layers.heads import TokenHead
 
 Tied = Literal["three-way", "two-way", "none"]
@@ -22,7 +22,7 @@ class Decoder(Protocol):
     width: int
     context: int | None
 
-    def remember(self, reading: Reading) -> State:
+    def load_optimizer_state(self, reading: EncoderOutput) -> State:
         """What will be asked, computed once: a state of `per_source` fields."""
         ...
 
@@ -49,8 +49,8 @@ class Translating(State):
     memory: State
     said: State
 
-    def steady(self, steps: int) -> Translating | None:
-        memory, said = self.memory.steady(steps), self.said.steady(steps)
+    def static(self, steps: int) -> Translating | None:
+        memory, said = self.memory.static(steps), self.said.static(steps)
         return None if memory is None or said is None else Translating(memory, said)
 
 
@@ -65,7 +65,7 @@ class EncoderDecoder(nn.Module):
         self.target_embedding = (
             self.source_embedding if tied == "three-way" else nn.Embedding(sizes.target.size, embedding)
         )
-        self.reader: Reader = reader  # type: ignore[assignment]
+        self.reader: Encoder = reader  # type: ignore[assignment]
         self.decoder: Decoder = decoder  # type: ignore[assignment]
         self.head = TokenHead(self.decoder.width, sizes.target.size, bias=tied == "none")
         if tied != "none":
@@ -85,7 +85,7 @@ class EncoderDecoder(nn.Module):
 
     def read(self, source: Source) -> State:
         """The memory of a source."""
-        return self.decoder.remember(self._reading(source))
+        return self.decoder.load_optimizer_state(self._reading(source))
 
     def vectors(self, source: Source) -> Tensor:
         """(B, S, D): the source as the decoder finds it."""
@@ -114,7 +114,7 @@ class EncoderDecoder(nn.Module):
         hidden, after = self.hidden(batch, state)
         return self.head.score(hidden, batch.target), after
 
-    def _reading(self, source: Source) -> Reading:
+    def _reading(self, source: Source) -> EncoderOutput:
         given = source.ids if source.features is None else source.features.to(self.source_embedding.weight.dtype)
         assert given is not None, "an encoder-decoder needs a source"
         return self.reader(self.source_embedding(given), source.mask)

@@ -19,7 +19,7 @@ from seqwright.models.mixture import Parts
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReaderMixtureConfig:
+class EncoderMixtureConfig:
     weights: tuple[float, ...]
     """How much each part counts."""
     mean: Literal["arithmetic", "geometric"] = "geometric"
@@ -41,10 +41,10 @@ class ReaderMixtureConfig:
         return [Vocabulary(**part["vocabulary"]) for part in self.parts.values()]
 
 
-class ReaderMixture(Parts):
+class EncoderMixture(Parts):
     """Log-probabilities of classes, mixed."""
 
-    def __init__(self, models: Sequence[Any], config: ReaderMixtureConfig):
+    def __init__(self, models: Sequence[Any], config: EncoderMixtureConfig):
         self.models = list(models)
         if len(self.models) < 2 or len(self.models) != len(config.weights):
             raise UserError(

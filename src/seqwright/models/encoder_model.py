@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from seqwright.core.batch import IGNORE, Answers, Batch, Source
+from seqwright.core.batch import IGNORE, Batch, OutputSpec, Source
 from seqwright.core.protocols import Head, State
 from seqwright.layers.cross_entropy import token_log_probs
-from seqwright.layers.encoder import Reader, Reading
-from seqwright.layers.heads import ClassHead, LabelsHead, TokenHead, ValueHead
+from seqwright.layers.encoder import Encoder, EncoderOutput
+from seqwright.layers.heads import ClassHead, MultiLabelHead, RegressionHead, TokenHead
 from seqwright.layers.pooling import Pooling
 
 
@@ -37,13 +37,13 @@ class Features(nn.Linear):
         return super().forward(source.features.to(self.weight.dtype))  # (B, S, D)
 
 
-class ReadingModel(nn.Module):
+class EncoderModel(nn.Module):
     """Vectorize → embed → encode → pool → answer. What its parts are decides what the model is called."""
 
     def __init__(self, embedding: nn.Module, encoder: nn.Module, pooling: Pooling, body: nn.Module, head: nn.Module):
         super().__init__()
         self.embedding = embedding
-        self.encoder: Reader = encoder  # type: ignore[assignment]
+        self.encoder: Encoder = encoder  # type: ignore[assignment]
         self.pooling = pooling
         self.body = body
         self.head: Head = head  # type: ignore[assignment]
@@ -52,7 +52,7 @@ class ReadingModel(nn.Module):
     def context(self) -> int | None:
         return self.encoder.context
 
-    def read(self, source: Source) -> Reading:
+    def read(self, source: Source) -> EncoderOutput:
         """Every position's vector."""
         return self.encoder(self.embedding(source), source.mask)
 
@@ -101,14 +101,14 @@ def body(width: int, layers: tuple[int, ...], dropout: float = 0.0) -> tuple[nn.
 
 HEADS: dict[str, type[nn.Module]] = {
     "class": ClassHead,
-    "multilabel": LabelsHead,
-    "regression": ValueHead,
+    "multilabel": MultiLabelHead,
+    "regression": RegressionHead,
     "tags": ClassHead,
     "tokens": TokenHead,
-    "pixels": ValueHead,
+    "pixels": RegressionHead,
 }
 
 
-def head_of(answers: Answers, width: int) -> nn.Module:
+def head_of(answers: OutputSpec, width: int) -> nn.Module:
     """The head that gives such answers from vectors of this width."""
     return HEADS[answers.kind](width, answers.count)

@@ -34,7 +34,7 @@ class MixtureConfig:
 
 @dataclass
 class Both(State):
-    """What two models remember; of more than two, the second is itself a Both."""
+    """What two models load_optimizer_state; of more than two, the second is itself a Both."""
 
     first: State
     rest: State
@@ -45,13 +45,13 @@ class Parts:
 
     models: list[Any]
 
-    def tensors(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         """All that the parts know; names are `1.embedding.weight`, …."""
         return {
             f"{n}.{name}": tensor for n, model in enumerate(self.models, 1) for name, tensor in _known(model).items()
         }
 
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         """Becomes the mixture these tensors came from."""
         for n, model in enumerate(self.models, 1):
             own = {name.removeprefix(f"{n}."): t for name, t in tensors.items() if name.startswith(f"{n}.")}
@@ -61,7 +61,7 @@ class Parts:
                 assert own.keys() >= _known(model).keys(), f"part {n} lacks some of its weights"
                 model.eval()
             else:
-                model.load(own)
+                model.load_state_dict(own)
 
     def to(self, target: torch.device | str | torch.dtype) -> Self:
         """Moves the neural parts, or holds them in another type; counted ones stay as they are, on the CPU."""
@@ -150,7 +150,7 @@ class Product(Mixture):
 
 def _known(model: Any) -> dict[str, Tensor]:
     if not isinstance(model, torch.nn.Module):
-        return dict(model.tensors())
+        return dict(model.state_dict())
     named = model.state_dict(keep_vars=True)
     first = {id(tensor): name for name, tensor in reversed(named.items())}
     return {name: tensor.detach() for name, tensor in named.items() if first[id(tensor)] == name}

@@ -14,13 +14,13 @@ from seqwright.core.config import UserError
 from seqwright.core.protocols import State
 from seqwright.layers.encoder import last_real
 from seqwright.layers.heads import TokenHead
-from seqwright.layers.kv_cache import KeyValues, visible
+from seqwright.layers.kv_cache import KVCache, visible
 from seqwright.layers.transformer_stack import StackSizes
 from seqwright.models.encoders.gpt import GPTEncoder, initialize
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrefixConfig(StackSizes):
+class PrefixLMConfig(StackSizes):
     context: int = 256
     """The longest source and target together, in tokens; each may take half."""
     positions: Literal["learned", "sinusoidal", "rope", "none"] = "learned"
@@ -37,7 +37,7 @@ class PrefixConfig(StackSizes):
 class PrefixLanguageModel(nn.Module):
     """Embed, encode, read out, as a GPT whose source is given in full: without one it is that GPT."""
 
-    def __init__(self, config: PrefixConfig, vocabulary: int):
+    def __init__(self, config: PrefixLMConfig, vocabulary: int):
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, config.width)
         self.encoder = GPTEncoder(config, causal=False)
@@ -54,7 +54,7 @@ class PrefixLanguageModel(nn.Module):
         """(B, T, D), and the state after where one was given, which then stands for the source."""
         x = self.embedding(batch.input)
         if state is not None:
-            assert isinstance(state, KeyValues)
+            assert isinstance(state, KVCache)
             return self.encoder(x, state)
         mask = batch.source.mask  # (B, S)
         given, said = mask.size(1), x.size(1)
@@ -76,7 +76,7 @@ class PrefixLanguageModel(nn.Module):
         mask = source.mask
         return self.encoder.through(self._embedded(source), self._within(self._places(mask)), mask=mask[:, None, None])
 
-    def start(self, source: Source, *, capacity: int) -> KeyValues:
+    def start(self, source: Source, *, capacity: int) -> KVCache:
         mask = source.mask
         state = self.encoder.start(source.rows, mask.size(1) + capacity, self.embedding.weight)
         if not mask.size(1):
@@ -86,7 +86,7 @@ class PrefixLanguageModel(nn.Module):
         return read
 
     def step(self, ids: Tensor, state: State, count: Tensor | None = None) -> tuple[Tensor, State]:
-        assert isinstance(state, KeyValues)
+        assert isinstance(state, KVCache)
         hidden, after = self.encoder(self.embedding(ids), state, count)
         assert after is not None
         return self.head.log_probs(last_real(hidden, count)), after
@@ -107,7 +107,7 @@ class PrefixLanguageModel(nn.Module):
         return positions.clamp(max=self.encoder.context - 1)
 
 
-def prefix(config: PrefixConfig, sizes: Vocabularies) -> PrefixLanguageModel:
+def prefix(config: PrefixLMConfig, sizes: Vocabularies) -> PrefixLanguageModel:
     """A prefix language model with fresh weights."""
     if not sizes.joint:
         raise UserError("a prefix language model reads and says one vocabulary: set tokenizer.joint = true.")

@@ -14,9 +14,9 @@ from seqwright.core.protocols import State, per_source
 from seqwright.layers.attention import needed
 from seqwright.layers.attention_scores import SCORES, Ask
 from seqwright.layers.cross_attention import pad
-from seqwright.layers.encoder import Reading
+from seqwright.layers.encoder import EncoderOutput
 from seqwright.models.encoder_decoder import EncoderDecoder, Tied, settled_tie
-from seqwright.models.encoders.bidirectional import RecurrentReader, RecurrentReaderConfig
+from seqwright.models.encoders.bidirectional import BidirectionalConfig, BidirectionalEncoder
 from seqwright.models.encoders.recurrent import (
     ElmanConfig,
     GRUConfig,
@@ -29,7 +29,7 @@ from seqwright.models.encoders.recurrent import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seq2SeqConfig(RecurrentReaderConfig):
+class Seq2SeqConfig(BidirectionalConfig):
     attention: Literal["none", "parameter-free", "dot", "scaled-dot", "general", "concat", "additive"] = "additive"
     """How the decoder asks the source: not at all (none: it begins with the encoder's last state, and that is all), or
     by one of the lectures' scores. parameter-free adds the mean by scaled dot products to the state and learns nothing
@@ -46,7 +46,7 @@ class Seq2SeqConfig(RecurrentReaderConfig):
         if self.tied not in (None, "none") and self.embedding not in (None, self.width):
             raise UserError(f"a tied read-out needs embedding = width; they are {self.embedding} and {self.width}.")
         if self.input_feeding and self.attention == "none":
-            raise UserError('feeding feeds what attention found back; give attention another kind than "none".')
+            raise UserError('input_feeding feeds the attention vector back; give attention another kind than "none".')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,14 +77,14 @@ class Read(State):
     last: Tensor = per_source()
     """(B, C, L, D): hidden, and cell where there is one, of every layer."""
 
-    def join(self, other: Self) -> Self:
+    def cat(self, other: Self) -> Self:
         """The sources of both; the shorter ones are padded."""
         longest = max(self.mask.size(1), other.mask.size(1))
         mine, theirs = (
             type(read)(pad(read.vectors, longest), pad(read.keys, longest), pad(read.mask, longest), read.last)
             for read in (self, other)
         )
-        return State.join(mine, theirs)
+        return State.cat(mine, theirs)
 
 
 @dataclass
@@ -118,7 +118,7 @@ class RecurrentDecoder(nn.Module):
         if config.attention not in ("none", "parameter-free"):
             self.combine = nn.Linear(2 * config.width, config.width, bias=False)
 
-    def remember(self, reading: Reading) -> Read:
+    def load_optimizer_state(self, reading: EncoderOutput) -> Read:
         assert reading.last is not None
         vectors = reading.vectors
         keys = vectors[..., :0] if self.ask is None else self.ask.keys(vectors)
@@ -171,16 +171,16 @@ class RecurrentDecoder(nn.Module):
 
 def _where(moving: Tensor, after: Asking, before: Asking) -> Asking:
     """Rows that move take the state after, the others keep the one before."""
-    held = dict(before.tensors())
+    held = dict(before.named_tensors())
     chosen = {
         name: torch.where(moving.view(-1, *[1] * (value.dim() - 1)), value, held[name])
-        for name, value in after.tensors()
+        for name, value in after.named_tensors()
     }
-    return before.filled(chosen)
+    return before.from_tensors(chosen)
 
 
 def seq2seq(config: Seq2SeqConfig, sizes: Vocabularies) -> EncoderDecoder:
     """A recurrent encoder-decoder with fresh weights."""
     embedding = config.embedding or config.width
     tied = settled_tie(config.tied, sizes) if embedding == config.width else "none"
-    return EncoderDecoder(sizes, embedding, RecurrentReader(config), RecurrentDecoder(config), tied=tied)
+    return EncoderDecoder(sizes, embedding, BidirectionalEncoder(config), RecurrentDecoder(config), tied=tied)

@@ -9,23 +9,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright.core.batch import Batch, ReaderSizes, Source
+from seqwright.core.batch import Batch, EncoderSizes, Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import State
-from seqwright.layers.char_cnn import Spelling
-from seqwright.layers.crf import ChainHead
+from seqwright.layers.char_cnn import CharCNN
+from seqwright.layers.crf import CRFHead
 from seqwright.layers.cross_entropy import exact
 from seqwright.layers.heads import ClassHead
 from seqwright.layers.pooling import Words
 from seqwright.layers.transformer_stack import StackConfig
-from seqwright.models.classifiers import GPTReader
-from seqwright.models.encoder_model import ReadingModel, Tokens, body
+from seqwright.models.classifiers import GPTSourceEncoder
+from seqwright.models.encoder_model import EncoderModel, Tokens, body
 from seqwright.models.encoders.bert import BertConfig, bert_encoder
 from seqwright.models.encoders.bert import initialize as initialize_bert
-from seqwright.models.encoders.bidirectional import RecurrentReader, RecurrentReaderConfig
+from seqwright.models.encoders.bidirectional import BidirectionalConfig, BidirectionalEncoder
 from seqwright.models.encoders.gpt import initialize as initialize_gpt
 from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
-from seqwright.models.transformer import TransformerReader, TransformerReaderConfig, initialize
+from seqwright.models.transformer import TransformerEncoder, TransformerEncoderConfig, initialize
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +41,11 @@ class TagConfig:
 
     def check_tags(self) -> None:
         if self.char_features < 0:
-            raise UserError(f"spelling must not be below 0, but is {self.char_features}.")
+            raise UserError(f"char_features must not be below 0, but is {self.char_features}.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentTaggerConfig(TagConfig, RecurrentReaderConfig):
+class RecurrentTaggerConfig(TagConfig, BidirectionalConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_tags()
@@ -67,7 +67,7 @@ class GRUTaggerConfig(RecurrentTaggerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerTaggerConfig(TagConfig, TransformerReaderConfig):
+class TransformerTaggerConfig(TagConfig, TransformerEncoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_tags()
@@ -87,14 +87,14 @@ class BertTaggerConfig(TagConfig, BertConfig):
         self.check_tags()
 
 
-class SpelledTokens(Tokens):
+class CharTokenEmbedding(Tokens):
     """The vectors of ids and, where a word begins, of its letters."""
 
     def __init__(self, vocabulary: int, width: int, *, spelling: int):
         super().__init__(vocabulary, width)
         # A word's own vector begins small: at first its letters, which it shares with others, should speak for it.
         nn.init.normal_(self.weight, std=0.1)
-        self.spelling = Spelling(width, spelling)
+        self.spelling = CharCNN(width, spelling)
 
     def forward(self, source: Source) -> Tensor:  # type: ignore[override]
         assert source.spelling is not None
@@ -109,7 +109,7 @@ class TagHead(ClassHead):
         return exact(self.readout(hidden)).softmax(-1)
 
 
-class Tagger(ReadingModel):
+class Tagger(EncoderModel):
     """A reader that answers for every given word."""
 
     def hidden(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
@@ -130,40 +130,44 @@ class Tagger(ReadingModel):
         return tags, probabilities.gather(-1, tags.unsqueeze(-1)).squeeze(-1)
 
 
-def recurrent_tagger(config: RecurrentTaggerConfig, sizes: ReaderSizes) -> Tagger:
+def recurrent_tagger(config: RecurrentTaggerConfig, sizes: EncoderSizes) -> Tagger:
     """A recurrent network in both directions (Huang et al. 2015; with letters, Ma & Hovy 2016)."""
-    return tagging(config, sizes, RecurrentReader(config), config.embedding or config.width)
+    return tagging(config, sizes, BidirectionalEncoder(config), config.embedding or config.width)
 
 
-def transformer_tagger(config: TransformerTaggerConfig, sizes: ReaderSizes) -> Tagger:
+def transformer_tagger(config: TransformerTaggerConfig, sizes: EncoderSizes) -> Tagger:
     """A Transformer's encoder."""
-    encoder = TransformerReader(config)
+    encoder = TransformerEncoder(config)
     initialize(encoder, config.width)
     return tagging(config, sizes, encoder, config.width)
 
 
-def gpt_tagger(config: GPTTaggerConfig, sizes: ReaderSizes) -> Tagger:
+def gpt_tagger(config: GPTTaggerConfig, sizes: EncoderSizes) -> Tagger:
     """A GPT, which knows what stands before each word and not what follows."""
-    encoder = GPTReader(config)
+    encoder = GPTSourceEncoder(config)
     initialize_gpt(encoder, config.layers)
     model = tagging(config, sizes, encoder, config.width)
     initialize_gpt(model.embedding, config.layers)
     return model
 
 
-def bert_tagger(config: BertTaggerConfig, sizes: ReaderSizes) -> Tagger:
+def bert_tagger(config: BertTaggerConfig, sizes: EncoderSizes) -> Tagger:
     """A BERT, as it was pre-trained (Devlin et al. 2019, section 5.3)."""
     model = tagging(config, sizes, bert_encoder(config), config.width)
     initialize_bert(model.embedding)
     return model
 
 
-def tagging(config: TagConfig, sizes: ReaderSizes, encoder: nn.Module, embedding: int) -> Tagger:
+def tagging(config: TagConfig, sizes: EncoderSizes, encoder: nn.Module, embedding: int) -> Tagger:
     """Embedding, encoder, the vector at which each word begins, and the head of its tag."""
     assert sizes.vocabulary is not None
     size = sizes.vocabulary.size
-    tokens = SpelledTokens(size, embedding, spelling=config.char_features) if config.char_features else Tokens(size, embedding)
+    tokens = (
+        CharTokenEmbedding(size, embedding, spelling=config.char_features)
+        if config.char_features
+        else Tokens(size, embedding)
+    )
     words = Words(encoder.width)  # type: ignore[arg-type]
     layers, width = body(words.width, ())
-    head = ChainHead(width, sizes.answers.count) if config.crf else TagHead(width, sizes.answers.count)
+    head = CRFHead(width, sizes.answers.count) if config.crf else TagHead(width, sizes.answers.count)
     return Tagger(tokens, encoder, words, layers, head)

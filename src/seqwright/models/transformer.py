@@ -13,14 +13,14 @@ from seqwright.core.config import check_sizes
 from seqwright.core.protocols import State
 from seqwright.layers.attention import needed
 from seqwright.layers.cross_attention import Memory
-from seqwright.layers.encoder import Reading
-from seqwright.layers.kv_cache import KeyValues
+from seqwright.layers.encoder import EncoderOutput
+from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.transformer_stack import Stack, StackConfig
 from seqwright.models.encoder_decoder import EncoderDecoder, Tied, settled_tie
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerReaderConfig(StackConfig):
+class TransformerEncoderConfig(StackConfig):
     layers: int = 4
     """Blocks of the encoder."""
     context: int = 512
@@ -35,7 +35,7 @@ class TransformerReaderConfig(StackConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig(TransformerReaderConfig):
+class TransformerConfig(TransformerEncoderConfig):
     decoder_layers: int | None = None
     """Blocks of the decoder; as many as the encoder has unless given."""
     tied: Tied | None = None
@@ -47,16 +47,16 @@ class TransformerConfig(TransformerReaderConfig):
         check_sizes(self, "decoder_layers")
 
 
-class TransformerReader(Stack):
+class TransformerEncoder(Stack):
     """Every position of the source sees every other, or those within its window."""
 
-    def __init__(self, config: TransformerReaderConfig, *, embedding_norm: bool = False):
+    def __init__(self, config: TransformerEncoderConfig, *, embedding_norm: bool = False):
         super().__init__(config, config.layers, causal=False, embedding_norm=embedding_norm)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Reading:
+    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
         real = needed(mask)
         vectors, _ = self.run(x, mask=None if real is None else real[:, None, None])
-        return Reading(vectors, mask)
+        return EncoderOutput(vectors, mask)
 
 
 class TransformerDecoder(Stack):
@@ -67,17 +67,17 @@ class TransformerDecoder(Stack):
         self.layout = (len(self.blocks), 2, config.heads, config.size)
         self.keys_values = nn.Linear(config.width, 2 * len(self.blocks) * config.width, bias=config.bias)
 
-    def remember(self, reading: Reading) -> Memory:
+    def load_optimizer_state(self, reading: EncoderOutput) -> Memory:
         key_value = self.keys_values(reading.vectors).unflatten(-1, self.layout)  # (B, S, L, 2, H, E)
         return Memory(key_value.permute(0, 2, 3, 4, 1, 5).contiguous(), reading.mask)
 
-    def start(self, memory: State, capacity: int) -> KeyValues:
+    def start(self, memory: State, capacity: int) -> KVCache:
         assert isinstance(memory, Memory)
         return self.empty(memory.mask.size(0), capacity, memory.key_value)
 
     def forward(
-        self, x: Tensor, memory: State, state: KeyValues | None = None, count: Tensor | None = None
-    ) -> tuple[Tensor, KeyValues | None]:
+        self, x: Tensor, memory: State, state: KVCache | None = None, count: Tensor | None = None
+    ) -> tuple[Tensor, KVCache | None]:
         assert isinstance(memory, Memory)
         return self.run(x, state, count, given=memory.layers())
 
@@ -88,7 +88,7 @@ class TransformerDecoder(Stack):
 
 def transformer(config: TransformerConfig, sizes: Vocabularies) -> EncoderDecoder:
     """A Transformer with fresh weights."""
-    reader, decoder = TransformerReader(config), TransformerDecoder(config)
+    reader, decoder = TransformerEncoder(config), TransformerDecoder(config)
     for stack in (reader, decoder):
         initialize(stack, config.width)
     return EncoderDecoder(sizes, config.width, reader, decoder, tied=settled_tie(config.tied, sizes))

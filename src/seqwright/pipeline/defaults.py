@@ -31,7 +31,7 @@ def text_recipe(
     files: Sequence[str],
     valid: Sequence[str] = (),
     *,
-    kind: str = build.kit("text").default_model,
+    kind: str = build.task_spec("text").default_model,
     tokenizer: str = "byte-bpe",
 ) -> dict[str, Any]:
     """The tables of a recipe for a language model of some files; `--set` goes on top of them."""
@@ -74,11 +74,11 @@ def text_recipe(
 
 # Up to this many bytes of both sides: joint byte-bpe vocabulary, layers, width, heads, dropout, tokens of a step.
 TRANSFORMER_SIZES: list[tuple[float, dict[str, Any]]] = [
-    (40 * KILO, {"size": 400, "layers": 2, "width": 64, "heads": 2, "dropout": 0.1, "tokens": 512}),
-    (400 * KILO, {"size": 1000, "layers": 2, "width": 96, "heads": 4, "dropout": 0.2, "tokens": 1024}),
-    (8 * MEGA, {"size": 8000, "layers": 4, "width": 128, "heads": 4, "dropout": 0.3, "tokens": 2048}),
-    (80 * MEGA, {"size": 16000, "layers": 6, "width": 256, "heads": 4, "dropout": 0.2, "tokens": 4096}),
-    (float("inf"), {"size": 32000, "layers": 6, "width": 512, "heads": 8, "dropout": 0.1, "tokens": 8192}),
+    (40 * KILO, {"size": 400, "layers": 2, "width": 64, "heads": 2, "dropout": 0.1, "batch_tokens": 512}),
+    (400 * KILO, {"size": 1000, "layers": 2, "width": 96, "heads": 4, "dropout": 0.2, "batch_tokens": 1024}),
+    (8 * MEGA, {"size": 8000, "layers": 4, "width": 128, "heads": 4, "dropout": 0.3, "batch_tokens": 2048}),
+    (80 * MEGA, {"size": 16000, "layers": 6, "width": 256, "heads": 4, "dropout": 0.2, "batch_tokens": 4096}),
+    (float("inf"), {"size": 32000, "layers": 6, "width": 512, "heads": 8, "dropout": 0.1, "batch_tokens": 8192}),
 ]
 
 
@@ -86,18 +86,18 @@ def pairs_recipe(
     files: Sequence[str],
     valid: Sequence[str] = (),
     *,
-    kind: str = build.kit("pairs").default_model,
+    kind: str = build.task_spec("pairs").default_model,
     tokenizer: str = "byte-bpe",
 ) -> dict[str, Any]:
     """The tables of a recipe for a translator between some files; `--set` goes on top of them."""
     build.pick_trained(kind, "pairs")
     size = sum(_bytes(file) for file in files)
     sizes = next(sizes for most, sizes in TRANSFORMER_SIZES if size <= most)
-    data: dict[str, Any] = {"kind": "pairs", "train": list(files), "tokens": sizes["tokens"]}
+    data: dict[str, Any] = {"kind": "pairs", "train": list(files), "batch_tokens": sizes["batch_tokens"]}
     data |= {"valid": list(valid)} if valid else {"split": "documents 3%"}
     model = {"kind": kind, "layers": sizes["layers"], "width": sizes["width"], "dropout": sizes["dropout"]}
     if kind in ("transformer", "gpt"):
-        model |= {"heads": sizes["heads"], "inner": 2 * sizes["width"]}
+        model |= {"heads": sizes["heads"], "ffn_width": 2 * sizes["width"]}
     else:
         model |= {"layers": 1, "width": 2 * sizes["width"]}
     return {
@@ -118,18 +118,21 @@ def pairs_recipe(
 # Up to this many characters of tagged words: passes over them, trainings that are averaged, share of hidden features.
 # None takes much more than two minutes of one CPU core.
 PERCEPTRON_SIZES: list[tuple[float, dict[str, Any]]] = [
-    (300 * KILO, {"epochs": 32, "times": 4, "hidden": 0.2}),
-    (3 * MEGA, {"epochs": 16, "times": 4, "hidden": 0.1}),
-    (12 * MEGA, {"epochs": 8, "times": 2, "hidden": 0.1}),
-    (float("inf"), {"epochs": 5, "times": 1}),
+    (300 * KILO, {"epochs": 32, "averaged_models": 4, "feature_dropout": 0.2}),
+    (3 * MEGA, {"epochs": 16, "averaged_models": 4, "feature_dropout": 0.1}),
+    (12 * MEGA, {"epochs": 8, "averaged_models": 2, "feature_dropout": 0.1}),
+    (float("inf"), {"epochs": 5, "averaged_models": 1}),
 ]
 # Up to this many characters of tagged words: width, embedding, filters over letters, dropout, sentences of a step,
 # epochs.
 TAGGER_SIZES: list[tuple[float, dict[str, Any]]] = [
-    (20 * KILO, {"width": 64, "embedding": 32, "spelling": 16, "dropout": 0.2, "batch_size": 8, "epochs": 60}),
-    (200 * KILO, {"width": 128, "embedding": 64, "spelling": 32, "dropout": 0.3, "batch_size": 16, "epochs": 30}),
-    (4 * MEGA, {"width": 256, "embedding": 128, "spelling": 48, "dropout": 0.4, "batch_size": 32, "epochs": 12}),
-    (float("inf"), {"width": 400, "embedding": 200, "spelling": 64, "dropout": 0.4, "batch_size": 64, "epochs": 8}),
+    (20 * KILO, {"width": 64, "embedding": 32, "char_features": 16, "dropout": 0.2, "batch_size": 8, "epochs": 60}),
+    (200 * KILO, {"width": 128, "embedding": 64, "char_features": 32, "dropout": 0.3, "batch_size": 16, "epochs": 30}),
+    (4 * MEGA, {"width": 256, "embedding": 128, "char_features": 48, "dropout": 0.4, "batch_size": 32, "epochs": 12}),
+    (
+        float("inf"),
+        {"width": 400, "embedding": 200, "char_features": 64, "dropout": 0.4, "batch_size": 64, "epochs": 8},
+    ),
 ]
 FEWEST_STEPS = 400
 """Of a small tagger, however few its sentences are."""
@@ -145,7 +148,7 @@ def tagged_recipe(
     files: Sequence[str],
     valid: Sequence[str] = (),
     *,
-    kind: str = build.kit("tagged").default_model,
+    kind: str = build.task_spec("tagged").default_model,
     tokenizer: str = "words",
 ) -> dict[str, Any]:
     """The tables of a recipe for a tagger of some files; `--set` goes on top of them."""
@@ -185,7 +188,7 @@ def chat_recipe(
     files: Sequence[str],
     valid: Sequence[str] = (),
     *,
-    kind: str = build.kit("chat").default_model,
+    kind: str = build.task_spec("chat").default_model,
     tokenizer: str = "byte-bpe",
 ) -> dict[str, Any]:
     """The tables of a recipe for an assistant of some files of conversations."""
@@ -217,7 +220,7 @@ def labeled_recipe(
     files: Sequence[str],
     valid: Sequence[str] = (),
     *,
-    kind: str = build.kit("labeled").default_model,
+    kind: str = build.task_spec("labeled").default_model,
     tokenizer: str | None = None,
 ) -> dict[str, Any]:
     """The tables of a recipe for a classifier of labeled texts."""
@@ -237,19 +240,19 @@ def labeled_recipe(
     elif lines >= (FEW_TEXTS if counted else 10):
         data["split"] = f"stratified {share}%"
     if counted:  # an n-gram's words may all be rare
-        split = {"split": "basic-english"} if tokenizer == "words" else {}
+        split = {"pretokenizer": "basic-english"} if tokenizer == "words" else {}
         return {
             "name": name_of(files, kind),
             "data": data,
             "tokenizer": {"kind": tokenizer} | split,
             "model": {"kind": kind} | ({"order": 5, "words": 2, "smoothing": 0.3} if letters else {}),
         }
-    model: dict[str, Any] = {"kind": kind, "answer_dropout": 0.5}
+    model: dict[str, Any] = {"kind": kind, "head_dropout": 0.5}
     if kind in ("rnn", "lstm", "gru"):
         model |= {"width": sizes["width"], "embedding": 128, "dropout": 0.3}
     elif kind in ("transformer", "gpt"):
         model |= {"layers": 2, "width": sizes["width"], "context": 512, "dropout": 0.3}
-    words = {"split": "basic-english", "minimum_count": 2, "size": 30_000} if tokenizer == "words" else {}
+    words = {"pretokenizer": "basic-english", "min_frequency": 2, "size": 30_000} if tokenizer == "words" else {}
     return {
         "name": name_of(files, kind),
         "data": data,
@@ -263,7 +266,7 @@ def masked_recipe(
     files: Sequence[str],
     valid: Sequence[str] = (),
     *,
-    kind: str = build.kit("masked").default_model,
+    kind: str = build.task_spec("masked").default_model,
     tokenizer: str = "byte-bpe",
 ) -> dict[str, Any]:
     """The tables of a recipe for a masked language model of some files: the sizes of a GPT, and twice its steps,
@@ -273,12 +276,12 @@ def masked_recipe(
     table["data"] |= {"kind": "masked"}
     table["model"] |= {"kind": kind}
     if kind == "bert":  # pre-LN, because so little text does not reward the long warm-up that post-LN needs
-        table["model"] |= {"norm": "pre"}
+        table["model"] |= {"norm_position": "pre"}
     table["training"]["steps"] *= 2
     return table | {"name": name_of(files, kind)}
 
 
-KEPT = {"training": ("batch_size", "steps", "epochs", "patience", "label_smoothing"), "model": ("answer_dropout",)}
+KEPT = {"training": ("batch_size", "steps", "epochs", "patience", "label_smoothing"), "model": ("head_dropout",)}
 """What a recipe for a user's data still says of a model that begins with a run."""
 CUT = ("patch", "size")
 """What pictures are cut by: an encoder that was trained on other patches is of no use."""
@@ -286,7 +289,7 @@ CUT = ("patch", "size")
 
 def kinds_of(base: dict[str, Any], task: str) -> dict[str, str]:
     """The kinds of model and tokenizer that a recipe for a user's data should suit where it begins with a run."""
-    usable = build.kit(task).models.keys() - {*build.COUNTED, *build.MADE}
+    usable = build.task_spec(task).models.keys() - {*build.COUNTED, *build.DERIVED}
     kinds = {"kind": base["model"]["kind"], "tokenizer": base.get("tokenizer", {}).get("kind")}
     return {key: kind for key, kind in kinds.items() if kind and (key == "tokenizer" or kind in usable)}
 

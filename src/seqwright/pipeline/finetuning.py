@@ -11,8 +11,8 @@ from seqwright import build
 from seqwright.core.config import UserError
 from seqwright.runs.directory import RunDirectory
 
-ANSWERS = {"tied", "readout", "length", "forget_bias", "decoder_layers", "attention", "feeding"}
-ANSWERS |= {"pooling", "hidden", "answer_dropout", "crf", "spelling"}
+ANSWERS = {"tied", "readout", "length", "forget_bias", "decoder_layers", "attention", "input_feeding"}
+ANSWERS |= {"pooling", "hidden", "head_dropout", "crf", "char_features"}
 """Keys of what follows an encoder, or of how it once began: they go where the new model has no such thing."""
 ONE_WAY = ("text", "chat")
 """Kinds of data whose recurrent networks read from left to right."""
@@ -29,7 +29,7 @@ def begun(table: Mapping[str, Any], task: str) -> dict[str, Any]:
         raise UserError(f"model.kind is '{own['kind']}', but {path} holds a '{kind}' model; leave model.kind out.")
     model = {"kind": kind} | given(base, task, path) | own
     training = dict(table.get("training", {})) | {"init_from": str(path.resolve())}
-    known = {field.name for field in fields(build.kit(task).tokenizer)}
+    known = {field.name for field in fields(build.task_spec(task).tokenizer)}
     tokenizer = {key: value for key, value in base["tokenizer"].items() if key in known}
     return dict(table) | {"model": model, "tokenizer": tokenizer, "training": training}
 
@@ -37,12 +37,12 @@ def begun(table: Mapping[str, Any], task: str) -> dict[str, Any]:
 def given(base: Mapping[str, Any], task: str, path: Path) -> dict[str, Any]:
     """The keys of a run's model that a model of another task has, too; refused where one of the others matters."""
     kind, before = base["model"]["kind"], base.get("data", {}).get("kind", "text")
-    models = build.kit(task).models
-    if kind not in models or kind in {*build.COUNTED, *build.MADE}:
-        usable = ", ".join(sorted(models.keys() - {*build.COUNTED, *build.MADE}))
+    models = build.task_spec(task).models
+    if kind not in models or kind in {*build.COUNTED, *build.DERIVED}:
+        usable = ", ".join(sorted(models.keys() - {*build.COUNTED, *build.DERIVED}))
         raise UserError(f"{path} holds a '{kind}' model of {before}; what begins a model of {task} is one of {usable}.")
     known = {field.name for field in fields(models[kind][0])}
-    defaults = {field.name: field.default for field in fields(build.kit(before).models[kind][0])}
+    defaults = {field.name: field.default for field in fields(build.task_spec(before).models[kind][0])}
     keys = {key: value for key, value in base["model"].items() if key != "kind"}
     for key in keys.keys() - known - ANSWERS:
         if keys[key] != defaults[key]:

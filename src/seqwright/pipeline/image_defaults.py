@@ -31,7 +31,7 @@ def images_recipe(
     files: Sequence[str],
     valid: Sequence[str] = (),
     *,
-    kind: str = build.kit("images").default_model,
+    kind: str = build.task_spec("images").default_model,
     tokenizer: str | None = None,
 ) -> dict[str, Any]:
     """The tables of a recipe for a classifier of pictures."""
@@ -50,7 +50,7 @@ def images_recipe(
     data["shift"] = min(height, width) // 14  # 2 pixels of MNIST's 28
     model: dict[str, Any] = {"kind": kind, "width": sizes["width"], "dropout": 0.1}
     if kind == "vit":
-        model |= {"layers": sizes["layers"], "heads": sizes["heads"], "inner": 2 * sizes["width"]}
+        model |= {"layers": sizes["layers"], "heads": sizes["heads"], "ffn_width": 2 * sizes["width"]}
         model["context"] = (height // data["patch"]) * (width // data["patch"]) + 1
     return {
         "name": name_of(files, kind),
@@ -64,7 +64,7 @@ def captions_recipe(
     files: Sequence[str],
     valid: Sequence[str] = (),
     *,
-    kind: str = build.kit("captions").default_model,
+    kind: str = build.task_spec("captions").default_model,
     tokenizer: str | None = None,
 ) -> dict[str, Any]:
     """The tables of a recipe for a model that says what is on pictures."""
@@ -75,7 +75,7 @@ def captions_recipe(
     data |= {"valid": list(valid)} if valid else {"split": f"pictures {_share(len(pictures))}%"}
     model: dict[str, Any] = {"kind": kind, "width": sizes["width"]}
     if kind == "transformer":
-        model |= {"layers": sizes["layers"], "heads": sizes["heads"], "inner": 2 * sizes["width"]}
+        model |= {"layers": sizes["layers"], "heads": sizes["heads"], "ffn_width": 2 * sizes["width"]}
         model["positions"] = "learned"  # patches stand in rows, which sinusoids know nothing of
     return {
         "name": name_of(files, kind),

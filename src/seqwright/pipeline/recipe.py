@@ -12,7 +12,7 @@ from typing import Any
 from seqwright import build
 from seqwright.core.config import (
     ConfigError,
-    Reader,
+    ConfigLoader,
     UserError,
     did_you_mean,
     parse_override,
@@ -77,14 +77,14 @@ SECTIONS = ("data", "tokenizer", "model", "training", "decoding", "evaluation")
 
 def sections(task: str) -> dict[str, type | None]:
     """The classes behind the sections of a recipe; none for [model], whose kind picks it."""
-    kit = build.kit(task)
+    task_spec = build.task_spec(task)
     return {
-        "data": kit.data,
-        "tokenizer": kit.tokenizer,
+        "data": task_spec.data,
+        "tokenizer": task_spec.tokenizer,
         "model": None,
         "training": TrainingConfig,
-        "decoding": kit.decoding,
-        "evaluation": kit.evaluation,
+        "decoding": task_spec.decoding,
+        "evaluation": task_spec.evaluation,
     }
 
 
@@ -130,7 +130,7 @@ def make(
         _drop_rival(table, key)
         set_dotted(table, key, value)
         origins[key] = f"--set {override}"
-    reader = Reader(origin, origins)
+    reader = ConfigLoader(origin, origins)
     for key in table.keys() - {*SECTIONS, "name"}:
         reader.problem(key, f"a recipe has no section [{key}].{did_you_mean(key, [*SECTIONS, 'name'])}")
     name = table.get("name", "run")
@@ -163,7 +163,7 @@ def _drop_rival(table: dict[str, Any], key: str) -> None:
                 table[section].pop(rival, None)
 
 
-def _task(table: Mapping[str, Any], reader: Reader) -> str:
+def _task(table: Mapping[str, Any], reader: ConfigLoader) -> str:
     """The kind of data that a recipe is about; text where it does not say, or says what is not known."""
     data = table.get("data", {})
     kind = data.get("kind", DEFAULT_TASK) if isinstance(data, Mapping) else DEFAULT_TASK

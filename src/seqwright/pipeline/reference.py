@@ -32,10 +32,10 @@ def entries() -> list[Entry]:
     found: list[Entry] = [Entry(tuple(build.TASKS), "", None, "name", "a string", "", "What the run is called.")]
     for section in recipe.SECTIONS:
         if section == "model":
-            for task, kit in build.TASKS.items():
-                kinds = " | ".join(f'"{kind}"' for kind in kit.models)
+            for task, task_spec in build.TASKS.items():
+                kinds = " | ".join(f'"{kind}"' for kind in task_spec.models)
                 about = "What the model is; its other keys depend on it."
-                found.append(Entry((task,), section, None, "kind", kinds, write_value(kit.default_model), about))
+                found.append(Entry((task,), section, None, "kind", kinds, write_value(task_spec.default_model), about))
         for (cls, kind), tasks in _classes(section).items():
             found += _keys_of(cls, tuple(tasks), section, kind)
     return found
@@ -63,9 +63,9 @@ def markdown() -> str:
 def _classes(section: str) -> dict[tuple[type, str | None], list[str]]:
     """The classes behind a section, with the kind of model that each is of, and the kinds of data that have it."""
     found: dict[tuple[type, str | None], list[str]] = {}
-    for task, kit in build.TASKS.items():
+    for task, task_spec in build.TASKS.items():
         cls = recipe.sections(task)[section]
-        own = [(cls, None)] if cls else [(made, kind) for kind, (made, _) in kit.models.items()]
+        own = [(cls, None)] if cls else [(made, kind) for kind, (made, _) in task_spec.models.items()]
         for one in own:
             found.setdefault(one, []).append(task)
     return found

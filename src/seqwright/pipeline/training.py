@@ -65,7 +65,7 @@ class Silence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class TrainingOutcome:
     path: Path
     summary: dict[str, Any] | None
     """None where training was stopped before its end."""
@@ -75,7 +75,7 @@ class Outcome:
     """The run was finished before."""
 
 
-def train(wanted: Recipe, path: Path, listener: Listener | None = None) -> Outcome:
+def train(wanted: Recipe, path: Path, listener: Listener | None = None) -> TrainingOutcome:
     """Trains a recipe in a run directory, or goes on where it was left."""
     begun = is_run(path)
     directory = RunDirectory.open(path) if begun else RunDirectory.create(path, recipe=wanted.toml())
@@ -84,35 +84,35 @@ def train(wanted: Recipe, path: Path, listener: Listener | None = None) -> Outco
         recipe.check_same(before, wanted, path)
     with directory.writing():
         try:
-            return Session(wanted, directory, listener or Silence()).run()
+            return TrainingSession(wanted, directory, listener or Silence()).run()
         except BaseException:
             if not begun and not directory.learned:  # a text that could not be read is no run
                 directory.discard()
             raise
 
 
-class Session:
+class TrainingSession:
     """One sitting at a run: what is there is opened, what is missing is made."""
 
     def __init__(self, wanted: Recipe, directory: RunDirectory, listener: Listener):
         self.recipe, self.directory, self.listener = wanted, directory, listener
         self.board: TensorBoard | None = None
 
-    def run(self) -> Outcome:
+    def run(self) -> TrainingOutcome:
         path = self.directory.path
-        build.refuse_made(self.recipe.kind)
+        build.refuse_derived(self.recipe.kind)
         if self.directory.finished and not self._wants_more():
-            return Outcome(path=path, summary=self.directory.summary(), already=True)
+            return TrainingOutcome(path=path, summary=self.directory.summary(), already=True)
         if not self.directory.learned:
             self.directory.clear()
         write_text(self.directory.recipe_path, self.recipe.toml())
         self.known = set(self.directory.notes())
-        self.task = build.kit(self.recipe.data.kind).task(self.recipe, self.directory, self.note)
+        self.task = build.task_spec(self.recipe.data.kind).task(self.recipe, self.directory, self.note)
         refuse_too_large(self.recipe, self.task.sizes)
         torch.manual_seed(self.recipe.training.seed)
         self.model = build.model(self.recipe.model, self.task.sizes, task=self.recipe.data.kind)
         if self.recipe.kind in build.COUNTED:
-            return Outcome(path=path, summary=self._count())
+            return TrainingOutcome(path=path, summary=self._count())
         self._begin()
         return self._descend()
 
@@ -127,7 +127,9 @@ class Session:
             self.note(f"begun with the weights of {training.init_from}{named}.")
         if training.lora_rank is not None:
             adapted = adapt(self.model.encoder, rank=training.lora_rank, scale=training.lora_alpha)
-            self.listener.say(f"LoRA of rank {training.lora_rank} on {adapted} matrices; the embedding is learned in full.")
+            self.listener.say(
+                f"LoRA of rank {training.lora_rank} on {adapted} matrices; the embedding is learned in full."
+            )
 
     def log(self, record: dict[str, Any]) -> None:
         self.directory.log(record)
@@ -175,11 +177,11 @@ class Session:
         seconds = time.perf_counter() - begun
         for said in self.model.notes:
             self.note(said)
-        tensors = self.model.tensors()
+        tensors = self.model.state_dict()
         facts = {"steps": 0, "seconds": seconds, "parameters": sum(t.numel() for t in tensors.values())}
         return self._finish(tensors, facts | getattr(self.model, "facts", {}), "cpu")
 
-    def _descend(self) -> Outcome:
+    def _descend(self) -> TrainingOutcome:
         trainer = self._trainer()
         checkpoint = self.directory.checkpoints.latest()
         if checkpoint is not None:
@@ -198,8 +200,8 @@ class Session:
         progress = trainer.progress
         if not trainer.over:
             self.log({"kind": "stop", "step": progress.step, "reason": stopped})
-            return Outcome(path=self.directory.path, summary=None, stopped=stopped)
-        return Outcome(path=self.directory.path, summary=self._settle(trainer))
+            return TrainingOutcome(path=self.directory.path, summary=None, stopped=stopped)
+        return TrainingOutcome(path=self.directory.path, summary=self._settle(trainer))
 
     def _settle(self, trainer: Trainer) -> dict[str, Any]:
         """Takes the weights that the recipe wants to end with, and finishes."""
@@ -320,7 +322,7 @@ def keep(
                 write_text(directory.path / name, text)
             for said in notes:
                 directory.note(said)
-            tensors = model.tensors()
+            tensors = model.state_dict()
             save_tensors(directory.model_path, tensors, {"kind": made.kind, "step": "0"})
             summary = {"kind": made.kind, "steps": 0, "seconds": 0.0}
             summary |= {"parameters": sum(tensor.numel() for tensor in tensors.values())} | facts

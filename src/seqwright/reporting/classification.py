@@ -140,7 +140,7 @@ def class_tables(details: Mapping[str, Any]) -> list[Table]:
     return tables
 
 
-def suspicious_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def label_errors_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Texts with improbable labels, the worst first."""
     short = [{**row, "text": " ".join(row["text"].split())[:100]} for row in rows]
     columns = [

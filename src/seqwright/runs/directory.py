@@ -1,6 +1,6 @@
 """The folder of a run: what it holds, and who may write to it.
 
-    recipe.toml  tokenizer.json  watch.json  model.safetensors  log.jsonl  summary.json  environment.json  report.html
+    recipe.toml  tokenizer.json  degeneration.json  model.safetensors  log.jsonl  summary.json  environment.json  report.html
     checkpoints/step-00001000/{model,optimizer}.safetensors + state.json, carry and ema where training has them
     checkpoints/latest
 
@@ -47,8 +47,8 @@ from seqwright.core.storage import (
 from seqwright.runs.checkpoints import Checkpoints
 from seqwright.text.tokenizer import Tokenizer
 
-FORMAT = 1
-"""The version of the layout. Raise it when an older seqwright could no longer read what this one writes."""
+FORMAT = 2
+"""The version of the layout; raised when files or recipe keys change. Older runs are refused, not converted."""
 REACHED = ("kind", "parameters", "steps", "seconds")
 """What every summary says."""
 HOLDER = "process {process} on {node} since {time}"
@@ -64,7 +64,7 @@ class RunDirectory:
         self.tokenizer_path = path / "tokenizer.json"
         self.source_tokenizer_path = path / "source-tokenizer.json"
         self.labels_path = path / "labels.json"
-        self.watch_path = path / "watch.json"
+        self.degeneration_path = path / "degeneration.json"
         self.model_path = path / "model.safetensors"
         self.log_path = path / "log.jsonl"
         self.summary_path = path / "summary.json"
@@ -110,6 +110,11 @@ class RunDirectory:
             raise UserError(
                 f"{path} was made by seqwright {made.get('seqwright')}, format {made['format']}; this is seqwright "
                 f"{__version__}, which reads formats up to {FORMAT}. Upgrade seqwright to open it."
+            )
+        if made["format"] < FORMAT:
+            raise UserError(
+                f"{path} has run format {made['format']}, whose recipe keys have other names now; this seqwright reads"
+                f" format {FORMAT}. Train it again."
             )
         run.recipe()
         run.records()
@@ -238,7 +243,7 @@ class RunDirectory:
             self.__dict__.pop(read, None)
         self.source_tokenizer_path.unlink(missing_ok=True)
         self.labels_path.unlink(missing_ok=True)
-        self.watch_path.unlink(missing_ok=True)
+        self.degeneration_path.unlink(missing_ok=True)
         self.log_path.unlink(missing_ok=True)
         shutil.rmtree(self.tensorboard_path, ignore_errors=True)
 

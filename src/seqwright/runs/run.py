@@ -20,7 +20,7 @@ from seqwright.training import machine
 from seqwright.training.weights import load_weights
 
 VERBS = (
-    *("generate", "translate", "classify", "tag", "caption", "chat", "fill", "score", "evaluate", "suspicious"),
+    *("generate", "translate", "classify", "tag", "caption", "chat", "fill", "score", "evaluate", "label_errors"),
     "search_audit",
 )
 """Everything that some run can do; a run asked for what it cannot do names what it can."""
@@ -28,7 +28,7 @@ SAYING = {"generate", "translate", "caption", "chat"}
 """Verbs that say something id by id, where half precision saves what counts: reading all weights for every id."""
 
 
-class NotItsVerb(UserError, AttributeError):
+class UnsupportedVerb(UserError, AttributeError):
     """A run was asked for what its models do not do."""
 
 
@@ -62,7 +62,7 @@ class Run(ABC):
             load_weights(model, tensors)
             model.eval()
         else:
-            model.load(tensors)
+            model.load_state_dict(tensors)
         chosen = machine.device(device)
         if hasattr(model, "to"):  # counted models have nothing to gain from a device
             self.device = chosen
@@ -83,7 +83,7 @@ class Run(ABC):
 
     def source(self, rows: int, length: int) -> Source:
         """A made-up source for each of so many rows, as this run's models are given: nothing, unless it reads one."""
-        return Source.nothing(rows)
+        return Source.empty(rows)
 
     def example(self, rows: int, length: int) -> Batch:
         """Made-up rows of ids that the tokenizer can produce, the same every time."""
@@ -116,9 +116,9 @@ class Run(ABC):
             raise self._refused()
         raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
 
-    def _refused(self) -> NotItsVerb:
+    def _refused(self) -> UnsupportedVerb:
         instead = " or ".join(f"`seqwright {verb.replace('_', '-')}`" for verb in self.verbs)
-        return NotItsVerb(f"{self.path} holds a '{self.settings.kind}' model, which {self.does}; try {instead}.")
+        return UnsupportedVerb(f"{self.path} holds a '{self.settings.kind}' model, which {self.does}; try {instead}.")
 
 
 def refuse_unfinished(directory: RunDirectory) -> None:

@@ -10,8 +10,8 @@ import torch
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
 from seqwright.runs.run import Run
+from seqwright.studies.encoder_laws import ENCODER_LAWS
 from seqwright.studies.laws import LAWS
-from seqwright.studies.reader_laws import READER_LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
 
 TOLERANCE = 1e-8
@@ -24,7 +24,7 @@ SHORTEST = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class LawResult:
     law: str
     difference: float
     tolerance: float
@@ -35,10 +35,10 @@ class Finding:
 
 
 @torch.no_grad()
-def check(run: Run) -> list[Finding]:
+def check(run: Run) -> list[LawResult]:
     """Every law on a copy of this run's model, with rows of its own tokens."""
     model, tolerance = run.model, COUNTED_TOLERANCE
-    laws = LAWS if isinstance(model, Autoregressive) else READER_LAWS
+    laws = LAWS if isinstance(model, Autoregressive) else ENCODER_LAWS
     if model.context is not None and model.context < SHORTEST:
         raise UserError(
             f"{run.path} sees {model.context} of the {SHORTEST} tokens that the laws are checked on; nothing to check."
@@ -47,4 +47,4 @@ def check(run: Run) -> list[Finding]:
         model = copy.deepcopy(model).cpu().double().eval()
         laws, tolerance = laws | TRAINING_LAWS, TOLERANCE
     batch = run.example(ROWS, min(LENGTH, model.context or LENGTH))
-    return [Finding(law=name, difference=law(model, batch), tolerance=tolerance) for name, law in laws.items()]
+    return [LawResult(law=name, difference=law(model, batch), tolerance=tolerance) for name, law in laws.items()]

@@ -15,7 +15,14 @@ from seqwright.runs.directory import RunDirectory
 BASE: dict[str, Any] = {
     "data": {"kind": "text", "train": "embedded:topics", "split": "tail 10%"},
     "tokenizer": {"kind": "byte-bpe", "size": 512},
-    "training": {"steps": 400, "batch_size": 32, "sequence_length": 32, "learning_rate": 3e-3, "warmup_steps": 30, "sample_every": 0},
+    "training": {
+        "steps": 400,
+        "batch_size": 32,
+        "sequence_length": 32,
+        "learning_rate": 3e-3,
+        "warmup_steps": 30,
+        "sample_every": 0,
+    },
     "decoding": {"tokens": 60, "temperature": 0.8},
 }
 

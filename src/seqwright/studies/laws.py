@@ -133,8 +133,8 @@ def beams_share_their_memory(model: Autoregressive, batch: Batch) -> float:
     wide = wide.select(swapped)
     last = batch.input[:, -1:].repeat_interleave(2, 0)
     continued, after = model.step(last, wide)
-    held = {name: tensor.data_ptr() for name, tensor in state.tensors() if name.startswith("memory.")}
-    if any(tensor.data_ptr() != held[name] for name, tensor in after.tensors() if name in held):
+    held = {name: tensor.data_ptr() for name, tensor in state.named_tensors() if name.startswith("memory.")}
+    if any(tensor.data_ptr() != held[name] for name, tensor in after.named_tensors() if name in held):
         return float("inf")
     worst = 0.0
     for place, row in enumerate(swapped.tolist()):
@@ -166,7 +166,7 @@ def joined_rows_are_alone(model: Autoregressive, batch: Batch) -> float:
     states = [model.step(batch.input[n : n + 1, :size], _start(model, batch, n))[1] for n, size in enumerate(lengths)]
     joined = states[0]
     for state in states[1:]:
-        joined = joined.join(state)
+        joined = joined.cat(state)
     more = batch.input[:, -1:]
     continued, _ = model.step(more, joined)
     worst = 0.0
@@ -181,8 +181,8 @@ def a_state_survives_writing(model: Autoregressive, batch: Batch) -> float:
     """A state taken apart into named tensors and put together again goes on as it was."""
     half = max(1, batch.input.size(1) // 2)
     _, state = model.step(batch.input[:, :half], _start(model, batch))
-    written = {name: tensor.clone() for name, tensor in state.tensors()}
-    read = _start(model, batch).filled(written)
+    written = {name: tensor.clone() for name, tensor in state.named_tensors()}
+    read = _start(model, batch).from_tensors(written)
     more = batch.input[:, half : half + 1]
     return gap(model.step(more, read)[0], model.step(more, state)[0])
 

@@ -18,24 +18,24 @@ from seqwright.metrics.likelihood import score_text
 from seqwright.metrics.score import Floats
 from seqwright.pipeline import training as session
 from seqwright.runs.run import Run
+from seqwright.studies.mix_classifiers import mix_classifiers
 from seqwright.studies.mix_files import learned
-from seqwright.studies.mix_readers import mix_readers
 from seqwright.studies.mix_translators import mix_translators
 
 
-def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, product: bool = False) -> dict[str, Any]:
+def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, geometric: bool = False) -> dict[str, Any]:
     """Makes a run of runs that read text alike; the weight and perplexity of each, and the perplexity together.
 
-    `product` multiplies the probabilities of translators instead of adding them up.
+    `geometric` multiplies the probabilities of translators instead of adding them up.
     """
     if len(runs) < 2:
         raise UserError("a mixture needs two runs or more; name another.")
     if "translate" in runs[0].verbs:
-        return mix_translators(runs, on, path, product=product)
-    if product:
-        raise UserError("--product is for translators; of classifiers the mean that suits better is taken anyway.")
+        return mix_translators(runs, on, path, geometric=geometric)
+    if geometric:
+        raise UserError("--geometric is for translators; of classifiers the mean that suits better is taken anyway.")
     if runs[0].settings.data.kind == "labeled":
-        return mix_readers(runs, on or None, path)
+        return mix_classifiers(runs, on or None, path)
     if not on:
         raise UserError("say which held-out text sets the weights: --on FILE.")
     for run in runs:

@@ -28,16 +28,16 @@ HELD = 1 << 24
 """Log-probabilities held at once to tune a product, whose weights depend on those of all tokens."""
 
 
-def mix_translators(runs: Sequence[Any], on: str | Sequence[str], path: Path, *, product: bool) -> dict[str, Any]:
+def mix_translators(runs: Sequence[Any], on: str | Sequence[str], path: Path, *, geometric: bool) -> dict[str, Any]:
     """Makes a run of translators between the same vocabularies, with equal weights or those under which the targets of
     held-out pairs are most probable; the weight of each and, where pairs were given, the perplexities."""
     first = runs[0]
     for run in runs:
         _refuse_unlike(first, run)
-    weights, tuned = (_tuned if on else _equal)(runs, on, product)
+    weights, tuned = (_tuned if on else _equal)(runs, on, geometric)
     warnings = [*learned(runs, on)]
     parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
-    mean = "geometric" if product else "arithmetic"
+    mean = "geometric" if geometric else "arithmetic"
     made = first.settings.remade(
         path.name, {"kind": "mixture", "weights": weights.tolist(), "mean": mean, "parts": parts}
     )
@@ -48,7 +48,7 @@ def mix_translators(runs: Sequence[Any], on: str | Sequence[str], path: Path, *,
         {"run": str(run.path), "weight": float(weight)} | own
         for run, weight, own in zip(runs, weights, alone, strict=True)
     ]
-    beside = [first.directory.source_tokenizer_path, first.directory.watch_path]
+    beside = [first.directory.source_tokenizer_path, first.directory.degeneration_path]
     return session.keep(
         made,
         path,
@@ -64,17 +64,17 @@ def mix_translators(runs: Sequence[Any], on: str | Sequence[str], path: Path, *,
     )
 
 
-def _equal(runs: Sequence[Any], on: str | Sequence[str], product: bool) -> tuple[Floats, dict[str, Any]]:
+def _equal(runs: Sequence[Any], on: str | Sequence[str], geometric: bool) -> tuple[Floats, dict[str, Any]]:
     return np.full(len(runs), 1 / len(runs)), {}
 
 
-def _tuned(runs: Sequence[Any], on: str | Sequence[str], product: bool) -> tuple[Floats, dict[str, Any]]:
+def _tuned(runs: Sequence[Any], on: str | Sequence[str], geometric: bool) -> tuple[Floats, dict[str, Any]]:
     """Weights that suit held-out pairs, and what was measured on them."""
     batches = list(_batches(runs, on))
     tokens = sum(int((batch.target != IGNORE).sum()) for batch in batches)
     own = np.stack([_own(run, batches) for run in runs], 1)  # (T, M)
     facts: dict[str, Any] = {"tuned_on": named(on), "tuned_tokens": tokens}
-    if product:
+    if geometric:
         log_probs, wanted = _whole(runs, batches)  # (M, N, V)
         weights = geometric_weights(log_probs, wanted)
         pooled = np.einsum("m,mnv->nv", weights, log_probs)

@@ -108,5 +108,5 @@ def _trainer(model: nn.Module, batch: Batch) -> Trainer:
 
 
 def _kept(trainer: Trainer) -> _Kept:
-    assert isinstance(trainer.keeper, _Kept)
-    return trainer.keeper
+    assert isinstance(trainer.store, _Kept)
+    return trainer.store

@@ -226,7 +226,9 @@ def _facts_of(table: Mapping[str, Any]) -> Facts:
         kind=kind or _foreign_kind(table),
         unicode_normalization=next((form for form in forms if form in types), "none"),
         lowercase="lowercase" in types,
-        pretokenizer="basic-english" if any(step.get("pattern") == {"String": "<br />"} for step in steps) else "white-space",
+        pretokenizer="basic-english"
+        if any(step.get("pattern") == {"String": "<br />"} for step in steps)
+        else "white-space",
         special_tokens=tuple(token["content"] for token in table["added_tokens"] if token["special"]),
     )
     template = json.loads(assemble(facts, []).to_str())

@@ -24,7 +24,7 @@ class Surfaces:
     trail: str
 
 
-Spelling = tuple[Callable[[str], bytes], str, str]
+CharCNN = tuple[Callable[[str], bytes], str, str]
 """The bytes of a name, and what joining them puts too much at the beginning and at the end."""
 
 
@@ -38,7 +38,7 @@ def surfaces(table: Mapping[str, Any], facts: Facts, vocabulary: Mapping[str, in
     return Surfaces(pieces=pieces, lead=lead, trail=trail)
 
 
-def _spelling(table: Mapping[str, Any], facts: Facts) -> Spelling:
+def _spelling(table: Mapping[str, Any], facts: Facts) -> CharCNN:
     steps = {step["type"]: step for step in parts(table["decoder"], "decoders")}
     if facts.kind == "words":
         return lambda name: b" " + unescape(name, facts.special_tokens).encode(), " ", ""

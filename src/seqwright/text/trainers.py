@@ -179,7 +179,9 @@ def _wordpiece(config: TokenizerConfig, sample: Iterable[str], facts: Facts, not
     return assemble(facts, [name for name in _in_order(model["vocab"]) if name not in config.special_tokens])
 
 
-def _learned(model: models.Model, trainer: trainers.Trainer, sample: Iterable[str], template: Backend) -> dict[str, Any]:
+def _learned(
+    model: models.Model, trainer: trainers.Trainer, sample: Iterable[str], template: Backend
+) -> dict[str, Any]:
     """What a trainer of the library makes of a sample that is normalized and split as the template does it."""
     backend = Backend(model)
     if template.normalizer is not None:

@@ -48,7 +48,7 @@ def joined(states: list[State]) -> State | None:
     whole = states[0] if states else None
     for state in states[1:]:
         assert whole is not None
-        whole = whole.join(state)
+        whole = whole.cat(state)
     return whole
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from seqwright.training.weights import load_weights, weights
 
 
-class RunningAverage:
+class EMA:
     """The exponential moving average of a model's weights (Polyak & Juditsky 1992)."""
 
     def __init__(self, model: nn.Module, decay: float):
@@ -26,7 +26,7 @@ class RunningAverage:
         kept = min(self.decay, step / (step + 10))
         torch._foreach_lerp_(list(self.tensors.values()), self.own, 1 - kept)  # all of them in a few kernels
 
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         for name, tensor in self.tensors.items():
             tensor.copy_(tensors[name])
 

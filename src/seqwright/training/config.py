@@ -28,14 +28,14 @@ class TrainingConfig:
     rows and columns only (Shazeer & Stern 2018)."""
     learning_rate: float = 1e-3
     """The learning rate at the top of the schedule."""
-    schedule: Literal["constant", "linear", "cosine", "stable", "inverse-root", "one-cycle", "plateau"] = "cosine"
+    schedule: Literal["constant", "linear", "cosine", "wsd", "inverse-root", "one-cycle", "plateau"] = "cosine"
     """How the rate falls after the warm-up: not at all (constant), in a straight line, in half a cosine, in the last
-    fifth only (stable), with the root of the step (inverse-root), after a rise of its own (one-cycle), or whenever
+    fifth only (wsd), with the root of the step (inverse-root), after a rise of its own (one-cycle), or whenever
     validation stands still (plateau)."""
     warmup_steps: int | None = None
     """Steps over which the rate rises in a straight line from near 0; a tenth of them, at most 100, unless given."""
     final_lr_ratio: float = 0.1
-    """The share of the rate left at the last step (linear, cosine, stable, one-cycle), or at least (plateau)."""
+    """The share of the rate left at the last step (linear, cosine, wsd, one-cycle), or at least (plateau)."""
     plateau_patience: int = 2
     """Evaluations without a new best after which plateau lowers the rate."""
     plateau_factor: float = 0.5
@@ -114,14 +114,25 @@ class TrainingConfig:
         problems = []
         if self.steps is not None and self.epochs is not None:
             problems.append("give steps or epochs, not both")
-        problems += wrong_sizes(self, "steps", "sequence_length", "batch_size", "micro_batch_size", "log_every", "keep_last", "keep_best")
+        problems += wrong_sizes(
+            self, "steps", "sequence_length", "batch_size", "micro_batch_size", "log_every", "keep_last", "keep_best"
+        )
         problems += wrong_sizes(self, "patience", "plateau_patience", "lora_rank")
         for name in ("epochs", "spike_threshold", "unfreeze_every", "layer_decay"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 problems.append(f"{name} must be above 0, not {value}")
         pauses = ("evaluate_every", "sample_every", "checkpoint_every")
-        problems += wrong_negatives(self, "learning_rate", "weight_decay", "r_drop", "auxiliary_loss_weight", "warmup_steps", "max_grad_norm", *pauses)
+        problems += wrong_negatives(
+            self,
+            "learning_rate",
+            "weight_decay",
+            "r_drop",
+            "auxiliary_loss_weight",
+            "warmup_steps",
+            "max_grad_norm",
+            *pauses,
+        )
         if not 0 <= self.seed < 1 << 63:
             problems.append(f"seed must be 0 or more and below 2^63, not {self.seed}")
         problems += wrong_shares(self, "label_smoothing", "beta1", "beta2", "momentum", "ema_decay")

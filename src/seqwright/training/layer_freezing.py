@@ -33,7 +33,7 @@ def shares(module: nn.Module, decay: float) -> dict[str, float]:
     return {name: decay ** (top - depth) for name, depth in found.items()}
 
 
-class Thaw:
+class LayerFreezing:
     """Which parameters a step leaves as they are: a function of the step, so that a resumed training does the same."""
 
     def __init__(self, module: nn.Module, config: TrainingConfig, steps_per_epoch: int):

@@ -43,7 +43,7 @@ def _groups(module: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:
     ]
 
 
-def memory(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:
+def optimizer_state(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:
     """What the optimizer remembers, as `parameter name/quantity`."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in module.named_parameters()}
     return {
@@ -54,7 +54,7 @@ def memory(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, Ten
     }
 
 
-def remember(optimizer: torch.optim.Optimizer, module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+def load_optimizer_state(optimizer: torch.optim.Optimizer, module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Gives an optimizer the memory that `memory` took."""
     named = dict(module.named_parameters())
     optimizer.state.clear()

@@ -29,7 +29,7 @@ def cosine(step: float, steps: float, final: float) -> float:
     return final + (1 - final) * (1 + math.cos(math.pi * step / max(1, steps))) / 2
 
 
-def stable(step: int, steps: int, final: float) -> float:
+def wsd(step: int, steps: int, final: float) -> float:
     """Full until the last fifth, then a straight line to `final` (Hu et al. 2024): a run can be branched off its
     level part at any time, to be ended or to go on."""
     level = (1 - DECAYING) * steps
@@ -40,7 +40,7 @@ DECAYS: dict[str, Callable[[int, int, float], float]] = {
     "constant": constant,
     "linear": linear,
     "cosine": cosine,
-    "stable": stable,
+    "wsd": wsd,
     "plateau": constant,  # the trainer lowers it when validation stands still
 }
 

@@ -17,11 +17,11 @@ from seqwright.core.config import UserError
 from seqwright.core.protocols import Feed, State, Trainable
 from seqwright.training import machine
 from seqwright.training.accumulation import accumulate, out_of_memory
-from seqwright.training.averaging import RunningAverage
+from seqwright.training.averaging import EMA
 from seqwright.training.config import TrainingConfig
-from seqwright.training.layer_freezing import Thaw
+from seqwright.training.layer_freezing import LayerFreezing
 from seqwright.training.objective import Objective
-from seqwright.training.optimizer import memory, optimizer, remember
+from seqwright.training.optimizer import load_optimizer_state, optimizer, optimizer_state
 from seqwright.training.schedule import schedule
 from seqwright.training.signals import StopRequest
 from seqwright.training.spikes import Trend
@@ -35,7 +35,7 @@ MOST_SKIPPED = 50
 """Steps left out because of spikes, after which training gives up: something else is wrong."""
 
 
-class Keeper(Protocol):
+class CheckpointStore(Protocol):
     """Where a training leaves its traces: a run directory, or a list in a test."""
 
     def log(self, record: dict[str, Any]) -> None: ...
@@ -65,7 +65,7 @@ class Trainer:
         model: nn.Module,
         feed: Feed,
         config: TrainingConfig,
-        keeper: Keeper,
+        store: CheckpointStore,
         *,
         evaluate: Callable[[], dict[str, Any] | None] = lambda: None,
         sample: Callable[[], list[dict[str, str]]] | None = None,
@@ -81,14 +81,16 @@ class Trainer:
             auxiliary=config.auxiliary_loss_weight,
         )
         self.optimizer = optimizer(self.model, config)
-        self.thaw = Thaw(self.model, config, feed.steps_per_epoch)
-        self.feed, self.config, self.keeper = feed, config, keeper
+        self.thaw = LayerFreezing(self.model, config, feed.steps_per_epoch)
+        self.feed, self.config, self.store = feed, config, store
         self.evaluate, self.sample, self.show, self.watch = evaluate, sample, show, watch
         self.steps = total_steps(config, feed)
-        self.share = schedule(config.schedule, steps=self.steps, warmup=warmup(config, self.steps), final=config.final_lr_ratio)
+        self.share = schedule(
+            config.schedule, steps=self.steps, warmup=warmup(config, self.steps), final=config.final_lr_ratio
+        )
         self.progress = Progress()
         self.carry: State | None = None
-        self.average = None if config.ema_decay is None else RunningAverage(self.model, config.ema_decay)
+        self.average = None if config.ema_decay is None else EMA(self.model, config.ema_decay)
         self.epoch_loss = torch.zeros((), dtype=wide(self.device), device=self.device)
         self.interval = Interval(self.device)
         self.norm = self.step_loss = torch.zeros((), device=self.device)
@@ -132,9 +134,9 @@ class Trainer:
     def restore(self, groups: Groups, progress: Mapping[str, Any]) -> None:
         """Becomes the trainer that wrote this checkpoint."""
         load_weights(self.model, groups["model"])
-        remember(self.optimizer, self.model, groups["optimizer"])
+        load_optimizer_state(self.optimizer, self.model, groups["optimizer"])
         if self.average is not None:
-            self.average.load(groups["ema"])
+            self.average.load_state_dict(groups["ema"])
         self.progress = Progress(**progress)
         self.progress.ranking = [(nll, step) for nll, step in self.progress.ranking]
         if self.progress.early is not None and self.steps > self.progress.early:  # asked for more: another chance
@@ -146,7 +148,7 @@ class Trainer:
         self.norm = torch.tensor(self.progress.gradient_norm, device=self.device)
         self.carry = None
         if "carry" in groups:
-            self.carry = self._start(self.feed.batch(self.progress.step).rows).filled(groups["carry"])
+            self.carry = self._start(self.feed.batch(self.progress.step).rows).from_tensors(groups["carry"])
 
     def save(self) -> None:
         """Leaves a checkpoint from which training goes on as if it had never stopped."""
@@ -156,13 +158,13 @@ class Trainer:
         self.progress.interval_tokens = self.interval.tokens
         self.progress.interval_seconds = self.interval.seconds
         self.progress.gradient_norm = self.norm.item()
-        groups = {"model": weights(self.model), "optimizer": memory(self.optimizer, self.model)}
+        groups = {"model": weights(self.model), "optimizer": optimizer_state(self.optimizer, self.model)}
         if self.average is not None:
             groups["ema"] = self.average.tensors
         if self.carry is not None:
-            groups["carry"] = {name: tensor.contiguous() for name, tensor in self.carry.tensors()}
+            groups["carry"] = {name: tensor.contiguous() for name, tensor in self.carry.named_tensors()}
         progress = asdict(self.progress) | {"ranking": [list(ranked) for ranked in self.progress.ranking]}
-        self.keeper.save(self.progress.step, groups, progress, self.progress.kept)
+        self.store.save(self.progress.step, groups, progress, self.progress.kept)
 
     def _timed_step(self) -> None:
         begun = time.perf_counter()
@@ -217,12 +219,14 @@ class Trainer:
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
             progress.micro_batch = -(-rows // 2)
-            self.keeper.log({"kind": "memory", "step": step, "micro_batch_size": progress.micro_batch})
+            self.store.log({"kind": "memory", "step": step, "micro_batch_size": progress.micro_batch})
 
     def rate(self, step: int) -> float:
         """The learning rate of a step."""
         config = self.config
-        lowered = max(config.final_lr_ratio, config.plateau_factor**self.progress.lowered) if self.progress.lowered else 1.0
+        lowered = (
+            max(config.final_lr_ratio, config.plateau_factor**self.progress.lowered) if self.progress.lowered else 1.0
+        )
         return config.learning_rate * self.share(step) * lowered
 
     def _spiked(self) -> bool:
@@ -249,11 +253,11 @@ class Trainer:
                 "Lower training.learning_rate, raise training.warmup_steps, or raise training.spike_threshold."
             )
         loss = self.step_loss.item()
-        self.restore(*self.keeper.load(back))
+        self.restore(*self.store.load(back))
         self.progress.skipped = skipped
-        self.keeper.rewind(back)
+        self.store.rewind(back)
         self.save()
-        self.keeper.log({"kind": "spike", "step": back, "at": at + 1, "loss": loss, "skipped": skipped})
+        self.store.log({"kind": "spike", "step": back, "at": at + 1, "loss": loss, "skipped": skipped})
 
     def _carried(self, rows: int, step: int) -> State | None:
         """The state that the rows of this step continue from; rows begin afresh with each epoch."""
@@ -264,7 +268,7 @@ class Trainer:
         return self.carry
 
     def _start(self, rows: int) -> State:
-        return self.model.start(Source.nothing(rows, self.device), capacity=0)  # type: ignore[operator]
+        return self.model.start(Source.empty(rows, self.device), capacity=0)  # type: ignore[operator]
 
     def _account(self, loss: Tensor, count: int, norm: Tensor) -> None:
         self.step_loss = loss / max(1, count)
@@ -285,7 +289,7 @@ class Trainer:
         if not self.interval.tokens:  # every step since the last line was left out
             return
         self.last_loss = self.interval.loss.item() / max(1, self.interval.tokens)
-        self.keeper.log(
+        self.store.log(
             {
                 "kind": "train",
                 "step": progress.step,
@@ -306,7 +310,7 @@ class Trainer:
             return
         mean = self.epoch_loss.item() / max(1, progress.epoch_count)
         epoch = progress.step // self.feed.steps_per_epoch
-        self.keeper.log({"kind": "epoch", "step": progress.step, "epoch": epoch, "loss": mean})
+        self.store.log({"kind": "epoch", "step": progress.step, "epoch": epoch, "loss": mean})
         self.epoch_loss.zero_()
         progress.epoch_count = 0
 
@@ -322,17 +326,17 @@ class Trainer:
                 f"the model has no finite score on the validation data at step {progress.step}: its weights ran away."
                 " Lower training.learning_rate or raise training.warmup_steps."
             )
-        self.keeper.log({"kind": "evaluation", "step": progress.step, "seconds": round(progress.seconds, 3), **scores})
+        self.store.log({"kind": "evaluation", "step": progress.step, "seconds": round(progress.seconds, 3), **scores})
         judge(progress, scores["nll"], self.config, self.steps)
         if progress.early is not None:
-            self.keeper.log({"kind": "early", "step": progress.step, "best_step": progress.best_step})
+            self.store.log({"kind": "early", "step": progress.step, "best_step": progress.best_step})
 
     def _sample(self) -> None:
         assert self.sample is not None
         with self._averaged():
             texts = self.sample()
         for text in texts:
-            self.keeper.log({"kind": "sample", "step": self.progress.step, **text})
+            self.store.log({"kind": "sample", "step": self.progress.step, **text})
 
     def _averaged(self) -> AbstractContextManager[None]:
         """Inside, the model is the one that will be kept."""

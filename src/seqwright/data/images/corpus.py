@@ -1,4 +1,4 @@
-"""Pictures from files: IDX (as MNIST is kept), .npz archives and folders of image files, plain, .gz or .xz."""
+"""Images from files: IDX (as MNIST is kept), .npz archives and folders of image files, plain, .gz or .xz."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Seen = Literal["class", "frames", "inpaint", "denoise", "colorize", "denoise+col
 
 
 @dataclass(frozen=True, kw_only=True)
-class PicturesConfig:
+class ImageFilesConfig:
     """Which pictures there are, and how they are cut."""
 
     kind: str
@@ -60,7 +60,7 @@ class PicturesConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImagesConfig(PicturesConfig):
+class ImagesConfig(ImageFilesConfig):
     kind: Literal["images"] = "images"
     """Images: what is on them, or what is missing from them."""
     objective: Seen = "class"
@@ -84,9 +84,9 @@ class ImagesConfig(PicturesConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptionsConfig(PicturesConfig):
+class CaptionsConfig(ImageFilesConfig):
     kind: Literal["captions"] = "captions"
-    """Pictures, and words that say what is on them."""
+    """Images, and words that say what is on them."""
     patches: Literal["squares", "columns"] = "squares"
     """How a picture is read: in square patches row by row, or in columns from left to right."""
     max_length: int = 64
@@ -100,8 +100,8 @@ class CaptionsConfig(PicturesConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pictures:
-    """Pictures of one size, with what is on them where that is known."""
+class Images:
+    """Images of one size, with what is on them where that is known."""
 
     pixels: Pixels  # (N, H, W, C)
     labels: tuple[str, ...] | None = None
@@ -120,11 +120,11 @@ class Pictures:
     def __len__(self) -> int:
         return len(self.pixels)
 
-    def take(self, rows: Sequence[int]) -> Pictures:
+    def take(self, rows: Sequence[int]) -> Images:
         labels = None if self.labels is None else tuple(self.labels[n] for n in rows)
-        return Pictures(pixels=self.pixels[list(rows)], labels=labels, notes=self.notes)
+        return Images(pixels=self.pixels[list(rows)], labels=labels, notes=self.notes)
 
-    def split(self, rule: str) -> tuple[Pictures, Pictures]:
+    def split(self, rule: str) -> tuple[Images, Images]:
         """Training and held-out part; copies of a picture fall on one side."""
         way, share = parse_split(rule, WAYS)
         keys = [hashlib.sha256(one.tobytes()).digest() for one in self.pixels]
@@ -144,7 +144,7 @@ class Pictures:
         return self.take(train), self.take(valid)
 
 
-def read_splits(config: PicturesConfig) -> tuple[Pictures, Pictures | None]:
+def read_splits(config: ImageFilesConfig) -> tuple[Images, Images | None]:
     """The training pictures and the validation pictures, if there are any."""
     train = read_pictures(config.train, config)
     if config.valid is not None:
@@ -152,16 +152,16 @@ def read_splits(config: PicturesConfig) -> tuple[Pictures, Pictures | None]:
     return train.split(config.split) if config.split is not None else (train, None)
 
 
-def read_pictures(files: Sequence[str] | str, config: PicturesConfig) -> Pictures:
+def read_pictures(files: Sequence[str] | str, config: ImageFilesConfig) -> Images:
     """The pictures of some files, folders or embedded sets, all of one size."""
     names = named(files)
-    parts: list[Pictures] = []
+    parts: list[Images] = []
     for name in names:
         for part in _read(name, config):
             if isinstance(part, tuple):  # the labels of an IDX file stand in a file of their own
                 if not parts or parts[-1].labels is not None:
                     raise UserError(f"{name} holds labels; name it behind the file of their images.")
-                parts[-1] = Pictures(pixels=parts[-1].pixels, labels=part)
+                parts[-1] = Images(pixels=parts[-1].pixels, labels=part)
             else:
                 parts.append(part)
     sizes = {part.pixels.shape[1:] for part in parts}
@@ -173,13 +173,13 @@ def read_pictures(files: Sequence[str] | str, config: PicturesConfig) -> Picture
     if parts[0].labels is not None:
         labels = tuple(label for part in parts for label in part.labels or ())
     notes = tuple(note for part in parts for note in part.notes)
-    return Pictures(pixels=np.concatenate([part.pixels for part in parts]), labels=labels, notes=notes)
+    return Images(pixels=np.concatenate([part.pixels for part in parts]), labels=labels, notes=notes)
 
 
-def _read(name: str, config: PicturesConfig) -> Iterator[Pictures | tuple[str, ...]]:
+def _read(name: str, config: ImageFilesConfig) -> Iterator[Images | tuple[str, ...]]:
     if is_embedded(name):
         pixels, labels = embedded_pictures(name)
-        yield Pictures(pixels=pixels, labels=labels)
+        yield Images(pixels=pixels, labels=labels)
         return
     path = resolve(name)
     if path.is_dir():
@@ -187,13 +187,13 @@ def _read(name: str, config: PicturesConfig) -> Iterator[Pictures | tuple[str, .
     elif plain_suffix(path) == ".npz":
         yield _npz(path)
     elif plain_suffix(path) in IMAGES:
-        yield Pictures(pixels=decode(path, config.size)[None])
+        yield Images(pixels=decode(path, config.size)[None])
     else:
         array = _idx(path)
         if array.ndim == 1:
             yield tuple(map(str, array.tolist()))
         else:
-            yield Pictures(pixels=_with_channels(array, path))
+            yield Images(pixels=_with_channels(array, path))
 
 
 def _idx(path: Path) -> Pixels:
@@ -214,7 +214,7 @@ def _idx(path: Path) -> Pixels:
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape.tolist())
 
 
-def _npz(path: Path) -> Pictures:
+def _npz(path: Path) -> Images:
     """Arrays `images` (N, H, W) or (N, H, W, C) and, perhaps, `labels` or `captions` (N,)."""
     try:
         with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as held:
@@ -229,7 +229,7 @@ def _npz(path: Path) -> Pictures:
     if said is not None and len(said) != len(arrays["images"]):
         raise UserError(f"{path} has {len(arrays['images']):,} pictures and {len(said):,} labels or captions.")
     labels = None if said is None else tuple(map(str, said.tolist()))
-    return Pictures(pixels=_with_channels(arrays["images"], path), labels=labels)
+    return Images(pixels=_with_channels(arrays["images"], path), labels=labels)
 
 
 def _with_channels(array: NDArray[Any], path: Path) -> Pixels:
@@ -248,7 +248,7 @@ def _with_channels(array: NDArray[Any], path: Path) -> Pixels:
     return array
 
 
-def _folder(path: Path, size: tuple[int, int] | None) -> Pictures:
+def _folder(path: Path, size: tuple[int, int] | None) -> Images:
     """A folder for each class, in which its image files are."""
     files = image_files(path)
     if not files:
@@ -266,7 +266,7 @@ def _folder(path: Path, size: tuple[int, int] | None) -> Pictures:
     labels = None if loose else tuple(found.relative_to(path).parts[0] for found in files)
     others = sum(1 for found in path.rglob("*") if found.is_file()) - len(files)
     notes = (f"{path}: {others:,} files are no images and are not read.",) if others else ()
-    return Pictures(pixels=np.stack(pixels), labels=labels, notes=notes)
+    return Images(pixels=np.stack(pixels), labels=labels, notes=notes)
 
 
 def _alike(pictures: list[Pixels]) -> list[Pixels]:

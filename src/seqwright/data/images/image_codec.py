@@ -7,22 +7,22 @@ from typing import Any, Self
 
 import numpy as np
 
-from seqwright.core.batch import Answers, ReaderSizes
+from seqwright.core.batch import EncoderSizes, OutputSpec
 from seqwright.core.config import UserError
-from seqwright.data.images.corpus import ImagesConfig, Pictures
+from seqwright.data.images.corpus import Images, ImagesConfig
 from seqwright.data.images.patches import Grid, Ints, Views
 from seqwright.data.labeled.labels import Labels
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sight:
+class ImageCodec:
     grid: Grid
     answer: str
     names: tuple[str, ...] = ()
     """Classes in the order of their numbers; none where pictures are answered."""
 
     @classmethod
-    def of(cls, pictures: Pictures, config: ImagesConfig) -> Self:
+    def of(cls, pictures: Images, config: ImagesConfig) -> Self:
         """Through which these training pictures are seen."""
         grid = Grid.of(pictures, config)
         if config.objective not in ("class", "frames"):
@@ -49,15 +49,15 @@ class Sight:
         return Labels(kind="single", names=self.names)
 
     @property
-    def sizes(self) -> ReaderSizes:
+    def sizes(self) -> EncoderSizes:
         if self.names:
-            answers = Answers(kind="tags" if self.answer == "frames" else "class", count=len(self.names))
+            answers = OutputSpec(kind="tags" if self.answer == "frames" else "class", count=len(self.names))
         else:
-            answers = Answers(kind="pixels", count=self.grid.numbers)
+            answers = OutputSpec(kind="pixels", count=self.grid.numbers)
         hidden = 2 if self.answer == "inpaint" else 1
-        return ReaderSizes(answers=answers, features=self.grid.numbers, length=self.grid.length, segments=hidden)
+        return EncoderSizes(answers=answers, features=self.grid.numbers, length=self.grid.length, segments=hidden)
 
-    def targets(self, pictures: Pictures) -> Ints | None:
+    def targets(self, pictures: Images) -> Ints | None:
         """(N,) classes, or (N, frames); none where pictures are answered."""
         if not self.names:
             return None
@@ -73,8 +73,8 @@ class Sight:
         found = np.array([[numbers[name] for name in row] for row in rows], np.int64)
         return found if self.answer == "frames" else found[:, 0]
 
-    def views(self, pictures: Pictures, config: ImagesConfig, *, seed: int, batch: int, known: bool = True) -> Views:
-        """Pictures as a model is shown them, with what it is to answer where that is known."""
+    def views(self, pictures: Images, config: ImagesConfig, *, seed: int, batch: int, known: bool = True) -> Views:
+        """Images as a model is shown them, with what it is to answer where that is known."""
         targets = self.targets(pictures) if known else None
         return Views(pictures, targets, self.grid, config, seed=seed, batch=batch)
 

@@ -1,4 +1,4 @@
-"""Pictures as sequences of patches, moved, hidden, noisy or gray: the examples of a model that sees."""
+"""Images as sequences of patches, moved, hidden, noisy or gray: the examples of a model that sees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError
-from seqwright.data.images.corpus import ImagesConfig, Pictures
+from seqwright.data.images.corpus import Images, ImagesConfig
 from seqwright.data.images.files import Pixels
 from seqwright.data.order import bits, permutation
 
@@ -36,10 +36,10 @@ class Grid:
     wide: int
     """Columns of a patch."""
     frames: int = 1
-    """Answers of a picture, each of which begins at a patch of its own."""
+    """OutputSpec of a picture, each of which begins at a patch of its own."""
 
     @classmethod
-    def of(cls, pictures: Pictures, config: ImagesConfig) -> Grid:
+    def of(cls, pictures: Images, config: ImagesConfig) -> Grid:
         """The grid that these pictures are cut by to be answered about."""
         strip = config.objective == "frames"
         if "colorize" in config.objective and pictures.pixels.shape[-1] == 1:
@@ -48,7 +48,7 @@ class Grid:
         return cls.cut(pictures, config.patch, columns=strip, frames=frames)
 
     @classmethod
-    def cut(cls, pictures: Pictures, patch: int, *, columns: bool, frames: int = 1) -> Grid:
+    def cut(cls, pictures: Images, patch: int, *, columns: bool, frames: int = 1) -> Grid:
         """Squares with sides of `patch` pixels, or columns of that width; refused where they do not fill a picture."""
         height, width, channels = pictures.pixels.shape[1:]
         tall = height if columns else patch
@@ -85,11 +85,11 @@ class Grid:
         return cut.transpose(0, 1, 3, 2, 4, 5).reshape(len(patches), self.height, self.width, self.channels)
 
     def source(self, pixels: Pixels) -> Source:
-        """Pictures (B, H, W, C) as they are given to a model."""
+        """Images (B, H, W, C) as they are given to a model."""
         features = torch.from_numpy(self.patches(to_numbers(pixels)))  # (B, S, P)
         return Source(mask=torch.ones(features.shape[:2], dtype=torch.bool), features=features)
 
-    def fitted(self, pictures: Pictures) -> Pictures:
+    def fitted(self, pictures: Images) -> Images:
         """These pictures, with or without colors as those that were learned from; refused where the sizes differ."""
         height, width, channels = pictures.pixels.shape[1:]
         if (height, width) != (self.height, self.width):
@@ -121,7 +121,7 @@ class Views:
     carried = False
 
     def __init__(
-        self, pictures: Pictures, targets: Ints | None, grid: Grid, config: ImagesConfig, *, seed: int, batch: int
+        self, pictures: Images, targets: Ints | None, grid: Grid, config: ImagesConfig, *, seed: int, batch: int
     ):
         self.pictures, self.targets, self.grid, self.config = pictures, targets, grid, config
         self.seed, self.size = seed, batch
@@ -139,7 +139,7 @@ class Views:
         return rows, self.view(rows, self.pictures.pixels[rows], step)
 
     def view(self, rows: Ints, pixels: Pixels, step: int) -> Batch:
-        """Pictures (B, H, W, C) with their answers, as the configuration asks for them."""
+        """Images (B, H, W, C) with their answers, as the configuration asks for them."""
         answer, whole = self.config.objective, to_numbers(pixels)
         mask = torch.ones(len(rows), self.grid.length, dtype=torch.bool)
         if answer in ("class", "frames"):
@@ -166,7 +166,7 @@ class Views:
         return Batch.of_source(Source(mask=mask, features=features), torch.from_numpy(target))
 
     def _moved(self, pixels: Pixels, step: int) -> Pixels:
-        """Pictures shifted and mirrored by chance; beyond the border it goes on as it was there."""
+        """Images shifted and mirrored by chance; beyond the border it goes on as it was there."""
         most, count = self.config.shift, len(pixels)
         if not most and not self.config.flip:
             return pixels

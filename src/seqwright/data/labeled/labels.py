@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqwright.core.batch import IGNORE, Answers, Batch
+from seqwright.core.batch import IGNORE, Batch, OutputSpec
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.data.bucketing import Ints
 from seqwright.data.labeled.rows import Row, Rows, counts_of
@@ -77,9 +77,13 @@ class Labels:
         return asdict(self) | {"names": list(self.names)}
 
     @property
-    def answers(self) -> Answers:
-        kinds: dict[str, Literal["class", "multilabel", "regression"]] = {"single": "class", "multi": "multilabel", "regression": "regression"}
-        return Answers(kind=kinds[self.kind], count=1 if self.kind == "regression" else len(self.names))
+    def answers(self) -> OutputSpec:
+        kinds: dict[str, Literal["class", "multilabel", "regression"]] = {
+            "single": "class",
+            "multi": "multilabel",
+            "regression": "regression",
+        }
+        return OutputSpec(kind=kinds[self.kind], count=1 if self.kind == "regression" else len(self.names))
 
     def targets(self, rows: Sequence[Row], unknown: Unknown = "refuse") -> NDArray[Any]:
         """(N,) classes, (N, C) 0 and 1, or (N, 1) values in standard deviations."""
@@ -157,7 +161,9 @@ def balance_notes(rows: Sequence[Row], *, evened: bool) -> str:
     if first <= 2 * last:
         return f"{said}, {least!r} {last / len(rows):.1%}."
     uneven = f"{said}, {least!r} {last:,} of them: classes are uneven; always saying {most!r} would be right that often"
-    return uneven + ("; rarer ones are visited more often." if evened else ' (data.balance = "oversample" evens them out).')
+    return uneven + (
+        "; rarer ones are visited more often." if evened else ' (data.balance = "oversample" evens them out).'
+    )
 
 
 def _number(row: Row) -> float:
@@ -166,5 +172,7 @@ def _number(row: Row) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UserError(f'{row.place}: the label {row.label[:40]!r} is no number, which data.labels = "regression" needs.')
+        raise UserError(
+            f'{row.place}: the label {row.label[:40]!r} is no number, which data.labels = "regression" needs.'
+        )
     return value

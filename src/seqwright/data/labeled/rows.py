@@ -161,7 +161,9 @@ def read_rows(files: Sequence[str] | str, config: LabeledConfig) -> Rows:
     notes += [*odd_labels(rows), *conflicts(rows)] if config.labels == "single" else []
     empty = sum(not any(text.strip() for text in row.texts) for row in rows)
     if empty:
-        notes.append(f"{empty:,} of {len(rows):,} texts are empty: all that can be learned of them is what is frequent.")
+        notes.append(
+            f"{empty:,} of {len(rows):,} texts are empty: all that can be learned of them is what is frequent."
+        )
     return Rows(rows=rows, notes=tuple(notes))
 
 

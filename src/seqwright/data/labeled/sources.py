@@ -101,7 +101,9 @@ def frame(encoded: EncodedTexts, tokenizer: Tokenizer, *, longest: int | None, l
     eos = (framed or parts > 1) and tokenizer.eos is not None
     room = None if longest is None else longest - sos - parts * eos
     if room is not None and room < parts:
-        raise UserError(f"{longest} tokens leave no room between <sos> and <eos>; raise model.context or data.max_length.")
+        raise UserError(
+            f"{longest} tokens leave no room between <sos> and <eos>; raise model.context or data.max_length."
+        )
     kept = cut(encoded.lengths, room, long)
     # A row is a chain of stretches of one array, at the end of which the reserved ids stand: part, place and length.
     ids = np.concatenate([encoded.ids, [tokenizer.sos or 0, tokenizer.eos or 0, tokenizer.padding]])

@@ -1,4 +1,4 @@
-"""Pictures without files: scikit-learn's handwritten digits alone, tinted by class, in strips, with captions."""
+"""Images without files: scikit-learn's handwritten digits alone, tinted by class, in strips, with captions."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ SHARES = {"infilling": 0.3, "deletion": 0.3, "spans": 0.15, "prefix": 0.5}
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorruptedConfig(TextFiles):
+class DenoisingConfig(TextFiles):
     kind: Literal["denoising"] = "denoising"
     """Text to be restored from what is left of it."""
     noise: Literal["infilling", "spans", "deletion", "prefix"] = "infilling"
@@ -70,7 +70,7 @@ class CorruptedConfig(TextFiles):
         return {"spans": tuple(f"<x{n}>" for n in range(count)), "infilling": (MASK,)}.get(self.noise, ())
 
 
-class CorruptedRows:
+class DenoisingRows:
     """Every token once an epoch, in texts of one length that are damaged anew by (seed, step)."""
 
     carried = False
@@ -79,7 +79,7 @@ class CorruptedRows:
         self,
         stream: Stream,
         tokenizer: Tokenizer,
-        config: CorruptedConfig,
+        config: DenoisingConfig,
         *,
         batch: int,
         seed: int,
@@ -122,7 +122,9 @@ class CorruptedRows:
             end = 1 + int(places[0] * (len(ids) - 1))
             return ids[:end], ids[end:]
         if config.noise == "spans":
-            return noise.marked(noise.parted(ids, noise.even_lengths(total, config.mean_span_length, lengths), places), self.marks)
+            return noise.marked(
+                noise.parted(ids, noise.even_lengths(total, config.mean_span_length, lengths), places), self.marks
+            )
         source = noise.permuted(ids, self.ends[ids], order) if config.permute_sentences else ids
         if config.noise == "deletion":
             gone = np.argsort(places[: len(ids)], kind="stable")[:total]

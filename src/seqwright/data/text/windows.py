@@ -59,7 +59,7 @@ class Apart:
         self.steps_per_epoch = feed.steps_per_epoch
 
     def batch(self, step: int) -> Batch:
-        return self.feed.batch(step).apart(self.sos)
+        return self.feed.batch(step).with_documents(self.sos)
 
 
 def grid(positions: int, context: int) -> tuple[int, tuple[int, int]]:

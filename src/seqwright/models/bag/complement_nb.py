@@ -61,13 +61,13 @@ class Complement:
         assert self.seen.values is not None
         return Complement(replace(self.seen, values=by * self.seen.values), by * self.rest)
 
-    def tensors(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         assert self.seen.values is not None
         held = (self.seen.starts, self.seen.columns, self.seen.values, self.rest)
         return dict(zip(NAMES, held, strict=True))
 
     @classmethod
-    def load(cls, tensors: Mapping[str, Tensor]) -> Complement:
+    def load_state_dict(cls, tensors: Mapping[str, Tensor]) -> Complement:
         starts, classes, values, rest = (tensors[name] for name in NAMES)
         return cls(Presence(starts, classes, len(rest), values), rest)
 

@@ -89,8 +89,8 @@ class Grams:
         return sum(map(len, self.keys))
 
     @classmethod
-    def of(cls, ids: Rows, lengths: Rows, *, order: int, minimum: int, vocabulary: int) -> tuple[Grams, Presence]:
-        """The n-grams of at least `minimum` texts, which lie one after another in ids, and which texts have them.
+    def of(cls, ids: Rows, lengths: Rows, *, order: int, min_df: int, vocabulary: int) -> tuple[Grams, Presence]:
+        """The n-grams of at least `min_df` texts, which lie one after another in ids, and which texts have them.
 
         An n-gram's prefix is in as many texts or more, so leaving out rare ones order by order loses no other.
         """
@@ -102,7 +102,7 @@ class Grams:
             there = np.flatnonzero(key != ABSENT)
             found, which = (t.numpy() for t in torch.unique(torch.from_numpy(key[there]), return_inverse=True))
             owner, own = _distinct(text[there], which, len(found))
-            kept = np.bincount(own, minlength=len(found)) >= minimum
+            kept = np.bincount(own, minlength=len(found)) >= min_df
             renumbered = np.where(kept, np.cumsum(kept) - 1, ABSENT)
             places = np.full(len(ids), ABSENT)
             places[there] = renumbered[which]

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqwright.core.batch import Answers, Batch, ReaderSizes, Source, within
+from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, within
 from seqwright.core.config import UserError, check_sizes
 from seqwright.core.protocols import Doing, unheard
 from seqwright.models.bag.char_words import numbered, spelled
@@ -66,7 +66,7 @@ class BagConfig:
             raise UserError(f"l2 must be positive, not {self.l2:g}; leave it out to have it chosen.")
 
 
-VIEWS = ("keys", "spelled")
+VIEWS = ("keys", "words")
 """What the n-grams of tokens and of words are called in a file."""
 Streams = list[tuple[Rows, Rows]]
 """For each view all ids one after another, and the lengths of the texts."""
@@ -86,7 +86,7 @@ class Bag:
 
     context = None
 
-    def __init__(self, config: BagConfig, answers: Answers, alphabet: int, vocabulary: int):
+    def __init__(self, config: BagConfig, answers: OutputSpec, alphabet: int, vocabulary: int):
         self.config, self.answers, self.alphabet, self.vocabulary = config, answers, alphabet, vocabulary
         self.known = np.zeros(0, np.int64)
         """Keys of the words there are, sorted."""
@@ -161,8 +161,8 @@ class Bag:
             return x, Way(0.0, l2=self.config.l2, weighed=self.naive_bayes)
         unsaid = is_cheap(x, self.answers) and self.naive_bayes and self.config.naive_bayes is None
 
-        def asked(x: Presence, minimum: int, *weighed: bool) -> Way:
-            return choose(x, target, self.answers, self.scale, minimum=minimum, weighed=weighed, doing=doing)
+        def asked(x: Presence, min_df: int, *weighed: bool) -> Way:
+            return choose(x, target, self.answers, self.scale, min_df=min_df, weighed=weighed, doing=doing)
 
         best = asked(x, usual, *((True, False) if unsaid else (self.naive_bayes,)))
         if self.config.min_df is None and (is_few(x, self.answers) or is_dual(x, self.answers)):
@@ -176,15 +176,15 @@ class Bag:
 
     def _counted(self, streams: Streams, least: int, most: float | None = None) -> Presence:
         """The n-grams of so many texts, or more where there would be too many weights."""
-        for minimum in itertools.count(least):
+        for min_df in itertools.count(least):
             found = [
-                Grams.of(*stream, order=order, minimum=minimum, vocabulary=view.vocabulary)
+                Grams.of(*stream, order=order, min_df=min_df, vocabulary=view.vocabulary)
                 for stream, order, view in zip(streams, self.orders, self._views(), strict=False)
             ]
             if sum(grams.width for grams, _ in found) * self.answers.count <= (most or MOST_WEIGHTS):
                 break
-        if minimum > least:
-            self.notes.append(f"n-grams of fewer than {minimum} texts are left out: there were too many for memory.")
+        if min_df > least:
+            self.notes.append(f"n-grams of fewer than {min_df} texts are left out: there were too many for memory.")
         self.views = [grams for grams, _ in found]
         seen = [x for _, x in found]
         self.rarity = torch.cat([rarity(x) for x in seen])
@@ -213,7 +213,7 @@ class Bag:
         ratios = (
             f" and {'' if way.weighed else 'no '}naive Bayes{', which weights are held at,' * (way.center > 0)} suit"
         )
-        chosen = f"l2 = {way.l2:g}{' suits' if self.answers.kind == 'value' else ratios}"
+        chosen = f"l2 = {way.l2:g}{' suits' if self.answers.kind == 'regression' else ratios}"
         dual = f"ridge regression with l2 = {way.ridge:g}"
         if way.share:
             chosen = f"{way.share:.0%} of {dual} beside {chosen}" if way.share < 1 else f"{dual} suits"
@@ -236,14 +236,14 @@ class Bag:
         """How many n-grams of each length there are, and the regularization."""
         return {"types": [len(keys) for view in self.views for keys in view.keys], "l2": self.l2}
 
-    def tensors(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         views = zip(VIEWS, self.views, strict=False)
         keys = {f"{name}.{n}": torch.from_numpy(own) for name, view in views for n, own in enumerate(view.keys, 1)}
         words = {"words": torch.from_numpy(self.known)} if self.config.words else {}
-        own = self.complement.tensors() if self.complement else {"weight": self.weight, "bias": self.bias}
+        own = self.complement.state_dict() if self.complement else {"weight": self.weight, "bias": self.bias}
         return {**own, "rarity": self.rarity, "typical": self.typical, **words, **keys}
 
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         if self.config.words:
             self.known = tensors["words"].numpy()
         named = zip(VIEWS, self.orders, strict=False)
@@ -251,7 +251,7 @@ class Bag:
         self.typical = tensors["typical"]
         self.rarity = tensors.get("rarity", torch.ones(sum(view.width for view in self.views)))
         if "rest" in tensors:
-            self.complement = Complement.load(tensors)
+            self.complement = Complement.load_state_dict(tensors)
         else:
             self.weight, self.bias = tensors["weight"], tensors["bias"]
 
@@ -291,7 +291,7 @@ class Bag:
         return ids.cpu().numpy()[mask], mask.sum(1), marks
 
 
-def bag(config: BagConfig, sizes: ReaderSizes) -> Bag:
+def bag(config: BagConfig, sizes: EncoderSizes) -> Bag:
     """A bag to be counted."""
     assert sizes.vocabulary is not None
     size = sizes.vocabulary.size

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqwright.core.batch import Answers
+from seqwright.core.batch import OutputSpec
 from seqwright.core.protocols import Doing
 from seqwright.models.bag.features import Presence
 from seqwright.models.bag.linear import LOSSES, descend
@@ -72,22 +72,22 @@ class Way:
     """Logits (N, C) of the texts held out."""
 
 
-def is_cheap(x: Presence, answers: Answers) -> bool:
+def is_cheap(x: Presence, answers: OutputSpec) -> bool:
     """Whether several ways can be tried."""
     return x.width * answers.count <= CHEAP
 
 
-def is_few(x: Presence, answers: Answers) -> bool:
+def is_few(x: Presence, answers: OutputSpec) -> bool:
     """Whether all texts can be held out in turn as well."""
     return FEWEST <= len(x) <= MANY and is_cheap(x, answers)
 
 
-def is_dual(x: Presence, answers: Answers) -> bool:
+def is_dual(x: Presence, answers: OutputSpec) -> bool:
     """Whether ridge regression can be tried."""
     return answers.kind == "class" and FEWEST <= len(x) <= DUAL
 
 
-def is_descended(x: Presence, answers: Answers) -> bool:
+def is_descended(x: Presence, answers: OutputSpec) -> bool:
     """Whether weights are few enough to be descended with, or texts too many for anything else."""
     return not is_dual(x, answers) or x.width * answers.count <= DESCENDED
 
@@ -95,10 +95,10 @@ def is_descended(x: Presence, answers: Answers) -> bool:
 def choose(
     x: Presence,
     target: Tensor,
-    answers: Answers,
+    answers: OutputSpec,
     scale: Scale,
     *,
-    minimum: int,
+    min_df: int,
     weighed: Sequence[bool],
     doing: Doing,
 ) -> Way:
@@ -117,23 +117,23 @@ def choose(
         return nothing
     for own in weighed if is_descended(x, answers) else ():
         for fold in folds:
-            fold.weigh(scale, own, minimum)
+            fold.weigh(scale, own, min_df)
         tried.append(min(way for margins in parted for way in _path(folds, own, margins, 0.0, doing)))
         if own and answers.kind == "class":
             alone, center = min((_alone(folds, center), center) for center in CENTRES)
             if alone < tried[-1].loss:
                 tried.append(min(_path(folds, own, tried[-1].margins, center, doing)))
     if is_dual(x, answers):
-        ridge = min(_ridges(folds, minimum, doing))
+        ridge = min(_ridges(folds, min_df, doing))
         tried += [*_sums(min(tried), ridge, folds), ridge] if tried else [ridge]
     return min(tried)
 
 
-def _ridges(folds: Sequence[Fold], minimum: int, doing: Doing) -> Iterator[Way]:
+def _ridges(folds: Sequence[Fold], min_df: int, doing: Doing) -> Iterator[Way]:
     """From the strongest regularization on, until the loss rises."""
     truth, least = torch.cat([fold.truth for fold in folds]), float("inf")
     for fold in folds:
-        fold.multiply(minimum)
+        fold.multiply(min_df)
     for l2 in RIDGES:
         doing(f"{folds[0].x.width:,} n-grams: trying ridge regression with l2 = {l2:g}")
         logits = torch.cat([fold.regress(l2) for fold in folds])
@@ -187,15 +187,15 @@ class Fold:
     """Texts to learn from, others to be asked about, and the weights so far. Nobody is asked for a class that was not
     learned: its loss would only say how little is known, and ask for the strongest regularization."""
 
-    def __init__(self, answers: Answers, x: Presence, target: Tensor, seen: Tensor, held: Tensor):
+    def __init__(self, answers: OutputSpec, x: Presence, target: Tensor, seen: Tensor, held: Tensor):
         self.answers = answers
         if answers.kind == "class":
             held = held[torch.isin(target[held], target[seen])]
         self.x, self.target, self.unseen, self.truth = x.select(seen), target[seen], x.select(held), target[held]
 
-    def weigh(self, scale: Scale, weighed: bool, minimum: int) -> None:
+    def weigh(self, scale: Scale, weighed: bool, min_df: int) -> None:
         """As if there were no other texts: an n-gram that is common by those held out alone says nothing."""
-        common = torch.bincount(self.x.columns, minlength=self.x.width) >= minimum
+        common = torch.bincount(self.x.columns, minlength=self.x.width) >= min_df
         self.scale = scale(self.x, self.target, weighed) * common.unsqueeze(1)
         if self.answers.kind == "class":
             self.frequent = torch.bincount(self.target, minlength=self.answers.count).clamp(min=0.1).log()
@@ -216,9 +216,9 @@ class Fold:
             self.weight, self.bias = descend(self.x, self.target, loss, l2=l2, center=center, rounds=GUESSING, **own)
         return self.unseen @ (self.scale * self.weight) + self.bias
 
-    def multiply(self, minimum: int) -> None:
+    def multiply(self, min_df: int) -> None:
         """Products of texts learned from with each other and with those held out."""
-        common = torch.bincount(self.x.columns, minlength=self.x.width) >= minimum
+        common = torch.bincount(self.x.columns, minlength=self.x.width) >= min_df
         scale = rarity(self.x) * common
         self.own, self.across = gram(self.x, self.x, scale), gram(self.unseen, self.x, scale)
 

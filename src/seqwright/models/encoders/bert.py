@@ -7,15 +7,15 @@ from typing import Literal
 
 from torch import nn
 
-from seqwright.core.batch import ReaderSizes
+from seqwright.core.batch import EncoderSizes
 from seqwright.layers.heads import MaskedHead
 from seqwright.layers.pooling import Everything
-from seqwright.models.encoder_model import ReadingModel, Tokens
-from seqwright.models.transformer import TransformerReader, TransformerReaderConfig
+from seqwright.models.encoder_model import EncoderModel, Tokens
+from seqwright.models.transformer import TransformerEncoder, TransformerEncoderConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class BertConfig(TransformerReaderConfig):
+class BertConfig(TransformerEncoderConfig):
     layers: int = 4
     """Blocks."""
     context: int = 128
@@ -33,7 +33,7 @@ class BertConfig(TransformerReaderConfig):
     """Share of activations dropped in training: of the embedding, of each branch's output, of attention weights."""
 
 
-def bert(config: BertConfig, sizes: ReaderSizes) -> ReadingModel:
+def bert(config: BertConfig, sizes: EncoderSizes) -> EncoderModel:
     """A BERT that guesses hidden tokens, with fresh weights; its read-out is the embedding transposed."""
     assert sizes.vocabulary is not None
     embedding = Tokens(sizes.vocabulary.size, config.width, segments=sizes.segments)
@@ -41,12 +41,12 @@ def bert(config: BertConfig, sizes: ReaderSizes) -> ReadingModel:
     for part in (embedding, head):
         initialize(part)
     head.readout.weight = embedding.weight
-    return ReadingModel(embedding, bert_encoder(config), Everything(config.width), nn.Identity(), head)
+    return EncoderModel(embedding, bert_encoder(config), Everything(config.width), nn.Identity(), head)
 
 
-def bert_encoder(config: BertConfig) -> TransformerReader:
+def bert_encoder(config: BertConfig) -> TransformerEncoder:
     """The encoder, whatever follows it."""
-    encoder = TransformerReader(config, embedding_norm=config.norm_position == "post")
+    encoder = TransformerEncoder(config, embedding_norm=config.norm_position == "post")
     initialize(encoder)
     return encoder
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.layers.attention import needed
-from seqwright.layers.encoder import Reading
+from seqwright.layers.encoder import EncoderOutput
 from seqwright.layers.recurrent import own_precision, read_padded
 from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
 
@@ -23,7 +23,7 @@ NETWORKS: dict[type[RecurrentConfig], Callable[..., nn.RNNBase]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentReaderConfig:
+class BidirectionalConfig:
     layers: int = 1
     """Stacked networks (on each side, where there are two), each reading the one below."""
     width: int = 256
@@ -44,12 +44,12 @@ class RecurrentReaderConfig:
             raise UserError(f"a bidirectional reader halves the width: it must be even, not {self.width}.")
 
 
-class RecurrentReader(nn.Module):
+class BidirectionalEncoder(nn.Module):
     """Reads the source in one direction or in both."""
 
     context = None
 
-    def __init__(self, config: RecurrentReaderConfig):
+    def __init__(self, config: BidirectionalConfig):
         super().__init__()
         self.width = config.width
         self.directions = 2 if config.bidirectional else 1
@@ -64,11 +64,11 @@ class RecurrentReader(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.causal = not config.bidirectional
 
-    def forward(self, x: Tensor, mask: Tensor) -> Reading:
+    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
         with own_precision(self.network, self.dropout(x)) as x:
             vectors, last = self.network(x) if needed(mask) is None else read_padded(self.network, x, mask)
         last = torch.stack(last if isinstance(last, tuple) else (last,))  # (C, L · directions, B, D / directions)
         last = (
             last.view(len(last), -1, self.directions, *last.shape[2:]).permute(3, 0, 1, 2, 4).flatten(-2)
         )  # (B, C, L, D)
-        return Reading(self.dropout(vectors), mask, last)
+        return EncoderOutput(self.dropout(vectors), mask, last)

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.layers.cross_attention import pad
-from seqwright.layers.encoder import Reading
+from seqwright.layers.encoder import EncoderOutput
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvolutionConfig:
+class CNNConfig:
     embedding: int = 128
     """Size of the token vectors."""
     channels: tuple[int, ...] = (128,)
@@ -48,10 +48,10 @@ class ConvolutionConfig:
         return left
 
 
-class ConvolutionReader(nn.Module):
+class CNNEncoder(nn.Module):
     """Each position of a layer sees a window of the one below; what is padding is zero in every layer."""
 
-    def __init__(self, config: ConvolutionConfig):
+    def __init__(self, config: CNNConfig):
         super().__init__()
         self.stride, self.kernels = config.stride, config.kernels
         self.context = config.length
@@ -63,13 +63,13 @@ class ConvolutionReader(nn.Module):
         )
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Reading:
+    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
         x = self.dropout(x) * mask.unsqueeze(-1)
         if self.context is not None:  # every window lies inside: shapes, and what is seen, are the same for all texts
             x = pad(x, self.context)
             mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
         read = [self._climb(tower, x.transpose(1, 2), mask) for tower in self.towers]
-        return Reading(torch.cat([vectors for vectors, _ in read], -1), read[0][1])
+        return EncoderOutput(torch.cat([vectors for vectors, _ in read], -1), read[0][1])
 
     def _climb(self, tower: nn.Module, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """(B, S / stride ** layers, channels) of one kernel width, and which of them stand on a real token."""

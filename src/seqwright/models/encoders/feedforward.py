@@ -14,7 +14,7 @@ from seqwright.models.language_model import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimpleConfig:
+class NeuralBigramConfig:
     width: int = 128
     """Size of the token vectors and of the hidden layer."""
 
@@ -23,7 +23,7 @@ class SimpleConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowConfig:
+class FeedforwardConfig:
     context_size: int = 8
     """How many tokens predict the next."""
     width: int = 256
@@ -45,7 +45,7 @@ class Recent(State):
     vectors: Tensor  # (B, window - 1, D)
 
 
-class WindowEncoder(nn.Module):
+class FeedforwardEncoder(nn.Module):
     """tanh of a linear map of the last `window` vectors: an n-gram whose histories share what they have in common."""
 
     context = None
@@ -76,12 +76,12 @@ class WindowEncoder(nn.Module):
         return hidden, Recent(joined.gather(1, index.unsqueeze(-1).expand(-1, -1, self.size)))
 
 
-def window(config: WindowConfig, vocabulary: Vocabulary) -> LanguageModel:
+def window(config: FeedforwardConfig, vocabulary: Vocabulary) -> LanguageModel:
     """A window network with fresh weights."""
-    encoder = WindowEncoder(config.embedding, config.context_size, config.width, config.dropout)
+    encoder = FeedforwardEncoder(config.embedding, config.context_size, config.width, config.dropout)
     return LanguageModel(vocabulary.size, config.embedding, encoder)
 
 
-def simple(config: SimpleConfig, vocabulary: Vocabulary) -> LanguageModel:
+def simple(config: NeuralBigramConfig, vocabulary: Vocabulary) -> LanguageModel:
     """One token in, its successor out: a neural bigram, the first cell of a recurrent network that never goes on."""
-    return LanguageModel(vocabulary.size, config.width, WindowEncoder(config.width, 1, config.width))
+    return LanguageModel(vocabulary.size, config.width, FeedforwardEncoder(config.width, 1, config.width))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from seqwright.core.batch import Vocabulary
 from seqwright.core.config import UserError
 from seqwright.layers.flatten import PrefixFlatten
-from seqwright.layers.kv_cache import KeyValues
+from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.transformer_stack import Stack, StackConfig, StackSizes
 from seqwright.models.language_model import LanguageModel
 
@@ -37,16 +37,16 @@ class GPTEncoder(Stack):
     def __init__(self, config: StackSizes, *, causal: bool = True):
         super().__init__(config, config.layers, causal=causal)
 
-    def start(self, rows: int, capacity: int, like: Tensor) -> KeyValues:
+    def start(self, rows: int, capacity: int, like: Tensor) -> KVCache:
         return self.empty(rows, capacity, like)
 
     def forward(
         self,
         x: Tensor,
-        state: KeyValues | None = None,
+        state: KVCache | None = None,
         count: Tensor | None = None,
         documents: Tensor | None = None,
-    ) -> tuple[Tensor, KeyValues | None]:
+    ) -> tuple[Tensor, KVCache | None]:
         return self.run(x, state, count, documents=documents)
 
 

@@ -55,7 +55,7 @@ class ElmanConfig(RecurrentConfig):
 @dataclass(frozen=True, kw_only=True)
 class LSTMConfig(RecurrentConfig):
     forget_bias: float = 1.0
-    """Where the forget gates begin: above 0 they remember by default (Jozefowicz et al. 2015)."""
+    """Where the forget gates begin: above 0 they load_optimizer_state by default (Jozefowicz et al. 2015)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class RecurrentEncoder(nn.Module):
         with own_precision(self.network, self.dropout(x)) as x:
             begun = state or self.start(x.size(0), 0, x)
             # PyTorch's recurrent networks keep layers first, whatever batch_first says.
-            before = tuple(value.transpose(0, 1).contiguous() for _, value in begun.tensors())
+            before = tuple(value.transpose(0, 1).contiguous() for _, value in begun.named_tensors())
             given = before if self.has_cell else before[0]
             if count is None:
                 output, after = self.network(x, given)

@@ -7,31 +7,31 @@ from typing import ClassVar
 
 from torch import nn
 
-from seqwright.core.batch import ReaderSizes
+from seqwright.core.batch import EncoderSizes
 from seqwright.layers.heads import MaskedHead
 from seqwright.layers.pooling import Everything
 from seqwright.models.classifiers import SPREAD
-from seqwright.models.encoder_model import ReadingModel, Tokens
-from seqwright.models.encoders.bidirectional import RecurrentReader, RecurrentReaderConfig
+from seqwright.models.encoder_model import EncoderModel, Tokens
+from seqwright.models.encoders.bidirectional import BidirectionalConfig, BidirectionalEncoder
 from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class ElmanFillerConfig(RecurrentReaderConfig):
+class ElmanMLMConfig(BidirectionalConfig):
     cell: ClassVar[type[RecurrentConfig]] = ElmanConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class LSTMFillerConfig(RecurrentReaderConfig):
+class LSTMMLMConfig(BidirectionalConfig):
     cell: ClassVar[type[RecurrentConfig]] = LSTMConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class GRUFillerConfig(RecurrentReaderConfig):
+class GRUMLMConfig(BidirectionalConfig):
     cell: ClassVar[type[RecurrentConfig]] = GRUConfig
 
 
-def recurrent_filler(config: RecurrentReaderConfig, sizes: ReaderSizes) -> ReadingModel:
+def recurrent_mlm(config: BidirectionalConfig, sizes: EncoderSizes) -> EncoderModel:
     """A recurrent reader of hidden tokens, with fresh weights; its read-out is the embedding transposed."""
     assert sizes.vocabulary is not None
     width = config.embedding or config.width
@@ -39,4 +39,4 @@ def recurrent_filler(config: RecurrentReaderConfig, sizes: ReaderSizes) -> Readi
     nn.init.normal_(embedding.weight, std=SPREAD)
     head = MaskedHead(config.width, sizes.answers.count, embedding=width)
     head.readout.weight = embedding.weight
-    return ReadingModel(embedding, RecurrentReader(config), Everything(config.width), nn.Identity(), head)
+    return EncoderModel(embedding, BidirectionalEncoder(config), Everything(config.width), nn.Identity(), head)

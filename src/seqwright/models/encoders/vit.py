@@ -9,18 +9,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright.core.batch import ReaderSizes, Source
+from seqwright.core.batch import EncoderSizes, Source
 from seqwright.core.config import UserError
-from seqwright.layers.encoder import Reading
+from seqwright.layers.encoder import EncoderOutput
 from seqwright.layers.pooling import POOLINGS, Everything, Pooling, Words
-from seqwright.models.encoder_model import Features, ReadingModel, body, head_of
-from seqwright.models.encoders.bidirectional import RecurrentReader, RecurrentReaderConfig
+from seqwright.models.encoder_model import EncoderModel, Features, body, head_of
+from seqwright.models.encoders.bidirectional import BidirectionalConfig, BidirectionalEncoder
 from seqwright.models.encoders.recurrent import GRUConfig, LSTMConfig, RecurrentConfig
-from seqwright.models.transformer import TransformerReader, TransformerReaderConfig, initialize
+from seqwright.models.transformer import TransformerEncoder, TransformerEncoderConfig, initialize
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViTConfig(TransformerReaderConfig):
+class ViTConfig(TransformerEncoderConfig):
     layers: int = 4
     """Blocks of the encoder."""
     activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"
@@ -32,18 +32,18 @@ class ViTConfig(TransformerReaderConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeeingRecurrentConfig(RecurrentReaderConfig):
+class ImageRecurrentConfig(BidirectionalConfig):
     pooling: Literal["last", "max", "mean", "attention"] = "last"
     """What stands for a picture: where each direction ended, or something of all patches."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeeingLSTMConfig(SeeingRecurrentConfig):
+class ImageLSTMConfig(ImageRecurrentConfig):
     cell: ClassVar[type[RecurrentConfig]] = LSTMConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeeingGRUConfig(SeeingRecurrentConfig):
+class ImageGRUConfig(ImageRecurrentConfig):
     cell: ClassVar[type[RecurrentConfig]] = GRUConfig
 
 
@@ -60,36 +60,36 @@ class Patches(Features):
         return torch.where((source.segments == 1).unsqueeze(-1), self.hidden, x)
 
 
-class ClassToken(TransformerReader):
+class ClassToken(TransformerEncoder):
     """A Transformer encoder with a learned vector in front, which collects what stands for the whole."""
 
     def __init__(self, config: ViTConfig):
         super().__init__(config)
         self.token = nn.Parameter(torch.zeros(config.width))
 
-    def forward(self, x: Tensor, mask: Tensor) -> Reading:
+    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
         token = self.token.to(x.dtype).expand(len(x), 1, -1)
         return super().forward(torch.cat([token, x], 1), F.pad(mask, (1, 0), value=True))
 
 
-def vit(config: ViTConfig, sizes: ReaderSizes) -> ReadingModel:
+def vit(config: ViTConfig, sizes: EncoderSizes) -> EncoderModel:
     """A vision Transformer with fresh weights."""
     assert sizes.length is not None
     first = config.pooling == "first" and sizes.answers.kind != "tags"  # where patches are painted in, too: weights fit
     if sizes.length + first > config.context:
         raise UserError(f"a picture has {sizes.length} patches; set model.context to {sizes.length + first} or more.")
     exact = replace(config, context=sizes.length + first)  # a learned table has no more places than are taken
-    encoder = ClassToken(exact) if first else TransformerReader(exact)
+    encoder = ClassToken(exact) if first else TransformerEncoder(exact)
     initialize(encoder, config.width)
     return seeing(config.pooling, sizes, encoder, config.width)
 
 
-def recurrent(config: SeeingRecurrentConfig, sizes: ReaderSizes) -> ReadingModel:
+def recurrent(config: ImageRecurrentConfig, sizes: EncoderSizes) -> EncoderModel:
     """A picture read patch by patch."""
-    return seeing(config.pooling, sizes, RecurrentReader(config), config.embedding or config.width)
+    return seeing(config.pooling, sizes, BidirectionalEncoder(config), config.embedding or config.width)
 
 
-def seeing(pooled: str, sizes: ReaderSizes, encoder: nn.Module, embedding: int) -> ReadingModel:
+def seeing(pooled: str, sizes: EncoderSizes, encoder: nn.Module, embedding: int) -> EncoderModel:
     """Patches to an encoder to what is asked: one vector of a picture, one of each frame, or every patch's."""
     assert sizes.features is not None
     width: int = encoder.width  # type: ignore[assignment]
@@ -100,4 +100,4 @@ def seeing(pooled: str, sizes: ReaderSizes, encoder: nn.Module, embedding: int) 
         pooling = Words(width) if sizes.answers.kind == "tags" else POOLINGS[pooled](width)
     patches = (Patches if sizes.segments > 1 else Features)(sizes.features, embedding)
     layers, _ = body(width, ())
-    return ReadingModel(patches, encoder, pooling, layers, head_of(sizes.answers, width))
+    return EncoderModel(patches, encoder, pooling, layers, head_of(sizes.answers, width))

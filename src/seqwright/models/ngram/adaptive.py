@@ -85,12 +85,12 @@ class Adaptive:
     def fit(self, corpus: Any, doing: Doing = unheard) -> None:
         self.model.fit(corpus, doing)
 
-    def tensors(self) -> dict[str, Tensor]:
-        tensors: dict[str, Tensor] = self.model.tensors()
+    def state_dict(self) -> dict[str, Tensor]:
+        tensors: dict[str, Tensor] = self.model.state_dict()
         return tensors
 
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        self.model.load(tensors)
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
+        self.model.load_state_dict(tensors)
 
     def start(self, source: Source, *, capacity: int) -> Read:
         nothing = torch.zeros(source.rows, capacity, dtype=torch.long, device=source.device)

@@ -1,4 +1,4 @@
-"""Reading ARPA files, ours, KenLM's and SRILM's, with no loop over n-grams; a fault is named by its line.
+"""EncoderOutput ARPA files, ours, KenLM's and SRILM's, with no loop over n-grams; a fault is named by its line.
 
 A section is cut into fields where its bytes turn from blank to not; words are recognized by a 64-bit polynomial of
 their bytes, whose values for the vocabulary are checked to be distinct.

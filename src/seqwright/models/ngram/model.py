@@ -159,10 +159,10 @@ class NGram:
         """Writes an ARPA file; `tokens` are those of the ids, in order."""
         write_arpa(path, self.tables, arpa_names(tokens, self.vocabulary), self.vocabulary)
 
-    def tensors(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         return {"discounts": torch.from_numpy(self.discounts), **to_tensors(self.tables, compact=self.config.compact)}
 
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         """Becomes the model of these tensors, which may be mapped from a file: they are read where they lie."""
         self.discounts = tensors["discounts"].numpy()
         self.tables = from_tensors(tensors, self.config.order, self.vocabulary.size)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seqwright.core.batch import Batch, ReaderSizes, Source
+from seqwright.core.batch import Batch, EncoderSizes, Source
 from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.core.protocols import Doing, unheard
 from seqwright.layers.unicode import Letters
@@ -141,7 +141,7 @@ class Perceptron:
             start += count
         return tags, None
 
-    def tensors(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         return {
             "keys": torch.from_numpy(self.keys.view(np.int64)),
             "weights": torch.from_numpy(self.weights),
@@ -149,7 +149,7 @@ class Perceptron:
             "version": torch.tensor(VERSION),
         }
 
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         if (version := int(tensors.get("version", 1))) != VERSION:
             raise UserError(
                 f"this perceptron knows features of words of version {version}, and they are of version {VERSION} now;"
@@ -227,6 +227,6 @@ def best_path(scores: Floats, transitions: Floats) -> Ints:
     return path
 
 
-def perceptron(config: PerceptronConfig, sizes: ReaderSizes) -> Any:
+def perceptron(config: PerceptronConfig, sizes: EncoderSizes) -> Any:
     """An averaged perceptron that has seen nothing yet."""
     return Perceptron(config, sizes.answers.count, sizes.answers.impossible)

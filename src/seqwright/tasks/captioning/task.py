@@ -1,4 +1,4 @@
-"""Pictures to words: captions learned by teacher forcing, searched for as translations are; runs that caption."""
+"""Images to words: captions learned by teacher forcing, searched for as translations are; runs that caption."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from seqwright.core.config import UserError, to_table
 from seqwright.core.protocols import Autoregressive, Watch, unwatched
 from seqwright.core.storage import read_json, write_json
 from seqwright.data.bucketing import ByLength, Ints
-from seqwright.data.images.corpus import CaptionsConfig, Pictures, read_splits
+from seqwright.data.images.corpus import CaptionsConfig, Images, read_splits
 from seqwright.data.images.patches import Grid
 from seqwright.data.parallel.buckets import Side, encode_targets, forced
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.layers.packed_linear import prepacked
+from seqwright.layers.packed_linear import packed
 from seqwright.metrics.counts import Counts, values
 from seqwright.reporting.png import embedded, sheet
 from seqwright.runs.directory import RunDirectory
 from seqwright.tasks.base import Note, Settings, fingerprint_of, held_out_notes, spread
-from seqwright.tasks.images.run import PictureRun
+from seqwright.tasks.images.run import ImageInputRun
 from seqwright.tasks.tokenizers import saved_tokenizer
 from seqwright.tasks.translation.scores import (
     Metric,
@@ -39,34 +39,34 @@ from seqwright.tasks.translation.translate import banned
 from seqwright.text.tokenizer import Tokenizer
 
 SHOWN = 4
-"""Pictures in the log at each sampling."""
+"""Images in the log at each sampling."""
 AT_ONCE = 64
-"""Pictures captioned or scored together."""
+"""Images captioned or scored together."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptionOptions(SearchOptions):
+class CaptioningOptions(SearchOptions):
     max_tokens: int = 64
     """The most tokens said, the end included (the cut-off T)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptionEvaluationConfig(OutputEvaluationConfig):
+class CaptioningEvaluationConfig(OutputEvaluationConfig):
     metrics: tuple[Metric, ...] = ("exact_match", "word_error_rate")
     """How captions are compared with those of the pictures, beside the likelihood of these."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Captioned:
-    """Pictures with their captions: picture n is followed by text n."""
+    """Images with their captions: picture n is followed by text n."""
 
-    pictures: Pictures
+    pictures: Images
     grid: Grid
     target: Side
     tokenizer: Tokenizer
 
     @classmethod
-    def of(cls, pictures: Pictures, grid: Grid, tokenizer: Tokenizer) -> Captioned:
+    def of(cls, pictures: Images, grid: Grid, tokenizer: Tokenizer) -> Captioned:
         """Captions as ids."""
         return cls(
             pictures=pictures, grid=grid, target=encode_targets(captions_of(pictures), tokenizer), tokenizer=tokenizer
@@ -180,14 +180,14 @@ class CaptioningTask:
         return f"a picture → {self.tokenizer.decode(batch.input[0].tolist())[:100]!r}"
 
     @property
-    def _quick(self) -> CaptionOptions:
-        return replace(self.settings.decoding, kind="greedy", best=1)
+    def _quick(self) -> CaptioningOptions:
+        return replace(self.settings.decoding, kind="greedy", n_best=1)
 
-    def _caption(self, model: Autoregressive, some: Pictures, device: torch.device | str) -> Iterator[Caption]:
+    def _caption(self, model: Autoregressive, some: Images, device: torch.device | str) -> Iterator[Caption]:
         return captions(model, some, self.train.grid, self.tokenizer, self._quick, device)
 
 
-class CaptionRun(PictureRun):
+class CaptioningRun(ImageInputRun):
     """A trained captioner: `run = seqwright.open("runs/x"); run.caption(["a.png"])`."""
 
     does = "says what is on pictures"
@@ -223,7 +223,7 @@ class CaptionRun(PictureRun):
 @torch.inference_mode()
 def captions(
     model: Autoregressive,
-    pictures: Pictures,
+    pictures: Images,
     grid: Grid,
     tokenizer: Tokenizer,
     options: SearchOptions,
@@ -232,7 +232,7 @@ def captions(
     """What a search finds to say of each picture, in order."""
     if isinstance(model, torch.nn.Module):
         model.eval()
-    model = prepacked(model)
+    model = packed(model)
     for first in range(0, len(pictures), AT_ONCE):
         source = grid.source(pictures.pixels[first : first + AT_ONCE]).to(device)
         found = search(model, source, options, sos=tokenizer.sos, eos=tokenizer.eos, banned=banned(tokenizer))
@@ -261,7 +261,7 @@ def evaluated(
     return scores | {"pictures": len(pictures), "search": to_table(settings.decoding)}
 
 
-def captions_of(pictures: Pictures) -> tuple[str, ...]:
+def captions_of(pictures: Images) -> tuple[str, ...]:
     if pictures.labels is None:
         raise UserError("these pictures have no captions: an .npz holds them in an array 'captions'.")
     return pictures.labels

@@ -29,7 +29,7 @@ DEFAULT_LENGTH = 512
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reply:
+class ChatReply:
     content: str
     reason: str
     """Why it ended: "end" (the assistant's turn was over), "stop" or "length"."""
@@ -124,8 +124,8 @@ class ChatRun(Run):
         *,
         listen: Callable[[str], None] = lambda text: None,
         **options: Any,
-    ) -> Reply:
-        """Answers a question, or a conversation of {"role", "content"} tables; options are those of [decoding]."""
+    ) -> ChatReply:
+        """OutputSpec a question, or a conversation of {"role", "content"} tables; options are those of [decoding]."""
         several = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         talk = tuple(Message(entry["role"], entry["content"]) for entry in several)
         decoding = replace(self.settings.decoding, **options)
@@ -154,7 +154,7 @@ def reply(
     *,
     device: torch.device | str = "cpu",
     listen: Callable[[str], None] = lambda text: None,
-) -> Reply:
+) -> ChatReply:
     """What the assistant says next; the oldest messages are forgotten where all do not fit the model's context."""
     prompt, forgotten = fitting(turns, talk, model.context, options.max_tokens)
     vocabulary = turns.tokenizer.vocabulary
@@ -170,7 +170,7 @@ def reply(
         listen=lambda _, piece: listen(piece),
     )
     unread = max(0, len(prompt) - model.context) if model.context is not None else 0
-    return Reply(content=text, reason="stop" if stopped else row.reason, forgotten=forgotten, unread=unread)
+    return ChatReply(content=text, reason="stop" if stopped else row.reason, forgotten=forgotten, unread=unread)
 
 
 def fitting(turns: Turns, talk: Conversation, context: int | None, tokens: int) -> tuple[list[int], int]:

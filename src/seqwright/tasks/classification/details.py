@@ -14,7 +14,7 @@ from seqwright.data.labeled.rows import Row
 from seqwright.metrics.calibration import calibration_counts, reliability, temperature
 from seqwright.metrics.classification import confusion, per_class
 from seqwright.metrics.score import Floats
-from seqwright.tasks.classification.scores import AnswerOptions, log_probs_of, tempered
+from seqwright.tasks.classification.scores import ClassificationOptions, log_probs_of, tempered
 
 WORST = 10
 """Mistakes shown unless told otherwise."""
@@ -23,7 +23,7 @@ FEWEST = 50
 
 
 def details(
-    found: Floats, targets: NDArray[Any], labels: Labels, rows: Sequence[Row], options: AnswerOptions
+    found: Floats, targets: NDArray[Any], labels: Labels, rows: Sequence[Row], options: ClassificationOptions
 ) -> dict[str, Any]:
     """The confusion matrix, the table of classes, reliability and the worst mistakes; nothing of values."""
     if labels.kind == "regression":
@@ -38,11 +38,11 @@ def details(
         "confusion": confusion(answered[known], wanted[known], len(classes)).tolist(),
         "per_class": per_class(answered[:, None] == classes, wanted[:, None] == classes, labels.names),
         "reliability": reliability(log_probs_of(found[known]), wanted[known]),
-        "mistakes": suspicious(found, targets, labels, rows, WORST, wrong=True),
+        "mistakes": label_errors(found, targets, labels, rows, WORST, wrong=True),
     }
 
 
-def suspicious(
+def label_errors(
     found: Floats, targets: NDArray[Any], labels: Labels, rows: Sequence[Row], many: int, *, wrong: bool = False
 ) -> list[dict[str, Any]]:
     """The texts whose label the model finds least probable, the worst first: hard ones, and wrong labels (Northcutt et

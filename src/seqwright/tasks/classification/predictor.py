@@ -20,7 +20,7 @@ from seqwright.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reader:
+class Member:
     """A model and how texts are cut for it."""
 
     model: Any
@@ -40,7 +40,7 @@ def longest(data: LabeledConfig, context: int | None) -> int | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Predictions:
     """What was answered."""
 
     found: Floats
@@ -54,17 +54,17 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Respondent:
+class Predictor:
     """Probabilities of texts: of the only reader, or mixed."""
 
-    readers: Sequence[Reader]
+    readers: Sequence[Member]
     labels: Labels
     mix: Callable[[torch.Tensor], torch.Tensor] | None = None
     """Log-probabilities (M, N, C) of several readers to those of the mixture (N, C)."""
     temperature: float | None = None
     device: torch.device | str = "cpu"
 
-    def __call__(self, texts: Sequence[tuple[str, ...]], watch: Watch = unwatched) -> Asked:
+    def __call__(self, texts: Sequence[tuple[str, ...]], watch: Watch = unwatched) -> Predictions:
         encoded = [encode(texts, reader.tokenizer) for reader in self.readers]
         sources = [
             framed(own, reader.tokenizer, reader.data, reader.model.context)
@@ -80,4 +80,4 @@ class Respondent:
         if self.labels.kind == "single":
             together = tempered(together, self.temperature)
         lost = np.stack([own.lost for own in sources]).min(0)
-        return Asked(found=together, lost=lost, cut=int((lost > 0).sum()), fingerprint=encoded[0].fingerprint)
+        return Predictions(found=together, lost=lost, cut=int((lost > 0).sum()), fingerprint=encoded[0].fingerprint)

@@ -37,7 +37,7 @@ LIKELY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassEvaluationConfig:
+class ClassificationEvaluationConfig:
     unknown: Unknown = "few"
     """What to do with texts whose label was not learned: count them as wrong unless they are more than half (few), count
     them as wrong however many they are (wrong), or refuse the file and name the line (refuse). Where texts have several
@@ -52,7 +52,7 @@ class ClassEvaluationConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerOptions:
+class ClassificationOptions:
     threshold: float = 0.5
     """Probability from which on a label is given, where a text may have several."""
     temperature: float | None = None
@@ -89,7 +89,7 @@ def answers(
 
 
 def counted(
-    found: Floats, targets: NDArray[Any], labels: Labels, options: AnswerOptions, fingerprint: str
+    found: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions, fingerprint: str
 ) -> Iterator[Counts]:
     """nll and what the answers are worth, as additive counts of texts."""
     facts = f"text:{fingerprint[:8]}|seqwright:{__version__}"
@@ -109,13 +109,13 @@ def tempered(found: Floats, temperature: float | None) -> Floats:
     return found if temperature in (None, 1) else np.exp(log_softmax(log_probs_of(found) / temperature))
 
 
-def _one(found: Floats, targets: NDArray[Any], labels: Labels, options: AnswerOptions) -> Iterator[Counts]:
+def _one(found: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions) -> Iterator[Counts]:
     known = targets != IGNORE
     yield from class_counts(found.argmax(1), targets, labels.names)
     yield from probability_counts(log_probs_of(found[known]), targets[known])
 
 
-def _several(found: Floats, targets: NDArray[Any], labels: Labels, options: AnswerOptions) -> Iterator[Counts]:
+def _several(found: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions) -> Iterator[Counts]:
     wanted = targets > 0
     sure = log_probs_of(np.where(wanted, found, 1 - found))
     rows = np.stack([-sure.sum(1), np.full(len(found), float(found.shape[1]))], 1)
@@ -124,9 +124,9 @@ def _several(found: Floats, targets: NDArray[Any], labels: Labels, options: Answ
     yield from labels_counts(found >= options.threshold, wanted, labels.names)
 
 
-def _value(found: Floats, targets: NDArray[Any], labels: Labels, options: AnswerOptions) -> Iterator[Counts]:
+def _value(found: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions) -> Iterator[Counts]:
     wanted = targets[:, 0].astype(np.float64) * labels.deviation + labels.mean
-    # Of the normal distribution that numbers are learned by (ValueHead), in deviations of the training values.
+    # Of the normal distribution that numbers are learned by (RegressionHead), in deviations of the training values.
     nll = np.pi * ((found[:, 0] - wanted) / labels.deviation) ** 2
     rows = np.stack([nll, np.ones(len(found))], 1)
     signature = f"nll|unit:{labels.deviation:.4g}|examples:{len(found)}"
@@ -134,7 +134,7 @@ def _value(found: Floats, targets: NDArray[Any], labels: Labels, options: Answer
     yield from value_counts(found[:, 0], wanted)
 
 
-_KINDS: dict[str, Callable[[Floats, NDArray[Any], Labels, AnswerOptions], Iterator[Counts]]] = {
+_KINDS: dict[str, Callable[[Floats, NDArray[Any], Labels, ClassificationOptions], Iterator[Counts]]] = {
     "single": _one,
     "multi": _several,
     "regression": _value,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from seqwright.core.batch import Batch, ReaderSizes, Source
+from seqwright.core.batch import Batch, EncoderSizes, Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Watch, unwatched
 from seqwright.core.storage import read_json, write_json
@@ -25,9 +25,9 @@ from seqwright.metrics.score import Floats
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run
 from seqwright.tasks.base import Note, Settings, fingerprint_of, held_out_notes, made_up_source, spread
-from seqwright.tasks.classification.details import calibrated, details, suspicious
-from seqwright.tasks.classification.predictor import Reader, Respondent, framed, longest
-from seqwright.tasks.classification.scores import AnswerOptions, answers, counted
+from seqwright.tasks.classification.details import calibrated, details, label_errors
+from seqwright.tasks.classification.predictor import Member, Predictor, framed, longest
+from seqwright.tasks.classification.scores import ClassificationOptions, answers, counted
 from seqwright.tasks.tokenizers import saved_tokenizer
 from seqwright.text.tokenizer import Tokenizer
 
@@ -37,7 +37,7 @@ AT_ONCE = 512
 """Lines read ahead, so that lines of like length can share a batch."""
 
 
-class ClassifyingTask:
+class ClassificationTask:
     """The data side of training a classifier."""
 
     def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
@@ -82,7 +82,7 @@ class ClassifyingTask:
         )
 
     @property
-    def sizes(self) -> ReaderSizes:
+    def sizes(self) -> EncoderSizes:
         return sizes_of(self.tokenizer, self.labels)
 
     @property
@@ -129,8 +129,8 @@ class ClassifyingTask:
     def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
         rows = (self.valid_rows or self.train_rows).rows
         some = [rows[n] for n in spread(len(rows), SHOWN)]
-        reader = Reader(model=model, tokenizer=self.tokenizer, data=self.settings.data)
-        ask = Respondent(readers=[reader], labels=self.labels, device=device)
+        reader = Member(model=model, tokenizer=self.tokenizer, data=self.settings.data)
+        ask = Predictor(readers=[reader], labels=self.labels, device=device)
         said = classify(ask, [row.texts for row in some], self.settings.decoding)
         return [
             {"prompt": " | ".join(row.texts), "text": f" → {one.said}", "reference": row.label}
@@ -166,14 +166,14 @@ class Answer:
         return ", ".join(f"{label} ({self.probabilities[label]:.2f})" for label in labels) or "none"
 
 
-class ClassifyRun(Run):
+class ClassificationRun(Run):
     """A trained classifier: `run = seqwright.open("runs/x"); run.classify(["A fine film."])`."""
 
     does = "answers with labels of whole texts"
     verbs = ("classify", "evaluate")
 
     @staticmethod
-    def sizes(directory: RunDirectory) -> ReaderSizes:
+    def sizes(directory: RunDirectory) -> EncoderSizes:
         return sizes_of(directory.tokenizer, open_labels(directory))
 
     @functools.cached_property
@@ -199,11 +199,11 @@ class ClassifyRun(Run):
         """What it says of each text (or pair), in order; options are those of the recipe's [decoding] section."""
         given = ((text,) if isinstance(text, str) else tuple(text) for text in texts)
         chosen = replace(self.settings.decoding, **options)
-        return classify(self.respondent(chosen), given, chosen, at_once=at_once)
+        return classify(self.predictor(chosen), given, chosen, at_once=at_once)
 
-    def respondent(self, options: AnswerOptions) -> Respondent:
+    def predictor(self, options: ClassificationOptions) -> Predictor:
         """Who answers: this run's reader, or those it mixes, at the temperature that suited the validation texts."""
-        return Respondent(
+        return Predictor(
             readers=self.readers,
             labels=self.labels,
             mix=getattr(self.model, "mix", None),
@@ -212,14 +212,14 @@ class ClassifyRun(Run):
         )
 
     @functools.cached_property
-    def readers(self) -> list[Reader]:
+    def readers(self) -> list[Member]:
         """The model and how texts are cut for it, or all of a mixture, each with a tokenizer of its own."""
         data, models = self.settings.data, getattr(self.model, "models", None)
         if models is None:
-            return [Reader(model=self.model, tokenizer=self.tokenizer, data=data)]
+            return [Member(model=self.model, tokenizer=self.tokenizer, data=data)]
         tokenizers = map(Tokenizer.open, self.directory.tokenizer_paths())
         parts = zip(models, tokenizers, self.settings.model.cutting, strict=True)
-        return [Reader(model=model, tokenizer=own, data=replace(data, **cut)) for model, own, cut in parts]
+        return [Member(model=model, tokenizer=own, data=replace(data, **cut)) for model, own, cut in parts]
 
     def evaluate(
         self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
@@ -228,20 +228,20 @@ class ClassifyRun(Run):
         rows = self.rows(on).rows
         config = replace(self.settings.evaluation, **options)
         targets = self.labels.targets(rows, config.unknown)
-        ask = self.respondent(self.settings.decoding)
+        ask = self.predictor(self.settings.decoding)
         asked = ask([row.texts for row in rows], watch)
         decoding = replace(self.settings.decoding, temperature=ask.temperature)
         settings = replace(self.settings, evaluation=config, decoding=decoding)
         found = judged(asked.found, targets, self.labels, rows, settings, asked.fingerprint)
         return found | {"texts": len(rows), "cut": asked.cut, "unlearned_labels": self.labels.unlearned(rows)}
 
-    def suspicious(self, on: str | Sequence[str] | None, many: int) -> list[dict[str, Any]]:
+    def label_errors(self, on: str | Sequence[str] | None, many: int) -> list[dict[str, Any]]:
         """The texts of a file whose label it finds least probable, the worst first."""
         if self.labels.kind != "single":
             raise UserError(f"{self.path} answers with no single class, so no label can be called improbable.")
         rows = self.rows(on).rows
-        asked = self.respondent(self.settings.decoding)([row.texts for row in rows])
-        return suspicious(asked.found, self.labels.targets(rows, "wrong"), self.labels, rows, many)
+        asked = self.predictor(self.settings.decoding)([row.texts for row in rows])
+        return label_errors(asked.found, self.labels.targets(rows, "wrong"), self.labels, rows, many)
 
     def texts(self, path: Path) -> list[tuple[str, ...]]:
         """The texts of a file of records (.tsv, .csv, .jsonl), which may have labels, as they stand there."""
@@ -268,7 +268,7 @@ def judged(
 
 
 def classify(
-    ask: Respondent, given: Iterable[tuple[str, ...]], options: AnswerOptions, *, at_once: int = AT_ONCE
+    ask: Predictor, given: Iterable[tuple[str, ...]], options: ClassificationOptions, *, at_once: int = AT_ONCE
 ) -> Iterator[Answer]:
     """What is said of each text, in order, so many read ahead."""
     lines, parts = iter(given), ask.labels.parts
@@ -282,7 +282,9 @@ def classify(
             yield _answer(text, row.tolist(), ask.labels, options, int(lost))
 
 
-def _answer(text: tuple[str, ...], row: list[float], labels: Labels, options: AnswerOptions, unread: int) -> Answer:
+def _answer(
+    text: tuple[str, ...], row: list[float], labels: Labels, options: ClassificationOptions, unread: int
+) -> Answer:
     if labels.kind == "regression":
         return Answer(texts=text, label=row[0], probabilities={}, unread=unread)
     likely = dict(zip(labels.names, row, strict=True))
@@ -292,8 +294,8 @@ def _answer(text: tuple[str, ...], row: list[float], labels: Labels, options: An
     return Answer(texts=text, label=best, probabilities=likely, unread=unread)
 
 
-def sizes_of(tokenizer: Tokenizer, labels: Labels) -> ReaderSizes:
-    return ReaderSizes(answers=labels.answers, vocabulary=tokenizer.vocabulary, segments=labels.parts)
+def sizes_of(tokenizer: Tokenizer, labels: Labels) -> EncoderSizes:
+    return EncoderSizes(answers=labels.answers, vocabulary=tokenizer.vocabulary, segments=labels.parts)
 
 
 def saved_labels(directory: RunDirectory, rows: Rows, data: LabeledConfig) -> Labels:

@@ -14,7 +14,7 @@ from seqwright.core.batch import IGNORE, Batch, Source, Vocabularies
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive, Feed, Watch, unwatched
 from seqwright.data.subword_regularization import Varied
-from seqwright.data.text.denoising import CorruptedConfig, CorruptedRows
+from seqwright.data.text.denoising import DenoisingConfig, DenoisingRows
 from seqwright.data.text.stream import Stream
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
@@ -29,12 +29,12 @@ SHOWN = 2
 """Texts in the log at each sampling."""
 
 
-class RestoringTask(TextTask):
+class DenoisingTask(TextTask):
     """The data side of training a model that restores text."""
 
     @property
     def special_tokens(self) -> tuple[str, ...]:
-        data: CorruptedConfig = self.settings.data
+        data: DenoisingConfig = self.settings.data
         return data.special_tokens
 
     @property
@@ -85,7 +85,7 @@ class RestoringTask(TextTask):
         return " ".join(self.tokenizer.tokens(source.ids[row][source.mask[row]].tolist()))
 
 
-class RestoringRun(TextRun):
+class DenoisingRun(TextRun):
     """A model that restores text; begin a translator with it: `seqwright train --pairs … --from RUN`."""
 
     does = "restores damaged text, and is there to begin translators with (`train --pairs … --from`)"
@@ -117,11 +117,11 @@ def sizes_of(tokenizer: Tokenizer) -> Vocabularies:
     return Vocabularies(source=tokenizer.vocabulary, target=tokenizer.vocabulary, joint=True)
 
 
-def rows_of(stream: Stream, tokenizer: Tokenizer, settings: Settings, *, fixed: bool = False) -> CorruptedRows:
+def rows_of(stream: Stream, tokenizer: Tokenizer, settings: Settings, *, fixed: bool = False) -> DenoisingRows:
     """Rows to train on or, fixed, to measure on: always cut and damaged alike."""
     batch = settings.evaluation.batch_size if fixed else settings.training.batch_size
     seed = settings.evaluation.seed if fixed else settings.training.seed
-    return CorruptedRows(stream, tokenizer, settings.data, batch=batch, seed=seed, shift=not fixed)
+    return DenoisingRows(stream, tokenizer, settings.data, batch=batch, seed=seed, shift=not fixed)
 
 
 @torch.inference_mode()

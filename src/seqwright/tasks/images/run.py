@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from seqwright.core.config import UserError
-from seqwright.data.images.corpus import Pictures, read_pictures, read_splits
+from seqwright.data.images.corpus import Images, read_pictures, read_splits
 from seqwright.data.images.files import Pixels
 from seqwright.data.images.patches import Grid
 from seqwright.runs.embedding import Embedded, Pooled
 from seqwright.runs.run import Run
 
 
-class PictureRun(Run):
+class ImageInputRun(Run):
     """A run whose sources are pictures of one size."""
 
     @property
@@ -26,7 +26,7 @@ class PictureRun(Run):
         """How pictures are cut."""
 
     def made_up(self, rows: int) -> Pixels:
-        """Pictures of noise (B, H, W, C), the same every time."""
+        """Images of noise (B, H, W, C), the same every time."""
         shape = (rows, self.grid.height, self.grid.width, self.grid.channels)
         return np.random.default_rng(1).integers(0, 256, shape, np.uint8)
 
@@ -34,8 +34,8 @@ class PictureRun(Run):
         """Refused: it has no vectors of texts."""
         raise self._refused()
 
-    def pictures(self, on: str | Sequence[str] | None = None) -> Pictures:
-        """Pictures of files, or those the run was validated on."""
+    def pictures(self, on: str | Sequence[str] | None = None) -> Images:
+        """Images of files, or those the run was validated on."""
         if on is None:
             found = read_splits(self.settings.data)[1]
         else:  # image files are scaled to what was learned from

@@ -1,4 +1,4 @@
-"""Pictures to answers: what is on them, in each frame of them, or how they were before they were spoilt."""
+"""Images to answers: what is on them, in each frame of them, or how they were before they were spoilt."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 import torch
 
 from seqwright import __version__
-from seqwright.core.batch import IGNORE, Batch, ReaderSizes, Source
+from seqwright.core.batch import IGNORE, Batch, EncoderSizes, Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Watch, unwatched
 from seqwright.core.storage import read_json, write_json
-from seqwright.data.images.corpus import ImagesConfig, Pictures, read_splits
+from seqwright.data.images.corpus import Images, ImagesConfig, read_splits
 from seqwright.data.images.files import Pixels
-from seqwright.data.images.image_codec import Sight
+from seqwright.data.images.image_codec import ImageCodec
 from seqwright.data.images.patches import Grid, Views, to_pixels
 from seqwright.metrics.counts import Counts, mean, scored, values
 from seqwright.metrics.score import Floats
@@ -25,14 +25,14 @@ from seqwright.reporting.png import embedded, sheet
 from seqwright.runs.directory import RunDirectory
 from seqwright.tasks.base import Note, Settings, fingerprint_of, held_out_notes, spread
 from seqwright.tasks.classification.details import calibrated
-from seqwright.tasks.classification.scores import AnswerOptions, counted, tempered
+from seqwright.tasks.classification.scores import ClassificationOptions, counted, tempered
 from seqwright.tasks.classification.task import judged
-from seqwright.tasks.images.run import PictureRun
+from seqwright.tasks.images.run import ImageInputRun
 
 SHOWN = 8
-"""Pictures in the log at each sampling."""
+"""Images in the log at each sampling."""
 AT_ONCE = 256
-"""Pictures looked at together."""
+"""Images looked at together."""
 PEAK = 2.0
 """From black to white, where black is -1."""
 LEAST = 1e-12
@@ -41,19 +41,19 @@ LEAST = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class NoTokenizer:
-    """Pictures are no text: [tokenizer] has no keys."""
+    """Images are no text: [tokenizer] has no keys."""
 
     files: ClassVar[tuple[str, ...]] = ()
 
 
-class SeeingTask:
+class ImageTask:
     """The data side of training a model that sees."""
 
     def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
         self.settings, self.note = settings, note
         data: ImagesConfig = settings.data
         self.train, self.valid = read_splits(data)
-        self.sight = Sight.of(self.train, data)
+        self.sight = ImageCodec.of(self.train, data)
         if self.valid is not None:
             self.valid = self.sight.grid.fitted(self.valid)
             self.sight.targets(self.valid)  # an unknown class is refused before anything is learned
@@ -68,7 +68,7 @@ class SeeingTask:
         )
 
     @property
-    def sizes(self) -> ReaderSizes:
+    def sizes(self) -> EncoderSizes:
         return self.sight.sizes
 
     @property
@@ -76,7 +76,7 @@ class SeeingTask:
         return fingerprint_of(*(one.fingerprint for one in (self.train, self.valid) if one is not None))
 
     @property
-    def corpus(self) -> Pictures:
+    def corpus(self) -> Images:
         return self.train
 
     def feed(self, model: Any) -> Views:
@@ -128,19 +128,19 @@ class Seen:
         return f"{self.label} ({self.probability:.2f})"
 
 
-class SeeRun(PictureRun):
+class ImageRun(ImageInputRun):
     """A trained model that sees: `run = seqwright.open("runs/x"); run.classify(["a.png"])`."""
 
     does = "answers about pictures"
     verbs = ("classify", "evaluate")
 
     @staticmethod
-    def sizes(directory: RunDirectory) -> ReaderSizes:
-        return Sight.read(read_json(directory.labels_path)).sizes
+    def sizes(directory: RunDirectory) -> EncoderSizes:
+        return ImageCodec.read(read_json(directory.labels_path)).sizes
 
     @functools.cached_property
-    def sight(self) -> Sight:
-        return Sight.read(read_json(self.directory.labels_path))
+    def sight(self) -> ImageCodec:
+        return ImageCodec.read(read_json(self.directory.labels_path))
 
     @property
     def grid(self) -> Grid:
@@ -156,7 +156,7 @@ class SeeRun(PictureRun):
             " ".join(names[(row + n) % len(names)] for n in range(self.grid.frames))
             for row in range(rows if names else 0)
         ]
-        pictures = Pictures(pixels=self.made_up(rows), labels=tuple(said) or None)
+        pictures = Images(pixels=self.made_up(rows), labels=tuple(said) or None)
         return self.sight.views(pictures, self.settings.data, seed=0, batch=rows).still(0)[1]
 
     def classify(self, files: Iterable[str], **options: Any) -> Iterator[Seen]:
@@ -177,7 +177,7 @@ class SeeRun(PictureRun):
                     )
                     yield Seen(label=label, probability=probability, probabilities=likely)
 
-    def restore(self, pictures: Pictures) -> Iterator[tuple[Pixels, Pixels]]:
+    def restore(self, pictures: Images) -> Iterator[tuple[Pixels, Pixels]]:
         """Of each picture what the model was shown and what it made of that: pixels (H, W, C)."""
         found = self.sight.views(pictures, self.settings.data, seed=0, batch=AT_ONCE)
         for step in range(found.steps_per_epoch):
@@ -195,7 +195,7 @@ class SeeRun(PictureRun):
         scores = evaluated(self.model, pictures, self.sight, settings, self.device, watch)
         return scores | {"pictures": len(pictures)}
 
-    def _temperature(self, options: AnswerOptions) -> float | None:
+    def _temperature(self, options: ClassificationOptions) -> float | None:
         """What was asked for, or what suited the validation pictures."""
         return options.temperature or self.directory.summary().get("temperature")
 
@@ -216,8 +216,8 @@ def answered(model: Any, batch: Batch, device: torch.device | str) -> Floats:
 
 def evaluated(
     model: Any,
-    pictures: Pictures,
-    sight: Sight,
+    pictures: Images,
+    sight: ImageCodec,
     settings: Settings,
     device: torch.device | str,
     watch: Watch = unwatched,
@@ -268,7 +268,7 @@ def errors(answer: Floats, target: Floats) -> Floats:
 
 
 def normal(sums: Floats) -> Floats:
-    """Of the normal distribution about each number that pictures are learned by (ValueHead)."""
+    """Of the normal distribution about each number that pictures are learned by (RegressionHead)."""
     return np.pi * mean(sums)
 
 

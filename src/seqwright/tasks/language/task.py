@@ -154,7 +154,9 @@ class LanguageTask(TextTask):
                 ' time; use data.examples = "windows".'
             )
         if context is not None and length > context:
-            raise UserError(f"training.sequence_length is {length}, but the model sees at most {context} tokens; lower it.")
+            raise UserError(
+                f"training.sequence_length is {length}, but the model sees at most {context} tokens; lower it."
+            )
         shortest = min(stream.positions for stream in self.streams)
         if examples == "windows" and shortest < length:
             key = "training.sequence_length" if context is None else "model.context"
@@ -291,7 +293,7 @@ class LanguageRun(TextRun):
         A language model seldom ends soon: what is cut off at `length` competes with what ended.
         """
         several = [prompts] if isinstance(prompts, str) else list(prompts)
-        chosen = SearchOptions(**{"unended": "among", **options})
+        chosen = SearchOptions(**{"rank_unfinished": "among", **options})
         return best_continuations(self.model, self.tokenizer, several, chosen, device=self.device)
 
     def evaluate(
@@ -337,7 +339,7 @@ class LanguageRun(TextRun):
         vocabulary = self.tokenizer.vocabulary
         return search_audit(
             self.model,
-            Source.nothing(len(prompts), self.device),
+            Source.empty(len(prompts), self.device),
             options,
             widths,
             sos=vocabulary.sos,

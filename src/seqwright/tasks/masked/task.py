@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from seqwright import __version__
-from seqwright.core.batch import IGNORE, Answers, Batch, ReaderSizes, Source
+from seqwright.core.batch import IGNORE, Batch, EncoderSizes, OutputSpec, Source
 from seqwright.core.config import UserError, check_not_negative, check_sizes
 from seqwright.core.protocols import Feed, Watch, unwatched
 from seqwright.data.subword_regularization import Varied
@@ -77,7 +77,7 @@ class MaskedTask(TextTask):
         return (MASK,)
 
     @property
-    def sizes(self) -> ReaderSizes:
+    def sizes(self) -> EncoderSizes:
         return sizes_of(self.tokenizer)
 
     @property
@@ -129,7 +129,7 @@ class MaskedRun(TextRun):
     verbs = ("fill", "evaluate")
 
     @staticmethod
-    def sizes(directory: RunDirectory) -> ReaderSizes:
+    def sizes(directory: RunDirectory) -> EncoderSizes:
         return sizes_of(directory.tokenizer)
 
     def source(self, rows: int, length: int) -> Source:
@@ -167,7 +167,7 @@ class MaskedRun(TextRun):
         log_probs = (
             self.model.head(hidden[given == self.tokenizer.mask]).masked_fill(banned, -torch.inf).log_softmax(-1)
         )
-        found = log_probs.topk(min(chosen.top, int(self.tokenizer.plain.sum())))  # (blanks, top)
+        found = log_probs.topk(min(chosen.top_k, int(self.tokenizer.plain.sum())))  # (blanks, top)
         best = iter(found.indices[:, 0].tolist())
         said = [next(best) if id == self.tokenizer.mask else id for id in ids]
         return Filled(text=self.tokenizer.decode(said), blanks=tuple(map(self._guesses, *found)))
@@ -191,8 +191,8 @@ def blanked(text: str, tokenizer: Tokenizer) -> list[int]:
     return [id for id in (tokenizer.sos, *ids, tokenizer.eos) if id is not None]
 
 
-def sizes_of(tokenizer: Tokenizer) -> ReaderSizes:
-    return ReaderSizes(answers=Answers(kind="tokens", count=tokenizer.size), vocabulary=tokenizer.vocabulary)
+def sizes_of(tokenizer: Tokenizer) -> EncoderSizes:
+    return EncoderSizes(answers=OutputSpec(kind="tokens", count=tokenizer.size), vocabulary=tokenizer.vocabulary)
 
 
 def rows_of(
@@ -200,7 +200,9 @@ def rows_of(
 ) -> MaskedRows:
     """Rows to train on or, fixed, to measure on: always cut and hidden alike."""
     if length < 2:
-        raise UserError(f"a row of {length} token has no room beside <sos>; raise training.sequence_length or model.context.")
+        raise UserError(
+            f"a row of {length} token has no room beside <sos>; raise training.sequence_length or model.context."
+        )
     batch = settings.evaluation.batch_size if fixed else settings.training.batch_size
     seed = settings.evaluation.seed if fixed else settings.training.seed
     return MaskedRows(stream, tokenizer, settings.data, length=length, batch=batch, seed=seed, shift=not fixed)

@@ -28,7 +28,7 @@ TOKENS = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
-class TagEvaluationConfig:
+class TaggingEvaluationConfig:
     resamples: int = 1000
     """Bootstrap resamples behind an interval; 0 for none."""
     seed: int = 1
@@ -39,7 +39,7 @@ class TagEvaluationConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TagAnswers:
+class TagPredictions:
     """What a model says of sentences."""
 
     tags: Ints
@@ -51,7 +51,9 @@ class TagAnswers:
 
 
 @torch.no_grad()
-def answers(model: Any, encoded: EncodedSentences, device: torch.device | str, watch: Watch = unwatched) -> TagAnswers:
+def answers(
+    model: Any, encoded: EncodedSentences, device: torch.device | str, watch: Watch = unwatched
+) -> TagPredictions:
     """The tag of every word, in order."""
     if isinstance(model, torch.nn.Module):
         model.eval()
@@ -77,10 +79,10 @@ def answers(model: Any, encoded: EncodedSentences, device: torch.device | str, w
             loss, count = loss + total.item(), count + int(many)
         done += len(rows)
         watch(done, len(encoded))
-    return TagAnswers(tags=tags, probabilities=likely if sure else None, nll=loss / count if count else None)
+    return TagPredictions(tags=tags, probabilities=likely if sure else None, nll=loss / count if count else None)
 
 
-def quick_scores(found: TagAnswers, encoded: EncodedSentences) -> dict[str, float]:
+def quick_scores(found: TagPredictions, encoded: EncodedSentences) -> dict[str, float]:
     """What the log of a training shows."""
     known = encoded.tags != IGNORE
     accuracy = 100 * float((found.tags == encoded.tags)[known].mean()) if known.any() else 0.0
@@ -88,12 +90,12 @@ def quick_scores(found: TagAnswers, encoded: EncodedSentences) -> dict[str, floa
 
 
 def tag_scores(
-    found: TagAnswers,
+    found: TagPredictions,
     sentences: Sequence[Sentence],
     encoded: EncodedSentences,
     names: Sequence[str],
     known: Collection[str],
-    config: TagEvaluationConfig,
+    config: TaggingEvaluationConfig,
 ) -> dict[str, Any]:
     """Accuracies and, where tags mark spans, F1, each with interval and signature; tables of tags and spans."""
     said = by_sentence([names[tag] for tag in found.tags.tolist()], sentences)

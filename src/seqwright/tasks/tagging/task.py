@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqwright.core.batch import Answers, Batch, ReaderSizes
+from seqwright.core.batch import Batch, EncoderSizes, OutputSpec
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Watch, unwatched
 from seqwright.core.storage import read_json, write_json
@@ -22,7 +22,7 @@ from seqwright.runs.directory import RunDirectory
 from seqwright.runs.embedding import Embedded, Pooled
 from seqwright.runs.run import Run
 from seqwright.tasks.base import Note, Settings, fingerprint_of, held_out_notes, spread
-from seqwright.tasks.tagging.scores import TagEvaluationConfig, answers, quick_scores, tag_scores
+from seqwright.tasks.tagging.scores import TaggingEvaluationConfig, answers, quick_scores, tag_scores
 from seqwright.tasks.tokenizers import saved_tokenizer
 from seqwright.text.backend import Kind
 from seqwright.text.tokenizer import Tokenizer
@@ -35,7 +35,7 @@ AT_ONCE = 512
 
 
 @dataclass(frozen=True, kw_only=True)
-class TagTokenizerConfig(TokenizerConfig):
+class TaggingTokenizerConfig(TokenizerConfig):
     kind: Kind = "words"
     """words, or any other: a tag stays with its word, however that is cut. characters, bytes, or pieces learned from the
     text: byte-bpe, bpe, unigram, wordpiece."""
@@ -45,11 +45,11 @@ class TagTokenizerConfig(TokenizerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TagOptions:
+class TaggingOptions:
     """A tagger has nothing to decide when it answers."""
 
 
-class TagTask:
+class TaggingTask:
     """The data side of training a tagger."""
 
     def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
@@ -97,7 +97,7 @@ class TagTask:
         )
 
     @property
-    def sizes(self) -> ReaderSizes:
+    def sizes(self) -> EncoderSizes:
         return sizes_of(self.tokenizer, self.names)
 
     @property
@@ -117,7 +117,11 @@ class TagTask:
                 f"sentences of more than {model.context} tokens are read in parts: {parts:,} more rows than sentences."
             )
         return SentenceFeed(
-            encoded, seed=training.seed, batch=training.batch_size, tokens=data.batch_tokens, word_dropout=data.word_dropout
+            encoded,
+            seed=training.seed,
+            batch=training.batch_size,
+            tokens=data.batch_tokens,
+            word_dropout=data.word_dropout,
         )
 
     def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
@@ -151,7 +155,7 @@ class TagTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaggedWords:
+class TaggedSentence:
     """What a tagger says of a sentence."""
 
     words: tuple[str, ...]
@@ -160,14 +164,14 @@ class TaggedWords:
     """Of each tag; None where a model has none."""
 
 
-class TagRun(Run):
+class TaggingRun(Run):
     """A trained tagger: `run = seqwright.open("runs/x"); run.tag(["Time flies"])`."""
 
     does = "gives every word a tag"
     verbs = ("tag", "evaluate")
 
     @staticmethod
-    def sizes(directory: RunDirectory) -> ReaderSizes:
+    def sizes(directory: RunDirectory) -> EncoderSizes:
         return sizes_of(directory.tokenizer, read_json(directory.labels_path)["tags"])
 
     @functools.cached_property
@@ -183,14 +187,14 @@ class TagRun(Run):
         made = [Sentence(tuple(itertools.islice(words, n)), tuple(itertools.islice(tags, n))) for n in counts]
         return encode(made, self.tokenizer, self.labels["tags"], length).batch(np.arange(rows))
 
-    def tag(self, sentences: Iterable[str | Sequence[str]], *, at_once: int = AT_ONCE) -> Iterator[TaggedWords]:
+    def tag(self, sentences: Iterable[str | Sequence[str]], *, at_once: int = AT_ONCE) -> Iterator[TaggedSentence]:
         """The tags of each sentence, in order: a text, which is split at white space, or the words themselves."""
         given = (tuple(words.split() if isinstance(words, str) else words) for words in sentences)
         return tag(self.model, self.tokenizer, self.labels["tags"], given, at_once=at_once, device=self.device)
 
     def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
         """One vector for each text, in order, from a tagger that reads nothing but tokens."""
-        if getattr(self.settings.model, "spelling", 0):
+        if getattr(self.settings.model, "char_features", 0):
             raise UserError(
                 f"{self.path} reads the letters of given words, too, and has no vectors of plain lines; a tagger with"
                 " model.char_features = 0 has, or any language model or classifier."
@@ -207,7 +211,7 @@ class TagRun(Run):
         self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
     ) -> dict[str, Any]:
         """Scores on tagged files, or on the run's own validation sentences."""
-        config: TagEvaluationConfig = replace(self.settings.evaluation, **options)
+        config: TaggingEvaluationConfig = replace(self.settings.evaluation, **options)
         sentences, names = self.tagged(on).sentences, self.labels["tags"]
         encoded = encode(sentences, self.tokenizer, names, self.model.context)
         found = answers(self.model, encoded, self.device, watch)
@@ -231,7 +235,7 @@ def tag(
     *,
     at_once: int = AT_ONCE,
     device: torch.device | str = "cpu",
-) -> Iterator[TaggedWords]:
+) -> Iterator[TaggedSentence]:
     """What a model says of each sentence, in order, so many read ahead; nothing of an empty one."""
     lines = iter(given)
     while chunk := [Sentence(words, ()) for words in itertools.islice(lines, at_once)]:
@@ -245,7 +249,7 @@ def tag(
         for sentence in chunk:
             start, end = end, end + len(sentence.words)
             sure = None if likely is None else tuple(likely[start:end])
-            yield TaggedWords(words=sentence.words, tags=tuple(said[start:end]), probabilities=sure)
+            yield TaggedSentence(words=sentence.words, tags=tuple(said[start:end]), probabilities=sure)
 
 
 def encode(
@@ -254,6 +258,6 @@ def encode(
     return encode_sentences(sentences, tokenizer, {name: number for number, name in enumerate(names)}, longest=context)
 
 
-def sizes_of(tokenizer: Tokenizer, names: Sequence[str]) -> ReaderSizes:
-    asked = Answers(kind="tags", count=len(names), impossible=impossible(names))
-    return ReaderSizes(answers=asked, vocabulary=tokenizer.vocabulary)
+def sizes_of(tokenizer: Tokenizer, names: Sequence[str]) -> EncoderSizes:
+    asked = OutputSpec(kind="tags", count=len(names), impossible=impossible(names))
+    return EncoderSizes(answers=asked, vocabulary=tokenizer.vocabulary)

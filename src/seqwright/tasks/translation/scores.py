@@ -92,7 +92,7 @@ class OutputEvaluationConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairEvaluationConfig(OutputEvaluationConfig):
+class TranslationEvaluationConfig(OutputEvaluationConfig):
     tag: str | None = None
     """The reserved token put before the sources of other files, for runs that were trained with tags."""
     extractive: bool = False

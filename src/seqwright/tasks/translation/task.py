@@ -20,11 +20,11 @@ from seqwright.data.parallel.buckets import Buckets, EncodedPairs, Tokenizers, e
 from seqwright.data.parallel.formats import Pair
 from seqwright.data.parallel.pairs import Pairs, PairsConfig, format_of, read_pairs, read_splits, read_test
 from seqwright.data.parallel.sides import Sides, sides_of
-from seqwright.data.subword_regularization import Varied, VariedTokenizerConfig, varied_pairs
+from seqwright.data.subword_regularization import RegularizedTokenizerConfig, Varied, varied_pairs
 from seqwright.decoding.degeneration import Typical, typical
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search_audit import Audit, search_audit
-from seqwright.layers.packed_linear import prepacked
+from seqwright.layers.packed_linear import packed
 from seqwright.metrics.counts import values
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run
@@ -46,7 +46,7 @@ LOOKED_AT = 5000
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairTokenizerConfig(VariedTokenizerConfig):
+class TranslationTokenizerConfig(RegularizedTokenizerConfig):
     joint: bool = True
     """One vocabulary for both sides; otherwise the keys of this section are the target's."""
     source_file: str | None = None
@@ -106,9 +106,9 @@ class TranslationTask:
         some = list(sampled(train.pairs))
         self.typical, sides = typical(some), sides_of(some)
         sides.refuse_mixed_up((text for pair in self.valid_pairs for text in pair.sources), "the validation pairs")
-        write_json(directory.watch_path, {"typical": asdict(self.typical), "sides": asdict(sides)})
+        write_json(directory.degeneration_path, {"typical": asdict(self.typical), "sides": asdict(sides)})
         self.recut: Callable[[int], EncodedPairs] | None = None
-        config: PairTokenizerConfig = settings.tokenizer
+        config: TranslationTokenizerConfig = settings.tokenizer
         if config.varies:
             self.recut = varied_pairs(
                 self.train, train.pairs, config, sides=config.varied_sides, seed=settings.training.seed
@@ -135,7 +135,9 @@ class TranslationTask:
         longest = min(data.max_length, model.context or data.max_length)
 
         def buckets(pairs: EncodedPairs) -> Buckets:
-            return Buckets(pairs, seed=training.seed, tokens=data.batch_tokens, batch=training.batch_size, longest=longest)
+            return Buckets(
+                pairs, seed=training.seed, tokens=data.batch_tokens, batch=training.batch_size, longest=longest
+            )
 
         feed = buckets(self.train)
         if feed.left_out:
@@ -174,8 +176,8 @@ class TranslationTask:
 
     def _translate(self, model: Autoregressive, pairs: Sequence[Pair], device: torch.device | str) -> list[Translation]:
         given = [(pair.sources, pair.tag) for pair in pairs]
-        quick = replace(self.settings.decoding, kind="greedy", best=1, risk="none")
-        return list(translate(prepacked(model), self.tokenizers, given, quick, truncate=True, device=device))
+        quick = replace(self.settings.decoding, kind="greedy", n_best=1, mbr="none")
+        return list(translate(packed(model), self.tokenizers, given, quick, truncate=True, device=device))
 
 
 class TranslationRun(Run):
@@ -195,7 +197,7 @@ class TranslationRun(Run):
     @functools.cached_property
     def searched(self) -> Any:
         """The model as searches ask it: packed once, not for every line that is typed."""
-        return prepacked(self.model)
+        return packed(self.model)
 
     @functools.cached_property
     def tokenizers(self) -> Tokenizers:
@@ -213,7 +215,7 @@ class TranslationRun(Run):
 
     @functools.cached_property
     def _watch(self) -> dict[str, Any]:
-        path = self.directory.watch_path
+        path = self.directory.degeneration_path
         return read_json(path) if path.exists() else {}
 
     def framed(self, text: str) -> list[int]:
@@ -350,7 +352,7 @@ def saved_tokenizers(settings: Settings, directory: RunDirectory, train: Pairs, 
             if (known := base.path / name).exists():
                 write_text(directory.path / name, Tokenizer.open(known).json)
         return open_tokenizers(directory)
-    config: PairTokenizerConfig = settings.tokenizer
+    config: TranslationTokenizerConfig = settings.tokenizer
     tags = tuple(dict.fromkeys(pair.tag for pair in train.pairs if pair.tag and pair.tag not in config.special_tokens))
     config = replace(config, special_tokens=(*config.special_tokens, *tags))
     sources = [text for pair in train.pairs for text in pair.sources]

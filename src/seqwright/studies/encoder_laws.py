@@ -41,7 +41,7 @@ def _alone(source: Source, row: int) -> Source:
     return replace(source, **{name: value[row : row + 1, :real] for name, value in given.items() if value is not None})
 
 
-READER_LAWS: dict[str, Law] = {
+ENCODER_LAWS: dict[str, Law] = {
     "padding changes nothing": padding_changes_nothing,
     "a padded row = alone": a_padded_row_is_alone,
 }

@@ -27,7 +27,7 @@ CUTTING = ("long", "longest", "framed")
 """Keys of [data] that say how a part cuts its texts."""
 
 
-def mix_readers(runs: Sequence[Any], on: str | Sequence[str] | None, path: Path) -> dict[str, Any]:
+def mix_classifiers(runs: Sequence[Any], on: str | Sequence[str] | None, path: Path) -> dict[str, Any]:
     """Makes a run of classifiers of the same classes; weight, loss and accuracy of each, and those together."""
     first = runs[0]
     for run in runs:
@@ -103,7 +103,7 @@ def _learned(runs: Sequence[Any], texts: Sequence[tuple[str, ...]]) -> Iterator[
 
 def _log_probs(run: Any, texts: Sequence[tuple[str, ...]]) -> Floats:
     """As the model gives them: what a temperature does, weights do again."""
-    return log_probs_of(run.respondent(replace(run.settings.decoding, temperature=1.0))(texts).found)
+    return log_probs_of(run.predictor(replace(run.settings.decoding, temperature=1.0))(texts).found)
 
 
 def _best(log_probs: Floats, wanted: Any) -> tuple[str, Floats, Floats]:
