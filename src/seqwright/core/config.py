@@ -22,6 +22,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any, TypeVar
 
+from seqwright.core.synonyms import OURS
+
 T = TypeVar("T")
 
 
@@ -38,8 +40,11 @@ class ConfigError(UserError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A sentence that suggests the nearest known word, or lists the known ones when they are few."""
+    """A sentence that suggests the known name of a synonym, or the nearest by spelling, or lists the known when few."""
     spelled = {name.casefold(): name for name in known}
+    for ours in OURS.get(word.casefold().replace("-", "_"), OURS.get(word.casefold(), ())):
+        if ours in spelled:
+            return f" Did you mean '{ours}'?"
     near = difflib.get_close_matches(word.casefold(), spelled, n=1, cutoff=0.6)
     if near:
         return f" Did you mean '{spelled[near[0]]}'?"

@@ -22,7 +22,7 @@ class Decoder(Protocol):
     width: int
     context: int | None
 
-    def load_optimizer_state(self, reading: EncoderOutput) -> State:
+    def memory_of(self, reading: EncoderOutput) -> State:
         """What will be asked, computed once: a state of `per_source` fields."""
         ...
 
@@ -85,7 +85,7 @@ class EncoderDecoder(nn.Module):
 
     def read(self, source: Source) -> State:
         """The memory of a source."""
-        return self.decoder.load_optimizer_state(self._reading(source))
+        return self.decoder.memory_of(self._reading(source))
 
     def vectors(self, source: Source) -> Tensor:
         """(B, S, D): the source as the decoder finds it."""

@@ -34,7 +34,7 @@ class MixtureConfig:
 
 @dataclass
 class Both(State):
-    """What two models load_optimizer_state; of more than two, the second is itself a Both."""
+    """The states of two models; of more than two, the second is itself a Both."""
 
     first: State
     rest: State

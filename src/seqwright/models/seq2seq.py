@@ -118,7 +118,7 @@ class RecurrentDecoder(nn.Module):
         if config.attention not in ("none", "parameter-free"):
             self.combine = nn.Linear(2 * config.width, config.width, bias=False)
 
-    def load_optimizer_state(self, reading: EncoderOutput) -> Read:
+    def memory_of(self, reading: EncoderOutput) -> Read:
         assert reading.last is not None
         vectors = reading.vectors
         keys = vectors[..., :0] if self.ask is None else self.ask.keys(vectors)

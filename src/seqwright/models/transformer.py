@@ -67,7 +67,7 @@ class TransformerDecoder(Stack):
         self.layout = (len(self.blocks), 2, config.heads, config.size)
         self.keys_values = nn.Linear(config.width, 2 * len(self.blocks) * config.width, bias=config.bias)
 
-    def load_optimizer_state(self, reading: EncoderOutput) -> Memory:
+    def memory_of(self, reading: EncoderOutput) -> Memory:
         key_value = self.keys_values(reading.vectors).unflatten(-1, self.layout)  # (B, S, L, 2, H, E)
         return Memory(key_value.permute(0, 2, 3, 4, 1, 5).contiguous(), reading.mask)
 

@@ -125,7 +125,7 @@ class ChatRun(Run):
         listen: Callable[[str], None] = lambda text: None,
         **options: Any,
     ) -> ChatReply:
-        """OutputSpec a question, or a conversation of {"role", "content"} tables; options are those of [decoding]."""
+        """Replies to a question, or a conversation of {"role", "content"} tables; options are those of [decoding]."""
         several = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         talk = tuple(Message(entry["role"], entry["content"]) for entry in several)
         decoding = replace(self.settings.decoding, **options)
