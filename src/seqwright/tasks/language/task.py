@@ -311,7 +311,7 @@ class LanguageRun(TextRun):
         ended = self.tokenizer.eos if self.documents != "file" else None
         assert self.tokenizer.sos is not None  # no stream was without
         return score_lines(
-            self.model, lines, self.tokenizer.encode_all, sos=self.tokenizer.sos, eos=ended, device=self.device
+            self.model, lines, self.tokenizer.encode_batch, sos=self.tokenizer.sos, eos=ended, device=self.device
         )
 
     def back_off(self, ids: Sequence[int], context: Sequence[int] = ()) -> list[BackOff]:
