@@ -121,7 +121,7 @@ def _unigram(model: Model) -> models.Model:
 
 
 def _bpe(model: Model) -> models.Model:
-    """Merges recovered from scores, which is all that SentencePiece stores: every split of a piece, best piece first."""
+    """Merges recovered from scores, which are all that SentencePiece stores: every split of a piece, best first."""
     ids = {piece.text: id for id, piece in enumerate(model.pieces)}
     candidates = []
     for piece in model.pieces:

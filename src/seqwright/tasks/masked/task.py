@@ -17,7 +17,7 @@ from seqwright.core.protocols import Feed, Watch, unwatched
 from seqwright.data.subword_regularization import Varied
 from seqwright.data.text.masked import MASK, MaskedRows
 from seqwright.data.text.stream import Stream
-from seqwright.metrics.counts import Counts, nll_counts, ratio, values
+from seqwright.metrics.counts import Counts, nll_counts, percentage, values
 from seqwright.metrics.score import Floats
 from seqwright.runs.directory import RunDirectory
 from seqwright.tasks.base import Settings, made_up_source
@@ -244,5 +244,5 @@ def masked_counts(
         f"|tokenizer:{tokenizer.signature}|text:{stream.fingerprint[:8]}"
         f"|bootstrap:{config.resamples}-{config.seed}|seqwright:{__version__}"
     )
-    right = Counts(name="accuracy", rows=counts[:, [2, 1]], formula=ratio, signature=f"accuracy|{signature}")
+    right = Counts(name="accuracy", rows=counts[:, [2, 1]], formula=percentage, signature=f"accuracy|{signature}")
     return [*nll_counts(counts[:, :2], signature), right]
