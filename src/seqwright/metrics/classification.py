@@ -41,6 +41,7 @@ def multilabel_counts(predicted: Flags, targets: Flags, labels: Sequence[str]) -
 def _f1_counts(predicted: Flags, targets: Flags, classes: Sequence[str], *, binary: bool = True) -> Iterator[Counts]:
     rows = _outcomes(predicted, targets)
     if binary and len(classes) == 2:
+        # Every C-th column from 1: true positives, predictions and targets of the positive class.
         signature = f"{_signature('f1', targets, classes)}|positive:{classes[1]}"
         yield Counts(name="f1", rows=rows[:, 1 :: targets.shape[1]], formula=macro_f1, signature=signature)
     for name, formula in (("macro_f1", macro_f1), ("weighted_f1", weighted_f1)):

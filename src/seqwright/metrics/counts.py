@@ -98,6 +98,7 @@ def percentage(sums: Floats) -> Floats:
 
 def prf_formula(kind: PRF) -> Callable[[Floats], Floats]:
     """Formula of precision, recall or F1, in per cent, from sums of (matched, predicted, gold) items."""
+    # Recall divides by gold, precision by predicted, and F1 by the mean of both.
     divisor = np.array({"precision": [0, 1, 0], "recall": [0, 0, 1], "f1": [0, 0.5, 0.5]}[kind])
     return lambda sums: 100 * sums[:, 0] / np.maximum(sums @ divisor, 1)
 

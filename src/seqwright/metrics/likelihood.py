@@ -73,6 +73,7 @@ class ScoredText:
         """
         starts = np.concatenate([[0], np.flatnonzero(~self.mask) + 1])
         starts = starts[starts < len(self.mask)]
+        # Tokens of a document are dependent, so documents are resampled whole.
         if len(starts) < 30:
             starts = np.arange(0, len(self.mask), BLOCK)
         return np.add.reduceat(np.column_stack([-self.log_probs, self.mask, sizes]), starts)
@@ -141,6 +142,7 @@ def _windows(
     stops = [length]
     while stops[-1] < len(input):
         stops.append(min(stops[-1] + stride, len(input)))
+    # Every window has the full length: the last one is moved back to end with the text and overlaps more.
     firsts = [0, *stops[:-1]]
     for group in range(0, len(stops), batch_size):
         ends = stops[group : group + batch_size]
@@ -162,6 +164,7 @@ def _carried(
     rows = min(rows, len(input))
     size = math.ceil(len(input) / rows)
     padding = rows * size - len(input)
+    # Padding of the last slice repeats the last id; its targets are IGNORE and its scores are dropped below.
     inputs = torch.cat([input, input[-1:].expand(padding)]).view(rows, size)
     targets = torch.cat([target, target.new_full((padding,), IGNORE)]).view(rows, size)
     state = model.start(Source.empty(rows, device), capacity=size)
@@ -227,6 +230,7 @@ def likelihood_scores(
     text has no likelihood.
     """
     rows = text.bootstrap_units(sizes)
+    # Nats to bits, per byte of the same resample: rescaling an interval of nll per token is too narrow (decision 0003).
     bits: dict[str, Callable[[Floats], Floats]] = {
         "bits_per_byte": lambda sums: sums[:, 0] / math.log(2) / np.maximum(1, sums[:, 2]),
         "bits_per_character": lambda sums: sums[:, 0] / math.log(2) / np.maximum(1, sums[:, 3]),

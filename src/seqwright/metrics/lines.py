@@ -55,7 +55,7 @@ class ScoredLine:
         if not len(self.ids):
             return None
         nll = -self.log_prob / len(self.ids)
-        return math.exp(nll) if nll < 700 else math.inf
+        return math.exp(nll) if nll < 700 else math.inf  # exp overflows float64 above 709.78
 
 
 @torch.inference_mode()

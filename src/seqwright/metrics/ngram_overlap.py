@@ -71,11 +71,12 @@ def sentence_bleu(
 ) -> float:
     """Unsmoothed sentence BLEU, 0 to 1. Brevity penalty: "standard" exp(1 - r / c), "simplified" min(1, c / r)."""
     precisions = [clipped_precision(candidate, references, order) for order in range(1, max_order + 1)]
-    if not all(matches for matches, _ in precisions):
+    if not all(matches for matches, _ in precisions):  # the geometric mean is 0
         return 0.0
     length = len(candidate)
     length_ratio = closest_length(candidate, references) / length
     penalty = 1 / length_ratio if brevity == "simplified" else math.exp(1 - length_ratio)
+    # Candidates longer than the reference have no penalty: clipped precision already punishes them.
     return min(1.0, penalty) * math.exp(sum(math.log(matches / total) for matches, total in precisions) / max_order)
 
 

@@ -31,7 +31,7 @@ def spans(tags: Tags) -> set[tuple[int, int, str]]:
     result: set[tuple[int, int, str]] = set()
     start: int | None = None
     previous, kind = "O", ""
-    for position, tag in enumerate([*tags, "O"]):
+    for position, tag in enumerate([*tags, "O"]):  # the sentinel closes a span at the end of the sentence
         prefix, _, tag_kind = tag.partition("-")
         continues = prefix not in (*BEGINS, "O") and start is not None and tag_kind == kind and previous not in ENDS
         if start is not None and not continues:

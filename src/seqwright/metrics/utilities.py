@@ -19,6 +19,7 @@ BETA = 2
 
 def pairwise_chrf(texts: Sequence[str]) -> Floats:
     """(N, N), 0 to 1: sentence chrF2 of text i against text j, equal to sacrebleu's, for all pairs at once."""
+    # As in sacrebleu, white space is ignored and only orders that both texts have n-grams of are averaged.
     squeezed = ["".join(text.split()) for text in texts]
     precision, recall, orders = (np.zeros((len(texts), len(texts))) for _ in range(3))
     for order in range(1, CHAR_ORDER + 1):

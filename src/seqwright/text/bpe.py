@@ -52,6 +52,7 @@ class BPETrainer:
         return self.text_bytes / max(1, self.token_count)
 
     def run(self, min_frequency: int) -> Iterator[Merge]:
+        # A heap with lazy deletion; (-count, pair) breaks ties by the smallest pair.
         queue = [(-count, pair) for pair, count in self.pair_counts.items()]
         heapq.heapify(queue)
         while queue:

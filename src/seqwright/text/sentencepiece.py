@@ -1,7 +1,7 @@
 """SentencePiece `.model` files (Kudo & Richardson 2018) as pipelines of the `tokenizers` library.
 
 The file is a protocol buffer (sentencepiece_model.proto). Only the fields that change segmentation are parsed; models
-that cannot be reproduced exactly are refused. What is equal to SentencePiece's own ids: decision 0035.
+that cannot be reproduced exactly are refused. Ids were compared with SentencePiece's own (decision 0035).
 """
 
 from __future__ import annotations

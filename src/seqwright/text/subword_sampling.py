@@ -28,6 +28,7 @@ class Lattice:
     def __init__(self, words: Ragged, repeats: Ints, tokenizer: Tokenizer, alpha: float):
         vocabulary, atomic = json.loads(tokenizer.json)["model"]["vocab"], tokenizer.atomic_ids
         names = [name for name, _ in vocabulary]
+        # Scaling each log-probability by alpha raises the product over a segmentation to the power alpha.
         self.pieces = {name: (id, alpha * score) for id, (name, score) in enumerate(vocabulary) if id not in atomic}
         self.max_piece_length = max(map(len, self.pieces), default=1)
         self.cumulative: list[float] = []
@@ -37,7 +38,7 @@ class Lattice:
         last: list[int] = []
         for ids in np.split(words.ids, np.cumsum(words.lengths)[:-1]):
             first.append(last[-1] + 1 if last else 0)
-            if int(ids[0]) in atomic:
+            if int(ids[0]) in atomic:  # a single edge: the id itself
                 self._add_edges(first[-1] + 1, [(0.0, int(ids[0]), first[-1])])
                 last.append(first[-1] + 1)
             else:
@@ -59,6 +60,7 @@ class Lattice:
 
     def _add_edges(self, node: int, edges: list[tuple[float, int, int]]) -> float:
         """Adds the incoming edges of a node, (log weight, piece id, previous node); their log-sum-exp."""
+        # log-sum-exp with the maximum taken out, so that long words do not underflow.
         greatest = max(weight for weight, _, _ in edges)
         cumulative = list(accumulate(math.exp(weight - greatest) for weight, _, _ in edges))
         self.cumulative += [node + total / cumulative[-1] for total in cumulative]
