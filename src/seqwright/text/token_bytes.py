@@ -42,7 +42,7 @@ def token_bytes(table: Mapping[str, Any], spec: TokenizerSpec, vocabulary: Mappi
 
 def _token_decoder(table: Mapping[str, Any], spec: TokenizerSpec) -> TokenDecoder:
     steps = {step["type"]: step for step in pipeline_steps(table["decoder"], "decoders")}
-    # Words carry the space before them, end-of-word marks the space after: one is left over at the end of a text.
+    # Words carry the space before them, end-of-word marks the space after: one is left over at either end of a text.
     if spec.kind == "words":
         return lambda name: b" " + unescape(name, spec.special_tokens).encode(), " ", ""
     if spec.kind == "characters":
