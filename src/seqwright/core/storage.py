@@ -26,7 +26,7 @@ from torch import Tensor
 from seqwright.core.config import UserError
 
 TEMPORARY = re.compile(r"\.(tmp|old)-[0-9a-f]{8}-(.+)")
-"""Temporary directories: `.tmp-<hex>-<name>` holds what will be <name>, `.old-<hex>-<name>` what was."""
+"""Temporary directories of <name>: `.tmp-<hex>-<name>` has its new contents, `.old-<hex>-<name>` the replaced ones."""
 METADATA_KEY = "seqwright"
 """The only safetensors metadata key, with all metadata as one JSON: several keys have no fixed order in the file."""
 TIED_KEY = "shared"
