@@ -37,7 +37,7 @@ def compared(kind: str, lines: list[str], *, size: int, rounds: int) -> dict[str
     peer.encode_special_tokens = True
     ours, theirs = [], []
     for _ in range(rounds):
-        seconds, encoded = timed(lambda: tokenizer.encode_all(lines))
+        seconds, encoded = timed(lambda: tokenizer.encode_batch(lines))
         ours.append(seconds)
         seconds, plain = timed(lambda: [one.ids for one in peer.encode_batch_fast(lines, add_special_tokens=False)])
         theirs.append(seconds)

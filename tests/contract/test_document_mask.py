@@ -109,7 +109,7 @@ def test_a_text_scored_apart_is_its_documents() -> None:
     documents = [[SOS, *torch.randint(4, 11, (n,), generator=generator).tolist(), EOS] for n in (2, 1, 0, 2, 2, 1, 2)]
     model = small("gpt")
     ids = torch.tensor([id for document in documents for id in document])
-    scored = score_text(model, ids, sos=SOS, stride=1, apart=True)
+    scored = score_text(model, ids, sos=SOS, stride=1, mask_documents=True)
     alone = [score_text(model, torch.tensor(document), sos=SOS) for document in documents]
     assert scored.nll == pytest.approx(sum(one.nll * one.tokens for one in alone) / scored.tokens, abs=1e-9)
     assert scored.nll != pytest.approx(score_text(model, ids, sos=SOS, stride=1).nll, abs=1e-3)
@@ -117,6 +117,6 @@ def test_a_text_scored_apart_is_its_documents() -> None:
 
 def test_random_windows_are_kept_apart_too() -> None:
     ids = torch.tensor([SOS, 5, SOS, 6] * 20)
-    drawn = {"sos": SOS, "context": CONTEXT, "batch": 4, "batches": 2, "seed": 1, "device": "cpu"}
-    mixed, apart = (random_windows(small("gpt"), ids, apart=apart, **drawn) for apart in (False, True))
+    drawn = {"sos": SOS, "context": CONTEXT, "batch_size": 4, "batches": 2, "seed": 1, "device": "cpu"}
+    mixed, apart = (random_windows(small("gpt"), ids, mask_documents=apart, **drawn) for apart in (False, True))
     assert apart != pytest.approx(mixed, abs=1e-3)

@@ -1,4 +1,4 @@
-"""Files that are there in full or not at all: round trips, failures half-way, full disks and damage."""
+"""Atomic storage: round trips, crashes during a write, full disks and damaged files."""
 
 import json
 import os
@@ -14,22 +14,22 @@ from safetensors.torch import save_file
 from seqwright.core import storage
 from seqwright.core.config import UserError
 from seqwright.core.storage import (
-    append_line,
+    append_jsonl,
+    atomic_directory,
     check_tensors,
-    directory,
     load_tensors,
     read_json,
-    read_lines,
+    read_jsonl,
     read_text,
     recover,
-    remove,
+    remove_directory,
     save_tensors,
     write_json,
     write_text,
 )
 
 
-def test_text_and_json_come_back(tmp_path: Path) -> None:
+def test_text_and_json_round_trip(tmp_path: Path) -> None:
     write_text(tmp_path / "new" / "a.txt", "một\r\n\x00")
     assert (tmp_path / "new" / "a.txt").read_bytes() == "một\r\n\x00".encode()
     write_json(tmp_path / "a.json", {"x": [1, 0.1, None, "é"]})
@@ -37,12 +37,12 @@ def test_text_and_json_come_back(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "new"]
 
 
-def test_numbers_that_are_not_finite_become_null(tmp_path: Path) -> None:
+def test_json_nan_and_infinity_become_null(tmp_path: Path) -> None:
     write_json(tmp_path / "a.json", {"perplexity": float("inf"), "loss": [float("nan"), 1.5]})
     assert read_json(tmp_path / "a.json") == {"perplexity": None, "loss": [None, 1.5]}
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_atomic_write_leaves_the_old_file_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(tmp_path / "a", "old")
     monkeypatch.setattr(storage, "_sync", lambda path: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
@@ -51,29 +51,29 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_log_grows_and_forgets_a_torn_line(tmp_path: Path) -> None:
+def test_jsonl_append_drops_a_partial_line(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    append_line(log, {"step": 1})
-    append_line(log, {"step": 2, "text": "a\nb\u2028c"})
-    whole = log.read_bytes()
-    log.write_bytes(whole + b'{"step": 3, "los')
-    assert [record["step"] for record in read_lines(log, "step")] == [1, 2]
-    append_line(log, {"step": 3})
-    assert log.read_bytes() == whole + b'{"step": 3}\n'
+    append_jsonl(log, {"step": 1})
+    append_jsonl(log, {"step": 2, "text": "a\nb\u2028c"})
+    complete = log.read_bytes()
+    log.write_bytes(complete + b'{"step": 3, "los')
+    assert [record["step"] for record in read_jsonl(log, "step")] == [1, 2]
+    append_jsonl(log, {"step": 3})
+    assert log.read_bytes() == complete + b'{"step": 3}\n'
     log.write_bytes(b'{"st')
-    append_line(log, {"step": 1})
-    assert read_lines(log, "step") == [{"step": 1}]
+    append_jsonl(log, {"step": 1})
+    assert read_jsonl(log, "step") == [{"step": 1}]
 
 
 @pytest.mark.parametrize("line", ['{"st', "3", "[]", "{}", '{"other": 2}'])
-def test_a_damaged_line_of_a_log_is_named(tmp_path: Path, line: str) -> None:
+def test_jsonl_damaged_line_is_reported(tmp_path: Path, line: str) -> None:
     (tmp_path / "log").write_text(f'{{"step": 1}}\n{line}\n{{"step": 3}}\n')
     with pytest.raises(UserError, match=r"log is damaged at line 2.*Delete that line"):
-        read_lines(tmp_path / "log", "step")
+        read_jsonl(tmp_path / "log", "step")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.bool, torch.uint8])
-def test_tensors_come_back_with_their_types(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_tensors_round_trip_with_their_dtypes(tmp_path: Path, dtype: torch.dtype) -> None:
     tensors = {"a": torch.arange(6).reshape(2, 3).to(dtype), "scalar": torch.ones((), dtype=dtype)}
     tensors |= {"empty": torch.zeros(0, 3, dtype=dtype), "also empty": torch.zeros(0, 3, dtype=dtype)}
     save_tensors(tmp_path / "t.safetensors", tensors, {"kind": "gpt"})
@@ -85,7 +85,7 @@ def test_tensors_come_back_with_their_types(tmp_path: Path, dtype: torch.dtype) 
         assert torch.equal(loaded[name], tensor)
 
 
-def test_tied_tensors_are_written_once_and_tied_again(tmp_path: Path) -> None:
+def test_tied_tensors_are_stored_once_and_tied_again(tmp_path: Path) -> None:
     weight = torch.nn.Parameter(torch.randn(50, 40))
     save_tensors(tmp_path / "t.safetensors", {"embedding": weight, "head": weight, "other": torch.ones(3)})
     assert (tmp_path / "t.safetensors").stat().st_size < 1.5 * weight.nbytes
@@ -95,7 +95,7 @@ def test_tied_tensors_are_written_once_and_tied_again(tmp_path: Path) -> None:
     assert loaded["head"].data_ptr() == loaded["embedding"].data_ptr()
 
 
-def test_views_of_one_memory_come_back_as_they_were(tmp_path: Path) -> None:
+def test_views_of_one_storage_round_trip(tmp_path: Path) -> None:
     x = torch.arange(12.0)
     tensors = {"all": x, "square": x.view(3, 4), "turned": x.view(3, 4).T, "part": x[2:5], "wide": x[:1].expand(4)}
     save_tensors(tmp_path / "t.safetensors", tensors)
@@ -106,7 +106,7 @@ def test_views_of_one_memory_come_back_as_they_were(tmp_path: Path) -> None:
         assert all(torch.equal(again[name], tensor) for name, tensor in tensors.items())
 
 
-def test_weights_are_as_readable_as_other_files(tmp_path: Path) -> None:
+def test_safetensors_file_mode_follows_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         save_tensors(tmp_path / "t.safetensors", {"a": torch.ones(1)})
@@ -116,13 +116,13 @@ def test_weights_are_as_readable_as_other_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.pth", "x.pkl", "last.ckpt"])
-def test_a_pickle_is_refused_unopened(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UserError, match="pickle, which can run code"):
+def test_pickle_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match="may be a pickle, which can run code"):
         load_tensors(tmp_path / name)
 
 
 @pytest.mark.parametrize("size", [0, 5, 40, -1])
-def test_weights_cut_short_are_refused(tmp_path: Path, size: int) -> None:
+def test_truncated_safetensors_is_refused(tmp_path: Path, size: int) -> None:
     path = tmp_path / "t.safetensors"
     save_tensors(path, {"a": torch.ones(10)})
     path.write_bytes(path.read_bytes()[:size])
@@ -131,12 +131,12 @@ def test_weights_cut_short_are_refused(tmp_path: Path, size: int) -> None:
             read(path)
 
 
-def test_files_of_other_makers_load(tmp_path: Path) -> None:
+def test_safetensors_of_other_programs_load(tmp_path: Path) -> None:
     save_file({"a": torch.ones(2)}, tmp_path / "t.safetensors")
     assert torch.equal(load_tensors(tmp_path / "t.safetensors")[0]["a"], torch.ones(2))
 
 
-def test_missing_and_damaged_json_is_named(tmp_path: Path) -> None:
+def test_missing_and_damaged_json_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a\.json is missing"):
         read_json(tmp_path / "a.json")
     for damage in (b"{", b"\xff\xfe", b""):
@@ -147,23 +147,23 @@ def test_missing_and_damaged_json_is_named(tmp_path: Path) -> None:
         read_json(tmp_path)
 
 
-def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    with directory(tmp_path / "d") as folder:
+def test_atomic_directory_is_complete_or_absent(tmp_path: Path) -> None:
+    with atomic_directory(tmp_path / "d") as folder:
         write_text(folder / "sub" / "a", "1")
         assert not (tmp_path / "d").exists()
     assert read_text(tmp_path / "d" / "sub" / "a") == "1"
 
-    with pytest.raises(ZeroDivisionError), directory(tmp_path / "d") as folder:
+    with pytest.raises(ZeroDivisionError), atomic_directory(tmp_path / "d") as folder:
         write_text(folder / "b", str(1 / 0))
     assert [p.name for p in (tmp_path / "d").iterdir()] == ["sub"]
 
-    with directory(tmp_path / "d") as folder:
+    with atomic_directory(tmp_path / "d") as folder:
         write_text(folder / "b", "2")
     assert [p.name for p in (tmp_path / "d").iterdir()] == ["b"]
     assert [p.name for p in tmp_path.iterdir()] == ["d"]
 
 
-def test_what_killed_writers_left_is_cleared_and_a_lost_folder_put_back(tmp_path: Path) -> None:
+def test_recover_removes_leftovers_and_restores_a_replaced_directory(tmp_path: Path) -> None:
     (tmp_path / ".tmp-0a1b2c3d-d").mkdir()
     (tmp_path / ".tmp-0a1b2c3d-d" / "half").touch()
     (tmp_path / ".old-0a1b2c3d-lost-folder").mkdir()
@@ -172,11 +172,11 @@ def test_what_killed_writers_left_is_cleared_and_a_lost_folder_put_back(tmp_path
     (tmp_path / "kept").touch()
     recover(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["kept", "lost-folder", "there"]
-    remove(tmp_path / "there")
+    remove_directory(tmp_path / "there")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["kept", "lost-folder"]
 
 
-def test_hidden_things_of_others_are_left_alone(tmp_path: Path) -> None:
+def test_recover_keeps_hidden_files_of_other_programs(tmp_path: Path) -> None:
     for name in (".tmp", ".tmpX1y2Z3", ".tmp-notes", ".old-thesis", ".tmp-0a1b2c3d-file"):
         (tmp_path / name).touch()
     for name in (".tmp-folder", ".old-folder", ".tmp-0A1B2C3D-folder"):
@@ -186,13 +186,13 @@ def test_hidden_things_of_others_are_left_alone(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_what_safetensors_leaves_when_killed_is_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recover_removes_temporary_files_of_safetensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(tensors: object, path: Path, metadata: object) -> None:
-        (path.parent / ".tmpX1y2Z3").touch()  # how it names its own, beside what it is asked to write
+        (path.parent / ".tmpX1y2Z3").touch()  # how safetensors names its temporary file, beside its target
         raise KeyboardInterrupt
 
     monkeypatch.setattr(storage, "save_file", killed)
-    monkeypatch.setattr(storage.shutil, "rmtree", lambda path: None)  # nobody lives to clear up
+    monkeypatch.setattr(storage.shutil, "rmtree", lambda path: None)  # killed: no cleanup runs
     with pytest.raises(KeyboardInterrupt):
         save_tensors(tmp_path / "t.safetensors", {"a": torch.ones(1)})
     monkeypatch.undo()
@@ -202,33 +202,36 @@ def test_what_safetensors_leaves_when_killed_is_cleared(tmp_path: Path, monkeypa
 
 
 @pytest.fixture
-def little_room() -> Iterator[None]:
-    """A limit on the size of files, which fails as a full disk does: in the middle of a write."""
+def small_disk() -> Iterator[None]:
+    """A file size limit, which fails as a full disk does: in the middle of a write."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.usefixtures("little_room")
-def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("small_disk")
+def test_full_disk_is_reported_and_leaves_no_partial_file(tmp_path: Path) -> None:
     large = {"a": torch.zeros(5000)}
-    with pytest.raises(UserError, match=r"no room to write .*t\.safetensors: .*MB free\. Make room"):
+    with pytest.raises(UserError, match=r"no room to write .*t\.safetensors: .*MB free\. Free some space"):
         save_tensors(tmp_path / "t.safetensors", large)
     with pytest.raises(UserError, match=r"no room to write .*a\.txt"):
         write_text(tmp_path / "a.txt", "x" * 20_000)
-    with pytest.raises(UserError, match=r"no room to write .*/d/t\.safetensors"), directory(tmp_path / "d") as folder:
+    with (
+        pytest.raises(UserError, match=r"no room to write .*/d/t\.safetensors"),
+        atomic_directory(tmp_path / "d") as folder,
+    ):
         save_tensors(folder / "t.safetensors", large)
     assert list(tmp_path.iterdir()) == []
 
     for step in range(4):
-        append_line(tmp_path / "log.jsonl", {"step": step, "text": "x" * 2000})
+        append_jsonl(tmp_path / "log.jsonl", {"step": step, "text": "x" * 2000})
     with pytest.raises(UserError, match="no room"):
-        append_line(tmp_path / "log.jsonl", {"step": 4, "text": "x" * 2000})
+        append_jsonl(tmp_path / "log.jsonl", {"step": 4, "text": "x" * 2000})
     assert len([json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]) == 4
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_unwritable_path_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"cannot write .*file/a"):
         write_text(tmp_path / "file" / "a", "x")

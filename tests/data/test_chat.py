@@ -12,7 +12,7 @@ from seqwright.core.batch import IGNORE
 from seqwright.core.config import UserError
 from seqwright.data.chat import ChatConfig, Conversations, Message, Turns, read_conversations, read_splits
 from seqwright.data.samples.text import embedded_text
-from seqwright.text.special_tokens import with_specials
+from seqwright.text.special_tokens import with_special_tokens
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig, train
 
@@ -27,7 +27,7 @@ TALK = (
 
 def turns() -> Turns:
     config = ChatConfig(train="talks.jsonl")
-    return Turns(with_specials(train(TokenizerConfig(kind="bytes"), []), config.markers), config)
+    return Turns(with_special_tokens(train(TokenizerConfig(kind="bytes"), []), config.markers), config)
 
 
 def line(*messages: tuple[str, str]) -> str:
@@ -122,17 +122,17 @@ def test_new_specials_come_last_and_move_nothing(kind: Any) -> None:
     text = "to be or not to be <eos> "
     size = {"byte-bpe": 300, "bpe": 40, "unigram": 40, "wordpiece": 40}.get(kind)
     before = train(TokenizerConfig(kind=kind, size=size), [text])
-    after = with_specials(before, ["<|user|>", "<eos>", "<|end|>"])
+    after = with_special_tokens(before, ["<|user|>", "<eos>", "<|end|>"])
     assert after.size == before.size + 2
     assert after.special_tokens == before.special_tokens | {"<|user|>": before.size, "<|end|>": before.size + 1}
     assert after.encode(text) == before.encode(text)
     assert before.size not in after.encode("say <|user|>")  # typed, it stays text
     assert after.decode([*after.encode(text), before.size]) == before.decode(before.encode(text))
     assert Tokenizer(after.json).special_tokens == after.special_tokens
-    assert with_specials(after, ["<|end|>"]) is after
+    assert with_special_tokens(after, ["<|end|>"]) is after
 
 
 def test_a_word_of_the_text_cannot_become_a_special() -> None:
     known = train(TokenizerConfig(kind="words"), ["say <|user|> twice"])
     with pytest.raises(UserError, match="choose another name"):
-        with_specials(known, ["<|user|>"])
+        with_special_tokens(known, ["<|user|>"])

@@ -12,7 +12,7 @@ from seqwright.data.text import noise
 from seqwright.data.text.corpus import corpus_of
 from seqwright.data.text.denoising import DenoisingConfig, DenoisingRows
 from seqwright.data.text.stream import make_stream
-from seqwright.text.special_tokens import with_specials
+from seqwright.text.special_tokens import with_special_tokens
 from seqwright.text.trainers import TokenizerConfig, train
 
 TEXT = "".join(f"one two {n} . three four five ! {n} six ?\n" for n in range(60))
@@ -20,7 +20,7 @@ TEXT = "".join(f"one two {n} . three four five ! {n} six ?\n" for n in range(60)
 
 def rows(*, seed: int = 1, **options: object) -> DenoisingRows:
     config = DenoisingConfig(train="a", length=20, **options)  # type: ignore[arg-type]
-    known = with_specials(train(TokenizerConfig(kind="words"), [TEXT]), config.special_tokens)
+    known = with_special_tokens(train(TokenizerConfig(kind="words"), [TEXT]), config.special_tokens)
     return DenoisingRows(make_stream(corpus_of(TEXT, "line"), known), known, config, batch=8, seed=seed)
 
 

@@ -12,7 +12,7 @@ from seqwright.data.text.corpus import corpus_of
 from seqwright.data.text.masked import MASK, MaskedConfig, MaskedRows
 from seqwright.data.text.masking import Masking
 from seqwright.data.text.stream import make_stream
-from seqwright.text.special_tokens import with_specials
+from seqwright.text.special_tokens import with_special_tokens
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig, train
 
@@ -21,7 +21,7 @@ TEXT = "the unbelievable cat sat quietly\non a remarkable doormat\n" * 40
 
 def tokenizer(kind: str, **options: object) -> Tokenizer:
     config = TokenizerConfig(kind=kind, **options)  # type: ignore[arg-type]
-    return with_specials(train(config, [TEXT]), [MASK])
+    return with_special_tokens(train(config, [TEXT]), [MASK])
 
 
 def rows(known: Tokenizer, *, seed: int = 1, **options: object) -> MaskedRows:
@@ -62,13 +62,13 @@ def test_whole_words_are_hidden_or_shown(kind: str) -> None:
     known = tokenizer(kind, size=275 if kind == "byte-bpe" else 45)
     text = "the unbelievable cat"
     ids = np.array([known.sos, *known.encode(text), known.eos])
-    starts = known.words_begin(ids)
+    starts = known.word_start_mask(ids)
     words = np.split(ids, np.flatnonzero(starts)[1:])
     assert [known.decode(word.tolist()).strip() for word in words] == ["", "the", "unbelievable", "cat", ""]
     assert len(words[2]) > 1, "the test needs a word of several pieces"
     several = np.tile(ids, (400, 1))
-    _, target = Masking(mask=known.mask, plain=known.plain).hide(  # type: ignore[arg-type]
-        several, seed=1, step=0, word_starts=known.words_begin(several)
+    _, target = Masking(mask=known.mask, plain=known.is_text).hide(  # type: ignore[arg-type]
+        several, seed=1, step=0, word_starts=known.word_start_mask(several)
     )
     word = np.cumsum(starts) - 1
     for number in range(5):
@@ -87,7 +87,7 @@ def test_a_feed_hides_whole_words_where_asked() -> None:
         for step in range(feed.steps_per_epoch):
             batch = feed.batch(step)
             ids = torch.where(batch.target == IGNORE, batch.source.ids, batch.target).numpy()
-            goes_on = ~known.words_begin(ids)[:, 1:] & known.plain[ids][:, 1:]
+            goes_on = ~known.word_start_mask(ids)[:, 1:] & known.is_text[ids][:, 1:]
             hidden = batch.target.numpy() != IGNORE
             split += int((goes_on & (hidden[:, 1:] != hidden[:, :-1])).sum())
         assert (split == 0) == whole
@@ -143,4 +143,4 @@ def test_a_share_is_a_share() -> None:
 def test_a_mask_of_another_name_is_used() -> None:
     known = train(TokenizerConfig(kind="words", special_tokens=("<unk>", "<pad>", "<sos>", "<eos>", "<mask>")), [TEXT])
     assert known.mask == 4
-    assert with_specials(known, [MASK]) is known
+    assert with_special_tokens(known, [MASK]) is known

@@ -126,7 +126,7 @@ def test_every_problem_of_a_recipe_is_reported_at_once(seqwright: Command, here:
         (["--text", "text.txt", "--set", "model.context=4096"], "fewer than one window of 4096; set model.context to"),
         (["--text", "text.txt", "--set", "data.examples=bptt"], 'use data.examples = "windows".'),
         (["--text", "text.txt", "--set", "training.device=cuda"], "no 'cuda' device; use training.device=auto or cpu."),
-        (["--text", "text.txt", "--run", "text.txt"], "Choose a folder that is yours to write."),
+        (["--text", "text.txt", "--run", "text.txt"], "Choose a folder with write permission."),
         (["--text", "text.txt", "--run", "."], "holds other things (text.txt). Choose an empty folder with --run."),
         (["--text", "ol\udce9.txt"], r"the argument 'ol\udce9.txt' is not UTF-8"),
     ],

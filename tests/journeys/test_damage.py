@@ -78,7 +78,7 @@ def test_no_room_for_a_first_checkpoint_leaves_nothing(here: Path) -> None:
     said = ended(start("train", "--text", "text.txt", *BIG, "--run", "run", cwd=here, before=small_files))
     assert said.status == 2, said.err
     assert "error: no room to write run/checkpoints" in said.err
-    assert "Make room there, or choose a folder on another disk" in said.err
+    assert "Free some space, or choose a folder on another disk" in said.err
     assert files(here) == {"text.txt"}
 
 
@@ -121,7 +121,7 @@ def test_a_folder_that_is_not_ours(seqwright: Command, here: Path) -> None:
     (here / "closed").mkdir(mode=0o500)
     said = seqwright("train", "--text", "text.txt", *TINY_GPT, "--run", "closed/run")
     assert said.status == 2
-    assert "Choose a folder that is yours to write." in said.err
+    assert "Choose a folder with write permission." in said.err
     assert files(here) == {"text.txt", "closed"}
 
 

@@ -1,4 +1,4 @@
-"""Scores of classifiers: scikit-learn's numbers, additive in every part, and the best temperature there is."""
+"""Classification, regression and calibration metrics against scikit-learn and scipy; temperature scaling."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqwright.core.batch import IGNORE
-from seqwright.metrics.calibration import BINS, log_softmax, probability_counts, reliability, temperature
-from seqwright.metrics.classification import class_counts, confusion, labels_counts, per_class
-from seqwright.metrics.correlation import value_counts
+from seqwright.metrics.calibration import BINS, fit_temperature, log_softmax, probability_counts, reliability
+from seqwright.metrics.classification import class_counts, confusion_matrix, multilabel_counts, per_class
+from seqwright.metrics.correlation import regression_counts
 from seqwright.metrics.counts import Counts, scores
 
 NAMES = ("sun", "rain", "snow", "fog")
 
 
-def answers(classes: int, seed: int, many: int = 200) -> tuple[np.ndarray, np.ndarray]:
-    """What was said and what was right, in agreement more often than not."""
+def predictions(classes: int, seed: int, count: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    """Random predictions and targets that agree more often than not."""
     generator = np.random.default_rng(seed)
-    wanted = generator.integers(0, classes, many)
-    return np.where(generator.random(many) < 0.6, wanted, generator.integers(0, classes, many)), wanted
+    targets = generator.integers(0, classes, count)
+    return np.where(generator.random(count) < 0.6, targets, generator.integers(0, classes, count)), targets
 
 
 def values(counts: list[Counts]) -> dict[str, float]:
-    return {one.name: one.value for one in counts}
+    return {metric.name: metric.value for metric in counts}
 
 
 @pytest.mark.parametrize("classes", [2, 3, 4])
 @pytest.mark.parametrize("seed", range(3))
-def test_class_scores_are_those_of_scikit_learn(classes: int, seed: int) -> None:
+def test_single_label_metrics_equal_scikit_learn(classes: int, seed: int) -> None:
     oracle = pytest.importorskip("sklearn.metrics", reason="scikit-learn is the oracle")
-    answered, wanted = answers(classes, seed)
-    found = values(list(class_counts(answered, wanted, NAMES[:classes])))
-    assert found["accuracy"] == pytest.approx(100 * oracle.accuracy_score(wanted, answered))
-    assert found["matthews"] == pytest.approx(oracle.matthews_corrcoef(wanted, answered))
+    predicted, targets = predictions(classes, seed)
+    scored = values(list(class_counts(predicted, targets, NAMES[:classes])))
+    assert scored["accuracy"] == pytest.approx(100 * oracle.accuracy_score(targets, predicted))
+    assert scored["matthews"] == pytest.approx(oracle.matthews_corrcoef(targets, predicted))
     for average in ("macro", "weighted"):
-        expected = 100 * oracle.f1_score(wanted, answered, average=average)
-        assert found[f"{average}_f1"] == pytest.approx(expected)
+        expected = 100 * oracle.f1_score(targets, predicted, average=average)
+        assert scored[f"{average}_f1"] == pytest.approx(expected)
     if classes == 2:
-        assert found["f1"] == pytest.approx(100 * oracle.f1_score(wanted, answered))
-    assert (confusion(answered, wanted, classes) == oracle.confusion_matrix(wanted, answered)).all()
+        assert scored["f1"] == pytest.approx(100 * oracle.f1_score(targets, predicted))
+    assert (confusion_matrix(predicted, targets, classes) == oracle.confusion_matrix(targets, predicted)).all()
     one_hot = np.eye(classes, dtype=bool)
-    precision, recall, f1, examples = oracle.precision_recall_fscore_support(wanted, answered)
-    for n, row in enumerate(per_class(one_hot[answered], one_hot[wanted], NAMES[:classes])):
+    precision, recall, f1, examples = oracle.precision_recall_fscore_support(targets, predicted)
+    for n, row in enumerate(per_class(one_hot[predicted], one_hot[targets], NAMES[:classes])):
         assert row["examples"] == examples[n]
         assert [row["precision"], row["recall"], row["f1"]] == pytest.approx(
             [100 * precision[n], 100 * recall[n], 100 * f1[n]]
@@ -51,34 +51,34 @@ def test_class_scores_are_those_of_scikit_learn(classes: int, seed: int) -> None
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_what_was_not_learned_is_a_class_that_nobody_answers(classes: int) -> None:
+def test_labels_absent_from_training_are_a_class_never_predicted(classes: int) -> None:
     oracle = pytest.importorskip("sklearn.metrics", reason="scikit-learn is the oracle")
-    answered, wanted = answers(classes, 5)
-    wanted[::9] = classes
-    found = values(list(class_counts(answered, np.where(wanted == classes, IGNORE, wanted), NAMES[:classes])))
-    assert found["accuracy"] == pytest.approx(100 * oracle.accuracy_score(wanted, answered))
-    assert found["matthews"] == pytest.approx(oracle.matthews_corrcoef(wanted, answered))
+    predicted, targets = predictions(classes, 5)
+    targets[::9] = classes
+    scored = values(list(class_counts(predicted, np.where(targets == classes, IGNORE, targets), NAMES[:classes])))
+    assert scored["accuracy"] == pytest.approx(100 * oracle.accuracy_score(targets, predicted))
+    assert scored["matthews"] == pytest.approx(oracle.matthews_corrcoef(targets, predicted))
     for average in ("macro", "weighted"):
-        expected = 100 * oracle.f1_score(wanted, answered, average=average, zero_division=0)
-        assert found[f"{average}_f1"] == pytest.approx(expected)
+        expected = 100 * oracle.f1_score(targets, predicted, average=average, zero_division=0)
+        assert scored[f"{average}_f1"] == pytest.approx(expected)
     if classes == 2:
-        assert found["f1"] == pytest.approx(100 * oracle.f1_score(wanted == 1, answered == 1))
+        assert scored["f1"] == pytest.approx(100 * oracle.f1_score(targets == 1, predicted == 1))
 
 
-def test_scores_of_several_labels_are_those_of_scikit_learn() -> None:
+def test_multilabel_metrics_equal_scikit_learn() -> None:
     oracle = pytest.importorskip("sklearn.metrics", reason="scikit-learn is the oracle")
     generator = np.random.default_rng(3)
-    wanted = generator.random((100, 4)) < 0.3
-    answered = wanted ^ (generator.random((100, 4)) < 0.2)
-    found = values(list(labels_counts(answered, wanted, NAMES)))
-    assert found["accuracy"] == pytest.approx(100 * oracle.accuracy_score(wanted, answered))
+    targets = generator.random((100, 4)) < 0.3
+    predicted = targets ^ (generator.random((100, 4)) < 0.2)
+    scored = values(list(multilabel_counts(predicted, targets, NAMES)))
+    assert scored["accuracy"] == pytest.approx(100 * oracle.accuracy_score(targets, predicted))
     for average in ("micro", "macro", "weighted"):
-        assert found[f"{average}_f1"] == pytest.approx(100 * oracle.f1_score(wanted, answered, average=average))
+        assert scored[f"{average}_f1"] == pytest.approx(100 * oracle.f1_score(targets, predicted, average=average))
 
 
-def test_two_labels_have_no_positive_one() -> None:
-    wanted = np.array([[True, False], [True, True]])
-    assert set(values(list(labels_counts(wanted, wanted, NAMES[:2])))) == {
+def test_multilabel_has_no_binary_f1() -> None:
+    targets = np.array([[True, False], [True, True]])
+    assert set(values(list(multilabel_counts(targets, targets, NAMES[:2])))) == {
         "accuracy",
         "micro_f1",
         "macro_f1",
@@ -86,20 +86,20 @@ def test_two_labels_have_no_positive_one() -> None:
     }
 
 
-def test_labels_that_nobody_wants_are_scored_zero() -> None:
+def test_multilabel_f1_without_targets_is_zero() -> None:
     none, one = np.zeros((2, 3), bool), np.eye(2, 3, dtype=bool)
-    for answered in (none, one):
-        found = values(list(labels_counts(answered, none, NAMES[:3])))
-        assert (found["micro_f1"], found["macro_f1"], found["weighted_f1"]) == (0, 0, 0)
+    for predicted in (none, one):
+        scored = values(list(multilabel_counts(predicted, none, NAMES[:3])))
+        assert (scored["micro_f1"], scored["macro_f1"], scored["weighted_f1"]) == (0, 0, 0)
 
 
-def test_a_class_answered_once_and_wrongly_counts() -> None:
-    found = values(list(class_counts(np.array([0, 0, 1]), np.array([0, 0, 0]), NAMES[:3])))
-    assert found["macro_f1"] == pytest.approx((80 + 0) / 2)  # the third was neither answered nor wanted
-    assert found["weighted_f1"] == pytest.approx(80)
+def test_macro_f1_counts_a_class_that_is_only_predicted() -> None:
+    scored = values(list(class_counts(np.array([0, 0, 1]), np.array([0, 0, 0]), NAMES[:3])))
+    assert scored["macro_f1"] == pytest.approx((80 + 0) / 2)  # the third class is neither predicted nor a target
+    assert scored["weighted_f1"] == pytest.approx(80)
 
 
-def test_what_there_is_nothing_to_divide_by_is_none() -> None:
+def test_per_class_report_is_none_for_zero_denominators() -> None:
     sun, rain, _ = np.eye(3, dtype=bool)
     table = per_class(np.stack([sun, sun]), np.stack([sun, rain]), NAMES[:3])
     assert [[row["precision"], row["recall"]] for row in table] == [[50, 100], [None, 0], [None, None]]
@@ -107,55 +107,58 @@ def test_what_there_is_nothing_to_divide_by_is_none() -> None:
     assert [[row["examples"], row["answered"]] for row in table] == [[1, 2], [1, 0], [0, 0]]
 
 
-def test_scores_of_numbers_are_those_of_scipy() -> None:
+def test_regression_metrics_equal_scipy() -> None:
     oracle = pytest.importorskip("scipy.stats", reason="scipy comes with scikit-learn, the oracle")
     generator = np.random.default_rng(4)
-    wanted = generator.integers(0, 6, 80).astype(float)  # with ties
-    answered = wanted + generator.normal(0, 2, 80)
-    found = values(list(value_counts(answered, wanted)))
-    assert found["pearson"] == pytest.approx(oracle.pearsonr(answered, wanted).statistic)
-    assert found["spearman"] == pytest.approx(oracle.spearmanr(answered, wanted).statistic)
-    assert found["mse"] == pytest.approx(((answered - wanted) ** 2).mean())
-    assert found["mae"] == pytest.approx(np.abs(answered - wanted).mean())
-    some = generator.integers(0, 80, 80)  # as the bootstrap draws them
-    resampled = next(value_counts(answered, wanted)).select(some).value
-    assert resampled == pytest.approx(oracle.pearsonr(answered[some], wanted[some]).statistic)
-    far = values(list(value_counts(answered + 1e9, wanted - 1e9)))
-    assert far["pearson"] == pytest.approx(found["pearson"])
+    targets = generator.integers(0, 6, 80).astype(float)  # with ties
+    predicted = targets + generator.normal(0, 2, 80)
+    scored = values(list(regression_counts(predicted, targets)))
+    assert scored["pearson"] == pytest.approx(oracle.pearsonr(predicted, targets).statistic)
+    assert scored["spearman"] == pytest.approx(oracle.spearmanr(predicted, targets).statistic)
+    assert scored["mse"] == pytest.approx(((predicted - targets) ** 2).mean())
+    assert scored["mae"] == pytest.approx(np.abs(predicted - targets).mean())
+    sample = generator.integers(0, 80, 80)  # a bootstrap resample
+    resampled = next(regression_counts(predicted, targets)).select(sample).value
+    assert resampled == pytest.approx(oracle.pearsonr(predicted[sample], targets[sample]).statistic)
+    shifted = values(list(regression_counts(predicted + 1e9, targets - 1e9)))
+    assert shifted["pearson"] == pytest.approx(scored["pearson"])
 
 
-def test_errors_are_better_the_smaller_they_are() -> None:
+def test_lower_is_better_for_errors() -> None:
     numbers, logits = np.arange(12.0), np.random.default_rng(0).normal(0, 1, (12, 2))
-    sense = {
-        one.name: one.better
-        for one in (*value_counts(numbers, numbers), *probability_counts(log_softmax(logits), np.ones(12, np.int64)))
+    direction = {
+        metric.name: metric.better
+        for metric in (
+            *regression_counts(numbers, numbers),
+            *probability_counts(log_softmax(logits), np.ones(12, np.int64)),
+        )
     }
     errors = ("mse", "mae", "nll", "brier", "calibration_error")
-    assert sense == {"pearson": 1, "spearman": 1} | dict.fromkeys(errors, -1)
+    assert direction == {"pearson": 1, "spearman": 1} | dict.fromkeys(errors, -1)
 
 
-def test_probabilities_are_scored_as_scikit_learn_does() -> None:
+def test_log_loss_and_brier_score_equal_scikit_learn() -> None:
     oracle = pytest.importorskip("sklearn.metrics", reason="scikit-learn is the oracle")
-    logits, wanted = np.random.default_rng(5).normal(0, 2, (300, 3)), answers(3, 5, 300)[1]
+    logits, targets = np.random.default_rng(5).normal(0, 2, (300, 3)), predictions(3, 5, 300)[1]
     log_probs = log_softmax(logits)
-    found = values(list(probability_counts(log_probs, wanted)))
-    assert found["nll"] == pytest.approx(oracle.log_loss(wanted, np.exp(log_probs)))
-    hot = np.eye(3)[wanted]
-    assert found["brier"] == pytest.approx(((np.exp(log_probs) - hot) ** 2).sum(1).mean())
+    scored = values(list(probability_counts(log_probs, targets)))
+    assert scored["nll"] == pytest.approx(oracle.log_loss(targets, np.exp(log_probs)))
+    one_hot = np.eye(3)[targets]
+    assert scored["brier"] == pytest.approx(((np.exp(log_probs) - one_hot) ** 2).sum(1).mean())
 
 
-def test_calibration_error_is_the_mean_gap_of_the_bins() -> None:
-    logits, wanted = np.random.default_rng(6).normal(0, 2, (500, 3)), answers(3, 6, 500)[1]
+def test_expected_calibration_error_and_reliability_bins() -> None:
+    logits, targets = np.random.default_rng(6).normal(0, 2, (500, 3)), predictions(3, 6, 500)[1]
     log_probs = log_softmax(logits)
-    confidence, right = np.exp(log_probs.max(1)), log_probs.argmax(1) == wanted
+    confidence, correct = np.exp(log_probs.max(1)), log_probs.argmax(1) == targets
     expected = 0.0
     for n in range(BINS):
         inside = (confidence > n / BINS) & (confidence <= (n + 1) / BINS)
         if inside.any():
-            expected += inside.mean() * abs(confidence[inside].mean() - right[inside].mean())
-    found = values(list(probability_counts(log_probs, wanted)))
-    assert found["calibration_error"] == pytest.approx(100 * expected)
-    bins = reliability(log_probs, wanted)
+            expected += inside.mean() * abs(confidence[inside].mean() - correct[inside].mean())
+    scored = values(list(probability_counts(log_probs, targets)))
+    assert scored["calibration_error"] == pytest.approx(100 * expected)
+    bins = reliability(log_probs, targets)
     assert sum(row["examples"] for row in bins) == 500
     gaps = sum(row["examples"] * abs(row["confidence"] - row["accuracy"]) for row in bins) / 500
     assert gaps == pytest.approx(expected)
@@ -163,44 +166,44 @@ def test_calibration_error_is_the_mean_gap_of_the_bins() -> None:
 
 @settings(max_examples=15)
 @given(st.floats(0.2, 5.0), st.integers(0, 20))
-def test_a_temperature_undoes_what_made_a_model_too_sure(factor: float, seed: int) -> None:
-    """Labels drawn from softmax(logits): a model that says factor · logits is mended by T near factor, and no other
-    temperature makes the labels more probable."""
+def test_fit_temperature_undoes_overconfidence(factor: float, seed: int) -> None:
+    """Labels are drawn from softmax(logits): a model with logits · factor gets T near factor, and no neighboring
+    temperature has a lower nll."""
     generator = np.random.default_rng(seed)
     logits = generator.normal(0, 2, (4000, 3))
-    wanted = (np.exp(log_softmax(logits)).cumsum(1) < generator.random((4000, 1))).sum(1)
+    targets = (np.exp(log_softmax(logits)).cumsum(1) < generator.random((4000, 1))).sum(1)
 
     def loss(at: float) -> float:
-        return float(-log_softmax(factor * logits / at)[np.arange(4000), wanted].mean())
+        return float(-log_softmax(factor * logits / at)[np.arange(4000), targets].mean())
 
-    found = temperature(factor * logits, wanted)
-    assert found == pytest.approx(factor, rel=0.15)
-    assert loss(found) <= min(loss(found * 0.99), loss(found * 1.01), loss(1.0))
+    fitted = fit_temperature(factor * logits, targets)
+    assert fitted == pytest.approx(factor, rel=0.15)
+    assert loss(fitted) <= min(loss(fitted * 0.99), loss(fitted * 1.01), loss(1.0))
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_counts_of_parts_add_up(seed: int) -> None:
-    """A score of all examples is the formula of summed parts, whatever the parts."""
-    answered, wanted = answers(3, seed)
-    log_probs = log_softmax(np.random.default_rng(seed).normal(0, 1, (len(wanted), 3)))
-    labels = (np.eye(3, dtype=bool)[numbers] for numbers in (answered, wanted))
-    for one in (
-        *class_counts(answered, wanted, NAMES[:3]),
-        *labels_counts(*labels, NAMES[:3]),
-        *probability_counts(log_probs, wanted),
+def test_classification_counts_add_up(seed: int) -> None:
+    """The corpus score is the formula of the summed parts."""
+    predicted, targets = predictions(3, seed)
+    log_probs = log_softmax(np.random.default_rng(seed).normal(0, 1, (len(targets), 3)))
+    labels = (np.eye(3, dtype=bool)[ids] for ids in (predicted, targets))
+    for metric in (
+        *class_counts(predicted, targets, NAMES[:3]),
+        *multilabel_counts(*labels, NAMES[:3]),
+        *probability_counts(log_probs, targets),
     ):
-        parts = one.rows[:70].sum(0) + one.rows[70:].sum(0)
-        assert one.formula(parts[None])[0] == pytest.approx(one.value)
-        score = scores([one], resamples=200, seed=1)[one.name]
+        parts = metric.rows[:70].sum(0) + metric.rows[70:].sum(0)
+        assert metric.formula(parts[None])[0] == pytest.approx(metric.value)
+        score = scores([metric], resamples=200, seed=1)[metric.name]
         assert score.low is not None
         assert score.high is not None
         assert score.low <= score.high
-        assert one.signature.startswith(f"{one.name}|")
+        assert metric.signature.startswith(f"{metric.name}|")
 
 
-def test_one_class_only_is_no_correlation() -> None:
+def test_correlation_with_a_single_class_or_constant_is_zero() -> None:
     always = np.zeros(30, np.int64)
-    found = values(list(class_counts(always, always, NAMES[:2])))
-    assert found["accuracy"] == 100
-    assert found["matthews"] == 0
-    assert values(list(value_counts(np.ones(30), np.arange(30.0))))["pearson"] == 0
+    scored = values(list(class_counts(always, always, NAMES[:2])))
+    assert scored["accuracy"] == 100
+    assert scored["matthews"] == 0
+    assert values(list(regression_counts(np.ones(30), np.arange(30.0))))["pearson"] == 0

@@ -1,4 +1,4 @@
-"""The likelihood of whole texts: every token scored once, with exactly the context that the rule gives it."""
+"""Likelihood of texts: every token is scored once, with exactly the context of the sliding-window rule."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RESAMPLED = EvaluationConfig(resamples=200)
 
 
 def text(length: int, seed: int = 0) -> Tensor:
-    """A framed text (N,): documents between <sos> and <eos>."""
+    """A text (N,) of documents between <sos> and <eos>."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(4, VOCABULARY.size, (length,), generator=generator)
     ids[::9] = SOS
@@ -39,44 +39,44 @@ def alone(model: Any, context: Tensor, id: int) -> float:
 
 
 def brute_force(model: Any, ids: Tensor, stride: int) -> list[float]:
-    """Token by token: the first window shows all before; later ones move by the stride and score what is new."""
+    """Token by token: the first window scores all its tokens; later ones move by the stride and score the new ones."""
     length = min(CONTEXT, len(ids) - 1)
     scores = []
-    for place in range(len(ids) - 1):
-        moves = math.ceil(max(0, place + 1 - length) / stride)
+    for position in range(len(ids) - 1):
+        moves = math.ceil(max(0, position + 1 - length) / stride)
         end = min(length + moves * stride, len(ids) - 1)
-        predicted = int(ids[place + 1])
-        context = ids[end - length : place + 1]
+        predicted = int(ids[position + 1])
+        context = ids[end - length : position + 1]
         scores.append(0.0 if predicted == SOS else alone(model, context, predicted))
     return scores
 
 
 @pytest.mark.parametrize("stride", [1, 3, CONTEXT // 2, CONTEXT, 50])
 @pytest.mark.parametrize("length", [5, CONTEXT + 1, 31])
-def test_windows_give_each_token_the_context_of_the_rule(length: int, stride: int) -> None:
+def test_sliding_windows_equal_brute_force(length: int, stride: int) -> None:
     model, ids = small("gpt"), text(length)
-    scored = score_text(model, ids, sos=SOS, stride=stride, batch=3)
+    scored = score_text(model, ids, sos=SOS, stride=stride, batch_size=3)
     np.testing.assert_allclose(scored.log_probs, brute_force(model, ids, min(stride, CONTEXT)), atol=1e-9)
     assert scored.tokens == int((ids[1:] != SOS).sum())
 
 
-def test_the_usual_stride_is_half_the_context() -> None:
+def test_default_stride_is_half_the_context() -> None:
     model, ids = small("gpt"), text(31)
-    usual = score_text(model, ids, sos=SOS)
+    default = score_text(model, ids, sos=SOS)
     half = score_text(model, ids, sos=SOS, stride=CONTEXT // 2)
-    np.testing.assert_array_equal(usual.log_probs, half.log_probs)
+    np.testing.assert_array_equal(default.log_probs, half.log_probs)
 
 
-def test_stride_1_gives_each_token_the_fullest_context() -> None:
+def test_stride_1_gives_each_token_the_longest_context() -> None:
     model, ids = small("gpt rotary"), text(20)
     scored = score_text(model, ids, sos=None, stride=1)
-    for place in range(len(ids) - 1):
-        context = ids[max(0, place + 1 - CONTEXT) : place + 1]
-        assert scored.log_probs[place] == pytest.approx(alone(model, context, int(ids[place + 1])), abs=1e-9)
+    for position in range(len(ids) - 1):
+        context = ids[max(0, position + 1 - CONTEXT) : position + 1]
+        assert scored.log_probs[position] == pytest.approx(alone(model, context, int(ids[position + 1])), abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ["lstm", "feedforward", "rnn sigmoid"])
-def test_carried_state_reads_the_text_as_one_window(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_carried_state_in_chunks_equals_one_window(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, ids = small(name), text(33)
     with torch.no_grad():
         whole, _ = model.score(Batch.of_text(ids[None, :-1], ids[None, 1:].contiguous()))
@@ -86,67 +86,67 @@ def test_carried_state_reads_the_text_as_one_window(name: str, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("rows", [2, 3, 7, 100])
-def test_slices_side_by_side_are_slices_alone(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_slices_equal_slices_alone(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(likelihood, "CHUNK", 4)
     model, ids = small("gru"), text(33)
     scored = score_text(model, ids, sos=SOS, rows=rows)
     size = math.ceil(32 / min(rows, 32))
-    for begin in range(0, 32, size):
-        part = score_text(model, ids[begin : begin + size + 1], sos=SOS)
-        np.testing.assert_allclose(scored.log_probs[begin : begin + size], part.log_probs, atol=1e-9)
+    for start in range(0, 32, size):
+        part = score_text(model, ids[start : start + size + 1], sos=SOS)
+        np.testing.assert_allclose(scored.log_probs[start : start + size], part.log_probs, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["gpt", "lstm"])
-def test_progress_ends_with_the_text(name: str) -> None:
-    heard: list[tuple[int, int]] = []
-    score_text(small(name), text(40), sos=SOS, rows=3, watch=lambda done, of: heard.append((done, of)))
-    assert heard[-1] == (39, 39)
-    assert [done for done, _ in heard] == sorted({done for done, _ in heard})
+def test_progress_callback_ends_with_the_text(name: str) -> None:
+    calls: list[tuple[int, int]] = []
+    score_text(small(name), text(40), sos=SOS, rows=3, watch=lambda done, total: calls.append((done, total)))
+    assert calls[-1] == (39, 39)
+    assert [done for done, _ in calls] == sorted({done for done, _ in calls})
 
 
-def test_a_text_of_one_token_has_nothing_to_predict() -> None:
+def test_text_of_one_token_is_refused() -> None:
     with pytest.raises(UserError, match="at least one token"):
         score_text(small("gpt"), text(1), sos=SOS)
 
 
 def scored(documents: int, length: int = 3) -> ScoredText:
-    """Documents framed by <sos>, the token t of document d with log-probability -(d + 1)."""
-    log_probs, real = [], []
+    """Documents separated by <sos>; every token of document d has log-probability -(d + 1)."""
+    log_probs, mask = [], []
     for document in range(documents):
         log_probs += [-(document + 1.0)] * length + [0.0]
-        real += [True] * length + [False]
-    return ScoredText(log_probs=np.array(log_probs[:-1]), real=np.array(real[:-1]))
+        mask += [True] * length + [False]
+    return ScoredText(log_probs=np.array(log_probs[:-1]), mask=np.array(mask[:-1]))
 
 
 def sizes(documents: int, length: int = 3) -> NDArray[np.int64]:
     """Bytes and characters of the same tokens: 2, 3 or 4 and 1, 2 or 3 by document, none for <sos>."""
-    own = [[[d % 3 + 2, d % 3 + 1]] * length + [[0, 0]] for d in range(documents)]
-    return np.concatenate(own)[:-1]
+    by_document = [[[d % 3 + 2, d % 3 + 1]] * length + [[0, 0]] for d in range(documents)]
+    return np.concatenate(by_document)[:-1]
 
 
-def test_documents_are_the_units_of_the_bootstrap() -> None:
-    units = scored(40).units(sizes(40))
+def test_bootstrap_units_are_documents() -> None:
+    units = scored(40).bootstrap_units(sizes(40))
     np.testing.assert_array_equal(units, [[3.0 * (d + 1), 3, 3 * (d % 3 + 2), 3 * (d % 3 + 1)] for d in range(40)])
 
 
-def test_blocks_are_the_units_of_a_text_with_few_documents() -> None:
-    one = ScoredText(log_probs=np.full(1000, -1.0), real=np.ones(1000, bool))
-    units = one.units(np.full((1000, 2), [3, 2]))
+def test_bootstrap_units_are_blocks_with_few_documents() -> None:
+    one = ScoredText(log_probs=np.full(1000, -1.0), mask=np.ones(1000, bool))
+    units = one.bootstrap_units(np.full((1000, 2), [3, 2]))
     np.testing.assert_array_equal(units[:, 1], [256, 256, 256, 232])
     assert units.sum(0).tolist() == [1000, 1000, 3000, 2000]
     few = scored(29)
-    assert few.units(sizes(29))[:, 1].sum() == few.tokens
+    assert few.bootstrap_units(sizes(29))[:, 1].sum() == few.tokens
 
 
-def test_the_json_of_an_evaluation() -> None:
+def test_likelihood_scores_json() -> None:
     text = scored(40)
-    told, characters = sizes(40).sum(0)
+    byte_count, characters = sizes(40).sum(0)
     result = likelihood_scores(text, sizes=sizes(40), signature="valid|stride 4", config=RESAMPLED)
     assert json.loads(json.dumps(result)) == result
     assert result["tokens"] == 120
     assert result["nll"] == pytest.approx(20.5)
     assert result["perplexity"] == pytest.approx(math.exp(20.5))
-    assert result["bits_per_byte"] == pytest.approx(20.5 * 120 / math.log(2) / told)
+    assert result["bits_per_byte"] == pytest.approx(20.5 * 120 / math.log(2) / byte_count)
     assert result["bits_per_character"] == pytest.approx(20.5 * 120 / math.log(2) / characters)
     for name, score in result["scores"].items():
         assert score["value"] == result[name]
@@ -155,19 +155,19 @@ def test_the_json_of_an_evaluation() -> None:
     assert result["scores"]["nll"]["high"] - result["scores"]["nll"]["low"] < 15
 
 
-def test_the_interval_of_bits_per_byte_knows_that_tokens_differ_in_bytes() -> None:
-    """Documents in which each byte costs as much as in any other: nll per token varies, bits per byte do not."""
+def test_bits_per_byte_interval_resamples_bytes_with_tokens() -> None:
+    """Every byte has the same nll in every document: nll per token varies, bits per byte do not."""
     length = np.random.default_rng(0).integers(1, 9, 60)
     bytes_of = np.column_stack([length, length])
-    real = np.tile([True, False], 30)
-    text = ScoredText(log_probs=np.where(real, -length * math.log(2), 0.0), real=real)
-    scores = likelihood_scores(text, sizes=bytes_of * real[:, None], signature="", config=RESAMPLED)["scores"]
+    mask = np.tile([True, False], 30)
+    text = ScoredText(log_probs=np.where(mask, -length * math.log(2), 0.0), mask=mask)
+    scores = likelihood_scores(text, sizes=bytes_of * mask[:, None], signature="", config=RESAMPLED)["scores"]
     assert scores["nll"]["high"] - scores["nll"]["low"] > 0.5
     for name in ("bits_per_byte", "bits_per_character"):
         assert [scores[name][key] for key in ("low", "value", "high")] == pytest.approx([1, 1, 1])
 
 
-def test_bits_are_refused_where_the_tokens_do_not_determine_the_text() -> None:
+def test_bits_per_byte_are_refused_for_a_lossy_tokenizer() -> None:
     result = likelihood_scores(
         scored(40), sizes=sizes(40), signature="", lossy="words are lower-cased", config=EvaluationConfig()
     )
@@ -177,29 +177,29 @@ def test_bits_are_refused_where_the_tokens_do_not_determine_the_text() -> None:
     assert set(result["scores"]) == {"nll", "perplexity"}
 
 
-def test_a_short_text_has_scores_without_intervals() -> None:
+def test_short_text_has_scores_without_intervals() -> None:
     result = likelihood_scores(scored(2), sizes=sizes(2), signature="", config=RESAMPLED)
     assert result["scores"]["nll"]["low"] is None
     assert result["nll"] == pytest.approx(1.5)
 
 
-def test_random_windows_are_a_loop_over_random_places() -> None:
+def test_random_windows_equal_brute_force() -> None:
     model, ids = small("gpt"), text(40)
-    mean = random_windows(model, ids, sos=SOS, context=6, batch=4, batches=3, seed=5, device="cpu")
+    mean = random_windows(model, ids, sos=SOS, context=6, batch_size=4, batches=3, seed=5, device="cpu")
     generator = torch.Generator().manual_seed(5)
     surprisals = []
     for _ in range(3):
-        for place in torch.randint(len(ids) - 6, (4,), generator=generator).tolist():
-            for end in range(place + 1, place + 7):
+        for start in torch.randint(len(ids) - 6, (4,), generator=generator).tolist():
+            for end in range(start + 1, start + 7):
                 if ids[end] != SOS:
-                    surprisals.append(-alone(model, ids[place:end], int(ids[end])))
+                    surprisals.append(-alone(model, ids[start:end], int(ids[end])))
     assert len(surprisals) < 3 * 4 * 6
     assert mean == pytest.approx(np.mean(surprisals))
 
 
-def test_random_windows_must_fit() -> None:
+def test_random_windows_longer_than_the_text_are_refused() -> None:
     with pytest.raises(UserError, match="random_batches = 0"):
-        random_windows(small("gpt"), text(6), sos=SOS, context=6, batch=1, batches=1, seed=1, device="cpu")
+        random_windows(small("gpt"), text(6), sos=SOS, context=6, batch_size=1, batches=1, seed=1, device="cpu")
 
 
 @pytest.mark.parametrize(
@@ -211,6 +211,6 @@ def test_random_windows_must_fit() -> None:
         ({"random_batch_size": 0}, "ran"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, int], message: str) -> None:
+def test_invalid_evaluation_config_is_refused(options: dict[str, int], message: str) -> None:
     with pytest.raises(UserError, match=message):
         EvaluationConfig(**options)  # type: ignore[arg-type]

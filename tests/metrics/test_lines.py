@@ -1,4 +1,4 @@
-"""Lines scored together are lines scored alone, however long and however they come."""
+"""Batched line scores equal scores of lines alone, whatever their lengths."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ LINES = ["4567", "", "9", "456789" * 5, "4" * CONTEXT, "76"]
 
 def encode(texts: Iterable[str]) -> SimpleNamespace:
     """A digit is its own id."""
-    several = list(texts)
-    return SimpleNamespace(ids=np.array([int(d) for d in "".join(several)], np.int64), lengths=[*map(len, several)])
+    lines = list(texts)
+    return SimpleNamespace(ids=np.array([int(d) for d in "".join(lines)], np.int64), lengths=[*map(len, lines)])
 
 
 @pytest.mark.parametrize("name", ["gpt", "lstm", "feedforward"])
-@pytest.mark.parametrize("at_once", [1, 4, 512])
-def test_together_is_alone(name: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines_module, "AT_ONCE", at_once)
+@pytest.mark.parametrize("read_ahead", [1, 4, 512])
+def test_batched_lines_equal_lines_alone(name: str, read_ahead: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines_module, "READ_AHEAD", read_ahead)
     model, sos, eos = small(name), VOCABULARY.sos, VOCABULARY.eos
     scored = list(score_lines(model, LINES, encode, sos=sos, eos=eos))
     assert [line.text for line in scored] == LINES
@@ -35,16 +35,16 @@ def test_together_is_alone(name: str, at_once: int, monkeypatch: pytest.MonkeyPa
         np.testing.assert_allclose(line.surprisals, -alone.log_probs, atol=1e-9)
 
 
-def test_a_long_line_goes_in_chunks_where_the_model_sees_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_line_is_scored_in_chunks_with_carried_state(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small("lstm")
     (whole,) = score_lines(model, ["456789" * 5], encode, sos=2, eos=3)
     widths: list[int] = []
-    asked = model.score
+    score = model.score
     monkeypatch.setattr("seqwright.metrics.likelihood.CHUNK", 7)
     monkeypatch.setattr(lines_module, "CHUNK", 7)
     monkeypatch.setattr(
-        model, "score", lambda batch, *state: widths.append(batch.input.size(1)) or asked(batch, *state)
+        model, "score", lambda batch, *state: widths.append(batch.input.size(1)) or score(batch, *state)
     )
-    (cut,) = score_lines(model, ["456789" * 5], encode, sos=2, eos=3)
-    np.testing.assert_allclose(cut.surprisals, whole.surprisals, atol=1e-9)
+    (chunked,) = score_lines(model, ["456789" * 5], encode, sos=2, eos=3)
+    np.testing.assert_allclose(chunked.surprisals, whole.surprisals, atol=1e-9)
     assert max(widths) == 7

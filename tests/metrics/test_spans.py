@@ -1,4 +1,4 @@
-"""Spans and their scores against an oracle that looks at every stretch of words."""
+"""Span decoding and F1 of BIO tags against a brute-force oracle and conlleval's rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seqwright.metrics.spans import (
     unknown_accuracy,
 )
 
-# What conlleval makes of each: the last published edition's start and end of chunks.
+# Expected spans by conlleval's rules for the start and end of chunks.
 CASES = {
     "": set(),
     "O O": set(),
@@ -34,65 +34,65 @@ CASES = {
 
 
 @pytest.mark.parametrize("tags", CASES)
-def test_spans(tags: str) -> None:
+def test_bio_tags_to_spans(tags: str) -> None:
     assert spans(tags.split()) == CASES[tags]
 
 
 def oracle(tags: list[str]) -> set[tuple[int, int, str]]:
-    """Every stretch that begins where a span may, goes on inside one type, and cannot be longer."""
+    """Brute force for BIO: every maximal run that starts where a span may and continues with I- of the same type."""
 
-    def inside(place: int, kind: str) -> bool:
-        return place < len(tags) and tags[place] == f"I-{kind}"
+    def inside(position: int, kind: str) -> bool:
+        return position < len(tags) and tags[position] == f"I-{kind}"
 
-    found = set()
+    result = set()
     for first in range(len(tags)):
         if tags[first] == "O":
             continue
-        letter, kind = tags[first].split("-")
-        if letter == "I" and first > 0 and tags[first - 1] in (f"B-{kind}", f"I-{kind}"):
+        prefix, kind = tags[first].split("-")
+        if prefix == "I" and first > 0 and tags[first - 1] in (f"B-{kind}", f"I-{kind}"):
             continue
         last = first + 1
         while inside(last, kind):
             last += 1
-        found.add((first, last, kind))
-    return found
+        result.add((first, last, kind))
+    return result
 
 
-def test_spans_and_f1_of_random_tags_are_the_oracle_s() -> None:
-    chosen = random.Random(3)
-    draw = lambda: chosen.choices(["O", "B-x", "I-x", "B-y", "I-y"], k=chosen.randrange(9))  # noqa: E731
+def test_spans_and_f1_of_random_tags_equal_the_oracle() -> None:
+    generator = random.Random(3)
+    draw = lambda: generator.choices(["O", "B-x", "I-x", "B-y", "I-y"], k=generator.randrange(9))  # noqa: E731
     gold = [draw() for _ in range(300)]
-    said = [[tag if chosen.random() < 0.7 else "O" for tag in row] for row in gold]
-    right = sum(len(oracle(a) & oracle(b)) for a, b in zip(said, gold, strict=True))
-    found, there = (sum(len(oracle(row)) for row in rows) for rows in (said, gold))
-    assert all(spans(row) == oracle(row) for row in gold + said)
-    f1, precision, recall = (counts.value for counts in span_f1(said, gold))
-    assert precision == pytest.approx(100 * right / found)
-    assert recall == pytest.approx(100 * right / there)
+    predicted = [[tag if generator.random() < 0.7 else "O" for tag in row] for row in gold]
+    matched = sum(len(oracle(a) & oracle(b)) for a, b in zip(predicted, gold, strict=True))
+    predicted_count, gold_count = (sum(len(oracle(row)) for row in rows) for rows in (predicted, gold))
+    assert all(spans(row) == oracle(row) for row in gold + predicted)
+    f1, precision, recall = (counts.value for counts in span_f1(predicted, gold))
+    assert precision == pytest.approx(100 * matched / predicted_count)
+    assert recall == pytest.approx(100 * matched / gold_count)
     assert f1 == pytest.approx(2 * precision * recall / (precision + recall))
-    kinds = by_span(said, gold)
-    assert sum(row["recall"] * row["examples"] for row in kinds) == pytest.approx(100 * right)
-    assert sum(row["examples"] for row in kinds) == there
-    assert sum(row["answered"] for row in kinds) == found
+    kinds = by_span(predicted, gold)
+    assert sum(row["recall"] * row["examples"] for row in kinds) == pytest.approx(100 * matched)
+    assert sum(row["examples"] for row in kinds) == gold_count
+    assert sum(row["answered"] for row in kinds) == predicted_count
 
 
-def test_accuracies() -> None:
+def test_word_sentence_and_unknown_accuracy() -> None:
     gold = [["n", "v"], ["n", "d", "n"], []]
-    said = [["n", "v"], ["n", "n", "v"], []]
+    predicted = [["n", "v"], ["n", "n", "v"], []]
     unknown = [[False, True], [False, True, True], []]
-    assert accuracy(said, gold).value == pytest.approx(60.0)
-    assert sentence_accuracy(said, gold).value == pytest.approx(200 / 3)
-    assert unknown_accuracy(said, gold, unknown).value == pytest.approx(100 / 3)
-    assert [row["class"] for row in by_tag(said, gold)] == ["n", "d", "v"]  # the commonest first, then by name
-    table = {row["class"]: row for row in by_tag(said, gold)}
+    assert accuracy(predicted, gold).value == pytest.approx(60.0)
+    assert sentence_accuracy(predicted, gold).value == pytest.approx(200 / 3)
+    assert unknown_accuracy(predicted, gold, unknown).value == pytest.approx(100 / 3)
+    assert [row["class"] for row in by_tag(predicted, gold)] == ["n", "d", "v"]  # most frequent first, then by name
+    table = {row["class"]: row for row in by_tag(predicted, gold)}
     assert (table["n"]["examples"], table["n"]["answered"]) == (3, 3)
     assert table["n"]["precision"] == table["n"]["recall"] == pytest.approx(100 * 2 / 3)
-    assert table["d"]["precision"] is None  # it was never said
+    assert table["d"]["precision"] is None  # never predicted
     assert table["d"]["f1"] == 0.0
     assert table["v"]["f1"] == pytest.approx(100 * 2 / 3)
 
 
-def test_which_tags_mark_spans() -> None:
+def test_are_spans_recognizes_bio_and_bioes() -> None:
     assert are_spans(["O", "B-loc", "I-loc"])
     assert are_spans(["B-x", "E-x"])
     assert not are_spans(["O"])

@@ -1,4 +1,4 @@
-"""Scores of outputs: sacrebleu's own numbers, brute force beside the fast ways, and tests that can tell."""
+"""Text metrics: sacrebleu's numbers, edit distance and ROUGE against brute force, and significance tests."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqwright.core.config import UserError
-from seqwright.metrics.counts import Counts, agreement, by_length, ratio, scored, scores
-from seqwright.metrics.edit_distance import common_subsequence, edit_distance, error_rate
+from seqwright.metrics.counts import Counts, by_length, percentage, prf_formula, scores, scores_json
+from seqwright.metrics.edit_distance import edit_distance, error_rate, lcs_length
 from seqwright.metrics.ngram_overlap import rouge
 from seqwright.metrics.score import bootstrap
 from seqwright.metrics.significance import Difference, compare
@@ -26,24 +26,24 @@ WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "tree", "
 ITEMS = st.lists(st.sampled_from("abcd"), max_size=7)
 
 
-def texts(many: int, seed: int) -> list[str]:
-    chosen = random.Random(seed)
-    return [" ".join(chosen.choices(WORDS, k=chosen.randint(4, 12))) for _ in range(many)]
+def texts(count: int, seed: int) -> list[str]:
+    generator = random.Random(seed)
+    return [" ".join(generator.choices(WORDS, k=generator.randint(4, 12))) for _ in range(count)]
 
 
-def worse(originals: list[str], rate: float, seed: int) -> list[str]:
-    """With some words replaced."""
-    chosen = random.Random(seed)
-    return [" ".join(chosen.choice(WORDS) if chosen.random() < rate else w for w in t.split()) for t in originals]
+def corrupted(originals: list[str], rate: float, seed: int) -> list[str]:
+    """The texts with a share of the words replaced."""
+    generator = random.Random(seed)
+    return [" ".join(generator.choice(WORDS) if generator.random() < rate else w for w in t.split()) for t in originals]
 
 
 TRUTH = texts(60, 1)
-OTHER = worse(TRUTH, 0.2, 2)
-OUTPUTS = worse(TRUTH, 0.3, 3)
+OTHER = corrupted(TRUTH, 0.2, 2)
+OUTPUTS = corrupted(TRUTH, 0.3, 3)
 REFERENCES = [[one, other] for one, other in zip(TRUTH, OTHER, strict=True)]
 
 
-def test_the_numbers_are_sacrebleus() -> None:
+def test_bleu_chrf_ter_equal_sacrebleu() -> None:
     streams = [TRUTH, OTHER]
     assert bleu(OUTPUTS, REFERENCES).value == pytest.approx(sacrebleu.corpus_bleu(OUTPUTS, streams).score)
     assert chrf(OUTPUTS, REFERENCES).value == pytest.approx(sacrebleu.corpus_chrf(OUTPUTS, streams).score)
@@ -56,14 +56,14 @@ def test_the_numbers_are_sacrebleus() -> None:
     assert "nrefs:2" in bleu(OUTPUTS, REFERENCES).signature
 
 
-def test_lines_may_have_different_numbers_of_references() -> None:
-    ragged = [several[: 1 + n % 2] for n, several in enumerate(REFERENCES)]
+def test_bleu_with_a_ragged_number_of_references() -> None:
+    ragged = [references[: 1 + n % 2] for n, references in enumerate(REFERENCES)]
     streams = [TRUTH, [None if n % 2 == 0 else other for n, other in enumerate(OTHER)]]
     assert bleu(OUTPUTS, ragged).value == pytest.approx(sacrebleu.corpus_bleu(OUTPUTS, streams).score)
 
 
 @pytest.mark.parametrize("metric", [bleu, chrf, ter, exact_match])
-def test_counts_add_up_and_have_intervals(metric) -> None:
+def test_text_counts_add_up_and_have_intervals(metric) -> None:
     counts: Counts = metric(OUTPUTS, REFERENCES)
     parts = [metric(OUTPUTS[:20], REFERENCES[:20]).rows, metric(OUTPUTS[20:], REFERENCES[20:]).rows]
     assert np.array_equal(np.concatenate(parts), counts.rows)
@@ -76,14 +76,14 @@ def test_counts_add_up_and_have_intervals(metric) -> None:
     assert best == pytest.approx(0 if counts.better < 0 else 100)
 
 
-def test_what_cannot_be_paired_is_refused() -> None:
+def test_unpaired_outputs_and_references_are_refused() -> None:
     for outputs, references in [(["a"], []), (["a"], [[]]), ([], [])]:
         with pytest.raises(UserError):
             bleu(outputs, references)
 
 
 @given(ITEMS, ITEMS)
-def test_edits_by_brute_force(one: list[str], other: list[str]) -> None:
+def test_edit_distance_equals_brute_force(one: list[str], other: list[str]) -> None:
     @cache
     def distance(n: int, m: int) -> int:
         if not n or not m:
@@ -95,16 +95,16 @@ def test_edits_by_brute_force(one: list[str], other: list[str]) -> None:
 
 
 @given(ITEMS, ITEMS)
-def test_common_subsequences_by_brute_force(one: list[str], other: list[str]) -> None:
+def test_lcs_length_equals_brute_force(one: list[str], other: list[str]) -> None:
     def holds(sequence: tuple[str, ...]) -> bool:
         rest = iter(other)
         return all(item in rest for item in sequence)
 
     longest = max(n for n in range(len(one) + 1) if any(map(holds, itertools.combinations(one, n))))
-    assert common_subsequence(one, other) == longest
+    assert lcs_length(one, other) == longest
 
 
-def test_error_rates() -> None:
+def test_error_rate() -> None:
     counts = error_rate([["k", "ae", "t"], ["d", "ao"]], [[["k", "ah", "t"], ["k", "ae"]], [["d", "ao", "g"]]])
     assert counts.rows.tolist() == [[1, 3], [1, 3]]
     assert counts.value == pytest.approx(100 / 3)
@@ -112,21 +112,21 @@ def test_error_rates() -> None:
 
 
 def test_rouge_by_hand() -> None:
-    # Lin 2004's example: the same bigrams are missed, but only one candidate keeps the order.
+    # The example of Lin (2004): equal ROUGE-2, but only the first candidate keeps the word order.
     reference = [["police killed the gunman"]]
     for candidate, one, two, longest in [
         ("police kill the gunman", 75, 100 / 3, 75),
         ("the gunman kill police", 75, 100 / 3, 50),
     ]:
-        found = [rouge([candidate], reference, kind).value for kind in ("1", "2", "L")]  # type: ignore[arg-type]
-        assert found == pytest.approx([one, two, longest])
+        f1 = [rouge([candidate], reference, kind).value for kind in ("1", "2", "L")]  # type: ignore[arg-type]
+        assert f1 == pytest.approx([one, two, longest])
     assert rouge(["Police!"], [["nothing", "police"]], "1").value == 100
     assert rouge([""], [["police"]], "L").value == 0
 
 
-def test_a_real_difference_is_told_from_luck() -> None:
-    good, bad = (worse(TRUTH, rate, 5) for rate in (0.1, 0.4))
-    alike = worse(TRUTH, 0.1, 6)
+def test_significance_of_a_real_difference_and_a_tie() -> None:
+    good, bad = (corrupted(TRUTH, rate, 5) for rate in (0.1, 0.4))
+    alike = corrupted(TRUTH, 0.1, 6)
     for metric in (bleu, chrf, ter):
         clear = compare(metric(good, REFERENCES), metric(bad, REFERENCES), trials=200)
         assert clear.verdict == "better"
@@ -139,55 +139,57 @@ def test_a_real_difference_is_told_from_luck() -> None:
         compare(bleu(good, REFERENCES), chrf(good, REFERENCES))
 
 
-def test_scores_by_source_length() -> None:
+def test_scores_by_length_bucket() -> None:
     counts = exact_match(["a", "b", "c", "d"], [["a"], ["x"], ["c"], ["d"]])
     assert by_length(counts, [3, 9, 10, 70]) == [("0-9", 2, 50.0), ("10-19", 1, 100.0), ("50+", 1, 100.0)]
     assert by_length(counts.select(np.array([0, 1])), [49, 50]) == [("40-49", 1, 100.0), ("50+", 1, 0.0)]
 
 
-def right(*rows: int) -> Counts:
+def accuracy_counts(*rows: int) -> Counts:
     counted = np.stack([np.array(rows), np.ones(len(rows))], 1).astype(np.float64)
-    return Counts(name="accuracy", rows=counted, formula=ratio, signature="accuracy")
+    return Counts(name="accuracy", rows=counted, formula=percentage, signature="accuracy")
 
 
-def test_chance_is_that_of_all_exchanges() -> None:
-    """Of sixteen exchanges of four rows two are as extreme: none and all."""
-    found = compare(right(1, 1, 1, 1), right(0, 0, 0, 0), trials=4000)
-    assert found.p == pytest.approx(2 / 16, abs=0.02)
-    assert (found.value, found.low, found.high) == (100, 100, 100)
-    some = compare(right(1, *[0] * 11), right(*[0] * 12), trials=400)  # the first row is drawn as often as any
-    assert some.low == 0
-    assert some.high > some.value
+def test_p_value_equals_that_of_all_permutations() -> None:
+    """Of the 16 swaps of four rows two are as extreme: none and all."""
+    difference = compare(accuracy_counts(1, 1, 1, 1), accuracy_counts(0, 0, 0, 0), trials=4000)
+    assert difference.p == pytest.approx(2 / 16, abs=0.02)
+    assert (difference.value, difference.low, difference.high) == (100, 100, 100)
+    single = compare(
+        accuracy_counts(1, *[0] * 11), accuracy_counts(*[0] * 12), trials=400
+    )  # the bootstrap draws the first row too
+    assert single.low == 0
+    assert single.high > single.value
 
 
-def test_a_difference_says_what_it_is() -> None:
-    found = Difference(value=2.0, low=1.0, high=3.0, p=0.05, signature="x")
-    assert found.as_json()["verdict"] == found.verdict == "better"
+def test_difference_verdict() -> None:
+    difference = Difference(value=2.0, low=1.0, high=3.0, p=0.05, signature="x")
+    assert difference.as_json()["verdict"] == difference.verdict == "better"
     assert Difference(value=2.0, low=1.0, high=3.0, p=0.051, signature="x").verdict == "tie"
 
 
-def test_nothing_to_divide_by_is_nothing() -> None:
+def test_formulas_with_zero_denominators_are_zero() -> None:
     nothing = np.zeros((1, 3))
-    assert ratio(nothing)[0] == 0
-    assert [agreement(kind)(nothing)[0] for kind in ("precision", "recall", "f1")] == [0, 0, 0]  # type: ignore[arg-type]
+    assert percentage(nothing)[0] == 0
+    assert [prf_formula(kind)(nothing)[0] for kind in ("precision", "recall", "f1")] == [0, 0, 0]  # type: ignore[arg-type]
 
 
-def test_scores_are_resampled_as_asked() -> None:
-    counts = right(*[0, 1] * 20)
+def test_scores_json_uses_resamples_and_seed() -> None:
+    counts = accuracy_counts(*[0, 1] * 20)
     for options in ({"resamples": 50, "seed": 1}, {"resamples": 50, "seed": 2}, {"resamples": 0, "seed": 1}):
-        found = scored([counts], SimpleNamespace(**options))
-        assert found["accuracy"] == 50
+        result = scores_json([counts], SimpleNamespace(**options))
+        assert result["accuracy"] == 50
         ((low, high),) = bootstrap([(counts.rows, counts.formula)], **options)
-        assert found["scores"]["accuracy"] == {"value": 50, "low": low, "high": high, "signature": "accuracy"}
+        assert result["scores"]["accuracy"] == {"value": 50, "low": low, "high": high, "signature": "accuracy"}
 
 
-def test_utilities_of_all_pairs() -> None:
-    some = [*TRUTH[:5], OUTPUTS[0], "", "ab"]
-    found = pairwise_chrf(some)
-    for i, j in itertools.product(range(len(some)), repeat=2):
-        assert 100 * found[i, j] == pytest.approx(sacrebleu.sentence_chrf(some[i], [some[j]]).score)
+def test_pairwise_mbr_utilities_equal_sacrebleu() -> None:
+    candidates = [*TRUTH[:5], OUTPUTS[0], "", "ab"]
+    matrix = pairwise_chrf(candidates)
+    for i, j in itertools.product(range(len(candidates)), repeat=2):
+        assert 100 * matrix[i, j] == pytest.approx(sacrebleu.sentence_chrf(candidates[i], [candidates[j]]).score)
     words = pairwise_f1(["a b b", "b c", ""])
     assert words.tolist() == [[1, 0.4, 0], [0.4, 1, 0], [0, 0, 0]]
     sentence = sacrebleu.sentence_bleu(OUTPUTS[0], [TRUTH[0]], smooth_method="none", use_effective_order=False).score
     assert 100 * pairwise_bleu([OUTPUTS[0], TRUTH[0]])[0, 1] == pytest.approx(sentence)
-    assert all(utility(some).shape == (len(some), len(some)) for utility in UTILITIES.values())
+    assert all(utility(candidates).shape == (len(candidates), len(candidates)) for utility in UTILITIES.values())

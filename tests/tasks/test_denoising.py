@@ -13,7 +13,7 @@ from seqwright.data.text.corpus import corpus_of
 from seqwright.data.text.denoising import DenoisingConfig
 from seqwright.data.text.stream import make_stream
 from seqwright.tasks.denoising.task import restoring_counts, rows_of
-from seqwright.text.special_tokens import with_specials
+from seqwright.text.special_tokens import with_special_tokens
 from seqwright.text.trainers import TokenizerConfig, train
 
 TEXT = "a b a c\na a b d\n" * 20
@@ -32,7 +32,7 @@ class Sure(torch.nn.Module):
 
 
 def test_scores_of_what_is_said() -> None:
-    tokenizer = with_specials(train(TokenizerConfig(kind="words"), [TEXT]), SETTINGS.data.special_tokens)
+    tokenizer = with_special_tokens(train(TokenizerConfig(kind="words"), [TEXT]), SETTINGS.data.special_tokens)
     stream = make_stream(corpus_of(TEXT, "line"), tokenizer)
     feed = rows_of(stream, tokenizer, SETTINGS, fixed=True)  # type: ignore[arg-type]
     assert (feed.rows, feed.seed, feed.shifts) == (4, 5, (0, 0))

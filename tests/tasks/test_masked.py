@@ -15,7 +15,7 @@ from seqwright.data.text.corpus import corpus_of
 from seqwright.data.text.masked import MASK, MaskedConfig
 from seqwright.data.text.stream import make_stream
 from seqwright.tasks.masked.task import blanked, masked_counts, rows_of
-from seqwright.text.special_tokens import with_specials
+from seqwright.text.special_tokens import with_special_tokens
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig, train
 
@@ -29,7 +29,7 @@ SETTINGS = SimpleNamespace(
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return with_specials(train(TokenizerConfig(kind="words"), [TEXT]), [MASK])
+    return with_special_tokens(train(TokenizerConfig(kind="words"), [TEXT]), [MASK])
 
 
 class Sure(torch.nn.Module):

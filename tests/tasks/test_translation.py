@@ -101,7 +101,7 @@ def test_a_word_is_known_in_every_cut(kind: Kind) -> None:
     for ids in ([], target.encode("saw cats"), target.encode("scat") if kind != "words" else []):
         assert not never.ends[never.read(ids)]
     whole = [
-        id for id, piece in enumerate(target.spelled) if piece.strip() == b"cat" and [id] in (target.encode("cat"),)
+        id for id, piece in enumerate(target.token_bytes) if piece.strip() == b"cat" and [id] in (target.encode("cat"),)
     ]
     for id in whole:  # in one piece it is the word, whatever follows
         assert never.said[never.read([id, *target.encode("s")])] or kind == "words"
@@ -111,7 +111,7 @@ def cuts_of(text: bytes, target: Tokenizer, at: int = 0) -> Iterator[list[int]]:
     """Every way to say a text, with or without the spaces around it."""
     if at >= len(text.rstrip()):
         yield []
-    for id, piece in enumerate(target.spelled):
+    for id, piece in enumerate(target.token_bytes):
         if piece and text.startswith(piece, at):
             yield from ([id, *rest] for rest in cuts_of(text, target, at + len(piece)))
 

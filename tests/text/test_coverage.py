@@ -13,29 +13,29 @@ from seqwright.text.coverage import coverage, script
 from seqwright.text.trainers import TokenizerConfig, train
 
 
-def test_what_is_unknown_is_named() -> None:
+def test_coverage_reports_unknown_characters() -> None:
     tokenizer = train(TokenizerConfig(kind="characters"), ["abc "])
-    found = coverage(tokenizer, ["ab é", "éé c", "cab"])
-    assert (found["unknown"], found["lines_not_exact"], found["unknown_kinds"]) == (3, 2, 1)
-    assert found["unknown_examples"] == [
+    report = coverage(tokenizer, ["ab é", "éé c", "cab"])
+    assert (report["unknown"], report["lines_not_exact"], report["unknown_kinds"]) == (3, 2, 1)
+    assert report["unknown_examples"] == [
         {"text": "é", "count": 3, "name": "U+00E9 LATIN SMALL LETTER E WITH ACUTE"},
     ]
-    assert found["known_share"] == round(8 / 11, 4)
+    assert report["known_share"] == round(8 / 11, 4)
 
 
-def test_cuts_are_counted_by_script() -> None:
+def test_coverage_reports_fertility_by_script() -> None:
     tokenizer = train(TokenizerConfig(kind="bytes"), [])
-    found = coverage(tokenizer, ["cat мир", "dog 12"])
-    assert found["scripts"] == [
+    report = coverage(tokenizer, ["cat мир", "dog 12"])
+    assert report["scripts"] == [
         {"script": "latin", "words": 2, "tokens": 6, "tokens_per_word": 3.0},
         {"script": "cyrillic", "words": 1, "tokens": 6, "tokens_per_word": 6.0},
         {"script": "none", "words": 1, "tokens": 2, "tokens_per_word": 2.0},
     ]
-    assert found["bytes_per_token"] == 1.0
+    assert report["bytes_per_token"] == 1.0
     assert (script("(日本)"), script("«ế»")) == ("cjk", "latin")
 
 
-def test_basic_english_makes_twelve_replacements() -> None:
+def test_basic_english_pretokenizer_makes_twelve_replacements() -> None:
     tokenizer = train(TokenizerConfig(kind="words", pretokenizer="basic-english"), ["x"])
     assert tokenizer.normalize('It\'s "good"; (A.B.),<br />yes: no!?').split() == [
         *("it", "'", "s", "good", "(", "a", ".", "b", ".", ")", ",", "yes", "no", "!", "?"),
@@ -43,7 +43,7 @@ def test_basic_english_makes_twelve_replacements() -> None:
 
 
 @pytest.mark.slow
-def test_the_vocabulary_of_imdb(data_root: Path) -> None:
+def test_imdb_vocabulary(data_root: Path) -> None:
     text, _ = read_text(data_root / "imdb/train.tsv.xz")
     reviews = [line.split("\t", 2)[2] for line in text.removesuffix("\n").split("\n")]
     special_tokens = ("<pad>", "<s>", "<unk>")
@@ -51,7 +51,7 @@ def test_the_vocabulary_of_imdb(data_root: Path) -> None:
         kind="words", pretokenizer="basic-english", min_frequency=3, size=20_000, special_tokens=special_tokens
     )
     tokenizer = train(config, reviews)
-    encoded = tokenizer.encode_all(reviews)
+    encoded = tokenizer.encode_batch(reviews)
     lengths = np.array(encoded.lengths)
     counts = Counter(word for review in reviews for word in tokenizer.normalize(review).split())
     assert (len(encoded.ids), len(counts), sum(count >= 3 for count in counts.values())) == (6_767_187, 100_682, 40_250)

@@ -1,4 +1,4 @@
-"""Tokenizers made elsewhere: their cuts, their ids and their reserved names, or a clear refusal."""
+"""Imported tokenizers keep their segmentation, ids and special tokens, or are refused with a clear error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from seqwright.core.config import UserError
 from seqwright.text.importing import import_tokenizer
-from seqwright.text.tokenizer import Decoder
+from seqwright.text.tokenizer import StreamingDecoder
 from seqwright.text.trainers import TokenizerConfig, train
 
 UNIGRAM, BPE, WORD = 1, 2, 3
@@ -31,8 +31,8 @@ def field(number: int, value: int | bytes) -> bytes:
 
 
 def model(path: Path, pieces: list[tuple[str, float, int]], kind: int, **normalizer: int | bytes) -> Path:
-    """A `.model` file as SentencePiece lays it out."""
-    keys = {"charsmap": 2, "dummy_prefix": 3, "single_spaces": 4}
+    """Writes a `.model` file in SentencePiece's protobuf layout."""
+    keys = {"precompiled_charsmap": 2, "add_dummy_prefix": 3, "remove_extra_whitespaces": 4}
     packed = [
         field(1, field(1, text.encode()) + varint(2 << 3 | 5) + struct.pack("<f", score) + field(3, type))
         for text, score, type in pieces
@@ -42,7 +42,7 @@ def model(path: Path, pieces: list[tuple[str, float, int]], kind: int, **normali
     return path
 
 
-def test_a_unigram_model_takes_the_likeliest_cut(tmp_path: Path) -> None:
+def test_sentencepiece_unigram_takes_the_most_probable_segmentation(tmp_path: Path) -> None:
     pieces = [*RESERVED, *LETTERS, ("▁ab", -2.0, 1), ("bc", -3.0, 1)]
     tokenizer = import_tokenizer(model(tmp_path / "m.model", pieces, UNIGRAM))
     assert tokenizer.kind == "unigram"
@@ -50,51 +50,53 @@ def test_a_unigram_model_takes_the_likeliest_cut(tmp_path: Path) -> None:
     # "▁ab" + "c" costs 7.3; "▁" + "a" + "bc" costs 13.1.
     assert tokenizer.encode("abc  abc ") == [11, 6, 11, 6]
     assert tokenizer.decode([11, 6, 11, 6]) == "abc abc"
-    assert tokenizer.encode_all(["abc abc"]).exact
-    assert not tokenizer.encode_all(["abc  abc"]).exact
+    assert tokenizer.encode_batch(["abc abc"]).exact
+    assert not tokenizer.encode_batch(["abc  abc"]).exact
     assert tokenizer.unknowns("ax bx") == {"x": 2}
 
 
-def test_typed_names_of_control_pieces_stay_text(tmp_path: Path) -> None:
+def test_literal_control_pieces_stay_text(tmp_path: Path) -> None:
     tokenizer = import_tokenizer(model(tmp_path / "m.model", [*RESERVED, *LETTERS], UNIGRAM))
     assert not {1, 2} & set(tokenizer.encode("a<s>b</s>"))
 
 
-def test_a_bpe_model_merges_the_best_pair_first(tmp_path: Path) -> None:
+def test_sentencepiece_bpe_merges_the_best_pair_first(tmp_path: Path) -> None:
     pieces = [*RESERVED, *LETTERS, ("bc", -1.0, 1), ("ab", -2.0, 1), ("abc", -3.0, 1)]
-    tokenizer = import_tokenizer(model(tmp_path / "m.model", pieces, BPE, dummy_prefix=0, single_spaces=0))
+    tokenizer = import_tokenizer(
+        model(tmp_path / "m.model", pieces, BPE, add_dummy_prefix=0, remove_extra_whitespaces=0)
+    )
     assert tokenizer.tokens(tokenizer.encode("abc  ab")) == ["abc", " ", " ", "ab"]
     assert tokenizer.decode(tokenizer.encode("  ab ")) == "  ab "
 
 
-def test_bytes_stand_in_for_characters_without_a_piece(tmp_path: Path) -> None:
+def test_byte_fallback_round_trips_characters_without_a_piece(tmp_path: Path) -> None:
     pieces = [*RESERVED, *((f"<0x{byte:02X}>", 0.0, 6) for byte in range(256)), *LETTERS]
-    tokenizer = import_tokenizer(model(tmp_path / "m.model", pieces, BPE, single_spaces=0))
+    tokenizer = import_tokenizer(model(tmp_path / "m.model", pieces, BPE, remove_extra_whitespaces=0))
     text = "a ế🙂"
     assert tokenizer.decode(tokenizer.encode(text)) == text
-    decoder = Decoder(tokenizer)
+    decoder = StreamingDecoder(tokenizer)
     assert "".join([*map(decoder.feed, tokenizer.encode(text)), decoder.finish()]) == text
 
 
 @pytest.mark.parametrize("suffix", [b"", b"\x12\xff", b"\x0a\x05ab"])
-def test_a_broken_or_newer_model_is_refused(tmp_path: Path, suffix: bytes) -> None:
+def test_damaged_sentencepiece_model_is_refused(tmp_path: Path, suffix: bytes) -> None:
     path = tmp_path / "m.model"
     path.write_bytes(suffix)
-    with pytest.raises(UserError, match=r"m\.model: not a SentencePiece model .* another version"):
+    with pytest.raises(UserError, match=r"m\.model: not a valid SentencePiece model.* another version"):
         import_tokenizer(path)
 
 
 @pytest.mark.parametrize(
     "charsmap",
     [b"\x01", struct.pack("<I", 0), struct.pack("<I", 8) + b"1234", struct.pack("<I", 4) + b"1234\xff"],
-    ids=["cut", "no table", "table cut", "texts that are none"],
+    ids=["truncated size", "no trie", "truncated trie", "replacements not UTF-8"],
 )
-def test_a_damaged_normalizer_is_refused(tmp_path: Path, charsmap: bytes) -> None:
-    with pytest.raises(UserError, match=r"m\.model: not a SentencePiece model .* damaged"):
-        import_tokenizer(model(tmp_path / "m.model", [*RESERVED, *LETTERS], UNIGRAM, charsmap=charsmap))
+def test_damaged_precompiled_charsmap_is_refused(tmp_path: Path, charsmap: bytes) -> None:
+    with pytest.raises(UserError, match=r"m\.model: not a valid SentencePiece model.* damaged"):
+        import_tokenizer(model(tmp_path / "m.model", [*RESERVED, *LETTERS], UNIGRAM, precompiled_charsmap=charsmap))
 
 
-def test_kinds_that_cannot_be_kept_are_refused(tmp_path: Path) -> None:
+def test_unsupported_sentencepiece_model_type_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="type 'word' cannot be imported; unigram and bpe can"):
         import_tokenizer(model(tmp_path / "m.model", RESERVED, WORD))
 
@@ -104,7 +106,7 @@ def saved(backend: Library, path: Path) -> Path:
     return path
 
 
-def test_a_byte_level_file_made_elsewhere_is_used_as_it_is(tmp_path: Path) -> None:
+def test_imported_byte_level_bpe_keeps_its_ids(tmp_path: Path) -> None:
     names = sorted(pre_tokenizers.ByteLevel.alphabet())
     backend = Library(models.BPE({name: id for id, name in enumerate([*names, "ab"])}, [("a", "b")]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -119,7 +121,7 @@ def test_a_byte_level_file_made_elsewhere_is_used_as_it_is(tmp_path: Path) -> No
     assert tokenizer.decode(tokenizer.encode("<sos> ab ế")) == "<sos> ab ế"
 
 
-def test_a_bert_file_made_elsewhere_is_used_as_it_is(tmp_path: Path) -> None:
+def test_imported_bert_wordpiece_keeps_its_ids(tmp_path: Path) -> None:
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "un", "##aff", "##able", "!"]
     backend = Library(models.WordPiece({name: id for id, name in enumerate(names)}, unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -133,7 +135,7 @@ def test_a_bert_file_made_elsewhere_is_used_as_it_is(tmp_path: Path) -> None:
     assert 2 not in tokenizer.encode("[CLS] un")
 
 
-def test_a_recipe_may_name_a_file(tmp_path: Path) -> None:
+def test_recipe_can_import_a_tokenizer_file(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(train(TokenizerConfig(kind="characters"), ["abc"]).json)
     assert train(TokenizerConfig(file=str(path)), ["xyz"]).encode("cab") == [6, 4, 5]

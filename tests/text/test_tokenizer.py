@@ -1,4 +1,4 @@
-"""Laws of tokenizers: lossless kinds lose nothing, the file says all, and no text becomes a special."""
+"""Laws of tokenizers: lossless kinds round-trip, tokenizer.json is complete, text is never a special token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tokenizers import Tokenizer as Library
 
 from seqwright.core.config import UserError
 from seqwright.data.files import read_text
-from seqwright.text.tokenizer import Decoder, Tokenizer, pieces
+from seqwright.text.tokenizer import StreamingDecoder, Tokenizer, text_chunks
 from seqwright.text.trainers import TokenizerConfig, train
 
 PROVERBS = ["Ăn quả nhớ kẻ trồng cây", "Có chí thì nên"]
@@ -31,7 +31,7 @@ TRICKY = st.one_of(
     ),
 )
 LOSSLESS = [train(TokenizerConfig(kind=kind), SAMPLE) for kind in ("bytes", "byte-bpe")]
-EVERY = [
+ALL_KINDS = [
     *LOSSLESS,
     *(train(TokenizerConfig(kind=kind), SAMPLE) for kind in ("words", "characters", "bpe", "unigram", "wordpiece")),
     *(
@@ -53,15 +53,15 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 
 @given(TRICKY)
-def test_lossless_kinds_give_every_text_back(text: str) -> None:
+def test_lossless_kinds_round_trip(text: str) -> None:
     for tokenizer in LOSSLESS:
         assert tokenizer.lossless
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 @given(TRICKY)
-def test_the_file_alone_gives_the_same_ids_and_text(text: str) -> None:
-    for tokenizer in EVERY:
+def test_library_with_the_same_file_gives_the_same_ids_and_text(text: str) -> None:
+    for tokenizer in ALL_KINDS:
         library = Library.from_str(tokenizer.json)
         library.encode_special_tokens = True
         ids = tokenizer.encode(text)
@@ -70,50 +70,50 @@ def test_the_file_alone_gives_the_same_ids_and_text(text: str) -> None:
 
 
 @given(TRICKY)
-def test_exact_means_that_decoding_gives_the_text_back(text: str) -> None:
-    for tokenizer in EVERY:
-        encoded = tokenizer.encode_all([text])
+def test_exact_means_that_decoding_reproduces_the_text(text: str) -> None:
+    for tokenizer in ALL_KINDS:
+        encoded = tokenizer.encode_batch([text])
         assert not encoded.exact or tokenizer.decode(encoded.ids.tolist()) == text
-        missing = tokenizer.unknowns(text)
-        assert bool(encoded.unknown) == bool(missing)
-        # unigram gives one <unk> to unknown characters that stand together; wordpiece cuts words at names of special_tokens.
-        assert tokenizer.kind in ("unigram", "wordpiece") or encoded.unknown == missing.total()
+        unknowns = tokenizer.unknowns(text)
+        assert bool(encoded.unknown) == bool(unknowns)
+        # unigram fuses adjacent unknown characters into one <unk>; wordpiece splits words at literal special tokens.
+        assert tokenizer.kind in ("unigram", "wordpiece") or encoded.unknown == unknowns.total()
 
 
 @given(TRICKY)
-def test_text_is_never_a_special(text: str) -> None:
-    for tokenizer in EVERY:
+def test_text_is_never_encoded_as_a_special_token(text: str) -> None:
+    for tokenizer in ALL_KINDS:
         assert not set(tokenizer.encode(text)) & {tokenizer.pad, tokenizer.sos, tokenizer.eos}
 
 
 @given(st.lists(TRICKY), st.integers(1, 8))
-def test_many_texts_are_encoded_as_one_by_one(texts: list[str], size: int) -> None:
-    for tokenizer in EVERY:
+def test_encode_batch_and_chunks_equal_encode(texts: list[str], size: int) -> None:
+    for tokenizer in ALL_KINDS:
         alone = [tokenizer.encode(text) for text in texts]
-        together = tokenizer.encode_all(texts)
-        assert together.lengths == [len(ids) for ids in alone]
-        assert together.ids.tolist() == list(chain.from_iterable(alone))
+        batch = tokenizer.encode_batch(texts)
+        assert batch.lengths == [len(ids) for ids in alone]
+        assert batch.ids.tolist() == list(chain.from_iterable(alone))
         for text, ids in zip(texts, alone, strict=True):
-            assert list(chain.from_iterable(map(tokenizer.encode, pieces(text, size)))) == ids
+            assert list(chain.from_iterable(map(tokenizer.encode, text_chunks(text, size)))) == ids
 
 
 @given(st.data())
-def test_streaming_gives_what_decoding_gives(data: st.DataObject) -> None:
-    for tokenizer in EVERY:
+def test_streaming_decoder_equals_decode(data: st.DataObject) -> None:
+    for tokenizer in ALL_KINDS:
         ids = data.draw(st.lists(st.integers(0, tokenizer.size - 1)))
-        decoder = Decoder(tokenizer)
+        decoder = StreamingDecoder(tokenizer)
         assert "".join([*map(decoder.feed, ids), decoder.finish()]) == tokenizer.decode(ids)
 
 
-def test_a_character_is_streamed_when_it_is_complete() -> None:
+def test_streaming_decoder_emits_complete_characters() -> None:
     tokenizer = LOSSLESS[0]
-    decoder = Decoder(tokenizer)
+    decoder = StreamingDecoder(tokenizer)
     assert [decoder.feed(id) for id in tokenizer.encode("ế!")] == ["", "", "ế", "!"]
     assert decoder.feed(tokenizer.encode("ế")[0]) + decoder.finish() == "\ufffd"
 
 
-@pytest.mark.parametrize("tokenizer", EVERY, ids=lambda tokenizer: tokenizer.kind)
-def test_saving_and_opening_changes_nothing(tokenizer: Tokenizer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tokenizer", ALL_KINDS, ids=lambda tokenizer: tokenizer.kind)
+def test_save_and_open_round_trip(tokenizer: Tokenizer, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(tokenizer.json)
     opened = Tokenizer.open(tmp_path / "tokenizer.json")
     assert opened.hash == tokenizer.hash
@@ -125,14 +125,14 @@ def test_saving_and_opening_changes_nothing(tokenizer: Tokenizer, tmp_path: Path
     assert [opened.encode(text) for text in SAMPLE] == [tokenizer.encode(text) for text in SAMPLE]
 
 
-@pytest.mark.parametrize("tokenizer", EVERY, ids=lambda tokenizer: tokenizer.kind)
-def test_half_a_character_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(UserError, match=r"the text holds '\\ud800', half of a surrogate pair; give whole text\."):
-        tokenizer.encode_all(["fine", "not \ud800 fine"])
+@pytest.mark.parametrize("tokenizer", ALL_KINDS, ids=lambda tokenizer: tokenizer.kind)
+def test_lone_surrogate_is_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(UserError, match=r"the text contains '\\ud800', half of a surrogate pair; give valid Unicode\."):
+        tokenizer.encode_batch(["fine", "not \ud800 fine"])
 
 
-def test_the_hash_is_the_files_own_whatever_the_library_makes_of_it() -> None:
-    """Merges were strings once; the library writes them as pairs today."""
+def test_hash_is_of_the_file_not_of_the_library_serialization() -> None:
+    """Older files store merges as strings; the library now serializes them as pairs."""
     table = json.loads(train(TokenizerConfig(kind="bpe"), SAMPLE).json)
     table["model"]["merges"] = [" ".join(pair) for pair in table["model"]["merges"]]
     older = Tokenizer(json.dumps(table))
@@ -142,17 +142,17 @@ def test_the_hash_is_the_files_own_whatever_the_library_makes_of_it() -> None:
 
 
 @pytest.mark.parametrize("tokenizer", LOSSLESS, ids=lambda tokenizer: tokenizer.kind)
-def test_sizes_are_those_of_the_text(tokenizer: Tokenizer) -> None:
+def test_token_sizes_add_up_to_the_text(tokenizer: Tokenizer) -> None:
     for text in SAMPLE:
         assert tokenizer.sizes[tokenizer.encode(text)].sum(0).tolist() == [len(text.encode()), len(text), 0]
     assert not tokenizer.sizes[list(tokenizer.special_tokens.values())].any()
 
 
 def test_different_tokenizers_have_different_hashes() -> None:
-    assert len({tokenizer.hash for tokenizer in EVERY}) == len(EVERY)
+    assert len({tokenizer.hash for tokenizer in ALL_KINDS}) == len(ALL_KINDS)
 
 
-def test_the_vocabulary_of_the_lectures() -> None:
+def test_vocabulary_of_the_lectures() -> None:
     config = TokenizerConfig(
         kind="words", lowercase=True, unicode_normalization="nfc", special_tokens=("<unk>", "<pad>", "<sos>")
     )
@@ -162,7 +162,7 @@ def test_the_vocabulary_of_the_lectures() -> None:
     assert tokenizer.encode("Ăn quả nhớ kẻ trồng cây") == [12, 9, 7, 6, 11, 4]
 
 
-def test_normalization_is_part_of_the_vocabulary() -> None:
+def test_unicode_normalization_applies_to_vocabulary_and_text() -> None:
     config = TokenizerConfig(
         kind="words", lowercase=True, unicode_normalization="nfd", special_tokens=("<unk>", "<pad>", "<sos>")
     )
@@ -171,7 +171,7 @@ def test_normalization_is_part_of_the_vocabulary() -> None:
     assert tokenizer.encode("ĂN") == [3]
 
 
-def test_a_literal_unk_is_a_word_of_its_own() -> None:
+def test_literal_unk_is_an_ordinary_word() -> None:
     tokenizer = train(TokenizerConfig(kind="words"), ["a <unk> b <unk>"])
     assert vocabulary(tokenizer) == ["<unk>", "<pad>", "<sos>", "<eos>", "<unk>", "a", "b"]
     assert tokenizer.encode("<unk> new a") == [4, 0, 5]
@@ -179,30 +179,30 @@ def test_a_literal_unk_is_a_word_of_its_own() -> None:
     assert tokenizer.unknowns("<unk> new a new") == {"new": 2}
 
 
-def test_size_and_minimum_count_bound_the_vocabulary() -> None:
+def test_size_and_min_frequency_limit_the_vocabulary() -> None:
     texts = ["a a a b b c"]
     assert vocabulary(train(TokenizerConfig(kind="words", size=6), texts))[4:] == ["a", "b"]
     assert vocabulary(train(TokenizerConfig(kind="words", min_frequency=3), texts))[4:] == ["a"]
 
 
-def test_byte_bpe_stops_where_the_data_stop() -> None:
+def test_byte_bpe_stops_when_no_pair_repeats() -> None:
     assert train(TokenizerConfig(), ["ab ab ab"]).size == 4 + 256 + 2  # "ab" and " ab"
     assert train(TokenizerConfig(size=261), ["ab ab ab"]).size == 261
 
 
-def test_byte_bpe_learns_from_a_sample_and_says_so() -> None:
+def test_byte_bpe_notes_that_it_trained_on_a_sample() -> None:
     texts = ["the cat sat "] * 100
     sampled = train(TokenizerConfig(sample_bytes=300), texts)
     assert sampled.notes == ("byte-bpe learned its pieces from 25.0% of the text (tokenizer.sample_bytes).",)
     assert train(TokenizerConfig(), texts).notes == ()
 
 
-def test_decomposed_text_is_pointed_out() -> None:
+def test_note_about_decomposed_characters() -> None:
     [note] = train(TokenizerConfig(kind="characters"), ["e\u0301", "é"]).notes
     assert "1 of 2 documents" in note
 
 
-def test_a_closed_vocabulary_refuses_the_unknown() -> None:
+def test_closed_vocabulary_refuses_unknown_words() -> None:
     tokenizer = train(TokenizerConfig(kind="words", special_tokens=("<sos>",)), ["a b"])
     assert tokenizer.encode("b a") == [2, 1]
     with pytest.raises(UserError, match=r"'c' is not in the vocabulary.*add it to tokenizer\.special_tokens"):
@@ -217,35 +217,35 @@ def test_a_closed_vocabulary_refuses_the_unknown() -> None:
         ({"kind": "words", "size": 4}, "at least 5"),
         ({"special_tokens": ("unk",)}, "look like <name>"),
         ({"special_tokens": ("<unk>", "<unk>")}, "twice"),
-        ({"min_frequency": 0}, "at least 1"),
+        ({"min_frequency": 0}, "min_frequency 0 must be at least 1"),
         ({"sample_bytes": 0}, "at least 1"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(settings: dict[str, object], message: str) -> None:
+def test_invalid_tokenizer_config_is_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         TokenizerConfig(**settings)  # type: ignore[arg-type]
 
 
-def test_a_file_that_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
+def test_invalid_tokenizer_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none\.json cannot be read"):
         Tokenizer.open(tmp_path / "none.json")
     broken = tmp_path / "broken.json"
     broken.write_text("{")
-    with pytest.raises(UserError, match=r"broken\.json: not a tokenizer\.json"):
+    with pytest.raises(UserError, match=r"broken\.json: not a valid tokenizer\.json"):
         Tokenizer.open(broken)
-    library = Library.from_str(EVERY[2].json)
+    library = Library.from_str(ALL_KINDS[2].json)
     library.pre_tokenizer = None
     broken.write_text(library.to_str())
-    with pytest.raises(UserError, match="made elsewhere"):
+    with pytest.raises(UserError, match="has a WordLevel model, which cannot be imported"):
         Tokenizer.open(broken)
 
 
-def test_a_line_of_ten_megabytes_is_learned_from() -> None:
+def test_training_on_a_line_of_ten_megabytes() -> None:
     tokenizer = train(TokenizerConfig(size=262), ["x" * 10_000_000])
     assert tokenizer.tokens([260, 261]) == ["xx", "xxxx"]
 
 
-def test_the_types_of_the_penn_treebank(data_root: Path) -> None:
+def test_penn_treebank_vocabulary_size(data_root: Path) -> None:
     text, _ = read_text(data_root / "ptb/ptb.train.txt.xz")
     tokenizer = train(TokenizerConfig(kind="words", special_tokens=("<unk>", "<sos>", "<eos>")), text.split("\n"))
-    assert tokenizer.size == 10_002  # 9,999 words, a literal <unk> among them, and the three reserved
+    assert tokenizer.size == 10_002  # 9,999 words, a literal <unk> among them, and three special tokens

@@ -1,7 +1,7 @@
-"""Files that are there in full or not at all, whatever is killed and however full the disk.
+"""Atomic file storage: JSON, JSON lines and safetensors that are complete or absent after a crash or a full disk.
 
-Everything is written in a folder aside whose name only this file makes, synced, then renamed into place. A log is the
-exception: it grows line by line, and a line torn by a kill is dropped. Weights are safetensors; nothing is unpickled.
+Everything is written to a temporary directory beside its target, fsynced, then renamed into place. A log is the
+exception: it grows by appended lines, and a partial last line is dropped. Weights are safetensors, never pickles.
 """
 
 from __future__ import annotations
@@ -25,63 +25,67 @@ from torch import Tensor
 
 from seqwright.core.config import UserError
 
-OURS = re.compile(r"\.(tmp|old)-[0-9a-f]{8}-(.+)")
-"""Names of what is not finished (tmp) or about to be replaced (old), with the name it will have or had."""
-ABOUT = "seqwright"
-"""The one metadata key, which holds all that is said about the tensors: several would be written in any order."""
-SHARED = "shared"
-"""The key in there under which tied tensors are named."""
+TEMPORARY = re.compile(r"\.(tmp|old)-[0-9a-f]{8}-(.+)")
+"""Temporary directories of <name>: `.tmp-<hex>-<name>` has its new contents, `.old-<hex>-<name>` the replaced ones."""
+METADATA_KEY = "seqwright"
+"""The only safetensors metadata key, with all metadata as one JSON: several keys have no fixed order in the file."""
+TIED_KEY = "shared"
+"""Key in that JSON for tied tensors: name to the name whose values it shares."""
 PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """JSON that every reader accepts: numbers that are not finite become null."""
+    """Strict JSON: NaN and infinities become null."""
     return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, indent=indent)
 
 
 def write_text(path: Path, text: str) -> None:
-    with aside_of(path) as aside:
-        aside.write_text(text, encoding="utf-8", newline="\n")
+    """Writes UTF-8 text atomically, line ends unchanged."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
-    """Writes bytes as they come, so that a large file needs no more memory than a chunk."""
-    with aside_of(path) as aside, aside.open("wb") as file:
+    """Writes a stream of bytes atomically, in the memory of one chunk."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
         for chunk in chunks:
             file.write(chunk)
 
 
 def write_json(path: Path, value: Any) -> None:
+    """Writes indented strict JSON atomically."""
     write_text(path, to_json(value, indent=2) + "\n")
 
 
 def read_text(path: Path) -> str:
-    with _readable(path):
+    """The text of a UTF-8 file."""
+    with _read_errors(path):
         return path.read_text(encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:
-    with _readable(path):
+    """The value of a JSON file."""
+    with _read_errors(path):
         return json.loads(path.read_text(encoding="utf-8"))
 
 
-def append_line(path: Path, record: Mapping[str, Any]) -> None:
-    """Adds one record to a file of JSON lines, in one write; what a kill left of a line before it goes first."""
+def append_jsonl(path: Path, record: Mapping[str, Any]) -> None:
+    """Appends one record to a JSON lines file; a partial last line left by a crash is truncated first."""
     line = (to_json(record) + "\n").encode()
-    with writable(path), path.open("a+b", buffering=0) as file:
-        end = _repair(file)
+    with write_errors(path), path.open("a+b", buffering=0) as file:
+        end = _truncate_partial_line(file)
         try:
             written = file.write(line)
-            if written < len(line):  # a disk that fills up takes a part, and says why when asked for the rest
+            if written < len(line):  # a short write on a full disk: writing the rest raises the reason
                 file.write(line[written:])
         except OSError:
             file.truncate(end)
             raise
 
 
-def read_lines(path: Path, key: str) -> list[dict[str, Any]]:
-    """The records of a file of JSON lines, each with this key; a torn last one is left out."""
-    with _readable(path):
+def read_jsonl(path: Path, key: str) -> list[dict[str, Any]]:
+    """The records of a JSON lines file, each of which must have `key`; a partial last line is skipped."""
+    with _read_errors(path):
         lines = path.read_bytes().split(b"\n")[:-1]
     records = []
     for number, line in enumerate(lines, 1):
@@ -90,137 +94,138 @@ def read_lines(path: Path, key: str) -> list[dict[str, Any]]:
             if not isinstance(record, dict) or key not in record:
                 raise ValueError(f"no record with '{key}'")
         except ValueError as error:
-            raise UserError(f"{path} is damaged at line {number}: {error}. Delete that line and go on.") from None
+            raise UserError(f"{path} is damaged at line {number}: {error}. Delete that line and run again.") from None
         records.append(record)
     return records
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Writes tensors by name, with a few words about them. Tied tensors are written once and tied again by loading."""
-    kept, shared = _untied(tensors)
-    about: dict[str, Any] = dict(metadata or {})
-    assert SHARED not in about, f"the metadata key '{SHARED}' is taken"
+    """Writes named tensors and metadata as safetensors. Tied tensors are stored once and tied again when loaded."""
+    stored, shared = _untied(tensors)
+    header: dict[str, Any] = dict(metadata or {})
+    assert TIED_KEY not in header, f"the metadata key '{TIED_KEY}' is taken"
     if shared:
-        about[SHARED] = shared
-    with aside_of(path) as aside:
-        aside.touch()
-        mode = aside.stat().st_mode
-        save_file(kept, aside, {ABOUT: json.dumps(about)})
-        aside.chmod(mode)  # safetensors makes files that only their owner can read; a run is to be shared
+        header[TIED_KEY] = shared
+    with atomic_path(path) as temporary:
+        temporary.touch()
+        mode = temporary.stat().st_mode
+        save_file(stored, temporary, {METADATA_KEY: json.dumps(header)})
+        temporary.chmod(mode)  # safetensors creates files with mode 0600; runs are shared
 
 
 def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a file and what was said about them."""
+    """The tensors of a safetensors file, and its metadata."""
     if path.suffix in PICKLES:
         raise UserError(
-            f"{path} may hold a pickle, which can run code when it is opened, so it is not. "
+            f"{path} may be a pickle, which can run code when loaded, so it is refused. "
             "Ask its author for safetensors, or convert it where you trust it."
         )
-    with _readable(path), safe_open(path, framework="pt", device=str(device)) as file:
-        metadata = json.loads((file.metadata() or {}).get(ABOUT, "{}"))
+    with _read_errors(path), safe_open(path, framework="pt", device=str(device)) as file:
+        metadata = json.loads((file.metadata() or {}).get(METADATA_KEY, "{}"))
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        tensors |= {name: tensors[twin] for name, twin in metadata.pop(SHARED, {}).items()}
+        tensors |= {name: tensors[stored_name] for name, stored_name in metadata.pop(TIED_KEY, {}).items()}
     return tensors, metadata
 
 
 def check_tensors(path: Path) -> None:
-    """Raises where the file is missing, cut short or no safetensors; reads the header alone."""
-    with _readable(path), safe_open(path, framework="pt"):
+    """Raises unless the file is complete safetensors; reads the header only."""
+    with _read_errors(path), safe_open(path, framework="pt"):
         pass
 
 
 @contextmanager
-def directory(path: Path) -> Iterator[Path]:
-    """A folder to fill, which appears at `path` when the block ends, complete; if the block fails, nothing does."""
-    with aside_of(path) as aside:
-        aside.mkdir()
-        yield aside
-        for inside in aside.rglob("*"):
-            _sync(inside)
+def atomic_directory(path: Path) -> Iterator[Path]:
+    """A temporary directory that is renamed to `path` when the block succeeds; if it fails, nothing appears."""
+    with atomic_path(path) as temporary:
+        temporary.mkdir()
+        yield temporary
+        for child in temporary.rglob("*"):
+            _sync(child)
 
 
-def remove(path: Path) -> None:
-    """Deletes a folder; one killed while it does so leaves no half of it under its name."""
-    doomed = _ours(path, "tmp", _mark())
-    path.rename(doomed)
-    shutil.rmtree(doomed)
+def remove_directory(path: Path) -> None:
+    """Deletes a directory by renaming it first, so that a crash leaves no partial directory under its name."""
+    temporary = _temporary_path(path, "tmp", _random_suffix())
+    path.rename(temporary)
+    shutil.rmtree(temporary)
 
 
 def recover(folder: Path) -> None:
-    """Clears what killed writers left in a folder. Only the holder of its lock may: no other writer lives then."""
+    """Removes leftovers of crashed writers in a folder and restores a replaced directory. Call with its lock held."""
     for leftover in filter(is_leftover, list(folder.glob(".*"))):
-        _, state, name = OURS.split(leftover.name)[:3]
-        if state == "old" and not (folder / name).exists():  # killed after the old one went, before the new one came
+        _, state, name = TEMPORARY.split(leftover.name)[:3]
+        if state == "old" and not (folder / name).exists():  # crashed between the two renames
             leftover.rename(folder / name)
         else:
             shutil.rmtree(leftover)
 
 
 def is_leftover(path: Path) -> bool:
-    """Whether this is what a killed writer of ours leaves, or one at work has aside."""
-    return OURS.fullmatch(path.name) is not None and path.is_dir()
+    """Whether a path is a temporary directory of a writer, crashed or active."""
+    return TEMPORARY.fullmatch(path.name) is not None and path.is_dir()
 
 
 @contextmanager
-def writable(path: Path) -> Iterator[None]:
-    """Turns a disk that cannot take `path` into an error that says what to do."""
+def write_errors(path: Path) -> Iterator[None]:
+    """Turns disk-full and permission errors while writing `path` into a UserError."""
     try:
         yield
     except (OSError, SafetensorError) as error:
         code = error.errno if isinstance(error, OSError) else _os_error(error)
-        name = Path(*(part for part in path.parts if not OURS.fullmatch(part)))  # as it would have been in the end
+        name = Path(*(part for part in path.parts if not TEMPORARY.fullmatch(part)))  # the final name
         if code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise UserError(
                 f"no room to write {name}: {os.strerror(code)}, {_free(path)} free. "
-                "Make room there, or choose a folder on another disk; nothing half-written was left."
+                "Free some space, or choose a folder on another disk; no partial file was left."
             ) from None
         if code in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
             raise UserError(
-                f"cannot write {name}: {os.strerror(code)}. Choose a folder that is yours to write."
+                f"cannot write {name}: {os.strerror(code)}. Choose a folder with write permission."
             ) from None
         raise
 
 
 @contextmanager
-def aside_of(path: Path) -> Iterator[Path]:
-    """A name to write to, whose file or folder takes its place at `path` when the block ends well."""
-    mark = _mark()
-    folder = _ours(path, "tmp", mark)  # a folder even for a file: what safetensors itself leaves when killed is inside
-    aside = folder / path.name
-    with writable(path):
-        folder.mkdir(parents=True)
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary path whose file or directory is fsynced and renamed to `path` when the block succeeds."""
+    suffix = _random_suffix()
+    # A directory even for a single file: it also holds the temporary file that safetensors writes beside its target.
+    temporary = _temporary_path(path, "tmp", suffix)
+    staged = temporary / path.name
+    with write_errors(path):
+        temporary.mkdir(parents=True)
         try:
-            yield aside
-            _sync(aside)
-            if aside.is_dir() and path.is_dir():  # a rename replaces a file, but not a folder
-                replaced = _ours(path, "old", mark)
+            yield staged
+            _sync(staged)
+            if staged.is_dir() and path.is_dir():  # rename(2) replaces a file, but not a non-empty directory
+                replaced = _temporary_path(path, "old", suffix)
                 path.rename(replaced)
-                aside.rename(path)
+                staged.rename(path)
                 shutil.rmtree(replaced)
             else:
-                aside.replace(path)
+                staged.replace(path)
             _sync(path.parent)
         finally:
-            shutil.rmtree(folder)
+            shutil.rmtree(temporary)
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turns a missing or damaged `path` into an error that names it."""
+def _read_errors(path: Path) -> Iterator[None]:
+    """Turns errors of a missing, unreadable or damaged `path` into a UserError."""
     try:
         yield
     except FileNotFoundError:
         raise UserError(f"{path} is missing. Restore it from a copy, or train again.") from None
     except (PermissionError, IsADirectoryError) as error:
-        raise UserError(f"cannot read {path}: {error.strerror}. It should be a file that is yours to read.") from None
+        raise UserError(f"cannot read {path}: {error.strerror}. It should be a file with read permission.") from None
     except (ValueError, SafetensorError) as error:  # ValueError: JSON and UTF-8
         raise UserError(f"{path} is damaged: {error}. Restore it from a copy, or train again.") from None
 
 
 def _os_error(error: SafetensorError) -> int | None:
-    """The system's error code inside an error of safetensors, which knows it only in words."""
-    found = re.search(r"os error (\d+)", str(error))
-    return int(found[1]) if found else None
+    """errno of a SafetensorError, which has it only in its message."""
+    match = re.search(r"os error (\d+)", str(error))
+    return int(match[1]) if match else None
 
 
 def _free(path: Path) -> str:
@@ -228,8 +233,8 @@ def _free(path: Path) -> str:
     return f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB"
 
 
-def _repair(file: Any) -> int:
-    """Drops a line that no newline ends, and returns where the next one begins."""
+def _truncate_partial_line(file: Any) -> int:
+    """Truncates a last line without a newline; the offset at which to append."""
     end = int(file.seek(0, os.SEEK_END))
     if end == 0:
         return 0
@@ -242,23 +247,23 @@ def _repair(file: Any) -> int:
 
 
 def _untied(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors on the CPU that share no memory, and for each tied name the name that holds its values."""
-    kept: dict[str, Tensor] = {}
+    """CPU tensors that share no memory, and for each tied name the name that is stored."""
+    stored: dict[str, Tensor] = {}
     shared: dict[str, str] = {}
-    first: dict[Any, str] = {}
+    stored_names: dict[Any, str] = {}
     storages: set[Any] = set()
     for name, tensor in tensors.items():
         tensor = tensor.detach()
         storage = (tensor.device, tensor.untyped_storage().data_ptr())
-        place = (*storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
-        if tensor.numel() and place in first:
-            shared[name] = first[place]
+        view = (*storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+        if tensor.numel() and view in stored_names:
+            shared[name] = stored_names[view]
             continue
-        first[place] = name
-        overlaps = storage in storages  # another view of memory already written: it gets its own
+        stored_names[view] = name
+        overlaps = storage in storages  # a different view of the same storage, which safetensors refuses: copied
         storages.add(storage)
-        kept[name] = (tensor.clone() if overlaps else tensor).cpu().contiguous()
-    return kept, shared
+        stored[name] = (tensor.clone() if overlaps else tensor).cpu().contiguous()
+    return stored, shared
 
 
 def _finite(value: Any) -> Any:
@@ -279,10 +284,10 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _mark() -> str:
+def _random_suffix() -> str:
     return secrets.token_hex(4)
 
 
-def _ours(path: Path, state: str, mark: str) -> Path:
-    """The name beside `path` of what will be it (tmp) or was it (old)."""
-    return path.with_name(f".{state}-{mark}-{path.name}")
+def _temporary_path(path: Path, state: str, suffix: str) -> Path:
+    """The temporary path beside `path` for its new (tmp) or replaced (old) contents."""
+    return path.with_name(f".{state}-{suffix}-{path.name}")

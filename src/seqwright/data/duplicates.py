@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from seqwright.text.hashing import mixed
+from seqwright.text.hashing import mix64
 
 STRETCH = 5
 """Words of a shingle."""
@@ -85,7 +85,7 @@ def minhash(documents: Sequence[Sequence[str]]) -> NDArray[np.uint64]:
     generator = np.random.PCG64(0)
     return np.stack(
         [
-            np.minimum.reduceat(mixed(shingles ^ generator.random_raw(1)), starts) for _ in range(BANDS * DEPTH)
+            np.minimum.reduceat(mix64(shingles ^ generator.random_raw(1)), starts) for _ in range(BANDS * DEPTH)
         ],
         axis=1,
     )  # fmt: skip

@@ -22,7 +22,7 @@ from seqwright.data.parallel.buckets import EncodedPairs, Side
 from seqwright.data.parallel.formats import Pair
 from seqwright.data.text.stream import Stream
 from seqwright.text.backend import Kind
-from seqwright.text.bpe_dropout import Dropout
+from seqwright.text.bpe_dropout import BPEDropout
 from seqwright.text.ragged import Ints, Ragged
 from seqwright.text.subword_sampling import Lattice
 from seqwright.text.tokenizer import Tokenizer
@@ -114,7 +114,7 @@ class Recut:
         counts = np.bincount(self.word)
         times = np.minimum(counts, CUTS)
         if config.sampling_alpha is None:
-            self.draw = Dropout(words, times, tokenizer, config.dropout).draw
+            self.draw = BPEDropout(words, times, tokenizer, config.dropout).draw
         else:
             self.draw = Lattice(words, times, tokenizer, config.sampling_alpha).draw
         order = np.argsort(self.word, kind="stable")
@@ -172,7 +172,7 @@ def _word_begins(ids: Ints, starts: NDArray[np.bool_], tokenizer: Tokenizer) -> 
     ]  # no text is encoded as one of them
     begins = np.ones(len(ids), np.bool_)
     begins[~np.isin(ids, framing)] = starts
-    whole = np.isin(ids, list(tokenizer.whole))
+    whole = np.isin(ids, list(tokenizer.atomic_ids))
     begins |= whole
     begins[1:] |= whole[:-1]
     since = np.arange(len(ids)) - np.maximum.accumulate(np.where(begins, np.arange(len(ids)), 0))

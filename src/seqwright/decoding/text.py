@@ -13,7 +13,7 @@ from seqwright.decoding.generate import Row, generate
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.decoding.search import search
-from seqwright.text.tokenizer import Decoder, Tokenizer
+from seqwright.text.tokenizer import StreamingDecoder, Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +138,7 @@ def best_continuations(
 
 def _text(tokenizer: Tokenizer, prompt: str, ids: Sequence[int]) -> str:
     """What ids add to the text of a prompt."""
-    decoder = Decoder(tokenizer, after=prompt)
+    decoder = StreamingDecoder(tokenizer, after=prompt)
     return "".join(decoder.feed(id) for id in ids) + decoder.finish()
 
 
@@ -159,7 +159,7 @@ def speak(
 
     `after` are the texts that the rows' own go on from; without them a row begins a text of its own.
     """
-    decoders = [Decoder(tokenizer, after="" if after is None else after[n]) for n in range(len(prompts))]
+    decoders = [StreamingDecoder(tokenizer, after="" if after is None else after[n]) for n in range(len(prompts))]
     watches = [StopStrings(options.stop) for _ in prompts]
     texts = ["" for _ in prompts]
 

@@ -10,7 +10,7 @@ from seqwright.core.config import UserError
 from seqwright.pipeline import recipe
 from seqwright.pipeline import training as session
 from seqwright.runs.run import Run
-from seqwright.text.backend import Facts, Kind, assemble
+from seqwright.text.backend import Kind, TokenizerSpec, build_backend
 
 
 def export_arpa(run: Run, path: Path) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def import_arpa(path: Path, into: Path) -> dict[str, Any]:
     special_tokens = tuple(tokens[:4])
     units = tokens[4:]
     kind = _kind(units, path)
-    facts = Facts(kind=kind, unicode_normalization="none", lowercase=False, special_tokens=special_tokens)
+    spec = TokenizerSpec(kind=kind, unicode_normalization="none", lowercase=False, special_tokens=special_tokens)
     made = recipe.make(
         {
             "name": path.name.split(".")[0],
@@ -43,7 +43,7 @@ def import_arpa(path: Path, into: Path) -> dict[str, Any]:
     )
     note = f"imported from {path.name}: {len(units):,} {kind}, n-grams up to length {model_table['order']}."
     closed = [] if model_table["unknown"] else [f"{path.name} has no <unk>: unknown words have probability zero."]
-    tokenizer = assemble(facts, units).to_str(pretty=True) + "\n"
+    tokenizer = build_backend(spec, units).to_str(pretty=True) + "\n"
     types = {"types": model.facts["types"]}
     return session.keep(made, into, tokenizer=tokenizer, model=model, notes=[note, *closed], **types)
 

@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say: log loss, Brier score, calibration error, and a temperature against it."""
+"""Calibration of class probabilities: log loss, Brier score, expected calibration error, temperature scaling."""
 
 from __future__ import annotations
 
@@ -12,80 +12,80 @@ from seqwright.metrics.counts import Counts, mean
 from seqwright.metrics.score import Floats
 
 BINS = 15
-"""Bins of equal width between 0 and 1 (Guo et al. 2017)."""
-COLDEST, HOTTEST = 1e-2, 1e2
-"""Temperatures are looked for in between."""
+"""Equal-width confidence bins between 0 and 1 (Guo et al. 2017)."""
+MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-2, 1e2
+"""Search range of `fit_temperature`."""
 
 Ints = NDArray[np.int64]
 
 
 def log_softmax(logits: Floats) -> Floats:
-    """Log-probabilities (N, C)."""
+    """Log-probabilities (N, C) of logits (N, C)."""
     shifted = logits - logits.max(1, keepdims=True)
     log_probs: Floats = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
     return log_probs
 
 
-def probability_counts(log_probs: Floats, wanted: Ints) -> Iterator[Counts]:
-    """Of class probabilities (N, C): nll (log loss, in nats), Brier score (0 to 2), calibration error in per cent."""
-    facts = f"examples:{len(wanted)}|classes:{log_probs.shape[1]}"
-    one = np.ones(len(wanted))
-    own = -log_probs[np.arange(len(wanted)), wanted]
+def probability_counts(log_probs: Floats, targets: Ints) -> Iterator[Counts]:
+    """Counts of nll (log loss, nats), multi-class Brier score (0 to 2) and calibration error (per cent)."""
+    facts = f"examples:{len(targets)}|classes:{log_probs.shape[1]}"
+    ones = np.ones(len(targets))
+    nll = -log_probs[np.arange(len(targets)), targets]
     probs = np.exp(log_probs)
-    brier = ((probs - (wanted[:, None] == np.arange(log_probs.shape[1]))) ** 2).sum(1)  # (N,) (Brier 1950)
-    for name, values in (("nll", own), ("brier", brier)):
-        rows = np.stack([values, one], 1)
+    brier = ((probs - (targets[:, None] == np.arange(log_probs.shape[1]))) ** 2).sum(1)  # (N,) (Brier 1950)
+    for name, values in (("nll", nll), ("brier", brier)):
+        rows = np.stack([values, ones], 1)
         yield Counts(name=name, rows=rows, formula=mean, signature=f"{name}|{facts}", better=-1)
-    yield calibration_counts(log_probs, wanted)
+    yield calibration_counts(log_probs, targets)
 
 
-def calibration_counts(log_probs: Floats, wanted: Ints) -> Counts:
-    """Calibration error of class probabilities."""
-    signature = f"calibration_error|examples:{len(wanted)}|classes:{log_probs.shape[1]}|bins:{BINS}-equal-width"
-    rows = _binned(log_probs, wanted)
+def calibration_counts(log_probs: Floats, targets: Ints) -> Counts:
+    """Counts of the expected calibration error (ECE) of class log-probabilities (N, C)."""
+    signature = f"calibration_error|examples:{len(targets)}|classes:{log_probs.shape[1]}|bins:{BINS}-equal-width"
+    rows = _binned(log_probs, targets)
     return Counts(name="calibration_error", rows=rows, formula=calibration_error, signature=signature, better=-1)
 
 
 def calibration_error(sums: Floats) -> Floats:
-    """The mean difference between confidence and accuracy over bins of confidence, in per cent (Naeini et al. 2015)."""
-    many, confidence, right = np.split(sums, 3, axis=1)
-    return 100 * np.abs(confidence - right).sum(1) / np.maximum(many.sum(1), 1)
+    """ECE (Naeini et al. 2015): mean |confidence - accuracy| over the bins, weighted by examples, in per cent."""
+    examples, confidence, correct = np.split(sums, 3, axis=1)
+    return 100 * np.abs(confidence - correct).sum(1) / np.maximum(examples.sum(1), 1)
 
 
-def reliability(log_probs: Floats, wanted: Ints) -> list[dict[str, Any]]:
-    """Of each bin of confidence that holds any example: how many, their mean confidence, and how many are right."""
-    many, confidence, right = np.split(_binned(log_probs, wanted).sum(0), 3)
+def reliability(log_probs: Floats, targets: Ints) -> list[dict[str, Any]]:
+    """Reliability diagram: examples, mean confidence and accuracy of each non-empty bin of confidence."""
+    examples, confidence, correct = np.split(_binned(log_probs, targets).sum(0), 3)
     return [
         {
             "from": n / BINS,
             "to": (n + 1) / BINS,
-            "examples": int(many[n]),
-            "confidence": float(confidence[n] / many[n]),
-            "accuracy": float(right[n] / many[n]),
+            "examples": int(examples[n]),
+            "confidence": float(confidence[n] / examples[n]),
+            "accuracy": float(correct[n] / examples[n]),
         }
-        for n in np.flatnonzero(many)
+        for n in np.flatnonzero(examples)
     ]
 
 
-def _binned(log_probs: Floats, wanted: Ints) -> Floats:
-    """(N, 3 BINS): in the bin of an example's confidence, 1, that confidence, and whether it was right."""
-    confidence, answered = np.exp(log_probs.max(1)), log_probs.argmax(1)
-    # A bin holds its upper end but not its lower one, as in the paper.
-    own = np.clip(np.ceil(confidence * BINS).astype(np.int64) - 1, 0, BINS - 1)
-    bins = (own[:, None] == np.arange(BINS)).astype(np.float64)
-    return np.concatenate([bins, bins * confidence[:, None], bins * (answered == wanted)[:, None]], 1)
+def _binned(log_probs: Floats, targets: Ints) -> Floats:
+    """(N, 3 BINS): in the bin of an example's confidence 1, the confidence, and whether the prediction is correct."""
+    confidence, predicted = np.exp(log_probs.max(1)), log_probs.argmax(1)
+    # Bins are half-open, (lower, upper], as in the paper.
+    bin_index = np.clip(np.ceil(confidence * BINS).astype(np.int64) - 1, 0, BINS - 1)
+    bins = (bin_index[:, None] == np.arange(BINS)).astype(np.float64)
+    return np.concatenate([bins, bins * confidence[:, None], bins * (predicted == targets)[:, None]], 1)
 
 
-def temperature(logits: Floats, wanted: Ints) -> float:
-    """The T under which softmax(logits / T) finds the wanted classes most probable (Guo et al. 2017).
+def fit_temperature(logits: Floats, targets: Ints) -> float:
+    """Temperature scaling: the T that minimizes the nll of softmax(logits / T) (Guo et al. 2017).
 
-    The loss is convex in 1 / T, so the place where its slope changes sign is the only one.
+    The nll is convex in 1 / T, so bisection on the sign of its derivative finds the minimum.
     """
-    low, high = 1 / HOTTEST, 1 / COLDEST
-    own = logits[np.arange(len(wanted)), wanted]
-    for _ in range(60):
-        middle = np.sqrt(low * high)
-        probs = np.exp(log_softmax(middle * logits))
-        slope = ((probs * logits).sum(1) - own).mean()
-        low, high = (low, middle) if slope > 0 else (middle, high)
+    low, high = 1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE
+    target_logits = logits[np.arange(len(targets)), targets]
+    for _ in range(60):  # geometric bisection over four decades, to below float64 precision
+        inverse = np.sqrt(low * high)
+        probs = np.exp(log_softmax(inverse * logits))
+        slope = ((probs * logits).sum(1) - target_logits).mean()
+        low, high = (low, inverse) if slope > 0 else (inverse, high)
     return float(1 / np.sqrt(low * high))

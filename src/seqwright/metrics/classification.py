@@ -1,4 +1,4 @@
-"""Scores of classifiers as additive counts: accuracy, F1 and Matthews' correlation, and where the errors are."""
+"""Classification metrics as additive counts: accuracy, F1, Matthews correlation; confusion matrix and report."""
 
 from __future__ import annotations
 
@@ -9,96 +9,100 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqwright.core.batch import IGNORE
-from seqwright.metrics.counts import Counts, rates, ratio
+from seqwright.metrics.counts import Counts, percentage, prf_row
 from seqwright.metrics.score import Floats
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-def class_counts(answered: Ints, wanted: Ints, classes: Sequence[str]) -> Iterator[Counts]:
-    """Of one class for each example: accuracy, F1 of classes, Matthews' correlation. Of two classes the second is the
-    positive one. What is wanted but was not learned (IGNORE) is one class more, which nobody answers."""
-    wanted = np.where(wanted == IGNORE, len(classes), wanted)
-    accuracy = np.stack([answered == wanted, np.ones(len(wanted))], 1).astype(np.float64)
-    yield Counts(name="accuracy", rows=accuracy, formula=ratio, signature=_signature("accuracy", wanted, classes))
-    answers, truth = (_one_hot(numbers, len(classes) + 1) for numbers in (answered, wanted))
-    yield from _f1_counts(answers, truth, classes)
-    rows = _outcomes(answers, truth)
-    yield Counts(name="matthews", rows=rows, formula=matthews, signature=_signature("matthews", wanted, classes))
+def class_counts(predicted: Ints, targets: Ints, classes: Sequence[str]) -> Iterator[Counts]:
+    """Single-label metrics: accuracy, macro and weighted F1, Matthews correlation, and binary F1 for two classes, the
+    second being the positive one. Labels absent from training (IGNORE) form one extra class that is never predicted
+    (decision 0140)."""
+    targets = np.where(targets == IGNORE, len(classes), targets)
+    accuracy = np.stack([predicted == targets, np.ones(len(targets))], 1).astype(np.float64)
+    yield Counts(name="accuracy", rows=accuracy, formula=percentage, signature=_signature("accuracy", targets, classes))
+    predicted_one_hot, target_one_hot = (_one_hot(ids, len(classes) + 1) for ids in (predicted, targets))
+    yield from _f1_counts(predicted_one_hot, target_one_hot, classes)
+    rows = _outcomes(predicted_one_hot, target_one_hot)
+    yield Counts(name="matthews", rows=rows, formula=matthews, signature=_signature("matthews", targets, classes))
 
 
-def labels_counts(answered: Flags, wanted: Flags, labels: Sequence[str]) -> Iterator[Counts]:
-    """Of any number of labels for each example (N, C): accuracy wants all of them right."""
-    accuracy = np.stack([(answered == wanted).all(1), np.ones(len(wanted))], 1).astype(np.float64)
-    yield Counts(name="accuracy", rows=accuracy, formula=ratio, signature=_signature("accuracy", wanted, labels))
-    rows = _outcomes(answered, wanted)
-    yield Counts(name="micro_f1", rows=rows, formula=micro_f1, signature=_signature("micro_f1", wanted, labels))
-    yield from _f1_counts(answered, wanted, labels, binary=False)
+def multilabel_counts(predicted: Flags, targets: Flags, labels: Sequence[str]) -> Iterator[Counts]:
+    """Multi-label metrics of indicator matrices (N, C): subset accuracy, micro, macro and weighted F1."""
+    accuracy = np.stack([(predicted == targets).all(1), np.ones(len(targets))], 1).astype(np.float64)
+    yield Counts(name="accuracy", rows=accuracy, formula=percentage, signature=_signature("accuracy", targets, labels))
+    rows = _outcomes(predicted, targets)
+    yield Counts(name="micro_f1", rows=rows, formula=micro_f1, signature=_signature("micro_f1", targets, labels))
+    yield from _f1_counts(predicted, targets, labels, binary=False)
 
 
-def _f1_counts(answered: Flags, wanted: Flags, classes: Sequence[str], *, binary: bool = True) -> Iterator[Counts]:
-    rows = _outcomes(answered, wanted)
+def _f1_counts(predicted: Flags, targets: Flags, classes: Sequence[str], *, binary: bool = True) -> Iterator[Counts]:
+    rows = _outcomes(predicted, targets)
     if binary and len(classes) == 2:
-        signature = f"{_signature('f1', wanted, classes)}|positive:{classes[1]}"
-        yield Counts(name="f1", rows=rows[:, 1 :: wanted.shape[1]], formula=macro_f1, signature=signature)
+        # Every C-th column from 1: true positives, predictions and targets of the positive class.
+        signature = f"{_signature('f1', targets, classes)}|positive:{classes[1]}"
+        yield Counts(name="f1", rows=rows[:, 1 :: targets.shape[1]], formula=macro_f1, signature=signature)
     for name, formula in (("macro_f1", macro_f1), ("weighted_f1", weighted_f1)):
-        yield Counts(name=name, rows=rows, formula=formula, signature=_signature(name, wanted, classes))
+        yield Counts(name=name, rows=rows, formula=formula, signature=_signature(name, targets, classes))
 
 
-def _outcomes(answered: Flags, wanted: Flags) -> Floats:
-    """(N, 3 C): of each class, whether it was answered rightly, answered, and wanted."""
-    return np.concatenate([answered & wanted, answered, wanted], 1).astype(np.float64)
+def _outcomes(predicted: Flags, targets: Flags) -> Floats:
+    """(N, 3 C): true positives, predictions and targets of each class, as 0 or 1 for each example."""
+    return np.concatenate([predicted & targets, predicted, targets], 1).astype(np.float64)
 
 
 def _one_hot(classes: Ints, count: int) -> Flags:
-    hot: Flags = classes[:, None] == np.arange(count)
-    return hot
+    one_hot: Flags = classes[:, None] == np.arange(count)
+    return one_hot
 
 
 def _f1_by_class(sums: Floats) -> tuple[Floats, Floats, Floats]:
     """F1, predicted + actual and actual examples of each class: three (N, C)."""
-    right, answered, wanted = np.split(sums, 3, axis=1)
-    return 200 * right / np.maximum(answered + wanted, 1), answered + wanted, wanted
+    true_positives, predicted, targets = np.split(sums, 3, axis=1)
+    return 200 * true_positives / np.maximum(predicted + targets, 1), predicted + targets, targets
 
 
 def macro_f1(sums: Floats) -> Floats:
-    """The mean F1 of the classes that were answered or wanted at all, in per cent."""
-    f1, seen, _ = _f1_by_class(sums)
-    return f1.sum(1) / np.maximum((seen > 0).sum(1), 1)
+    """Unweighted mean F1 of the classes that occur in predictions or targets, in per cent."""
+    f1, occurrences, _ = _f1_by_class(sums)
+    return f1.sum(1) / np.maximum((occurrences > 0).sum(1), 1)
 
 
 def weighted_f1(sums: Floats) -> Floats:
-    """The mean F1 of the classes, each as often as it was wanted, in per cent."""
-    f1, _, wanted = _f1_by_class(sums)
-    return (f1 * wanted).sum(1) / np.maximum(wanted.sum(1), 1)
+    """Mean F1 of the classes weighted by support, in per cent."""
+    f1, _, support = _f1_by_class(sums)
+    return (f1 * support).sum(1) / np.maximum(support.sum(1), 1)
 
 
 def micro_f1(sums: Floats) -> Floats:
-    """F1 of all decisions together, in per cent; of one class for each example it equals accuracy."""
-    right, answered, wanted = (part.sum(1) for part in np.split(sums, 3, axis=1))
-    return 200 * right / np.maximum(answered + wanted, 1)
+    """F1 of counts pooled over classes, in per cent; equals accuracy for single labels."""
+    true_positives, predicted, targets = (part.sum(1) for part in np.split(sums, 3, axis=1))
+    return 200 * true_positives / np.maximum(predicted + targets, 1)
 
 
 def matthews(sums: Floats) -> Floats:
-    """Matthews' correlation for any number of classes, from -1 to 1 (Gorodkin 2004); 0 where a side says one class."""
-    right, answered, wanted = np.split(sums, 3, axis=1)
-    examples = wanted.sum(1)
-    covariance = right.sum(1) * examples - (answered * wanted).sum(1)
-    variances = (examples**2 - (answered**2).sum(1)) * (examples**2 - (wanted**2).sum(1))
-    return covariance / np.sqrt(np.maximum(variances, 1))  # where a side says one class, both are 0
+    """Multi-class Matthews correlation, -1 to 1 (Gorodkin 2004); 0 if predictions or targets have a single class."""
+    true_positives, predicted, targets = np.split(sums, 3, axis=1)
+    examples = targets.sum(1)
+    covariance = true_positives.sum(1) * examples - (predicted * targets).sum(1)
+    variances = (examples**2 - (predicted**2).sum(1)) * (examples**2 - (targets**2).sum(1))
+    return covariance / np.sqrt(np.maximum(variances, 1))  # with a single class the covariance is 0 as well
 
 
-def confusion(answered: Ints, wanted: Ints, classes: int) -> Ints:
-    """(C, C): how many examples of class i were called class j."""
-    return np.bincount(wanted * classes + answered, minlength=classes**2).reshape(classes, classes)
+def confusion_matrix(predicted: Ints, targets: Ints, classes: int) -> Ints:
+    """(C, C): examples of class i predicted as class j."""
+    return np.bincount(targets * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 
-def per_class(answered: Flags, wanted: Flags, classes: Sequence[str]) -> list[dict[str, Any]]:
-    """How well each class is told from the others."""
-    right, said, there = (answered & wanted).sum(0), answered.sum(0), wanted.sum(0)
-    return [rates(name, int(right[n]), int(said[n]), int(there[n])) for n, name in enumerate(classes)]
+def per_class(predicted: Flags, targets: Flags, classes: Sequence[str]) -> list[dict[str, Any]]:
+    """Classification report: support, predictions, precision, recall and F1 of each class."""
+    true_positives, predictions, support = (predicted & targets).sum(0), predicted.sum(0), targets.sum(0)
+    return [
+        prf_row(name, int(true_positives[n]), int(predictions[n]), int(support[n])) for n, name in enumerate(classes)
+    ]
 
 
-def _signature(name: str, wanted: NDArray[Any], classes: Sequence[str]) -> str:
-    return f"{name}|examples:{len(wanted)}|classes:{len(classes)}"
+def _signature(name: str, targets: NDArray[Any], classes: Sequence[str]) -> str:
+    return f"{name}|examples:{len(targets)}|classes:{len(classes)}"

@@ -1,4 +1,4 @@
-"""Scores of answers that are numbers: correlations and squared errors as additive counts."""
+"""Regression metrics as additive counts: Pearson and Spearman correlation, mean squared and absolute error."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ from seqwright.metrics.counts import Counts, mean
 from seqwright.metrics.score import Floats
 
 
-def value_counts(answered: Floats, wanted: Floats) -> Iterator[Counts]:
-    """Pearson's and Spearman's correlation, mean squared and mean absolute error."""
-    facts = f"examples:{len(wanted)}"
-    yield Counts(name="pearson", rows=_moments(answered, wanted), formula=pearson, signature=f"pearson|{facts}")
-    # Ranks are those among all examples, in resamples too: an example brings its own.
-    ranks = _moments(_ranks(answered), _ranks(wanted))
+def regression_counts(predicted: Floats, targets: Floats) -> Iterator[Counts]:
+    """Counts of Pearson and Spearman correlation, MSE and MAE."""
+    facts = f"examples:{len(targets)}"
+    yield Counts(name="pearson", rows=_moments(predicted, targets), formula=pearson, signature=f"pearson|{facts}")
+    # Bootstrap resamples keep the ranks of the full sample: re-ranking would not be additive.
+    ranks = _moments(_ranks(predicted), _ranks(targets))
     yield Counts(name="spearman", rows=ranks, formula=pearson, signature=f"spearman|{facts}|ties:mean")
-    one = np.ones(len(wanted))
-    for name, errors in (("mse", (answered - wanted) ** 2), ("mae", np.abs(answered - wanted))):
-        rows = np.stack([errors, one], 1)
+    ones = np.ones(len(targets))
+    for name, errors in (("mse", (predicted - targets) ** 2), ("mae", np.abs(predicted - targets))):
+        rows = np.stack([errors, ones], 1)
         yield Counts(name=name, rows=rows, formula=mean, signature=f"{name}|{facts}", better=-1)
 
 
 def pearson(sums: Floats) -> Floats:
-    """Correlation from sums of 1, x, y, x², y², xy; 0 where a side is constant."""
-    many, x, y, xx, yy, xy = sums.T
-    variances = (many * xx - x**2) * (many * yy - y**2)
-    return np.where(variances > 0, (many * xy - x * y) / np.sqrt(np.where(variances > 0, variances, 1)), 0.0)
+    """Pearson correlation from sums of 1, x, y, x², y², xy; 0 if x or y is constant."""
+    n, x, y, xx, yy, xy = sums.T
+    variances = (n * xx - x**2) * (n * yy - y**2)
+    return np.where(variances > 0, (n * xy - x * y) / np.sqrt(np.where(variances > 0, variances, 1)), 0.0)
 
 
 def _moments(x: Floats, y: Floats) -> Floats:
-    # A correlation does not mind what is subtracted; sums of squares about the mean keep their digits.
+    """(N, 6): 1, x, y, x², y², xy of each example, centered."""
+    # Correlation is invariant to shifts, and centered sums of squares avoid cancellation.
     x, y = x - x.mean(), y - y.mean()
     return np.stack([np.ones(len(x)), x, y, x**2, y**2, x * y], 1)
 
 
 def _ranks(values: Floats) -> Floats:
-    """Places in ascending order; equal values share the mean of theirs."""
-    _, which, many = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(many)
-    ranks: Floats = (last - (many - 1) / 2)[which]
+    """1-based ranks in ascending order; ties share their mean rank."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks: Floats = (last - (counts - 1) / 2)[inverse]
     return ranks

@@ -1,4 +1,7 @@
-"""Additive counts: one row for each example, a formula for their sums; scores, intervals, buckets and tests follow."""
+"""Additive counts: sufficient statistics of each example and a formula of their sums (decision 0056).
+
+Scores, bootstrap intervals, paired significance tests and scores by length bucket are written once for all metrics.
+"""
 
 from __future__ import annotations
 
@@ -11,48 +14,48 @@ from numpy.typing import NDArray
 
 from seqwright.metrics.score import Floats, Score, bootstrap
 
-Agreement = Literal["precision", "recall", "f1"]
-EDGES = (10, 20, 30, 40, 50)
-"""Source lengths at which one bucket ends and the next begins."""
+PRF = Literal["precision", "recall", "f1"]
+LENGTH_EDGES = (10, 20, 30, 40, 50)
+"""Boundaries of the source-length buckets."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What a metric counted in each example."""
+    """Sufficient statistics of a metric for each example."""
 
     name: str
     rows: Floats
-    """(examples, quantities); a corpus is their sum."""
+    """(examples, quantities); the statistics of a corpus are the sum over examples."""
     formula: Callable[[Floats], Floats]
-    """Sums (N, quantities) to scores (N,)."""
+    """Sums (N, quantities) of N samples to their scores (N,)."""
     signature: str
     better: int = 1
-    """1 where greater is better, -1 for errors."""
+    """1 if higher is better, -1 for errors."""
 
     @property
     def value(self) -> float:
-        """The score of all examples together."""
+        """The corpus score: the formula of the sum over examples."""
         return float(self.formula(self.rows.sum(0, keepdims=True))[0])
 
     def select(self, which: NDArray[np.int64]) -> Self:
-        """These examples alone."""
+        """The counts of the selected examples."""
         return replace(self, rows=self.rows[which])
 
 
 def scores(counts: Iterable[Counts], *, resamples: int, seed: int) -> dict[str, Score]:
-    """Values by name, each with its bootstrap interval and signature; those of the same examples share resamples."""
-    listed = list(counts)
-    found: dict[str, Score] = {}
-    for examples in {len(one.rows) for one in listed}:
-        alike = [one for one in listed if len(one.rows) == examples]
-        intervals = bootstrap([(one.rows, one.formula) for one in alike], resamples=resamples, seed=seed)
-        for one, (low, high) in zip(alike, intervals, strict=True):
-            found[one.name] = Score(value=one.value, low=low, high=high, signature=one.signature)
-    return {one.name: found[one.name] for one in listed}
+    """Scores by name with bootstrap confidence intervals; metrics over equally many examples share resamples."""
+    metrics = list(counts)
+    by_name: dict[str, Score] = {}
+    for examples in {len(metric.rows) for metric in metrics}:
+        group = [metric for metric in metrics if len(metric.rows) == examples]
+        intervals = bootstrap([(metric.rows, metric.formula) for metric in group], resamples=resamples, seed=seed)
+        for metric, (low, high) in zip(group, intervals, strict=True):
+            by_name[metric.name] = Score(value=metric.value, low=low, high=high, signature=metric.signature)
+    return {metric.name: by_name[metric.name] for metric in metrics}
 
 
-class Resampled(Protocol):
-    """An [evaluation] section: how intervals are found."""
+class BootstrapConfig(Protocol):
+    """The bootstrap keys of an [evaluation] section."""
 
     @property
     def resamples(self) -> int: ...
@@ -61,21 +64,21 @@ class Resampled(Protocol):
     def seed(self) -> int: ...
 
 
-def scored(counts: Iterable[Counts], config: Resampled) -> dict[str, Any]:
-    """Plain values by name, and under "scores" each with its interval and signature, as JSON."""
+def scores_json(counts: Iterable[Counts], config: BootstrapConfig) -> dict[str, Any]:
+    """JSON of an evaluation: values by name, and under "scores" each with its confidence interval and signature."""
     with_intervals = scores(counts, resamples=config.resamples, seed=config.seed)
-    found = {name: score.as_json() for name, score in with_intervals.items()}
-    return {name: score["value"] for name, score in found.items()} | {"scores": found}
+    as_json = {name: score.as_json() for name, score in with_intervals.items()}
+    return {name: score["value"] for name, score in as_json.items()} | {"scores": as_json}
 
 
 def values(counts: Iterable[Counts]) -> dict[str, float]:
-    """Plain values by name, without intervals: what the log of a training shows."""
-    return {one.name: one.value for one in counts}
+    """Values by name without intervals, as logged during training."""
+    return {metric.name: metric.value for metric in counts}
 
 
 def nll_counts(rows: Floats, facts: str) -> list[Counts]:
-    """nll and perplexity of a token, from the nll and the number of tokens of each example (and perhaps more); `facts`
-    are what their signatures say beside the name."""
+    """nll (nats) and perplexity per token. `rows` begin with the nll and the number of tokens of each example; `facts`
+    is the signature without the metric's name."""
     formulas: dict[str, Callable[[Floats], Floats]] = {"nll": mean, "perplexity": lambda sums: np.exp(mean(sums))}
     return [
         Counts(name=name, rows=rows, formula=formula, signature=f"{name}|{facts}", better=-1)
@@ -84,42 +87,45 @@ def nll_counts(rows: Floats, facts: str) -> list[Counts]:
 
 
 def mean(sums: Floats) -> Floats:
-    """The first quantity over the second."""
+    """First quantity / second."""
     return sums[:, 0] / np.maximum(sums[:, 1], 1)
 
 
-def ratio(sums: Floats) -> Floats:
-    """The first quantity over the second, in per cent; 0 where there is nothing."""
+def percentage(sums: Floats) -> Floats:
+    """First quantity / second, in per cent; 0 for 0 / 0."""
     return 100 * sums[:, 0] / np.maximum(sums[:, 1], 1)
 
 
-def agreement(kind: Agreement) -> Callable[[Floats], Floats]:
-    """The formula of precision, recall or F1, in per cent, of (shared, an output's own, the reference's)."""
+def prf_formula(kind: PRF) -> Callable[[Floats], Floats]:
+    """Formula of precision, recall or F1, in per cent, from sums of (matched, predicted, gold) items."""
+    # Recall divides by gold, precision by predicted, and F1 by the mean of both.
     divisor = np.array({"precision": [0, 1, 0], "recall": [0, 0, 1], "f1": [0, 0.5, 0.5]}[kind])
     return lambda sums: 100 * sums[:, 0] / np.maximum(sums @ divisor, 1)
 
 
-def rates(name: str, right: int, said: int, wanted: int) -> dict[str, Any]:
-    """A row of a table of classes: examples of one, how many were called so, and precision, recall and F1 in per cent;
-    None where there is nothing to divide by."""
+def prf_row(name: str, matched: int, predicted: int, gold: int) -> dict[str, Any]:
+    """A row of a classification report: support ("examples"), predictions ("answered"), precision, recall and F1 in per
+    cent; None for a zero denominator."""
     return {
         "class": name,
-        "examples": wanted,
-        "answered": said,
-        "precision": 100 * right / said if said else None,
-        "recall": 100 * right / wanted if wanted else None,
-        "f1": 200 * right / (said + wanted) if said + wanted else None,
+        "examples": gold,
+        "answered": predicted,
+        "precision": 100 * matched / predicted if predicted else None,
+        "recall": 100 * matched / gold if gold else None,
+        "f1": 200 * matched / (predicted + gold) if predicted + gold else None,
     }
 
 
-def by_length(counts: Counts, lengths: Sequence[int], edges: Sequence[int] = EDGES) -> list[tuple[str, int, float]]:
-    """(lengths, examples, score) of each bucket of source lengths that holds any example."""
+def by_length(
+    counts: Counts, lengths: Sequence[int], edges: Sequence[int] = LENGTH_EDGES
+) -> list[tuple[str, int, float]]:
+    """(length range, examples, score) of each non-empty bucket of source lengths."""
     bucket = np.searchsorted(np.asarray(edges), np.asarray(lengths), side="right")
     starts = [0, *edges]
-    found = []
+    buckets = []
     for n, start in enumerate(starts):
-        which = np.flatnonzero(bucket == n)
-        if len(which):
+        members = np.flatnonzero(bucket == n)
+        if len(members):
             label = f"{start}-{starts[n + 1] - 1}" if n + 1 < len(starts) else f"{start}+"
-            found.append((label, len(which), counts.select(which).value))
-    return found
+            buckets.append((label, len(members), counts.select(members).value))
+    return buckets

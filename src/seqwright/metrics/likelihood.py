@@ -1,4 +1,4 @@
-"""Likelihood: what probability a model gives to a whole text, as nll, perplexity and bits per byte or character."""
+"""Likelihood of a text under a language model: nll, perplexity, bits per byte and bits per character."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from torch import Tensor
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError, check_not_negative, check_sizes
 from seqwright.core.protocols import Autoregressive, Counted, Watch, unwatched
-from seqwright.metrics.counts import Counts, nll_counts, scored
+from seqwright.metrics.counts import Counts, nll_counts, scores_json
 from seqwright.metrics.score import Floats
 
 CHUNK = 4096
-"""Tokens scored at a time by models that carry their state."""
+"""Tokens scored at a time by models with a recurrent state."""
 COUNTED_CHUNK = 1 << 18
-"""The same for counted models, which answer many questions at once faster than few."""
+"""The same for count-based models (n-grams), whose cost per token falls with the batch."""
 BLOCK = 256
-"""Tokens in a unit of the bootstrap where a text has too few documents to resample."""
+"""Tokens in a bootstrap unit if a text has too few documents to resample (block bootstrap)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig:
     stride: int | None = None
-    """Tokens by which windows move over a text, at most the context; half of it unless given. 1 gives each token the
-    fullest context. Models that see any length use none."""
+    """Tokens between overlapping windows, at most the context; default half the context. 1 gives each token the longest
+    context. Unused by models without a context limit."""
     batch_size: int = 16
-    """Windows scored at a time."""
+    """Windows per batch."""
     random_batches: int = 0
-    """Beside the whole text, the mean nll over this many batches of random windows (nanoGPT's measure uses 200)."""
+    """Also report the mean nll over this many batches of random windows (nanoGPT's estimate_loss uses 200)."""
     random_batch_size: int = 12
-    """Windows in each of those batches."""
+    """Windows per random batch."""
     resamples: int = 1000
-    """Bootstrap resamples behind an interval; 0 for none."""
+    """Bootstrap resamples for confidence intervals; 0 for none."""
     seed: int = 1
-    """Fixes the bootstrap and the random windows."""
+    """Seed of the bootstrap and the random windows."""
 
     def __post_init__(self) -> None:
         check_sizes(self, "stride", "batch_size", "random_batch_size")
@@ -49,37 +49,39 @@ class EvaluationConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredText:
-    """A framed text with the log-probability of each of its tokens."""
+    """Log-probabilities of the tokens of a text, documents framed by <sos> and <eos>."""
 
     log_probs: Floats
-    """(N - 1,): of token i + 1, given all before it that the model could see."""
-    real: NDArray[np.bool_]
-    """(N - 1,): False where the next id is `<sos>`, which is given and never predicted."""
+    """(N - 1,): log p of token i + 1 given the tokens before it in the model's context; 0 where not predicted."""
+    mask: NDArray[np.bool_]
+    """(N - 1,): False where the next id is `<sos>`, which is given and never predicted (decision 0003)."""
 
     @property
     def tokens(self) -> int:
-        return int(self.real.sum())
+        """Number of predicted tokens."""
+        return int(self.mask.sum())
 
     @property
     def nll(self) -> float:
         """Mean negative log-likelihood of a token, in nats."""
         return float(-self.log_probs.sum() / self.tokens)
 
-    def units(self, sizes: NDArray[np.int64]) -> Floats:
-        """(units, 4): nll, tokens, bytes and characters of each document, or each block where documents are few.
+    def bootstrap_units(self, sizes: NDArray[np.int64]) -> Floats:
+        """(units, 4): nll, tokens, bytes and characters of each document, or of each block if documents are few.
 
-        `sizes` (N - 1, 2) says for how many bytes and characters each token stands.
+        `sizes` (N - 1, 2) are the bytes and characters of each token.
         """
-        starts = np.concatenate([[0], np.flatnonzero(~self.real) + 1])
-        starts = starts[starts < len(self.real)]
+        starts = np.concatenate([[0], np.flatnonzero(~self.mask) + 1])
+        starts = starts[starts < len(self.mask)]
+        # Tokens of a document are dependent, so documents are resampled whole.
         if len(starts) < 30:
-            starts = np.arange(0, len(self.real), BLOCK)
-        return np.add.reduceat(np.column_stack([-self.log_probs, self.real, sizes]), starts)
+            starts = np.arange(0, len(self.mask), BLOCK)
+        return np.add.reduceat(np.column_stack([-self.log_probs, self.mask, sizes]), starts)
 
 
-def stride_of(context: int, asked: int | None) -> int:
-    """Tokens by which windows really move: a longer stride than the context would leave tokens out."""
-    return min(asked or max(1, context // 2), context)
+def effective_stride(context: int, stride: int | None) -> int:
+    """The stride in use: a stride longer than the context would skip tokens."""
+    return min(stride or max(1, context // 2), context)
 
 
 @torch.inference_mode()
@@ -89,36 +91,38 @@ def score_text(
     *,
     sos: int | None,
     stride: int | None = None,
-    batch: int = 16,
+    batch_size: int = 16,
     rows: int = 1,
-    apart: bool = False,
+    mask_documents: bool = False,
     device: torch.device | str = "cpu",
     watch: Watch = unwatched,
 ) -> ScoredText:
-    """Scores each token of a framed text (N,).
+    """Log-probability of every token of a text (N,).
 
-    A model with a context sees overlapping windows of it, as rows of ordinary batches; one without reads the text from
-    end to end with carried state (as `rows` slices side by side, each begun afresh, where speed matters more). `apart`
-    keeps tokens of a window from seeing other documents than their own.
+    A model with a context limit scores overlapping windows; each token is scored once, with as much context as its
+    window has. Other models read the text from end to end with carried state, or as `rows` parallel slices that each
+    begin with an empty state, which is faster. `mask_documents` limits attention to a token's own document.
     """
     if ids.numel() < 2:
-        raise UserError("there is nothing to predict in this text; give at least one token.")
+        raise UserError("the text has no token to predict; give at least one token.")
     target = ids[1:].clone()
     if sos is not None:
         target[target == sos] = IGNORE
-    border = sos if apart else None
+    document_start = sos if mask_documents else None
     parts = (
         _carried(model, ids[:-1], target, rows, device)
         if model.context is None
-        else _windows(model, ids[:-1], target, stride_of(model.context, stride), batch, border, device)
+        else _windows(
+            model, ids[:-1], target, effective_stride(model.context, stride), batch_size, document_start, device
+        )
     )
     log_probs = np.zeros(target.numel())
     done = 0
-    for place, found in parts:
-        log_probs[place : place + len(found)] = found
-        done += len(found)
+    for first, window_log_probs in parts:
+        log_probs[first : first + len(window_log_probs)] = window_log_probs
+        done += len(window_log_probs)
         watch(done, target.numel())
-    return ScoredText(log_probs=log_probs, real=(target != IGNORE).numpy())
+    return ScoredText(log_probs=log_probs, mask=(target != IGNORE).numpy())
 
 
 def _windows(
@@ -126,48 +130,54 @@ def _windows(
     input: Tensor,
     target: Tensor,
     stride: int,
-    batch: int,
-    border: int | None,
+    batch_size: int,
+    document_start: int | None,
     device: torch.device | str,
 ) -> Iterator[tuple[int, Floats]]:
-    """(first position, log-probabilities) of each stretch, read with as much context before it as the model takes;
-    `border` begins documents that are kept apart."""
+    """(first position, log-probabilities) of the new tokens of each window; `document_start` is the id that begins a
+    document if documents are masked from each other."""
     assert model.context is not None
     length = min(model.context, len(input))
     stride = min(stride, length)
     stops = [length]
     while stops[-1] < len(input):
         stops.append(min(stops[-1] + stride, len(input)))
+    # Every window has the full length: the last one is moved back to end with the text and overlaps more.
     firsts = [0, *stops[:-1]]
-    for group in range(0, len(stops), batch):
-        ends = stops[group : group + batch]
+    for group in range(0, len(stops), batch_size):
+        ends = stops[group : group + batch_size]
         spans = [slice(end - length, end) for end in ends]
-        given = Batch.of_text(torch.stack([input[s] for s in spans]), torch.stack([target[s] for s in spans]))
-        log_probs, _ = model.score((given if border is None else given.with_documents(border)).to(device))
-        for row, first, end in zip(log_probs.cpu().double().numpy(), firsts[group : group + batch], ends, strict=True):
+        batch = Batch.of_text(torch.stack([input[s] for s in spans]), torch.stack([target[s] for s in spans]))
+        log_probs, _ = model.score(
+            (batch if document_start is None else batch.with_documents(document_start)).to(device)
+        )
+        for row, first, end in zip(
+            log_probs.cpu().double().numpy(), firsts[group : group + batch_size], ends, strict=True
+        ):
             yield first, row[length - (end - first) :]
 
 
 def _carried(
     model: Autoregressive, input: Tensor, target: Tensor, rows: int, device: torch.device | str
 ) -> Iterator[tuple[int, Floats]]:
-    """(first position, log-probabilities) of each chunk of each slice."""
+    """(first position, log-probabilities) of each chunk of each slice, with carried state."""
     rows = min(rows, len(input))
     size = math.ceil(len(input) / rows)
-    missing = rows * size - len(input)
-    inputs = torch.cat([input, input[-1:].expand(missing)]).view(rows, size)
-    targets = torch.cat([target, target.new_full((missing,), IGNORE)]).view(rows, size)
+    padding = rows * size - len(input)
+    # Padding of the last slice repeats the last id; its targets are IGNORE and its scores are dropped below.
+    inputs = torch.cat([input, input[-1:].expand(padding)]).view(rows, size)
+    targets = torch.cat([target, target.new_full((padding,), IGNORE)]).view(rows, size)
     state = model.start(Source.empty(rows, device), capacity=size)
     chunk = COUNTED_CHUNK if isinstance(model, Counted) else CHUNK
-    for begin in range(0, size, chunk):
-        span = slice(begin, begin + chunk)
-        given = Batch.of_text(inputs[:, span].contiguous(), targets[:, span].contiguous())
-        log_probs, after = model.score(given.to(device), state)
-        assert after is not None
-        state = after
+    for start in range(0, size, chunk):
+        span = slice(start, start + chunk)
+        batch = Batch.of_text(inputs[:, span].contiguous(), targets[:, span].contiguous())
+        log_probs, next_state = model.score(batch.to(device), state)
+        assert next_state is not None
+        state = next_state
         for row, values in enumerate(log_probs.cpu().double().numpy()):
-            place = row * size + begin
-            yield place, values[: max(0, len(input) - place)]
+            first = row * size + start
+            yield first, values[: max(0, len(input) - first)]
 
 
 @torch.inference_mode()
@@ -177,25 +187,29 @@ def random_windows(
     *,
     sos: int | None,
     context: int,
-    batch: int,
+    batch_size: int,
     batches: int,
     seed: int,
-    apart: bool = False,
+    mask_documents: bool = False,
     device: torch.device | str,
 ) -> float:
-    """Mean nll over windows at random places, most tokens with less context than they could have: nanoGPT's measure."""
+    """Mean nll over random windows, as nanoGPT's estimate_loss: most tokens have less than the full context."""
     if len(ids) <= context:
-        raise UserError(f"random windows of {context} tokens do not fit a text of {len(ids)}; set random_batches = 0.")
+        raise UserError(
+            f"random windows of {context} tokens do not fit into a text of {len(ids)}; set random_batches = 0."
+        )
     generator = torch.Generator().manual_seed(seed)
     total, count = 0.0, 0
     for _ in range(batches):
-        places = torch.randint(len(ids) - context, (batch,), generator=generator)
-        windows = torch.stack([ids[p : p + context + 1] for p in places.tolist()])
+        starts = torch.randint(len(ids) - context, (batch_size,), generator=generator)
+        windows = torch.stack([ids[start : start + context + 1] for start in starts.tolist()])
         target = windows[:, 1:].clone()
         if sos is not None:
             target[target == sos] = IGNORE
-        given = Batch.of_text(windows[:, :-1].contiguous(), target)
-        log_probs, _ = model.score((given.with_documents(sos) if apart and sos is not None else given).to(device))
+        batch = Batch.of_text(windows[:, :-1].contiguous(), target)
+        log_probs, _ = model.score(
+            (batch.with_documents(sos) if mask_documents and sos is not None else batch).to(device)
+        )
         total -= log_probs.cpu().double().sum().item()
         count += int((target != IGNORE).sum())
     return total / max(1, count)
@@ -209,13 +223,14 @@ def likelihood_scores(
     lossy: str | None = None,
     config: EvaluationConfig,
 ) -> dict[str, Any]:
-    """The JSON of an evaluation: plain numbers, and under "scores" each with its interval and signature.
+    """JSON of an evaluation: plain numbers, and under "scores" each with its confidence interval and signature.
 
-    `sizes` (N - 1, 2) says for how many bytes and characters each token stands, and is resampled with it. `lossy` says
-    why the tokens do not determine the text; then bits per byte and character are refused, because the model was not
-    asked for all of it.
+    `sizes` (N - 1, 2) are the bytes and characters of each token, resampled together with its nll. `lossy` is the
+    reason why the tokens do not determine the text; then bits per byte and character are refused, since part of the
+    text has no likelihood.
     """
-    rows = text.units(sizes)
+    rows = text.bootstrap_units(sizes)
+    # Nats to bits, per byte of the same resample: rescaling an interval of nll per token is too narrow (decision 0003).
     bits: dict[str, Callable[[Floats], Floats]] = {
         "bits_per_byte": lambda sums: sums[:, 0] / math.log(2) / np.maximum(1, sums[:, 2]),
         "bits_per_character": lambda sums: sums[:, 0] / math.log(2) / np.maximum(1, sums[:, 3]),
@@ -226,5 +241,5 @@ def likelihood_scores(
             Counts(name=name, rows=rows, formula=formula, signature=f"{name}|{signature}", better=-1)
             for name, formula in bits.items()
         ]
-    found = scored(counts, config) | {"tokens": text.tokens}
-    return found if lossy is None else found | dict.fromkeys(bits) | {"refused": dict.fromkeys(bits, lossy)}
+    result = scores_json(counts, config) | {"tokens": text.tokens}
+    return result if lossy is None else result | dict.fromkeys(bits) | {"refused": dict.fromkeys(bits, lossy)}

@@ -1,4 +1,4 @@
-"""Lines scored one by one: log-probability and surprisals of each, in order, many at a time."""
+"""Sentence scoring: log-probability and token surprisals of every line, in order, batched by length."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from seqwright.metrics.score import Floats
 
 Ids = NDArray[np.int64]
 
-AT_ONCE = 512
-"""Lines read ahead, so that lines of like length can share a batch."""
-BUDGET = 1 << 14
-"""Tokens in a batch, padding included."""
-COUNTED = 16
-"""So many times more of both for counted models: what a question costs them falls with the number asked at once."""
+READ_AHEAD = 512
+"""Lines read ahead and sorted, so that lines of similar length share a batch."""
+BATCH_TOKENS = 1 << 14
+"""Tokens per batch, padding included."""
+COUNTED_FACTOR = 16
+"""Factor on both for count-based models (n-grams), whose cost per token falls with the batch."""
 
 
 class EncodedLines(Protocol):
-    """Many lines as ids, one after the other."""
+    """Ids of lines, concatenated, and the length of each."""
 
     @property
     def ids(self) -> Any: ...
@@ -39,9 +39,11 @@ class EncodedLines(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredLine:
+    """A line with the surprisal of each token."""
+
     text: str
     ids: Ids
-    """Its tokens, the end included where the model predicts one."""
+    """Ids, including <eos> if the model predicts it."""
     surprisals: Floats
     """-log p of each token, in nats."""
     log_prob: float
@@ -49,11 +51,11 @@ class ScoredLine:
 
     @property
     def perplexity(self) -> float | None:
-        """None for a line without tokens."""
+        """Perplexity per token; None for a line without tokens, infinite where exp would overflow."""
         if not len(self.ids):
             return None
         nll = -self.log_prob / len(self.ids)
-        return math.exp(nll) if nll < 700 else math.inf
+        return math.exp(nll) if nll < 700 else math.inf  # exp overflows float64 above 709.78
 
 
 @torch.inference_mode()
@@ -66,15 +68,15 @@ def score_lines(
     eos: int | None,
     device: torch.device | str = "cpu",
 ) -> Iterator[ScoredLine]:
-    """Each line as a document of its own, begun by <sos> and, where the model has learned to end, ended by <eos>."""
+    """Scores each line as a document: <sos>, the line, and <eos> if the model has learned to predict it."""
     source = iter(lines)
-    many = COUNTED if isinstance(model, Counted) else 1
-    while texts := list(itertools.islice(source, many * AT_ONCE)):
-        ids, ends = _ended(encode(texts), eos)
-        surprisals = _score(model, ids, ends, sos, many * BUDGET, device)
+    factor = COUNTED_FACTOR if isinstance(model, Counted) else 1
+    while texts := list(itertools.islice(source, factor * READ_AHEAD)):
+        ids, ends = _with_eos(encode(texts), eos)
+        surprisals = _score(model, ids, ends, sos, factor * BATCH_TOKENS, device)
         total = np.append(0, np.cumsum(surprisals))
         totals = np.diff(total[np.append(0, ends)])
-        if not np.isfinite(total[-1]):  # differences of infinite sums say nothing
+        if not np.isfinite(total[-1]):  # inf - inf is nan: sum each line by itself
             totals = np.array([part.sum() for part in np.split(surprisals, ends[:-1])])
         start = 0
         for text, end, nll in zip(texts, ends.tolist(), totals.tolist(), strict=True):
@@ -82,8 +84,8 @@ def score_lines(
             start = end
 
 
-def _ended(encoded: EncodedLines, eos: int | None) -> tuple[Ids, Ids]:
-    """All ids with <eos> after each line, and where in them each line ends."""
+def _with_eos(encoded: EncodedLines, eos: int | None) -> tuple[Ids, Ids]:
+    """All ids with <eos> after each line, and the end offset of each line."""
     lengths = np.array(encoded.lengths, np.int64)
     ids = encoded.ids.astype(np.int64)
     if eos is None:
@@ -92,30 +94,30 @@ def _ended(encoded: EncodedLines, eos: int | None) -> tuple[Ids, Ids]:
 
 
 def _score(model: Autoregressive, ids: Ids, ends: Ids, sos: int, budget: int, device: torch.device | str) -> Floats:
-    """Surprisals of all ids; lines shorter than the context together, longer ones alone in overlapping windows."""
+    """Surprisals of all ids: lines within the context in padded batches, longer ones alone in overlapping windows."""
     lengths = np.diff(ends, prepend=0)
     starts = ends - lengths
     surprisals = np.zeros(len(ids))
     long = lengths > (CHUNK if model.context is None else model.context)
     for n in np.flatnonzero(long):
         line = slice(starts[n], ends[n])
-        whole = score_text(model, torch.from_numpy(np.append(sos, ids[line])), sos=sos, device=device)
-        surprisals[line] = -whole.log_probs
+        scored = score_text(model, torch.from_numpy(np.append(sos, ids[line])), sos=sos, device=device)
+        surprisals[line] = -scored.log_probs
     order = np.argsort(lengths, kind="stable")
-    for group in _groups(order[(lengths[order] > 0) & ~long[order]], lengths, budget):
-        width = np.arange(lengths[group[-1]])
-        real = width < lengths[group, None]  # (B, T)
-        places = np.where(real, starts[group, None] + width, 0)
-        target = np.where(real, ids[places], IGNORE)
-        input = np.concatenate([np.full((len(group), 1), sos), np.where(real, target, 0)[:, :-1]], 1)
+    for group in _batches(order[(lengths[order] > 0) & ~long[order]], lengths, budget):
+        positions = np.arange(lengths[group[-1]])
+        mask = positions < lengths[group, None]  # (B, T)
+        indices = np.where(mask, starts[group, None] + positions, 0)
+        target = np.where(mask, ids[indices], IGNORE)
+        input = np.concatenate([np.full((len(group), 1), sos), np.where(mask, target, 0)[:, :-1]], 1)
         batch = Batch.of_text(torch.from_numpy(input), torch.from_numpy(target))
-        scored, _ = model.score(batch.to(device))
-        surprisals[places[real]] = -scored.cpu().double().numpy()[real]
+        log_probs, _ = model.score(batch.to(device))
+        surprisals[indices[mask]] = -log_probs.cpu().double().numpy()[mask]
     return surprisals
 
 
-def _groups(order: Ids, lengths: Ids, budget: int) -> Iterator[Ids]:
-    """Neighbors in length whose padded batch stays within the budget."""
+def _batches(order: Ids, lengths: Ids, budget: int) -> Iterator[Ids]:
+    """Batches of lines adjacent in length whose padded size stays within the token budget."""
     start = 0
     while start < len(order):
         cost = np.arange(1, len(order) - start + 1) * lengths[order[start:]]

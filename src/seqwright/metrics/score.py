@@ -1,4 +1,4 @@
-"""A score: a number, the interval it may be trusted to, and the signature that says how it was taken."""
+"""Scores with bootstrap confidence intervals, and the signature that makes them reproducible."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
+    """A metric's value, its 95 % confidence interval and its signature."""
+
     value: float
     low: float | None = None
-    """Ends of the interval that holds 95 % of the bootstrap's answers; None where there are too few units."""
+    """Ends of the 95 % percentile bootstrap interval; None with too few units."""
     high: float | None = None
     signature: str = ""
 
@@ -24,34 +26,37 @@ class Score:
         return asdict(self)
 
 
-FEWEST_UNITS = 10
-"""Below this many units a bootstrap interval would pretend."""
-DRAWN = 1 << 21
-"""Units drawn before they are added up: one product of matrices for many resamples."""
+MIN_UNITS = 10
+"""Fewer resampling units have no meaningful bootstrap interval."""
+BLOCK_UNITS = 1 << 21
+"""Units drawn per block of resamples: bounds memory, and sums a block by one matrix product."""
 
 Interval = tuple[float, float] | tuple[None, None]
 
 
 def bootstrap(
-    asked: Sequence[tuple[Floats, Callable[[Floats], Floats]]], *, resamples: int, seed: int
+    metrics: Sequence[tuple[Floats, Callable[[Floats], Floats]]], *, resamples: int, seed: int
 ) -> list[Interval]:
-    """The 95 % percentile interval (Efron 1979) of each score over resampled units, the same draws for all of them.
+    """95 % percentile bootstrap interval (Efron 1979) of each metric over resampled units, the same draws for all.
 
-    Metrics are additive: counts (units, quantities) are summed over a resample, and their score maps sums
-    (resamples, quantities) to numbers.
+    A metric is (counts, formula): counts (units, quantities) are summed over each resample, and the formula maps sums
+    (resamples, quantities) to scores (resamples,).
     """
-    units = len(asked[0][0])
-    if units < FEWEST_UNITS or resamples == 0:
-        return [(None, None)] * len(asked)
+    units = len(metrics[0][0])
+    if units < MIN_UNITS or resamples == 0:
+        return [(None, None)] * len(metrics)
     generator = np.random.default_rng(seed)
-    sums = [np.empty((resamples, counts.shape[1])) for counts, _ in asked]
-    block = max(1, DRAWN // units)
-    for begin in range(0, resamples, block):
-        span = slice(begin, min(begin + block, resamples))
-        times = np.empty((span.stop - begin, units))  # how often each resample holds each unit
-        for row in times:
+    sums = [np.empty((resamples, counts.shape[1])) for counts, _ in metrics]
+    block = max(1, BLOCK_UNITS // units)
+    for start in range(0, resamples, block):
+        span = slice(start, min(start + block, resamples))
+        multiplicity = np.empty((span.stop - start, units))  # multiplicity of each unit in each resample
+        for row in multiplicity:
             row[:] = np.bincount(generator.integers(0, units, units), minlength=units)
-        for own, (counts, _) in zip(sums, asked, strict=True):
-            own[span] = times @ counts
-    ends = [np.percentile(score(own), [2.5, 97.5]).tolist() for own, (_, score) in zip(sums, asked, strict=True)]
+        for metric_sums, (counts, _) in zip(sums, metrics, strict=True):
+            metric_sums[span] = multiplicity @ counts
+    ends = [
+        np.percentile(formula(metric_sums), [2.5, 97.5]).tolist()
+        for metric_sums, (_, formula) in zip(sums, metrics, strict=True)
+    ]
     return [(low, high) for low, high in ends]

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from seqwright.core.config import UserError
 from seqwright.core.storage import (
-    directory,
+    atomic_directory,
     load_tensors,
     read_json,
-    remove,
+    remove_directory,
     save_tensors,
     to_json,
     write_json,
@@ -66,7 +66,7 @@ class Checkpoints:
             raise ValueError(
                 f"checkpoint state does not survive JSON (tuples, inf, keys that are no strings?): {state}"
             )
-        with directory(self._folder(step)) as folder:
+        with atomic_directory(self._folder(step)) as folder:
             for name, tensors in groups.items():
                 save_tensors(folder / f"{name}.safetensors", tensors)
             write_json(folder / "state.json", {"step": step, "groups": sorted(groups), "state": state})
@@ -74,7 +74,7 @@ class Checkpoints:
         newest = [s for s in self.steps() if s <= step][-keep:]
         for old in self.steps():
             if old not in newest and (old > step or old not in kept):
-                remove(self._folder(old))
+                remove_directory(self._folder(old))
 
     def load(self, step: int) -> Checkpoint:
         """The checkpoint of a step, in full."""

@@ -32,15 +32,15 @@ import torch
 from seqwright import __version__
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.storage import (
-    append_line,
+    append_jsonl,
     check_tensors,
     is_leftover,
     read_json,
-    read_lines,
+    read_jsonl,
     read_text,
     recover,
     to_json,
-    writable,
+    write_errors,
     write_json,
     write_text,
 )
@@ -82,7 +82,7 @@ class RunDirectory:
         run = cls(Path(path))
         run._refuse_other_things()
         run.made_folder = not run.path.exists()
-        with writable(run.path):
+        with write_errors(run.path):
             run.path.mkdir(parents=True, exist_ok=True)
         with run._alone():
             if is_run(run.path):
@@ -170,7 +170,7 @@ class RunDirectory:
         """The lock file, locked. One that `discard` unlinked while we waited for it guards nothing: then again."""
         while True:
             try:
-                with writable(self.path):
+                with write_errors(self.path):
                     file = self.lock_path.open("a+")
             except FileNotFoundError:
                 raise UserError(_taken_back(self.path)) from None
@@ -262,11 +262,11 @@ class RunDirectory:
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Adds one line to the log."""
-        append_line(self.log_path, record)
+        append_jsonl(self.log_path, record)
 
     def records(self) -> list[dict[str, Any]]:
         """The log, oldest first."""
-        return read_lines(self.log_path, "kind") if self.log_path.exists() else []
+        return read_jsonl(self.log_path, "kind") if self.log_path.exists() else []
 
     def note(self, text: str) -> None:
         """Puts on record what a reader of the numbers should know: a fall-back, a truncation, a held-out part."""

@@ -13,7 +13,7 @@ from seqwright import build
 from seqwright.core.config import UserError
 from seqwright.data.files import named
 from seqwright.data.text.stream import Stream
-from seqwright.metrics.interpolation import best_weights
+from seqwright.metrics.interpolation import interpolation_weights
 from seqwright.metrics.likelihood import score_text
 from seqwright.metrics.score import Floats
 from seqwright.pipeline import training as session
@@ -43,7 +43,7 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, geometric: 
     first = runs[0]
     stream = first.stream(on)
     log_probs = np.stack([_log_probs(run, stream) for run in runs], 1)  # (T, M)
-    weights = best_weights(log_probs)
+    weights = interpolation_weights(log_probs)
     with np.errstate(divide="ignore"):
         together = np.logaddexp.reduce(log_probs + np.log(weights), axis=1)
     alone = [float(np.exp(-own.mean())) for own in log_probs.T]
@@ -103,6 +103,6 @@ def _log_probs(run: Run, stream: Stream) -> Floats:
     ids = torch.from_numpy(stream.ids.astype(np.int64))
     settings = run.settings
     stride, apart = settings.evaluation.stride, settings.data.mask_documents
-    scored = score_text(run.model, ids, sos=stream.sos, stride=stride, apart=apart, device=run.device)
-    log_probs: Floats = scored.log_probs[scored.real]
+    scored = score_text(run.model, ids, sos=stream.sos, stride=stride, mask_documents=apart, device=run.device)
+    log_probs: Floats = scored.log_probs[scored.mask]
     return log_probs

@@ -15,7 +15,7 @@ from seqwright.core.storage import to_json
 from seqwright.data.files import named
 from seqwright.data.labeled.rows import read_rows, splits
 from seqwright.metrics.calibration import log_softmax
-from seqwright.metrics.interpolation import best_weights, geometric_weights
+from seqwright.metrics.interpolation import geometric_weights, interpolation_weights
 from seqwright.metrics.score import Floats
 from seqwright.pipeline import training as session
 from seqwright.runs.run import Run
@@ -109,7 +109,7 @@ def _log_probs(run: Any, texts: Sequence[tuple[str, ...]]) -> Floats:
 def _best(log_probs: Floats, wanted: Any) -> tuple[str, Floats, Floats]:
     """The mean under which held-out answers are more probable, its weights, and the mixed log-probabilities."""
     own = log_probs[:, np.arange(len(wanted)), wanted]  # (M, N)
-    shares, powers = best_weights(own.T), geometric_weights(log_probs, wanted)
+    shares, powers = interpolation_weights(own.T), geometric_weights(log_probs, wanted)
     with np.errstate(divide="ignore"):
         linear = np.logaddexp.reduce(log_probs + np.log(shares)[:, None, None], axis=0)
     pooled = log_softmax(np.einsum("m,mnc->nc", powers, log_probs))

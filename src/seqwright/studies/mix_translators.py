@@ -16,7 +16,7 @@ from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.config import UserError
 from seqwright.data.files import named
 from seqwright.data.parallel.buckets import Buckets, encode_pairs
-from seqwright.metrics.interpolation import best_weights, geometric_weights
+from seqwright.metrics.interpolation import geometric_weights, interpolation_weights
 from seqwright.metrics.score import Floats
 from seqwright.pipeline import training as session
 from seqwright.runs.run import Run
@@ -81,7 +81,7 @@ def _tuned(runs: Sequence[Any], on: str | Sequence[str], geometric: bool) -> tup
         together = pooled[np.arange(len(wanted)), wanted] - np.logaddexp.reduce(pooled, axis=1)
         facts["tuned_tokens"] = len(wanted)
     else:
-        weights = best_weights(own)
+        weights = interpolation_weights(own)
         with np.errstate(divide="ignore"):
             together = np.logaddexp.reduce(own + np.log(weights), axis=1)
     facts["tuned"] = _perplexity(together)

@@ -45,14 +45,14 @@ def spread(count: int, most: int) -> range:
 
 def made_up_source(tokenizer: Tokenizer, rows: int, length: int, *, ended: bool = False) -> Source:
     """Sources of different lengths, of ids that the tokenizer can produce; ended by `<eos>` where sources are."""
-    plain = torch.from_numpy(np.flatnonzero(tokenizer.plain))
+    plain = torch.from_numpy(np.flatnonzero(tokenizer.is_text))
     drawn = plain[torch.arange(rows * length) * 7919 % len(plain)].view(rows, length)
     lengths = torch.tensor([max(1, length - 3 * row) for row in range(rows)])
     if ended:
         drawn[torch.arange(rows), lengths - 1] = tokenizer.eos  # type: ignore[assignment]
     marks = None
     if tokenizer.kind == "characters":
-        flat = tokenizer.word_marks(drawn.flatten().numpy(), np.arange(0, rows * length, length))
+        flat = tokenizer.word_bio(drawn.flatten().numpy(), np.arange(0, rows * length, length))
         marks = torch.from_numpy(flat).long().view(rows, length)
     return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=drawn, words=marks)
 

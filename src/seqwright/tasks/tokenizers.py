@@ -10,7 +10,7 @@ from seqwright.core.storage import write_text
 from seqwright.data.files import resolve
 from seqwright.runs.directory import RunDirectory
 from seqwright.tasks.base import Note, Settings
-from seqwright.text.special_tokens import with_specials
+from seqwright.text.special_tokens import with_special_tokens
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig, train
 
@@ -27,7 +27,7 @@ def saved_tokenizer(
         raise UserError("a prepared text has its tokenizer beside it: set tokenizer.file to the tokenizer.json there.")
     else:
         found = learned_tokenizer(settings.tokenizer, texts)
-    tokenizer = with_specials(found, special_tokens)
+    tokenizer = with_special_tokens(found, special_tokens)
     write_text(directory.tokenizer_path, tokenizer.json)
     for said in tokenizer.notes:
         note(said)

@@ -1,7 +1,7 @@
-"""Byte pair encoding learned exactly: the most frequent pair is merged first, ties go to the smallest pair.
+"""Exact byte pair encoding trainer: the most frequent pair is merged first, ties go to the lexicographically smallest.
 
-Sennrich, Haddow & Birch (2016). A word is its characters and an end-of-word mark of its own; pairs never cross words,
-so counting distinct words is enough, and after a merge only the words that held the pair are counted again.
+Sennrich, Haddow & Birch (2016). A word is its characters and a separate end-of-word symbol. Pairs never cross words, so
+distinct words with their counts are enough, and a merge recounts only the words that contain the pair.
 """
 
 from __future__ import annotations
@@ -17,85 +17,86 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Merge:
-    """One step of the algorithm, as a person follows it."""
+    """One merge operation, with what it did to the training text."""
 
     pair: Pair
     count: int
-    """How often the pair stood in the text."""
-    compression: float
-    """Bytes per token after the merge; the mark stands for the one byte of white space that ended the word."""
+    """Frequency of the pair in the text before the merge."""
+    bytes_per_token: float
+    """Compression after the merge; the end-of-word symbol counts as one byte of white space."""
 
 
-def merges(words: Mapping[Sequence[str], int], *, minimum_count: int = 2) -> Iterator[Merge]:
-    """Merges in order, as many as are asked for; words are symbols with their counts."""
-    return Merger(words).run(minimum_count)
+def learn_merges(words: Mapping[Sequence[str], int], *, min_frequency: int = 2) -> Iterator[Merge]:
+    """Lazily yields merges in order; `words` maps sequences of symbols to their frequencies."""
+    return BPETrainer(words).run(min_frequency)
 
 
-class Merger:
-    """Words as symbols, and where each pair of neighbors stands."""
+class BPETrainer:
+    """Segmented words with the frequency of each adjacent pair, and an inverted index from pairs to words."""
 
     def __init__(self, words: Mapping[Sequence[str], int]):
         self.words = [list(word) for word in words]
         self.counts = list(words.values())
-        self.pairs: Counter[Pair] = Counter()
-        self.holders: defaultdict[Pair, set[int]] = defaultdict(set)
-        for number, word in enumerate(self.words):
+        self.pair_counts: Counter[Pair] = Counter()
+        self.pair_words: defaultdict[Pair, set[int]] = defaultdict(set)
+        for index, word in enumerate(self.words):
             for pair in pairwise(word):
-                self.pairs[pair] += self.counts[number]
-                self.holders[pair].add(number)
-        self.bytes = sum(count * text_bytes(word) for word, count in zip(self.words, self.counts, strict=True))
-        self.tokens = sum(count * len(word) for word, count in zip(self.words, self.counts, strict=True))
+                self.pair_counts[pair] += self.counts[index]
+                self.pair_words[pair].add(index)
+        self.text_bytes = sum(count * text_bytes(word) for word, count in zip(self.words, self.counts, strict=True))
+        self.token_count = sum(count * len(word) for word, count in zip(self.words, self.counts, strict=True))
 
     @property
-    def compression(self) -> float:
-        """Bytes per token."""
-        return self.bytes / max(1, self.tokens)
+    def bytes_per_token(self) -> float:
+        """Compression of the text under the merges so far."""
+        return self.text_bytes / max(1, self.token_count)
 
-    def run(self, minimum_count: int) -> Iterator[Merge]:
-        queue = [(-count, pair) for pair, count in self.pairs.items()]
+    def run(self, min_frequency: int) -> Iterator[Merge]:
+        # A heap with lazy deletion; (-count, pair) breaks ties by the smallest pair.
+        queue = [(-count, pair) for pair, count in self.pair_counts.items()]
         heapq.heapify(queue)
         while queue:
             negative, pair = heapq.heappop(queue)
-            count = self.pairs[pair]
-            if count != -negative:  # it has changed since; what it became was pushed too
+            count = self.pair_counts[pair]
+            if count != -negative:  # stale entry: every change of a count pushed a new one
                 continue
-            if count < minimum_count:
+            if count < min_frequency:
                 return
             for changed in self._merge(pair):
-                heapq.heappush(queue, (-self.pairs[changed], changed))
-            yield Merge(pair, count, self.compression)
+                heapq.heappush(queue, (-self.pair_counts[changed], changed))
+            yield Merge(pair, count, self.bytes_per_token)
 
     def _merge(self, pair: Pair) -> set[Pair]:
-        """Merges a pair wherever it stands, from left to right; the pairs whose counts changed."""
+        """Applies a merge to every word, left to right; the pairs whose counts changed and are not zero."""
         changed: set[Pair] = set()
-        for number in self.holders.pop(pair):
-            word, count = self.words[number], self.counts[number]
-            merged = join(word, pair)
-            if len(merged) == len(word):  # an earlier merge took the pair apart here
+        for index in self.pair_words.pop(pair):
+            word, count = self.words[index], self.counts[index]
+            merged = merge_pair(word, pair)
+            if len(merged) == len(word):  # the index is stale: an earlier merge consumed the pair in this word
                 continue
             for old in pairwise(word):
-                self.pairs[old] -= count
+                self.pair_counts[old] -= count
                 changed.add(old)
             for new in pairwise(merged):
-                self.pairs[new] += count
-                self.holders[new].add(number)
+                self.pair_counts[new] += count
+                self.pair_words[new].add(index)
                 changed.add(new)
-            self.tokens -= count * (len(word) - len(merged))
-            self.words[number] = merged
-        return {other for other in changed if self.pairs[other] > 0}
+            self.token_count -= count * (len(word) - len(merged))
+            self.words[index] = merged
+        return {other for other in changed if self.pair_counts[other] > 0}
 
 
-def join(word: Sequence[str], pair: Pair) -> list[str]:
-    """The word with the pair as one symbol wherever it stands."""
+def merge_pair(word: Sequence[str], pair: Pair) -> list[str]:
+    """The word with every occurrence of the pair merged into one symbol, left to right."""
     merged: list[str] = []
-    place = 0
-    while place < len(word):
-        both = place + 1 < len(word) and word[place] == pair[0] and word[place + 1] == pair[1]
-        merged.append(pair[0] + pair[1] if both else word[place])
-        place += 2 if both else 1
+    position = 0
+    while position < len(word):
+        is_pair = position + 1 < len(word) and word[position] == pair[0] and word[position + 1] == pair[1]
+        merged.append(pair[0] + pair[1] if is_pair else word[position])
+        position += 2 if is_pair else 1
     return merged
 
 
 def text_bytes(word: Sequence[str]) -> int:
-    """Of the characters, and one for the white space that the mark stands for."""
+    """UTF-8 bytes of a word, plus one for the white space that its end-of-word symbol stands for."""
     return sum(len(symbol.encode()) for symbol in word[:-1]) + 1

@@ -1,4 +1,4 @@
-"""How well a tokenizer suits a text: what it loses, what it does not know, and how finely it cuts, by script."""
+"""Coverage of a text by a tokenizer: unknown tokens, lossy lines, compression, and fertility by script."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ EXAMPLES = 10
 
 
 def coverage(tokenizer: Tokenizer, lines: Iterable[str]) -> dict[str, Any]:
-    """Counts over all lines, the most frequent unknowns, and the cuts of each script's words."""
+    """Counts over all lines, the most frequent unknown units, and the fertility (tokens per word) of each script."""
     totals: Counter[str] = Counter()
     words: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     for line in lines:
         ids = tokenizer.encode(line)
-        split = line.split()
-        missing = 0 if tokenizer.unk is None else ids.count(tokenizer.unk)
+        line_words = line.split()
+        unknown_ids = 0 if tokenizer.unk is None else ids.count(tokenizer.unk)
         totals["lines"] += 1
-        totals["words"] += len(split)
+        totals["words"] += len(line_words)
         totals["tokens"] += len(ids)
         totals["bytes"] += len(line.encode())
-        totals["unknown"] += missing
+        totals["unknown"] += unknown_ids
         totals["lines_not_exact"] += tokenizer.decode(ids) != line
-        words.update(split)
-        if missing:
+        words.update(line_words)
+        if unknown_ids:
             unknown.update(tokenizer.unknowns(line))
     keys = ("lines", "words", "tokens", "bytes", "unknown", "lines_not_exact")
     return {
@@ -44,28 +44,33 @@ def coverage(tokenizer: Tokenizer, lines: Iterable[str]) -> dict[str, Any]:
 
 
 def by_script(tokenizer: Tokenizer, words: Counter[str]) -> list[dict[str, Any]]:
-    """Words of each script with the tokens they are cut into, each word taken by itself; most words first."""
-    lengths = tokenizer.encode_all(words).lengths
-    counts: dict[str, Counter[str]] = {}
+    """Words and tokens of each script, every word encoded in isolation; scripts with the most words first."""
+    lengths = tokenizer.encode_batch(words).lengths
+    by_name: dict[str, Counter[str]] = {}
     for (word, count), length in zip(words.items(), lengths, strict=True):
-        own = counts.setdefault(script(word), Counter())
-        own["words"] += count
-        own["tokens"] += count * length
-    ranked = sorted(counts.items(), key=lambda entry: (-entry[1]["words"], entry[0]))
-    return [{"script": name, **own, "tokens_per_word": ratio(own["tokens"], own["words"])} for name, own in ranked]
+        counter = by_name.setdefault(script(word), Counter())
+        counter["words"] += count
+        counter["tokens"] += count * length
+    ranked = sorted(by_name.items(), key=lambda entry: (-entry[1]["words"], entry[0]))
+    return [
+        {"script": name, **counter, "tokens_per_word": ratio(counter["tokens"], counter["words"])}
+        for name, counter in ranked
+    ]
 
 
 def script(word: str) -> str:
-    """The script of a word's first letter, as Unicode names it; "none" for numbers and signs."""
+    """Unicode script of a word's first letter, from its character name; "none" for numbers and punctuation."""
     return next((_script_of(character) for character in word if character.isalpha()), "none")
 
 
-def ratio(part: int, whole: int) -> float | None:
-    return round(part / whole, 4) if whole else None
+def ratio(part: int, total: int) -> float | None:
+    """part / total, rounded to 4 digits; None for an empty total."""
+    return round(part / total, 4) if total else None
 
 
 @functools.lru_cache(1 << 16)
 def _script_of(letter: str) -> str:
+    # Python has no script property: names begin with it (LATIN SMALL LETTER A, CJK UNIFIED IDEOGRAPH-4E00).
     name = unicodedata.name(letter, "unnamed")
     return name.split()[0].split("-")[0].lower()
 

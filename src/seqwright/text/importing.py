@@ -1,4 +1,4 @@
-"""Tokenizers made elsewhere: a tokenizer.json of any program, or a SentencePiece `.model`."""
+"""Import of pretrained tokenizers: a tokenizer.json of any program, or a SentencePiece `.model`."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from pathlib import Path
 
 from seqwright.core.config import UserError
 from seqwright.text import sentencepiece
-from seqwright.text.backend import grow, parse
+from seqwright.text.backend import add_special_tokens, parse
 from seqwright.text.tokenizer import Tokenizer
 
 
 def import_tokenizer(path: Path, special_tokens: Sequence[str] = ()) -> Tokenizer:
-    """The tokenizer of a file; special_tokens that it has no word for, under any of their usual names, come after its ids."""
+    """The tokenizer of a file; special tokens that it lacks under all their usual names are appended to its ids."""
     try:
         data = path.read_bytes()
         backend = (
-            sentencepiece.pipeline(sentencepiece.read_model(data))
+            sentencepiece.to_backend(sentencepiece.read_model(data))
             if path.suffix == ".model"
             else parse(data.decode())[0]
         )
-        found = Tokenizer(backend.to_str())
-        missing = [name for name in special_tokens if not found.reserves(name)]
-        backend, facts = parse(backend.to_str())
-        grow(backend, facts, missing)
+        imported = Tokenizer(backend.to_str())
+        missing = [name for name in special_tokens if not imported.has_special_token(name)]
+        backend, spec = parse(backend.to_str())
+        add_special_tokens(backend, spec, missing)
         notes = [f"{path.name} has no {name}: it is added as id {backend.token_to_id(name)}." for name in missing]
         return Tokenizer(backend.to_str(), notes)
     except (OSError, UnicodeDecodeError) as error:

@@ -1,6 +1,7 @@
-"""Text to ids by table, for the kinds that need no search: several times faster than a general tokenizer.
+"""Batch encoders: normalized texts to ids. Words, characters and bytes are table lookups, several times faster than the
+general pipeline of the `tokenizers` library, which encodes the other kinds.
 
-Each function made here takes texts (normalized already) and gives all their ids in one array, with the length of each.
+Each function here builds an encoder: texts (already normalized) to all their ids in one array, and each text's length.
 """
 
 from __future__ import annotations
@@ -15,88 +16,90 @@ from numpy.typing import NDArray
 from tokenizers import normalizers
 
 Ids = NDArray[np.unsignedinteger[Any]]
-Lookup = Callable[[Sequence[str]], tuple[Ids, list[int]]]
-Starts = Callable[[Sequence[str]], NDArray[np.bool_]]
+BatchEncoder = Callable[[Sequence[str]], tuple[Ids, list[int]]]
+WordStarts = Callable[[Sequence[str]], NDArray[np.bool_]]
 
 
-def words(ids: Mapping[str, int], unknown: int, dtype: type[np.unsignedinteger[Any]]) -> Lookup:
-    """Splits on white space and looks each word up."""
+def words(ids: Mapping[str, int], unknown: int, dtype: type[np.unsignedinteger[Any]]) -> BatchEncoder:
+    """Word-level encoder: splits on white space and looks each word up."""
 
-    def look_up(texts: Sequence[str]) -> tuple[Ids, list[int]]:
-        found: list[str] = []
+    def encode(texts: Sequence[str]) -> tuple[Ids, list[int]]:
+        tokens: list[str] = []
         lengths: list[int] = []
         for text in texts:
-            split = text.split()
-            found += split
-            lengths.append(len(split))
-        return np.fromiter(map(ids.get, found, repeat(unknown)), dtype, len(found)), lengths
+            text_words = text.split()
+            tokens += text_words
+            lengths.append(len(text_words))
+        return np.fromiter(map(ids.get, tokens, repeat(unknown)), dtype, len(tokens)), lengths
 
-    return look_up
+    return encode
 
 
-def characters(ids: Mapping[str, int], unknown: int, dtype: type[np.unsignedinteger[Any]]) -> Lookup:
-    """Looks each code point up in a table of all of them."""
+def characters(ids: Mapping[str, int], unknown: int, dtype: type[np.unsignedinteger[Any]]) -> BatchEncoder:
+    """Character-level encoder: a dense table over all 0x110000 code points."""
     table = np.full(0x110000, unknown, dtype)
     for character, id in ids.items():
         table[ord(character)] = id
 
-    def look_up(texts: Sequence[str]) -> tuple[Ids, list[int]]:
-        points = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4")
-        return table[points], [len(text) for text in texts]
+    def encode(texts: Sequence[str]) -> tuple[Ids, list[int]]:
+        code_points = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4")
+        return table[code_points], [len(text) for text in texts]
 
-    return look_up
+    return encode
 
 
-def utf8_bytes(first: int, dtype: type[np.unsignedinteger[Any]]) -> Lookup:
-    """Counts each byte from the id of byte 0."""
+def utf8_bytes(first: int, dtype: type[np.unsignedinteger[Any]]) -> BatchEncoder:
+    """Byte-level encoder: the id of a byte is its value plus `first`, the id of byte 0."""
 
-    def look_up(texts: Sequence[str]) -> tuple[Ids, list[int]]:
+    def encode(texts: Sequence[str]) -> tuple[Ids, list[int]]:
         encoded = [text.encode() for text in texts]
         return np.frombuffer(b"".join(encoded), np.uint8).astype(dtype) + dtype(first), [len(e) for e in encoded]
 
-    return look_up
+    return encode
 
 
-def merged(backend: Any, dtype: type[np.unsignedinteger[Any]], steps: Sequence[Any] | None) -> Lookup:
-    """Asks the library to find the pieces; texts come normalized, but for these steps (None: but for all it has)."""
+def subwords(backend: Any, dtype: type[np.unsignedinteger[Any]], steps: Sequence[Any] | None) -> BatchEncoder:
+    """Subword encoder by the library. `steps` are the normalizers still to apply; None applies all of the backend's."""
     backend = _with_steps(backend, steps)
 
-    def look_up(texts: Sequence[str]) -> tuple[Ids, list[int]]:
+    def encode(texts: Sequence[str]) -> tuple[Ids, list[int]]:
         encoded = [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
         lengths = [len(ids) for ids in encoded]
         return np.fromiter(chain.from_iterable(encoded), dtype, sum(lengths)), lengths
 
-    return look_up
+    return encode
 
 
-def word_starts(backend: Any, steps: Sequence[Any] | None) -> Starts:
-    """Says which of the ids that `merged` finds begin a word: slower, since the library then keeps account."""
+def word_starts(backend: Any, steps: Sequence[Any] | None) -> WordStarts:
+    """Which ids of `subwords` begin a word; slower than encoding, since the library must track word ids."""
     backend = _with_steps(backend, steps)
 
     def starts(texts: Sequence[str]) -> NDArray[np.bool_]:
-        found: list[bool] = []
+        flags: list[bool] = []
         for encoding in backend.encode_batch(texts, add_special_tokens=False):
-            words = encoding.word_ids
-            found += [word is None or word != before for word, before in zip(words, [None, *words], strict=False)]
-        return np.array(found, np.bool_)
+            word_ids = encoding.word_ids
+            flags += [
+                word is None or word != previous for word, previous in zip(word_ids, [None, *word_ids], strict=False)
+            ]
+        return np.array(flags, np.bool_)
 
     return starts
 
 
 def _with_steps(backend: Any, steps: Sequence[Any] | None) -> Any:
-    """The backend for texts that are normalized but for these steps."""
+    """A copy of the backend whose normalizer is these steps; None keeps its own."""
     backend = copy.deepcopy(backend)
     backend.encode_special_tokens = True  # lost in copying
-    if steps is not None:  # texts are normalized already, and twice is not always the same as once
+    if steps is not None:  # texts are already normalized, and normalization is not always idempotent
         backend.normalizer = normalizers.Sequence(list(steps)) if steps else None
     return backend
 
 
-def guarded(look_up: Lookup, reserved: Sequence[int], unknown: int) -> Lookup:
-    """A lookup in which a special's name that was typed is unknown text, never the special."""
+def without_special_tokens(encode: BatchEncoder, special_ids: Sequence[int], unknown: int) -> BatchEncoder:
+    """An encoder that maps literal special tokens in a text to the unknown id."""
 
     def guard(texts: Sequence[str]) -> tuple[Ids, list[int]]:
-        ids, lengths = look_up(texts)
-        return np.where(np.isin(ids, reserved), ids.dtype.type(unknown), ids), lengths
+        ids, lengths = encode(texts)
+        return np.where(np.isin(ids, special_ids), ids.dtype.type(unknown), ids), lengths
 
     return guard

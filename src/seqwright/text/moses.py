@@ -1,7 +1,7 @@
-"""Moses: the punctuation and word boundaries by which tokenized BLEU is counted, for English, German and French.
+"""Moses punctuation normalization and tokenization, for tokenized BLEU in English, German and French.
 
-The rules are those of Koehn et al.'s (2007) `normalize-punctuation.perl` and `tokenizer.perl`, as sacremoses reads
-them. Entities are not escaped: that changes how tokens are written, never how many match.
+The rules of `normalize-punctuation.perl` and `tokenizer.perl` (Koehn et al. 2007), as sacremoses implements them
+(decision 0050). Entities are not escaped: that renames tokens on both sides and changes no match.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ Language = Literal["en", "de", "fr"]
 Rules = Sequence[tuple[re.Pattern[str], str]]
 
 LETTER = r"[^\W\d_]"
-NO_LETTER = r"(?:[\W\d_])"
+NON_LETTER = r"(?:[\W\d_])"
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Abbreviations after which a full stop ends no sentence, beside single letters.
+# Moses' nonbreaking prefixes: abbreviations whose full stop is not split off. Single letters are in INITIALS.
 _RANKS = """Adj Adm Adv Asst Bart Bldg Brig Bros Capt Cmdr Col Comdr Con Corp Cpl DR Dr Ens Gen Gov Hon Hosp Insp Lt
     MM MR MRS MS Maj Messrs Mlle Mme Mr Mrs Ms Msgr Op Ord Pfc Ph Prof Pvt Rep Reps Res Rev Rt Sen Sens Sfc Sgt Sr St
     Supt Surg"""
-PREFIXES: dict[Language, frozenset[str]] = {
+NONBREAKING_PREFIXES: dict[Language, frozenset[str]] = {
     "en": _words(f"{_RANKS} Drs Hr v vs rev Rs Nos Nr Jan Feb Mar Apr Jun Jul Aug Sep Oct Nov Dec"),
     "de": _words(
         f"""{_RANKS} Mio Mrd bzw v vs usw etc MwSt ggf vgl sogen ff Buchst sog Std evtl Zt Chr Ltd spp sen SA jun dgl
@@ -40,16 +40,16 @@ PREFIXES: dict[Language, frozenset[str]] = {
 INITIALS: dict[Language, frozenset[str]] = {
     "en": frozenset(string.ascii_uppercase),
     "de": frozenset(string.ascii_letters),
-    "fr": frozenset(string.ascii_letters) - {"a"},  # a word
+    "fr": frozenset(string.ascii_letters) - {"a"},  # "a" is a French word
 }
-BEFORE_NUMBERS: dict[Language, frozenset[str]] = {
+NUMERIC_ONLY_PREFIXES: dict[Language, frozenset[str]] = {
     "en": _words("No Art pp"),
     "de": _words(""),
     "fr": _words(""),
 }
-"""Those that end no sentence where a number follows."""
+"""Nonbreaking only before a number (#NUMERIC_ONLY# in Moses' prefix files)."""
 ORDINAL = re.compile(r"[1-9]\d?|[IVX]+|[ivx]+")
-"""German writes "der 3." and "der III."."""
+"""German ordinals keep their full stop: "der 3.", "der III."."""
 
 
 def _rules(*pairs: tuple[str, str]) -> Rules:
@@ -91,63 +91,65 @@ _SPECIAL = re.compile(r"([^\w\s.'`,\-]|_)")
 _COMMAS = _rules((r"([^\d]),", r"\1 , "), (r",([^\d])", r" , \1"), (r"(\d),$", r"\1 , "))
 _APOSTROPHES: dict[Language, Rules] = {
     "en": _rules(
-        (rf"({NO_LETTER})'({NO_LETTER})", r"\1 ' \2"),
+        (rf"({NON_LETTER})'({NON_LETTER})", r"\1 ' \2"),
         (rf"([\W_])'({LETTER})", r"\1 ' \2"),
-        (rf"({LETTER})'({NO_LETTER})", r"\1 ' \2"),
+        (rf"({LETTER})'({NON_LETTER})", r"\1 ' \2"),
         (rf"({LETTER})'({LETTER})", r"\1 '\2"),
         (r"(\d)'(s)", r"\1 '\2"),
     ),
     "de": _rules((r"'", " ' ")),
     "fr": _rules(
-        (rf"({NO_LETTER})'({NO_LETTER})", r"\1 ' \2"),
-        (rf"({NO_LETTER})'({LETTER})", r"\1 ' \2"),
-        (rf"({LETTER})'({NO_LETTER})", r"\1 ' \2"),
+        (rf"({NON_LETTER})'({NON_LETTER})", r"\1 ' \2"),
+        (rf"({NON_LETTER})'({LETTER})", r"\1 ' \2"),
+        (rf"({LETTER})'({NON_LETTER})", r"\1 ' \2"),
         (rf"({LETTER})'({LETTER})", r"\1' \2"),
     ),
 }
 _DOTS = re.compile(r"\.{2,}")
-_MARK = re.compile(r"DOTS(\d+)SEEN")
+_DOTMULTI = re.compile(r"DOTS(\d+)SEEN")
 
 
 def normalize_punctuation(text: str, language: Language) -> str:
-    """Typographic quotes, dashes and spaces as plain ones."""
+    """Text with typographic quotes, dashes and spaces replaced by ASCII ones."""
     for pattern, replacement in (*_PUNCTUATION, *_QUOTES[language]):
         text = pattern.sub(replacement, text)
     return text.strip()
 
 
 def tokenize(text: str, language: Language) -> list[str]:
-    """Words and punctuation apart."""
+    """Moses tokens: punctuation split off words, contractions and elisions split by language."""
     text = re.sub(r"[\0-\x1f]", "", re.sub(r"\s+", " ", text)).strip()
     text = _SPECIAL.sub(r" \1 ", text)
-    text = _DOTS.sub(lambda dots: f" DOTS{len(dots[0])}SEEN ", text)  # several stay together
+    text = _DOTS.sub(
+        lambda dots: f" DOTS{len(dots[0])}SEEN ", text
+    )  # runs of full stops stay one token, as DOTMULTI in Moses
     for pattern, replacement in (*_COMMAS, *_APOSTROPHES[language]):
         text = pattern.sub(replacement, text)
-    joined = " ".join(_stops(text.split(), language))
+    joined = " ".join(_split_full_stops(text.split(), language))
     joined = re.sub(r"\.' ?$", " . ' ", joined)
-    return _MARK.sub(lambda mark: "." * int(mark[1]), joined).split()
+    return _DOTMULTI.sub(lambda mark: "." * int(mark[1]), joined).split()
 
 
-def _stops(words: list[str], language: Language) -> list[str]:
-    """A full stop is a token of its own where it ends a sentence rather than an abbreviation."""
-    parted = []
-    for place, word in enumerate(words):
+def _split_full_stops(words: list[str], language: Language) -> list[str]:
+    """Splits the full stop off words, except after nonbreaking prefixes and before a lower-case word."""
+    tokens = []
+    for position, word in enumerate(words):
         prefix = word[:-1]
-        following = words[place + 1] if place + 1 < len(words) else ""
-        kept = (
+        following = words[position + 1] if position + 1 < len(words) else ""
+        nonbreaking = (
             not prefix
             or not word.endswith(".")
             or ("." in prefix and any(character.isalpha() for character in prefix))
-            or prefix in PREFIXES[language]
+            or prefix in NONBREAKING_PREFIXES[language]
             or prefix in INITIALS[language]
             or (language == "de" and ORDINAL.fullmatch(prefix) is not None)
             or following[:1].islower()
-            or (prefix in BEFORE_NUMBERS[language] and following[:1].isdigit())
+            or (prefix in NUMERIC_ONLY_PREFIXES[language] and following[:1].isdigit())
         )
-        parted += [word] if kept else [prefix, "."]
-    return parted
+        tokens += [word] if nonbreaking else [prefix, "."]
+    return tokens
 
 
 def lower_tokens(text: str, language: Language) -> str:
-    """Lower-cased, normalized and tokenized: what Multi30k's scores are counted on."""
+    """Lower-cased, punctuation-normalized and tokenized text, joined by spaces: the usual input of BLEU on Multi30k."""
     return " ".join(tokenize(normalize_punctuation(text.lower(), language), language))

@@ -1,4 +1,4 @@
-"""Rows of ids of different lengths, one after the other in one array: many words at once, without a loop over them."""
+"""Ragged arrays: rows of ids of different lengths in one array, to process all words without a Python loop."""
 
 from __future__ import annotations
 
@@ -13,35 +13,37 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Ragged:
+    """Concatenated rows of ids and their lengths."""
+
     ids: Ints
-    """(N,)"""
+    """(N,) ids of all rows, concatenated."""
     lengths: Ints
-    """(R,)"""
+    """(R,) ids in each row."""
 
     @property
     def starts(self) -> Ints:
-        """Where each row begins in the ids."""
+        """(R,) offset of each row in the ids."""
         return np.cumsum(self.lengths) - self.lengths
 
     def take(self, rows: Ints) -> Ragged:
-        """These rows, in this order."""
-        return Ragged(self.ids[spread(self.starts[rows], self.lengths[rows])], self.lengths[rows])
+        """The selected rows, in this order."""
+        return Ragged(self.ids[concatenated_ranges(self.starts[rows], self.lengths[rows])], self.lengths[rows])
 
     @classmethod
-    def of(cls, parts: Iterable[tuple[Ints, NDArray[np.integer]]], count: int) -> Ragged:
-        """From matrices (r, n) and the numbers (r,) of their rows, each of `count` rows in one of them."""
-        parts = list(parts)
+    def from_groups(cls, groups: Iterable[tuple[Ints, NDArray[np.integer]]], count: int) -> Ragged:
+        """`count` rows from (row numbers (r,), matrix (r, n)) groups; each row is in exactly one group."""
+        groups = list(groups)
         lengths = np.zeros(count, np.int64)
-        for rows, matrix in parts:
+        for rows, matrix in groups:
             lengths[rows] = matrix.shape[1]
-        whole = cls(np.zeros(lengths.sum(), np.int64), lengths)
-        starts = whole.starts
-        for rows, matrix in parts:
-            whole.ids[starts[rows, None] + np.arange(matrix.shape[1])] = matrix
-        return whole
+        ragged = cls(np.zeros(lengths.sum(), np.int64), lengths)
+        starts = ragged.starts
+        for rows, matrix in groups:
+            ragged.ids[starts[rows, None] + np.arange(matrix.shape[1])] = matrix
+        return ragged
 
 
-def spread(starts: Ints, lengths: Ints) -> Ints:
-    """start, start + 1, …, so many of each."""
-    begins = np.cumsum(lengths) - lengths
-    return np.arange(lengths.sum()) + np.repeat(starts - begins, lengths)
+def concatenated_ranges(starts: Ints, lengths: Ints) -> Ints:
+    """Concatenated ranges: start, start + 1, …, start + length - 1 of each pair."""
+    offsets = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum()) + np.repeat(starts - offsets, lengths)

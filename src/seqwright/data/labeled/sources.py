@@ -16,7 +16,7 @@ from seqwright.core.batch import Source
 from seqwright.core.config import UserError
 from seqwright.data.bucketing import Ints
 from seqwright.data.labeled.rows import Long
-from seqwright.text.ragged import spread
+from seqwright.text.ragged import concatenated_ranges
 from seqwright.text.tokenizer import Tokenizer
 
 
@@ -43,7 +43,7 @@ class EncodedTexts:
 def encode(texts: Sequence[tuple[str, ...]], tokenizer: Tokenizer) -> EncodedTexts:
     """Ids of every text, or pair of texts, in order."""
     parts = len(texts[0]) if texts else 1
-    encoded = tokenizer.encode_all([part for text in texts for part in text])
+    encoded = tokenizer.encode_batch([part for text in texts for part in text])
     lengths = np.array(encoded.lengths, np.int64)
     return EncodedTexts(
         ids=encoded.ids.astype(np.int64),
@@ -117,14 +117,14 @@ def frame(encoded: EncodedTexts, tokenizer: Tokenizer, *, longest: int | None, l
     empty = sum(length for _, _, length in chain) == 0
     chain.append((0, one * (len(ids) - 1), one * empty))  # so that every text has a position to be read at
     part, place, length = (np.stack(np.broadcast_arrays(*column), -1) for column in zip(*chain, strict=True))
-    whole = ids[spread(place.ravel(), length.ravel())]
+    whole = ids[concatenated_ranges(place.ravel(), length.ravel())]
     lengths = length.sum(1)
     starts = np.cumsum(lengths) - lengths
     read = np.bincount(kept.origin, (kept.head + kept.tail).sum(1), len(encoded.lengths)).astype(np.int64)
     return Sources(
         ids=whole,
         segments=np.repeat(np.tile(part.astype(np.int8), len(one)), length.ravel()) if parts > 1 else None,
-        words=tokenizer.word_marks(whole, starts) if tokenizer.kind == "characters" else None,
+        words=tokenizer.word_bio(whole, starts) if tokenizer.kind == "characters" else None,
         starts=starts,
         lengths=lengths,
         origin=kept.origin,
@@ -157,7 +157,7 @@ def cut(lengths: Ints, room: int | None, long: Long) -> Kept:
     if long == "windows":
         assert lengths.shape[1] == 1, "windows are of single texts"
         count = np.maximum(1, -(-lengths[:, 0] // room))
-        number = spread(np.zeros_like(count), count)[:, None]  # 0, 1, … among the windows of a text
+        number = concatenated_ranges(np.zeros_like(count), count)[:, None]  # 0, 1, … among the windows of a text
         origin = np.repeat(origin, count)
         skipped = number * (lengths - room)[origin] // np.maximum(count - 1, 1)[origin, None]
         return Kept(origin=origin, skipped=skipped, head=np.minimum(lengths, room)[origin], tail=none[origin])

@@ -117,7 +117,7 @@ def _ended(groups: Sequence[tuple[str, ...]], tags: Sequence[str | None], tokeni
     """Each group of texts as one: a tag if there is one, then every text ended by `<eos>`."""
     if tokenizer.sos is None or tokenizer.eos is None:
         raise UserError("sources and targets are framed by <sos> and <eos>; keep both in tokenizer.special_tokens.")
-    encoded = tokenizer.encode_all([text for group in groups for text in group])
+    encoded = tokenizer.encode_batch([text for group in groups for text in group])
     ends = np.cumsum(np.array(encoded.lengths, np.int64))
     ids = np.insert(encoded.ids.astype(np.int64), ends, tokenizer.eos)
     own = np.array(encoded.lengths, np.int64) + 1

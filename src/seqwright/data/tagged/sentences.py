@@ -134,7 +134,7 @@ def _pieces(
         [known.setdefault(word if n == 0 else f" {word}", len(known)) for n, word in enumerate(sentence.words)]
         for sentence in sentences
     ]
-    encoded = tokenizer.encode_all(known)
+    encoded = tokenizer.encode_batch(known)
     ends = np.cumsum(encoded.lengths)[:-1]
     nothing = [0 if tokenizer.unk is None else tokenizer.unk]  # a word of which normalizing leaves nothing
     return numbers, [piece.tolist()[:room] or nothing for piece in np.split(encoded.ids.astype(np.int64), ends)]

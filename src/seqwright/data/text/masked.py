@@ -53,7 +53,7 @@ class MaskedRows:
         shift: bool = True,
     ):
         assert tokenizer.mask is not None
-        self.masking = Masking(mask=tokenizer.mask, plain=tokenizer.plain, share=config.mask_rate)
+        self.masking = Masking(mask=tokenizer.mask, plain=tokenizer.is_text, share=config.mask_rate)
         self.tokenizer, self.whole_words = tokenizer, config.whole_words
         self.ids = stream.ids[stream.ids != stream.sos]
         self.sos, self.pad = stream.sos, stream.pad
@@ -66,7 +66,7 @@ class MaskedRows:
         epoch, number = divmod(step, self.steps_per_epoch)
         windows = permutation(self.seed, epoch, self.windows)[number * self.rows : (number + 1) * self.rows]
         ids, real = self.read(windows, draw(self.seed, epoch, *self.shifts))
-        starts = self.tokenizer.words_begin(ids) if self.whole_words else None
+        starts = self.tokenizer.word_start_mask(ids) if self.whole_words else None
         seen, target = self.masking.hide(ids, seed=self.seed, step=step, word_starts=starts)
         source = Source(mask=torch.from_numpy(real), ids=torch.from_numpy(seen))
         return Batch.of_source(source, torch.from_numpy(target))

@@ -266,7 +266,7 @@ def _load(text: str) -> None:
 def _work(block: Block, document: Document, columns: Sequence[str]) -> tuple[bytes, dict[str, Any]]:
     """A block's framed ids as bytes, and what was counted on the way."""
     corpus = block.corpus(document, columns)
-    encoded = _tokenizer.encode_all(corpus.documents)
+    encoded = _tokenizer.encode_batch(corpus.documents)
     whole = document == "file"
     ids: Ids = encoded.ids if whole else frame(encoded.ids, encoded.lengths, _tokenizer, ended=True)
     lacking = sum(corpus.unended.values())

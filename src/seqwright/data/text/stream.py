@@ -102,7 +102,7 @@ def make_stream(corpus: Corpus, tokenizer: Tokenizer) -> Stream:
     """The stream of a corpus."""
     if tokenizer.sos is None:
         raise UserError("a stream begins its documents with <sos>; add it to tokenizer.special_tokens.")
-    encoded = tokenizer.encode_all(corpus.documents)
+    encoded = tokenizer.encode_batch(corpus.documents)
     if not corpus.documents or (not len(encoded.ids) and (corpus.kind == "file" or tokenizer.eos is None)):
         raise UserError("the text has no tokens, so there is nothing to predict; give more text.")
     ids = frame(encoded.ids, encoded.lengths, tokenizer, ended=corpus.kind != "file")

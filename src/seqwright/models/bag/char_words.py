@@ -6,7 +6,7 @@ import numpy as np
 
 from seqwright.models.bag.features import Rows
 from seqwright.models.ngram.tables import ABSENT, search
-from seqwright.text.hashing import GOLDEN, mixed
+from seqwright.text.hashing import GOLDEN, mix64
 
 
 def spelled(ids: Rows, marks: Rows, lengths: Rows) -> tuple[Rows, Rows]:
@@ -23,7 +23,7 @@ def spelled(ids: Rows, marks: Rows, lengths: Rows) -> tuple[Rows, Rows]:
     first = np.flatnonzero(marks[inside] == 1)
     place = np.arange(len(inside)) - np.repeat(first, np.diff([*first, len(inside)]))
     powers = np.cumprod(np.full(place.max() + 1, GOLDEN))
-    letters = mixed((ids[inside].astype(np.uint64) + np.uint64(1)) * GOLDEN)  # so that short words differ in all bits
+    letters = mix64((ids[inside].astype(np.uint64) + np.uint64(1)) * GOLDEN)  # so that short words differ in all bits
     keys = np.add.reduceat(letters * powers[place], first)
     return keys.view(np.int64), counts
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from seqwright.core.storage import writable
+from seqwright.core.storage import write_errors
 
 Array = NDArray[Any]
 
@@ -38,7 +38,7 @@ class Scratch:
         if self.block is None or size == 0:
             return np.empty(size, dtype)
         folder = Path(tempfile.gettempdir())
-        with writable(folder), tempfile.TemporaryFile(dir=folder) as file:
+        with write_errors(folder), tempfile.TemporaryFile(dir=folder) as file:
             if hasattr(os, "posix_fallocate"):  # not on macOS
                 # Room is taken now: a disk that fills up under a map kills the process instead of raising.
                 os.posix_fallocate(file.fileno(), 0, size * np.dtype(dtype).itemsize)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from seqwright.layers import affix_embedding as affixes
 from seqwright.layers.unicode import Letters, kinds, shifts
-from seqwright.text.hashing import GOLDEN, mixed
+from seqwright.text.hashing import GOLDEN, mix64
 
 Keys = NDArray[np.uint64]
 VERSION = 2
@@ -83,4 +83,4 @@ def hashed(letters: Letters) -> Keys:
 
 def paired(one: Keys, other: Keys | np.uint64) -> Keys:
     """One number for two, in this order."""
-    return mixed(one * GOLDEN + other)
+    return mix64(one * GOLDEN + other)

@@ -17,7 +17,7 @@ from seqwright.core.protocols import Autoregressive, Watch, unwatched
 from seqwright.data.chat import Conversation, Conversations, Message, Turns, parsed, read_conversations, read_splits
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.decoding.text import speak
-from seqwright.metrics.counts import nll_counts, scored
+from seqwright.metrics.counts import nll_counts, scores_json
 from seqwright.metrics.likelihood import EvaluationConfig
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run
@@ -217,5 +217,5 @@ def evaluate_turns(
         f"|tokenizer:{tokenizer.signature}|text:{examples.fingerprint[:8]}"
         f"|bootstrap:{config.resamples}-{config.seed}|seqwright:{__version__}"
     )
-    scores = scored(nll_counts(counts, signature), config)
+    scores = scores_json(nll_counts(counts, signature), config)
     return scores | {"tokens": examples.targets}

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from seqwright.core.batch import IGNORE
 from seqwright.data.labeled.labels import Labels
 from seqwright.data.labeled.rows import Row
-from seqwright.metrics.calibration import calibration_counts, reliability, temperature
-from seqwright.metrics.classification import confusion, per_class
+from seqwright.metrics.calibration import calibration_counts, fit_temperature, reliability
+from seqwright.metrics.classification import confusion_matrix, per_class
 from seqwright.metrics.score import Floats
 from seqwright.tasks.classification.scores import ClassificationOptions, log_probs_of, tempered
 
@@ -35,7 +35,7 @@ def details(
     classes = np.arange(len(labels.names))
     return {
         "classes": list(labels.names),
-        "confusion": confusion(answered[known], wanted[known], len(classes)).tolist(),
+        "confusion": confusion_matrix(answered[known], wanted[known], len(classes)).tolist(),
         "per_class": per_class(answered[:, None] == classes, wanted[:, None] == classes, labels.names),
         "reliability": reliability(log_probs_of(found[known]), wanted[known]),
         "mistakes": label_errors(found, targets, labels, rows, WORST, wrong=True),
@@ -72,6 +72,6 @@ def calibrated(found: Floats, targets: NDArray[Any], labels: Labels) -> dict[str
     if labels.kind != "single" or known.sum() < FEWEST:
         return {}
     log_probs, wanted = log_probs_of(found[known]), targets[known]
-    best = temperature(log_probs, wanted)
+    best = fit_temperature(log_probs, wanted)
     left = calibration_counts(log_probs_of(tempered(found[known], best)), wanted).value
     return {"temperature": best, "tempered_calibration_error": left}

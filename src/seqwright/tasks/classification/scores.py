@@ -18,8 +18,8 @@ from seqwright.data.bucketing import ByLength
 from seqwright.data.labeled.labels import LabeledTexts, Labels, Unknown
 from seqwright.data.labeled.sources import Sources
 from seqwright.metrics.calibration import log_softmax, probability_counts
-from seqwright.metrics.classification import class_counts, labels_counts
-from seqwright.metrics.correlation import value_counts
+from seqwright.metrics.classification import class_counts, multilabel_counts
+from seqwright.metrics.correlation import regression_counts
 from seqwright.metrics.counts import Counts, mean
 from seqwright.metrics.score import Floats
 
@@ -121,7 +121,7 @@ def _several(found: Floats, targets: NDArray[Any], labels: Labels, options: Clas
     rows = np.stack([-sure.sum(1), np.full(len(found), float(found.shape[1]))], 1)
     signature = f"nll|examples:{len(found)}|classes:{found.shape[1]}"
     yield Counts(name="nll", rows=rows, formula=mean, signature=signature, better=-1)
-    yield from labels_counts(found >= options.threshold, wanted, labels.names)
+    yield from multilabel_counts(found >= options.threshold, wanted, labels.names)
 
 
 def _value(found: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions) -> Iterator[Counts]:
@@ -131,7 +131,7 @@ def _value(found: Floats, targets: NDArray[Any], labels: Labels, options: Classi
     rows = np.stack([nll, np.ones(len(found))], 1)
     signature = f"nll|unit:{labels.deviation:.4g}|examples:{len(found)}"
     yield Counts(name="nll", rows=rows, formula=mean, signature=signature, better=-1)
-    yield from value_counts(found[:, 0], wanted)
+    yield from regression_counts(found[:, 0], wanted)
 
 
 _KINDS: dict[str, Callable[[Floats, NDArray[Any], Labels, ClassificationOptions], Iterator[Counts]]] = {

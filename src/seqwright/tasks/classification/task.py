@@ -20,7 +20,7 @@ from seqwright.data.bucketing import ByLength
 from seqwright.data.labeled.labels import LabeledTexts, Labels, balance_notes
 from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, read_texts, splits
 from seqwright.data.labeled.sources import EncodedTexts, Sources, encode
-from seqwright.metrics.counts import scored, values
+from seqwright.metrics.counts import scores_json, values
 from seqwright.metrics.score import Floats
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run
@@ -264,7 +264,7 @@ def judged(
     """Scores of answers, and what lies behind them."""
     options = settings.decoding
     counts = counted(found, targets, labels, options, fingerprint)
-    return scored(counts, settings.evaluation) | {"details": details(found, targets, labels, rows, options)}
+    return scores_json(counts, settings.evaluation) | {"details": details(found, targets, labels, rows, options)}
 
 
 def classify(

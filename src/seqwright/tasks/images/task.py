@@ -19,7 +19,7 @@ from seqwright.data.images.corpus import Images, ImagesConfig, read_splits
 from seqwright.data.images.files import Pixels
 from seqwright.data.images.image_codec import ImageCodec
 from seqwright.data.images.patches import Grid, Views, to_pixels
-from seqwright.metrics.counts import Counts, mean, scored, values
+from seqwright.metrics.counts import Counts, mean, scores_json, values
 from seqwright.metrics.score import Floats
 from seqwright.reporting.png import embedded, sheet
 from seqwright.runs.directory import RunDirectory
@@ -249,7 +249,7 @@ def evaluated(
             judgment = judged(likely, wanted, sight.labels, (), settings, fingerprint)
             return judgment | (calibrated(plain, wanted, sight.labels) if fit else {})
         counts = counted(likely, wanted, sight.labels, settings.decoding, fingerprint)
-    return values(counts) if quick else scored(counts, settings.evaluation)
+    return values(counts) if quick else scores_json(counts, settings.evaluation)
 
 
 def restored(made: Floats, given: Floats, answer: str) -> Iterator[Counts]:

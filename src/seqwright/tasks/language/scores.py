@@ -10,7 +10,13 @@ import torch
 from seqwright import __version__
 from seqwright.core.protocols import Autoregressive, Watch, unwatched
 from seqwright.data.text.stream import Stream
-from seqwright.metrics.likelihood import EvaluationConfig, likelihood_scores, random_windows, score_text, stride_of
+from seqwright.metrics.likelihood import (
+    EvaluationConfig,
+    effective_stride,
+    likelihood_scores,
+    random_windows,
+    score_text,
+)
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.training import machine
 
@@ -39,9 +45,9 @@ def evaluate_text(
             ids,
             sos=stream.sos,
             stride=config.stride,
-            batch=config.batch_size,
+            batch_size=config.batch_size,
             rows=rows,
-            apart=apart,
+            mask_documents=apart,
             device=device,
             watch=watch,
         )
@@ -56,10 +62,10 @@ def evaluate_text(
             ids,
             sos=stream.sos,
             context=context,
-            batch=config.random_batch_size,
+            batch_size=config.random_batch_size,
             batches=config.random_batches,
             seed=config.seed,
-            apart=apart,
+            mask_documents=apart,
             device=device,
         )
         scores["random_windows"] = f"{config.random_batches}x{config.random_batch_size}x{context}|seed:{config.seed}"
@@ -74,7 +80,7 @@ def _signature(
         sight = ["state:carried", *adapted, *([f"rows:{rows}"] if rows > 1 else [])]
         sight += ["stride:unused"] if config.stride is not None else []
     else:
-        sight = [f"context:{model.context}", f"stride:{stride_of(model.context, config.stride)}"]
+        sight = [f"context:{model.context}", f"stride:{effective_stride(model.context, config.stride)}"]
     return "|".join(
         [
             f"tokens:{stream.targets}",

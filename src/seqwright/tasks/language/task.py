@@ -24,7 +24,7 @@ from seqwright.data.text.windows import Apart, Windows
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search_audit import Audit, search_audit
 from seqwright.decoding.text import Continuation, best_continuations, complete
-from seqwright.metrics.counts import Counts, Resampled, scored
+from seqwright.metrics.counts import BootstrapConfig, Counts, scores_json
 from seqwright.metrics.lines import ScoredLine, score_lines
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run
@@ -105,10 +105,10 @@ class TextTask:
         return fingerprint_of(*(one.fingerprint for one in (*self.streams, self.valid) if one is not None))
 
 
-def stream_scores(counts: Sequence[Counts], stream: Stream, config: Resampled) -> dict[str, Any]:
+def stream_scores(counts: Sequence[Counts], stream: Stream, config: BootstrapConfig) -> dict[str, Any]:
     """Scores with intervals and signature, and of how many tokens they are; the first counts those."""
     facts = {"tokens": int(counts[0].rows[:, 1].sum()), "unknown": stream.unknown}
-    return scored(counts, config) | facts
+    return scores_json(counts, config) | facts
 
 
 class LanguageTask(TextTask):
@@ -311,7 +311,7 @@ class LanguageRun(TextRun):
         ended = self.tokenizer.eos if self.documents != "file" else None
         assert self.tokenizer.sos is not None  # no stream was without
         return score_lines(
-            self.model, lines, self.tokenizer.encode_all, sos=self.tokenizer.sos, eos=ended, device=self.device
+            self.model, lines, self.tokenizer.encode_batch, sos=self.tokenizer.sos, eos=ended, device=self.device
         )
 
     def back_off(self, ids: Sequence[int], context: Sequence[int] = ()) -> list[BackOff]:

@@ -17,7 +17,7 @@ from seqwright.core.protocols import Feed, Watch, unwatched
 from seqwright.data.subword_regularization import Varied
 from seqwright.data.text.masked import MASK, MaskedRows
 from seqwright.data.text.stream import Stream
-from seqwright.metrics.counts import Counts, nll_counts, ratio, values
+from seqwright.metrics.counts import Counts, nll_counts, percentage, values
 from seqwright.metrics.score import Floats
 from seqwright.runs.directory import RunDirectory
 from seqwright.tasks.base import Settings, made_up_source
@@ -163,11 +163,11 @@ class MaskedRun(TextRun):
         source = Source(mask=torch.ones_like(given, dtype=torch.bool), ids=given)
         hidden, _ = self.model.hidden(Batch.of_source(source, given))
         # Blanks stand for text, never for special_tokens.
-        banned = torch.from_numpy(~self.tokenizer.plain).to(self.device)
+        banned = torch.from_numpy(~self.tokenizer.is_text).to(self.device)
         log_probs = (
             self.model.head(hidden[given == self.tokenizer.mask]).masked_fill(banned, -torch.inf).log_softmax(-1)
         )
-        found = log_probs.topk(min(chosen.top_k, int(self.tokenizer.plain.sum())))  # (blanks, top)
+        found = log_probs.topk(min(chosen.top_k, int(self.tokenizer.is_text.sum())))  # (blanks, top)
         best = iter(found.indices[:, 0].tolist())
         said = [next(best) if id == self.tokenizer.mask else id for id in ids]
         return Filled(text=self.tokenizer.decode(said), blanks=tuple(map(self._guesses, *found)))
@@ -244,5 +244,5 @@ def masked_counts(
         f"|tokenizer:{tokenizer.signature}|text:{stream.fingerprint[:8]}"
         f"|bootstrap:{config.resamples}-{config.seed}|seqwright:{__version__}"
     )
-    right = Counts(name="accuracy", rows=counts[:, [2, 1]], formula=ratio, signature=f"accuracy|{signature}")
+    right = Counts(name="accuracy", rows=counts[:, [2, 1]], formula=percentage, signature=f"accuracy|{signature}")
     return [*nll_counts(counts[:, :2], signature), right]

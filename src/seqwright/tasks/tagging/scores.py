@@ -20,7 +20,7 @@ from seqwright.data.bucketing import ByLength, Ints
 from seqwright.data.tagged.formats import Sentence
 from seqwright.data.tagged.sentences import EncodedSentences
 from seqwright.metrics import spans
-from seqwright.metrics.counts import Counts, scored
+from seqwright.metrics.counts import Counts, scores_json
 from seqwright.metrics.score import Score
 
 TOKENS = 8192
@@ -114,7 +114,7 @@ def tag_scores(
         ]
     )
     signed = (replace(one, signature=f"{one.signature}|{facts}") for one in _counts(said, gold, unknown, marked))
-    values = scored(signed, config)
+    values = scores_json(signed, config)
     if found.nll is not None:
         nll = Score(value=found.nll, signature=f"nll|of:words|{facts}").as_json()
         values |= {"nll": found.nll, "scores": {"nll": nll} | values["scores"]}

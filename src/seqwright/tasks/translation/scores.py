@@ -17,7 +17,7 @@ from seqwright.data.bucketing import ByLength
 from seqwright.data.parallel.buckets import Buckets, EncodedPairs
 from seqwright.decoding.options import SearchOptions
 from seqwright.metrics.brackets import bracket_score
-from seqwright.metrics.counts import Counts, Resampled, by_length, nll_counts, scored
+from seqwright.metrics.counts import BootstrapConfig, Counts, by_length, nll_counts, scores_json
 from seqwright.metrics.edit_distance import error_rate
 from seqwright.metrics.ngram_overlap import rouge, simplified_bleu, word_overlap
 from seqwright.metrics.score import Floats
@@ -173,8 +173,8 @@ def _quality_counts(outputs: Sequence[str], references: References, config: Outp
         yield replace(counted, name="bleu_moses", signature=f"bleu_moses|words:moses-{language}-lowercased|{rest}")
 
 
-def scored_by_length(counts: Sequence[Counts], config: Resampled, lengths: Sequence[int]) -> dict[str, Any]:
+def scored_by_length(counts: Sequence[Counts], config: BootstrapConfig, lengths: Sequence[int]) -> dict[str, Any]:
     """Values, scores with interval and signature, and values by the length of the source, in words."""
     apart = {one.name: by_length(one, lengths) for one in counts if len(one.rows) == len(lengths)}
     table = {name: [{"length": at, "sources": n, "value": v} for at, n, v in rows] for name, rows in apart.items()}
-    return scored(counts, config) | {"by_source_length": table}
+    return scores_json(counts, config) | {"by_source_length": table}

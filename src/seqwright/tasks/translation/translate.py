@@ -177,12 +177,12 @@ def wished(
 ) -> tuple[Automaton | None, tuple[Phrase, ...]]:
     """What is forbidden, and each phrase that is required, as a search follows them through this vocabulary."""
     never = {text: _surface(target, text) for text in forbidden}
-    watched = automaton([*never.values()], target.spelled, target.eos) if never else None
+    watched = automaton([*never.values()], target.token_bytes, target.eos) if never else None
     if watched is not None:
         # Who says a word in one piece means it: letters after that would only be a way around.
         ends = {cut[-1]: said.split()[-1] for text, said in never.items() for cut in _cuts(target, text)}
         watched = watched.closed(
-            [id for id, word in ends.items() if len(word) > 1 and target.spelled[id].strip() == word]
+            [id for id, word in ends.items() if len(word) > 1 and target.token_bytes[id].strip() == word]
         )
     phrases = []
     for text in required:
@@ -190,7 +190,7 @@ def wished(
         usual = min(_cuts(target, text), key=len)
         if watched is not None and watched.ends[watched.read(usual)]:
             raise UserError(f"{text!r} is required, but holds something forbidden; take one of the two back.")
-        phrases.append(phrase(said, target.spelled, usual, target.eos))
+        phrases.append(phrase(said, target.token_bytes, usual, target.eos))
     return watched, tuple(phrases)
 
 
