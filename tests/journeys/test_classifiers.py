@@ -88,7 +88,7 @@ def test_weights_of_learned_texts_are_warned_of(folder: Path, tmp_path: Path, se
     (tmp_path / "some.tsv").write_text("\n".join(some) + "\n", encoding="utf-8")
     runs = (folder / "words", folder / "pieces")
     made = seqwright("mix", *runs, "--on", tmp_path / "some.tsv", "--run", tmp_path / "mixed")
-    assert made.err.count("of the 60 texts that set the weights are training texts of") == 2
+    assert made.err.count("of the 60 texts that tune the weights are training texts of") == 2
     assert "training texts of" in (tmp_path / "mixed" / "report.html").read_text(encoding="utf-8")
 
 
