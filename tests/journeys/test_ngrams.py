@@ -76,7 +76,7 @@ def test_what_cannot_leave_or_arrive_is_said(here: Path, seqwright: Command, tra
     said = seqwright("import", "bad.arpa", "--run", "x")
     assert said.status == 2
     assert "bad.arpa, line " in said.err
-    assert "there is no number" in said.err
+    assert "expected a number" in said.err
     (here / "cut.arpa.gz").write_bytes(gzip.compress((here / "good.arpa").read_bytes())[:-20])
     assert "cannot read cut.arpa.gz" in seqwright("import", "cut.arpa.gz", "--run", "x").err
     assert not (here / "x").exists()
@@ -159,7 +159,7 @@ def test_an_adaptive_ngram_says_so_in_its_signature(here: Path, seqwright: Comma
     ("text", "options", "reason"),
     [
         ("", (), "is empty"),
-        ("a b\nb\n", ("--set", "model.order=9"), "there are no 5-grams: the longest document has 4 ids"),
+        ("a b\nb\n", ("--set", "model.order=9"), "there are no 5-grams: the longest document has 4 tokens"),
         ("a b\n", ("--model", "mixture"), "make one with `seqwright mix RUN RUN"),
         ("a b\n", ("--model", "arpa"), "make one with `seqwright import FILE.arpa"),
     ],
