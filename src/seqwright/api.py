@@ -31,9 +31,8 @@ from seqwright.studies.check import check as prove
 from seqwright.studies.demo import Rung
 from seqwright.studies.demo import demo as train_ladder
 from seqwright.studies.mix import mix as make_mixture
-from seqwright.studies.probe import SHIPPED as SHIPPED_PROBES
+from seqwright.studies.probe import DEFAULT_PROBES, read_probes
 from seqwright.studies.probe import probe as find_gaps
-from seqwright.studies.probe import read_probes
 from seqwright.text.tokenizer import Tokenizer
 
 RUNS = Path("runs")
@@ -170,7 +169,7 @@ def check(run: Run | str | Path) -> list[LawResult]:
 
 def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[dict[str, Any]]:
     """The gaps a run shows between sentences that differ in one respect; those that ship, or of a file of yours."""
-    probes = read_probes(SHIPPED_PROBES if templates is None else Path(templates))
+    probes = read_probes(DEFAULT_PROBES if templates is None else Path(templates))
     return find_gaps(run if isinstance(run, Run) else open(run), probes)
 
 

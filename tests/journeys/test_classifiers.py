@@ -78,7 +78,7 @@ def test_runs_that_cut_text_differently_are_mixed(folder: Path, tmp_path: Path, 
     (listed,) = seqwright("runs", tmp_path, "--json").lines
     assert listed["accuracy"] == summary["tuned"]["accuracy"]
     assert listed["state"] == "finished, as tuned"
-    assert f"together accuracy {summary['tuned']['accuracy']:.2f} %" in (tmp_path / "mixed" / "report.html").read_text()
+    assert f"mixture accuracy {summary['tuned']['accuracy']:.2f} %" in (tmp_path / "mixed" / "report.html").read_text()
     again = sw.mix([folder / "words", folder / "pieces"], tmp_path / "again")
     assert again.settings.model.weights == sw.open(tmp_path / "mixed").settings.model.weights
 
@@ -88,7 +88,7 @@ def test_weights_of_learned_texts_are_warned_of(folder: Path, tmp_path: Path, se
     (tmp_path / "some.tsv").write_text("\n".join(some) + "\n", encoding="utf-8")
     runs = (folder / "words", folder / "pieces")
     made = seqwright("mix", *runs, "--on", tmp_path / "some.tsv", "--run", tmp_path / "mixed")
-    assert made.err.count("of the 60 texts that set the weights are training texts of") == 2
+    assert made.err.count("of the 60 texts that tune the weights are training texts of") == 2
     assert "training texts of" in (tmp_path / "mixed" / "report.html").read_text(encoding="utf-8")
 
 
@@ -98,7 +98,7 @@ def test_only_answers_to_one_question_are_mixed(folder: Path, tmp_path: Path, se
     stranger = sw.train(labeled=str(other), model="bag", run=tmp_path / "stranger")
     refused = seqwright("mix", folder / "words", stranger.path, "--on", folder / "valid.tsv", "--run", tmp_path / "no")
     assert refused.status == 2
-    assert "same question" in refused.err
+    assert "only the same classes can be averaged" in refused.err
     assert not (tmp_path / "no").exists()
 
 

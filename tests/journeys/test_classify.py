@@ -157,7 +157,7 @@ def test_a_file_alone_is_enough(seqwright: Command, here: Path) -> None:
         "text,label\n" + "".join(f"{'good' if n % 2 else 'bad'} {n},{n % 2}\n" for n in range(60))
     )
     said = seqwright("train", "--labeled", "own.csv", "--run", "own")
-    assert "held-out texts best" in said.err
+    assert ", selected on " in said.err
     assert seqwright("check", "own", "--json").json["holds"]
     assert seqwright("evaluate", "own", "--on", "own.csv", "--json").json["accuracy"] == 100.0
     assert seqwright("classify", "own", "goood 7", "--json").json["label"] == "1"

@@ -1,4 +1,4 @@
-"""The textbook's formulas, written naively over dictionaries: what the tables must agree with."""
+"""Reference implementation of n-gram smoothing: the textbook formulas over dictionaries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SOS = 2
 
 
 class Oracle:
-    """p(w | h) of every kind of smoothing, for documents given as lists of ids framed by <sos> and <eos>."""
+    """p(w | h) of every kind of smoothing, for documents as lists of ids framed by <sos> and <eos>."""
 
     def __init__(self, documents, order, kind, *, predictable, discounts=None, k=1.0, cutoff=0, running=False):
         self.order, self.kind, self.k, self.cutoff = order, kind, k, cutoff
@@ -23,37 +23,37 @@ class Oracle:
 
     @cached_property
     def counts(self):
-        """What each kind reads of an n-gram."""
+        """The count of each n-gram that the smoothing uses: raw, or continuation count."""
         left = defaultdict(set)
         for ngram in self.raw:
             if ngram[-1] in self.predictable:
                 left[ngram[1:]].add(ngram[0])
-        read = {}
-        for ngram, occurred in self.raw.items():
+        adjusted = {}
+        for ngram, raw in self.raw.items():
             full = len(ngram) == self.order or ngram[0] == SOS
             if ngram[-1] not in self.predictable:
-                read[ngram] = 0
+                adjusted[ngram] = 0
             elif self.kind == "kneser-ney":
-                read[ngram] = occurred if full else len(left[ngram])
+                adjusted[ngram] = raw if full else len(left[ngram])
             elif self.kind in ("add-k", "mle"):
-                read[ngram] = occurred if full else 0
+                adjusted[ngram] = raw if full else 0
             else:
-                read[ngram] = occurred
-        return read
+                adjusted[ngram] = raw
+        return adjusted
 
     @cached_property
     def followers(self):
-        found = defaultdict(list)
+        followers = defaultdict(list)
         for ngram, count in self.counts.items():
             if count:
-                found[ngram[:-1]].append(ngram)
-        return found
+                followers[ngram[:-1]].append(ngram)
+        return followers
 
     def kept(self, ngram):
         return len(ngram) == 1 or self.raw[ngram] > self.cutoff
 
-    def share(self, ngram):
-        """What is left of a count after discounting; nothing of what was cut off."""
+    def discounted(self, ngram):
+        """The count less its discount; 0 below the cut-off."""
         count = self.counts.get(ngram, 0)
         if not count or not self.kept(ngram):
             return 0
@@ -65,22 +65,22 @@ class Oracle:
         return self._p(word, tuple(history[max(0, len(history) - self.order + 1) :]))
 
     def _p(self, word, history):
-        shorter = self._p(word, history[1:]) if history else 1 / len(self.predictable)
-        room = sum(self.counts[ngram] for ngram in self.followers[history])
-        if not room:
-            return shorter
+        lower = self._p(word, history[1:]) if history else 1 / len(self.predictable)
+        total = sum(self.counts[ngram] for ngram in self.followers[history])
+        if not total:
+            return lower
         if self.kind == "stupid-backoff":
             return self._score(word, history) / sum(self._score(w, history) for w in self.predictable)
         if self.kind == "add-k":
-            room += self.k * len(self.predictable)
+            total += self.k * len(self.predictable)
         if self.kind == "witten-bell":
-            room += len(self.followers[history])
-        passed = 1 - sum(self.share(ngram) for ngram in self.followers[history]) / room
-        return self.share((*history, word)) / room + passed * shorter
+            total += len(self.followers[history])
+        weight = 1 - sum(self.discounted(ngram) for ngram in self.followers[history]) / total
+        return self.discounted((*history, word)) / total + weight * lower
 
     def _score(self, word, history):
-        """Stupid back-off before it is normalized, over the uniform distribution."""
-        room = sum(self.counts[ngram] for ngram in self.followers[history])
-        if room and self.share((*history, word)):
-            return self.counts[(*history, word)] / room
+        """The unnormalized score of stupid back-off, over the uniform distribution."""
+        total = sum(self.counts[ngram] for ngram in self.followers[history])
+        if total and self.discounted((*history, word)):
+            return self.counts[(*history, word)] / total
         return 0.4 * (self._score(word, history[1:]) if history else 1 / len(self.predictable))

@@ -1,4 +1,4 @@
-"""The bag of n-grams: exact n-grams, an optimum that scikit-learn finds too, answers that neighbors never change."""
+"""Bag of n-grams: exact features, the optimum of scikit-learn, batch invariance, and model selection."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from torch.testing import assert_close
 
 from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.models.bag.char_words import numbered, spelled
-from seqwright.models.bag.features import Grams, Presence
-from seqwright.models.bag.linear import descend
-from seqwright.models.bag.model import AT_ONCE, BagConfig, bag
+from seqwright.models.bag.char_words import word_hashes, word_ids
+from seqwright.models.bag.features import CSRMatrix, NGramVectorizer
+from seqwright.models.bag.linear import fit_linear
+from seqwright.models.bag.model import BLOCK_TOKENS, BagConfig, bag
 
 WORDS = 12
 
 
 class Corpus:
-    """Texts as ids with an answer each, as a bag is given them."""
+    """Texts as ids, each with a target."""
 
     def __init__(self, texts: list[list[int]], target: torch.Tensor):
         self.texts, self.target = texts, target
@@ -32,22 +32,22 @@ class Corpus:
         width = max(1, max(self.lengths[rows]))
         mask = torch.arange(width) < torch.from_numpy(self.lengths[rows])[:, None]
         ids = torch.zeros(len(rows), width, dtype=torch.long)
-        for place, row in enumerate(rows):
-            ids[place, : self.lengths[row]] = torch.tensor(self.texts[row], dtype=torch.long)
+        for n, row in enumerate(rows):
+            ids[n, : self.lengths[row]] = torch.tensor(self.texts[row], dtype=torch.long)
         return Batch.of_source(Source(mask=mask, ids=ids), self.target[torch.from_numpy(rows)])
 
 
-def drawn(many: int, seed: int) -> list[list[int]]:
-    chosen = random.Random(seed)
-    return [chosen.choices(range(WORDS), k=chosen.randint(0, 9)) for _ in range(many)]
+def random_texts(count: int, seed: int) -> list[list[int]]:
+    generator = random.Random(seed)
+    return [generator.choices(range(WORDS), k=generator.randint(0, 9)) for _ in range(count)]
 
 
-def corpus(many: int = 120, classes: int = 2, seed: int = 1) -> Corpus:
-    """Texts whose class hangs on whether 3 is followed by 4, and on luck."""
-    texts = drawn(many, seed)
-    luck = random.Random(seed)
+def corpus(count: int = 120, classes: int = 2, seed: int = 1) -> Corpus:
+    """Texts whose class depends on the bigram 3 4, with label noise."""
+    texts = random_texts(count, seed)
+    noise = random.Random(seed)
     pairs = [any(text[n : n + 2] == [3, 4] for n in range(len(text))) for text in texts]
-    target = [int(pair) if luck.random() < 0.9 else luck.randrange(classes) for pair in pairs]
+    target = [int(pair) if noise.random() < 0.9 else noise.randrange(classes) for pair in pairs]
     return Corpus(texts, torch.tensor(target))
 
 
@@ -59,36 +59,38 @@ def flat(texts: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return np.array([id for text in texts for id in text], np.int64), np.array([len(text) for text in texts])
 
 
-def brute(texts: list[list[int]], order: int) -> list[set[tuple[int, ...]]]:
+def brute_force_ngrams(texts: list[list[int]], order: int) -> list[set[tuple[int, ...]]]:
     return [{tuple(t[i : i + n]) for n in range(1, order + 1) for i in range(len(t) - n + 1)} for t in texts]
 
 
-def rows_of(x: Presence) -> list[list[int]]:
-    return [x.columns[x.starts[n] : x.starts[n + 1]].tolist() for n in range(len(x))]
+def rows_of(x: CSRMatrix) -> list[list[int]]:
+    return [x.columns[x.indptr[n] : x.indptr[n + 1]].tolist() for n in range(len(x))]
 
 
 @pytest.mark.parametrize("min_df", [1, 2, 3])
-def test_columns_are_the_ngrams_of_enough_texts(min_df: int) -> None:
-    """Each n-gram one column, in every text that has it, once; found again in other texts."""
-    texts, others = drawn(60, 2), drawn(30, 3)
-    grams, x = Grams.of(*flat(texts), order=3, min_df=min_df, vocabulary=WORDS)
-    sets = brute(texts, 3)
-    known = {gram for own in sets for gram in own if sum(gram in other for other in sets) >= min_df}
-    assert grams.width == x.width == len(known)
-    named: dict[int, set[tuple[int, ...]]] = {}
-    for own, columns in zip(sets, rows_of(x), strict=True):
-        assert len(columns) == len(set(columns)) == len(own & known)
+def test_vectorizer_columns_are_the_ngrams_of_min_df_texts(min_df: int) -> None:
+    """One column per n-gram, once in every text that has it; `transform` finds the same columns."""
+    texts, others = random_texts(60, 2), random_texts(30, 3)
+    vectorizer, x = NGramVectorizer.fit_transform(*flat(texts), order=3, min_df=min_df, vocabulary=WORDS)
+    sets = brute_force_ngrams(texts, 3)
+    known = {ngram for ngrams in sets for ngram in ngrams if sum(ngram in other for other in sets) >= min_df}
+    assert vectorizer.width == x.width == len(known)
+    candidates: dict[int, set[tuple[int, ...]]] = {}
+    for ngrams, columns in zip(sets, rows_of(x), strict=True):
+        assert len(columns) == len(set(columns)) == len(ngrams & known)
         for column in columns:
-            named[column] = named.get(column, own & known) & own
-    again = grams.read(*flat(texts))
+            candidates[column] = candidates.get(column, ngrams & known) & ngrams
+    again = vectorizer.transform(*flat(texts))
     assert [sorted(row) for row in rows_of(again)] == [sorted(row) for row in rows_of(x)]
-    for own, columns in zip(brute(others, 3), rows_of(grams.read(*flat(others))), strict=True):
-        assert len(columns) == len(own & known)
-        assert all(named[column] & own for column in columns)
+    for ngrams, columns in zip(
+        brute_force_ngrams(others, 3), rows_of(vectorizer.transform(*flat(others))), strict=True
+    ):
+        assert len(columns) == len(ngrams & known)
+        assert all(candidates[column] & ngrams for column in columns)
 
 
-def test_products_are_those_of_the_dense_matrix() -> None:
-    _, x = Grams.of(*flat(drawn(40, 4)), order=2, min_df=1, vocabulary=WORDS)
+def test_csr_products_equal_dense_products() -> None:
+    _, x = NGramVectorizer.fit_transform(*flat(random_texts(40, 4)), order=2, min_df=1, vocabulary=WORDS)
     dense = torch.zeros(len(x), x.width)
     for n, columns in enumerate(rows_of(x)):
         dense[n, columns] = 1
@@ -99,167 +101,169 @@ def test_products_are_those_of_the_dense_matrix() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_the_optimum_is_that_of_scikit_learn(classes: int) -> None:
+def test_logistic_regression_matches_scikit_learn(classes: int) -> None:
     linear = pytest.importorskip("sklearn.linear_model", reason="scikit-learn is the oracle")
     data = corpus(200, classes)
-    _, x = Grams.of(*flat(data.texts), order=2, min_df=1, vocabulary=WORDS)
+    _, x = NGramVectorizer.fit_transform(*flat(data.texts), order=2, min_df=1, vocabulary=WORDS)
     dense = (x @ torch.eye(x.width)).numpy()
     start: dict[str, Any] = {"weight": torch.zeros(x.width, classes), "bias": torch.zeros(classes)}
-    weight, bias = descend(x, data.target, "class", scale=torch.ones(x.width, classes), l2=1.0, **start)
-    mine = (torch.from_numpy(dense) @ weight + bias).softmax(-1)
-    # Of two classes scikit-learn has one weight where softmax has two: half the penalty on their difference.
+    weight, bias = fit_linear(x, data.target, "class", scale=torch.ones(x.width, classes), l2=1.0, **start)
+    ours = (torch.from_numpy(dense) @ weight + bias).softmax(-1)
+    # For two classes scikit-learn has one weight vector where softmax has two: half the penalty on their difference.
     oracle = linear.LogisticRegression(C=1.0 if classes > 2 else 2.0, tol=1e-8, max_iter=10_000).fit(dense, data.target)
-    assert_close(mine, torch.from_numpy(oracle.predict_proba(dense)).float(), atol=2e-3, rtol=0)
+    assert_close(ours, torch.from_numpy(oracle.predict_proba(dense)).float(), atol=2e-3, rtol=0)
 
 
 @pytest.mark.parametrize(("kind", "count"), [("class", 2), ("class", 3), ("multilabel", 3), ("regression", 1)])
-def test_a_bag_learns_keeps_and_answers_alone_as_in_company(kind: str, count: int) -> None:
+def test_bag_fits_round_trips_and_is_batch_invariant(kind: str, count: int) -> None:
     data = corpus(classes=count)
     if kind != "class":
         data.target = torch.nn.functional.one_hot(data.target, max(count, 2))[:, -count:].float()
     model = bag(BagConfig(order=2), sizes(kind, count))
     model.fit(data)
     every = np.arange(len(data.texts))
-    together = model(data.batch(every))
-    alone = torch.cat([model(data.batch(np.array([row]))) for row in every])
-    assert_close(together, alone)
+    batched = model(data.batch(every))
+    single = torch.cat([model(data.batch(np.array([row]))) for row in every])
+    assert_close(batched, single)
     other = bag(BagConfig(order=2), sizes(kind, count))
     other.load_state_dict(model.state_dict())
-    assert (other(data.batch(every)) == together).all()
+    assert (other(data.batch(every)) == batched).all()
     if kind == "class":
-        assert (together.argmax(1) == data.target).float().mean() > 0.85
+        assert (batched.argmax(1) == data.target).float().mean() > 0.85
 
 
-def marked(text: list[int]) -> list[int]:
-    """Where words are, if 0 is a space: 1 where one begins, 2 where it goes on."""
+def word_marks(text: list[int]) -> list[int]:
+    """1 at the first character of a word, 2 inside it, 0 between words; id 0 is a space."""
     return [0 if id == 0 else 2 if n and text[n - 1] else 1 for n, id in enumerate(text)]
 
 
-def test_words_are_told_apart_by_all_their_letters() -> None:
-    texts = [*drawn(80, 5), [], [0, 0]]
+def test_word_hashes_are_distinct_for_distinct_words() -> None:
+    texts = [*random_texts(80, 5), [], [0, 0]]
     ids, lengths = flat(texts)
-    keys, counts = spelled(ids, np.array([mark for text in texts for mark in marked(text)]), lengths)
+    hashes, counts = word_hashes(ids, np.array([mark for text in texts for mark in word_marks(text)]), lengths)
     words = [[word for word in "".join(map(chr, text)).split(chr(0)) if word] for text in texts]
-    assert counts.tolist() == [len(own) for own in words]
-    pairs = set(zip(keys.tolist(), (word for own in words for word in own), strict=True))
-    assert len(pairs) == len({key for key, _ in pairs}) == len({word for _, word in pairs}) > 80
-    known = np.unique(keys[:50])
-    assert (known[numbered(keys[:50], known)] == keys[:50]).all()
-    assert numbered(np.array([7]), known).tolist() == [len(known)]
-    short, _ = spelled(np.zeros(3, np.int64), np.array([1, 1, 2]), np.array([1, 2]))  # the first id, once and twice
+    assert counts.tolist() == [len(of_text) for of_text in words]
+    pairs = set(zip(hashes.tolist(), (word for of_text in words for word in of_text), strict=True))
+    assert len(pairs) == len({value for value, _ in pairs}) == len({word for _, word in pairs}) > 80
+    known = np.unique(hashes[:50])
+    assert (known[word_ids(hashes[:50], known)] == hashes[:50]).all()
+    assert word_ids(np.array([7]), known).tolist() == [len(known)]
+    short, _ = word_hashes(np.zeros(3, np.int64), np.array([1, 1, 2]), np.array([1, 2]))  # the first id, once and twice
     assert short[0] != short[1]
-    nothing, none = spelled(np.zeros(3, np.int64), np.zeros(3, np.int64), np.array([1, 2]))
+    nothing, none = word_hashes(np.zeros(3, np.int64), np.zeros(3, np.int64), np.array([1, 2]))
     assert (nothing.tolist(), none.tolist()) == ([], [0, 0])
 
 
-class Spelled(Corpus):
-    """Texts of which 0 parts the words."""
+class CharacterCorpus(Corpus):
+    """Texts of characters, in which id 0 is a space."""
 
     def batch(self, rows: np.ndarray) -> Batch:
         batch = super().batch(rows)
         marks = torch.zeros_like(batch.source.mask, dtype=torch.long)
-        for place, row in enumerate(rows):
-            marks[place, : self.lengths[row]] = torch.tensor(marked(self.texts[row]), dtype=torch.long)
+        for n, row in enumerate(rows):
+            marks[n, : self.lengths[row]] = torch.tensor(word_marks(self.texts[row]), dtype=torch.long)
         return replace(batch, source=replace(batch.source, words=marks))
 
 
-def test_a_bag_of_letters_and_words_knows_what_neither_can_tell() -> None:
-    """The class is whether the word 1 2 follows the word 2 1; 2-grams of letters never see both whole."""
-    luck = random.Random(3)
+def test_word_ngrams_add_to_character_ngrams() -> None:
+    """The class is whether the word 1 2 follows the word 2 1, which character bigrams cannot represent."""
+    generator = random.Random(3)
     pool = [[1, 2], [2, 1], [1, 1, 2], [2, 2, 1]]
-    chosen = [[luck.choice(pool) for _ in range(3)] for _ in range(300)]
-    target = [int(any(own[n : n + 2] == [[2, 1], [1, 2]] for n in range(2))) for own in chosen]
-    texts = [[id for word in own for id in (*word, 0)] for own in chosen]
-    data, every = Spelled(texts, torch.tensor(target)), np.arange(300)
-    right = []
+    chosen = [[generator.choice(pool) for _ in range(3)] for _ in range(300)]
+    target = [int(any(words[n : n + 2] == [[2, 1], [1, 2]] for n in range(2))) for words in chosen]
+    texts = [[id for word in words for id in (*word, 0)] for words in chosen]
+    data, every = CharacterCorpus(texts, torch.tensor(target)), np.arange(300)
+    accuracy = []
     for words in (0, 2):
         model = bag(BagConfig(order=2, words=words), sizes())
         model.fit(data)
-        right.append(float((model(data.batch(every)).argmax(1) == data.target).float().mean()))
+        accuracy.append(float((model(data.batch(every)).argmax(1) == data.target).float().mean()))
         other = bag(BagConfig(order=2, words=words), sizes())
         other.load_state_dict(model.state_dict())
         assert (other(data.batch(every)) == model(data.batch(every))).all()
-    assert right[0] < 0.95
-    assert right[1] == 1.0
+    assert accuracy[0] < 0.95
+    assert accuracy[1] == 1.0
 
 
-def test_an_unknown_word_makes_no_known_pair() -> None:
-    """Every pair of the words 1 and 2 is known; none of them is 1 3 or 2 3."""
-    data = Spelled([[a, 0, b] for a in (1, 2) for b in (1, 2)] * 2, torch.arange(8) % 2)
+def test_unknown_words_form_no_known_bigram() -> None:
+    """Every bigram of the words 1 and 2 is known; none of them is 1 3 or 2 3."""
+    data = CharacterCorpus([[a, 0, b] for a in (1, 2) for b in (1, 2)] * 2, torch.arange(8) % 2)
     model = bag(BagConfig(order=1, words=2, min_df=1, l2=1.0), sizes())
     model.fit(data)
     assert model.facts["types"] == [3, 2, 4]
-    asked = Spelled([[1, 0, 3], [2, 0, 3], [3, 0, 1], [1, 0, 2]], torch.zeros(4, dtype=torch.long))
-    streams = model._streams(*model._flat(asked.batch(np.arange(4)).source))
-    assert model.views[1].read(*streams[1]).sizes.flatten().tolist() == [1, 1, 1, 3]
+    others = CharacterCorpus([[1, 0, 3], [2, 0, 3], [3, 0, 1], [1, 0, 2]], torch.zeros(4, dtype=torch.long))
+    streams = model._streams(*model._flat(others.batch(np.arange(4)).source))
+    assert model.vectorizers[1].transform(*streams[1]).row_sizes.flatten().tolist() == [1, 1, 1, 3]
 
 
-def test_each_view_is_scaled_by_itself() -> None:
-    """In every text a view has the length it has in a usual one, however many n-grams the text has and however rare."""
-    texts = [text for text in drawn(60, 6) if len(set(text)) > 1]
-    found = [Grams.of(*flat(texts), order=order, min_df=1, vocabulary=WORDS)[1] for order in (1, 3)]
+def test_normalize_gives_every_view_its_mean_norm() -> None:
+    """Every text has the mean IDF-weighted norm in each view, however many n-grams it has and however rare."""
+    texts = [text for text in random_texts(60, 6) if len(set(text)) > 1]
+    views = [
+        NGramVectorizer.fit_transform(*flat(texts), order=order, min_df=1, vocabulary=WORDS)[1] for order in (1, 3)
+    ]
     model = bag(BagConfig(words=1), sizes())
-    model.typical, model.rarity = torch.tensor([4.0, 9.0]), 1 + torch.rand(sum(view.width for view in found))
-    together = model._beside(found)
-    squares = replace(together, values=None if together.values is None else together.values.square())
-    of_view = torch.zeros(together.width, 2)
-    of_view[: found[0].width, 0] = of_view[found[0].width :, 1] = 1
-    of_view *= model.rarity.square().unsqueeze(1)
+    model.mean_square_norm, model.idf = torch.tensor([4.0, 9.0]), 1 + torch.rand(sum(view.width for view in views))
+    stacked = model._normalized(views)
+    squares = replace(stacked, values=None if stacked.values is None else stacked.values.square())
+    of_view = torch.zeros(stacked.width, 2)
+    of_view[: views[0].width, 0] = of_view[views[0].width :, 1] = 1
+    of_view *= model.idf.square().unsqueeze(1)
     assert_close(squares @ of_view, torch.tensor([[4.0, 9.0]]).expand(len(texts), 2))
 
 
 @pytest.mark.parametrize("words", [0, 1])
-def test_unscaled_texts_are_zeros_and_ones(words: int) -> None:
-    """Without normalize an answer is the sum of the weights of what a text has."""
-    data = Spelled(drawn(60, 7), torch.arange(60) % 2)
+def test_unnormalized_features_are_binary(words: int) -> None:
+    """Without normalize, logits are the sum of the weights of the n-grams in a text."""
+    data = CharacterCorpus(random_texts(60, 7), torch.arange(60) % 2)
     model = bag(BagConfig(order=2, words=words, normalize=False, l2=1.0), sizes())
     model.fit(data)
     streams = model._streams(*model._flat(data.batch(np.arange(60)).source))
-    views = [rows_of(view.read(*stream)) for view, stream in zip(model.views, streams, strict=True)]
-    first = model.views[0].width
-    own = [[*views[0][n], *(first + column for view in views[1:] for column in view[n])] for n in range(60)]
-    sums = torch.stack([model.weight[columns].sum(0) + model.bias for columns in own])
+    views = [rows_of(view.transform(*stream)) for view, stream in zip(model.vectorizers, streams, strict=True)]
+    first = model.vectorizers[0].width
+    columns_of = [[*views[0][n], *(first + column for view in views[1:] for column in view[n])] for n in range(60)]
+    sums = torch.stack([model.weight[columns].sum(0) + model.bias for columns in columns_of])
     assert_close(model(data.batch(np.arange(60))), sums)
 
 
-def test_numbers_are_learned_without_naive_bayes() -> None:
+def test_regression_does_not_use_naive_bayes() -> None:
     data = corpus()
     data.target = data.target[:, None].float()
-    noted = []
+    notes = []
     for naive_bayes in (None, True, False):
         model = bag(BagConfig(order=2, naive_bayes=naive_bayes), sizes("regression", 1))
         model.fit(data)
-        noted += model.notes
-    assert len(noted) == 3
-    assert len(set(noted)) == 1
-    assert "naive" not in noted[0]
+        notes += model.notes
+    assert len(notes) == 3
+    assert len(set(notes)) == 1
+    assert "naive" not in notes[0]
 
 
-def test_words_need_characters() -> None:
+def test_word_ngrams_need_a_character_tokenizer() -> None:
     with pytest.raises(UserError, match="characters"):
         bag(BagConfig(words=2), sizes()).fit(corpus())
 
 
-def test_held_out_texts_decide_about_naive_bayes_where_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The least loss over both ways is taken; of many texts the ratios are taken unasked."""
+def test_naive_bayes_is_selected_on_held_out_texts_where_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weighting of least loss is selected; with many texts naive Bayes is used without comparison."""
 
-    def noted(**options: object) -> str:
+    def note(**options: object) -> str:
         model = bag(BagConfig(order=2, **options), sizes())  # type: ignore[arg-type]
         model.fit(corpus())
         return model.notes[-1]
 
-    losses = {way: float(noted(naive_bayes=way).split("loss ")[1].rstrip(").")) for way in (True, False)}
+    losses = {weighted: float(note(naive_bayes=weighted).split("loss ")[1].rstrip(").")) for weighted in (True, False)}
     best = min(losses, key=losses.__getitem__)
-    assert noted() == noted(naive_bayes=best)
+    assert note() == note(naive_bayes=best)
     assert losses[True] != losses[False]
-    monkeypatch.setattr("seqwright.models.bag.selection.MANY", 10)
-    monkeypatch.setattr("seqwright.models.bag.selection.DUAL", 0)
-    assert "and naive Bayes" in noted()
-    assert " suit 12 held-out texts best (accuracy" in noted()
+    monkeypatch.setattr("seqwright.models.bag.selection.MAX_CROSS_VALIDATED", 10)
+    monkeypatch.setattr("seqwright.models.bag.selection.MAX_RIDGE_TEXTS", 0)
+    assert "with naive Bayes" in note()
+    assert ", selected on 12 held-out texts (accuracy" in note()
 
 
-def test_held_out_texts_are_told_of() -> None:
-    """What one token decides is learned without a mistake; a class of one text is not asked for where it is held out."""
+def test_held_out_accuracy_is_noted() -> None:
+    """One token decides the class: accuracy is 100 %. A class of one text is ignored where that text is held out."""
     texts = [[n % 2, 5, 6 + n % 3] for n in range(60)]
     notes = []
     for more in ([], [[9, 9]]):
@@ -267,84 +271,86 @@ def test_held_out_texts_are_told_of() -> None:
         model = bag(BagConfig(order=1), sizes(count=3))
         model.fit(Corpus([*texts, *more], target))
         notes.append(model.notes[-1])
-    assert all("suit 60 held-out texts best (in 5 folds accuracy 100.00 %" in note for note in notes)
+    assert all("selected on 60 held-out texts (in 5 folds accuracy 100.00 %" in note for note in notes)
 
 
-def test_naive_bayes_is_held_at_where_it_answers_better_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every word speaks for its class by itself, and there are more words than texts: nothing is left to be learned."""
-    monkeypatch.setattr("seqwright.models.bag.selection.DUAL", 0)
-    luck = random.Random(2)
+def test_l2_penalty_is_centered_at_naive_bayes_where_it_is_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words are independent given the class, so that naive Bayes is the right model and a regression gains nothing."""
+    monkeypatch.setattr("seqwright.models.bag.selection.MAX_RIDGE_TEXTS", 0)
+    draw = random.Random(2)
     target = torch.arange(60) % 2
-    texts = [[luck.choice(range(6)) + 6 * (luck.random() < (0.9 if own else 0.1)) for _ in range(6)] for own in target]
-    held, free = (bag(BagConfig(order=1, naive_bayes=way), sizes()) for way in (True, False))
-    for model in (held, free):
+    texts = [[draw.choice(range(6)) + 6 * (draw.random() < (0.9 if t else 0.1)) for _ in range(6)] for t in target]
+    centered, plain = (bag(BagConfig(order=1, naive_bayes=weighted), sizes()) for weighted in (True, False))
+    for model in (centered, plain):
         model.fit(Corpus(texts, target))
-    assert "which weights are held at" in held.notes[-1]
-    assert "held at" not in free.notes[-1]
-    ratios = held.scale(Grams.of(*flat(texts), order=1, min_df=1, vocabulary=WORDS)[1], target, True)
-    assert float(torch.corrcoef(torch.stack([held.weight[:, 0], ratios[:, 0]]))[0, 1]) > 0.99
+    assert "penalty centered at it" in centered.notes[-1]
+    assert "centered" not in plain.notes[-1]
+    ratios = centered.scale(
+        NGramVectorizer.fit_transform(*flat(texts), order=1, min_df=1, vocabulary=WORDS)[1], target, True
+    )
+    assert float(torch.corrcoef(torch.stack([centered.weight[:, 0], ratios[:, 0]]))[0, 1]) > 0.99
 
 
-def test_few_texts_say_whether_ngrams_of_one_text_count() -> None:
-    """Where each text's words are its own, those that were seen once are all there is to go by."""
+def test_min_df_is_selected_on_few_texts() -> None:
+    """The default takes min_df of 1 or 2, whichever has the lower held-out loss."""
     texts = [[n % 2, 2 + n % 2, 4 + n % 8] for n in range(40)]
-    counted = {}
-    for minimum in (None, 1, 2):
-        model = bag(BagConfig(order=3, min_df=minimum), sizes())
+    results = {}
+    for min_df in (None, 1, 2):
+        model = bag(BagConfig(order=3, min_df=min_df), sizes())
         model.fit(Corpus(texts, torch.arange(40) % 2))
-        counted[minimum] = float(model.notes[-1].split("loss ")[1].rstrip(").")), model.weight.size(0)
-    assert counted[None] == min(counted[1], counted[2])
+        results[min_df] = float(model.notes[-1].split("loss ")[1].rstrip(").")), model.weight.size(0)
+    assert results[None] == min(results[1], results[2])
 
 
-def test_margins_choose_between_many_classes_and_become_probabilities() -> None:
-    """The margin is scikit-learn's; what is answered are logits whose loss on held-out texts is the least."""
+def test_squared_hinge_matches_scikit_learn_linear_svc() -> None:
+    """Between more than two classes; the fitted bag classifies well."""
     svm = pytest.importorskip("sklearn.svm", reason="scikit-learn is the oracle")
     data = corpus(200, 4)
-    _, x = Grams.of(*flat(data.texts), order=2, min_df=1, vocabulary=WORDS)
+    _, x = NGramVectorizer.fit_transform(*flat(data.texts), order=2, min_df=1, vocabulary=WORDS)
     dense = torch.cat([x @ torch.eye(x.width), torch.ones(len(x), 1)], 1).numpy()
     oracle = svm.LinearSVC(C=0.5, fit_intercept=False, tol=1e-8, max_iter=100_000).fit(dense, data.target)
     start: dict[str, Any] = {"scale": torch.ones(x.width, 4), "weight": torch.zeros(x.width, 4), "bias": torch.zeros(4)}
-    weight, bias = descend(x, data.target, "margins", l2=2.0, **start)
-    mine = (x @ weight + bias).argmax(1).numpy()
-    assert (mine == oracle.predict(dense)).mean() > 0.97  # scikit-learn holds the bias back, too
+    weight, bias = fit_linear(x, data.target, "squared_hinge", l2=2.0, **start)
+    ours = (x @ weight + bias).argmax(1).numpy()
+    assert (ours == oracle.predict(dense)).mean() > 0.97  # scikit-learn regularizes the bias, too
     model = bag(BagConfig(order=2), sizes(count=4))
     model.fit(data)
     assert (model(data.batch(np.arange(200))).argmax(1) == data.target).float().mean() > 0.85
 
 
-def test_a_few_texts_are_told_apart_by_what_each_has_alone() -> None:
+def test_two_texts_are_classified_by_their_unique_tokens() -> None:
     data = Corpus([[1, 2], [3, 4]], torch.tensor([0, 1]))
     model = bag(BagConfig(order=1), sizes())
     model.fit(data)
     assert model(data.batch(np.arange(2))).argmax(1).tolist() == [0, 1]
 
 
-def test_weights_are_held_at_their_center() -> None:
-    _, x = Grams.of(*flat(drawn(40, 8)), order=1, min_df=1, vocabulary=WORDS)
+def test_strong_l2_penalty_keeps_weights_at_its_center() -> None:
+    _, x = NGramVectorizer.fit_transform(*flat(random_texts(40, 8)), order=1, min_df=1, vocabulary=WORDS)
     start: dict[str, Any] = {"scale": torch.ones(x.width, 2), "weight": torch.zeros(x.width, 2), "bias": torch.zeros(2)}
-    weight, _ = descend(x, torch.arange(40) % 2, "class", l2=1e6, center=0.5, **start)
+    weight, _ = fit_linear(x, torch.arange(40) % 2, "class", l2=1e6, center=0.5, **start)
     assert_close(weight, torch.full_like(weight, 0.5), atol=1e-3, rtol=0)
 
 
-def test_too_many_weights_leave_out_rare_ngrams(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqwright.models.bag.model.MOST_WEIGHTS", 300)
+def test_too_many_weights_drop_rare_ngrams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqwright.models.bag.model.MAX_WEIGHTS", 300)
     model = bag(BagConfig(order=3, min_df=1), sizes())
     model.fit(corpus())
     assert 0 < model.weight.numel() <= 300
-    assert "left out" in model.notes[0]
+    assert "are dropped" in model.notes[0]
 
 
-def test_naive_bayes_alone_is_the_log_count_ratio() -> None:
-    """Weights held at zero leave only the scale to look at: Wang & Manning's r, by hand."""
+def test_naive_bayes_scale_is_the_log_count_ratio() -> None:
+    """Wang & Manning's r, by hand."""
     data = Corpus([[1, 2], [1, 3], [1, 3, 3], [2]], torch.tensor([0, 1, 1, 0]))
     model = bag(BagConfig(order=1, min_df=1), sizes())
-    _, x = Grams.of(*flat(data.texts), order=1, min_df=1, vocabulary=WORDS)
+    _, x = NGramVectorizer.fit_transform(*flat(data.texts), order=1, min_df=1, vocabulary=WORDS)
     p, q = np.array([2 + 1, 0 + 1, 2 + 1]), np.array([1 + 1, 2 + 1, 0 + 1])
     expected = np.log(p / p.sum()) - np.log(q / q.sum())
     assert_close(model.scale(x, data.target, True)[:, 1].double(), torch.from_numpy(expected), atol=1e-6, rtol=0)
 
 
-def test_a_token_of_the_other_text_is_another_one() -> None:
+def test_texts_of_a_pair_have_separate_features() -> None:
     batch = corpus(4).batch(np.arange(4))
     segments = torch.ones_like(batch.source.ids)  # type: ignore[arg-type]
     pairs = bag(
@@ -354,31 +360,31 @@ def test_a_token_of_the_other_text_is_another_one() -> None:
     plain = Source(mask=batch.source.mask, ids=batch.source.ids)
     second = Source(mask=batch.source.mask, ids=batch.source.ids, segments=segments)
     assert (pairs._flat(second)[0] == pairs._flat(plain)[0] + WORDS).all()
-    assert pairs.views[0].vocabulary == 2 * WORDS
+    assert pairs.vectorizers[0].vocabulary == 2 * WORDS
 
 
 @pytest.mark.parametrize(
     "wrong", [{"order": 0}, {"words": -1}, {"min_df": 0}, {"smoothing": 0.0}, {"l2": -1.0}, {"l2": 0.0}]
 )
-def test_what_cannot_be_counted_is_refused(wrong: dict[str, float]) -> None:
+def test_invalid_bag_configs_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UserError):
         BagConfig(**wrong)  # type: ignore[arg-type]
 
 
-def test_one_very_long_text_does_not_pad_all_the_others() -> None:
-    given = corpus()
-    given.texts[7] = [5] * 100_000
-    given.lengths[7] = 100_000
-    read: list[int] = []
-    whole = given.batch
+def test_one_very_long_text_does_not_pad_all_others() -> None:
+    data = corpus()
+    data.texts[7] = [5] * 100_000
+    data.lengths[7] = 100_000
+    sizes_read: list[int] = []
+    original = data.batch
 
-    def watched(rows: np.ndarray) -> Batch:
-        batch = whole(rows)
-        read.append(batch.source.mask.numel())
+    def recorded(rows: np.ndarray) -> Batch:
+        batch = original(rows)
+        sizes_read.append(batch.source.mask.numel())
         return batch
 
-    given.batch = watched  # type: ignore[method-assign]
+    data.batch = recorded  # type: ignore[method-assign]
     model = bag(BagConfig(l2=1.0), sizes())
-    model.fit(given)
-    assert max(read) <= AT_ONCE
-    assert model(whole(np.arange(4))).shape == (4, 2)
+    model.fit(data)
+    assert max(sizes_read) <= BLOCK_TOKENS
+    assert model(original(np.arange(4))).shape == (4, 2)

@@ -1,4 +1,4 @@
-"""The counted n-gram behind the seam: the lecture's example, the state, files, and what users get wrong."""
+"""N-gram language model: the lecture's example, decoding state, serialization, back-off trace and user errors."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ COWS = (
     "which cows eat which foods depends / if cows eat grass / when cows eat corn their stomachs / "
     "should we let cows eat corn ?"
 )
-SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
+SPECIAL_TOKENS = ("<unk>", "<pad>", "<sos>", "<eos>")
 
 
 class Cows:
-    """The lecture's corpus and a model of it."""
+    """The lecture's corpus and an n-gram model of it."""
 
     def __init__(self, **options):
         sentences = [line.split() for line in COWS.split(" / ")]
         words = sorted({word for sentence in sentences for word in sentence})
-        self.id = {word: id for id, word in enumerate((*SPECIALS, *words))}
+        self.id = {word: id for id, word in enumerate((*SPECIAL_TOKENS, *words))}
         self.ids = np.array([self.id[w] for s in sentences for w in ("<sos>", *s, "<eos>")])
         self.model = NGram(NGramConfig(**options), Vocabulary(size=len(self.id), unk=0, pad=1, sos=2, eos=3))
         self.model.fit(SimpleNamespace(ids=self.ids))
@@ -47,24 +47,24 @@ class Cows:
         return self.model.step(batch.input, self.model.start(batch.source, capacity=99))[0][0].exp()
 
 
-def test_the_lecture_counts_what_cows_eat() -> None:
+def test_trigram_mle_matches_the_lecture() -> None:
     cows = Cows(order=3, smoothing="mle")
     p = cows.next("cows eat")
     for food, count in {"corn": 4, "grass": 3, "hay": 2, "if": 1, "which": 1}.items():
         assert p[cows.id[food]].item() == pytest.approx(count / 11)
     assert p.sum().item() == pytest.approx(1)
     seen = continuations(cows.model.tables, [cows.id["cows"], cows.id["eat"]])
-    assert [found.count for found in seen] == [4, 3, 2, 1, 1]
+    assert [continuation.count for continuation in seen] == [4, 3, 2, 1, 1]
 
 
-def test_the_lecture_multiplies_bigrams() -> None:
+def test_bigram_mle_sentence_probability_matches_the_lecture() -> None:
     cows = Cows(order=2, smoothing="mle")
     scores, _ = cows.model.score(cows.batch("<sos> cows eat corn <eos>"))
     assert scores.exp()[0].tolist() == pytest.approx([1 / 11, 1, 4 / 11, 1 / 5])
     assert scores.sum().exp().item() == pytest.approx(0.006612, abs=5e-7)
 
 
-def test_no_perturbed_table_has_a_higher_likelihood() -> None:
+def test_mle_maximizes_likelihood() -> None:
     cows = Cows(order=3, smoothing="mle")
     counts = np.array([4, 3, 2, 1, 1])
     best = cows.next("cows eat")[[cows.id[w] for w in ("corn", "grass", "hay", "if", "which")]].double().numpy()
@@ -76,11 +76,11 @@ def test_no_perturbed_table_has_a_higher_likelihood() -> None:
         assert (np.log(perturbed) @ counts <= np.log(best) @ counts).all()
 
 
-def test_sampled_continuations_pass_a_chi_squared_test() -> None:
+def test_samples_from_the_distribution_pass_a_chi_squared_test() -> None:
     cows = Cows(order=3, smoothing="mle")
     p = cows.next("cows eat").double()
-    drawn = torch.multinomial(p, 5000, replacement=True, generator=torch.Generator().manual_seed(1))
-    observed = torch.bincount(drawn, minlength=len(p))
+    samples = torch.multinomial(p, 5000, replacement=True, generator=torch.Generator().manual_seed(1))
+    observed = torch.bincount(samples, minlength=len(p))
     assert observed[p == 0].sum() == 0
     expected = 5000 * p[p > 0]
     assert (
@@ -88,53 +88,53 @@ def test_sampled_continuations_pass_a_chi_squared_test() -> None:
     ).sum() < 18.47  # 0.1 % of samples exceed it, 4 degrees of freedom
 
 
-def test_add_k_is_the_formula() -> None:
+def test_add_k_smoothing_matches_the_formula() -> None:
     cows = Cows(order=3, smoothing="add-k", k=0.5)
     predictable = len(cows.id) - 2
     p = cows.next("cows eat")
     assert p[cows.id["corn"]].item() == pytest.approx(4.5 / (11 + 0.5 * predictable))
     assert p[cows.id["daily"]].item() == pytest.approx(0.5 / (11 + 0.5 * predictable))
-    never = cows.next("corn corn")
-    assert never[cows.id["corn"]].item() == pytest.approx(1 / predictable)
-    assert never[cows.id["<sos>"]] == 0
-    assert never[cows.id["<pad>"]] == 0
+    unseen = cows.next("corn corn")
+    assert unseen[cows.id["corn"]].item() == pytest.approx(1 / predictable)
+    assert unseen[cows.id["<sos>"]] == 0
+    assert unseen[cows.id["<pad>"]] == 0
 
 
-def test_it_is_autoregressive_and_counted() -> None:
+def test_ngram_satisfies_the_autoregressive_and_counted_protocols() -> None:
     model = Cows(order=2).model
     assert isinstance(model, Autoregressive)
     assert isinstance(model, Counted)
 
 
-def test_before_counting_everything_predictable_is_alike() -> None:
+def test_unfitted_ngram_is_uniform_over_predictable_ids() -> None:
     model = NGram(NGramConfig(order=3), Vocabulary(size=8, unk=0, pad=1, sos=2, eos=3))
     log_probs, state = model.step(torch.tensor([[2, 5]]), model.start(Source.empty(1), capacity=9))
     assert_close(log_probs.exp()[0], torch.tensor([1, 0, 0, 1, 1, 1, 1, 1]) / 6)
     assert state.rows.shape == (1, 2)
 
 
-def test_a_closed_vocabulary_gives_the_unknown_nothing() -> None:
+def test_closed_vocabulary_gives_unk_probability_zero() -> None:
     open_, closed = Cows(order=3).next("cows eat"), Cows(order=3, unknown=False).next("cows eat")
     assert open_[0] > 0
     assert closed[0] == 0
     assert closed.sum().item() == pytest.approx(1)
 
 
-def test_contexts_start_afresh_or_run_on() -> None:
+def test_contexts_restart_at_document_boundaries_unless_running() -> None:
     for running in (False, True):
         cows = Cows(order=4, smoothing="witten-bell", running=running)
         after_grass = cows.next("eat grass <eos> <sos>")
-        afresh = cows.next("<sos>")
-        assert (after_grass - afresh).abs().max().item() > 1e-3 if running else torch.equal(after_grass, afresh)
+        at_start = cows.next("<sos>")
+        assert (after_grass - at_start).abs().max().item() > 1e-3 if running else torch.equal(after_grass, at_start)
         assert after_grass.sum().item() == pytest.approx(1)
 
 
-def test_rows_that_stop_early_and_targets_that_are_not_the_next_input() -> None:
+def test_score_with_padding_and_targets_other_than_the_next_input() -> None:
     cows = Cows(order=3)
     ids = cows.batch("<sos> cows eat corn <eos>")
     input = torch.cat([ids.input, torch.full((1, 2), 1)], 1)
     target = torch.cat([ids.target, torch.full((1, 2), IGNORE)], 1)
-    target[0, 1] = cows.id["grass"]  # not what follows
+    target[0, 1] = cows.id["grass"]  # not the next input
     scores, _ = cows.model.score(Batch.of_text(input, target))
     log_probs = cows.model(Batch.of_text(input, target))
     expected = log_probs.gather(-1, target.clamp(min=0)[..., None])[..., 0]
@@ -143,19 +143,19 @@ def test_rows_that_stop_early_and_targets_that_are_not_the_next_input() -> None:
 
 @pytest.mark.parametrize("smoothing", ["kneser-ney", "add-k", "mle", "witten-bell", "absolute", "stupid-backoff"])
 @pytest.mark.parametrize("compact", [False, True])
-def test_written_and_read_it_answers_alike(tmp_path, smoothing: str, compact: bool) -> None:
+def test_state_dict_round_trip(tmp_path, smoothing: str, compact: bool) -> None:
     cows = Cows(order=3, smoothing=smoothing, compact=compact)
     save_tensors(tmp_path / "model.safetensors", cows.model.state_dict())
-    read = NGram(cows.model.config, cows.model.vocabulary)
-    read.load_state_dict(load_tensors(tmp_path / "model.safetensors")[0])
+    loaded = NGram(cows.model.config, cows.model.vocabulary)
+    loaded.load_state_dict(load_tensors(tmp_path / "model.safetensors")[0])
     batch = cows.batch("<sos> do cows eat corn or hay daily <eos>")
-    assert torch.equal(read(batch), cows.model(batch))
-    assert (read.tables.levels[1].count is None) == compact
+    assert torch.equal(loaded(batch), cows.model(batch))
+    assert (loaded.tables.levels[1].count is None) == compact
 
 
 @pytest.mark.parametrize("text", ["cows eat corn", "daily cows eat", "and and", "<sos> which"])
 @pytest.mark.parametrize("smoothing", ["kneser-ney", "witten-bell", "stupid-backoff", "add-k"])
-def test_a_trace_adds_up_to_the_answer(text: str, smoothing: str) -> None:
+def test_trace_sums_to_the_log_probability(text: str, smoothing: str) -> None:
     cows = Cows(order=3, smoothing=smoothing)
     context = [cows.id[word] for word in text.split()]
     for id in range(3, len(cows.id)):
@@ -164,7 +164,7 @@ def test_a_trace_adds_up_to_the_answer(text: str, smoothing: str) -> None:
         assert [step.log_prob is None for step in steps] == [True] * (len(steps) - 1) + [False]
 
 
-def test_a_trace_says_who_answered() -> None:
+def test_trace_names_the_order_and_count_of_the_hit() -> None:
     cows = Cows(order=3)
     steps = trace(cows.model.tables, [cows.id["cows"], cows.id["eat"]], cows.id["corn"], cows.model.discounts)
     assert len(steps) == 1
@@ -175,7 +175,7 @@ def test_a_trace_says_who_answered() -> None:
     assert steps[1].context == (cows.id["eat"],)
 
 
-def test_what_users_get_wrong_is_said() -> None:
+def test_invalid_configs_and_corpora_are_refused() -> None:
     vocabulary = Vocabulary(size=8, unk=0, pad=1, sos=2, eos=3)
     with pytest.raises(UserError, match="nothing to count"):
         NGram(NGramConfig(), vocabulary).fit(SimpleNamespace(ids=np.array([2])))
@@ -195,6 +195,6 @@ def test_what_users_get_wrong_is_said() -> None:
             NGramConfig(**options)
 
 
-def test_a_fallback_of_discounts_is_said() -> None:
+def test_discount_fallback_is_noted() -> None:
     notes = Cows(order=2).model.notes
     assert any("0.5, 1 and 1.5" in note for note in notes)

@@ -1,4 +1,4 @@
-"""ARPA files: what is written is read back, foreign files are understood, and a broken line is named."""
+"""ARPA files: round trip, files of SRILM and KenLM, and parse errors that name the line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ngram 2=3
 
 
 @pytest.mark.parametrize("smoothing", ["kneser-ney", "mle", "stupid-backoff"])
-def test_what_is_written_is_read_back(tmp_path: Path, smoothing: str) -> None:
+def test_arpa_round_trip(tmp_path: Path, smoothing: str) -> None:
     cows = Cows(order=3, smoothing=smoothing)
     write_arpa(
         tmp_path / "cows.arpa",
@@ -55,45 +55,45 @@ def test_what_is_written_is_read_back(tmp_path: Path, smoothing: str) -> None:
             assert read.back_off == pytest.approx(ours.back_off, abs=3e-7)
 
 
-def test_spaces_and_words_spelled_like_specials_survive(tmp_path: Path) -> None:
+def test_arpa_escapes_white_space_and_special_tokens(tmp_path: Path) -> None:
     vocabulary = Vocabulary(size=8, unk=0, pad=1, sos=2, eos=3)
     tokens = ["<unk>", "<pad>", "<sos>", "<eos>", " ", "\n", "<s>", "\u00a0x"]
     assert arpa_names(tokens, vocabulary)[2:] == ["<s>", "</s>", "<0x20>", "<0x0A>", "\\<s>", "<0xC2><0xA0>x"]
-    with pytest.raises(UserError, match="tell tokens apart"):
+    with pytest.raises(UserError, match="unique, non-empty token names"):
         arpa_names([*tokens[:6], "a", "a"], vocabulary)
     path = tmp_path / "spaces.arpa"
     path.write_text("\\data\\\nngram 1=2\n\n\\1-grams:\n-0.3\t<0x20>\n-0.3\t<0xC2><0xA0>x\n\n\\end\\\n")
     assert read_arpa(path)[1][4:] == [" ", "\u00a0x"]
 
 
-def test_srilm_files_are_read(tmp_path: Path) -> None:
+def test_read_arpa_of_srilm(tmp_path: Path) -> None:
     path = tmp_path / "srilm.arpa"
     path.write_text(SRILM)
     tables, tokens = read_arpa(path)
     assert tokens == ["<unk>", "<pad>", "<sos>", "<eos>", "a", "b"]
-    seen = tables.read(np.array([[2, 4]]), tables.nothing(1))  # <s> a
-    log10 = tables.distribution(seen[:, 0, 1:])[0] / np.log(10)
+    contexts = tables.advance(np.array([[2, 4]]), tables.empty_contexts(1))  # <s> a
+    log10 = tables.distribution(contexts[:, 0, 1:])[0] / np.log(10)
     assert log10 == pytest.approx([-1.25, -np.inf, -np.inf, -0.55103, -0.94897, -0.2], abs=1e-5)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("-0.2 a b\n", "-0.2 a\n", "line 15: expected a number, 2 words"),
-        ("-0.2 a b\n", "-0.2 a c\n", "line 15: a word is not among the 1-grams"),
-        ("-0.2 a b\n", "", "line 14: 3 2-grams are announced, but 2 follow"),
-        ("-0.3 b </s>\n", "-0.2 a b\n", "line 16: the n-gram stands twice"),
-        ("-0.2 a b", "-O.2 a b", "line 15: there is no number"),
-        ("\\end\\", "", "cut short"),
+        ("-0.2 a b\n", "-0.2 a\n", "line 15: expected a log-probability, 2 words"),
+        ("-0.2 a b\n", "-0.2 a c\n", "line 15: a word is not in the vocabulary"),
+        ("-0.2 a b\n", "", "line 14: the header announces 3 2-grams, but 2 follow"),
+        ("-0.3 b </s>\n", "-0.2 a b\n", "line 16: duplicate n-gram"),
+        ("-0.2 a b", "-O.2 a b", "line 15: expected a number"),
+        ("\\end\\", "", "truncated"),
         ("ngram 2=3\n", "ngram 2=3\nngram 3=1\n", "line 19: expected \\3-grams: here"),
         (SRILM, "", "cannot read"),
         (SRILM, "hello\n", "line 1: expected \\data\\ here"),
         ("\\2-grams:", "\\3-grams:", "line 13: expected"),
-        ("-1 <unk>", "-1 a", "'a' stands twice"),
+        ("-1 <unk>", "-1 a", "duplicate 1-gram 'a'"),
         ("ngram 2=3\n", "", "line 12: expected \\end\\ here"),
     ],
 )
-def test_a_broken_file_is_named_by_line_and_reason(tmp_path: Path, old: str, new: str, reason: str) -> None:
+def test_arpa_parse_errors_name_line_and_reason(tmp_path: Path, old: str, new: str, reason: str) -> None:
     path = tmp_path / "broken.arpa"
     path.write_text(SRILM.replace(old, new))
     with pytest.raises(UserError, match=r"broken\.arpa") as caught:
@@ -101,7 +101,7 @@ def test_a_broken_file_is_named_by_line_and_reason(tmp_path: Path, old: str, new
     assert reason in str(caught.value)
 
 
-def test_sections_may_be_empty_and_lines_must_be_sane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arpa_empty_sections_bad_utf8_and_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "odd.arpa"
     path.write_text("\\data\\\nngram 1=1\nngram 2=0\n\\1-grams:\n-0.3 a\n\\2-grams:\n\\end\\\n")
     tables, tokens = read_arpa(path)
@@ -116,12 +116,12 @@ def test_sections_may_be_empty_and_lines_must_be_sane(tmp_path: Path, monkeypatc
         read_arpa(path)
 
 
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
+def test_read_arpa_of_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none\.arpa"):
         read_arpa(tmp_path / "none.arpa")
 
 
-def test_a_prefix_that_is_missing_is_said(tmp_path: Path) -> None:
+def test_arpa_ngram_without_its_prefix_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "orphan.arpa"
     trigram = "\\3-grams:\n-0.1 b a b\n\n\\end\\"
     path.write_text(SRILM.replace("ngram 2=3\n", "ngram 2=3\nngram 3=1\n").replace("\\end\\", trigram))
@@ -130,15 +130,15 @@ def test_a_prefix_that_is_missing_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("kenlm") is None, reason="needs the kenlm module")
-def test_kenlm_reads_ours_and_scores_alike(tmp_path: Path) -> None:
+def test_kenlm_scores_our_arpa_alike(tmp_path: Path) -> None:
     cows = Cows(order=3)
     path = tmp_path / "cows.arpa"
     write_arpa(path, cows.model.tables, arpa_names(list(cows.id), cows.model.vocabulary), cows.model.vocabulary)
-    asked = subprocess.run(
+    kenlm = subprocess.run(
         [sys.executable, "-c", f"import kenlm; print(kenlm.Model({str(path)!r}).score('cows eat corn daily'))"],
         capture_output=True,
         text=True,
         check=True,
     )
     ours = cows.model.score(cows.batch("<sos> cows eat corn daily <eos>"))[0].sum().item()
-    assert float(asked.stdout) * np.log(10) == pytest.approx(ours, abs=1e-5)
+    assert float(kenlm.stdout) * np.log(10) == pytest.approx(ours, abs=1e-5)

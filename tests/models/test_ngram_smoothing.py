@@ -1,4 +1,4 @@
-"""Every kind of smoothing against the textbook's formula computed naively, on corpora of all shapes."""
+"""Every smoothing against a naive implementation of its formula, on random corpora."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def longest(texts: list[list[int]]) -> int:
 
 
 def histories(texts: list[list[int]], order: int) -> list[list[int]]:
-    """Contexts as they occur, from the start of each document, and a few that never do."""
+    """Contexts that occur, from the start of each document, and a few that do not."""
     seen = {tuple(text[:i]) for text in texts for i in range(1, len(text))}
     return [list(history) for history in sorted(seen)[:20]] + [[2, 8], [2, 8, 4], [2, 4, 8, 8, 4, 5]]
 
@@ -45,44 +45,46 @@ def distribution(model: NGram, history: list[int]) -> np.ndarray:
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=40)
 @given(texts=documents, order=st.integers(1, 4), cutoff=st.sampled_from([0, 0, 1, 2]))
-def test_it_is_the_formula_and_sums_to_one(kind: str, texts: list[list[int]], order: int, cutoff: int) -> None:
+def test_smoothing_matches_the_oracle_and_sums_to_one(
+    kind: str, texts: list[list[int]], order: int, cutoff: int
+) -> None:
     order = min(order, longest(texts))
     model = fitted(texts, order=order, smoothing=kind, k=0.3, cutoffs=(0, cutoff))
     oracle = Oracle(texts, order, kind, predictable=PREDICTABLE, discounts=model.discounts, k=0.3, cutoff=cutoff)
     for history in histories(texts, order):
-        found = distribution(model, history)
-        assert found.sum() == pytest.approx(1, abs=1e-5)
-        assert found == pytest.approx([oracle.probability(w, history) for w in range(9)], rel=1e-4, abs=1e-7)
+        probabilities = distribution(model, history)
+        assert probabilities.sum() == pytest.approx(1, abs=1e-5)
+        assert probabilities == pytest.approx([oracle.probability(w, history) for w in range(9)], rel=1e-4, abs=1e-7)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=15)
 @given(texts=documents, order=st.integers(2, 4))
-def test_running_contexts_are_the_formula_over_one_long_text(kind: str, texts: list[list[int]], order: int) -> None:
+def test_running_contexts_match_the_oracle_on_one_document(kind: str, texts: list[list[int]], order: int) -> None:
     order = min(order, longest(texts))
     model = fitted(texts, order=order, smoothing=kind, running=True)
     oracle = Oracle(texts, order, kind, predictable=PREDICTABLE, discounts=model.discounts, running=True)
     stream = [id for text in texts for id in text]
     for end in range(1, min(len(stream), 25)):
         if stream[end - 1] != 3:  # nothing is predicted between <eos> and <sos>
-            found = distribution(model, stream[:end])
-            assert found == pytest.approx([oracle.probability(w, stream[:end]) for w in range(9)], rel=1e-4, abs=1e-7)
+            expected = [oracle.probability(w, stream[:end]) for w in range(9)]
+            assert distribution(model, stream[:end]) == pytest.approx(expected, rel=1e-4, abs=1e-7)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=15)
 @given(texts=documents, threshold=st.sampled_from([1e-6, 1e-3, 1e-1]))
-def test_pruned_tables_still_sum_to_one(kind: str, texts: list[list[int]], threshold: float) -> None:
+def test_entropy_pruned_tables_sum_to_one(kind: str, texts: list[list[int]], threshold: float) -> None:
     order = min(3, longest(texts))
-    whole = fitted(texts, order=order, smoothing=kind)
+    unpruned = fitted(texts, order=order, smoothing=kind)
     pruned = fitted(texts, order=order, smoothing=kind, prune=threshold)
-    sizes = [[len(level.key) for level in model.tables.levels] for model in (whole, pruned)]
+    sizes = [[len(level.key) for level in model.tables.levels] for model in (unpruned, pruned)]
     assert all(after <= before for before, after in zip(*sizes, strict=True))
     for history in histories(texts, order):
         assert distribution(pruned, history).sum() == pytest.approx(1, abs=1e-4)
 
 
-def test_pruning_takes_what_matters_least() -> None:
+def test_entropy_pruning_hardly_raises_perplexity() -> None:
     generator = np.random.default_rng(5)
     texts = [[2, *generator.geometric(0.5, 12).clip(max=4) + 3, 3] for _ in range(40)]
     perplexities = []
@@ -96,13 +98,13 @@ def test_pruning_takes_what_matters_least() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_counting_within_a_limit_changes_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqwright.models.ngram.scratch.SMALLEST_BLOCK", 50)
-    monkeypatch.setattr("seqwright.models.ngram.scratch.BYTES_A_ROW", 2**27 // 50)
+def test_counting_with_a_memory_limit_gives_the_same_model(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqwright.models.ngram.scratch.MIN_BLOCK", 50)
+    monkeypatch.setattr("seqwright.models.ngram.scratch.BYTES_PER_ROW", 2**27 // 50)
     generator = np.random.default_rng(2)
     texts = [[2, *generator.integers(4, 9, generator.integers(0, 20)), 3] for _ in range(60)]
-    free = fitted(texts, order=4, smoothing=kind)
+    unlimited = fitted(texts, order=4, smoothing=kind)
     limited = fitted(texts, order=4, smoothing=kind, memory=2**27)
-    assert np.array_equal(free.discounts, limited.discounts)
-    for name, tensor in free.state_dict().items():
+    assert np.array_equal(unlimited.discounts, limited.discounts)
+    for name, tensor in unlimited.state_dict().items():
         torch.testing.assert_close(limited.state_dict()[name], tensor, rtol=1e-6, atol=1e-7)

@@ -1,4 +1,4 @@
-"""The perceptron against the chain it is, and its features against what they say."""
+"""Averaged perceptron: Viterbi against the CRF, weight averaging, dropout, and feature templates."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from seqwright.core.config import UserError
 from seqwright.data.tagged.corpus import impossible
 from seqwright.data.tagged.sentences import spell
 from seqwright.layers.crf import CRFHead
-from seqwright.models.perceptron.features import features, looks, shape
-from seqwright.models.perceptron.model import Learning, Perceptron, PerceptronConfig, best_path
+from seqwright.models.perceptron.features import features, shape, word_features
+from seqwright.models.perceptron.model import Perceptron, PerceptronConfig, PerceptronTrainer, viterbi
 
 
-def test_its_best_path_is_the_chain_s() -> None:
+def test_viterbi_matches_the_crf() -> None:
     torch.manual_seed(0)
     head = CRFHead(5, 5)
     torch.nn.init.normal_(head.transitions)
@@ -28,28 +28,28 @@ def test_its_best_path_is_the_chain_s() -> None:
     for words in (1, 2, 9):
         scores = torch.randn(words, 5)
         table = torch.cat([head.transitions, head.first[None]]).detach().numpy()
-        assert best_path(scores.numpy(), table).tolist() == head.predict(scores[None])[0].tolist()
-    assert best_path(np.zeros((0, 5), np.float32), table).tolist() == []
+        assert viterbi(scores.numpy(), table).tolist() == head.predict(scores[None])[0].tolist()
+    assert viterbi(np.zeros((0, 5), np.float32), table).tolist() == []
 
 
-def test_the_means_are_those_of_the_weights_after_each_sentence() -> None:
+def test_averaged_weights_are_the_mean_after_each_sentence() -> None:
     generator = np.random.default_rng(1)
-    places = generator.integers(0, 7, (12, 3))
+    feature_rows = generator.integers(0, 7, (12, 3))
     tags = generator.integers(0, 3, 12)
-    learning = Learning(7, 3)
-    seen = []
+    trainer = PerceptronTrainer(7, 3)
+    history = []
     for _ in range(3):
         for words in (slice(0, 4), slice(4, 8), slice(8, 12)):
-            learning.see(places[words], tags[words])
-            seen.append([table.copy() for table in learning.tables])
-    for mean, tables in zip(learning.means(), zip(*seen, strict=True), strict=True):
+            trainer.update(feature_rows[words], tags[words])
+            history.append([table.copy() for table in trainer.tables])
+    for mean, tables in zip(trainer.averaged(), zip(*history, strict=True), strict=True):
         np.testing.assert_allclose(mean, np.mean(tables, 0), atol=1e-6)
 
-    assert not learning.means()[0][-1].any()  # what is not known says nothing
+    assert not trainer.averaged()[0][-1].any()  # unknown features have no weight
 
 
 def corpus(sentences: int) -> SimpleNamespace:
-    """Sentences of three words whose tag is their last letter's."""
+    """Sentences of three words, tagged by their last letter."""
     words = [a + b for a in "pqrst" for b in "xyz"] * sentences
     tags = np.array(["xyz".index(word[-1]) for word in words])
     return SimpleNamespace(
@@ -57,89 +57,89 @@ def corpus(sentences: int) -> SimpleNamespace:
     )
 
 
-def test_several_trainings_are_averaged() -> None:
+def test_averaged_models_is_the_mean_of_single_models() -> None:
     models = []
     for options in ({"averaged_models": 2}, {"seed": 1}, {"seed": 2}):
         models.append(Perceptron(PerceptronConfig(epochs=2, **{"seed": 1} | options), 3))
         models[-1].fit(corpus(4))
-    both, *alone = models
-    np.testing.assert_allclose(both.weights, np.mean([one.weights for one in alone], 0), atol=1e-6)
-    np.testing.assert_allclose(both.transitions, np.mean([one.transitions for one in alone], 0), atol=1e-6)
+    averaged, *single = models
+    np.testing.assert_allclose(averaged.weights, np.mean([one.weights for one in single], 0), atol=1e-6)
+    np.testing.assert_allclose(averaged.transitions, np.mean([one.transitions for one in single], 0), atol=1e-6)
 
 
-def test_what_is_hidden_is_a_function_of_the_seed_and_leaves_enough_to_learn() -> None:
-    given, learned = corpus(4), []
-    for hidden, seed in ((0.0, 1), (0.5, 1), (0.5, 1), (0.5, 2)):
-        model = Perceptron(PerceptronConfig(feature_dropout=hidden, seed=seed), 3)
-        model.fit(given)
+def test_feature_dropout_is_seeded_and_still_fits() -> None:
+    data, weights = corpus(4), []
+    for dropout, seed in ((0.0, 1), (0.5, 1), (0.5, 1), (0.5, 2)):
+        model = Perceptron(PerceptronConfig(feature_dropout=dropout, seed=seed), 3)
+        model.fit(data)
         assert not model.weights[-1].any()
-        scores = model.weights[model._places(features(given.spelling, given.words))].sum(1)
-        paths = [best_path(scores[first : first + 3], model.transitions) for first in given.first]
-        assert (np.concatenate(paths) == given.tags).all()
-        learned.append(model.weights)
-    np.testing.assert_array_equal(learned[1], learned[2])
-    assert not np.array_equal(learned[0], learned[1])
-    assert not np.array_equal(learned[1], learned[3])
+        scores = model.weights[model._feature_rows(features(data.spelling, data.words))].sum(1)
+        paths = [viterbi(scores[first : first + 3], model.transitions) for first in data.first]
+        assert (np.concatenate(paths) == data.tags).all()
+        weights.append(model.weights)
+    np.testing.assert_array_equal(weights[1], weights[2])
+    assert not np.array_equal(weights[0], weights[1])
+    assert not np.array_equal(weights[1], weights[3])
 
 
-def test_spans_begin_before_they_go_on_unless_training_knows_better() -> None:
-    """Ten words in one row are all inside of the same span, by their features; only B may begin it."""
+def test_forbidden_bio_transitions_unless_seen_in_training() -> None:
+    """Emission scores favor I-x for ten words in a row; only B-x may start the span, except in IOB1 data."""
     names = ["O", "B-x", "I-x"]
     data = corpus(4)
-    data.tags = np.array([0, 1, 2] * (len(data.tags) // 3))  # no row begins with I-x
-    odd = corpus(4)
-    odd.tags = np.array([0, 0, 2] * (len(odd.tags) // 3))  # none does, but spans begin with it after O
-    for given, first in ((data, "B-x"), (odd, "I-x")):
+    data.tags = np.array([0, 1, 2] * (len(data.tags) // 3))  # BIO: spans start with B-x
+    iob1 = corpus(4)
+    iob1.tags = np.array([0, 0, 2] * (len(iob1.tags) // 3))  # IOB1: spans start with I-x after O
+    for training, first in ((data, "B-x"), (iob1, "I-x")):
         model = Perceptron(PerceptronConfig(), 3, impossible(names))
-        model.fit(given)
-        path = best_path(np.tile(np.array([[0, 1, 99]], np.float32), (10, 1)), model.transitions)
+        model.fit(training)
+        path = viterbi(np.tile(np.array([[0, 1, 99]], np.float32), (10, 1)), model.transitions)
         assert [names[tag] for tag in path] == [first, *["I-x"] * 9]
 
 
-def test_features_are_alike_where_words_are() -> None:
-    own = looks(spell(["Running", "running", "swimming", "ing", "7-UP"]))
-    assert own["lower"][0] == own["lower"][1]
-    assert own["word"][0] != own["word"][1]
-    assert own["suffix 3"][0] == own["suffix 3"][2] == own["suffix 3"][3]
-    assert own["suffix 4"][0] != own["suffix 4"][2]
-    assert own["suffix 4"][3] == own["suffix 5"][3]  # it has no such suffix
-    assert own["prefix 1"][1] != own["prefix 1"][2]
-    assert own["shape"][1] == own["shape"][2] != own["shape"][0]
+def test_word_form_affix_and_shape_features() -> None:
+    values = word_features(spell(["Running", "running", "swimming", "ing", "7-UP"]))
+    assert values["lower"][0] == values["lower"][1]
+    assert values["word"][0] != values["word"][1]
+    assert values["suffix 3"][0] == values["suffix 3"][2] == values["suffix 3"][3]
+    assert values["suffix 4"][0] != values["suffix 4"][2]
+    assert values["suffix 4"][3] == values["suffix 5"][3]  # longer than the word: NO_AFFIX
+    assert values["prefix 1"][1] != values["prefix 1"][2]
+    assert values["shape"][1] == values["shape"][2] != values["shape"][0]
 
 
-def test_lower_case_is_that_of_the_alphabet_s_ends_too() -> None:
-    own = looks(spell(["AZ", "az", "[@", "{`"]))
-    assert own["lower"][0] == own["lower"][1]
-    assert own["lower"][2] != own["lower"][3]  # the neighbors of Z and A are no letters
+def test_lower_casing_at_the_ends_of_the_alphabet() -> None:
+    values = word_features(spell(["AZ", "az", "[@", "{`"]))
+    assert values["lower"][0] == values["lower"][1]
+    assert values["lower"][2] != values["lower"][3]  # code points next to Z and A are not letters
 
 
-def test_features_rarer_than_the_minimum_are_left_out() -> None:
-    words = ["a", "dog", "a", "dog"]  # every feature is there twice at least, none more than four times
-    given = SimpleNamespace(
+def test_features_below_min_count_are_dropped() -> None:
+    words = ["a", "dog", "a", "dog"]  # every feature occurs at least twice, none more than four times
+    data = SimpleNamespace(
         spelling=spell(words), tags=np.array([0, 1, 0, 1]), first=np.array([0, 2]), words=np.array([2, 2])
     )
     known = {}
-    for minimum in (1, 2, 5):
-        model = Perceptron(PerceptronConfig(min_count=minimum), 2)
-        model.fit(given)
-        known[minimum] = len(model.keys)
+    for min_count in (1, 2, 5):
+        model = Perceptron(PerceptronConfig(min_count=min_count), 2)
+        model.fit(data)
+        known[min_count] = len(model.keys)
     assert known[1] == known[2] > 0
     assert known[5] == 0
     assert not model.weights.any()
 
 
-def test_shapes_tell_kinds_of_letters() -> None:
+def test_word_shapes_distinguish_character_classes() -> None:
     words = ["Word", "word", "WORD", "WoRd", "123", "12a", "--", "x-y", "a.b", "語", "🎈"]
     assert len(set(shape(spell(words)).tolist())) == len(words)
 
 
-def test_neighbors_end_with_the_sentence() -> None:
-    """The same word has the same features in the same sentence, whatever sentences stand beside it."""
+def test_neighbor_features_stop_at_the_sentence_boundary() -> None:
+    """Features of a sentence do not depend on the other sentences of the batch."""
     one, two = ["a", "dog", "runs"], ["the", "dog", "runs"]
-    together = features(spell(one + two), np.array([3, 3]))
-    np.testing.assert_array_equal(together[:3], features(spell(one), np.array([3])))
-    np.testing.assert_array_equal(together[3:], features(spell(two), np.array([3])))
-    assert (together[2] != together[5]).sum() == 1  # the word two places before
+    batched = features(spell(one + two), np.array([3, 3]))
+    np.testing.assert_array_equal(batched[:3], features(spell(one), np.array([3])))
+    np.testing.assert_array_equal(batched[3:], features(spell(two), np.array([3])))
+    assert (batched[2] != batched[5]).sum() == 1  # the word two positions before
 
 
 SMALL, CAPITALS = range(ord("a"), ord("z") + 1), range(ord("A"), ord("Z") + 1)
@@ -152,11 +152,11 @@ SMALL, CAPITALS = range(ord("a"), ord("z") + 1), range(ord("A"), ord("Z") + 1)
         (range(0xAB70, 0xAB8A), range(0x13A0, 0x13BA)),  # Cherokee, three, whose capitals came first
         (range(0x10428, 0x10442), range(0x10400, 0x1041A)),  # Deseret, four
         (range(0x5D0, 0x5EA), None),  # Hebrew, which has no capitals
-        (range(0x20000, 0x2001A), None),  # Chinese characters behind the tables
+        (range(0x20000, 0x2001A), None),  # Chinese characters beyond the tables
     ],
 )
-def test_letters_by_other_names_share_what_they_shared(small: range, capitals: range | None) -> None:
-    """Renaming letters one-to-one changes no more than the numbers of features: who shares one with whom stays."""
+def test_features_are_equivariant_to_the_script(small: range, capitals: range | None) -> None:
+    """A one-to-one substitution of letters changes the hashes, but not which words share a feature."""
     text = "The walker walked , talking U.S. English-men and women in 1984 ; a WALK strengthens THEM and them !"
     words = text.split()
     names = dict(zip(SMALL, small, strict=True))
@@ -164,22 +164,22 @@ def test_letters_by_other_names_share_what_they_shared(small: range, capitals: r
         words = [word.lower() for word in words]
     else:
         names |= dict(zip(CAPITALS, capitals, strict=True))
-    own, other = (
-        features(spell(some), np.array([9, len(words) - 9]))
-        for some in (words, [word.translate(names) for word in words])
+    latin, other = (
+        features(spell(text), np.array([9, len(words) - 9]))
+        for text in (words, [word.translate(names) for word in words])
     )
-    assert not (own == other).all(1).any()
-    np.testing.assert_array_equal(own[:, None] == own, other[:, None] == other)
+    assert not (latin == other).all(1).any()
+    np.testing.assert_array_equal(latin[:, None] == latin, other[:, None] == other)
 
 
-def test_accents_written_apart_are_those_of_their_letters() -> None:
-    apart, together = (unicodedata.normalize(form, "Việt Übung 한국").split() for form in ("NFD", "NFC"))
-    assert apart != together
-    counts = np.array([len(apart)])
-    np.testing.assert_array_equal(features(spell(apart), counts), features(spell(together), counts))
+def test_features_are_invariant_to_unicode_normalization() -> None:
+    decomposed, composed = (unicodedata.normalize(form, "Việt Übung 한국").split() for form in ("NFD", "NFC"))
+    assert decomposed != composed
+    counts = np.array([len(decomposed)])
+    np.testing.assert_array_equal(features(spell(decomposed), counts), features(spell(composed), counts))
 
 
-def test_features_of_other_versions_are_refused() -> None:
+def test_weights_of_another_feature_version_are_refused() -> None:
     model = Perceptron(PerceptronConfig(), 3)
     model.fit(corpus(1))
     old = {name: tensor for name, tensor in model.state_dict().items() if name != "version"}
@@ -188,10 +188,10 @@ def test_features_of_other_versions_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "word", "changed"),
+    ("position", "word", "changed"),
     [
         (0, "fish", 1),  # the word itself
-        (1, "7", 5),  # word, suffix, shape; with the word asked about; with the word on its other side
+        (1, "7", 5),  # word, suffix, shape; pair with the tagged word; pair with its other neighbor
         (1, "Lazy", 2),  # word and shape; lower case and suffix stay
         (1, "wolf", 4),  # word and suffix; both pairs
         (3, "7", 5),
@@ -200,22 +200,22 @@ def test_features_of_other_versions_are_refused() -> None:
         (4, "fish", 1),
     ],
 )
-def test_what_neighbors_change(place: int, word: str, changed: int) -> None:
+def test_number_of_features_that_depend_on_a_neighbor(position: int, word: str, changed: int) -> None:
     words = ["the", "lazy", "dog", "cats", "sleep"]
     before = features(spell(words), np.array([5]))
-    words[place] = word
+    words[position] = word
     assert (features(spell(words), np.array([5]))[2] != before[2]).sum() == changed
 
 
-def test_too_many_weights_leave_out_rare_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqwright.models.perceptron.model.MOST_WEIGHTS", 300)
+def test_too_many_weights_drop_rare_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqwright.models.perceptron.model.MAX_WEIGHTS", 300)
     model = Perceptron(PerceptronConfig(), 3)
     model.fit(corpus(2))
     assert 0 < len(model.keys) <= 100
-    assert "left out" in model.notes[0]
+    assert "are dropped" in model.notes[0]
 
 
-def test_more_tags_than_pairs_can_be_looked_at_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqwright.models.perceptron.model.MOST_TAGS", 2)
+def test_too_many_tags_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqwright.models.perceptron.model.MAX_TAGS", 2)
     with pytest.raises(UserError, match="--model lstm"):
         Perceptron(PerceptronConfig(), 3).fit(corpus(1))

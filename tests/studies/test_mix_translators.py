@@ -1,4 +1,4 @@
-"""Translators made one: what they say together, what their weights are tuned to, and which do not go together."""
+"""Mixtures (ensembles) of translators: translation, tuned weights, and runs that cannot be mixed."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ TINY = [
     *("tokenizer.kind=words", "model.layers=1", "model.width=16", "data.batch_tokens=256", "training.steps=60"),
     *("training.learning_rate=6e-3", "training.evaluate_every=60", "evaluation.resamples=0"),
 ]
-APART = ["tokenizer.joint=false"]
+SEPARATE = ["tokenizer.joint=false"]
 
 
 class Trained:
-    """Two small translators with the same separate vocabularies, and pairs they have not seen."""
+    """Two small translators with the same separate source and target vocabularies, and held-out pairs."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self.train, self.valid = write(folder, "train", 300, 1), write(folder, "valid", 20, 2)
         self.held_out = write(folder, "held-out", 60, 3)
-        self.first = self.made("first", "gru", APART)
+        self.first = self.train_run("first", "gru", SEPARATE)
         files = [f"tokenizer.file={self.first.directory.tokenizer_path}"]
         files += [f"tokenizer.source_file={self.first.directory.source_tokenizer_path}"]
-        self.second = self.made("second", "transformer", [*APART, *files, "model.heads=2", "training.seed=3"])
+        self.second = self.train_run("second", "transformer", [*SEPARATE, *files, "model.heads=2", "training.seed=3"])
 
-    def made(self, name: str, model: str, more: list[str], pairs: list[str] | None = None) -> Any:
-        asked = [*TINY, *more]
-        return sw.train(pairs=pairs or self.train, valid=self.valid, model=model, set=asked, run=self.folder / name)
+    def train_run(self, name: str, model: str, overrides: list[str], pairs: list[str] | None = None) -> Any:
+        settings = [*TINY, *overrides]
+        return sw.train(pairs=pairs or self.train, valid=self.valid, model=model, set=settings, run=self.folder / name)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 
 @pytest.mark.parametrize("geometric", [False, True])
-def test_the_run_translates_scores_and_keeps_the_laws(trained: Trained, geometric: bool) -> None:
+def test_mixture_translates_scores_and_passes_the_laws(trained: Trained, geometric: bool) -> None:
     folder = trained.folder / f"equal-{geometric}"
     summary = mix([trained.first, trained.second], (), folder, geometric=geometric)
     assert [part["weight"] for part in summary["parts"]] == [0.5, 0.5]
@@ -55,9 +55,9 @@ def test_the_run_translates_scores_and_keeps_the_laws(trained: Trained, geometri
     )
     run = sw.open(folder)
     lines = ["the cat sat", "big dogs", "a mat and a mat"]
-    together = [(one.text, round(one.log_prob, 4)) for one in run.translate(lines)]
-    assert together == [(one.text, round(one.log_prob, 4)) for line in lines for one in run.translate([line])]
-    assert all(finding.holds for finding in check(run))
+    batched = [(one.text, round(one.log_prob, 4)) for one in run.translate(lines)]
+    assert batched == [(one.text, round(one.log_prob, 4)) for line in lines for one in run.translate([line])]
+    assert all(result.holds for result in check(run))
     assert run.typical == trained.first.typical
     assert listing(trained.folder)
     audit = run.search_audit(lines, SearchOptions(max_tokens=6, max_nodes=200), [1, 4])
@@ -65,47 +65,51 @@ def test_the_run_translates_scores_and_keeps_the_laws(trained: Trained, geometri
 
 
 @pytest.mark.parametrize("geometric", [False, True])
-def test_weights_suit_held_out_pairs(trained: Trained, geometric: bool) -> None:
+def test_mixture_weights_maximize_held_out_likelihood(trained: Trained, geometric: bool) -> None:
     folder = trained.folder / f"tuned-{geometric}"
     summary = mix([trained.first, trained.second], trained.held_out, folder, geometric=geometric)
-    own = {part["run"]: part["perplexity"] for part in summary["parts"]}
-    # EM comes near a weight of zero, and never reaches it.
-    assert summary["tuned"]["perplexity"] <= min(own.values()) * (1 + 1e-5)
+    perplexities = {part["run"]: part["perplexity"] for part in summary["parts"]}
+    # EM approaches a weight of zero without reaching it.
+    assert summary["tuned"]["perplexity"] <= min(perplexities.values()) * (1 + 1e-5)
     assert not summary["warnings"]
     scores = sw.open(folder).evaluate(trained.held_out, metrics=("bleu",))
     assert scores["perplexity"] == pytest.approx(summary["tuned"]["perplexity"], rel=1e-4)
     for run in (trained.first, trained.second):
         alone = run.evaluate(trained.held_out, metrics=("bleu",))["perplexity"]
-        assert alone == pytest.approx(own[str(run.path)], rel=1e-4)
+        assert alone == pytest.approx(perplexities[str(run.path)], rel=1e-4)
 
 
-def test_pairs_that_were_learned_are_named(trained: Trained) -> None:
-    """Both sides, for each of the two runs."""
-    summary = mix([trained.first, trained.second], trained.train, trained.folder / "sure")
+def test_tuning_on_training_pairs_is_warned_of(trained: Trained) -> None:
+    """One warning for each side and run."""
+    summary = mix([trained.first, trained.second], trained.train, trained.folder / "overlap")
     assert len(summary["warnings"]) == 4
-    assert all("has learned from it" in said for said in summary["warnings"])
+    assert all("was trained on it" in warning for warning in summary["warnings"])
 
 
-def test_other_vocabularies_are_refused_with_the_next_move(trained: Trained) -> None:
-    other = trained.made("other", "gru", ["training.steps=1", *APART], write(trained.folder, "few", 20, 5))
-    with pytest.raises(UserError, match="cut targets differently") as refused:
+def test_mixing_different_tokenizers_is_refused(trained: Trained) -> None:
+    other = trained.train_run("other", "gru", ["training.steps=1", *SEPARATE], write(trained.folder, "few", 20, 5))
+    with pytest.raises(UserError, match="different target tokenizers") as refused:
         mix([trained.first, other], (), trained.folder / "no")
-    said = str(refused.value)
-    assert trained.first.tokenizer.hash[:12] in said
-    assert other.tokenizer.hash[:12] in said
-    assert f"--set tokenizer.file={trained.first.directory.tokenizer_path}" in said
-    half = ["training.steps=1", *APART, f"tokenizer.file={trained.first.directory.tokenizer_path}"]
-    with pytest.raises(UserError, match=r"cut sources differently .* --set tokenizer.source_file=.*source-tokenizer"):
-        mix([trained.first, trained.made("half", "gru", half, other.settings.data.train)], (), trained.folder / "no")
+    message = str(refused.value)
+    assert trained.first.tokenizer.hash[:12] in message
+    assert other.tokenizer.hash[:12] in message
+    assert f"--set tokenizer.file={trained.first.directory.tokenizer_path}" in message
+    half = ["training.steps=1", *SEPARATE, f"tokenizer.file={trained.first.directory.tokenizer_path}"]
+    with pytest.raises(
+        UserError, match=r"different source tokenizers .* --set tokenizer.source_file=.*source-tokenizer"
+    ):
+        mix(
+            [trained.first, trained.train_run("half", "gru", half, other.settings.data.train)],
+            (),
+            trained.folder / "no",
+        )
     assert not (trained.folder / "no").exists()
 
 
-def test_what_is_no_translator_is_refused(trained: Trained, tmp_path: Path) -> None:
+def test_mixing_a_translator_with_another_task_is_refused(trained: Trained, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("the cat sat on a mat\n" * 30)
-    counted = sw.train(
-        text=str(tmp_path / "a.txt"), model="ngram", run=tmp_path / "ngram", set=["tokenizer.kind=words"]
-    )
+    ngram = sw.train(text=str(tmp_path / "a.txt"), model="ngram", run=tmp_path / "ngram", set=["tokenizer.kind=words"])
     with pytest.raises(UserError, match="only translators can be mixed"):
-        mix([trained.first, counted], (), tmp_path / "no")
+        mix([trained.first, ngram], (), tmp_path / "no")
     with pytest.raises(UserError, match="--geometric is for translators"):
-        mix([counted, counted], (), tmp_path / "no", geometric=True)
+        mix([ngram, ngram], (), tmp_path / "no", geometric=True)

@@ -1,4 +1,4 @@
-"""Probes: templates filled as written, gaps that are differences of what a run says, refusals that name the place."""
+"""Probes: templates, gaps between minimal pairs, and errors that name the table."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ man = ["Lehrer"]
 """
 
 
-def scorer(**does: Any) -> Any:
-    return SimpleNamespace(path="run", does="does something", verbs=("score",), **does)
+def scorer(**methods: Any) -> Any:
+    return SimpleNamespace(path="run", does="does something", verbs=("score",), **methods)
 
 
-def written(folder: Path, text: str) -> Path:
+def probe_file(folder: Path, text: str) -> Path:
     path = folder / "mine.toml"
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def test_every_template_meets_every_row(tmp_path: Path) -> None:
-    pronouns, german = read_probes(written(tmp_path, TEMPLATES))
+def test_every_template_is_filled_with_every_row(tmp_path: Path) -> None:
+    pronouns, german = read_probes(probe_file(tmp_path, TEMPLATES))
     assert len(pronouns.cases) == 10
     assert (
         pronouns.cases[0].one,
@@ -55,81 +55,81 @@ def test_every_template_meets_every_row(tmp_path: Path) -> None:
     assert (german.cases[0].source, german.cases[0].other) == ("The teacher", "Die Lehrerin")
 
 
-def test_a_gap_is_the_other_less_the_one(tmp_path: Path) -> None:
-    """A model that finds `she` two nats less probable, and kings one more, says so in mean, interval and rows."""
+def test_gap_is_other_minus_one(tmp_path: Path) -> None:
+    """`she` is two nats less probable, three beside `king`: mean, confidence interval and rows show it."""
 
     def score(lines: list[str]) -> Any:
         for line in lines:
             woman = "she" in line.lower().split()
             yield SimpleNamespace(log_prob=-5.0 - 2.0 * woman - 1.0 * (woman and "king" in line))
 
-    (found,) = probe(scorer(score=score), read_probes(written(tmp_path, TEMPLATES)))
-    assert found["value"] == pytest.approx(-2.2)
-    assert -2.6 < found["low"] <= found["value"] <= found["high"] <= -2.0
-    assert found["rows"]["king"] == -3
-    assert next(iter(found["rows"])) == "king"
-    assert (found["cases"], found["same"], found["favors_other"]) == (10, 0, 0)
+    (result,) = probe(scorer(score=score), read_probes(probe_file(tmp_path, TEMPLATES)))
+    assert result["value"] == pytest.approx(-2.2)
+    assert -2.6 < result["low"] <= result["value"] <= result["high"] <= -2.0
+    assert result["rows"]["king"] == -3
+    assert next(iter(result["rows"])) == "king"
+    assert (result["cases"], result["same"], result["favors_other"]) == (10, 0, 0)
 
 
-def test_rows_that_differ_in_nothing_and_in_favor_are_counted(tmp_path: Path) -> None:
-    more = {"guard": 0.0, "cook": 0.5}  # of ten cases two are the same and two favor the other
+def test_gap_counts_of_equal_and_favoring_pairs(tmp_path: Path) -> None:
+    job_gaps = {"guard": 0.0, "cook": 0.5}  # of ten cases two are the same and two favor the other
 
     def score(lines: list[str]) -> Any:
         for line in lines:
-            gaps = (gap for job, gap in more.items() if job in line)
+            gaps = (gap for job, gap in job_gaps.items() if job in line)
             yield SimpleNamespace(log_prob=next(gaps, -1.0) * ("she" in line.lower().split()))
 
-    (found,) = probe(scorer(score=score), read_probes(written(tmp_path, TEMPLATES)))
-    assert (found["same"], found["favors_other"], found["value"]) == (2, 0.2, pytest.approx(-0.5))
+    (result,) = probe(scorer(score=score), read_probes(probe_file(tmp_path, TEMPLATES)))
+    assert (result["same"], result["favors_other"], result["value"]) == (2, 0.2, pytest.approx(-0.5))
 
 
-def test_a_classifier_is_asked_for_probabilities(tmp_path: Path) -> None:
+def test_probe_of_a_classifier_compares_probabilities(tmp_path: Path) -> None:
     def classify(texts: list[str]) -> Any:
         for text in texts:
-            share = 0.75 if "she" in text.lower().split() else 0.5
-            yield SimpleNamespace(probabilities={"bad": 1 - share, "good": share})
+            probability = 0.75 if "she" in text.lower().split() else 0.5
+            yield SimpleNamespace(probabilities={"bad": 1 - probability, "good": probability})
 
     labels = SimpleNamespace(kind="single", names=("bad", "good"), parts=1)
     run = SimpleNamespace(path="run", does="", verbs=("classify",), classify=classify, labels=labels)
-    (found,) = probe(run, read_probes(written(tmp_path, TEMPLATES)))  # type: ignore[arg-type]
-    assert (found["answer"], found["value"], found["unit"]) == ("good", 0.25, "probability")
+    (result,) = probe(run, read_probes(probe_file(tmp_path, TEMPLATES)))  # type: ignore[arg-type]
+    assert (result["answer"], result["value"], result["unit"]) == ("good", 0.25, "probability")
 
 
-def test_what_ships_is_well_formed() -> None:
-    shipped = read_probes()
-    assert {one.translates for one in shipped} == {True, False}
-    assert all(case.one != case.other for one in shipped for case in one.cases)
+def test_default_probes_are_well_formed() -> None:
+    probes = read_probes()
+    assert {one.translates for one in probes} == {True, False}
+    assert all(case.one != case.other for one in probes for case in one.cases)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "no [[probe]]"),
         ("[[probe]", "cannot read"),
         ('[[probe]]\nname = "x"', "no 'one'"),
-        ('[[probe]]\nname="x"\none=["{a}"]\nother=["b", "c"]\n[probe.slots]\na=["1"]', "equally many templates"),
-        ('[[probe]]\nname="x"\none=["{a}"]\nother=["{c}"]\n[probe.slots]\na=["1"]', "no slot"),
-        ('[[probe]]\nname="x"\none=["{a}"]\nother=["b"]\n[probe.slots]\na=["1"]\nb=["1","2"]', "equally many words"),
+        ('[[probe]]\nname="x"\none=["{a}"]\nother=["b", "c"]\n[probe.slots]\na=["1"]', "same number of templates"),
+        ('[[probe]]\nname="x"\none=["{a}"]\nother=["{c}"]\n[probe.slots]\na=["1"]', "not a slot"),
+        ('[[probe]]\nname="x"\none=["{a}"]\nother=["b"]\n[probe.slots]\na=["1"]\nb=["1","2"]', "same number of words"),
         ('[[probe]]\nname="x"\nextra=1\none=["{a}"]\nother=["b"]\n[probe.slots]\na=["1"]', "no key 'extra'"),
     ],
 )
-def test_a_faulty_file_is_refused_with_its_fault(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_probe_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UserError) as refused:
-        read_probes(written(tmp_path, text))
-    assert said in str(refused.value)
+        read_probes(probe_file(tmp_path, text))
+    assert message in str(refused.value)
 
 
-def test_a_run_without_a_suited_probe_says_what_it_needs(tmp_path: Path) -> None:
+def test_run_without_an_applicable_probe_is_refused(tmp_path: Path) -> None:
     only = TEMPLATES.partition('[[probe]]\nname = "German"')[0]
     run = SimpleNamespace(path="run", does="", verbs=("translate",))
     with pytest.raises(UserError, match="with a source"):
-        probe(run, read_probes(written(tmp_path, only)))  # type: ignore[arg-type]
+        probe(run, read_probes(probe_file(tmp_path, only)))  # type: ignore[arg-type]
     german = TEMPLATES.partition("probe.slots]")[2].partition("[[probe]]")[2]
     with pytest.raises(UserError, match="without a source"):
-        probe(scorer(), read_probes(written(tmp_path, "[[probe]]" + german)))
+        probe(scorer(), read_probes(probe_file(tmp_path, "[[probe]]" + german)))
 
 
-def test_a_translator_is_asked_how_probable_both_translations_are(tmp_path: Path) -> None:
+def test_probe_of_a_translator_compares_log_probabilities(tmp_path: Path) -> None:
     for name, words in (("en", "the teacher sings"), ("de", "Der Lehrer Die Lehrerin singt")):
         (tmp_path / name).write_text(f"{words}\n" * 30, encoding="utf-8")
     small = ["model.layers=1", "model.width=8", "model.heads=2", "model.ffn_width=8", "training.steps=2"]
@@ -140,18 +140,18 @@ def test_a_translator_is_asked_how_probable_both_translations_are(tmp_path: Path
         set=[*small, 'tokenizer.kind="words"', "evaluation.sentences=0"],
         run=tmp_path / "run",
     )
-    (found,) = probe(run, read_probes(written(tmp_path, TEMPLATES)))
+    (result,) = probe(run, read_probes(probe_file(tmp_path, TEMPLATES)))
     one, other = (_log_prob(run, "The teacher", text) for text in ("Der Lehrer", "Die Lehrerin"))
-    assert found["value"] == pytest.approx(other - one, abs=1e-5)
-    assert found["unit"] == "nats"
+    assert result["value"] == pytest.approx(other - one, abs=1e-5)
+    assert result["unit"] == "nats"
 
 
 def _log_prob(run: Any, source: str, target: str) -> float:
-    """By the seam: the log-probabilities of the target's tokens, and of its end."""
+    """log p(target | source) by teacher forcing, <eos> included."""
     ids = [*run.tokenizers.target.encode(target), run.tokenizers.target.eos]
-    given = torch.tensor([[*run.tokenizers.source.encode(source), run.tokenizers.source.eos]])
-    known = torch.tensor([[run.tokenizers.target.sos, *ids[:-1]]])
-    read = Source(mask=torch.ones_like(given, dtype=torch.bool), ids=given)
+    source_ids = torch.tensor([[*run.tokenizers.source.encode(source), run.tokenizers.source.eos]])
+    input_ids = torch.tensor([[run.tokenizers.target.sos, *ids[:-1]]])
+    encoded = Source(mask=torch.ones_like(source_ids, dtype=torch.bool), ids=source_ids)
     with torch.no_grad():
-        logits = run.model(Batch(source=read, input=known, target=torch.tensor([ids])))
+        logits = run.model(Batch(source=encoded, input=input_ids, target=torch.tensor([ids])))
     return float(logits.log_softmax(-1)[0, range(len(ids)), ids].sum())

@@ -8,8 +8,8 @@ import torch
 from seqwright import build
 from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.studies.training_laws import _Kept as Kept
-from seqwright.studies.training_laws import _Rotated as Rotated
+from seqwright.studies.training_laws import _MemoryStore as Kept
+from seqwright.studies.training_laws import _RotatedFeed as Rotated
 from seqwright.training.accumulation import take
 from seqwright.training.config import TrainingConfig
 from seqwright.training.layer_freezing import LayerFreezing, depths, shares

@@ -30,9 +30,9 @@ def command(run: str, templates: str | None, resamples: int, device: str, as_jso
     from seqwright.api import open as open_run
     from seqwright.reporting.numbers import figure, interval
     from seqwright.reporting.terminal import Column, table
-    from seqwright.studies.probe import SHIPPED, probe, read_probes
+    from seqwright.studies.probe import DEFAULT_PROBES, probe, read_probes
 
-    probes = read_probes(Path(templates) if templates else SHIPPED)
+    probes = read_probes(Path(templates) if templates else DEFAULT_PROBES)
     found = probe(open_run(run, device=device), probes, resamples=resamples)
     if as_json:
         print_json({"run": run, "probes": found})

@@ -1,4 +1,4 @@
-"""ARPA files, the exchange format of n-gram models: out of a run, and into one."""
+"""ARPA export and import: the exchange format of back-off n-gram models."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from seqwright.text.backend import Kind, TokenizerSpec, build_backend
 
 
 def export_arpa(run: Run, path: Path) -> dict[str, Any]:
-    """Writes the n-gram of a run; facts about the file."""
+    """Writes the n-gram model of a run; the number of n-grams by order, and the file size."""
     if not hasattr(run.model, "write_arpa"):
         raise UserError(
-            f"{run.path} holds a '{run.settings.kind}' model, and ARPA files hold plain n-grams alone"
-            " (kinds ngram, without model.adaptive, and arpa)."
+            f"{run.path} holds a '{run.settings.kind}' model, but ARPA files hold static n-gram models only; export"
+            " a run of kind ngram (without model.adaptive) or arpa."
         )
     run.model.write_arpa(path, run.tokenizer.tokens(range(run.tokenizer.size)))
     return {"types": run.model.facts["types"], "bytes": path.stat().st_size}
 
 
 def import_arpa(path: Path, into: Path) -> dict[str, Any]:
-    """Makes a run of an ARPA file (plain, .gz or .xz), with a tokenizer of its words; the run's summary."""
+    """Imports an ARPA file (plain, .gz or .xz) as a run with a tokenizer of its vocabulary; the run's summary."""
     model_table, model, tokens = build.from_arpa(path)
     special_tokens = tuple(tokens[:4])
     units = tokens[4:]
     kind = _kind(units, path)
-    spec = TokenizerSpec(kind=kind, unicode_normalization="none", lowercase=False, special_tokens=special_tokens)
-    made = recipe.make(
+    facts = TokenizerSpec(kind=kind, unicode_normalization="none", lowercase=False, special_tokens=special_tokens)
+    settings = recipe.make(
         {
             "name": path.name.split(".")[0],
             "data": {"kind": "text", "train": [str(path.resolve())], "document": "line" if kind == "words" else "file"},
@@ -41,21 +41,23 @@ def import_arpa(path: Path, into: Path) -> dict[str, Any]:
         origin=str(path),
         settled=True,
     )
-    note = f"imported from {path.name}: {len(units):,} {kind}, n-grams up to length {model_table['order']}."
-    closed = [] if model_table["unknown"] else [f"{path.name} has no <unk>: unknown words have probability zero."]
-    tokenizer = build_backend(spec, units).to_str(pretty=True) + "\n"
+    note = f"imported from {path.name}: {len(units):,} {kind}, n-grams up to order {model_table['order']}."
+    closed_vocabulary = (
+        [] if model_table["unknown"] else [f"{path.name} has no <unk>: out-of-vocabulary words have probability zero."]
+    )
+    tokenizer = build_backend(facts, units).to_str(pretty=True) + "\n"
     types = {"types": model.facts["types"]}
-    return session.keep(made, into, tokenizer=tokenizer, model=model, notes=[note, *closed], **types)
+    return session.keep(settings, into, tokenizer=tokenizer, model=model, notes=[note, *closed_vocabulary], **types)
 
 
 def _kind(units: list[str], path: Path) -> Kind:
-    """What the tokens of a file are: words, or characters where white space is among them."""
-    spaced = [unit for unit in units if unit.split() != [unit]]
-    if not spaced:
+    """The tokenizer kind of a vocabulary: words, or characters where white space is among them."""
+    with_spaces = [unit for unit in units if unit.split() != [unit]]
+    if not with_spaces:
         return "words"
     if all(len(unit) == 1 for unit in units):
         return "characters"
     raise UserError(
-        f"{path} has tokens with white space in them ({spaced[0]!r}), which neither words nor characters have;"
-        " such a model can be used only with the tokenizer it was made with."
+        f"{path} has tokens that contain white space ({with_spaces[0]!r}), which neither a word nor a character"
+        " tokenizer produces; export the model again with tokens that are words or single characters."
     )

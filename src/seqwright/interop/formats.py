@@ -1,4 +1,4 @@
-"""The formats in which models leave and arrive."""
+"""Registry of export and import formats."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from seqwright.runs.run import Run
 
 EXPORTS: dict[str, Callable[[Run, Path], dict[str, Any]]] = {"arpa": export_arpa}
 IMPORTS: dict[str, Callable[[Path, Path], dict[str, Any]]] = {"arpa": import_arpa}
-"""By the ending of a file's name, .gz or .xz put aside."""
+"""Importers by file extension, ignoring .gz and .xz."""
 
 
 def importer(path: Path) -> Callable[[Path, Path], dict[str, Any]]:
-    """The function that reads a file of this name."""
-    ending = path.name.removesuffix(".gz").removesuffix(".xz").rpartition(".")[2]
-    if ending not in IMPORTS:
+    """The importer for a file, by its extension."""
+    extension = path.name.removesuffix(".gz").removesuffix(".xz").rpartition(".")[2]
+    if extension not in IMPORTS:
         known = ", ".join(f".{name}" for name in IMPORTS)
         raise UserError(
-            f"{path}: no format is known by the ending '.{ending}'; rename the file if it is one of {known}."
+            f"{path}: unknown file extension '.{extension}'; rename the file if its format is one of {known}."
         )
-    return IMPORTS[ending]
+    return IMPORTS[extension]

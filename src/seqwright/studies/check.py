@@ -1,4 +1,4 @@
-"""`check`: the laws proved on a user's own model, as a table of differences."""
+"""`check`: runs the laws on the model of a run and reports the largest difference of each."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from seqwright.studies.laws import LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
 
 TOLERANCE = 1e-8
-"""Neural models are checked in float64, where rounding stays far below this."""
+"""For neural models, which are checked in float64: rounding errors stay far below."""
 COUNTED_TOLERANCE = 1e-4
-"""Counted models keep float32 tables."""
+"""For counted models, whose tables are float32."""
 ROWS, LENGTH = 4, 24
-SHORTEST = 3
-"""Ids that the laws need room for: one to begin with, one on which rows part, one to go on with."""
+MIN_CONTEXT = 3
+"""Shortest context the laws need, in tokens: a first one, one in which rows diverge, one to continue with."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LawResult:
+    """The largest difference between both sides of a law, and the tolerance."""
+
     law: str
     difference: float
     tolerance: float
@@ -36,12 +38,13 @@ class LawResult:
 
 @torch.no_grad()
 def check(run: Run) -> list[LawResult]:
-    """Every law on a copy of this run's model, with rows of its own tokens."""
+    """The result of every applicable law on a copy of the run's model, on a batch of its vocabulary."""
     model, tolerance = run.model, COUNTED_TOLERANCE
     laws = LAWS if isinstance(model, Autoregressive) else ENCODER_LAWS
-    if model.context is not None and model.context < SHORTEST:
+    if model.context is not None and model.context < MIN_CONTEXT:
         raise UserError(
-            f"{run.path} sees {model.context} of the {SHORTEST} tokens that the laws are checked on; nothing to check."
+            f"{run.path} has a context of {model.context} tokens, but the laws need {MIN_CONTEXT}; check a"
+            " model with a longer context."
         )
     if isinstance(model, torch.nn.Module):
         model = copy.deepcopy(model).cpu().double().eval()

@@ -1,4 +1,4 @@
-"""The demo: a ladder of language models, from counting to attention, on a text that every Python carries."""
+"""`demo`: a ladder of language models, from n-grams to GPT, trained on a text that ships with Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BASE: dict[str, Any] = {
         "warmup_steps": 30,
         "sample_every": 0,
     },
-    "decoding": {"tokens": 60, "temperature": 0.8},
+    "decoding": {"max_tokens": 60, "temperature": 0.8},
 }
 
 LADDER: dict[str, dict[str, Any]] = {
@@ -41,6 +41,8 @@ LADDER: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Rung:
+    """One trained model of the ladder."""
+
     name: str
     path: Path
     summary: dict[str, Any]
@@ -48,11 +50,11 @@ class Rung:
 
 
 def demo(folder: Path, listener: Listener) -> tuple[list[Rung], Path]:
-    """Trains each rung in its own run (or finds it finished); the rungs, and the page that compares them."""
+    """Trains each model in its own run (finished runs are reused); the rungs, and the comparison page."""
     rungs = []
-    for name, departures in LADDER.items():
+    for name, overrides in LADDER.items():
         listener.say(f"— {name}")
-        outcome = train(recipe.make(_merged(name, departures), origin="demo"), folder / name, listener)
+        outcome = train(recipe.make(_merged(name, overrides), origin="demo"), folder / name, listener)
         if outcome.summary is None:
             raise KeyboardInterrupt
         samples = [r["text"] for r in RunDirectory.open(outcome.path).records() if r["kind"] == "sample"]
@@ -63,5 +65,6 @@ def demo(folder: Path, listener: Listener) -> tuple[list[Rung], Path]:
     return rungs, page
 
 
-def _merged(name: str, departures: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name} | {key: BASE.get(key, {}) | departures.get(key, {}) for key in {**BASE, **departures}}
+def _merged(name: str, overrides: dict[str, Any]) -> dict[str, Any]:
+    """BASE with the overrides of one rung, as a recipe."""
+    return {"name": name} | {key: BASE.get(key, {}) | overrides.get(key, {}) for key in {**BASE, **overrides}}

@@ -1,4 +1,4 @@
-"""`mix`: several runs as one, their probabilities averaged with the weights that suit a held-out text best."""
+"""`mix`: a linear interpolation (mixture) of several runs, with weights tuned on held-out text by EM."""
 
 from __future__ import annotations
 
@@ -19,90 +19,92 @@ from seqwright.metrics.score import Floats
 from seqwright.pipeline import training as session
 from seqwright.runs.run import Run
 from seqwright.studies.mix_classifiers import mix_classifiers
-from seqwright.studies.mix_files import learned
+from seqwright.studies.mix_files import training_overlap
 from seqwright.studies.mix_translators import mix_translators
 
 
 def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, geometric: bool = False) -> dict[str, Any]:
-    """Makes a run of runs that read text alike; the weight and perplexity of each, and the perplexity together.
+    """Writes a mixture of runs with the same tokenizer; its summary has the weight of each run and all perplexities.
 
-    `geometric` multiplies the probabilities of translators instead of adding them up.
+    `geometric` takes the log-linear mean of translators' probabilities instead of the linear one.
     """
     if len(runs) < 2:
-        raise UserError("a mixture needs two runs or more; name another.")
+        raise UserError("a mixture needs two runs or more; give another.")
     if "translate" in runs[0].verbs:
         return mix_translators(runs, on, path, geometric=geometric)
     if geometric:
-        raise UserError("--geometric is for translators; of classifiers the mean that suits better is taken anyway.")
+        raise UserError(
+            "--geometric is for translators; for classifiers the mean of lower held-out loss is chosen anyway. Omit it."
+        )
     if runs[0].settings.data.kind == "labeled":
         return mix_classifiers(runs, on or None, path)
     if not on:
-        raise UserError("say which held-out text sets the weights: --on FILE.")
+        raise UserError("the weights are tuned on held-out text; give it with --on FILE.")
     for run in runs:
-        _refuse_unlike(runs[0], run)
+        _check_compatible(runs[0], run)
     first = runs[0]
     stream = first.stream(on)
     log_probs = np.stack([_log_probs(run, stream) for run in runs], 1)  # (T, M)
     weights = interpolation_weights(log_probs)
     with np.errstate(divide="ignore"):
-        together = np.logaddexp.reduce(log_probs + np.log(weights), axis=1)
-    alone = [float(np.exp(-own.mean())) for own in log_probs.T]
+        mixed = np.logaddexp.reduce(log_probs + np.log(weights), axis=1)
+    perplexities = [float(np.exp(-of_run.mean())) for of_run in log_probs.T]
     parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
     table = {"kind": "mixture", "weights": weights.tolist(), "parts": parts}
-    made = first.settings.remade(path.name, table)
-    warnings = [*learned(runs, on)]
+    settings = first.settings.remade(path.name, table)
+    warnings = [*training_overlap(runs, on)]
     notes = [f"{weight:.4f} of {run.path.name}" for weight, run in zip(weights, runs, strict=True)] + warnings
-    model = build.model(made.model, first.tokenizer.vocabulary)
+    model = build.model(settings.model, first.tokenizer.vocabulary)
     model.models = [run.model for run in runs]
-    shown = [
+    part_facts = [
         {"run": str(run.path), "weight": float(weight), "perplexity": perplexity}
-        for run, weight, perplexity in zip(runs, weights, alone, strict=True)
+        for run, weight, perplexity in zip(runs, weights, perplexities, strict=True)
     ]
     return session.keep(
-        made,
+        settings,
         path,
         tokenizer=first.tokenizer.json,
         model=model,
         notes=notes,
-        parts=shown,
+        parts=part_facts,
         warnings=warnings,
         tuned_on=named(on),
-        tuned={"perplexity": float(np.exp(-together.mean()))},
+        tuned={"perplexity": float(np.exp(-mixed.mean()))},
     )
 
 
-def _refuse_unlike(one: Run, other: Run) -> None:
-    """Raises unless two runs cut text into the same ids."""
+def _check_compatible(one: Run, other: Run) -> None:
+    """Raises unless two runs are language models with the same tokenizer and documents."""
     for run in (one, other):
         if "generate" not in run.verbs:
             raise UserError(
-                f"{run.path} holds a model that {run.does}; only language models, translators and classifiers of texts"
-                " can be mixed."
+                f"{run.path} holds a model that {run.does}; only language models, translators and text classifiers can"
+                " be mixed."
             )
     if one.tokenizer.hash != other.tokenizer.hash:
         raise UserError(
-            f"{one.path} and {other.path} cut text differently (tokenizers {one.tokenizer.hash[:12]} and"
-            f" {other.tokenizer.hash[:12]}), so their probabilities are of different things; train both on the same"
-            " text with the same [tokenizer]."
+            f"{one.path} and {other.path} have different tokenizers ({one.tokenizer.hash[:12]} and"
+            f" {other.tokenizer.hash[:12]}), so their probabilities are not over the same tokens; train both on the"
+            " same text with the same [tokenizer]."
         )
     if one.documents != other.documents:
         raise UserError(
-            f"a document is a {one.documents} to {one.path} and a {other.documents} to {other.path};"
+            f"a document is a {one.documents} in {one.path} and a {other.documents} in {other.path};"
             " train both with the same data.document."
         )
     if one.settings.data.mask_documents != other.settings.data.mask_documents:
         raise UserError(
-            f"of {one.path} and {other.path} only one keeps documents apart; train both with the same"
+            f"only one of {one.path} and {other.path} masks attention across documents; train both with the same"
             " data.mask_documents."
         )
 
 
 @torch.no_grad()
 def _log_probs(run: Run, stream: Stream) -> Floats:
-    """Of every token that is predicted."""
+    """log p of every predicted token, (T,)."""
     ids = torch.from_numpy(stream.ids.astype(np.int64))
     settings = run.settings
-    stride, apart = settings.evaluation.stride, settings.data.mask_documents
-    scored = score_text(run.model, ids, sos=stream.sos, stride=stride, mask_documents=apart, device=run.device)
+    stride, mask_documents = settings.evaluation.stride, settings.data.mask_documents
+    scored = score_text(run.model, ids, sos=stream.sos, stride=stride, mask_documents=mask_documents, device=run.device)
     log_probs: Floats = scored.log_probs[scored.mask]
     return log_probs

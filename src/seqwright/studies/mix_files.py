@@ -1,4 +1,4 @@
-"""Files that set the weights of a mixture, and the runs that have learned from them."""
+"""Overlap of the tuning files of a mixture with the training files of its runs."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from seqwright.data.files import named, resolve
 from seqwright.runs.run import Run
 
 
-def learned(runs: Sequence[Run], on: str | Sequence[str]) -> Iterator[str]:
-    """What is wrong with weights found on a file that a run has learned from: it is too sure of it."""
+def training_overlap(runs: Sequence[Run], on: str | Sequence[str]) -> Iterator[str]:
+    """A warning for each tuning file that a run was trained on: its weight would be too large."""
     for run in runs:
-        for file in sorted(set(map(_place, named(on))) & set(map(_place, named(run.settings.data.train)))):
+        for file in sorted(set(map(_resolved, named(on))) & set(map(_resolved, named(run.settings.data.train)))):
             yield (
-                f"{file} sets the weights, but {run.path} has learned from it and is surer of it than of other text;"
-                " name held-out text with --on."
+                f"the weights are tuned on {file}, but {run.path} was trained on it and is overconfident there;"
+                " give held-out text with --on."
             )
 
 
-def _place(name: str) -> Path:
-    """Where a file is, or would be."""
+def _resolved(name: str) -> Path:
+    """The absolute path of a data file, or its name where it does not exist."""
     try:
         return resolve(name).resolve()
     except UserError:

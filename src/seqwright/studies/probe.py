@@ -1,7 +1,7 @@
-"""`probe`: what a run makes of sentences that differ in one respect only, a pronoun, a name, where someone is from.
+"""`probe`: counterfactual evaluation with minimal pairs, sentences that differ in a pronoun, a name or an origin only.
 
-A gap is measured, not a harm: it says that a model of this text treats two sentences differently, and how surely. What
-that does to anyone depends on what the model is used for (docs/probes.md).
+A gap is a measured difference with a confidence interval, not a harm: what it does to anyone depends on the use of the
+model (docs/probes.md).
 """
 
 from __future__ import annotations
@@ -22,54 +22,59 @@ from seqwright.metrics.score import Floats
 from seqwright.runs.run import Run
 from seqwright.tasks.translation.scores import likelihood
 
-SHIPPED = Path(__file__).parent / "probes" / "english.toml"
+DEFAULT_PROBES = Path(__file__).parent / "probes" / "english.toml"
+"""Templates that ship with the package."""
 
 Sentences = Sequence[tuple[str, str]]
-"""(source, text); the source of all but translations is empty."""
+"""(source, text) pairs; the source is empty except for translators."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Two sentences that differ in one respect."""
+    """A minimal pair: two sentences that differ in one respect."""
 
     source: str
     one: str
     other: str
     about: str
-    """The first slot's filling: what the row is about."""
+    """Value of the first slot, by which gaps are grouped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
+    """A named set of minimal pairs, filled in from templates."""
+
     name: str
     cases: tuple[Case, ...]
     translates: bool
+    """Whether it has sources, and is for translators."""
 
 
-def read_probes(path: Path = SHIPPED) -> list[Probe]:
-    """The probes of a file, every template filled with every row of its slots."""
+def read_probes(path: Path = DEFAULT_PROBES) -> list[Probe]:
+    """The probes of a TOML file: every template filled with every row of its slots."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8")).get("probe", [])
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UserError(f"cannot read {path} as TOML: {error}.") from error
     if not tables:
-        raise UserError(f"{path} has no [[probe]]; see the one that ships for the form: {SHIPPED}.")
+        raise UserError(f"{path} has no [[probe]] table; see the default file for the format: {DEFAULT_PROBES}.")
     return [_probe(table, f"{path}, probe {n}") for n, table in enumerate(tables, 1)]
 
 
 def _probe(table: Mapping[str, Any], place: str) -> Probe:
+    """The probe of a TOML table; `place` names it in errors."""
     for key in ("name", "one", "other", "slots"):
         if key not in table:
             raise UserError(f"{place} has no '{key}'; it needs name, one, other and [probe.slots].")
     if extra := table.keys() - {"name", "source", "one", "other", "slots"}:
-        raise UserError(f"{place}: no key '{min(extra)}'; there are name, source, one, other and slots.")
+        raise UserError(f"{place} has no key '{min(extra)}'; the keys are name, source, one, other and slots.")
     ones, others, slots = table["one"], table["other"], table["slots"]
     sources = table.get("source", [""] * len(ones))
     if not len(ones) == len(others) == len(sources) > 0:
-        raise UserError(f"{place}: one, other and source are lists of equally many templates.")
+        raise UserError(f"{place}: one, other and source must be lists with the same number of templates.")
     lengths = {name: len(words) for name, words in slots.items()}
     if len(set(lengths.values())) != 1:
-        raise UserError(f"{place}: slots are columns of one table, so they have equally many words, not {lengths}.")
+        raise UserError(f"{place}: slots are columns of one table and need the same number of words, not {lengths}.")
     rows = [dict(zip(slots, words, strict=True)) for words in zip(*slots.values(), strict=True)]
     try:
         cases = tuple(
@@ -79,28 +84,32 @@ def _probe(table: Mapping[str, Any], place: str) -> Probe:
         )
     except (KeyError, IndexError, ValueError) as error:
         raise UserError(
-            f"{place}: a template asks for {error}, which is no slot; there are {', '.join(slots)}."
+            f"{place}: a template has the placeholder {error}, which is not a slot; the slots are {', '.join(slots)}."
         ) from None
     return Probe(name=table["name"], cases=cases, translates="source" in table)
 
 
 def probe(run: Run, probes: Sequence[Probe], *, resamples: int = 1000, seed: int = 1) -> list[dict[str, Any]]:
-    """For each probe that suits the run, the mean gap, other less one, with its interval, and the gap of each row."""
-    ask, unit = _asker(run)
-    suited = [one for one in probes if one.translates == ("translate" in run.verbs)]
-    if not suited:
+    """For each probe that applies to the run, the mean gap (other minus one) with a bootstrap confidence interval, and
+    the mean gap of each row."""
+    score, unit = _scorer(run)
+    applicable = [one for one in probes if one.translates == ("translate" in run.verbs)]
+    if not applicable:
         kind = "with" if "translate" in run.verbs else "without"
-        raise UserError(f"no probe suits {run.path}: it needs some {kind} a source. Give a file with --templates.")
-    found = []
-    for one in suited:
-        answers = ask([(case.source, text) for case in one.cases for text in (case.one, case.other)])
-        for answer, values in answers.items():
+        raise UserError(
+            f"no probe applies to {run.path}: it needs probes {kind} a source. Give a file of them with --templates."
+        )
+    results = []
+    for one in applicable:
+        outputs = score([(case.source, text) for case in one.cases for text in (case.one, case.other)])
+        for output, values in outputs.items():
             gaps = values[1::2] - values[0::2]
-            found.append(_gap(one, answer, gaps, unit, resamples, seed))
-    return found
+            results.append(_statistics(one, output, gaps, unit, resamples, seed))
+    return results
 
 
-def _gap(one: Probe, answer: str, gaps: Floats, unit: str, resamples: int, seed: int) -> dict[str, Any]:
+def _statistics(one: Probe, output: str, gaps: Floats, unit: str, resamples: int, seed: int) -> dict[str, Any]:
+    """The mean gap of a probe with its confidence interval, and the means by row, sorted."""
     rows = np.stack([gaps, np.ones(len(gaps))], 1)
     signature = f"gap|cases:{len(gaps)}|unit:{unit}|bootstrap:{resamples}-{seed}"
     counts = Counts(name="gap", rows=rows, formula=mean, signature=signature)
@@ -108,10 +117,10 @@ def _gap(one: Probe, answer: str, gaps: Floats, unit: str, resamples: int, seed:
     about: dict[str, list[float]] = {}
     for case, gap in zip(one.cases, gaps.tolist(), strict=True):
         about.setdefault(case.about, []).append(gap)
-    means = {name: float(np.mean(own)) for name, own in about.items()}
+    means = {name: float(np.mean(values)) for name, values in about.items()}
     return {
         "probe": one.name,
-        "answer": answer,
+        "answer": output,
         "unit": unit,
         **score.as_json(),
         "cases": len(gaps),
@@ -121,29 +130,35 @@ def _gap(one: Probe, answer: str, gaps: Floats, unit: str, resamples: int, seed:
     }
 
 
-def _asker(run: Any) -> tuple[Callable[[Sentences], dict[str, Floats]], str]:
-    """What is asked of each sentence, by what the run can do, and the unit of the answers."""
+def _scorer(run: Any) -> tuple[Callable[[Sentences], dict[str, Floats]], str]:
+    """The function that scores sentences, by the task of the run, and its unit."""
     if "translate" in run.verbs:
-        return lambda given: {"log p": _translated(run, given)}, "nats"
+        return lambda pairs: {"log p": _translation_scores(run, pairs)}, "nats"
     if "classify" in run.verbs:
-        return lambda given: _classified(run, given), "value" if run.labels.kind == "regression" else "probability"
+        return lambda pairs: _class_probabilities(
+            run, pairs
+        ), "value" if run.labels.kind == "regression" else "probability"
     if "score" in run.verbs:
-        return lambda given: {"log p": np.array([line.log_prob for line in run.score([t for _, t in given])])}, "nats"
-    raise UserError(f"{run.path} {run.does}; only language models, translators and classifiers can be probed.")
+        return lambda pairs: {"log p": np.array([line.log_prob for line in run.score([t for _, t in pairs])])}, "nats"
+    raise UserError(
+        f"{run.path} holds a model that {run.does}; probe a language model, translator or classifier instead."
+    )
 
 
-def _translated(run: Any, given: Sentences) -> Floats:
+def _translation_scores(run: Any, sentences: Sentences) -> Floats:
     """log p(text | source)."""
-    pairs = [Pair(sources=(source,), targets=(text,)) for source, text in given]
+    pairs = [Pair(sources=(source,), targets=(text,)) for source, text in sentences]
     return -likelihood(run.model, encode_pairs(pairs, run.tokenizers), run.device)[:, 0]
 
 
-def _classified(run: Any, given: Sentences) -> dict[str, Floats]:
-    """The probability of each class, or the value; of two classes the second says it all."""
+def _class_probabilities(run: Any, sentences: Sentences) -> dict[str, Floats]:
+    """The probability of each class (of two, the second only), or the regression value."""
     if run.labels.parts > 1:
-        raise UserError(f"{run.path} reads pairs of texts; probes are single sentences.")
-    answers = list(run.classify([text for _, text in given]))
+        raise UserError(
+            f"{run.path} classifies pairs of texts, but probes are single sentences; probe a single-text classifier."
+        )
+    predictions = list(run.classify([text for _, text in sentences]))
     if run.labels.kind == "regression":
-        return {"value": np.array([answer.label for answer in answers], np.float64)}
+        return {"value": np.array([prediction.label for prediction in predictions], np.float64)}
     names = run.labels.names[1:] if run.labels.kind == "single" and len(run.labels.names) == 2 else run.labels.names
-    return {name: np.array([answer.probabilities[name] for answer in answers]) for name in names}
+    return {name: np.array([prediction.probabilities[name] for prediction in predictions]) for name in names}

@@ -1,4 +1,4 @@
-"""The laws of training and saving, for models that gradients reach: asked and answered as those of `laws.py`."""
+"""Laws of training and serialization, for models trained by gradients; of the same form as those of `laws.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from seqwright.core.batch import Batch
 from seqwright.core.protocols import Trainable
 from seqwright.core.storage import load_tensors, save_tensors
-from seqwright.studies.laws import Law, gap
+from seqwright.studies.laws import Law, max_difference
 from seqwright.training.accumulation import take
 from seqwright.training.config import TrainingConfig
 from seqwright.training.objective import Objective
@@ -22,60 +22,60 @@ from seqwright.training.trainer import Groups, Trainer
 from seqwright.training.weights import load_weights, weights
 
 
-def accumulated_is_one_batch(model: Any, batch: Batch) -> float:
-    """The gradient of a batch = the sum of its rows' gradients over the tokens of all."""
+def gradient_accumulation_equals_one_batch(model: Any, batch: Batch) -> float:
+    """The gradient of a batch = the accumulated gradients of its rows, each divided by the tokens of the batch."""
 
     def gradients(parts: list[Batch]) -> list[Tensor]:
-        own = copy.deepcopy(model)
-        objective = Objective(cast(Trainable, own))
+        trained = copy.deepcopy(model)
+        objective = Objective(cast(Trainable, trained))
         for part in parts:
             total, _, _ = objective(part)
             (total / batch.count).backward()
-        return [torch.zeros_like(p) if p.grad is None else p.grad for p in own.parameters()]
+        return [torch.zeros_like(p) if p.grad is None else p.grad for p in trained.parameters()]
 
     with torch.enable_grad():
         whole = gradients([batch])
-        pieces = gradients([take(batch, torch.tensor([row])) for row in range(batch.rows)])
-    return max(gap(one, other) for one, other in zip(whole, pieces, strict=True))
+        accumulated = gradients([take(batch, torch.tensor([row])) for row in range(batch.rows)])
+    return max(max_difference(one, other) for one, other in zip(whole, accumulated, strict=True))
 
 
-def resumed_is_uninterrupted(model: Any, batch: Batch) -> float:
-    """Two steps = one step, a checkpoint, and one step by a trainer that knows nothing but the checkpoint."""
+def resumed_equals_uninterrupted(model: Any, batch: Batch) -> float:
+    """Two steps = one step, a checkpoint, and one step of a fresh trainer restored from the checkpoint."""
     with torch.enable_grad():
-        whole = _trainer(model, batch)
-        whole.fit()
-        begun = _trainer(model, batch)
-        begun.steps = 1
-        begun.fit()
+        uninterrupted = _trainer(model, batch)
+        uninterrupted.fit()
+        interrupted = _trainer(model, batch)
+        interrupted.steps = 1
+        interrupted.fit()
         resumed = _trainer(model, batch)
-        resumed.restore(*_kept(begun).last)
+        resumed.restore(*_store(interrupted).last)
         resumed.fit()
-    ends = [weights(trainer.model) for trainer in (whole, resumed)]
-    return max(gap(ends[0][name], ends[1][name]) for name in ends[0])
+    final = [weights(trainer.model) for trainer in (uninterrupted, resumed)]
+    return max(max_difference(final[0][name], final[1][name]) for name in final[0])
 
 
-def saved_is_opened(model: Any, batch: Batch) -> float:
-    """What is written to a file and read into an empty model answers as before."""
-    empty = copy.deepcopy(model)
+def saved_equals_loaded(model: Any, batch: Batch) -> float:
+    """Weights saved to a file and loaded into a zeroed model give the same logits."""
+    loaded = copy.deepcopy(model)
     with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
-        for parameter in empty.parameters():
+        for parameter in loaded.parameters():
             parameter.zero_()
         path = Path(folder) / "model.safetensors"
         save_tensors(path, weights(model))
-        load_weights(empty, load_tensors(path)[0])
-        return gap(empty(batch), model(batch))
+        load_weights(loaded, load_tensors(path)[0])
+        return max_difference(loaded(batch), model(batch))
 
 
 TRAINING_LAWS: dict[str, Law] = {
-    "accumulated = one batch": accumulated_is_one_batch,
-    "resumed = uninterrupted": resumed_is_uninterrupted,
-    "saved = opened": saved_is_opened,
+    "accumulated = one batch": gradient_accumulation_equals_one_batch,
+    "resumed = uninterrupted": resumed_equals_uninterrupted,
+    "saved = opened": saved_equals_loaded,
 }
 
 
 @dataclass
-class _Kept:
-    """The last checkpoint, in memory."""
+class _MemoryStore:
+    """Checkpoint store that holds the last checkpoint in memory."""
 
     last: tuple[Groups, dict[str, Any]] = field(default_factory=lambda: ({}, {}))
 
@@ -91,8 +91,8 @@ class _Kept:
 
 
 @dataclass
-class _Rotated:
-    """The same rows in another order at each step."""
+class _RotatedFeed:
+    """Feed of the same rows, rotated by one at each step."""
 
     rows: Batch
     steps_per_epoch = 2
@@ -104,9 +104,9 @@ class _Rotated:
 
 def _trainer(model: nn.Module, batch: Batch) -> Trainer:
     config = TrainingConfig(steps=2, warmup_steps=0, schedule="constant", device="cpu", checkpoint_every=1, log_every=1)
-    return Trainer(copy.deepcopy(model), _Rotated(batch), config, _Kept())
+    return Trainer(copy.deepcopy(model), _RotatedFeed(batch), config, _MemoryStore())
 
 
-def _kept(trainer: Trainer) -> _Kept:
-    assert isinstance(trainer.store, _Kept)
+def _store(trainer: Trainer) -> _MemoryStore:
+    assert isinstance(trainer.store, _MemoryStore)
     return trainer.store

@@ -1,7 +1,8 @@
-"""Complement naive Bayes between very many classes: an n-gram speaks for a class by how little it is seen elsewhere.
+"""Complement naive Bayes for very many classes (Rennie et al. 2003), with sparse weights.
 
-Only what a class has seen is held (Rennie et al. 2003, written so that all other weights are the same for every class),
-so that thousands of classes take no more memory than their texts do.
+The weight of an n-gram for a class comes from its counts in all other classes. Written as a difference to a class that
+never has the n-gram, which is the same for every such class and cancels, only the pairs of n-gram and class that occur
+are stored: thousands of classes take no more memory than their texts.
 """
 
 from __future__ import annotations
@@ -16,97 +17,100 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqwright.models.bag.features import Presence, borders
+from seqwright.models.bag.features import CSRMatrix, group_offsets
 
-SHARPNESS = tuple(2 ** (n / 2) for n in range(-12, 13))
-"""What scores may be multiplied by: naive Bayes counts every n-gram as if it had said nothing before."""
-SMOOTHER = (1.0, 3.0, 10.0)
-"""Times the smoothing asked for, all of which are tried."""
-ASKED = 1000
-"""Texts that are held out to tell how sharp scores are, at most."""
-NAMES = ("seen.starts", "seen.classes", "seen.values", "rest")
-"""What is held, in a file."""
+LOGIT_SCALES = tuple(2 ** (n / 2) for n in range(-12, 13))
+"""Grid of logit scales (inverse temperatures): naive Bayes takes n-grams for independent and is overconfident."""
+SMOOTHING_FACTORS = (1.0, 3.0, 10.0)
+"""Grid of factors on the configured smoothing."""
+MAX_HELD_OUT = 1000
+"""Maximum number of held-out texts on which the grids are searched."""
+TENSOR_NAMES = ("seen.starts", "seen.classes", "seen.values", "rest")
+"""Names of the tensors in a state dict."""
 
 
 @dataclass(frozen=True)
-class Complement:
-    seen: Presence  # (F, C): how much each n-gram speaks for the classes that have it
-    rest: Tensor  # (C,): log of what all other classes have of everything
+class ComplementNB:
+    seen: CSRMatrix  # (F, C): weight of each n-gram for the classes that have it
+    rest: Tensor  # (C,): log of the smoothed total count in all other classes
 
     @classmethod
-    def of(cls, counts: Presence, smoothing: float) -> Complement:
-        """What counts (F, C) say."""
-        inside, columns = counts.values, torch.repeat_interleave(torch.arange(len(counts)), counts.starts.diff())
+    def from_counts(cls, counts: CSRMatrix, smoothing: float) -> ComplementNB:
+        """The classifier of n-gram counts by class (F, C)."""
+        inside, ngram = counts.values, torch.repeat_interleave(torch.arange(len(counts)), counts.indptr.diff())
         assert inside is not None
-        every = torch.bincount(columns, inside, len(counts)).float()  # (F,)
-        speaks = -torch.log1p(-inside / (every[columns] + smoothing))
+        total = torch.bincount(ngram, inside, len(counts)).float()  # (F,)
+        weight = -torch.log1p(-inside / (total[ngram] + smoothing))
         of_class = torch.bincount(counts.columns, inside, counts.width).float()  # (C,)
-        rest = (every.sum() - of_class + smoothing * len(counts)).log()
-        return cls(replace(counts, values=speaks), rest)
+        rest = (total.sum() - of_class + smoothing * len(counts)).log()
+        return cls(replace(counts, values=weight), rest)
 
-    def __call__(self, x: Presence) -> Tensor:
+    def __call__(self, x: CSRMatrix) -> Tensor:
         """Logits (N, C)."""
-        present = _sparse(x)
-        lengths = torch.sparse.sum(present, 1).to_dense().unsqueeze(1)  # (N, 1)
-        with warnings.catch_warnings():  # PyTorch says once that how it multiplies is new
+        sparse = _to_torch(x)
+        lengths = torch.sparse.sum(sparse, 1).to_dense().unsqueeze(1)  # (N, 1)
+        with warnings.catch_warnings():  # PyTorch warns once that sparse products are in beta
             warnings.simplefilter("ignore")
-            sums = torch.sparse.mm(present, self._table).to_dense()
+            sums = torch.sparse.mm(sparse, self._table).to_dense()
         return sums + lengths * self.rest
 
     @functools.cached_property
     def _table(self) -> Tensor:
-        return _sparse(self.seen).coalesce()
+        return _to_torch(self.seen).coalesce()
 
-    def sharpened(self, by: float) -> Complement:
+    def scaled(self, by: float) -> ComplementNB:
+        """The classifier with its logits multiplied."""
         assert self.seen.values is not None
-        return Complement(replace(self.seen, values=by * self.seen.values), by * self.rest)
+        return ComplementNB(replace(self.seen, values=by * self.seen.values), by * self.rest)
 
     def state_dict(self) -> dict[str, Tensor]:
         assert self.seen.values is not None
-        held = (self.seen.starts, self.seen.columns, self.seen.values, self.rest)
-        return dict(zip(NAMES, held, strict=True))
+        tensors = (self.seen.indptr, self.seen.columns, self.seen.values, self.rest)
+        return dict(zip(TENSOR_NAMES, tensors, strict=True))
 
     @classmethod
-    def load_state_dict(cls, tensors: Mapping[str, Tensor]) -> Complement:
-        starts, classes, values, rest = (tensors[name] for name in NAMES)
-        return cls(Presence(starts, classes, len(rest), values), rest)
+    def load_state_dict(cls, tensors: Mapping[str, Tensor]) -> ComplementNB:
+        indptr, classes, values, rest = (tensors[name] for name in TENSOR_NAMES)
+        return cls(CSRMatrix(indptr, classes, len(rest), values), rest)
 
 
-def counted(x: Presence, target: Tensor, classes: int) -> Presence:
-    """(F, C): how often each class has each n-gram; there every text weighs as x says."""
+def class_counts(x: CSRMatrix, target: Tensor, classes: int) -> CSRMatrix:
+    """(F, C): counts of n-grams by class, texts weighted by the values of x."""
     values = torch.ones(len(x.columns)) if x.values is None else x.values
-    owners = torch.repeat_interleave(target, x.starts.diff())
-    pairs, which = torch.unique(x.columns * classes + owners, return_inverse=True)
-    inside = torch.bincount(which, values, len(pairs)).float()
-    return Presence(borders(pairs // classes, x.width), pairs % classes, classes, inside)
+    class_of = torch.repeat_interleave(target, x.indptr.diff())
+    pairs, index = torch.unique(x.columns * classes + class_of, return_inverse=True)
+    counts = torch.bincount(index, values, len(pairs)).float()
+    return CSRMatrix(group_offsets(pairs // classes, x.width), pairs % classes, classes, counts)
 
 
-def complement(x: Presence, target: Tensor, classes: int, smoothing: float) -> tuple[Complement, str]:
-    """Of all texts, as smooth and as sharp as suits some that were held out, and what those said."""
+def fit_complement_nb(x: CSRMatrix, target: Tensor, classes: int, smoothing: float) -> tuple[ComplementNB, str]:
+    """The classifier of all texts, with smoothing and logit scale of least held-out loss, and a note on that loss."""
     shuffled = torch.from_numpy(np.random.default_rng(0).permutation(len(x)))
-    held, kept = shuffled.tensor_split([min(ASKED, len(x) // 10)])
-    held = held[torch.isin(target[held], target[kept])]
-    every = counted(x, target, classes)
+    held, kept = shuffled.tensor_split([min(MAX_HELD_OUT, len(x) // 10)])
+    held = held[torch.isin(target[held], target[kept])]  # classes without a training text cannot be predicted
+    counts = class_counts(x, target, classes)
     if not len(held):
-        return Complement.of(every, smoothing), ""
-    counts, unseen = counted(x.select(kept), target[kept], classes), x.select(held)
-    loss, right, added, by = min(_tried(counts, unseen, target[held], smoothing))
-    said = f" ({len(held):,} held-out texts: accuracy {-right:.2f} %, loss {loss:.4f})"
-    return Complement.of(every, added).sharpened(by), said
+        return ComplementNB.from_counts(counts, smoothing), ""
+    fold_counts, held_out = class_counts(x.select(kept), target[kept], classes), x.select(held)
+    loss, accuracy, smoothed, by = min(_grid_search(fold_counts, held_out, target[held], smoothing))
+    note = f" ({len(held):,} held-out texts: accuracy {-accuracy:.2f} %, loss {loss:.4f})"
+    return ComplementNB.from_counts(counts, smoothed).scaled(by), note
 
 
-def _tried(counts: Presence, unseen: Presence, truth: Tensor, smoothing: float) -> Iterator[tuple[float, ...]]:
-    """Loss of the texts held out, accuracy below zero, what was added, how sharp it was."""
-    for times in SMOOTHER:
-        logits = Complement.of(counts, smoothing * times)(unseen)
-        right = 100 * float((logits.argmax(1) == truth).float().mean())
-        for by in SHARPNESS:
-            yield float(F.cross_entropy(by * logits, truth)), -right, smoothing * times, by
+def _grid_search(
+    counts: CSRMatrix, held_out: CSRMatrix, truth: Tensor, smoothing: float
+) -> Iterator[tuple[float, ...]]:
+    """Held-out loss, negated accuracy (so that tuples compare), smoothing and logit scale of every grid point."""
+    for factor in SMOOTHING_FACTORS:
+        logits = ComplementNB.from_counts(counts, smoothing * factor)(held_out)
+        accuracy = 100 * float((logits.argmax(1) == truth).float().mean())
+        for by in LOGIT_SCALES:
+            yield float(F.cross_entropy(by * logits, truth)), -accuracy, smoothing * factor, by
 
 
-def _sparse(x: Presence) -> Tensor:
-    """As PyTorch holds it, whose products of two sparse matrices are a hundred times as fast as sums of rows."""
-    owners = torch.repeat_interleave(torch.arange(len(x)), x.starts.diff())
+def _to_torch(x: CSRMatrix) -> Tensor:
+    """The matrix as a torch sparse COO tensor, whose sparse products are a hundred times as fast as sums of rows."""
+    rows = torch.repeat_interleave(torch.arange(len(x)), x.indptr.diff())
     values = torch.ones(len(x.columns)) if x.values is None else x.values
-    places = torch.stack([owners, x.columns])
-    return torch.sparse_coo_tensor(places, values, (len(x), x.width), check_invariants=False)
+    indices = torch.stack([rows, x.columns])
+    return torch.sparse_coo_tensor(indices, values, (len(x), x.width), check_invariants=False)

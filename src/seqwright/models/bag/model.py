@@ -1,7 +1,7 @@
-"""The bag of n-grams: which n-grams a text has, weighed by naive Bayes, and a linear model of them.
+"""Bag of n-grams classifier: presence features weighted by naive Bayes, and a regularized linear model (NB-SVM).
 
-A strong and cheap rival of every network on whole texts (Wang & Manning 2012): log-count ratios say how much each
-n-gram speaks for a class, and a regularized regression learns how far to believe them.
+A strong and cheap baseline for text classification (Wang & Manning 2012): log-count ratios weight each n-gram by class,
+and an L2-regularized regression learns how far to trust them (docs/decisions/0090, 0132).
 """
 
 from __future__ import annotations
@@ -19,213 +19,225 @@ from torch import Tensor
 from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, within
 from seqwright.core.config import UserError, check_sizes
 from seqwright.core.protocols import Doing, unheard
-from seqwright.models.bag.char_words import numbered, spelled
-from seqwright.models.bag.complement_nb import Complement, complement
-from seqwright.models.bag.features import Grams, Presence, Rows, beside
-from seqwright.models.bag.linear import descend
-from seqwright.models.bag.ridge import rarity, weights
-from seqwright.models.bag.selection import FEWEST, Way, choose, is_cheap, is_dual, is_few
+from seqwright.models.bag.char_words import word_hashes, word_ids
+from seqwright.models.bag.complement_nb import ComplementNB, fit_complement_nb
+from seqwright.models.bag.features import CSRMatrix, Ints, NGramVectorizer, hstack
+from seqwright.models.bag.linear import fit_linear
+from seqwright.models.bag.ridge import inverse_document_frequency, ridge_weights
+from seqwright.models.bag.selection import (
+    MIN_TEXTS,
+    Candidate,
+    can_cross_validate,
+    can_grid_search,
+    can_use_ridge,
+    select,
+)
 
-AT_ONCE = 1 << 22
+BLOCK_TOKENS = 1 << 22
 """Tokens taken from the corpus at a time, padding included: one very long text must not pad a thousand others."""
-USUAL = 2
-"""Texts an n-gram must be in, unless told or found otherwise."""
-MOST_WEIGHTS = 20_000_000
-"""Of more, the rarest n-grams are left out: every weight is held some thirty times while they are found."""
+DEFAULT_MIN_DF = 2
+"""Minimum document frequency of n-grams unless configured or selected on held-out texts."""
+MAX_WEIGHTS = 20_000_000
+"""Maximum number of weights: the minimum document frequency is raised to meet it. L-BFGS holds about 30 copies."""
 
-SEVERAL = 100
-"""Of more classes no n-gram is left out for memory's sake: where weights would be too many, naive Bayes is all."""
+MANY_CLASSES = 100
+"""Above this, complement naive Bayes is used where there would be more than MAX_WEIGHTS weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BagConfig:
     order: int = 3
-    """Tokens in the longest n-gram."""
+    """Maximum n-gram order."""
     words: int = 0
-    """Words in the longest n-gram of whole words, beside those of tokens, which are characters then; 0 for none."""
+    """Maximum order of word n-grams, as a second set of features beside character n-grams; 0 for none."""
     min_df: int | None = None
-    """N-grams of fewer texts are left out. Left out: 2, but of few texts those that are held out decide whether 1."""
+    """Minimum document frequency: n-grams in fewer texts are dropped. Default: 2, or 1 where few training texts show a
+    lower held-out loss with it."""
     naive_bayes: bool | None = None
-    """Weigh n-grams by their log-count ratios first (Wang & Manning 2012); without it all count alike at first. Left
-    out: they are weighed, but where weights are few, texts that are held out decide. Where the ratios alone answer
-    those better than weights that are held at zero, weights are held at the ratios."""
+    """Scale features by naive Bayes log-count ratios (Wang & Manning 2012); false scales none. Default: true, but
+    selected on held-out texts where weights are few. Where naive Bayes alone has a lower held-out loss than the
+    regression, the L2 penalty is centered at it instead of zero."""
     smoothing: float = 1.0
-    """Added to every count of naive Bayes."""
+    """Pseudocount of naive Bayes."""
     normalize: bool = True
-    """Scale each text by the root of how many n-grams it has, rare ones counted more: long texts are no surer."""
+    """Scale each text to a common IDF-weighted L2 norm, so that long texts are not more confident."""
     l2: float | None = None
-    """How strongly weights are held at zero: l2 / 2 |w|² beside the summed loss. Left out: a held-out tenth decides."""
+    """L2 regularization: l2 / 2 |w|² is added to the summed loss. Default: selected on held-out texts."""
 
     def __post_init__(self) -> None:
         check_sizes(self, "order", "min_df")
         if self.words < 0:
-            raise UserError(f"words must not be below 0, but is {self.words}.")
+            raise UserError(f"words must not be negative, but is {self.words}; 0 counts no word n-grams.")
         if self.smoothing <= 0:
             raise UserError(f"smoothing must be positive, not {self.smoothing:g}; try 1.")
         if self.l2 is not None and self.l2 <= 0:
-            raise UserError(f"l2 must be positive, not {self.l2:g}; leave it out to have it chosen.")
+            raise UserError(f"l2 must be positive, not {self.l2:g}; omit it to have it selected on held-out texts.")
 
 
 VIEWS = ("keys", "words")
-"""What the n-grams of tokens and of words are called in a file."""
-Streams = list[tuple[Rows, Rows]]
-"""For each view all ids one after another, and the lengths of the texts."""
+"""Prefixes of the n-gram keys of tokens and of words in a state dict."""
+Streams = list[tuple[Ints, Ints]]
+"""For each view (tokens, words), the concatenated ids of all texts, and the lengths of the texts."""
 
 
 class Examples(Protocol):
-    """What a bag counts: texts and their answers."""
+    """Training data of a bag: texts and their targets."""
 
     @property
-    def lengths(self) -> Rows: ...
+    def lengths(self) -> Ints: ...
 
-    def batch(self, rows: Rows) -> Batch: ...
+    def batch(self, rows: Ints) -> Batch: ...
 
 
 class Bag:
-    """Logits of a text from the n-grams it has; before `fit` it has no n-gram and no opinion."""
+    """A linear classifier of the n-grams in a text; before `fit` it has no features and all logits are 0."""
 
     context = None
 
-    def __init__(self, config: BagConfig, answers: OutputSpec, alphabet: int, vocabulary: int):
-        self.config, self.answers, self.alphabet, self.vocabulary = config, answers, alphabet, vocabulary
-        self.known = np.zeros(0, np.int64)
-        """Keys of the words there are, sorted."""
-        self.views = self._views([[np.zeros(0, np.int64)] * order for order in self.orders])
-        self.weight = torch.zeros(0, answers.count)
-        self.bias = torch.zeros(answers.count)
+    def __init__(self, config: BagConfig, output: OutputSpec, segmented_vocabulary: int, vocabulary: int):
+        self.config, self.output, self.vocabulary = config, output, vocabulary
+        self.segmented_vocabulary = segmented_vocabulary
+        """Vocabulary size times the number of segments: each text of a pair has its own features."""
+        self.word_hashes = np.zeros(0, np.int64)
+        """Word vocabulary: sorted hashes."""
+        self.vectorizers = self._vectorizers([[np.zeros(0, np.int64)] * order for order in self.orders])
+        self.weight = torch.zeros(0, output.count)
+        self.bias = torch.zeros(output.count)
         self.notes: list[str] = []
-        """What the user should know about the estimate: sentences."""
+        """Messages to the user about the estimate."""
         self.l2 = config.l2
-        """The regularization that was used."""
-        self.naive_bayes = config.naive_bayes is not False and answers.kind != "regression"
-        """Whether n-grams are weighed by ratios, which need classes."""
-        self.rarity = torch.ones(0)
-        """(F,): how much an n-gram adds to the length of a text; those of few texts add more."""
-        self.typical = torch.ones(len(self.orders))
-        """(views,): squared length of a text on average; one so long is not scaled."""
-        self.complement: Complement | None = None
-        """What answers in place of weights where there are very many classes."""
+        """The L2 regularization used."""
+        self.naive_bayes = config.naive_bayes is not False and output.kind != "regression"
+        """Whether features are scaled by log-count ratios, which need classes."""
+        self.idf = torch.ones(0)
+        """(F,): inverse document frequencies, which weight n-grams in the norm of a text."""
+        self.mean_square_norm = torch.ones(len(self.orders))
+        """(views,): mean squared norm of training texts; a text of this norm is not rescaled."""
+        self.complement_nb: ComplementNB | None = None
+        """The classifier used in place of weights where there are very many classes."""
 
     @property
     def orders(self) -> list[int]:
-        """The longest n-gram of each view: of tokens, and of the words they spell."""
+        """Maximum n-gram order of each view: tokens, and the words they spell."""
         return [self.config.order, self.config.words] if self.config.words else [self.config.order]
 
     def fit(self, corpus: Examples, doing: Doing = unheard) -> None:
-        """Finds the n-grams, their ratios and their weights."""
+        """Counts n-grams, selects hyperparameters on held-out texts, and fits the weights."""
         doing("counting n-grams")
-        ids, lengths, marks, target = self._corpus(corpus)
+        ids, lengths, word_marks, target = self._corpus(corpus)
         if self.config.words:
-            self.known = np.unique(spelled(ids, marks, lengths)[0])
-        streams = self._streams(ids, lengths, marks)
-        every = self._without_weights(streams)
-        if every is None:
-            self._learn(*self._chosen(streams, target, doing), target, doing)
+            self.word_hashes = np.unique(word_hashes(ids, word_marks, lengths)[0])
+        streams = self._streams(ids, lengths, word_marks)
+        features = self._without_weights(streams)
+        if features is None:
+            self._learn(*self._selected(streams, target, doing), target, doing)
             return
-        doing(f"counting {every.width:,} n-grams of {self.answers.count:,} classes")
-        self.complement, said = complement(every, target, self.answers.count, self.config.smoothing)
-        self.notes.append(f"{self.answers.count:,} classes are told apart by complement naive Bayes alone{said}.")
+        doing(f"counting {features.width:,} n-grams of {self.output.count:,} classes")
+        self.complement_nb, note = fit_complement_nb(features, target, self.output.count, self.config.smoothing)
+        self.notes.append(f"{self.output.count:,} classes: fitted by complement naive Bayes alone{note}.")
 
-    def _without_weights(self, streams: Streams) -> Presence | None:
-        """All n-grams, where classes are too many for each n-gram to have a weight of each; None where they are not, or
-        a regression was asked for."""
-        free = self.naive_bayes and self.config.l2 is None
-        if self.answers.kind != "class" or self.answers.count <= SEVERAL or not free:
+    def _without_weights(self, streams: Streams) -> CSRMatrix | None:
+        """All features, where there are too many classes for a weight of each n-gram and class; None where there are
+        not, or a regression is configured."""
+        unconstrained = self.naive_bayes and self.config.l2 is None
+        if self.output.kind != "class" or self.output.count <= MANY_CLASSES or not unconstrained:
             return None
-        every = self._counted(streams, self.config.min_df or 1, float("inf"))
-        usual = int((torch.bincount(every.columns) >= USUAL).sum())
-        return every if usual * self.answers.count > MOST_WEIGHTS else None
+        features = self._features(streams, self.config.min_df or 1, float("inf"))
+        frequent = int((torch.bincount(features.columns) >= DEFAULT_MIN_DF).sum())
+        return features if frequent * self.output.count > MAX_WEIGHTS else None
 
-    def _learn(self, x: Presence, way: Way, target: Tensor, doing: Doing) -> None:
-        """Finds the weights, in the way that was chosen."""
-        self.l2, self.naive_bayes = way.l2, way.weighed
+    def _learn(self, x: CSRMatrix, chosen: Candidate, target: Tensor, doing: Doing) -> None:
+        """Fits the weights with the selected hyperparameters; an average of two linear models is one linear model."""
+        self.l2, self.naive_bayes = chosen.l2, chosen.naive_bayes
         doing(f"learning the weights of {x.width:,} n-grams")
-        self.weight, self.bias = torch.zeros(x.width, self.answers.count), torch.zeros(self.answers.count)
-        if way.share < 1:
-            scale = self.scale(x, target, way.weighed)
-            own: dict[str, Any] = {"scale": scale, "weight": torch.full_like(scale, way.center), "bias": self.bias}
-            loss = "margins" if way.margins else self.answers.kind
-            weight, bias = descend(x, target, loss, l2=self.l2, center=way.center, **own)
-            self._add(scale * weight, bias, way.sharpness * (1 - way.share))
-        if way.share:
-            self._add(*weights(x, self.rarity, target, self.answers.count, way.ridge), way.ridge_sharpness * way.share)
+        self.weight, self.bias = torch.zeros(x.width, self.output.count), torch.zeros(self.output.count)
+        if chosen.ridge_share < 1:
+            scale = self.scale(x, target, chosen.naive_bayes)
+            start: dict[str, Any] = {"scale": scale, "weight": torch.full_like(scale, chosen.center), "bias": self.bias}
+            loss = "squared_hinge" if chosen.hinge else self.output.kind
+            weight, bias = fit_linear(x, target, loss, l2=self.l2, center=chosen.center, **start)
+            self._add(scale * weight, bias, chosen.logit_scale * (1 - chosen.ridge_share))
+        if chosen.ridge_share:
+            ridge = ridge_weights(x, self.idf, target, self.output.count, chosen.ridge_l2)
+            self._add(*ridge, chosen.ridge_scale * chosen.ridge_share)
 
     def _add(self, weight: Tensor, bias: Tensor, by: float) -> None:
         self.weight, self.bias = self.weight + by * weight, self.bias + by * bias
 
-    def _chosen(self, streams: Streams, target: Tensor, doing: Doing) -> tuple[Presence, Way]:
-        """The n-grams and the regression that suit texts that are held out."""
-        usual = self.config.min_df or (USUAL if len(target) >= FEWEST else 1)
-        x = self._counted(streams, usual)
+    def _selected(self, streams: Streams, target: Tensor, doing: Doing) -> tuple[CSRMatrix, Candidate]:
+        """The features and hyperparameters of least held-out loss."""
+        min_df = self.config.min_df or (DEFAULT_MIN_DF if len(target) >= MIN_TEXTS else 1)
+        x = self._features(streams, min_df)
         if self.config.l2 is not None:
-            return x, Way(0.0, l2=self.config.l2, weighed=self.naive_bayes)
-        unsaid = is_cheap(x, self.answers) and self.naive_bayes and self.config.naive_bayes is None
+            return x, Candidate(0.0, l2=self.config.l2, naive_bayes=self.naive_bayes)
+        try_both = can_grid_search(x, self.output) and self.naive_bayes and self.config.naive_bayes is None
 
-        def asked(x: Presence, min_df: int, *weighed: bool) -> Way:
-            return choose(x, target, self.answers, self.scale, min_df=min_df, weighed=weighed, doing=doing)
+        def selected(x: CSRMatrix, min_df: int, *naive_bayes: bool) -> Candidate:
+            return select(x, target, self.output, self.scale, min_df=min_df, naive_bayes=naive_bayes, doing=doing)
 
-        best = asked(x, usual, *((True, False) if unsaid else (self.naive_bayes,)))
-        if self.config.min_df is None and (is_few(x, self.answers) or is_dual(x, self.answers)):
-            every = self._counted(streams, 1)
-            also = is_few(every, self.answers) or is_dual(every, self.answers)
-            other = asked(every, 1, self.naive_bayes) if also else best
-            x, best = (every, other) if other < best else (self._counted(streams, usual), best)
-        if best.told:
-            self.notes.append(self._said(best))
+        best = selected(x, min_df, *((True, False) if try_both else (self.naive_bayes,)))
+        if self.config.min_df is None and (can_cross_validate(x, self.output) or can_use_ridge(x, self.output)):
+            every = self._features(streams, 1)
+            feasible = can_cross_validate(every, self.output) or can_use_ridge(every, self.output)
+            other = selected(every, 1, self.naive_bayes) if feasible else best
+            x, best = (every, other) if other < best else (self._features(streams, min_df), best)
+        if best.held_out:
+            self.notes.append(self._selection_note(best))
         return x, best
 
-    def _counted(self, streams: Streams, least: int, most: float | None = None) -> Presence:
-        """The n-grams of so many texts, or more where there would be too many weights."""
+    def _features(self, streams: Streams, least: int, limit: float | None = None) -> CSRMatrix:
+        """Features of document frequency `least` or more, raised where there would be too many weights."""
         for min_df in itertools.count(least):
-            found = [
-                Grams.of(*stream, order=order, min_df=min_df, vocabulary=view.vocabulary)
-                for stream, order, view in zip(streams, self.orders, self._views(), strict=False)
+            fitted = [
+                NGramVectorizer.fit_transform(*stream, order=order, min_df=min_df, vocabulary=view.vocabulary)
+                for stream, order, view in zip(streams, self.orders, self._vectorizers(), strict=False)
             ]
-            if sum(grams.width for grams, _ in found) * self.answers.count <= (most or MOST_WEIGHTS):
+            if sum(vectorizer.width for vectorizer, _ in fitted) * self.output.count <= (limit or MAX_WEIGHTS):
                 break
         if min_df > least:
-            self.notes.append(f"n-grams of fewer than {min_df} texts are left out: there were too many for memory.")
-        self.views = [grams for grams, _ in found]
-        seen = [x for _, x in found]
-        self.rarity = torch.cat([rarity(x) for x in seen])
-        self.typical = torch.cat([square.mean(0) for square in self._squares(seen)]).clamp(min=1)
-        return self._beside(seen)
+            self.notes.append(f"n-grams in fewer than {min_df} texts are dropped: too many weights for memory.")
+        self.vectorizers = [vectorizer for vectorizer, _ in fitted]
+        views = [x for _, x in fitted]
+        self.idf = torch.cat([inverse_document_frequency(x) for x in views])
+        self.mean_square_norm = torch.cat([square.mean(0) for square in self._square_norms(views)]).clamp(min=1)
+        return self._normalized(views)
 
-    def _views(self, keys: Sequence[Sequence[Rows]] = ((), ())) -> list[Grams]:
-        """Of tokens, and of words: those that are known, and one more for all others."""
-        return [Grams(own, size) for own, size in zip(keys, (self.alphabet, len(self.known) + 1), strict=False)]
+    def _vectorizers(self, keys: Sequence[Sequence[Ints]] = ((), ())) -> list[NGramVectorizer]:
+        """One for tokens and one for words, whose vocabulary has one more id for unknown words."""
+        sizes = (self.segmented_vocabulary, len(self.word_hashes) + 1)
+        return [NGramVectorizer(view, size) for view, size in zip(keys, sizes, strict=False)]
 
-    def _beside(self, views: Sequence[Presence]) -> Presence:
-        """All views as one; a text that has more n-grams of a view than others is not surer for it."""
+    def _normalized(self, views: Sequence[CSRMatrix]) -> CSRMatrix:
+        """All views as one matrix, each text scaled to the typical norm of each view."""
         if self.config.normalize:
-            usual = zip(views, self._squares(views), self.typical, strict=True)
-            views = [view.scaled((typical / square.clamp(min=1)).sqrt()) for view, square, typical in usual]
-        return beside(views)
+            norms = zip(views, self._square_norms(views), self.mean_square_norm, strict=True)
+            views = [view.scale_rows((mean / square.clamp(min=1)).sqrt()) for view, square, mean in norms]
+        return hstack(views)
 
-    def _squares(self, views: Sequence[Presence]) -> list[Tensor]:
-        """The squared length (N, 1) of each text in each view."""
+    def _square_norms(self, views: Sequence[CSRMatrix]) -> list[Tensor]:
+        """Squared IDF-weighted norm (N, 1) of each text in each view."""
         ends = np.cumsum([view.width for view in views])[:-1].tolist()
-        parts = self.rarity.square().unsqueeze(1).tensor_split(ends)
+        parts = self.idf.square().unsqueeze(1).tensor_split(ends)
         return [view @ part for view, part in zip(views, parts, strict=True)]
 
-    def _said(self, way: Way) -> str:
-        """What was chosen, and how well texts that were held out were answered with it."""
-        ratios = (
-            f" and {'' if way.weighed else 'no '}naive Bayes{', which weights are held at,' * (way.center > 0)} suit"
-        )
-        chosen = f"l2 = {way.l2:g}{' suits' if self.answers.kind == 'regression' else ratios}"
-        dual = f"ridge regression with l2 = {way.ridge:g}"
-        if way.share:
-            chosen = f"{way.share:.0%} of {dual} beside {chosen}" if way.share < 1 else f"{dual} suits"
-        right = f"accuracy {way.accuracy:.2f} %, " if self.answers.kind == "class" else ""
-        how = f"in {way.folds} folds " if way.folds > 1 else ""
-        return f"{chosen} {way.told:,} held-out texts best ({how}{right}loss {way.loss:.4f})."
+    def _selection_note(self, chosen: Candidate) -> str:
+        """The selected hyperparameters and their held-out score, as a sentence."""
+        center = " (penalty centered at it)" if chosen.center > 0 else ""
+        weighting = f" {'with' if chosen.naive_bayes else 'without'} naive Bayes{center}"
+        linear = f"l2 = {chosen.l2:g}{'' if self.output.kind == 'regression' else weighting}"
+        ridge = f"ridge regression with l2 = {chosen.ridge_l2:g}"
+        if chosen.ridge_share:
+            share = chosen.ridge_share
+            linear = f"{share:.0%} {ridge} and {1 - share:.0%} regression with {linear}" if share < 1 else ridge
+        accuracy = f"accuracy {chosen.accuracy:.2f} %, " if self.output.kind == "class" else ""
+        folds = f"in {chosen.folds} folds " if chosen.folds > 1 else ""
+        return f"{linear}, selected on {chosen.held_out:,} held-out texts ({folds}{accuracy}loss {chosen.loss:.4f})."
 
-    def scale(self, x: Presence, target: Tensor, weighed: bool) -> Tensor:
-        """(F, C): log of how much more frequent each n-gram is among the texts of a class than among the others."""
-        if not weighed:
-            return torch.ones(x.width, self.answers.count)
-        of_class = F.one_hot(target, self.answers.count).float() if self.answers.kind == "class" else target
+    def scale(self, x: CSRMatrix, target: Tensor, naive_bayes: bool) -> Tensor:
+        """(F, C): naive Bayes log-count ratios r = log(p / |p|₁) - log(q / |q|₁) (Wang & Manning 2012), or ones."""
+        if not naive_bayes:
+            return torch.ones(x.width, self.output.count)
+        of_class = F.one_hot(target, self.output.count).float() if self.output.kind == "class" else target
         present = replace(x.transposed, values=None)
         inside = present @ of_class + self.config.smoothing
         outside = present @ (1 - of_class) + self.config.smoothing
@@ -233,66 +245,67 @@ class Bag:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """How many n-grams of each length there are, and the regularization."""
-        return {"types": [len(keys) for view in self.views for keys in view.keys], "l2": self.l2}
+        """Number of n-grams by order, and the regularization."""
+        return {"types": [len(keys) for view in self.vectorizers for keys in view.keys], "l2": self.l2}
 
     def state_dict(self) -> dict[str, Tensor]:
-        views = zip(VIEWS, self.views, strict=False)
-        keys = {f"{name}.{n}": torch.from_numpy(own) for name, view in views for n, own in enumerate(view.keys, 1)}
-        words = {"words": torch.from_numpy(self.known)} if self.config.words else {}
-        own = self.complement.state_dict() if self.complement else {"weight": self.weight, "bias": self.bias}
-        return {**own, "rarity": self.rarity, "typical": self.typical, **words, **keys}
+        views = zip(VIEWS, self.vectorizers, strict=False)
+        keys = {f"{name}.{n}": torch.from_numpy(order) for name, view in views for n, order in enumerate(view.keys, 1)}
+        words = {"words": torch.from_numpy(self.word_hashes)} if self.config.words else {}
+        model = self.complement_nb.state_dict() if self.complement_nb else {"weight": self.weight, "bias": self.bias}
+        return {**model, "rarity": self.idf, "typical": self.mean_square_norm, **words, **keys}
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         if self.config.words:
-            self.known = tensors["words"].numpy()
-        named = zip(VIEWS, self.orders, strict=False)
-        self.views = self._views([[tensors[f"{name}.{n + 1}"].numpy() for n in range(order)] for name, order in named])
-        self.typical = tensors["typical"]
-        self.rarity = tensors.get("rarity", torch.ones(sum(view.width for view in self.views)))
+            self.word_hashes = tensors["words"].numpy()
+        views = zip(VIEWS, self.orders, strict=False)
+        keys = [[tensors[f"{name}.{n + 1}"].numpy() for n in range(order)] for name, order in views]
+        self.vectorizers = self._vectorizers(keys)
+        self.mean_square_norm = tensors["typical"]
+        self.idf = tensors.get("rarity", torch.ones(sum(view.width for view in self.vectorizers)))
         if "rest" in tensors:
-            self.complement = Complement.load_state_dict(tensors)
+            self.complement_nb = ComplementNB.load_state_dict(tensors)
         else:
             self.weight, self.bias = tensors["weight"], tensors["bias"]
 
     def __call__(self, batch: Batch) -> Tensor:
         """Logits (B, C)."""
         streams = self._streams(*self._flat(batch.source))
-        x = self._beside([view.read(*stream) for view, stream in zip(self.views, streams, strict=True)])
-        logits = self.complement(x) if self.complement else x @ self.weight + self.bias
+        x = self._normalized([view.transform(*stream) for view, stream in zip(self.vectorizers, streams, strict=True)])
+        logits = self.complement_nb(x) if self.complement_nb else x @ self.weight + self.bias
         return logits.to(batch.source.device)
 
-    def _streams(self, ids: Rows, lengths: Rows, marks: Rows) -> Streams:
-        """The ids of all texts with the lengths of each, and the words they spell."""
+    def _streams(self, ids: Ints, lengths: Ints, word_marks: Ints) -> Streams:
+        """The concatenated token ids and text lengths, and those of the words they spell."""
         if not self.config.words:
             return [(ids, lengths)]
-        keys, counts = spelled(ids, marks, lengths)
-        return [(ids, lengths), (numbered(keys, self.known), counts)]
+        hashes, counts = word_hashes(ids, word_marks, lengths)
+        return [(ids, lengths), (word_ids(hashes, self.word_hashes), counts)]
 
-    def _corpus(self, corpus: Examples) -> tuple[Rows, Rows, Rows, Tensor]:
-        """All ids one after another, the lengths of the texts, where words are, and the answers."""
-        ids, lengths, marks, targets = zip(*self._blocks(corpus), strict=True)
-        return np.concatenate(ids), np.concatenate(lengths), np.concatenate(marks), torch.cat(targets)
+    def _corpus(self, corpus: Examples) -> tuple[Ints, Ints, Ints, Tensor]:
+        """The concatenated ids of all texts, their lengths, word marks, and targets."""
+        ids, lengths, word_marks, targets = zip(*self._blocks(corpus), strict=True)
+        return np.concatenate(ids), np.concatenate(lengths), np.concatenate(word_marks), torch.cat(targets)
 
-    def _blocks(self, corpus: Examples) -> Iterator[tuple[Rows, Rows, Rows, Tensor]]:
-        for first, end in itertools.pairwise(within(corpus.lengths.tolist(), AT_ONCE)):
+    def _blocks(self, corpus: Examples) -> Iterator[tuple[Ints, Ints, Ints, Tensor]]:
+        for first, end in itertools.pairwise(within(corpus.lengths.tolist(), BLOCK_TOKENS)):
             batch = corpus.batch(np.arange(first, end))
             yield *self._flat(batch.source), batch.target
 
-    def _flat(self, source: Source) -> tuple[Rows, Rows, Rows]:
-        """The real ids, the length of each text, and where words are. The same token in the other text of a pair is
-        another one."""
+    def _flat(self, source: Source) -> tuple[Ints, Ints, Ints]:
+        """The ids without padding, text lengths, and word marks. Ids of the second text of a pair are offset by the
+        vocabulary size, so that its n-grams are features of their own."""
         assert source.ids is not None
         if self.config.words and source.words is None:
-            raise UserError('model.words counts words that characters spell; set tokenizer.kind = "characters".')
+            raise UserError('model.words counts words spelled by characters; set tokenizer.kind = "characters".')
         ids = source.ids if source.segments is None else source.ids + self.vocabulary * source.segments
         mask = source.mask.cpu().numpy()
-        marks = mask[mask].astype(np.int64) if source.words is None else source.words.cpu().numpy()[mask]
-        return ids.cpu().numpy()[mask], mask.sum(1), marks
+        word_marks = mask[mask].astype(np.int64) if source.words is None else source.words.cpu().numpy()[mask]
+        return ids.cpu().numpy()[mask], mask.sum(1), word_marks
 
 
 def bag(config: BagConfig, sizes: EncoderSizes) -> Bag:
-    """A bag to be counted."""
+    """An unfitted bag of n-grams."""
     assert sizes.vocabulary is not None
     size = sizes.vocabulary.size
     return Bag(config, sizes.answers, size * sizes.segments, size)

@@ -1,7 +1,7 @@
-"""Which regression suits texts that were held out: how n-grams are weighed, which are too rare, how far weights may go.
+"""Model selection on held-out texts: feature weighting, minimum document frequency, loss, regularization, ensemble.
 
-Where naive Bayes alone answers them better than any regression, weights are held at what it says rather than at zero:
-a regression between both, as Wang & Manning's interpolation is, but one that is learned.
+Where naive Bayes alone has a lower held-out loss than any regression, the L2 penalty is centered at naive Bayes instead
+of zero: a learned form of Wang & Manning's interpolation (docs/decisions/0132).
 """
 
 from __future__ import annotations
@@ -16,213 +16,223 @@ from torch import Tensor
 
 from seqwright.core.batch import OutputSpec
 from seqwright.core.protocols import Doing
-from seqwright.models.bag.features import Presence
-from seqwright.models.bag.linear import LOSSES, descend
-from seqwright.models.bag.ridge import gram, rarity, solve
+from seqwright.models.bag.features import CSRMatrix
+from seqwright.models.bag.linear import LOSSES, fit_linear
+from seqwright.models.bag.ridge import gram_matrix, inverse_document_frequency, solve_dual
 
-HELD_OUT, FOLDS, MANY, CHEAP = 10, 5, 2000, 1_000_000
-"""Every tenth text says which regression suits; of no more than MANY all do in turn, a fifth at a time. Above CHEAP
-weights one way is tried only, and a tenth of the texts."""
-GUESSING = 30
-"""Steps of descent from one regularization to the next: enough to tell which suits."""
-FEWEST = 20
-"""With fewer texts there is nothing to hold out, and the middle of L2S is taken."""
-L2S = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
-"""Tried from the left, each begun where the last ended, until the held-out loss rises."""
-CENTRES = tuple(2 ** (-n / 2) for n in range(20))
-"""How far naive Bayes may be believed: it counts every n-gram as if it had said nothing before, so less than 1."""
+HELD_OUT, FOLDS, MAX_CROSS_VALIDATED, MAX_GRID_WEIGHTS = 10, 5, 2000, 1_000_000
+"""A tenth of the texts is held out; up to MAX_CROSS_VALIDATED texts, 5-fold cross-validation is used instead. Above
+MAX_GRID_WEIGHTS weights, one weighting and one loss are tried, on a held-out tenth."""
+SELECTION_ITERATIONS = 30
+"""L-BFGS iterations per point of the regularization path: enough to rank them."""
+MIN_TEXTS = 20
+"""With fewer texts nothing is held out, and the middle of L2_GRID is used."""
+L2_GRID = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
+"""Regularization path, from strong to weak, each warm-started from the last, until the held-out loss rises."""
+NAIVE_BAYES_SCALES = tuple(2 ** (-n / 2) for n in range(20))
+"""Grid of factors on naive Bayes: it takes n-grams for independent and is overconfident, hence at most 1."""
 
-DUAL, DESCENDED = 6000, 2_000_000
-"""Of so many texts ridge regression is tried as well; there more weights than DESCENDED are found by it alone."""
-RIDGES = (3.0, 1.0, 0.3, 0.1, 0.03)
-"""Tried from the left, of texts whose length is 1 on average."""
-SHARES = (0.25, 0.5, 0.75)
-"""What ridge regression may have in a sum of its logits and those of the best other way."""
+MAX_RIDGE_TEXTS, MAX_LBFGS_WEIGHTS = 6000, 2_000_000
+"""Up to MAX_RIDGE_TEXTS texts ridge regression is tried too; there, above MAX_LBFGS_WEIGHTS weights, it alone is."""
+RIDGE_GRID = (3.0, 1.0, 0.3, 0.1, 0.03)
+"""Regularization path of ridge regression, from strong to weak, on features of mean squared norm 1."""
+RIDGE_SHARES = (0.25, 0.5, 0.75)
+"""Grid of weights of ridge regression in an average of its logits and those of the best other model."""
 
-SHARPNESS = tuple(2 ** (n / 2) for n in range(-4, 13))
-"""What margins may be multiplied by."""
+LOGIT_SCALES = tuple(2 ** (n / 2) for n in range(-4, 13))
+"""Grid of factors that turn margins (decision values) into logits: calibration by an inverse temperature."""
 
-Scale = Callable[[Presence, Tensor, bool], Tensor]
-"""(F, C) by which columns are weighed, from texts and answers, with naive Bayes or without."""
+Scale = Callable[[CSRMatrix, Tensor, bool], Tensor]
+"""Column scales (F, C) from features and targets, with naive Bayes or without."""
 
 
 @dataclass(frozen=True, order=True)
-class Way:
-    """A regression, and how it answered: the least loss is the best."""
+class Candidate:
+    """Hyperparameters and their held-out score; ordered by loss, the least is the best."""
 
     loss: float
     accuracy: float = 0.0
-    l2: float = L2S[len(L2S) // 2]
-    weighed: bool = True
+    l2: float = L2_GRID[len(L2_GRID) // 2]
+    naive_bayes: bool = True
     center: float = 0.0
-    """What weights are held at: with naive Bayes, how far it is believed before anything is learned."""
-    margins: bool = False
-    """Whether classes are parted by margins, which are no probabilities yet."""
-    sharpness: float = 1.0
-    """What margins are multiplied by to become logits."""
-    told: int = 0
-    """Texts that were held out, in so many folds."""
+    """Center of the L2 penalty; with naive Bayes features, 1 is naive Bayes itself and 0 is ordinary shrinkage."""
+    hinge: bool = False
+    """Whether the loss is the one-vs-rest squared hinge, whose margins are not probabilities."""
+    logit_scale: float = 1.0
+    """Factor that turns margins into logits."""
+    held_out: int = 0
+    """Number of held-out texts, in all folds."""
     folds: int = 0
-    share: float = 0.0
-    """What ridge regression has in the logits; with 1 there is nothing else."""
-    ridge: float = 0.0
-    """Its regularization."""
-    ridge_sharpness: float = 1.0
-    said: Tensor | None = field(default=None, compare=False, repr=False)
-    """Logits (N, C) of the texts held out."""
+    ridge_share: float = 0.0
+    """Weight of ridge regression in the averaged logits; 1 is ridge regression alone."""
+    ridge_l2: float = 0.0
+    """L2 penalty of ridge regression."""
+    ridge_scale: float = 1.0
+    """Logit scale of ridge regression."""
+    logits: Tensor | None = field(default=None, compare=False, repr=False)
+    """Logits (N, C) of the held-out texts."""
 
 
-def is_cheap(x: Presence, answers: OutputSpec) -> bool:
-    """Whether several ways can be tried."""
-    return x.width * answers.count <= CHEAP
+def can_grid_search(x: CSRMatrix, output: OutputSpec) -> bool:
+    """Whether weights are few enough to try several weightings and losses."""
+    return x.width * output.count <= MAX_GRID_WEIGHTS
 
 
-def is_few(x: Presence, answers: OutputSpec) -> bool:
-    """Whether all texts can be held out in turn as well."""
-    return FEWEST <= len(x) <= MANY and is_cheap(x, answers)
+def can_cross_validate(x: CSRMatrix, output: OutputSpec) -> bool:
+    """Whether texts and weights are few enough for k-fold cross-validation."""
+    return MIN_TEXTS <= len(x) <= MAX_CROSS_VALIDATED and can_grid_search(x, output)
 
 
-def is_dual(x: Presence, answers: OutputSpec) -> bool:
-    """Whether ridge regression can be tried."""
-    return answers.kind == "class" and FEWEST <= len(x) <= DUAL
+def can_use_ridge(x: CSRMatrix, output: OutputSpec) -> bool:
+    """Whether dual ridge regression applies: single-label classification of few texts."""
+    return output.kind == "class" and MIN_TEXTS <= len(x) <= MAX_RIDGE_TEXTS
 
 
-def is_descended(x: Presence, answers: OutputSpec) -> bool:
-    """Whether weights are few enough to be descended with, or texts too many for anything else."""
-    return not is_dual(x, answers) or x.width * answers.count <= DESCENDED
+def can_use_lbfgs(x: CSRMatrix, output: OutputSpec) -> bool:
+    """Whether L-BFGS is used: weights are few enough, or texts too many for ridge regression."""
+    return not can_use_ridge(x, output) or x.width * output.count <= MAX_LBFGS_WEIGHTS
 
 
-def choose(
-    x: Presence,
+def select(
+    x: CSRMatrix,
     target: Tensor,
-    answers: OutputSpec,
+    output: OutputSpec,
     scale: Scale,
     *,
     min_df: int,
-    weighed: Sequence[bool],
+    naive_bayes: Sequence[bool],
     doing: Doing,
-) -> Way:
-    """The best of these ways to weigh, with the regularization that suits it; the first where none can be held out."""
-    nothing = Way(float("inf"), weighed=weighed[0])
-    if len(x) < FEWEST:
-        return nothing
+) -> Candidate:
+    """The candidate of least held-out loss over the given weightings; the first, unscored, where none can be scored."""
+    unscored = Candidate(float("inf"), naive_bayes=naive_bayes[0])
+    if len(x) < MIN_TEXTS:
+        return unscored
     shuffled = torch.from_numpy(np.random.default_rng(0).permutation(len(x)))
-    held = shuffled.tensor_split(FOLDS) if is_few(x, answers) else shuffled.tensor_split(HELD_OUT)[:1]
-    kept = [shuffled[~torch.isin(shuffled, own)] for own in held]
-    several = answers.kind == "class" and answers.count > 2  # between two, margins gain nothing
-    parted = ((True, False) if is_cheap(x, answers) else (True,)) if several else (False,)
-    tried: list[Way] = []
-    folds = [Fold(answers, x, target, *rows) for rows in zip(kept, held, strict=True)]
+    held = shuffled.tensor_split(FOLDS) if can_cross_validate(x, output) else shuffled.tensor_split(HELD_OUT)[:1]
+    kept = [shuffled[~torch.isin(shuffled, fold)] for fold in held]
+    multiclass = output.kind == "class" and output.count > 2  # between two classes, the hinge gains nothing
+    hinges = ((True, False) if can_grid_search(x, output) else (True,)) if multiclass else (False,)
+    candidates: list[Candidate] = []
+    folds = [Fold(output, x, target, *rows) for rows in zip(kept, held, strict=True)]
     if not any(len(fold.truth) for fold in folds):
-        return nothing
-    for own in weighed if is_descended(x, answers) else ():
+        return unscored
+    for weighted in naive_bayes if can_use_lbfgs(x, output) else ():
         for fold in folds:
-            fold.weigh(scale, own, min_df)
-        tried.append(min(way for margins in parted for way in _path(folds, own, margins, 0.0, doing)))
-        if own and answers.kind == "class":
-            alone, center = min((_alone(folds, center), center) for center in CENTRES)
-            if alone < tried[-1].loss:
-                tried.append(min(_path(folds, own, tried[-1].margins, center, doing)))
-    if is_dual(x, answers):
-        ridge = min(_ridges(folds, min_df, doing))
-        tried += [*_sums(min(tried), ridge, folds), ridge] if tried else [ridge]
-    return min(tried)
+            fold.fit_scale(scale, weighted, min_df)
+        candidates.append(min(one for hinge in hinges for one in _l2_path(folds, weighted, hinge, 0.0, doing)))
+        if weighted and output.kind == "class":
+            loss, center = min((_naive_bayes_loss(folds, center), center) for center in NAIVE_BAYES_SCALES)
+            if loss < candidates[-1].loss:
+                candidates.append(min(_l2_path(folds, weighted, candidates[-1].hinge, center, doing)))
+    if can_use_ridge(x, output):
+        ridge = min(_ridge_path(folds, min_df, doing))
+        candidates += [*_ensembles(min(candidates), ridge, folds), ridge] if candidates else [ridge]
+    return min(candidates)
 
 
-def _ridges(folds: Sequence[Fold], min_df: int, doing: Doing) -> Iterator[Way]:
-    """From the strongest regularization on, until the loss rises."""
+def _ridge_path(folds: Sequence[Fold], min_df: int, doing: Doing) -> Iterator[Candidate]:
+    """Ridge regression from strong to weak regularization, until the held-out loss rises."""
     truth, least = torch.cat([fold.truth for fold in folds]), float("inf")
     for fold in folds:
-        fold.multiply(min_df)
-    for l2 in RIDGES:
+        fold.fit_gram(min_df)
+    for l2 in RIDGE_GRID:
         doing(f"{folds[0].x.width:,} n-grams: trying ridge regression with l2 = {l2:g}")
-        logits = torch.cat([fold.regress(l2) for fold in folds])
-        loss, by = min((float(F.cross_entropy(by * logits, truth)), by) for by in SHARPNESS)
-        right = 100 * float((logits.argmax(1) == truth).float().mean())
-        way = Way(loss, right, told=len(truth), folds=len(folds), share=1.0, ridge=l2, ridge_sharpness=by)
-        yield replace(way, said=by * logits)
+        logits = torch.cat([fold.ridge_logits(l2) for fold in folds])
+        loss, by = min((float(F.cross_entropy(by * logits, truth)), by) for by in LOGIT_SCALES)
+        accuracy = 100 * float((logits.argmax(1) == truth).float().mean())
+        candidate = Candidate(
+            loss, accuracy, held_out=len(truth), folds=len(folds), ridge_share=1.0, ridge_l2=l2, ridge_scale=by
+        )
+        yield replace(candidate, logits=by * logits)
         if loss > least:
             return
         least = loss
 
 
-def _sums(way: Way, ridge: Way, folds: Sequence[Fold]) -> Iterator[Way]:
-    """Both at once: what either is too sure of the other often is not."""
+def _ensembles(best: Candidate, ridge: Candidate, folds: Sequence[Fold]) -> Iterator[Candidate]:
+    """Weighted averages of the logits of both: their errors differ."""
     truth = torch.cat([fold.truth for fold in folds])
-    assert way.said is not None
-    assert ridge.said is not None
-    for share in SHARES:
-        said = way.said.lerp(ridge.said, share)
-        right = 100 * float((said.argmax(1) == truth).float().mean())
-        shared = replace(way, share=share, ridge=ridge.ridge, ridge_sharpness=ridge.ridge_sharpness, said=said)
-        yield replace(shared, loss=float(F.cross_entropy(said, truth)), accuracy=right)
+    assert best.logits is not None
+    assert ridge.logits is not None
+    for share in RIDGE_SHARES:
+        logits = best.logits.lerp(ridge.logits, share)
+        accuracy = 100 * float((logits.argmax(1) == truth).float().mean())
+        both = replace(best, ridge_share=share, ridge_l2=ridge.ridge_l2, ridge_scale=ridge.ridge_scale, logits=logits)
+        yield replace(both, loss=float(F.cross_entropy(logits, truth)), accuracy=accuracy)
 
 
-def _path(folds: Sequence[Fold], weighed: bool, margins: bool, center: float, doing: Doing) -> Iterator[Way]:
-    """From the strongest regularization on, until the loss rises."""
-    answers, truth, least = folds[0].answers, torch.cat([fold.truth for fold in folds]), float("inf")
+def _l2_path(folds: Sequence[Fold], naive_bayes: bool, hinge: bool, center: float, doing: Doing) -> Iterator[Candidate]:
+    """L-BFGS from strong to weak regularization, until the held-out loss rises."""
+    output, truth, least = folds[0].output, torch.cat([fold.truth for fold in folds]), float("inf")
     for fold in folds:
-        fold.begin(center)
-    for l2 in L2S:
+        fold.reset(center)
+    for l2 in L2_GRID:
         so_far = f"; the least loss so far is {least:.4f}" if least < float("inf") else ""
         doing(f"{folds[0].x.width:,} n-grams: trying l2 = {l2:g}{so_far}")
-        logits = torch.cat([fold.ask("margins" if margins else answers.kind, l2, center) for fold in folds])
-        loss, sharpness = min(
-            (float(LOSSES[answers.kind](by * logits, truth)), by) for by in (SHARPNESS if margins else (1.0,))
+        logits = torch.cat([fold.fit_predict("squared_hinge" if hinge else output.kind, l2, center) for fold in folds])
+        loss, logit_scale = min(
+            (float(LOSSES[output.kind](by * logits, truth)), by) for by in (LOGIT_SCALES if hinge else (1.0,))
         )
-        right = float((logits.argmax(-1) == truth).float().mean()) if answers.kind == "class" else 0.0
-        way = Way(loss, 100 * right, l2, weighed, center, margins, sharpness, len(truth), len(folds))
-        yield replace(way, said=sharpness * logits)
+        accuracy = float((logits.argmax(-1) == truth).float().mean()) if output.kind == "class" else 0.0
+        candidate = Candidate(loss, 100 * accuracy, l2, naive_bayes, center, hinge, logit_scale, len(truth), len(folds))
+        yield replace(candidate, logits=logit_scale * logits)
         if loss > least:
             return
         least = loss
 
 
-def _alone(folds: Sequence[Fold], center: float) -> float:
-    """The mean loss of naive Bayes, believed so far."""
-    return sum(fold.alone(center) for fold in folds) / sum(len(fold.truth) for fold in folds)
+def _naive_bayes_loss(folds: Sequence[Fold], center: float) -> float:
+    """Mean held-out loss of naive Bayes, scaled by `center`."""
+    return sum(fold.naive_bayes_loss(center) for fold in folds) / sum(len(fold.truth) for fold in folds)
 
 
 class Fold:
-    """Texts to learn from, others to be asked about, and the weights so far. Nobody is asked for a class that was not
-    learned: its loss would only say how little is known, and ask for the strongest regularization."""
+    """Training texts, held-out texts, and the current weights.
 
-    def __init__(self, answers: OutputSpec, x: Presence, target: Tensor, seen: Tensor, held: Tensor):
-        self.answers = answers
-        if answers.kind == "class":
-            held = held[torch.isin(target[held], target[seen])]
-        self.x, self.target, self.unseen, self.truth = x.select(seen), target[seen], x.select(held), target[held]
+    Held-out texts of a class without training texts are dropped: their loss would only measure that the class is
+    unknown, and favor the strongest regularization.
+    """
 
-    def weigh(self, scale: Scale, weighed: bool, min_df: int) -> None:
-        """As if there were no other texts: an n-gram that is common by those held out alone says nothing."""
+    def __init__(self, output: OutputSpec, x: CSRMatrix, target: Tensor, kept: Tensor, held: Tensor):
+        self.output = output
+        if output.kind == "class":
+            held = held[torch.isin(target[held], target[kept])]
+        self.x, self.target, self.held_out, self.truth = x.select(kept), target[kept], x.select(held), target[held]
+
+    def fit_scale(self, scale: Scale, naive_bayes: bool, min_df: int) -> None:
+        """Column scales from the training texts alone: an n-gram that reaches `min_df` only with held-out texts gets 0,
+        so that no document frequency leaks."""
         common = torch.bincount(self.x.columns, minlength=self.x.width) >= min_df
-        self.scale = scale(self.x, self.target, weighed) * common.unsqueeze(1)
-        if self.answers.kind == "class":
-            self.frequent = torch.bincount(self.target, minlength=self.answers.count).clamp(min=0.1).log()
-            self.said = self.unseen @ self.scale  # (N, C)
+        self.scale = scale(self.x, self.target, naive_bayes) * common.unsqueeze(1)
+        if self.output.kind == "class":
+            self.log_prior = torch.bincount(self.target, minlength=self.output.count).clamp(min=0.1).log()
+            self.naive_bayes_logits = self.held_out @ self.scale  # (N, C)
 
-    def begin(self, center: float) -> None:
-        self.weight, self.bias = torch.full_like(self.scale, center), torch.zeros(self.answers.count)
+    def reset(self, center: float) -> None:
+        """Sets the weights to the center of the penalty."""
+        self.weight, self.bias = torch.full_like(self.scale, center), torch.zeros(self.output.count)
 
-    def alone(self, center: float) -> float:
-        """The loss of naive Bayes summed over the texts held out."""
-        logits = center * self.said + self.frequent
+    def naive_bayes_loss(self, center: float) -> float:
+        """Summed held-out loss of naive Bayes, its log-ratios scaled by `center`."""
+        logits = center * self.naive_bayes_logits + self.log_prior
         return float(F.cross_entropy(logits, self.truth, reduction="sum"))
 
-    def ask(self, loss: str, l2: float, center: float) -> Tensor:
-        """Logits (N, C) of the texts held out, after going on with another regularization."""
-        own = {"scale": self.scale, "weight": self.weight, "bias": self.bias}
+    def fit_predict(self, loss: str, l2: float, center: float) -> Tensor:
+        """Logits (N, C) of the held-out texts after fitting, warm-started from the current weights."""
+        start = {"scale": self.scale, "weight": self.weight, "bias": self.bias}
         if len(self.truth):
-            self.weight, self.bias = descend(self.x, self.target, loss, l2=l2, center=center, rounds=GUESSING, **own)
-        return self.unseen @ (self.scale * self.weight) + self.bias
+            self.weight, self.bias = fit_linear(
+                self.x, self.target, loss, l2=l2, center=center, max_iter=SELECTION_ITERATIONS, **start
+            )
+        return self.held_out @ (self.scale * self.weight) + self.bias
 
-    def multiply(self, min_df: int) -> None:
-        """Products of texts learned from with each other and with those held out."""
+    def fit_gram(self, min_df: int) -> None:
+        """Gram matrices of the training texts, and of held-out with training texts."""
         common = torch.bincount(self.x.columns, minlength=self.x.width) >= min_df
-        scale = rarity(self.x) * common
-        self.own, self.across = gram(self.x, self.x, scale), gram(self.unseen, self.x, scale)
+        scale = inverse_document_frequency(self.x) * common
+        self.gram, self.cross_gram = gram_matrix(self.x, self.x, scale), gram_matrix(self.held_out, self.x, scale)
 
-    def regress(self, l2: float) -> Tensor:
-        """What ridge regression answers (N, C)."""
-        coefficients = solve(self.own, self.target, self.answers.count, l2)
-        return (self.across / self.own.diagonal().mean() + 1) @ coefficients
+    def ridge_logits(self, l2: float) -> Tensor:
+        """Decision values (N, C) of ridge regression for the held-out texts."""
+        coefficients = solve_dual(self.gram, self.target, self.output.count, l2)
+        return (self.cross_gram / self.gram.diagonal().mean() + 1) @ coefficients

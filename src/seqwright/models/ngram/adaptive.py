@@ -1,12 +1,13 @@
-"""Adaptation: a model that also learns from the text it is reading, by counting what followed in it so far.
+"""Adaptive n-grams: a cache of the text read so far, interpolated with a static n-gram model.
 
-The model's own answer is the prior p₀. Each context of m ids, from the shortest asked to the longest, that stood in the
-text before corrects it by what followed it there, as Witten & Bell (1991) weigh a context against a shorter one:
+The static model gives the prior p₀. Each context of m ids, from `shortest` to `longest`, that has occurred earlier in
+the text updates it with the ids that followed, interpolated with Witten-Bell weights (Witten & Bell 1991):
 
     p_m(w | h) = (c_m(h w) + k T_m(h) p_{m-1}(w | h)) / (c_m(h) + k T_m(h))
 
-c counts occurrences in the text of the row so far and T the different ids among them. It is a cache (Kuhn & De Mori
-1990) of n-grams, or PPM (Cleary & Witten 1984) on top of a trained model. The text is in the state, so every law holds.
+c counts occurrences in the row's text so far and T the distinct ids among them. This is an n-gram cache (Kuhn &
+De Mori 1990), or PPM (Cleary & Witten 1984) on top of a trained model. The text is part of the state, so that the laws
+of autoregressive models hold (docs/decisions/0041).
 """
 
 from __future__ import annotations
@@ -24,53 +25,55 @@ from seqwright.core.batch import IGNORE, Batch, Source, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Doing, State, unheard
 
-Rows = NDArray[np.int64]
-NOWHERE = -1
-"""The number of a context that reaches over the beginning of its text."""
+Ints = NDArray[np.int64]
+NO_CONTEXT = -1
+"""Context number where fewer ids than the context length precede a position."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveOptions:
     shortest: int = 3
-    """Ids in the shortest context looked for in the text read so far; 1 suits words, 3 characters."""
+    """Shortest cached context, in tokens; 1 suits words, 3 characters."""
     longest: int = 8
-    """Ids in the longest; 3 suits words, 8 characters."""
+    """Longest cached context, in tokens; 3 suits words, 8 characters."""
     strength: float = 24.0
-    """How much the trained model is trusted against what was read: k T virtual occurrences, T ids having followed."""
+    """Prior strength k: the static model counts as k · T virtual occurrences, T the distinct tokens that followed the
+    context."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.shortest <= self.longest:
             raise UserError(
-                f"contexts of {self.shortest} to {self.longest} ids are none; try shortest = 1, longest = 3."
+                f"contexts of {self.shortest} to {self.longest} tokens are an empty range; try shortest = 1,"
+                " longest = 3."
             )
         if self.strength <= 0:
             raise UserError(f"strength must be positive, not {self.strength:g}; try 24.")
 
 
 @dataclass
-class Read(State):
-    """What the trained model remembers, and all that was read."""
+class AdaptiveState(State):
+    """The state of the static model, and the text of each row so far."""
 
     trained: State
     ids: Tensor
     """(B, capacity), right-padded."""
     count: Tensor
-    """(B,): how many of them are real."""
+    """(B,): number of real ids in each row."""
 
 
 class Adaptive:
-    """A counted model that adapts to what it reads; `fit`, `tensors` and `load` are those of the model inside."""
+    """A static n-gram with a cache of the text; `fit`, `state_dict` and `load_state_dict` are the static model's."""
 
     context = None
     adaptive = True
-    """Scores depend on the order in which texts are read: said in their signature."""
+    """Scores depend on the order of the texts, which their signature states."""
 
     def __init__(self, model: Any, options: AdaptiveOptions, vocabulary: Vocabulary):
         self.model = model
         self.options = options
-        self.countable = np.ones(vocabulary.size, bool)
-        """(V,): what can be predicted, and so counts as having followed."""
-        self.countable[[id for id in (vocabulary.sos, vocabulary.pad) if id is not None]] = False
+        self.predictable = np.ones(vocabulary.size, bool)
+        """(V,): ids that can be predicted; only these are counted."""
+        self.predictable[[id for id in (vocabulary.sos, vocabulary.pad) if id is not None]] = False
 
     @property
     def notes(self) -> list[str]:
@@ -92,122 +95,127 @@ class Adaptive:
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         self.model.load_state_dict(tensors)
 
-    def start(self, source: Source, *, capacity: int) -> Read:
-        nothing = torch.zeros(source.rows, capacity, dtype=torch.long, device=source.device)
+    def start(self, source: Source, *, capacity: int) -> AdaptiveState:
+        ids = torch.zeros(source.rows, capacity, dtype=torch.long, device=source.device)
         trained = self.model.start(source, capacity=capacity)
-        return Read(trained, nothing, torch.zeros(source.rows, dtype=torch.long, device=source.device))
+        return AdaptiveState(trained, ids, torch.zeros(source.rows, dtype=torch.long, device=source.device))
 
-    def step(self, ids: Tensor, state: Read, count: Tensor | None = None) -> tuple[Tensor, Read]:
+    def step(self, ids: Tensor, state: AdaptiveState, count: Tensor | None = None) -> tuple[Tensor, AdaptiveState]:
         log_probs, trained = self.model.step(ids, state.trained, count)
         added = torch.full_like(state.count, ids.size(1)) if count is None else count
-        after = Read(trained, _appended(state, ids), state.count + added)
-        probability = self._followed(after, log_probs.double().exp())  # (B, V)
+        after = AdaptiveState(trained, _append(state, ids), state.count + added)
+        probability = self._adapted_distribution(after, log_probs.double().exp())  # (B, V)
         return probability.log().float(), after
 
-    def score(self, batch: Batch, state: Read | None = None) -> tuple[Tensor, Read | None]:
+    def score(self, batch: Batch, state: AdaptiveState | None = None) -> tuple[Tensor, AdaptiveState | None]:
         before = self.start(batch.source, capacity=batch.input.size(1)) if state is None else state
         log_probs, trained = self.model.score(batch, None if state is None else state.trained)
-        ids = _appended(before, batch.input)
+        ids = _append(before, batch.input)
         prior = log_probs.double().exp().cpu().numpy()
-        adapted = self._adapted(prior, ids.cpu().numpy(), before.count.cpu().numpy(), batch.target.cpu().numpy())
+        adapted = self._adapted_scores(prior, ids.cpu().numpy(), before.count.cpu().numpy(), batch.target.cpu().numpy())
         with np.errstate(divide="ignore"):
             scored = torch.from_numpy(np.log(adapted).astype(np.float32)).to(batch.input.device)
         scored = scored.masked_fill(batch.target == IGNORE, 0)
-        return scored, None if state is None else Read(trained, ids, before.count + batch.input.size(1))
+        return scored, None if state is None else AdaptiveState(trained, ids, before.count + batch.input.size(1))
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Log-probabilities, one step after another: what was read so far differs at each."""
+        """Log-probabilities (B, T, V), one step after another: the cache differs at each position."""
         state = self.start(batch.source, capacity=batch.input.size(1))
-        answers = []
+        steps = []
         for t in range(batch.input.size(1)):
             log_probs, state = self.step(batch.input[:, t : t + 1], state)
-            answers.append(log_probs)
-        return torch.stack(answers, 1)
+            steps.append(log_probs)
+        return torch.stack(steps, 1)
 
-    def _adapted(self, probability: NDArray[np.float64], ids: Rows, before: Rows, target: Rows) -> NDArray[np.float64]:
-        """p(target) (B, T) under the prior, corrected by what each context was followed by before."""
+    def _adapted_scores(
+        self, probability: NDArray[np.float64], ids: Ints, before: Ints, target: Ints
+    ) -> NDArray[np.float64]:
+        """p(target) (B, T): the prior updated by the cache as it was at each position."""
         rows, steps = target.shape
         lengths = before + steps
         ends = np.cumsum(lengths)
-        owner = np.repeat(np.arange(rows), lengths)
-        text = ids[owner, np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)]  # all rows, one after another
-        new = (ends - steps)[:, None] + np.arange(steps)  # (B, T): where the rows' inputs stand in it
+        row_of = np.repeat(np.arange(rows), lengths)
+        text = ids[row_of, np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)]  # all rows, concatenated
+        new = (ends - steps)[:, None] + np.arange(steps)  # (B, T): positions of the batch's inputs in `text`
         following = np.append(text[1:], 0)
-        counts = self.countable[following]
-        counts[ends - 1] = False  # what follows the last id was not read yet
-        asked = following.copy()
-        asked[new] = np.where(target == IGNORE, 0, target)
-        context = _numbered(owner * len(self.countable) + text)
+        counts = self.predictable[following]
+        counts[ends - 1] = False  # the id after the last one has not been read yet
+        queried = following.copy()
+        queried[new] = np.where(target == IGNORE, 0, target)
+        # Contexts are numbered per row, so that no row is scored from the text of another.
+        context = _dense_ids(row_of * len(self.predictable) + text)
         for m in range(1, self.options.longest + 1):
             if m > 1:
-                context = self._longer(context, text, ends - lengths)
+                context = self._extend_contexts(context, text, ends - lengths)
             if m >= self.options.shortest:
-                times, pairs, kinds = self._tallies(context, following, asked, counts & (context != NOWHERE))
-                mass = self.options.strength * kinds[new]
-                answer = (pairs[new] + mass * probability) / np.maximum(times[new] + mass, 1)
-                probability = np.where(times[new] > 0, answer, probability)
+                total, matches, distinct = self._cache_counts(
+                    context, following, queried, counts & (context != NO_CONTEXT)
+                )
+                mass = self.options.strength * distinct[new]
+                updated = (matches[new] + mass * probability) / np.maximum(total[new] + mass, 1)
+                probability = np.where(total[new] > 0, updated, probability)
         return probability
 
-    def _longer(self, context: Rows, text: Rows, starts: Rows) -> Rows:
-        """Numbers of the contexts with one id more, given those of the contexts that end at each id."""
-        before = np.append(NOWHERE, context[:-1])
-        before[starts] = NOWHERE
-        longer = _numbered(before * len(self.countable) + text)
-        return np.where(before == NOWHERE, NOWHERE, longer)
+    def _extend_contexts(self, context: Ints, text: Ints, starts: Ints) -> Ints:
+        """Numbers of the contexts one id longer, from those of the contexts that end at each position."""
+        before = np.append(NO_CONTEXT, context[:-1])
+        before[starts] = NO_CONTEXT
+        longer = _dense_ids(before * len(self.predictable) + text)
+        return np.where(before == NO_CONTEXT, NO_CONTEXT, longer)
 
-    def _tallies(
-        self, context: Rows, following: Rows, asked: Rows, counts: NDArray[np.bool_]
-    ) -> tuple[Rows, Rows, Rows]:
-        """c(h), c(h w) of the id asked for, and T(h) at each place, over what was read before it."""
-        width = len(self.countable)
-        # At each place the question stands before the occurrence that answers later ones.
-        events = np.stack([context * width + asked, context * width + following], 1).ravel()
-        seen = _before(events, np.stack([np.zeros_like(counts), counts], 1).ravel()).reshape(-1, 2)
+    def _cache_counts(
+        self, context: Ints, following: Ints, queried: Ints, counts: NDArray[np.bool_]
+    ) -> tuple[Ints, Ints, Ints]:
+        """c(h), c(h w) of the queried id, and T(h) at each position, over the text before it."""
+        width = len(self.predictable)
+        # Each position is two events: the query first, then the occurrence, which only later queries may count.
+        events = np.stack([context * width + queried, context * width + following], 1).ravel()
+        seen = _preceding_counts(events, np.stack([np.zeros_like(counts), counts], 1).ravel()).reshape(-1, 2)
         first = counts & (seen[:, 1] == 0)
-        return _before(context, counts), seen[:, 0], _before(context, first)
+        return _preceding_counts(context, counts), seen[:, 0], _preceding_counts(context, first)
 
-    def _followed(self, state: Read, probability: Tensor) -> Tensor:
-        """The whole distribution (B, V) after the last id read, corrected likewise."""
+    def _adapted_distribution(self, state: AdaptiveState, probability: Tensor) -> Tensor:
+        """The distribution (B, V) after the last id: the prior updated by the cache."""
         ids, last = state.ids.cpu(), state.count.cpu() - 1  # (B, capacity), (B,)
         probability, device = probability.cpu(), probability.device
-        every = torch.arange(ids.size(1))
-        row, place = ((every < last[:, None]) & (ids == ids.gather(1, last.clamp(min=0)[:, None]))).nonzero(
+        positions = torch.arange(ids.size(1))
+        row, position = ((positions < last[:, None]) & (ids == ids.gather(1, last.clamp(min=0)[:, None]))).nonzero(
             as_tuple=True
         )
         for m in range(1, self.options.longest + 1):
-            if m > 1:  # of the places that agree so far, those that agree one id further back
-                row, place = row[place >= m - 1], place[place >= m - 1]
-                same = ids[row, place - m + 1] == ids[row, last[row] - m + 1]
-                row, place = row[same], place[same]
+            if m > 1:  # of the positions that match m - 1 ids, those that also match one id further back
+                row, position = row[position >= m - 1], position[position >= m - 1]
+                same = ids[row, position - m + 1] == ids[row, last[row] - m + 1]
+                row, position = row[same], position[same]
             if m >= self.options.shortest:
-                next = ids[row, place + 1]
-                counted = torch.from_numpy(self.countable)[next]
+                next = ids[row, position + 1]
+                counted = torch.from_numpy(self.predictable)[next]
                 counts = torch.zeros_like(probability)
                 counts.index_put_((row[counted], next[counted]), torch.ones(()).double(), accumulate=True)
-                times, mass = counts.sum(1), self.options.strength * (counts > 0).sum(1)
-                answer = (counts + mass[:, None] * probability) / (times + mass).clamp(min=1)[:, None]
-                probability = torch.where(times[:, None] > 0, answer, probability)
+                total, mass = counts.sum(1), self.options.strength * (counts > 0).sum(1)
+                updated = (counts + mass[:, None] * probability) / (total + mass).clamp(min=1)[:, None]
+                probability = torch.where(total[:, None] > 0, updated, probability)
         return probability.to(device)
 
 
-def _appended(state: Read, ids: Tensor) -> Tensor:
-    """The texts with more ids after what is real of them."""
-    places = state.count[:, None] + torch.arange(ids.size(1), device=ids.device)
-    return state.ids.scatter(1, places, ids)
+def _append(state: AdaptiveState, ids: Tensor) -> Tensor:
+    """The state's ids with new ones written after the real ones of each row."""
+    positions = state.count[:, None] + torch.arange(ids.size(1), device=ids.device)
+    return state.ids.scatter(1, positions, ids)
 
 
-def _numbered(key: Rows) -> Rows:
-    """Small numbers, the same for the same key."""
-    number: Rows = torch.unique(torch.from_numpy(key), return_inverse=True)[1].numpy()
+def _dense_ids(key: Ints) -> Ints:
+    """Keys mapped to 0, 1, 2, … (ordinal encoding), so that products with V stay within int64."""
+    number: Ints = torch.unique(torch.from_numpy(key), return_inverse=True)[1].numpy()
     return number
 
 
-def _before(key: Rows, counts: NDArray[np.bool_]) -> Rows:
-    """At each place, how many of the places before it that count have the same key."""
+def _preceding_counts(key: Ints, counts: NDArray[np.bool_]) -> Ints:
+    """At each position, how many earlier positions with the same key have `counts` set."""
     ordered, order = (t.numpy() for t in torch.sort(torch.from_numpy(key), stable=True))
     running = np.cumsum(counts[order]) - counts[order]
-    begins = np.append(True, ordered[1:] != ordered[:-1])
-    first = np.maximum.accumulate(np.where(begins, np.arange(len(key)), 0))
+    is_first = np.append(True, ordered[1:] != ordered[:-1])
+    first = np.maximum.accumulate(np.where(is_first, np.arange(len(key)), 0))
     total = np.empty_like(running)
     total[order] = running - running[first]
     return total

@@ -1,7 +1,7 @@
-"""EncoderOutput ARPA files, ours, KenLM's and SRILM's, with no loop over n-grams; a fault is named by its line.
+"""ARPA parser for files of seqwright, KenLM and SRILM, vectorized over n-grams; errors name the line.
 
-A section is cut into fields where its bytes turn from blank to not; words are recognized by a 64-bit polynomial of
-their bytes, whose values for the vocabulary are checked to be distinct.
+A section is split into fields at the boundaries between white space and other bytes. Words are looked up by a 64-bit
+polynomial rolling hash of their bytes; the hashes of the vocabulary are checked to be distinct.
 """
 
 from __future__ import annotations
@@ -21,208 +21,214 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqwright.core.config import UserError
-from seqwright.models.ngram.arpa_writing import LN10, NO_MASS, RESERVED, Bytes
-from seqwright.models.ngram.counting import Rows
-from seqwright.models.ngram.tables import ABSENT, Level, Tables, search
+from seqwright.models.ngram.arpa_writing import LN10, LOG10_ZERO, RESERVED, Bytes
+from seqwright.models.ngram.counting import Ints
+from seqwright.models.ngram.tables import ABSENT, Level, Tables, binary_search
 
-SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
-"""The first ids of a vocabulary that is read from a file."""
-SPELT = {"<unk>": 0, "<UNK>": 0, "<s>": 2, "</s>": 3}
-"""How files spell them."""
+SPECIAL_TOKENS = ("<unk>", "<pad>", "<sos>", "<eos>")
+"""Special tokens of an imported vocabulary: ids 0 to 3."""
+SPECIAL_IDS = {"<unk>": 0, "<UNK>": 0, "<s>": 2, "</s>": 3}
+"""Ids of the special tokens by their spelling in ARPA files."""
 CHUNK = 1 << 22
-"""Bytes cut into fields at once."""
-BASE = np.uint64(0x9E3779B97F4A7C15)
+"""Bytes parsed at a time; no line may be longer."""
+HASH_BASE = np.uint64(0x9E3779B97F4A7C15)
+"""Base of the polynomial hash: 2⁶⁴ / golden ratio, odd and therefore invertible modulo 2⁶⁴."""
 NEWLINE, BLANK = 10, 32
 
 
 def read_arpa(path: Path) -> tuple[Tables, list[str]]:
-    """A model and its tokens; ids 0 to 3 are <unk>, <pad>, <sos> and <eos>, then words as they stand in the file."""
+    """The tables of an ARPA file and its tokens by id: SPECIAL_TOKENS first, then words in file order."""
     file = _File(path)
     sections = file.sections()
     unigrams = file.parse(sections[0])
-    names, ids = _vocabulary(unigrams.words)
+    tokens, ids = _vocabulary(unigrams.words)
     lookup = _Lookup(unigrams.hashes[:, 0], ids)
-    if lookup.twice is not None:
-        raise file.fault(
-            unigrams.lines[lookup.twice], f"'{unigrams.words[lookup.twice]}' stands twice among the 1-grams."
-        )
-    levels = [_unigram_level(unigrams, ids, len(names), len(sections))]
+    if lookup.duplicate is not None:
+        raise file.error(unigrams.lines[lookup.duplicate], f"duplicate 1-gram '{unigrams.words[lookup.duplicate]}'.")
+    levels = [_unigram_level(unigrams, ids, len(tokens), len(sections))]
     for section in sections[1:]:
         fields = file.parse(section)
         words = lookup(fields.hashes)
         if (words == ABSENT).any():
-            raise file.fault(fields.lines[(words == ABSENT).any(1)][0], "a word is not among the 1-grams.")
-        levels.append(_level(file, fields, words, levels, len(names), top=section is sections[-1]))
-    return Tables(levels, len(names)), names
+            raise file.error(
+                fields.lines[(words == ABSENT).any(1)][0], "a word is not in the vocabulary (the 1-grams)."
+            )
+        levels.append(_level(file, fields, words, levels, len(tokens), top=section is sections[-1]))
+    return Tables(levels, len(tokens)), tokens
 
 
 @dataclass(frozen=True)
 class Section:
-    """The lines of the n-grams of one length."""
+    """Byte range of the n-grams of one order."""
 
     n: int
     count: int
-    """N-grams announced in the head of the file."""
+    """Number of n-grams stated in the header."""
     line: int
+    """Line number of its first n-gram."""
     start: int
     stop: int
 
 
 @dataclass(frozen=True)
 class Fields:
-    """What stands in the lines of a section."""
+    """Parsed columns of a section, one row per n-gram."""
 
     log_prob: NDArray[np.float64]
-    """Natural logarithms."""
+    """(R,), natural logarithms."""
     back_off: NDArray[np.float64]
-    hashes: Rows
-    """(R, n): of the words."""
-    lines: Rows
-    """Where in the file each stands."""
+    """(R,), natural logarithms; 0 where the line has none."""
+    hashes: Ints
+    """(R, n): hashes of the words."""
+    lines: Ints
+    """(R,): line numbers."""
     words: list[str]
-    """Of unigrams, the words themselves."""
+    """The words of 1-grams; empty for higher orders."""
 
 
 class _File:
-    """The bytes of an ARPA file, and where in it things are."""
+    """The bytes of an ARPA file, memory-mapped unless compressed."""
 
     def __init__(self, path: Path):
         self.path = path
         try:
-            self.map = _bytes_of(path)
+            self.map = _read_bytes(path)
         except (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError) as error:  # ValueError: an empty file
             raise UserError(f"cannot read {path}: {error}.") from None
         self.data: Bytes = np.frombuffer(self.map, np.uint8)
 
-    def fault(self, line: int, reason: str) -> UserError:
-        return UserError(f"{self.path}, line {line}: {reason} Write the file anew with the program that made it.")
+    def error(self, line: int, reason: str) -> UserError:
+        return UserError(f"{self.path}, line {line}: {reason} Export the file again with the program that wrote it.")
 
     def sections(self) -> list[Section]:
-        """The sections that the head announces, each where it should be."""
-        announced: list[int] = []
+        """The n-gram sections, in the order and number that the \\data\\ header states."""
+        counts: list[int] = []
         sections: list[Section] = []
-        for title, line, start, stop in self._parts():
+        for header, line, start, stop in self._blocks():
             n = len(sections) + 1
-            wanted = "\\data\\" if not announced else f"\\{n}-grams:" if n <= len(announced) else "\\end\\"
-            if title != wanted:
-                raise self.fault(line, f"expected {wanted} here.")
-            if title == "\\end\\":
+            expected = "\\data\\" if not counts else f"\\{n}-grams:" if n <= len(counts) else "\\end\\"
+            if header != expected:
+                raise self.error(line, f"expected {expected} here.")
+            if header == "\\end\\":
                 return sections
-            if title == "\\data\\":
-                announced = [int(count) for count in re.findall(rb"ngram\s+\d+\s*=\s*(\d+)", self.map[start:stop])]
+            if header == "\\data\\":
+                counts = [int(count) for count in re.findall(rb"ngram\s+\d+\s*=\s*(\d+)", self.map[start:stop])]
             else:
-                sections.append(Section(n, announced[n - 1], line + 1, start, stop))
-        raise self.fault(
-            1 + self._newlines(0, len(self.data)), "there is no \\end\\: the file is cut short or not ARPA."
+                sections.append(Section(n, counts[n - 1], line + 1, start, stop))
+        raise self.error(
+            1 + self._newlines(0, len(self.data)), "there is no \\end\\: the file is truncated or not ARPA."
         )
 
-    def _parts(self) -> Iterator[tuple[str, int, int, int]]:
-        """Titles, with their lines and where what stands below them begins and ends."""
+    def _blocks(self) -> Iterator[tuple[str, int, int, int]]:
+        """Section headers, with their line numbers and the byte range of what follows them."""
         mark = max(self.map.find(b"\\data\\"), 0)
         line = 1 + self._newlines(0, mark)
         while mark < len(self.data):
-            title, _, _ = self.map[mark : mark + 80].partition(b"\n")
+            header, _, _ = self.map[mark : mark + 80].partition(b"\n")
             stop = self.map.find(b"\n\\", mark) + 1 or len(self.data)
-            yield title.decode(errors="replace").strip(), line, mark + len(title) + 1, stop
+            yield header.decode(errors="replace").strip(), line, mark + len(header) + 1, stop
             line += self._newlines(mark, stop)
             mark = stop
 
     def parse(self, section: Section) -> Fields:
-        """The fields of a section's lines."""
+        """The columns of a section, parsed chunk by chunk."""
         start, line = section.start, section.line
-        found = [self._chunk(section.n, line, self.data[:0])]
+        chunks = [self._parse_chunk(section.n, line, self.data[:0])]
         while start < section.stop:
             stop = 1 + self.map.rfind(b"\n", start, min(start + CHUNK, section.stop))  # whole lines
             if not stop:
-                raise self.fault(line, f"the line is longer than {CHUNK:,} bytes.")
-            found.append(self._chunk(section.n, line, self.data[start:stop]))
+                raise self.error(line, f"the line is longer than {CHUNK:,} bytes.")
+            chunks.append(self._parse_chunk(section.n, line, self.data[start:stop]))
             line += self._newlines(start, stop)
             start = stop
         fields = Fields(
-            np.concatenate([part.log_prob for part in found]),
-            np.concatenate([part.back_off for part in found]),
-            np.concatenate([part.hashes for part in found]),
-            np.concatenate([part.lines for part in found]),
-            [word for part in found for word in part.words],
+            np.concatenate([part.log_prob for part in chunks]),
+            np.concatenate([part.back_off for part in chunks]),
+            np.concatenate([part.hashes for part in chunks]),
+            np.concatenate([part.lines for part in chunks]),
+            [word for part in chunks for word in part.words],
         )
         if len(fields.lines) != section.count:
             n = section.n
-            raise self.fault(section.line, f"{section.count} {n}-grams are announced, but {len(fields.lines)} follow.")
+            raise self.error(
+                section.line, f"the header announces {section.count} {n}-grams, but {len(fields.lines)} follow."
+            )
         return fields
 
-    def _chunk(self, n: int, line: int, text: Bytes) -> Fields:
+    def _parse_chunk(self, n: int, line: int, text: Bytes) -> Fields:
+        """The columns of whole lines of n-grams; `line` is the number of the first."""
         inside = np.concatenate([[False], text > BLANK, [False]])
         starts = np.flatnonzero(inside[1:-1] & ~inside[:-2])
         ends = np.flatnonzero(inside[1:-1] & ~inside[2:]) + 1
         upto = np.searchsorted(starts, np.flatnonzero(text == NEWLINE))  # fields before the end of each line
-        first, many = np.append(0, upto[:-1]), np.diff(upto, prepend=0)
-        lines = line + np.flatnonzero(many)
-        first, many = first[many > 0], many[many > 0]
-        wrong = (many != n + 1) & (many != n + 2)
+        first, width = np.append(0, upto[:-1]), np.diff(upto, prepend=0)
+        lines = line + np.flatnonzero(width)
+        first, width = first[width > 0], width[width > 0]
+        wrong = (width != n + 1) & (width != n + 2)
         if wrong.any():
-            raise self.fault(lines[wrong][0], f"expected a number, {n} words and perhaps a back-off weight.")
+            raise self.error(lines[wrong][0], f"expected a log-probability, {n} words and an optional back-off weight.")
 
-        def logs(at: Rows, of: Rows) -> NDArray[np.float64]:
-            numbers = _numbers(text, starts[at], ends[at])
+        def logs(at: Ints, of: Ints) -> NDArray[np.float64]:
+            numbers = _parse_floats(text, starts[at], ends[at])
             if np.isnan(numbers).any():
-                raise self.fault(of[np.isnan(numbers)][0], "there is no number where one is expected.")
-            return np.where(numbers <= NO_MASS, -np.inf, numbers * LN10)
+                raise self.error(of[np.isnan(numbers)][0], "expected a number.")
+            return np.where(numbers <= LOG10_ZERO, -np.inf, numbers * LN10)
 
-        back_off, weighted = np.zeros(len(first)), many == n + 2
+        back_off, weighted = np.zeros(len(first)), width == n + 2
         back_off[weighted] = logs(first[weighted] + n + 1, lines[weighted])
         words = first[:, None] + 1 + np.arange(n)
-        spelled = []
+        strings = []
         if n == 1:
-            spelled = [self._word(text[starts[w] : ends[w]], int(at)) for (w,), at in zip(words, lines, strict=True)]
-        return Fields(logs(first, lines), back_off, _hashes(text, starts, ends)[words], lines, spelled)
+            strings = [self._decode(text[starts[w] : ends[w]], int(at)) for (w,), at in zip(words, lines, strict=True)]
+        return Fields(logs(first, lines), back_off, _hashes(text, starts, ends)[words], lines, strings)
 
-    def _word(self, spelled: Bytes, line: int) -> str:
+    def _decode(self, word: Bytes, line: int) -> str:
         try:
-            return spelled.tobytes().decode()
+            return word.tobytes().decode()
         except UnicodeDecodeError as error:
-            raise self.fault(line, f"the word is not UTF-8: {error.reason}.") from None
+            raise self.error(line, f"the word is not UTF-8: {error.reason}.") from None
 
     def _newlines(self, start: int, stop: int) -> int:
         return int(np.count_nonzero(self.data[start:stop] == NEWLINE))
 
 
-def _bytes_of(path: Path) -> mmap.mmap | bytes:
-    """What a file holds, mapped where it is plain."""
+def _read_bytes(path: Path) -> mmap.mmap | bytes:
+    """The bytes of a file: memory-mapped, or decompressed where it is .gz or .xz."""
     if path.suffix in (".gz", ".xz"):
-        with (gzip.open if path.suffix == ".gz" else lzma.open)(path) as packed:
-            return bytes(packed.read())
+        with (gzip.open if path.suffix == ".gz" else lzma.open)(path) as compressed:
+            return bytes(compressed.read())
     with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _numbers(text: Bytes, starts: Rows, ends: Rows) -> NDArray[np.float64]:
-    """The numbers that some fields spell, NaN where they spell none."""
+def _parse_floats(text: Bytes, starts: Ints, ends: Ints) -> NDArray[np.float64]:
+    """The decimal numbers in the given fields, NaN where a field is not a number."""
     width = int((ends - starts).max(initial=1))
     at = starts[:, None] + np.arange(width)
     characters = np.where(at < ends[:, None], text.take(at, mode="clip"), 0).astype(np.uint8)  # (R, width)
     minus, dots, digits = characters[:, 0] == ord("-"), characters == ord("."), characters - np.uint8(ord("0"))
     is_digit = digits <= 9
-    value, after, beyond = np.zeros(len(starts)), np.zeros(len(starts), np.int64), np.zeros(len(starts), bool)
+    value, decimals, past_dot = np.zeros(len(starts)), np.zeros(len(starts), np.int64), np.zeros(len(starts), bool)
     for digit, real, dot in zip(digits.T, is_digit.T, dots.T, strict=True):
         value = np.where(real, value * 10 + digit, value)
-        after += real & beyond
-        beyond |= dot
-    value = np.where(minus, -value, value) / 10.0**after
+        decimals += real & past_dot
+        past_dot |= dot
+    value = np.where(minus, -value, value) / 10.0**decimals
     plain = (is_digit.sum(1) + dots.sum(1) + minus == ends - starts) & (dots.sum(1) <= 1) & is_digit.any(1)
-    for row in np.flatnonzero(~plain):  # exponents, inf
-        value[row] = _number(characters[row].tobytes().rstrip(b"\0"))
+    for row in np.flatnonzero(~plain):  # exponents, inf: rare, so Python parses them
+        value[row] = _parse_float(characters[row].tobytes().rstrip(b"\0"))
     return value
 
 
-def _number(spelled: bytes) -> float:
+def _parse_float(field: bytes) -> float:
     try:
-        return float(spelled)
+        return float(field)
     except ValueError:
         return math.nan
 
 
-def _hashes(text: Bytes, starts: Rows, ends: Rows) -> Rows:
-    """A polynomial of the bytes of each field, modulo 2 ** 64: a difference of running sums, moved to the origin."""
+def _hashes(text: Bytes, starts: Ints, ends: Ints) -> Ints:
+    """Polynomial hashes of fields modulo 2⁶⁴: differences of prefix sums, times the inverse power of their offset."""
     powers, inverse = _powers()
     running = np.concatenate([[np.uint64(0)], np.cumsum(text * powers[: len(text)], dtype=np.uint64)])
     return ((running[ends] - running[starts]) * inverse[starts]).view(np.int64)
@@ -230,80 +236,82 @@ def _hashes(text: Bytes, starts: Rows, ends: Rows) -> Rows:
 
 @functools.cache
 def _powers() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Powers of an odd number and of its inverse modulo 2 ** 64."""
-    inverse = np.uint64(pow(int(BASE), -1, 2**64))
-    return np.cumprod(np.full(CHUNK, BASE), dtype=np.uint64), np.cumprod(np.full(CHUNK, inverse), dtype=np.uint64)
+    """Powers of HASH_BASE and of its inverse modulo 2⁶⁴."""
+    inverse = np.uint64(pow(int(HASH_BASE), -1, 2**64))
+    return np.cumprod(np.full(CHUNK, HASH_BASE), dtype=np.uint64), np.cumprod(np.full(CHUNK, inverse), dtype=np.uint64)
 
 
 class _Lookup:
-    """From hashes of words to ids: a table by the first bits answers most, a search in sorted hashes the rest."""
+    """Word hashes to ids: a direct-mapped table on the leading bits; on a miss, binary search in the sorted hashes."""
 
-    def __init__(self, hashes: Rows, ids: Rows):
+    def __init__(self, hashes: Ints, ids: Ints):
         order = np.argsort(hashes, kind="stable")
         self.hashes, self.ids = hashes[order], ids[order]
-        again = np.flatnonzero(self.hashes[1:] == self.hashes[:-1])
-        self.twice = int(order[again + 1].min()) if len(again) else None
-        """The place of a word that was given before, if there is one."""
+        repeated = np.flatnonzero(self.hashes[1:] == self.hashes[:-1])
+        self.duplicate = int(order[repeated + 1].min()) if len(repeated) else None
+        """Index of the first word with a hash seen before (a repeated word, or a collision), or None."""
         self.shift = np.uint64(64 - len(hashes).bit_length() - 3)
         self.table = np.zeros(1 << int(64 - self.shift), np.int64)
         self.table[self._slots(self.hashes)] = np.arange(len(hashes))
 
-    def __call__(self, hashes: Rows) -> Rows:
+    def __call__(self, hashes: Ints) -> Ints:
         """Ids, ABSENT where no word has the hash."""
-        place = self.table[self._slots(hashes)]
-        missed = self.hashes[place] != hashes
-        place[missed] = search(self.hashes, hashes[missed])
-        return np.where(place == ABSENT, ABSENT, self.ids[place])
+        index = self.table[self._slots(hashes)]
+        missed = self.hashes[index] != hashes
+        index[missed] = binary_search(self.hashes, hashes[missed])
+        return np.where(index == ABSENT, ABSENT, self.ids[index])
 
-    def _slots(self, hashes: Rows) -> Rows:
+    def _slots(self, hashes: Ints) -> Ints:
         return (hashes.view(np.uint64) >> self.shift).view(np.int64)
 
 
-def _vocabulary(words: list[str]) -> tuple[list[str], Rows]:
-    """All tokens by id, and the ids of the words."""
-    names, ids = list(SPECIALS), []
+def _vocabulary(words: list[str]) -> tuple[list[str], Ints]:
+    """Tokens by id, and the ids of the given words."""
+    tokens, ids = list(SPECIAL_TOKENS), []
     for word in words:
-        if word in SPELT:
-            ids.append(SPELT[word])
+        if word in SPECIAL_IDS:
+            ids.append(SPECIAL_IDS[word])
         else:
-            ids.append(len(names))
-            names.append(_plain(word))
-    return names, np.array(ids)
+            ids.append(len(tokens))
+            tokens.append(_unescape(word))
+    return tokens, np.array(ids)
 
 
-def _plain(word: str) -> str:
-    """The word that `arpa_names` spelled so; bytes of other programs that are no text stay spelled out."""
+def _unescape(word: str) -> str:
+    """Inverse of `arpa_names`; byte escapes that are not valid UTF-8 (of other programs) stay as they are."""
     if RESERVED.fullmatch(word):
         word = word.removeprefix("\\")
-    return re.sub(r"(<0x[0-9A-F]{2}>)+", lambda run: _spelled(run[0]), word)
+    return re.sub(r"(<0x[0-9A-F]{2}>)+", lambda match: _decode_escapes(match[0]), word)
 
 
-def _spelled(run: str) -> str:
+def _decode_escapes(escapes: str) -> str:
     try:
-        return bytes.fromhex(run[3:-1].replace("><0x", "")).decode()
+        return bytes.fromhex(escapes[3:-1].replace("><0x", "")).decode()
     except UnicodeDecodeError:
-        return run
+        return escapes
 
 
-def _unigram_level(fields: Fields, ids: Rows, vocabulary: int, orders: int) -> Level:
+def _unigram_level(fields: Fields, ids: Ints, vocabulary: int, orders: int) -> Level:
+    """The 1-grams as a level with a row for every id of the vocabulary."""
     log_prob, back_off = np.full(vocabulary, -np.inf, np.float32), np.zeros(vocabulary, np.float32)
     log_prob[ids], back_off[ids] = fields.log_prob, fields.back_off
-    log_prob[SPELT["<s>"]] = -np.inf  # never predicted, whatever number stands there
+    log_prob[SPECIAL_IDS["<s>"]] = -np.inf  # never predicted; SRILM writes -99 there, KenLM 0
     return Level(np.arange(vocabulary), log_prob, back_off if orders > 1 else None, None)
 
 
-def _level(file: _File, fields: Fields, words: Rows, levels: list[Level], vocabulary: int, *, top: bool) -> Level:
+def _level(file: _File, fields: Fields, words: Ints, levels: list[Level], vocabulary: int, *, top: bool) -> Level:
+    """The n-grams of one order as a sorted level; the highest order has no back-off weights."""
     prefix = words[:, 0]
     for level, column in zip(levels[1:], words.T[1:-1], strict=True):
-        prefix = level.find(prefix, column, vocabulary)
+        prefix = level.lookup(prefix, column, vocabulary)
     if (prefix == ABSENT).any():
-        raise file.fault(
-            fields.lines[prefix == ABSENT][0], "what comes before the last word is not an n-gram of the file."
+        raise file.error(
+            fields.lines[prefix == ABSENT][0], "its prefix (all words but the last) is not an n-gram of the file."
         )
     key = prefix * vocabulary + words[:, -1]
     order = np.argsort(key, kind="stable")
-    again = key[order][1:] == key[order][:-1]
-    if again.any():
-        raise file.fault(fields.lines[order[1:][again]].min(), "the n-gram stands twice.")
+    repeated = key[order][1:] == key[order][:-1]
+    if repeated.any():
+        raise file.error(fields.lines[order[1:][repeated]].min(), "duplicate n-gram.")
     log_prob, back_off = (logs[order].astype(np.float32) for logs in (fields.log_prob, fields.back_off))
     return Level(key[order], log_prob, None if top else back_off, None)

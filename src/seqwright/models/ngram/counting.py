@@ -1,8 +1,8 @@
-"""Counting: every n-gram of a stream of ids, order by order, each known by one whole number.
+"""N-gram counting: every n-gram of a stream of ids, order by order, identified by an int64 key.
 
-An n-gram's key is row(prefix) * V + last id, where row(prefix) is its prefix's place in the sorted keys of the order
-below. So each order is one sort of int64 keys: exact, whatever the order, and nothing is hashed. A text too long for
-memory is sorted block by block, and the sorted runs are merged.
+An n-gram's key is row(prefix) * V + last id, where row(prefix) is the index of its prefix in the sorted keys of the
+order below. Each order is then one sort of int64 keys: exact for any order, without hashing. Text that does not fit in
+memory is counted by external merge sort: sorted runs of blocks, then a merge.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from numpy.typing import NDArray
 from seqwright.core.config import UserError
 from seqwright.models.ngram.scratch import Scratch
 
-Rows = NDArray[np.int64]
+Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Ids = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
 class Order:
-    """The n-grams of one length, sorted by key; a row is an n-gram's place in that order."""
+    """The n-grams of one order, sorted by key; a row is the index of an n-gram in this sorting."""
 
-    key: Rows
-    """row(prefix) * V + last id; for unigrams the id itself, so that every id has its row, seen or not."""
-    count: Rows
-    """How often it occurred with its last id predicted: zero where that never is (<sos>), and it is only a context."""
-    suffix: Rows
-    """The row, one order below, of the n-gram without its first id; for unigrams the id itself."""
-    first: Mask
-    """It begins with <sos>: nothing stands before it."""
+    key: Ints
+    """row(prefix) * V + last id; for unigrams the id itself, so that every id has a row, seen or not."""
+    count: Ints
+    """Occurrences; zero where the last id is never predicted (<sos>), so that the n-gram is only a context."""
+    suffix: Ints
+    """Row, in the order below, of the n-gram without its first id; for unigrams the id itself."""
+    starts_with_sos: Mask
+    """Whether the first id is <sos>, which nothing precedes."""
 
     def __len__(self) -> int:
         return len(self.key)
@@ -41,125 +41,126 @@ class Order:
 
 @dataclass(frozen=True)
 class Counts:
-    """The n-grams of a text, of every length up to the order of a model."""
+    """Counts of all n-grams of a text, for every order up to that of the model."""
 
     orders: list[Order]
-    appearance: Rows
-    """(V,): where in the text each id appears first, -1 if nowhere."""
+    first_position: Ints
+    """(V,): position of the first occurrence of each id, -1 if it never occurs."""
 
     @property
     def vocabulary(self) -> int:
-        return len(self.appearance)
+        return len(self.first_position)
 
-    def head(self, n: int, rows: Rows) -> Rows:
-        """The first ids of some n-grams of length n + 1."""
+    def first_ids(self, n: int, rows: Ints) -> Ints:
+        """The first id of each n-gram of length n + 1, by following prefixes down to unigrams."""
         for order in self.orders[n:0:-1]:
             rows = order.key[rows] // self.vocabulary
         return rows
 
 
 @dataclass(frozen=True)
-class Run:
-    """The distinct n-grams of one block of text, sorted by key."""
+class SortedRun:
+    """The distinct n-grams of one block of text, sorted by key: a run of the external merge sort."""
 
-    key: Rows
-    count: Rows
-    suffix: Rows
+    key: Ints
+    count: Ints
+    suffix: Ints
 
 
 def count_ngrams(
     ids: Ids, order: int, *, predictable: Mask, sos: int | None, running: bool, scratch: Scratch
 ) -> Counts:
-    """The n-grams of lengths 1 to `order`; unless `running`, none reaches over a <sos>."""
-    scratch.watch(ids)
-    unigrams, appearance = _unigrams(ids, predictable, sos, scratch)
-    counted = Counts([unigrams], appearance)
+    """Counts of the n-grams of orders 1 to `order`; unless `running`, none crosses a document boundary (<sos>)."""
+    scratch.track(ids)
+    unigrams, first_position = _unigrams(ids, predictable, sos, scratch)
+    counts = Counts([unigrams], first_position)
     rows = scratch.map(lambda words: words, ids, dtype=np.int64)
     for n in range(2, order + 1):
         runs, ends = [], scratch.empty(len(ids), np.int64)
         for block in scratch.blocks(len(ids)):
-            run, ends[block] = _run(ids, rows, block, len(predictable), None if running else sos)
-            runs.append(Run(*map(scratch.keep, (run.key, run.count, run.suffix))))
-        merged, places = merge(runs, scratch)
+            run, ends[block] = _sorted_run(ids, rows, block, len(predictable), None if running else sos)
+            runs.append(SortedRun(*map(scratch.spill, (run.key, run.count, run.suffix))))
+        merged, positions = merge_runs(runs, scratch)
         if not len(merged.key):
             raise UserError(
-                f"there are no {n}-grams: the longest document has {n - 1} ids, <sos> and <eos> counted; "
+                f"there are no {n}-grams: the longest document has {n - 1} tokens, <sos> and <eos> included; "
                 f"try order = {n - 1}."
             )
-        for block, place in zip(scratch.blocks(len(ids)), places, strict=True):
-            ends[block] = np.where(ends[block] < 0, -1, place.take(ends[block], mode="clip"))
+        for block, position in zip(scratch.blocks(len(ids)), positions, strict=True):
+            ends[block] = np.where(ends[block] < 0, -1, position.take(ends[block], mode="clip"))
         rows = ends
-        counted.orders.append(_order(merged, counted.orders[-1], predictable, scratch))
-    return counted
+        counts.orders.append(_order(merged, counts.orders[-1], predictable, scratch))
+    return counts
 
 
-def _unigrams(ids: Ids, predictable: Mask, sos: int | None, scratch: Scratch) -> tuple[Order, Rows]:
-    """Every id of the vocabulary as an order, and where each appears first."""
-    every = np.arange(len(predictable))
-    count, appearance = np.zeros_like(every), np.full_like(every, -1)
+def _unigrams(ids: Ids, predictable: Mask, sos: int | None, scratch: Scratch) -> tuple[Order, Ints]:
+    """Every id of the vocabulary as a unigram, and the position of its first occurrence."""
+    vocabulary = np.arange(len(predictable))
+    count, first_position = np.zeros_like(vocabulary), np.full_like(vocabulary, -1)
     for block in scratch.blocks(len(ids)):
         words = ids[block]
-        count += np.bincount(words, minlength=len(every))
-        here = np.full_like(every, -1)
-        here[words[::-1]] = np.arange(block.start, block.stop)[::-1]  # the last to be assigned stands: the earliest
-        appearance = np.where(appearance < 0, here, appearance)
+        count += np.bincount(words, minlength=len(vocabulary))
+        here = np.full_like(vocabulary, -1)
+        # Of repeated indices the last assignment wins: reversed, that is the earliest position.
+        here[words[::-1]] = np.arange(block.start, block.stop)[::-1]
+        first_position = np.where(first_position < 0, here, first_position)
     count *= predictable
     if not count.any():
-        raise UserError("there is nothing to count in the text; give one with at least one token.")
-    return Order(every, count, every, every == sos), appearance
+        raise UserError("the training text has nothing to count; give one with at least one token.")
+    return Order(vocabulary, count, vocabulary, vocabulary == sos), first_position
 
 
-def _run(ids: Ids, rows: Rows, block: slice, vocabulary: int, border: int | None) -> tuple[Run, Rows]:
-    """The n-grams that end in a block, and the place in the run of each, by position; -1 where none ends.
+def _sorted_run(ids: Ids, rows: Ints, block: slice, vocabulary: int, boundary: int | None) -> tuple[SortedRun, Ints]:
+    """The n-grams that end in a block, and for each position the index in the run of the one ending there, or -1.
 
-    `rows` holds the n-grams one shorter that end at each position; none is made of one that ends before a border.
+    `rows` are the (n-1)-grams that end at each position; none is extended by a `boundary` id.
     """
     words, suffix = ids[block].astype(np.int64), rows[block]
     prefix = rows[block.start - 1 : block.stop - 1] if block.start else np.concatenate([[-1], rows[: block.stop - 1]])
-    there = (prefix >= 0) & (words != border) if border is not None else prefix >= 0
-    # torch sorts int64 by radix: its unique takes a quarter of the time of numpy's.
-    keys = torch.from_numpy(prefix[there] * vocabulary + words[there])
+    valid = (prefix >= 0) & (words != boundary) if boundary is not None else prefix >= 0
+    # torch.unique on int64 takes a quarter of the time of np.unique (radix sort).
+    keys = torch.from_numpy(prefix[valid] * vocabulary + words[valid])
     key, inverse, count = (t.numpy() for t in torch.unique(keys, return_inverse=True, return_counts=True))
     suffixes = np.empty_like(key)
-    suffixes[inverse] = suffix[there]
-    place = np.full(len(words), -1)
-    place[there] = inverse
-    return Run(key, count, suffixes), place
+    suffixes[inverse] = suffix[valid]
+    position = np.full(len(words), -1)
+    position[valid] = inverse
+    return SortedRun(key, count, suffixes), position
 
 
-def merge(runs: list[Run], scratch: Scratch) -> tuple[Run, list[Rows]]:
-    """One run of all, and for each of them the places of its n-grams in it."""
+def merge_runs(runs: list[SortedRun], scratch: Scratch) -> tuple[SortedRun, list[Ints]]:
+    """K-way merge of sorted runs, and for each run the positions of its n-grams in the merged one."""
     if len(runs) == 1:
         return runs[0], [np.arange(len(runs[0].key))]
     size = sum(len(run.key) for run in runs)
     key, count, suffix = (scratch.empty(size, np.int64) for _ in range(3))
-    places = [scratch.empty(len(run.key), np.int64) for run in runs]
+    positions = [scratch.empty(len(run.key), np.int64) for run in runs]
     step = max((scratch.block or size) // len(runs), 1)
     read, written = [0] * len(runs), 0
     while any(at < len(run.key) for at, run in zip(read, runs, strict=True)):
         ahead = [run.key[at : at + step] for at, run in zip(read, runs, strict=True)]
-        # Keys up to the smallest that ends a stretch are complete: whatever is read later is larger.
-        goes_on = [keys[-1] for keys, at, run in zip(ahead, read, runs, strict=True) if at + step < len(run.key)]
-        many = [np.searchsorted(keys, min(goes_on), "right") if goes_on else len(keys) for keys in ahead]
-        parts = [slice(at, at + int(m)) for at, m in zip(read, many, strict=True)]
+        # Keys up to the smallest last key of the unfinished runs are complete: whatever is read later is larger.
+        limits = [keys[-1] for keys, at, run in zip(ahead, read, runs, strict=True) if at + step < len(run.key)]
+        sizes = [np.searchsorted(keys, min(limits), "right") if limits else len(keys) for keys in ahead]
+        parts = [slice(at, at + int(m)) for at, m in zip(read, sizes, strict=True)]
         keys = torch.from_numpy(np.concatenate([run.key[part] for run, part in zip(runs, parts, strict=True)]))
         unique, inverse = (t.numpy() for t in torch.unique(keys, return_inverse=True))
         here = slice(written, written + len(unique))
         counts = np.concatenate([run.count[part] for run, part in zip(runs, parts, strict=True)])
         key[here], count[here] = unique, np.bincount(inverse, counts)
         suffix[here][inverse] = np.concatenate([run.suffix[part] for run, part in zip(runs, parts, strict=True)])
-        for place, part, rows in zip(places, parts, np.split(inverse, np.cumsum(many[:-1])), strict=True):
-            place[part] = written + rows
+        for position, part, rows in zip(positions, parts, np.split(inverse, np.cumsum(sizes[:-1])), strict=True):
+            position[part] = written + rows
         read, written = [part.stop for part in parts], here.stop
         scratch.release()
-    return Run(key[:written], count[:written], suffix[:written]), places
+    return SortedRun(key[:written], count[:written], suffix[:written]), positions
 
 
-def _order(run: Run, below: Order, predictable: Mask, scratch: Scratch) -> Order:
-    """A run of all n-grams of one length as an order."""
+def _order(run: SortedRun, below: Order, predictable: Mask, scratch: Scratch) -> Order:
+    """The merged run of one order with its counts of predictable n-grams and <sos> flags."""
     vocabulary = len(predictable)
     count = scratch.map(lambda key, count: count * predictable[key % vocabulary], run.key, run.count, dtype=np.int64)
-    first = scratch.empty(len(run.key), bool)
+    starts_with_sos = scratch.empty(len(run.key), bool)
     for block in scratch.blocks(len(run.key)):
-        first[block] = below.first[run.key[block] // vocabulary]
-    return Order(run.key, count, run.suffix, first)
+        starts_with_sos[block] = below.starts_with_sos[run.key[block] // vocabulary]
+    return Order(run.key, count, run.suffix, starts_with_sos)

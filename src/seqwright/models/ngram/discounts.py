@@ -1,6 +1,7 @@
-"""Discounts: how much of a count to give away, estimated from how many n-grams were counted once, twice, ….
+"""Absolute discounts, estimated from counts of counts (how many n-grams were counted once, twice, …).
 
-Kneser-Ney's follow KenLM to the last digit, with a sentence and a fallback where KenLM stops with an exception.
+Those of modified Kneser-Ney agree with KenLM to the last digit; where KenLM stops with an exception, a fallback and a
+note take its place.
 """
 
 from __future__ import annotations
@@ -8,78 +9,80 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from seqwright.models.ngram.counting import Counts, Rows
+from seqwright.models.ngram.counting import Counts, Ints
 from seqwright.models.ngram.scratch import Scratch
 
 Floats = NDArray[np.float64]
 
 
 def discounts_for(
-    counted: Counts, counts: list[Rows], kind: str, fallback: tuple[float, ...], eos: int | None, scratch: Scratch
+    ngrams: Counts, counts: list[Ints], kind: str, fallback: tuple[float, ...], eos: int | None, scratch: Scratch
 ) -> tuple[Floats, list[str]]:
-    """(N, 4) discounts of counts of 0, 1, 2, and 3 and more, by order, and a sentence where the fallback stands in."""
+    """(N, 4) discounts of counts of 0, 1, 2 and 3 or more, by order, and a note where the fallback is used."""
     discounts, notes = np.zeros((len(counts), 4)), list[str]()
     if kind not in ("kneser-ney", "absolute"):
         return discounts, notes
-    tallies = [_counts_of_counts(c, scratch) for c in counts]
+    counts_of_counts = [_counts_of_counts(c, scratch) for c in counts]
     if kind == "kneser-ney":
-        _close_as_kenlm(tallies, counted, counts, eos, scratch)
-    for n, tally in enumerate(tallies):
-        estimated = modified_discounts(tally) if kind == "kneser-ney" else absolute_discount(tally)
+        _match_kenlm(counts_of_counts, ngrams, counts, eos, scratch)
+    for n, of_order in enumerate(counts_of_counts):
+        estimated = modified_discounts(of_order) if kind == "kneser-ney" else absolute_discount(of_order)
         if estimated is None:
             estimated = np.array(fallback if kind == "kneser-ney" else (fallback[0],) * 3)
             notes.append(
-                f"The discounts of {n + 1}-grams cannot be estimated from these counts (small or very regular data), "
-                f"so {estimated[0]:g}, {estimated[1]:g} and {estimated[2]:g} are taken from those counted once, twice "
-                "and more often."
+                f"The discounts of {n + 1}-grams cannot be estimated from their counts of counts (small or very regular"
+                f" data); falling back to {estimated[0]:g}, {estimated[1]:g} and {estimated[2]:g} for counts of 1, 2"
+                " and 3 or more (model.discount_fallback)."
             )
         discounts[n, 1:] = estimated
     return discounts, notes
 
 
-def modified_discounts(tally: Floats) -> Floats | None:
-    """D1, D2, D3+ (Chen & Goodman 1998, equation 26), given the counts of counts; None if they fail."""
-    if not tally[1:4].all():
+def modified_discounts(n: Floats) -> Floats | None:
+    """D1, D2 and D3+ of modified Kneser-Ney from counts of counts n (Chen & Goodman 1998, equation 26); None if one is
+    undefined or out of range."""
+    if not n[1:4].all():
         return None
-    times = np.arange(1, 4)
-    y = tally[1] / (tally[1] + 2 * tally[2])
-    amounts: Floats = times - (times + 1) * y * tally[2:5] / tally[1:4]
-    return None if (amounts < 0).any() or (amounts > times).any() else amounts
+    count = np.arange(1, 4)
+    y = n[1] / (n[1] + 2 * n[2])
+    discounts: Floats = count - (count + 1) * y * n[2:5] / n[1:4]
+    return None if (discounts < 0).any() or (discounts > count).any() else discounts
 
 
-def absolute_discount(tally: Floats) -> Floats | None:
+def absolute_discount(n: Floats) -> Floats | None:
     """n1 / (n1 + 2 n2), the same for every count (Ney, Essen & Kneser 1994); None if n1 or n2 is 0."""
-    return np.full(3, tally[1] / (tally[1] + 2 * tally[2])) if tally[1:3].all() else None
+    return np.full(3, n[1] / (n[1] + 2 * n[2])) if n[1:3].all() else None
 
 
-def _counts_of_counts(counts: Rows, scratch: Scratch) -> Floats:
-    """(6,): how many n-grams were counted 0, 1, 2, 3, 4, and 5 and more times."""
-    tally = np.zeros(6)
+def _counts_of_counts(counts: Ints, scratch: Scratch) -> Floats:
+    """(6,): number of n-grams with a count of 0, 1, 2, 3, 4, and 5 or more."""
+    result = np.zeros(6)
     for block in scratch.blocks(len(counts)):
-        tally += np.bincount(np.minimum(counts[block], 5), minlength=6)
-    return tally
+        result += np.bincount(np.minimum(counts[block], 5), minlength=6)
+    return result
 
 
-def _close_as_kenlm(
-    tallies: list[Floats], counted: Counts, counts: list[Rows], eos: int | None, scratch: Scratch
+def _match_kenlm(
+    counts_of_counts: list[Floats], ngrams: Counts, counts: list[Ints], eos: int | None, scratch: Scratch
 ) -> None:
-    """Moves one n-gram of each lower order, the one that KenLM sorts last, to where KenLM tallies it.
+    """Reproduces a quirk of KenLM: one n-gram of each lower order is tallied by its occurrences.
 
-    lmplz sorts n-grams by their last id, then by the one before, …, ids numbered as they appear in the text, and closes
-    each order with the occurrences of its last n-gram in place of the adjusted count.
+    lmplz sorts n-grams by suffix (last id, then the one before, …), ids numbered by first occurrence, and tallies
+    the last n-gram of each lower order with its raw count in place of the adjusted one. The last digit of D3+ depends
+    on it (docs/ngrams.md).
     """
-    rank = counted.appearance.copy()
+    rank = ngrams.first_position.copy()
     if eos is not None:
-        rank[eos] = -1  # KenLM numbers </s> before all words
+        rank[eos] = -1  # </s> precedes all words in KenLM's vocabulary
     last = int(rank.argmax())
-    for n, order in enumerate(counted.orders[:-1]):
+    for n, order in enumerate(ngrams.orders[:-1]):
         if n:
             matches = [
                 block.start + np.flatnonzero(order.suffix[block] == last) for block in scratch.blocks(len(order))
             ]
             longer = np.concatenate(matches)
-            if not len(longer):  # it began with <sos>
+            if not len(longer):  # nothing precedes <sos>
                 return
-            last = int(longer[rank[counted.head(n, longer)].argmax()])
-        tallies[n][min(counts[n][last], 5)] -= 1
-        tallies[n][min(order.count[last], 5)] += 1
+            last = int(longer[rank[ngrams.first_ids(n, longer)].argmax()])
+        counts_of_counts[n][min(counts[n][last], 5)] -= 1
+        counts_of_counts[n][min(order.count[last], 5)] += 1

@@ -1,8 +1,8 @@
-"""A model as named tensors, in two forms: read where they lie in a mapped file, or smaller and unfolded on opening.
+"""Serialization of n-gram tables to named tensors, in two formats: memory-mapped, or compact.
 
-The mapped form is the tables themselves. The compact one replaces an n-gram's key of 8 bytes by its last id and, for
-contexts, the number of n-grams that continue them, each as narrow as its largest value allows; probabilities are kept
-as they are, so both forms answer alike.
+The mapped format is the arrays themselves. The compact one replaces the 8-byte keys by last ids and, for contexts, the
+number of n-grams that continue them, in the narrowest unsigned integers; keys are rebuilt on loading. Probabilities are
+stored unchanged, so both formats give the same scores.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NARROW = (np.uint8, np.uint16, np.uint32)
 
 
 def to_tensors(tables: Tables, *, compact: bool) -> dict[str, Tensor]:
-    """All of the tables; names are `2.key` for the keys of bigrams, …."""
+    """The tables as tensors named by order: `2.key` are the keys of bigrams, and so on."""
     arrays: dict[str, NDArray[Any]] = {}
     for n, level in enumerate(tables.levels, 1):
         arrays[f"{n}.log_prob"] = level.log_prob
@@ -39,7 +39,7 @@ def to_tensors(tables: Tables, *, compact: bool) -> dict[str, Tensor]:
 
 
 def from_tensors(tensors: Mapping[str, Tensor], order: int, vocabulary: int) -> Tables:
-    """The tables that `to_tensors` wrote, in whichever form."""
+    """The tables that `to_tensors` wrote, in either format."""
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     levels: list[Level] = []
     for n in range(1, order + 1):
@@ -55,6 +55,6 @@ def from_tensors(tensors: Mapping[str, Tensor], order: int, vocabulary: int) -> 
 
 
 def _narrow(values: NDArray[np.int64]) -> NDArray[Any]:
-    """The values in the narrowest type that holds them all."""
+    """The values in the narrowest unsigned dtype that holds them all."""
     largest = values.max(initial=0)
     return values.astype(next(dtype for dtype in NARROW if largest <= np.iinfo(dtype).max))

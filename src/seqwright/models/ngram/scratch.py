@@ -1,7 +1,7 @@
-"""Room for arrays that may not fit in memory: in memory while they do, else in nameless files worked on in blocks.
+"""Out-of-core arrays: in memory, or memory-mapped temporary files processed in blocks where memory is limited.
 
-The files lie in the system's temporary folder (`TMPDIR`) and have no name there, so that whatever ends the process, a
-kill included, frees them. With no limit on memory everything is one block and every function here is one numpy call.
+The files are unlinked files in the temporary directory (`TMPDIR`), so that the system frees them however the process
+ends, SIGKILL included. Without a memory limit everything is one block and every function here is one numpy call.
 """
 
 from __future__ import annotations
@@ -21,53 +21,54 @@ from seqwright.core.storage import write_errors
 
 Array = NDArray[Any]
 
-BYTES_A_ROW = 320
-"""What work on one n-gram takes at its peak, sorting included: measured."""
-SMALLEST_BLOCK = 4096
+BYTES_PER_ROW = 320
+"""Peak memory per n-gram of a block, sorting included: measured."""
+MIN_BLOCK = 4096
+"""Smallest block, in n-grams."""
 
 
 class Scratch:
-    """Arrays and blockwise work within a number of bytes, or without a limit."""
+    """Allocation and blockwise operations within `memory` bytes, or without a limit."""
 
     def __init__(self, memory: int | None = None):
-        self.block = None if memory is None else max(memory // BYTES_A_ROW, SMALLEST_BLOCK)
+        self.block = None if memory is None else max(memory // BYTES_PER_ROW, MIN_BLOCK)
         self._maps: list[weakref.ref[np.memmap[Any, Any]]] = []
 
     def empty(self, size: int, dtype: DTypeLike) -> Array:
-        """An array to fill."""
+        """An uninitialized array, memory-mapped where memory is limited."""
         if self.block is None or size == 0:
             return np.empty(size, dtype)
         folder = Path(tempfile.gettempdir())
         with write_errors(folder), tempfile.TemporaryFile(dir=folder) as file:
             if hasattr(os, "posix_fallocate"):  # not on macOS
-                # Room is taken now: a disk that fills up under a map kills the process instead of raising.
+                # Allocate now: a disk that fills up under a memory map raises SIGBUS instead of an exception.
                 os.posix_fallocate(file.fileno(), 0, size * np.dtype(dtype).itemsize)
             array = np.memmap(file, dtype, "r+", shape=(size,))
         self._maps.append(weakref.ref(array))
         return array
 
-    def keep(self, array: Array) -> Array:
-        """The array, out of the way until it is needed again."""
+    def spill(self, array: Array) -> Array:
+        """The array, copied to disk where memory is limited."""
         if self.block is None:
             return array
-        kept = self.empty(len(array), array.dtype)
-        kept[:] = array
-        return kept
+        spilled = self.empty(len(array), array.dtype)
+        spilled[:] = array
+        return spilled
 
-    def watch(self, array: Array) -> None:
-        """Lets go of a mapped array of someone else's as of our own."""
+    def track(self, array: Array) -> None:
+        """Registers a memory map of the caller, so that `release` drops its pages too."""
         if isinstance(array, np.memmap):
             self._maps.append(weakref.ref(array))
 
     def blocks(self, size: int) -> Iterator[slice]:
-        """Consecutive slices that cover `size` rows; after each, what was mapped for it is let go."""
+        """Consecutive slices that cover `size` rows; after each, mapped pages are released."""
         step = self.block or max(size, 1)
         for start in range(0, max(size, 1), step):
             yield slice(start, min(start + step, size))
             self.release()
 
     def map(self, function: Callable[..., Array], *arrays: Array, dtype: DTypeLike) -> Array:
-        """An elementwise function of arrays of one length."""
+        """Applies an elementwise function to arrays of the same length, block by block."""
         size = len(arrays[0])
         result = self.empty(size, dtype)
         for block in self.blocks(size):
@@ -75,7 +76,7 @@ class Scratch:
         return result
 
     def take(self, array: Array, index: Array) -> Array:
-        """array[index] for a block of indices in any order: a long array is read once through instead of at random."""
+        """array[index] for indices in any order: a mapped array is read sequentially instead of at random."""
         if self.block is None:
             return np.asarray(array[index])
         order = np.argsort(index, kind="stable")
@@ -86,20 +87,20 @@ class Scratch:
             taken[order[low:high]] = array[ordered[low:high]]
         return taken
 
-    def tally(self, index: Array, counted: Array, size: int) -> NDArray[np.int64]:
-        """How often each of `size` rows is pointed at by the `index` of what is counted."""
+    def bincount(self, index: Array, counts: Array, size: int) -> NDArray[np.int64]:
+        """np.bincount of the entries of `index` whose count is positive, over `size` bins."""
         if self.block is None:
-            return np.bincount(index[counted > 0], minlength=size)
-        total = self.empty(size, np.int64)  # a new file is all zeros
+            return np.bincount(index[counts > 0], minlength=size)
+        total = self.empty(size, np.int64)  # a new file is zero-filled
         for block in self.blocks(len(index)):
-            rows, times = np.unique(index[block][counted[block] > 0], return_counts=True)
+            rows, times = np.unique(index[block][counts[block] > 0], return_counts=True)
             for part in self.blocks(size):
                 low, high = np.searchsorted(rows, [part.start, part.stop])
                 total[rows[low:high]] += times[low:high]
         return total
 
     def release(self) -> None:
-        """Lets go of mapped pages: they stay in their file, and no longer count as ours."""
+        """Drops mapped pages from resident memory; their contents stay in the file."""
         maps = [array for reference in self._maps if (array := reference()) is not None]
         for array in maps:
             array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
-"""Tables: an n-gram model as sorted arrays, asked by binary search.
+"""Back-off n-gram tables: sorted arrays with lookup by binary search.
 
 Whatever the smoothing, a model is a log-probability for each n-gram and a back-off weight for each context:
-log p(w | h) is that of h w where the table has it, else weight(h) + log p(w | h'), h' being h without its first id.
-The arrays are read as they lie in the file, so opening is mapping and processes share one copy.
+log p(w | h) is that of h w where the table has it, else log weight(h) + log p(w | h'), h' being h without its first id.
+The arrays are used as they are in the file, so that loading is memory-mapping and processes share one copy.
 """
 
 from __future__ import annotations
@@ -14,52 +14,52 @@ import torch
 from numpy.typing import NDArray
 
 from seqwright.core.batch import IGNORE
-from seqwright.models.ngram.counting import Counts, Mask, Rows
+from seqwright.models.ngram.counting import Counts, Ints, Mask
 from seqwright.models.ngram.scratch import Scratch
 from seqwright.models.ngram.smoothing import Estimate
 
-Logs = NDArray[np.float32]
+LogProbs = NDArray[np.float32]
 
 ABSENT = -1
-"""The row of an n-gram that the table does not have."""
+"""Row of an n-gram or context that is not in the table."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """The n-grams of one length, sorted by key = row(prefix, one level below) * V + last id."""
+    """The n-grams of one order, sorted by key = row(prefix, one level below) * V + last id."""
 
-    key: Rows
-    log_prob: Logs
-    back_off: Logs | None
-    """log weight(h), by row; the highest level has none, for its n-grams are never contexts."""
+    key: Ints
+    log_prob: LogProbs
+    back_off: LogProbs | None
+    """log weight(h), by row; None at the highest order, whose n-grams are never contexts."""
     count: NDArray[np.int32] | None
-    """The count that was read, by row, where the model keeps them."""
+    """The count used by the smoothing, by row; None where counts were not stored."""
 
-    def find(self, prefix: Rows, last: Rows, vocabulary: int) -> Rows:
-        """Rows of the n-grams made of a context's row and an id; ABSENT where the context is or the n-gram is."""
+    def lookup(self, prefix: Ints, last: Ints, vocabulary: int) -> Ints:
+        """Rows of the n-grams given by the row of their prefix and their last id; ABSENT where either is missing."""
         rows = np.full(prefix.shape, ABSENT)
-        asked = prefix != ABSENT
-        rows[asked] = search(self.key, prefix[asked] * vocabulary + last[asked])
+        known = prefix != ABSENT
+        rows[known] = binary_search(self.key, prefix[known] * vocabulary + last[known])
         return rows
 
 
-def search(table: Rows, values: Rows) -> Rows:
-    """Where each value stands in a sorted table, ABSENT where it does not."""
-    # Sorted questions walk through the table instead of jumping about in it: five times as fast, sort included.
+def binary_search(table: Ints, values: Ints) -> Ints:
+    """The index of each value in a sorted table, ABSENT where it is missing."""
+    # Sorted queries access the table in order, which the cache likes: five times as fast, sort included.
     ordered, order = (t.numpy() for t in torch.sort(torch.from_numpy(values)))
-    place = np.searchsorted(table, ordered)
-    found = np.full(len(values), ABSENT)
+    position = np.searchsorted(table, ordered)
+    index = np.full(len(values), ABSENT)
     if len(table):
-        there = table.take(place, mode="clip") == ordered
-        found[order[there]] = place[there]
-    return found
+        present = table.take(position, mode="clip") == ordered
+        index[order[present]] = position[present]
+    return index
 
 
 class Tables:
-    """All levels of a model, and the questions asked of them.
+    """All orders of a back-off model, and their queries.
 
-    A context is N - 1 rows: the m-th is that of the m ids just read, or ABSENT. Arrays of contexts have that axis
-    first, so that each level works on one contiguous block.
+    A context is N - 1 rows: the m-th is the row of the last m ids as an m-gram, or ABSENT. Arrays of contexts have that
+    axis first, so that each level works on one contiguous block.
     """
 
     def __init__(self, levels: list[Level], vocabulary: int):
@@ -70,66 +70,67 @@ class Tables:
     def order(self) -> int:
         return len(self.levels)
 
-    def nothing(self, rows: int) -> Rows:
-        """The contexts (N - 1, B) of rows to which nothing was said."""
+    def empty_contexts(self, rows: int) -> Ints:
+        """The contexts (N - 1, B) of rows before any id."""
         return np.full((self.order - 1, rows), ABSENT)
 
-    def read(self, ids: Rows, before: Rows) -> Rows:
+    def advance(self, ids: Ints, before: Ints) -> Ints:
         """The contexts after each of the ids: (B, T), (N - 1, B) -> (N - 1, B, T)."""
         after = np.empty((self.order - 1, *ids.shape), np.int64)
         after[:1] = ids
         for m in range(1, self.order - 1):
             shorter = np.concatenate([before[m - 1, :, None], after[m - 1, :, :-1]], axis=1)  # (B, T)
-            after[m] = self.levels[m].find(shorter, ids, self.vocabulary)
+            after[m] = self.levels[m].lookup(shorter, ids, self.vocabulary)
         return after
 
-    def log_prob(self, contexts: Rows, ids: Rows) -> Logs:
+    def log_prob(self, contexts: Ints, ids: Ints) -> LogProbs:
         """log p(id | context): (N - 1, …), (…) -> (…)."""
         value = self.levels[0].log_prob[ids]
         for m, level in enumerate(self.levels[1:]):
-            row = level.find(contexts[m], ids, self.vocabulary)
-            value = self._answer(m, value, contexts[m], row)
+            row = level.lookup(contexts[m], ids, self.vocabulary)
+            value = self._back_off(m, value, contexts[m], row)
         return value
 
-    def score(self, input: Rows, target: Rows, contexts: Rows) -> Logs:
+    def score(self, input: Ints, target: Ints, contexts: Ints) -> LogProbs:
         """`log_prob` of targets (B, T) in the contexts (N - 1, B, T) after each input, 0 where the target is IGNORE.
 
-        Where the target is the next input, reading has already found its n-grams: only the highest level is asked.
+        Where the target is the next input, `contexts` already has the rows of its n-grams below the highest order.
         """
-        taken = target != IGNORE
-        read = np.zeros_like(taken)
-        read[:, :-1] = target[:, :-1] == input[:, 1:]
-        value = self.levels[0].log_prob[np.where(taken, target, 0)]
+        scored = target != IGNORE
+        known = np.zeros_like(scored)
+        known[:, :-1] = target[:, :-1] == input[:, 1:]
+        value = self.levels[0].log_prob[np.where(scored, target, 0)]
         for m, level in enumerate(self.levels[1:]):
             row = np.full(target.shape, ABSENT)
             if m + 2 < self.order:
                 row[:, :-1] = contexts[m + 1, :, 1:]
-                ask = taken & ~read
+                query = scored & ~known
             else:
-                ask = taken
-            row[ask] = level.find(contexts[m][ask], target[ask], self.vocabulary)
-            value = self._answer(m, value, contexts[m], row)
-        return np.where(taken, value, np.float32(0))
+                query = scored
+            row[query] = level.lookup(contexts[m][query], target[query], self.vocabulary)
+            value = self._back_off(m, value, contexts[m], row)
+        return np.where(scored, value, np.float32(0))
 
-    def distribution(self, contexts: Rows) -> Logs:
+    def distribution(self, contexts: Ints) -> LogProbs:
         """log p(every id | context): (N - 1, R) -> (R, V)."""
         value = np.repeat(self.levels[0].log_prob[None], contexts.shape[1], axis=0)  # (R, V)
         for m, level in enumerate(self.levels[1:]):
-            value += self._weight(m, contexts[m])[:, None]
+            value += self._back_off_weight(m, contexts[m])[:, None]
             row, of = self.children(m, contexts[m])
             value[of, level.key[row] % self.vocabulary] = level.log_prob[row]
         return value
 
-    def children(self, m: int, contexts: Rows) -> tuple[Rows, Rows]:
-        """Rows of the n-grams that continue contexts of m + 1 ids (R,), and for each the place of its context in R."""
+    def children(self, m: int, contexts: Ints) -> tuple[Ints, Ints]:
+        """Rows of the n-grams that continue contexts of m + 1 ids (R,), and for each the index of its context in R."""
         key = self.levels[m + 1].key
-        asked = np.flatnonzero(contexts != ABSENT)
-        first = np.searchsorted(key, contexts[asked] * self.vocabulary)
-        many = np.searchsorted(key, (contexts[asked] + 1) * self.vocabulary) - first
-        within = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
-        return np.repeat(first, many) + within, np.repeat(asked, many)
+        # Keys are sorted by prefix first, so that the continuations of a context are one range of rows.
+        known = np.flatnonzero(contexts != ABSENT)
+        first = np.searchsorted(key, contexts[known] * self.vocabulary)
+        count = np.searchsorted(key, (contexts[known] + 1) * self.vocabulary) - first
+        within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        return np.repeat(first, count) + within, np.repeat(known, count)
 
-    def words(self, n: int, rows: Rows) -> Rows:
+    def ngram_ids(self, n: int, rows: Ints) -> Ints:
         """The ids of n-grams of length n + 1: (R,) -> (R, n + 1)."""
         columns = []
         for level in self.levels[n:0:-1]:
@@ -137,31 +138,31 @@ class Tables:
             columns.append(last)
         return np.stack([rows, *columns[::-1]], axis=1)
 
-    def take(self, kept: list[Mask]) -> Tables:
-        """The tables of the n-grams that are kept, their rows renumbered; prefixes of what is kept must be."""
+    def subset(self, kept: list[Mask]) -> Tables:
+        """The tables of the kept n-grams, with rows renumbered; prefixes of kept n-grams must be kept."""
         levels: list[Level] = []
-        number = np.arange(len(self.levels[0].key))
+        new_row = np.arange(len(self.levels[0].key))
         for level, mask in zip(self.levels, kept, strict=True):
             key = level.key[mask]
             if levels:
                 prefix, last = np.divmod(key, self.vocabulary)
-                key = number[prefix] * self.vocabulary + last
-                number = np.cumsum(mask) - 1
+                key = new_row[prefix] * self.vocabulary + last
+                new_row = np.cumsum(mask) - 1
             back_off = None if level.back_off is None else level.back_off[mask]
             levels.append(
                 Level(key, level.log_prob[mask], back_off, None if level.count is None else level.count[mask])
             )
         return Tables(levels, self.vocabulary)
 
-    def _answer(self, m: int, shorter: Logs, context: Rows, row: Rows) -> Logs:
-        """What a level says where it has the n-gram, else what the shorter context said, weighted."""
-        value = shorter + self._weight(m, context)
-        there = row != ABSENT
-        value[there] = self.levels[m + 1].log_prob[row[there]]
+    def _back_off(self, m: int, lower: LogProbs, context: Ints, row: Ints) -> LogProbs:
+        """log p where the level has the n-gram, else log weight(h) + the lower-order log p."""
+        value = lower + self._back_off_weight(m, context)
+        present = row != ABSENT
+        value[present] = self.levels[m + 1].log_prob[row[present]]
         return value
 
-    def _weight(self, m: int, context: Rows) -> Logs:
-        """log weight of contexts of m + 1 ids; 0 where the context is absent."""
+    def _back_off_weight(self, m: int, context: Ints) -> LogProbs:
+        """log weight(h) of contexts of m + 1 ids; 0 (weight 1) where the context is absent."""
         back_off = self.levels[m].back_off
         assert back_off is not None
         weight, known = np.zeros(context.shape, np.float32), context != ABSENT
@@ -170,25 +171,27 @@ class Tables:
 
 
 def uniform(predictable: Mask, order: int) -> Tables:
-    """The tables of a model that has seen nothing."""
-    none = np.empty(0, np.float32)
-    every = np.arange(len(predictable))
-    unigrams = Level(every, log(predictable / predictable.sum()), np.zeros(len(every), np.float32), None)
-    return Tables([unigrams, *[Level(every[:0], none, none, None)] * (order - 1)], len(every))
+    """The tables of an unfitted model: uniform over the predictable ids."""
+    empty = np.empty(0, np.float32)
+    ids = np.arange(len(predictable))
+    unigrams = Level(ids, log(predictable / predictable.sum()), np.zeros(len(ids), np.float32), None)
+    return Tables([unigrams, *[Level(ids[:0], empty, empty, None)] * (order - 1)], len(ids))
 
 
-def assemble(counted: Counts, found: Estimate, kept: list[Mask] | None, scratch: Scratch) -> Tables:
-    """The tables of an estimate, less the n-grams that are not kept."""
+def assemble(counts: Counts, estimates: Estimate, kept: list[Mask] | None, scratch: Scratch) -> Tables:
+    """The tables of an estimate, restricted to the kept n-grams."""
     levels = []
-    for n, order in enumerate(counted.orders):
-        log_prob = scratch.map(log, found.probability[n], dtype=np.float32)
-        back_off = scratch.map(log, found.weight[n], dtype=np.float32) if n < len(found.weight) else None
-        levels.append(Level(order.key, log_prob, back_off, scratch.map(np.asarray, found.counts[n], dtype=np.int32)))
-    tables = Tables(levels, counted.vocabulary)
-    return tables if kept is None else tables.take(kept)
+    for n, order in enumerate(counts.orders):
+        log_prob = scratch.map(log, estimates.probability[n], dtype=np.float32)
+        back_off = scratch.map(log, estimates.weight[n], dtype=np.float32) if n < len(estimates.weight) else None
+        levels.append(
+            Level(order.key, log_prob, back_off, scratch.map(np.asarray, estimates.counts[n], dtype=np.int32))
+        )
+    tables = Tables(levels, counts.vocabulary)
+    return tables if kept is None else tables.subset(kept)
 
 
-def log(probability: NDArray[np.float64]) -> Logs:
-    """The logarithm as it is stored; -inf for what has no mass."""
+def log(probability: NDArray[np.float64]) -> LogProbs:
+    """Natural logarithm in float32, as stored; -inf for probability zero."""
     with np.errstate(divide="ignore"):
         return np.log(probability).astype(np.float32)

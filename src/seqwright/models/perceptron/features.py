@@ -1,7 +1,7 @@
-"""Features of words in their sentences: the word, its affixes, its shape, and its neighbors (Ratnaparkhi 1996).
+"""Tagging features of words in context: word form, affixes, shape and neighboring words (Ratnaparkhi 1996).
 
-A feature is a 64-bit number, hashed from what it says, so that nothing has to be looked up while they are made: all of
-them are computed at once, from the letters of the words, which are looked at as networks do.
+A feature is a 64-bit hash of its template and value, so that extraction needs no string table: all features of a batch
+are computed at once from the characters of the words, by the same code as the affix embeddings of neural taggers.
 """
 
 from __future__ import annotations
@@ -18,69 +18,70 @@ from seqwright.text.hashing import GOLDEN, mix64
 
 Keys = NDArray[np.uint64]
 VERSION = 2
-"""Of what features say: a perceptron that learned others would find none of its own among these."""
+"""Version of the feature templates; weights of another version match none of the hashes."""
 AFFIXES = (1, 2, 3, 4, 5)
-"""Characters of the prefixes and suffixes that are looked at."""
-OUTSIDE = np.uint64(1)
-"""The neighbor of a word at the end of a sentence."""
-NOTHING = np.uint64(2)
-"""The affix of a word that is shorter."""
+"""Lengths of prefixes and suffixes, in characters."""
+BOUNDARY = np.uint64(1)
+"""Feature value of a neighbor beyond the sentence boundary."""
+NO_AFFIX = np.uint64(2)
+"""Feature value of an affix longer than the word."""
 
 
 def features(spelling: Letters, counts: NDArray[np.int64]) -> Keys:
-    """(words, K) of words one after the other, so many in each sentence."""
-    _, first, which = np.unique(hashed(spelling), return_index=True, return_inverse=True)  # each is looked at once
-    own = {name: value[which] for name, value in looks(spelling[first]).items()}
+    """Feature hashes (words, K) of the words of concatenated sentences; `counts` are the sentence lengths."""
+    # Each distinct word is analyzed once.
+    _, first, inverse = np.unique(hash_letters(spelling), return_index=True, return_inverse=True)
+    word = {name: value[inverse] for name, value in word_features(spelling[first]).items()}
     sentence = np.repeat(np.arange(len(counts)), counts)
 
-    def near(name: str, offset: int) -> Keys:
-        """What the word so many places further on looks like."""
-        there = np.arange(len(which)) + offset
-        inside = (there >= 0) & (there < len(which))
-        there = np.where(inside, there, 0)
-        return np.where(inside & (sentence[there] == sentence), own[name][there], OUTSIDE)
+    def neighbor(name: str, offset: int) -> Keys:
+        """A feature of the word `offset` positions to the right, BOUNDARY outside the sentence."""
+        position = np.arange(len(inverse)) + offset
+        inside = (position >= 0) & (position < len(inverse))
+        position = np.where(inside, position, 0)
+        return np.where(inside & (sentence[position] == sentence), word[name][position], BOUNDARY)
 
-    said = list(own.values())
-    said += [near("word", offset) for offset in (-2, -1, 1, 2)]
-    said += [near("suffix 3", offset) for offset in (-1, 1)]
-    said += [near("shape", offset) for offset in (-1, 1)]
-    said += [paired(near("lower", -1), own["lower"]), paired(own["lower"], near("lower", 1))]
-    said += [paired(near("lower", -1), near("lower", 1))]
-    # The same value says another thing in another place, so each place has keys of its own.
-    return np.stack([paired(value, np.uint64(place + 1)) for place, value in enumerate(said)], 1)
+    values = list(word.values())
+    values += [neighbor("word", offset) for offset in (-2, -1, 1, 2)]
+    values += [neighbor("suffix 3", offset) for offset in (-1, 1)]
+    values += [neighbor("shape", offset) for offset in (-1, 1)]
+    values += [combine(neighbor("lower", -1), word["lower"]), combine(word["lower"], neighbor("lower", 1))]
+    values += [combine(neighbor("lower", -1), neighbor("lower", 1))]
+    # The template number is part of the hash: the same value in another template is another feature.
+    return np.stack([combine(value, np.uint64(template + 1)) for template, value in enumerate(values)], 1)
 
 
-def looks(letters: Letters) -> dict[str, Keys]:
-    """What words look like by themselves: whole, lower-cased, their ends, which kinds of letters they have."""
+def word_features(letters: Letters) -> dict[str, Keys]:
+    """Context-free features of words: form, lower-cased form, prefixes, lower-cased suffixes, shape."""
     lengths = (letters > 0).sum(1)
-    lower = letters + of(letters, shifts())
-    found = {"word": hashed(letters), "lower": hashed(lower)}
-    places = np.arange(letters.shape[1])
+    lower = letters + lookup(letters, shifts())
+    values = {"word": hash_letters(letters), "lower": hash_letters(lower)}
+    positions = np.arange(letters.shape[1])
     for size in AFFIXES:
-        short = lengths < size
-        found[f"prefix {size}"] = np.where(short, NOTHING, hashed(letters[:, :size]))
-        ends = np.take_along_axis(lower, np.maximum(lengths[:, None] - size + places[:size], 0), 1)
-        found[f"suffix {size}"] = np.where(short, NOTHING, hashed(ends))
-    found["shape"] = shape(letters)
-    return found
+        too_short = lengths < size
+        values[f"prefix {size}"] = np.where(too_short, NO_AFFIX, hash_letters(letters[:, :size]))
+        suffix = np.take_along_axis(lower, np.maximum(lengths[:, None] - size + positions[:size], 0), 1)
+        values[f"suffix {size}"] = np.where(too_short, NO_AFFIX, hash_letters(suffix))
+    values["shape"] = shape(letters)
+    return values
 
 
 def shape(letters: Letters) -> Keys:
-    """Which kinds of letters a word has; no key that OUTSIDE or NOTHING has."""
-    seen = affixes.shape(torch.from_numpy(letters), torch.from_numpy(of(letters, kinds())))
-    return seen.numpy().astype(np.uint64) + np.uint64(4)
+    """Word shape as a bit set of character classes, offset so that it never equals BOUNDARY or NO_AFFIX."""
+    bits = affixes.shape(torch.from_numpy(letters), torch.from_numpy(lookup(letters, kinds())))
+    return bits.numpy().astype(np.uint64) + np.uint64(4)
 
 
-def of(letters: Letters, table: NDArray[Any]) -> NDArray[Any]:
-    """What a table says of each letter; its last row is for those behind it."""
+def lookup(letters: Letters, table: NDArray[Any]) -> NDArray[Any]:
+    """Table entries of characters; code points beyond the table share its last row."""
     return table[np.minimum(letters, len(table) - 1)]
 
 
-def hashed(letters: Letters) -> Keys:
-    """A number for each row of letters; letters behind a word change nothing."""
+def hash_letters(letters: Letters) -> Keys:
+    """FNV hash of each row of characters; padding does not change it."""
     return affixes.hashed(torch.from_numpy(letters).long()).numpy().view(np.uint64)
 
 
-def paired(one: Keys, other: Keys | np.uint64) -> Keys:
-    """One number for two, in this order."""
+def combine(one: Keys, other: Keys | np.uint64) -> Keys:
+    """Hash of an ordered pair of hashes."""
     return mix64(one * GOLDEN + other)

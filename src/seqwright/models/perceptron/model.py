@@ -1,8 +1,8 @@
-"""The averaged perceptron: tags by features of words and their neighbors, and by the tag before (Collins 2002).
+"""Averaged structured perceptron for sequence tagging: word features and tag bigrams (Collins 2002).
 
-No gradients and no probabilities: whenever the best path is wrong, what speaks for the right tags is raised by one and
-what spoke for the wrong ones lowered; the mean of all weights on the way is kept. A strong and cheap rival of networks,
-the more so if some features are hidden while it learns and several are averaged.
+No gradients and no probabilities: where the Viterbi path of a sentence is wrong, the weights of the gold path go up by
+one and those of the predicted path down; the weights after each sentence are averaged. A strong and cheap baseline of
+neural taggers, the more so with feature dropout and several averaged models (docs/decisions/0085, 0131).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from seqwright.core.protocols import Doing, unheard
 from seqwright.layers.unicode import Letters
 from seqwright.models.perceptron.features import VERSION, features
 
-BARRED = -1e9
-"""The weight of a transition that cannot be."""
+FORBIDDEN = -1e9
+"""Weight of a forbidden transition."""
 
-MOST_WEIGHTS, MOST_TAGS = 400_000_000, 1000
-"""Of more weights, the rarest features are left out: each is held three times while it is learned, in five gigabytes."""
+MAX_WEIGHTS, MAX_TAGS = 400_000_000, 1000
+"""Above MAX_WEIGHTS the rarest features are dropped: training holds three numbers per weight, about five gigabytes."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -36,33 +36,33 @@ Floats = NDArray[np.float32]
 @dataclass(frozen=True, kw_only=True)
 class PerceptronConfig:
     epochs: int = 8
-    """Passes over the sentences, each in another order."""
+    """Passes over the training sentences, reshuffled each time."""
     averaged_models: int = 1
-    """Trainings, each with orders of its own, whose weights are averaged (McDonald et al. 2010)."""
+    """Number of models, trained with different shuffles, whose weights are averaged (McDonald et al. 2010)."""
     feature_dropout: float = 0.0
-    """Share of the features that are hidden while a sentence is learned from, others each time, so that no few of them
-    decide alone (Søgaard & Johannsen 2012)."""
+    """Probability that a feature is dropped from a training sentence, so that the model does not rely on few of them
+    (Søgaard & Johannsen 2012)."""
     min_count: int = 1
-    """Features seen less often are left out."""
+    """Minimum count: features seen less often in training are dropped."""
     seed: int = 1
-    """Fixes the order of sentences, and what is hidden."""
+    """Seed of shuffling and feature dropout."""
 
     def __post_init__(self) -> None:
         check_sizes(self, "epochs", "averaged_models", "min_count")
         check_shares(self, "feature_dropout")
 
 
-class Words(Protocol):
-    """What a perceptron counts: words as they are spelled, row by row, and their tags."""
+class TaggedCorpus(Protocol):
+    """Training data of a perceptron: the characters of all words, concatenated by sentence, and their tags."""
 
     spelling: Letters  # (words, C)
     tags: Ints  # (words,)
-    first: Ints  # (rows,): the number of each row's first word
-    words: Ints  # (rows,): how many each has
+    first: Ints  # (rows,): index of each sentence's first word
+    words: Ints  # (rows,): sentence lengths
 
 
 class Perceptron:
-    """Scores of tags: the weights of a word's features, and of the tag before."""
+    """A linear-chain tagger: emission scores of word features, and transition scores of tag bigrams."""
 
     context = None
     notes: tuple[str, ...] = ()
@@ -70,74 +70,75 @@ class Perceptron:
     def __init__(self, config: PerceptronConfig, tags: int, impossible: Sequence[tuple[int, int]] = ()):
         self.config, self.tags, self.impossible = config, tags, impossible
         self.keys = np.zeros(0, np.uint64)
-        """Known features, sorted."""
+        """Feature vocabulary: sorted hashes."""
         self.weights = np.zeros((1, tags), np.float32)
-        """(features + 1, C); the last row is for those that are not known."""
+        """(features + 1, C); the last row is for unknown features and stays zero."""
         self.transitions = np.zeros((tags + 1, tags), np.float32)
-        """From a tag (row) to the next; the last row is where a sentence begins."""
+        """(C + 1, C): from the previous tag (row) to the next; the last row is the start of a sentence."""
 
-    def fit(self, corpus: Words, doing: Doing = unheard) -> None:
-        """Learns from every row, in another order each time."""
-        found = features(corpus.spelling, corpus.words)
-        keys, counts = np.unique(found, return_counts=True)
-        self.keys = keys[counts >= self._minimum(counts)]
-        places = self._places(found)
-        trained = [self._trained(places, corpus, time, doing) for time in range(self.config.averaged_models)]
+    def fit(self, corpus: TaggedCorpus, doing: Doing = unheard) -> None:
+        """Trains the models and averages their weights."""
+        hashes = features(corpus.spelling, corpus.words)
+        keys, counts = np.unique(hashes, return_counts=True)
+        self.keys = keys[counts >= self._min_count(counts)]
+        rows = self._feature_rows(hashes)
+        trained = [self._train(rows, corpus, model, doing) for model in range(self.config.averaged_models)]
         self.weights, self.transitions = (np.mean(tables, 0) for tables in zip(*trained, strict=True))
-        # Where training rows begin spans with I-, as in IOB1, others may, after whatever tag.
-        begun = {tag for _, tag in self._seen(corpus) & set(self.impossible)}
+        # A tag that starts spans anywhere in training, as I- does in IOB1, may follow any tag; forbidding transitions
+        # that training merely did not show would cost accuracy (docs/decisions/0131).
+        starts_spans = {tag for _, tag in self._observed_transitions(corpus) & set(self.impossible)}
         for before, tag in self.impossible:
-            if tag not in begun:
-                self.transitions[before, tag] = BARRED
+            if tag not in starts_spans:
+                self.transitions[before, tag] = FORBIDDEN
 
-    def _minimum(self, counts: Ints) -> int:
-        """How often features must be seen: as the recipe says, or more where there would be too many weights."""
-        if self.tags > MOST_TAGS:
+    def _min_count(self, counts: Ints) -> int:
+        """The configured minimum count, raised where there would be too many weights."""
+        if self.tags > MAX_TAGS:
             raise UserError(
-                f"{self.tags:,} tags are too many for a perceptron, which looks at all pairs of them; take a network"
-                " with --model lstm, or fewer tags."
+                f"{self.tags:,} tags are too many for a perceptron, whose Viterbi search scores all pairs; use a neural"
+                " tagger with --model lstm, or fewer tags."
             )
         least = self.config.min_count
-        minimum = next(own for own in itertools.count(least) if (counts >= own).sum() * self.tags <= MOST_WEIGHTS)
+        minimum = next(n for n in itertools.count(least) if (counts >= n).sum() * self.tags <= MAX_WEIGHTS)
         if minimum > least:
-            self.notes = (f"features seen less than {minimum} times are left out: there were too many for memory.",)
+            self.notes = (f"features seen less than {minimum} times are dropped: too many weights for memory.",)
         return minimum
 
-    def _seen(self, corpus: Words) -> set[tuple[int, int]]:
-        """The transitions of the training rows."""
+    def _observed_transitions(self, corpus: TaggedCorpus) -> set[tuple[int, int]]:
+        """Pairs of successive tags in training, the start of a sentence included."""
         before = np.concatenate([[self.tags], corpus.tags[:-1]])
         before[corpus.first] = self.tags
         return set(zip(before.tolist(), corpus.tags.tolist(), strict=True))
 
-    def _trained(self, places: Ints, corpus: Words, time: int, doing: Doing) -> list[Floats]:
-        """Weights and transitions of one training."""
-        hidden, nothing = self.config.feature_dropout, len(self.keys)
-        learning = Learning(nothing + 1, self.tags)
+    def _train(self, rows: Ints, corpus: TaggedCorpus, model: int, doing: Doing) -> list[Floats]:
+        """Averaged weights and transitions of one model."""
+        dropout, unknown = self.config.feature_dropout, len(self.keys)
+        trainer = PerceptronTrainer(unknown + 1, self.tags)
         for epoch in range(self.config.epochs):
-            doing(f"perceptron {time + 1} of {self.config.averaged_models}, pass {epoch + 1} of {self.config.epochs}")
-            draws = np.random.default_rng([self.config.seed + time, epoch])
-            for row in draws.permutation(len(corpus.words)):
-                words = slice(corpus.first[row], corpus.first[row] + corpus.words[row])
-                seen = places[words]
-                if hidden:
-                    seen = np.where(draws.random(seen.shape) < hidden, nothing, seen)
-                learning.see(seen, corpus.tags[words])
-        return learning.means()
+            doing(f"perceptron {model + 1} of {self.config.averaged_models}, pass {epoch + 1} of {self.config.epochs}")
+            generator = np.random.default_rng([self.config.seed + model, epoch])
+            for sentence in generator.permutation(len(corpus.words)):
+                words = slice(corpus.first[sentence], corpus.first[sentence] + corpus.words[sentence])
+                active = rows[words]
+                if dropout:
+                    active = np.where(generator.random(active.shape) < dropout, unknown, active)
+                trainer.update(active, corpus.tags[words])
+        return trainer.averaged()
 
     def __call__(self, batch: Batch) -> Tensor:
-        """(B, W, C): what each word's own features say; zeros behind a row's words."""
+        """Emission scores (B, W, C), zero-padded."""
         scores, counts = self._scores(batch.source)
         out = torch.zeros(len(counts), int(counts.max(initial=0)), self.tags)
         out[torch.arange(out.size(1)) < torch.from_numpy(counts).unsqueeze(1)] = torch.from_numpy(scores)
         return out
 
     def answer(self, source: Source) -> tuple[Tensor, None]:
-        """(B, W): the best path of each row, 0 behind it. A perceptron has no probabilities."""
+        """Viterbi paths (B, W), zero-padded, and None: a perceptron has no probabilities."""
         scores, counts = self._scores(source)
         tags = torch.zeros(len(counts), int(counts.max(initial=0)), dtype=torch.long)
         start = 0
         for row, count in enumerate(counts.tolist()):
-            tags[row, :count] = torch.from_numpy(best_path(scores[start : start + count], self.transitions))
+            tags[row, :count] = torch.from_numpy(viterbi(scores[start : start + count], self.transitions))
             start += count
         return tags, None
 
@@ -152,81 +153,82 @@ class Perceptron:
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         if (version := int(tensors.get("version", 1))) != VERSION:
             raise UserError(
-                f"this perceptron knows features of words of version {version}, and they are of version {VERSION} now;"
-                " train it again."
+                f"this perceptron was trained with feature templates of version {version}, but the current version is"
+                f" {VERSION}; train it again."
             )
         self.keys = tensors["keys"].numpy().view(np.uint64)
         self.weights, self.transitions = (tensors[name].numpy() for name in ("weights", "transitions"))
 
     def _scores(self, source: Source) -> tuple[Floats, Ints]:
-        """(words, C) of all rows one after the other, and how many words each has."""
+        """Emission scores (words, C) of all rows, concatenated, and the number of words in each."""
         assert source.word_starts is not None
         assert source.spelling is not None
         spelling = source.spelling[source.word_starts].numpy().astype(np.int32)
         counts = source.word_starts.sum(1).numpy()
-        places = self._places(features(spelling, counts))
-        return self.weights[places].sum(1), counts
+        rows = self._feature_rows(features(spelling, counts))
+        return self.weights[rows].sum(1), counts
 
-    def _places(self, found: NDArray[np.uint64]) -> Ints:
-        """The rows of `weights` that belong to these features."""
-        places = np.searchsorted(self.keys, found)
-        known = self.keys[np.minimum(places, len(self.keys) - 1)] == found if len(self.keys) else False
-        return np.where(known, places, len(self.keys))
+    def _feature_rows(self, hashes: NDArray[np.uint64]) -> Ints:
+        """The rows of `weights` for these feature hashes; unknown ones get the last row."""
+        rows = np.searchsorted(self.keys, hashes)
+        known = self.keys[np.minimum(rows, len(self.keys) - 1)] == hashes if len(self.keys) else False
+        return np.where(known, rows, len(self.keys))
 
 
-class Learning:
-    """Weights on their way, and what their mean needs: every change times the sentences seen before it.
+class PerceptronTrainer:
+    """Current weights, and the sum of updates times their sentence number, from which the average follows.
 
-    The last row belongs to features that are not known or hidden; it stays at zero.
+    The average of w over T sentences is w - (sum of update · sentences before it) / T, so that no pass over all weights
+    is needed after each sentence. The last row belongs to unknown and dropped features and stays zero.
     """
 
     def __init__(self, rows: int, tags: int):
         self.tables = [np.zeros((rows, tags), np.float32), np.zeros((tags + 1, tags), np.float32)]
-        self.changes = [np.zeros(table.shape, np.float64) for table in self.tables]
-        self.seen = 0
+        self.timed_updates = [np.zeros(table.shape, np.float64) for table in self.tables]
+        self.sentences = 0
 
-    def see(self, places: Ints, right: Ints) -> None:
-        """One sentence, its features (words, F) and tags (words,): nothing changes where its best path is right."""
-        said = best_path(self.tables[0][places].sum(1), self.tables[1])
-        wrong = said != right
+    def update(self, feature_rows: Ints, gold: Ints) -> None:
+        """One perceptron update on a sentence, given its feature rows (words, F) and tags (words,)."""
+        predicted = viterbi(self.tables[0][feature_rows].sum(1), self.tables[1])
+        wrong = predicted != gold
         if wrong.any():
             start = len(self.tables[1]) - 1
-            for path, by in ((right, 1), (said, -1)):
-                self._add(0, places[wrong], path[wrong, None], by)
+            for path, by in ((gold, 1), (predicted, -1)):
+                self._add(0, feature_rows[wrong], path[wrong, None], by)
                 self._add(1, np.concatenate([[start], path[:-1]]), path, by)
-            self.tables[0][-1] = self.changes[0][-1] = 0
-        self.seen += 1
+            self.tables[0][-1] = self.timed_updates[0][-1] = 0
+        self.sentences += 1
 
     def _add(self, table: int, rows: Ints, columns: Ints, by: int) -> None:
-        where = np.broadcast_arrays(rows, columns)
-        np.add.at(self.tables[table], tuple(where), by)
-        np.add.at(self.changes[table], tuple(where), by * self.seen)
+        index = np.broadcast_arrays(rows, columns)
+        np.add.at(self.tables[table], tuple(index), by)
+        np.add.at(self.timed_updates[table], tuple(index), by * self.sentences)
 
-    def means(self) -> list[Floats]:
-        """Of the weights after each sentence."""
-        pairs = zip(self.tables, self.changes, strict=True)
-        return [(table - change / max(1, self.seen)).astype(np.float32) for table, change in pairs]
+    def averaged(self) -> list[Floats]:
+        """Means of the weights after each sentence (Collins 2002)."""
+        pairs = zip(self.tables, self.timed_updates, strict=True)
+        return [(table - timed / max(1, self.sentences)).astype(np.float32) for table, timed in pairs]
 
 
-def best_path(scores: Floats, transitions: Floats) -> Ints:
-    """(words,): the tags whose own scores and transitions add up to the most (Viterbi 1967)."""
+def viterbi(scores: Floats, transitions: Floats) -> Ints:
+    """The tag sequence (words,) with the highest sum of emission and transition scores (Viterbi 1967)."""
     path = np.zeros(len(scores), np.int64)
     if not len(scores):
         return path
     best = scores[0] + transitions[-1]
     between = transitions[:-1]
-    back = np.zeros(scores.shape, np.int64)
+    back_pointers = np.zeros(scores.shape, np.int64)
     columns = np.arange(scores.shape[1])
     for t in range(1, len(scores)):
-        further = best[:, None] + between
-        back[t] = further.argmax(0)
-        best = further[back[t], columns] + scores[t]
+        extended = best[:, None] + between
+        back_pointers[t] = extended.argmax(0)
+        best = extended[back_pointers[t], columns] + scores[t]
     path[-1] = best.argmax()
     for t in range(len(scores) - 1, 0, -1):
-        path[t - 1] = back[t, path[t]]
+        path[t - 1] = back_pointers[t, path[t]]
     return path
 
 
 def perceptron(config: PerceptronConfig, sizes: EncoderSizes) -> Any:
-    """An averaged perceptron that has seen nothing yet."""
+    """An untrained averaged perceptron."""
     return Perceptron(config, sizes.answers.count, sizes.answers.impossible)
