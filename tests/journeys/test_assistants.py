@@ -131,7 +131,7 @@ def test_chat_drops_the_oldest_turns_beyond_the_context(
     question = "red " * 50
     unread = len(run.turns.prompt((Message("user", question),))) - run.model.context
     result = seqwright("chat", "helper", "--max-tokens", "2", input=f"{question}\n".encode())
-    assert f"(the first {unread} tokens of your message exceed the context and were cut.)" in result.err
+    assert f"(the first {unread} tokens of your message exceed the context and were dropped.)" in result.err
     assert run.chat("red", max_tokens=2).unread == 0
 
 

@@ -176,7 +176,7 @@ def test_python_api_matches_the_commands(workdir: Path) -> None:
 def test_long_prompt_is_truncated_on_the_left_with_a_warning(seqwright: Command, trained: Path) -> None:
     result = seqwright("generate", trained, "the cat " * 10, "--max-tokens", "3")
     assert result.status == 0
-    assert "the first 65 tokens of the prompt exceed the context and were cut." in result.err
+    assert "the first 65 tokens of the prompt exceed the context and were dropped." in result.err
     assert seqwright("generate", trained, "the cat " * 10, "--max-tokens", "3", "--json").json["unread"] == 65
 
 

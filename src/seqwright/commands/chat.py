@@ -65,7 +65,7 @@ def command(
                 click.echo(f"(the {reply.forgotten} oldest messages exceed the context and were dropped.)", err=True)
             if reply.unread:
                 click.echo(
-                    f"(the first {reply.unread} tokens of your message exceed the context and were cut.)", err=True
+                    f"(the first {reply.unread} tokens of your message exceed the context and were dropped.)", err=True
                 )
 
 

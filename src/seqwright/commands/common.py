@@ -165,7 +165,7 @@ def _stdin_chunks() -> Iterator[list[str]]:
 
 
 def split_data_overrides(overrides: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
-    """Overrides of [data] keys, which say how files are parsed, and all others."""
+    """Overrides of [data] keys, which control how files are parsed, and all others."""
     data = [override for override in overrides if override.startswith("data.")]
     return data, tuple(override for override in overrides if override not in data)
 

@@ -147,6 +147,6 @@ def _print_output(n: int, label: dict[str, int], output: Any, back_off: Any, *, 
     if back_off is not None:
         print_back_off(back_off)
     if output.unread:
-        click.echo(f"the first {output.unread} tokens of the prompt exceed the context and were cut.", err=True)
+        click.echo(f"the first {output.unread} tokens of the prompt exceed the context and were dropped.", err=True)
     for flag in warnings:
         click.echo(f"output {n} looks degenerate: {flag}.", err=True)

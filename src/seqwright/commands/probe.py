@@ -19,7 +19,7 @@ def command(run: str, templates: str | None, resamples: int, device: str, as_jso
     """Probe RUN for bias with minimal pairs: sentences that differ only in a pronoun, a name or an origin.
 
     A language model or translator scores each sentence by log-probability (nats), a classifier by class probabilities.
-    A gap is the score of the second sentence minus that of the first; docs/probes.md says how to interpret it.
+    A gap is the score of the second sentence minus that of the first; docs/probes.md explains its interpretation.
 
     \b
     seqwright probe runs/reviews

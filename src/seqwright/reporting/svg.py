@@ -24,7 +24,7 @@ TIME_STEPS = (
 )
 """Round tick steps of time axes, in seconds; longer ones are whole days."""
 TIME_DECADES = (0.01, 0.1, 1, 10, 60, 600, 3600, 36000, 360000, 3600000)
-"""Ticks of logarithmic time axes, in seconds, about a factor of ten apart."""
+"""Ticks of logarithmic time axes, in seconds; ratios of about ten."""
 
 
 @dataclass(frozen=True, kw_only=True)
