@@ -1,4 +1,4 @@
-"""The command line: which commands there are. Each is loaded only when it is asked for, so that help is instant."""
+"""The command line: a click group whose subcommands are imported lazily, so that `--help` stays fast."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from seqwright import __version__
 from seqwright.core.config import UserError, did_you_mean
 
 COMMANDS = {
-    "demo": "Train a ladder of language models on a text every machine has, and compare them.",
-    "train": "Train a recipe or your own text; run it again to go on where it stopped.",
-    "evaluate": "Score a run on a text, with signatures and intervals.",
-    "mix": "Average the probabilities of several runs, with weights tuned on held-out text.",
-    "generate": "Continue a prompt.",
-    "translate": "Turn each source line of a file into a target line.",
-    "classify": "The label of each text, with its probabilities.",
-    "tag": "Give every word of a file its tag.",
-    "caption": "What is on each picture, in words.",
-    "chat": "Talk with an assistant.",
-    "fill": "Guess what <mask> hides in a text.",
-    "embed": "One vector for each line of a file, from any run with an encoder.",
-    "score": "Log-probability and surprisal of each line of a file; keep the lines a model finds likely.",
-    "probe": "What a model makes of sentences that differ only in a pronoun, a name or an origin.",
-    "search-audit": "How often a beam misses the best output: model error or search error.",
-    "export": "Write a model in a format of other programs.",
-    "import": "Make a run of a model that another program wrote.",
-    "check": "Prove on your own model the laws that every model keeps.",
-    "tokenize": "Show how text is cut into tokens, and what is lost.",
-    "recipes": "List the recipes that come with seqwright, or the keys a recipe may have.",
-    "runs": "List trained runs and what they reached.",
-    "data": "List, verify, audit and prepare data.",
+    "demo": "Train a ladder of language models, from n-grams to GPT, on a built-in corpus and compare them.",
+    "train": "Train a recipe or a model of your own data; run it again to resume from the last checkpoint.",
+    "evaluate": "Evaluate a run on held-out data: scores with signatures and confidence intervals.",
+    "mix": "Ensemble several runs: interpolate their probabilities with weights tuned on held-out data.",
+    "generate": "Generate text from a prompt, by sampling or beam search.",
+    "translate": "Translate each source line of a file.",
+    "classify": "Classify texts or images: labels with probabilities.",
+    "tag": "Tag every word of a text (parts of speech, named entities, slots).",
+    "caption": "Caption images.",
+    "chat": "Chat with an assistant.",
+    "fill": "Predict the tokens behind <mask> with a masked language model.",
+    "embed": "Embed each line of a file with the encoder of a run.",
+    "score": "Log-probability, perplexity and surprisal of each line; filter lines by perplexity.",
+    "probe": "Probe for bias: minimal pairs of sentences that differ in a pronoun, a name or an origin.",
+    "search-audit": "Count the search errors of beam search against exact search.",
+    "export": "Export a model to another program's format (ARPA).",
+    "import": "Import a model from another program's format (ARPA).",
+    "check": "Check the invariants of a trained model: cached = uncached, padded = unpadded, …",
+    "tokenize": "Tokenize text and report coverage: unknown tokens, bytes per token, what is lost.",
+    "recipes": "List the built-in recipes, or every key a recipe may have.",
+    "runs": "List the runs of a folder with their scores.",
+    "data": "List, verify, audit and prepare data sets.",
 }
 
 
 class Commands(click.Group):
-    """Finds a command in the module of its name."""
+    """A click group that imports `commands.NAME` when subcommand NAME is invoked."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -63,21 +63,24 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="seqwright")
 def seqwright() -> None:
-    """Train, compare, look inside and ship sequence models on your own data, from counting n-grams to GPT."""
+    """Train, evaluate, compare and inspect sequence models on your own data, from n-grams to GPT, BERT and ViT."""
 
 
-def refuse_broken_text(arguments: list[str]) -> None:
-    """Raises where an argument holds bytes that are not UTF-8: no prompt, recipe or log could take them."""
+def validate_utf8(arguments: list[str]) -> None:
+    """Raises UserError for an argument that is not UTF-8: no prompt, recipe or log could store it.
+
+    Python decodes such bytes of argv to lone surrogates (PEP 383).
+    """
     for argument in arguments:
-        shown = argument.encode("utf-8", "backslashreplace").decode()
-        if shown != argument:
-            raise UserError(f"the argument '{shown}' is not UTF-8; write it (or rename the file) in UTF-8.")
+        escaped = argument.encode("utf-8", "backslashreplace").decode()
+        if escaped != argument:
+            raise UserError(f"the argument '{escaped}' is not UTF-8; write it (or rename the file) in UTF-8.")
 
 
 def main() -> None:
-    """Runs a command; what a user can mend is one clear message and exit code 2."""
+    """Runs the command line; a UserError becomes one message on standard error and exit code 2."""
     try:
-        refuse_broken_text(sys.argv)
+        validate_utf8(sys.argv)
         status = seqwright.main(standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
     except click.exceptions.Exit as stop:

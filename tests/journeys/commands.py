@@ -1,4 +1,4 @@
-"""The command line as a user meets it: in a process of its own, or in this one where many cases are tried."""
+"""Helpers that run the command line as a subprocess, and synthetic data."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ TINY_GPT = [
 
 
 @dataclass(frozen=True)
-class Said:
-    """How a command ended and what it said."""
+class Result:
+    """Exit status and output of a command."""
 
     status: int
     out: str
@@ -36,56 +36,56 @@ class Said:
 
     @property
     def json(self) -> Any:
-        """The one JSON value on standard output."""
+        """Standard output as one JSON value."""
         return json.loads(self.out)
 
     @property
     def lines(self) -> list[Any]:
-        """One JSON value a line."""
+        """Standard output as JSON lines."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-def text_of(lines: int, seed: int = 0) -> str:
-    """Lines of a small language, the same for the same seed."""
-    chosen = random.Random(seed)
-    return "".join(" ".join(chosen.choices(WORDS, k=8)) + "\n" for _ in range(lines))
+def synthetic_text(lines: int, seed: int = 0) -> str:
+    """Random lines over a small vocabulary, a function of the seed."""
+    rng = random.Random(seed)
+    return "".join(" ".join(rng.choices(WORDS, k=8)) + "\n" for _ in range(lines))
 
 
 def start(*arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
-    """A command in a process of its own, which listens to Ctrl-C even where this one was told not to."""
+    """A command in a subprocess that handles SIGINT even where this process ignores it."""
     return subprocess.Popen(
         [sys.executable, "-m", "seqwright", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-        preexec_fn=options.pop("before", lambda: signal.signal(signal.SIGINT, signal.default_int_handler)),
+        preexec_fn=options.pop("preexec", lambda: signal.signal(signal.SIGINT, signal.default_int_handler)),
         **options,
     )
 
 
-def ended(process: subprocess.Popen[str], input: str | None = None) -> Said:
-    """How it ended."""
+def finish(process: subprocess.Popen[str], input: str | None = None) -> Result:
+    """Waits for a process and returns its result."""
     out, err = process.communicate(input, timeout=120)
-    return Said(process.returncode, out, err)
+    return Result(process.returncode, out, err)
 
 
-def wait_until(met: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    """Until something happens that a living process brings about."""
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Waits for a condition while a process is running."""
     deadline = time.monotonic() + 60
-    while not met():
+    while not condition():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
 def records(run: Path, kind: str) -> list[dict[str, Any]]:
-    """The whole lines of a run's log that are of one kind."""
+    """Complete log records of one kind."""
     log = run / "log.jsonl"
     lines = log.read_text().split("\n")[:-1] if log.exists() else []
     return [record for record in map(json.loads, lines) if record["kind"] == kind]
 
 
 def files(folder: Path) -> set[str]:
-    """Every name in a folder, hidden ones too."""
+    """Relative paths of everything in a folder, hidden files included."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}

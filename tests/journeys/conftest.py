@@ -1,4 +1,4 @@
-"""What journeys share: an empty folder to stand in, the commands, and a trained run to use."""
+"""Fixtures of the journeys: a working directory, the command line in-process, and a trained run."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pathlib import Path
 import pytest
 
 from seqwright.cli import main
-from tests.journeys.commands import TINY_GPT, Said, ended, start, text_of
+from tests.journeys.commands import TINY_GPT, Result, finish, start, synthetic_text
 
-Command = Callable[..., Said]
+Command = Callable[..., Result]
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder one stands in, with a text in it."""
-    (tmp_path / "text.txt").write_text(text_of(60))
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with text.txt in it."""
+    (tmp_path / "text.txt").write_text(synthetic_text(60))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SEQWRIGHT_DATA", raising=False)
     return tmp_path
 
 
 @pytest.fixture
-def seqwright(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """A command run in this process; an exception that is no clear error passes through and fails the test."""
+def seqwright(workdir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command in this process; exceptions other than user errors propagate and fail the test."""
 
-    def command(*arguments: str | Path, input: bytes = b"") -> Said:
+    def command(*arguments: str | Path, input: bytes = b"") -> Result:
         monkeypatch.setattr(sys, "argv", ["seqwright", *map(str, arguments)])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(input)))
         capsys.readouterr()
@@ -37,22 +37,22 @@ def seqwright(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
             main()
         out, err = capsys.readouterr()
         assert isinstance(stop.value.code, int)
-        return Said(stop.value.code, out, err)
+        return Result(stop.value.code, out, err)
 
     return command
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run trained once; copy it before changing anything."""
+    """A finished GPT run, trained once per session; use `run_copy` to modify it."""
     folder = tmp_path_factory.mktemp("trained")
-    (folder / "text.txt").write_text(text_of(60))
-    said = ended(start("train", "--text", "text.txt", *TINY_GPT, "--run", "run", cwd=folder))
-    assert said.status == 0, said.err
+    (folder / "text.txt").write_text(synthetic_text(60))
+    result = finish(start("train", "--text", "text.txt", *TINY_GPT, "--run", "run", cwd=folder))
+    assert result.status == 0, result.err
     return folder / "run"
 
 
 @pytest.fixture
-def copy(trained: Path, here: Path) -> Path:
-    """A trained run of one's own, to damage or go on with; its text lies where it was."""
-    return shutil.copytree(trained, here / "run")
+def run_copy(trained: Path, workdir: Path) -> Path:
+    """A copy of the trained run, to modify or resume."""
+    return shutil.copytree(trained, workdir / "run")

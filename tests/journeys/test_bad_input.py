@@ -1,4 +1,4 @@
-"""What users get wrong: one clear error that says the next move, exit code 2, and nothing left behind."""
+"""Invalid user input: one error message with the next move, exit status 2, no files left behind."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pytest
 
 from seqwright import build
 from seqwright.core.config import describe
-from tests.journeys.commands import TINY, TINY_GPT, ended, files, start, text_of
+from tests.journeys.commands import TINY, TINY_GPT, files, finish, start, synthetic_text
 from tests.journeys.conftest import Command
 
-DROPPING = {
+KINDS_WITH_DROPOUT = {
     task: [
         kind for kind, (config, _) in task_spec.models.items() if any(key.name == "dropout" for key in describe(config))
     ]
     for task, task_spec in build.TASKS.items()
 }
-"""Kinds with dropout, by task."""
+"""Model kinds that have a dropout key, by task."""
 
 
 def tiny(*settings: str) -> list[str]:
@@ -44,28 +44,28 @@ def tiny(*settings: str) -> list[str]:
             "is not UTF-8: 0xe9 at byte 2,002 (line 401); give a text file in UTF-8, or set data.e",
         ),
     ],
-    ids=["empty", "mark only", "one line", "two words", "one letter", "binary", "broken UTF-8"],
+    ids=["empty", "BOM only", "one line", "two words", "one letter", "binary", "invalid UTF-8"],
 )
-def test_texts_that_cannot_be_learned(seqwright: Command, here: Path, content: bytes, message: str) -> None:
-    (here / "bad.txt").write_bytes(content)
-    before = files(here)
-    said = seqwright("train", "--text", "bad.txt", *TINY_GPT, "--run", "runs/bad")
-    assert said.status == 2
-    assert message in said.err
-    assert files(here) - before <= {"runs"}
+def test_invalid_training_texts_are_rejected(seqwright: Command, workdir: Path, content: bytes, message: str) -> None:
+    (workdir / "bad.txt").write_bytes(content)
+    before = files(workdir)
+    result = seqwright("train", "--text", "bad.txt", *TINY_GPT, "--run", "runs/bad")
+    assert result.status == 2
+    assert message in result.err
+    assert files(workdir) - before <= {"runs"}
 
 
-def test_a_line_and_two_words_are_enough_to_count(seqwright: Command, here: Path) -> None:
-    (here / "two.txt").write_text("two words")
+def test_two_words_suffice_for_an_ngram_model(seqwright: Command, workdir: Path) -> None:
+    (workdir / "two.txt").write_text("two words")
     assert seqwright("train", "--text", "two.txt", "--model", "ngram", "--run", "counted").status == 0
     assert seqwright("generate", "counted", "two", "--max-tokens", "3").status == 0
 
 
-def test_broken_text_is_read_when_asked(seqwright: Command, here: Path) -> None:
-    (here / "bad.txt").write_bytes(text_of(60).encode() + b"ol\xe9\n")
-    said = seqwright("train", "--text", "bad.txt", *tiny("data.errors=replace"), "--run", "run")
-    assert said.status == 0, said.err
-    assert "bad.txt: 1 places were not UTF-8 text and are read as U+FFFD." in " ".join(said.err.split())
+def test_data_errors_replace_decodes_invalid_utf8(seqwright: Command, workdir: Path) -> None:
+    (workdir / "bad.txt").write_bytes(synthetic_text(60).encode() + b"ol\xe9\n")
+    result = seqwright("train", "--text", "bad.txt", *tiny("data.errors=replace"), "--run", "run")
+    assert result.status == 0, result.err
+    assert "bad.txt: 1 places were not UTF-8 text and are read as U+FFFD." in " ".join(result.err.split())
 
 
 RECIPE = """
@@ -82,10 +82,10 @@ bacth_size = 2
 """
 
 
-def test_every_problem_of_a_recipe_is_reported_at_once(seqwright: Command, here: Path) -> None:
-    (here / "mine.toml").write_text(RECIPE)
-    said = seqwright("train", "mine.toml", "--set", "decoding.top_q=3")
-    assert said.status == 2
+def test_all_recipe_errors_are_reported_at_once(seqwright: Command, workdir: Path) -> None:
+    (workdir / "mine.toml").write_text(RECIPE)
+    result = seqwright("train", "mine.toml", "--set", "decoding.top_q=3")
+    assert result.status == 2
     for problem in (
         "mine.toml: a recipe has no section [modl]. Did you mean 'model'?",
         "mine.toml: [model] has no key 'layer'. Did you mean 'layers'?",
@@ -93,8 +93,8 @@ def test_every_problem_of_a_recipe_is_reported_at_once(seqwright: Command, here:
         "mine.toml: [training] has no key 'bacth_size'. Did you mean 'batch_size'?",
         "--set decoding.top_q=3: [decoding] has no key 'top_q'. Did you mean 'top_p'?",
     ):
-        assert problem in said.err
-    assert files(here) == {"text.txt", "mine.toml"}
+        assert problem in result.err
+    assert files(workdir) == {"text.txt", "mine.toml"}
 
 
 @pytest.mark.parametrize(
@@ -132,18 +132,26 @@ def test_every_problem_of_a_recipe_is_reported_at_once(seqwright: Command, here:
     ],
     ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else "",
 )
-def test_training_asked_for_wrongly(seqwright: Command, here: Path, arguments: list[str], message: str) -> None:
-    said = seqwright("train", *arguments)
-    assert said.status == 2
-    assert message in said.err
-    assert said.out == ""
-    assert files(here) - {"runs"} == {"text.txt"}
+def test_train_rejects_invalid_arguments(seqwright: Command, workdir: Path, arguments: list[str], message: str) -> None:
+    result = seqwright("train", *arguments)
+    assert result.status == 2
+    assert message in result.err
+    assert result.out == ""
+    assert files(workdir) - {"runs"} == {"text.txt"}
 
 
 SHARE = "is a share: 0 or more and below 1, not"
-WRONG = [
-    *[("text", kind, f"model.dropout={share}", SHARE) for kind in DROPPING["text"] for share in ("1.5", "-0.5", "3")],
-    *[("pairs", kind, f"model.dropout={share}", SHARE) for kind in DROPPING["pairs"] for share in ("1.5", "-0.5", "3")],
+OUT_OF_RANGE = [
+    *[
+        ("text", kind, f"model.dropout={share}", SHARE)
+        for kind in KINDS_WITH_DROPOUT["text"]
+        for share in ("1.5", "-0.5", "3")
+    ],
+    *[
+        ("pairs", kind, f"model.dropout={share}", SHARE)
+        for kind in KINDS_WITH_DROPOUT["pairs"]
+        for share in ("1.5", "-0.5", "3")
+    ],
     *[("text", "gpt", f"model.ffn_width={size}", "ffn_width must be at least 1") for size in (-3, 0)],
     *[("pairs", "transformer", f"model.ffn_width={size}", "ffn_width must be at least 1") for size in (-3, 0)],
     *[
@@ -161,46 +169,46 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("data", "kind", "setting", "message"), WRONG)
-def test_values_that_make_no_sense(
-    seqwright: Command, here: Path, data: str, kind: str, setting: str, message: str
+@pytest.mark.parametrize(("data", "kind", "setting", "message"), OUT_OF_RANGE)
+def test_hyperparameters_out_of_range_are_rejected(
+    seqwright: Command, workdir: Path, data: str, kind: str, setting: str, message: str
 ) -> None:
-    given = ["--text", "text.txt"] if data == "text" else ["--pairs", "text.txt", "text.txt"]
-    said = seqwright("train", *given, "--model", kind, "--set", setting)
-    assert said.status == 2
-    assert said.err.startswith(f"error: --set {setting}: ")
-    assert message in said.err
-    assert files(here) == {"text.txt"}
+    data_options = ["--text", "text.txt"] if data == "text" else ["--pairs", "text.txt", "text.txt"]
+    result = seqwright("train", *data_options, "--model", kind, "--set", setting)
+    assert result.status == 2
+    assert result.err.startswith(f"error: --set {setting}: ")
+    assert message in result.err
+    assert files(workdir) == {"text.txt"}
 
 
-@pytest.mark.parametrize("settings", [[], ["--set", "model.context=4096"]], ids=["would do", "fails"])
-def test_a_recipe_of_ones_own_is_never_lost(seqwright: Command, here: Path, settings: list[str]) -> None:
-    (here / "exp").mkdir()
+@pytest.mark.parametrize("settings", [[], ["--set", "model.context=4096"]], ids=["valid", "invalid"])
+def test_train_never_overwrites_a_users_recipe(seqwright: Command, workdir: Path, settings: list[str]) -> None:
+    (workdir / "exp").mkdir()
     written = '[data]\ntrain = "../text.txt"\n'
-    (here / "exp" / "recipe.toml").write_text(written)
+    (workdir / "exp" / "recipe.toml").write_text(written)
     for _ in range(2):
-        said = seqwright("train", "exp/recipe.toml", *TINY_GPT, *settings, "--run", "exp")
-        assert said.status == 2
-        assert "exp is not a run and holds other things (recipe.toml). Choose an empty folder with --run." in said.err
-    assert (here / "exp" / "recipe.toml").read_text() == written
-    assert files(here) == {"text.txt", "exp", "exp/recipe.toml"}
+        result = seqwright("train", "exp/recipe.toml", *TINY_GPT, *settings, "--run", "exp")
+        assert result.status == 2
+        assert "exp is not a run and holds other things (recipe.toml). Choose an empty folder with --run." in result.err
+    assert (workdir / "exp" / "recipe.toml").read_text() == written
+    assert files(workdir) == {"text.txt", "exp", "exp/recipe.toml"}
 
 
-def test_a_folder_of_ones_own_is_left_as_it_was(seqwright: Command, here: Path) -> None:
-    (here / "exp").mkdir()
-    said = seqwright("train", "--text", "text.txt", "--set", "model.context=4096", "--run", "exp")
-    assert said.status == 2
-    assert files(here) == {"text.txt", "exp"}
+def test_train_leaves_a_users_empty_folder_alone(seqwright: Command, workdir: Path) -> None:
+    (workdir / "exp").mkdir()
+    result = seqwright("train", "--text", "text.txt", "--set", "model.context=4096", "--run", "exp")
+    assert result.status == 2
+    assert files(workdir) == {"text.txt", "exp"}
 
 
-def test_a_model_that_sees_too_little_to_check(seqwright: Command, here: Path) -> None:
+def test_check_rejects_models_with_a_too_short_context(seqwright: Command, workdir: Path) -> None:
     for context, status in (("1", 2), ("2", 2), ("3", 0)):
         run = f"run{context}"
         short = tiny(f"model.context={context}", "training.steps=1")
         assert seqwright("train", "--text", "text.txt", *short, "--run", run).status == 0
-        said = seqwright("check", run)
-        assert said.status == status, said.out
-        assert status == 0 or f"{run} has a context of {context} tokens, but the laws need 3" in said.err
+        result = seqwright("check", run)
+        assert result.status == status, result.out
+        assert status == 0 or f"{run} has a context of {context} tokens, but the laws need 3" in result.err
 
 
 @pytest.mark.parametrize(
@@ -234,31 +242,33 @@ def test_a_model_that_sees_too_little_to_check(seqwright: Command, here: Path) -
     ],
     ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else "",
 )
-def test_a_run_used_wrongly(seqwright: Command, here: Path, trained: Path, arguments: list[str], message: str) -> None:
-    said = seqwright(*(str(trained) if item == "RUN" else item for item in arguments))
-    assert said.status == 2
-    assert message in said.err
-    assert files(here) == {"text.txt"}
+def test_commands_reject_invalid_arguments(
+    seqwright: Command, workdir: Path, trained: Path, arguments: list[str], message: str
+) -> None:
+    result = seqwright(*(str(trained) if item == "RUN" else item for item in arguments))
+    assert result.status == 2
+    assert message in result.err
+    assert files(workdir) == {"text.txt"}
 
 
-def test_input_that_is_no_text(seqwright: Command, trained: Path) -> None:
-    said = seqwright("score", trained, input=b"fine\nbro\xffken\n")
-    assert said.status == 2
-    assert "standard input, line 2: not UTF-8 at byte 3 of the line; save it as UTF-8." in said.err
+def test_stdin_that_is_not_utf8_is_rejected(seqwright: Command, trained: Path) -> None:
+    result = seqwright("score", trained, input=b"fine\nbro\xffken\n")
+    assert result.status == 2
+    assert "standard input, line 2: not UTF-8 at byte 3 of the line; save it as UTF-8." in result.err
 
 
-def test_an_argument_that_is_no_text_in_a_process_of_its_own(here: Path, trained: Path) -> None:
-    said = ended(start("generate", trained, "ol\udce9", cwd=here))
-    assert (said.status, said.out) == (2, "")
-    assert said.err == "error: the argument 'ol\\udce9' is not UTF-8; write it (or rename the file) in UTF-8.\n"
+def test_argv_that_is_not_utf8_is_rejected(workdir: Path, trained: Path) -> None:
+    result = finish(start("generate", trained, "ol\udce9", cwd=workdir))
+    assert (result.status, result.out) == (2, "")
+    assert result.err == "error: the argument 'ol\\udce9' is not UTF-8; write it (or rename the file) in UTF-8.\n"
 
 
-def test_the_validation_text_is_looked_at_too(seqwright: Command, here: Path) -> None:
-    (here / "empty.txt").touch()
-    said = seqwright("train", "--text", "text.txt", "--valid", "empty.txt", *TINY, "--run", "run")
-    assert said.status == 2
-    assert "empty.txt is empty." in said.err
-    assert files(here) == {"text.txt", "empty.txt"}
+def test_invalid_validation_text_is_rejected(seqwright: Command, workdir: Path) -> None:
+    (workdir / "empty.txt").touch()
+    result = seqwright("train", "--text", "text.txt", "--valid", "empty.txt", *TINY, "--run", "run")
+    assert result.status == 2
+    assert "empty.txt is empty." in result.err
+    assert files(workdir) == {"text.txt", "empty.txt"}
 
 
 @pytest.mark.parametrize(
@@ -269,11 +279,13 @@ def test_the_validation_text_is_looked_at_too(seqwright: Command, here: Path) ->
         ("--chat", '{"messages": [{"role": "assistant", "content": "c\xe9t"}]}\n'),
     ],
 )
-def test_what_is_mended_in_validation_data_is_said(seqwright: Command, here: Path, kind: str, line: str) -> None:
+def test_replaced_bytes_of_validation_data_are_reported(
+    seqwright: Command, workdir: Path, kind: str, line: str
+) -> None:
     names = [name + (".tsv" if "\t" in line else ".jsonl") for name in ("train", "valid")]
     for name, encoding in zip(names, ("utf-8", "latin-1"), strict=True):
-        (here / name).write_text(line * 20, encoding=encoding)
+        (workdir / name).write_text(line * 20, encoding=encoding)
     settings = ("--set", "data.errors=replace", "--set", "training.steps=1")
-    said = seqwright("train", kind, names[0], "--valid", names[1], *settings, "--run", "run")
-    assert said.status == 0, said.err
-    assert f"{names[1]}: 20 places were not UTF-8 text and are read as U+FFFD." in said.err
+    result = seqwright("train", kind, names[0], "--valid", names[1], *settings, "--run", "run")
+    assert result.status == 0, result.err
+    assert f"{names[1]}: 20 places were not UTF-8 text and are read as U+FFFD." in result.err

@@ -1,4 +1,4 @@
-"""Classifiers as a user meets them: counted, calibrated, mixed, doubted, probed."""
+"""Classifiers end to end: bag of n-grams, calibration, ensembles, label errors, bias probes."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ GOOD, BAD = ("good", "fine", "lovely", "great"), ("bad", "dull", "awful", "poor"
 REST = ("film", "plot", "cast", "story", "scene", "the", "a", "and", "was", "very")
 
 
-def rows(many: int, seed: int, noise: float = 0.0) -> list[str]:
-    chosen = random.Random(seed)
-    made = []
-    for n in range(many):
-        words = [chosen.choice(GOOD if n % 2 else BAD), *chosen.choices(REST, k=chosen.randint(3, 9))]
-        chosen.shuffle(words)
-        label = n % 2 if chosen.random() >= noise else 1 - n % 2
-        made.append(f"{('neg', 'pos')[label]}\t{' '.join(words)}")
-    return made
+def labeled_lines(count: int, seed: int, noise: float = 0.0) -> list[str]:
+    rng = random.Random(seed)
+    lines = []
+    for n in range(count):
+        words = [rng.choice(GOOD if n % 2 else BAD), *rng.choices(REST, k=rng.randint(3, 9))]
+        rng.shuffle(words)
+        label = n % 2 if rng.random() >= noise else 1 - n % 2
+        lines.append(f"{('neg', 'pos')[label]}\t{' '.join(words)}")
+    return lines
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Labeled files, and two runs that cut text differently."""
+    """Labeled files, and two runs with different tokenizers."""
     path = tmp_path_factory.mktemp("classifiers")
     wrong = "pos\tan awful dull poor film and a bad plot"
-    (path / "train.tsv").write_text("\n".join([*rows(300, 1, 0.1), wrong]) + "\n", encoding="utf-8")
-    (path / "valid.tsv").write_text("\n".join(rows(120, 2, 0.1)) + "\n", encoding="utf-8")
+    (path / "train.tsv").write_text("\n".join([*labeled_lines(300, 1, 0.1), wrong]) + "\n", encoding="utf-8")
+    (path / "valid.tsv").write_text("\n".join(labeled_lines(120, 2, 0.1)) + "\n", encoding="utf-8")
     for name, kind in (("words", "words"), ("pieces", "characters")):
         sw.train(
             labeled=str(path / "train.tsv"),
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_bag_is_scored_calibrated_and_drawn(folder: Path) -> None:
+def test_bag_of_ngrams_scores_calibration_and_report(folder: Path) -> None:
     summary = json.loads((folder / "words" / "summary.json").read_text(encoding="utf-8"))
     assert summary["accuracy"] > 80
     assert {"f1", "macro_f1", "matthews", "nll", "brier", "calibration_error"} <= summary["scores"].keys()
@@ -53,11 +53,11 @@ def test_a_bag_is_scored_calibrated_and_drawn(folder: Path) -> None:
     assert sum(map(sum, summary["details"]["confusion"])) == 120
     page = (folder / "words" / "report.html").read_text(encoding="utf-8")
     assert "confusion matrix" in page
-    assert "Most confidently wrong" in page
+    assert "Most confident errors" in page
     assert "Reliability" in page
 
 
-def test_answers_take_the_temperature_that_was_fitted(folder: Path) -> None:
+def test_classify_applies_the_fitted_temperature(folder: Path) -> None:
     run = sw.open(folder / "words")
     (plain,) = run.classify(["a good film"], temperature=1.0)
     (fitted,) = run.classify(["a good film"])
@@ -67,9 +67,9 @@ def test_answers_take_the_temperature_that_was_fitted(folder: Path) -> None:
     assert plain.label == fitted.label == "pos"
 
 
-def test_runs_that_cut_text_differently_are_mixed(folder: Path, tmp_path: Path, seqwright: Command) -> None:
-    made = seqwright("mix", folder / "words", folder / "pieces", "--run", tmp_path / "mixed", "--json")
-    summary = made.json["summary"]
+def test_classifiers_with_different_tokenizers_are_ensembled(folder: Path, tmp_path: Path, seqwright: Command) -> None:
+    result = seqwright("mix", folder / "words", folder / "pieces", "--run", tmp_path / "mixed", "--json")
+    summary = result.json["summary"]
     assert summary["tuned"]["nll"] <= min(part["nll"] for part in summary["parts"]) + 1e-9
     scores = sw.open(tmp_path / "mixed").evaluate(str(folder / "valid.tsv"), resamples=0)
     assert scores["nll"] == pytest.approx(summary["tuned"]["nll"])
@@ -83,18 +83,20 @@ def test_runs_that_cut_text_differently_are_mixed(folder: Path, tmp_path: Path, 
     assert again.settings.model.weights == sw.open(tmp_path / "mixed").settings.model.weights
 
 
-def test_weights_of_learned_texts_are_warned_of(folder: Path, tmp_path: Path, seqwright: Command) -> None:
-    some = (folder / "train.tsv").read_text(encoding="utf-8").splitlines()[:40] + rows(20, 7)
-    (tmp_path / "some.tsv").write_text("\n".join(some) + "\n", encoding="utf-8")
+def test_mixture_weights_tuned_on_training_texts_give_a_warning(
+    folder: Path, tmp_path: Path, seqwright: Command
+) -> None:
+    lines = (folder / "train.tsv").read_text(encoding="utf-8").splitlines()[:40] + labeled_lines(20, 7)
+    (tmp_path / "mixed.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     runs = (folder / "words", folder / "pieces")
-    made = seqwright("mix", *runs, "--on", tmp_path / "some.tsv", "--run", tmp_path / "mixed")
-    assert made.err.count("of the 60 texts that tune the weights are training texts of") == 2
+    result = seqwright("mix", *runs, "--on", tmp_path / "mixed.tsv", "--run", tmp_path / "mixed")
+    assert result.err.count("of the 60 texts that tune the weights are training texts of") == 2
     assert "training texts of" in (tmp_path / "mixed" / "report.html").read_text(encoding="utf-8")
 
 
-def test_only_answers_to_one_question_are_mixed(folder: Path, tmp_path: Path, seqwright: Command) -> None:
+def test_classifiers_with_different_labels_are_not_mixed(folder: Path, tmp_path: Path, seqwright: Command) -> None:
     other = tmp_path / "other.tsv"
-    other.write_text("\n".join(line.replace("pos", "yes") for line in rows(60, 3)) + "\n", encoding="utf-8")
+    other.write_text("\n".join(line.replace("pos", "yes") for line in labeled_lines(60, 3)) + "\n", encoding="utf-8")
     stranger = sw.train(labeled=str(other), model="bag", run=tmp_path / "stranger")
     refused = seqwright("mix", folder / "words", stranger.path, "--on", folder / "valid.tsv", "--run", tmp_path / "no")
     assert refused.status == 2
@@ -102,26 +104,26 @@ def test_only_answers_to_one_question_are_mixed(folder: Path, tmp_path: Path, se
     assert not (tmp_path / "no").exists()
 
 
-def test_a_wrong_label_is_doubted_most(folder: Path, seqwright: Command) -> None:
-    shown = seqwright("evaluate", folder / "words", "--on", folder / "train.tsv", "--label-errors", "5", "--json")
-    found = shown.json["label_errors"]
-    assert len(found) == 5
-    assert "an awful dull poor film and a bad plot" in [row["text"] for row in found]
-    assert found[0]["of_label"] <= found[-1]["of_label"]
-    assert "line" in found[0]["place"]
+def test_label_errors_lists_a_wrong_label(folder: Path, seqwright: Command) -> None:
+    result = seqwright("evaluate", folder / "words", "--on", folder / "train.tsv", "--label-errors", "5", "--json")
+    errors = result.json["label_errors"]
+    assert len(errors) == 5
+    assert "an awful dull poor film and a bad plot" in [row["text"] for row in errors]
+    assert errors[0]["of_label"] <= errors[-1]["of_label"]
+    assert "line" in errors[0]["place"]
 
 
-def test_a_language_model_doubts_no_label(tmp_path: Path, seqwright: Command) -> None:
+def test_label_errors_needs_a_classifier(tmp_path: Path, seqwright: Command) -> None:
     (tmp_path / "text.txt").write_text("a b c\n" * 50, encoding="utf-8")
     run = sw.train(text=str(tmp_path / "text.txt"), model="ngram", run=tmp_path / "lm")
     with pytest.raises(UserError, match="try"):
         run.label_errors(None, 3)
-    told = seqwright("evaluate", run.path, "--label-errors", "3").err
-    assert "only classifiers of texts list labels they doubt" in told
+    error = seqwright("evaluate", run.path, "--label-errors", "3").err
+    assert "only text classifiers list label errors" in error
 
 
-def test_probes_of_a_classifier(folder: Path, seqwright: Command) -> None:
-    shown = seqwright("probe", folder / "words", "--json").json
-    assert {one["answer"] for one in shown["probes"]} == {"pos"}
-    assert all(one["low"] <= one["value"] <= one["high"] for one in shown["probes"])
-    assert sw.probe(folder / "words") == shown["probes"]
+def test_bias_probe_of_a_classifier(folder: Path, seqwright: Command) -> None:
+    report = seqwright("probe", folder / "words", "--json").json
+    assert {one["answer"] for one in report["probes"]} == {"pos"}
+    assert all(one["low"] <= one["value"] <= one["high"] for one in report["probes"])
+    assert sw.probe(folder / "words") == report["probes"]

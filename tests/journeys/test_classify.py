@@ -1,4 +1,4 @@
-"""From labeled files to labels, through the command line."""
+"""Text classification through the command line: labeled files to predictions."""
 
 from __future__ import annotations
 
@@ -11,89 +11,95 @@ from seqwright.core.config import UserError
 from seqwright.pipeline import recipe
 from tests.journeys.conftest import Command
 
-KINDS = ("good", "fine", "lovely", "bright"), ("bad", "dull", "poor", "gray")
+WORDS = ("good", "fine", "lovely", "bright"), ("bad", "dull", "poor", "gray")
 TINY = [
     *("--set", "model.width=16", "--set", "model.embedding=16", "--set", "training.epochs=4"),
     *("--set", "training.learning_rate=0.02", "--set", "model.dropout=0.0", "--set", "model.head_dropout=0.0"),
 ]
 
 
-def rows(count: int, first: int = 0) -> str:
-    """Two classes that one word of each text tells apart."""
+def labeled_lines(count: int, first: int = 0) -> str:
+    """Labeled lines of two classes that are separable by one word."""
     lines = []
     for n in range(first, first + count):
-        kind, word = ("up", KINDS[0][n // 2 % 4]) if n % 2 else ("down", KINDS[1][n // 2 % 4])
+        kind, word = ("up", WORDS[0][n // 2 % 4]) if n % 2 else ("down", WORDS[1][n // 2 % 4])
         lines.append(f"{kind}\tthe {n % 17} th film was {word} indeed {'so ' * (n % 5)}\n")
     return "".join(lines)
 
 
 @pytest.fixture
-def classifier(seqwright: Command, here: Path) -> Path:
-    (here / "train.tsv").write_text(rows(200))
-    (here / "test.tsv").write_text(rows(40, 200))
-    said = seqwright("train", "--labeled", "train.tsv", "--run", "run", "--model", "lstm", *TINY)
-    assert said.status == 0, said.err
-    assert "accuracy" in said.out
-    return here / "run"
+def classifier(seqwright: Command, workdir: Path) -> Path:
+    (workdir / "train.tsv").write_text(labeled_lines(200))
+    (workdir / "test.tsv").write_text(labeled_lines(40, 200))
+    result = seqwright("train", "--labeled", "train.tsv", "--run", "run", "--model", "lstm", *TINY)
+    assert result.status == 0, result.err
+    assert "accuracy" in result.out
+    return workdir / "run"
 
 
-def test_a_classifier_learns_answers_and_keeps_its_laws(seqwright: Command, classifier: Path, here: Path) -> None:
+def test_classifier_trains_predicts_and_obeys_the_laws(seqwright: Command, classifier: Path, workdir: Path) -> None:
     scores = seqwright("evaluate", classifier, "--on", "test.tsv", "--json").json
     assert scores["accuracy"] == 100.0
     assert scores["scores"]["accuracy"]["signature"].startswith("accuracy|examples:40|classes:2|")
-    (here / "lines.txt").write_text("the film was good\n\nthe film was dull\n")
-    said = seqwright("classify", classifier, "lines.txt", "--json").lines
-    assert [row["text"] for row in said] == ["the film was good", "", "the film was dull"]
-    assert (said[0]["label"], said[2]["label"]) == ("up", "down")
-    assert all(abs(sum(row["probabilities"].values()) - 1) < 1e-9 for row in said)
-    assert seqwright("classify", classifier, "the film was good " * 20).out.startswith("up (")  # too long for a name
+    (workdir / "lines.txt").write_text("the film was good\n\nthe film was dull\n")
+    rows = seqwright("classify", classifier, "lines.txt", "--json").lines
+    assert [row["text"] for row in rows] == ["the film was good", "", "the film was dull"]
+    assert (rows[0]["label"], rows[2]["label"]) == ("up", "down")
+    assert all(abs(sum(row["probabilities"].values()) - 1) < 1e-9 for row in rows)
+    too_long_for_a_file_name = "the film was good " * 20
+    assert seqwright("classify", classifier, too_long_for_a_file_name).out.startswith("up (")
     alone = seqwright("classify", classifier, "the film was good", "--json").json
-    assert alone["probabilities"]["up"] == pytest.approx(said[0]["probabilities"]["up"], abs=1e-5)
+    assert alone["probabilities"]["up"] == pytest.approx(rows[0]["probabilities"]["up"], abs=1e-5)
     assert seqwright("classify", classifier, input=b"a bad one\n").out.startswith("down (")
     assert seqwright("check", classifier, "--json").json["holds"]
 
 
-def test_labels_that_were_not_learned(seqwright: Command, classifier: Path, here: Path) -> None:
-    (here / "other.tsv").write_text("up\tthe film was good\nsideways\tthe film was gray\n")
-    said = seqwright("evaluate", classifier, "--on", "other.tsv", "--set", "evaluation.unknown=refuse")
-    assert said.status == 2
-    assert "line 2: the label 'sideways' was not learned. Known: down, up" in said.err
+def test_labels_unseen_in_training_count_as_wrong(seqwright: Command, classifier: Path, workdir: Path) -> None:
+    (workdir / "other.tsv").write_text("up\tthe film was good\nsideways\tthe film was gray\n")
+    result = seqwright("evaluate", classifier, "--on", "other.tsv", "--set", "evaluation.unknown=refuse")
+    assert result.status == 2
+    assert "line 2: the label 'sideways' was not learned. Known: down, up" in result.err
     scores = seqwright("evaluate", classifier, "--on", "other.tsv", "--json").json
     assert scores["accuracy"] == 50.0
     assert scores["unlearned_labels"] == {"sideways": 1}
-    assert "not learned, counted as wrong: sideways (1)" in seqwright("evaluate", classifier, "--on", "other.tsv").out
+    assert (
+        "not seen in training, counted as wrong: sideways (1)"
+        in seqwright("evaluate", classifier, "--on", "other.tsv").out
+    )
 
 
-def test_a_labeled_file_is_classified_by_its_texts(seqwright: Command, classifier: Path, here: Path) -> None:
-    (here / "other.csv").write_text('label,text\nup,"the film was good"\n')
+def test_classify_ignores_the_labels_of_a_labeled_file(seqwright: Command, classifier: Path, workdir: Path) -> None:
+    (workdir / "other.csv").write_text('label,text\nup,"the film was good"\n')
     assert seqwright("classify", classifier, "other.csv", "--json").json["text"] == "the film was good"
 
 
-def test_a_run_goes_on_with_the_labels_it_began_with(seqwright: Command, classifier: Path, here: Path) -> None:
+def test_resume_keeps_the_label_set(seqwright: Command, classifier: Path, workdir: Path) -> None:
     labels = (classifier / "labels.json").read_text()
-    (here / "train.tsv").write_text("aside\tthe film was odd\n" + rows(200))
-    said = seqwright("train", "--run", classifier, "--set", "training.epochs=6")
-    assert said.status == 2
-    assert "train.tsv, line 1: the label 'aside' was not learned" in said.err
+    (workdir / "train.tsv").write_text("aside\tthe film was odd\n" + labeled_lines(200))
+    result = seqwright("train", "--run", classifier, "--set", "training.epochs=6")
+    assert result.status == 2
+    assert "train.tsv, line 1: the label 'aside' was not learned" in result.err
     assert (classifier / "labels.json").read_text() == labels
 
 
-def test_what_a_run_cannot_do_and_what_it_can(seqwright: Command, classifier: Path) -> None:
-    said = seqwright("generate", classifier, "the")
-    assert said.status == 2
-    assert "answers with labels of whole texts; try `seqwright classify`" in said.err
+def test_unsupported_commands_name_the_supported_one(seqwright: Command, classifier: Path) -> None:
+    result = seqwright("generate", classifier, "the")
+    assert result.status == 2
+    assert "answers with labels of whole texts; try `seqwright classify`" in result.err
     assert seqwright("classify", classifier, "nowhere.txt").status == 2
     assert seqwright("classify", classifier, "nowhere").status == 0  # a text of one word
-    said = seqwright("tag", classifier, input=b"the\tfilm\n")
-    assert said.status == 2
-    assert "try `seqwright classify`" in said.err
+    result = seqwright("tag", classifier, input=b"the\tfilm\n")
+    assert result.status == 2
+    assert "try `seqwright classify`" in result.err
 
 
-def test_pairs_of_texts_values_and_several_labels(seqwright: Command, here: Path) -> None:
-    (here / "pairs.tsv").write_text("".join(f"{n % 2}\tone {n}\t{'one' if n % 2 else 'two'} {n}\n" for n in range(60)))
+def test_text_pairs_regression_and_multi_label(seqwright: Command, workdir: Path) -> None:
+    (workdir / "pairs.tsv").write_text(
+        "".join(f"{n % 2}\tone {n}\t{'one' if n % 2 else 'two'} {n}\n" for n in range(60))
+    )
     columns = ("--set", "data.columns=[1,2,3]")
-    said = seqwright("train", "--labeled", "pairs.tsv", "--run", "pairs", "--model", "gru", *columns, *TINY)
-    assert said.status == 0, said.err
+    result = seqwright("train", "--labeled", "pairs.tsv", "--run", "pairs", "--model", "gru", *columns, *TINY)
+    assert result.status == 0, result.err
     assert (
         seqwright(
             "classify",
@@ -103,34 +109,34 @@ def test_pairs_of_texts_values_and_several_labels(seqwright: Command, here: Path
         == 0
     )
     assert "2 text(s) are read at a time, not 1" in seqwright("classify", "pairs", input=b"one 3\n").err
-    (here / "values.tsv").write_text("".join(f"{n % 7}\t{'so ' * (n % 7)}good\n" for n in range(80)))
+    (workdir / "values.tsv").write_text("".join(f"{n % 7}\t{'so ' * (n % 7)}good\n" for n in range(80)))
     for name, label in (("values", "regression"), ("lists", "multi")):
-        (here / "lists.tsv").write_text((here / "values.tsv").read_text().replace("6\t", "6,3\t"))
+        (workdir / "lists.tsv").write_text((workdir / "values.tsv").read_text().replace("6\t", "6,3\t"))
         kind = ("--set", f"data.labels={label}")
-        said = seqwright("train", "--labeled", f"{name}.tsv", "--run", name, "--model", "lstm", *kind, *TINY)
-        assert said.status == 0, said.err
+        result = seqwright("train", "--labeled", f"{name}.tsv", "--run", name, "--model", "lstm", *kind, *TINY)
+        assert result.status == 0, result.err
         answer = seqwright("classify", name, "so so good", "--json").json
         assert isinstance(answer["label"], float if label == "regression" else list)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a\tone\na\ttwo\n", "every row has the label 'a'"),
         ("0\t3\ttext\n1\t4\tother\n", "data.columns"),
         ("", "is empty"),
     ],
 )
-def test_bad_files_are_named(seqwright: Command, here: Path, text: str, told: str) -> None:
-    (here / "bad.tsv").write_text(text)
-    said = seqwright("train", "--labeled", "bad.tsv", "--run", "bad")
-    assert said.status == 2
-    assert told in said.err
-    assert not (here / "bad").exists()
+def test_invalid_labeled_files_are_rejected(seqwright: Command, workdir: Path, text: str, message: str) -> None:
+    (workdir / "bad.tsv").write_text(text)
+    result = seqwright("train", "--labeled", "bad.tsv", "--run", "bad")
+    assert result.status == 2
+    assert message in result.err
+    assert not (workdir / "bad").exists()
 
 
-def test_texts_that_are_too_long_are_counted(seqwright: Command, classifier: Path, here: Path) -> None:
-    said = seqwright(
+def test_truncated_texts_are_counted(seqwright: Command, classifier: Path, workdir: Path) -> None:
+    result = seqwright(
         *(
             "train",
             "--labeled",
@@ -144,36 +150,37 @@ def test_texts_that_are_too_long_are_counted(seqwright: Command, classifier: Pat
         ),
         *("--model", "lstm", *TINY),
     )
-    assert "do not fit 6 tokens and are cut (" in said.err
-    assert 'data.truncation = "head+tail"' in said.err
-    assert '40 of 40 texts (100.0%) did not fit and were cut; data.truncation = "head+tail".' in (
+    assert "do not fit 6 tokens and are cut (" in result.err
+    assert 'data.truncation = "head+tail"' in result.err
+    assert '40 of 40 texts (100.0%) were truncated; data.truncation = "head+tail".' in (
         seqwright("evaluate", "cut", "--on", "test.tsv").out
     )
 
 
-def test_a_file_alone_is_enough(seqwright: Command, here: Path) -> None:
-    """Letters and words in one bag, learned from all rows, kept, checked and asked."""
-    (here / "own.csv").write_text(
+def test_default_classifier_of_a_labeled_file(seqwright: Command, workdir: Path) -> None:
+    """A bag of character and word n-grams, fitted on all rows, saved, checked and used."""
+    (workdir / "own.csv").write_text(
         "text,label\n" + "".join(f"{'good' if n % 2 else 'bad'} {n},{n % 2}\n" for n in range(60))
     )
-    said = seqwright("train", "--labeled", "own.csv", "--run", "own")
-    assert ", selected on " in said.err
+    result = seqwright("train", "--labeled", "own.csv", "--run", "own")
+    assert "selected on " in result.err
     assert seqwright("check", "own", "--json").json["holds"]
     assert seqwright("evaluate", "own", "--on", "own.csv", "--json").json["accuracy"] == 100.0
     assert seqwright("classify", "own", "goood 7", "--json").json["label"] == "1"
 
 
-def test_what_counting_has_no_use_for_is_said(seqwright: Command, here: Path) -> None:
-    (here / "train.tsv").write_text(rows(40))
+def test_unused_training_keys_of_count_models_are_reported(seqwright: Command, workdir: Path) -> None:
+    (workdir / "train.tsv").write_text(labeled_lines(40))
     keys = ("--set", "training.epochs=4", "--set", "training.learning_rate=0.1", "--set", "training.seed=2")
-    said = seqwright("train", "--labeled", "train.tsv", "--run", "bag", *keys)
+    result = seqwright("train", "--labeled", "train.tsv", "--run", "bag", *keys)
     assert (
-        "bag counts and takes no steps: training.learning_rate, training.epochs change nothing." in said.err + said.out
+        "bag counts and takes no steps: training.learning_rate, training.epochs change nothing."
+        in result.err + result.out
     )
 
 
-def test_a_recipe_in_python_is_complete(here: Path) -> None:
-    (here / "train.tsv").write_text(rows(40))
+def test_recipe_object_takes_no_further_arguments(workdir: Path) -> None:
+    (workdir / "train.tsv").write_text(labeled_lines(40))
     table = {"data": {"kind": "labeled", "train": "train.tsv"}, "model": {"kind": "bag"}}
     with pytest.raises(UserError, match=r"a Recipe is complete; name model, labeled when you make it"):
         sw.train(recipe.make(table), labeled="train.tsv", model="lstm")

@@ -1,4 +1,4 @@
-"""From a text to a used model, through every command and through Python."""
+"""Language models end to end: every command, and the same functions in Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import seqwright as sw
 from seqwright import build
 from seqwright.commands import common
 from seqwright.pipeline.recipe import shipped
-from tests.journeys.commands import TINY, TINY_GPT, ended, files, records, start, text_of
+from tests.journeys.commands import TINY, TINY_GPT, files, finish, records, start, synthetic_text
 from tests.journeys.conftest import Command
 
 LECTURES = [name for name in shipped() if name.startswith("lecture-")]
@@ -22,25 +22,25 @@ SHRUNK_GPT3 = [
 ]
 
 
-def test_the_whole_way_as_processes(here: Path) -> None:
-    said = ended(start("train", "--text", "text.txt", *TINY_GPT, "--run", "runs/mine", cwd=here))
-    assert said.status == 0, said.err
-    assert "is finished" in said.out
-    assert "held out for validation: tail 5%" in said.err
-    assert "perplexity" in said.out
-    made = files(here / "runs" / "mine")
-    assert {"recipe.toml", "tokenizer.json", "model.safetensors", "log.jsonl"} < made
-    assert {"summary.json", "environment.json", "report.html"} < made
-    said = ended(start("generate", "runs/mine", "the cat", "--max-tokens", "9", cwd=here))
-    assert said.status == 0, said.err
-    assert said.out.startswith("the cat")
-    assert len(said.out.removesuffix("\n")) == len("the cat") + 9
+def test_train_and_generate_as_subprocesses(workdir: Path) -> None:
+    result = finish(start("train", "--text", "text.txt", *TINY_GPT, "--run", "runs/mine", cwd=workdir))
+    assert result.status == 0, result.err
+    assert "is finished" in result.out
+    assert "held out for validation: tail 5%" in result.err
+    assert "perplexity" in result.out
+    names = files(workdir / "runs" / "mine")
+    assert {"recipe.toml", "tokenizer.json", "model.safetensors", "log.jsonl"} < names
+    assert {"summary.json", "environment.json", "report.html"} < names
+    result = finish(start("generate", "runs/mine", "the cat", "--max-tokens", "9", cwd=workdir))
+    assert result.status == 0, result.err
+    assert result.out.startswith("the cat")
+    assert len(result.out.removesuffix("\n")) == len("the cat") + 9
 
 
-def test_every_command_speaks_to_people(seqwright: Command, trained: Path, here: Path) -> None:
-    (here / "words.txt").write_text("the\ncat\n")
+def test_every_command_prints_text(seqwright: Command, trained: Path, workdir: Path) -> None:
+    (workdir / "words.txt").write_text("the\ncat\n")
     runs = trained.parent
-    spoken = {
+    expected = {
         ("evaluate", trained): "bits per byte",
         ("evaluate", trained, "--on", "text.txt", "text.txt"): "perplexity",
         ("generate", trained, "the", "--samples", "2", "--max-tokens", "5"): "--- 2 (seed 1)",
@@ -54,27 +54,27 @@ def test_every_command_speaks_to_people(seqwright: Command, trained: Path, here:
             "2",
             "--beam-sizes",
             "1,30",
-        ): "2 of 2 lines have a proven best",
+        ): "2 of 2 lines have a proven optimum",
         ("tokenize", trained, "text.txt", "--summary"): "lossless False",
         ("runs", runs): "finished",
         ("recipes",): "gpt3-175b",
         ("recipes", "lecture-generation"): 'kind = "words"',
         ("recipes", "--keys"): "training.steps",
     }
-    for arguments, word in spoken.items():
-        said = seqwright(*arguments)
-        assert said.status == 0, said.err
-        assert word in said.out
+    for arguments, word in expected.items():
+        result = seqwright(*arguments)
+        assert result.status == 0, result.err
+        assert word in result.out
 
 
-def test_every_command_speaks_to_machines(seqwright: Command, trained: Path) -> None:
+def test_every_command_prints_json(seqwright: Command, trained: Path) -> None:
     assert seqwright("train", "--run", trained, "--json").json["already"]
     scores = seqwright("evaluate", trained, "--json").json
     assert scores["bits_per_byte"] > 0
     assert scores["scores"]["perplexity"]["signature"]
-    said = seqwright("generate", trained, "the", "--samples", "3", "--max-tokens", "5", "--json").lines
-    assert [row["seed"] for row in said] == [0, 1, 2]
-    assert all(row["warnings"] == [] or row["warnings"][0]["measure"] for row in said)
+    samples = seqwright("generate", trained, "the", "--samples", "3", "--max-tokens", "5", "--json").lines
+    assert [row["seed"] for row in samples] == [0, 1, 2]
+    assert all(row["warnings"] == [] or row["warnings"][0]["measure"] for row in samples)
     audit = seqwright(
         "search-audit", trained, "--max-tokens", "2", "--beam-sizes", "1,40", "--json", input=b"the\ncat\n"
     ).json
@@ -92,7 +92,7 @@ def test_every_command_speaks_to_machines(seqwright: Command, trained: Path) -> 
     assert "training.steps" in {row["key"] for row in seqwright("recipes", "--keys", "--json").lines}
 
 
-def test_a_beam_finds_what_is_probable(seqwright: Command, trained: Path) -> None:
+def test_beam_search_n_best_is_sorted_and_beats_greedy(seqwright: Command, trained: Path) -> None:
     beam = ("generate", trained, "the c", "--beam", "4", "--max-tokens", "6", "--set", "decoding.length_penalty=none")
     rows = seqwright(*beam, "--n-best", "3", "--json").lines
     assert [row["rank"] for row in rows] == [1, 2, 3]
@@ -100,64 +100,65 @@ def test_a_beam_finds_what_is_probable(seqwright: Command, trained: Path) -> Non
     greedy = seqwright("generate", trained, "the c", "--temperature", "0", "--max-tokens", "6", "--json").lines[0]
     assert rows[0]["log_prob"] >= greedy["log_prob"] - 1e-4
     assert seqwright(*beam).out == f"--- 1 (rank 1)\nthe c{rows[0]['text']}\n"
-    assert "--top-k is for drawing" in seqwright(*beam, "--top-k", "2").err
-    assert "--samples is for drawing" in seqwright(*beam, "--samples", "2").err
+    assert "--top-k is for sampling" in seqwright(*beam, "--top-k", "2").err
+    assert "--samples is for sampling" in seqwright(*beam, "--samples", "2").err
     assert "give --beam K" in seqwright("generate", trained, "--n-best", "2").err
 
 
-def test_a_line_is_scored_without_waiting_for_the_next(trained: Path) -> None:
+def test_score_streams_standard_input(trained: Path) -> None:
     process = start("score", trained, "--json", stdin=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
     for text in ("the cat", "sat"):
         process.stdin.write(text + "\n")
         process.stdin.flush()
-        assert json.loads(process.stdout.readline())["text"] == text  # hangs where more than one line is awaited
-    assert ended(process).status == 0
+        # Hangs if the command waits for more than one line.
+        assert json.loads(process.stdout.readline())["text"] == text
+    assert finish(process).status == 0
 
 
-def test_lines_that_come_in_pieces_are_whole(
+def test_stdin_lines_split_over_reads_are_joined(
     seqwright: Command, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(common, "AHEAD", 3)
-    said = seqwright("score", trained, "--json", input="the cát\r\n\nsat\nno end".encode())
-    assert [row["text"] for row in said.lines] == ["the cát", "", "sat", "no end"]
+    monkeypatch.setattr(common, "READ_BYTES", 3)
+    result = seqwright("score", trained, "--json", input="the cát\r\n\nsat\nno end".encode())
+    assert [row["text"] for row in result.lines] == ["the cát", "", "sat", "no end"]
     assert "line 2: not UTF-8 at byte 1" in seqwright("score", trained, input=b"sat\na\xff\n").err
 
 
 @pytest.mark.parametrize("kind", sorted(build.LANGUAGE_MODELS.keys() - build.DERIVED.keys()))
-def test_every_kind_learns_a_text_and_continues_it(seqwright: Command, kind: str, here: Path) -> None:
+def test_every_language_model_kind_trains_and_generates(seqwright: Command, kind: str, workdir: Path) -> None:
     quick = TINY_GPT if kind == "gpt" else TINY
-    chosen = ["--model", kind] if kind != "rnn" else ["--set", "model.kind=rnn"]  # the two ways to say it
-    said = seqwright("train", "--text", "text.txt", *chosen, *quick, "--json")
-    assert said.status == 0, said.err
-    assert said.json["summary"]["kind"] == kind
-    assert said.json["run"] == f"runs/text-{kind}"
-    assert ("perplexity" in said.json["summary"]) == (kind not in build.COUNTED)
-    assert seqwright("generate", said.json["run"], "the", "--max-tokens", "4", "--json").json["text"]
-    assert seqwright("check", said.json["run"]).status == 0
+    model_options = ["--model", kind] if kind != "rnn" else ["--set", "model.kind=rnn"]  # equivalent
+    result = seqwright("train", "--text", "text.txt", *model_options, *quick, "--json")
+    assert result.status == 0, result.err
+    assert result.json["summary"]["kind"] == kind
+    assert result.json["run"] == f"runs/text-{kind}"
+    assert ("perplexity" in result.json["summary"]) == (kind not in build.COUNTED)
+    assert seqwright("generate", result.json["run"], "the", "--max-tokens", "4", "--json").json["text"]
+    assert seqwright("check", result.json["run"]).status == 0
 
 
 @pytest.mark.parametrize("name", LECTURES)
-def test_the_lectures_practice_runs_anywhere(seqwright: Command, name: str, here: Path) -> None:
+def test_lecture_recipes_train_without_files(seqwright: Command, name: str, workdir: Path) -> None:
     short = ["--set", "training.epochs=0.001", "--set", "training.batch_size=4", "--set", "data.split=documents 0.5%"]
-    said = seqwright("train", name, *short, "--json")
-    assert said.status == 0, said.err
-    assert any("40 tokens" in note["text"] for note in records(here / "runs" / name, "note"))
+    result = seqwright("train", name, *short, "--json")
+    assert result.status == 0, result.err
+    assert any("40 tokens" in note["text"] for note in records(workdir / "runs" / name, "note"))
     assert seqwright("generate", f"runs/{name}", "a class", "--max-tokens", "6").status == 0
 
 
-def test_a_papers_recipe_takes_a_text_of_ones_own(seqwright: Command) -> None:
-    said = seqwright("train", "gpt3-small", "--text", "text.txt", *SHRUNK_GPT3, "--json")
-    assert said.status == 0, said.err
-    assert said.json["run"] == "runs/gpt3-small"
-    assert said.json["summary"]["steps"] == 2
+def test_paper_recipe_with_user_text(seqwright: Command) -> None:
+    result = seqwright("train", "gpt3-small", "--text", "text.txt", *SHRUNK_GPT3, "--json")
+    assert result.status == 0, result.err
+    assert result.json["run"] == "runs/gpt3-small"
+    assert result.json["summary"]["steps"] == 2
 
 
-def test_the_same_verbs_in_python(here: Path) -> None:
+def test_python_api_matches_the_commands(workdir: Path) -> None:
     run = sw.train(text="text.txt", set=[item for item in TINY_GPT if item != "--set"], run="mine")
-    (said,) = run.generate("the", max_tokens=5, seed=3)
-    assert sw.open("mine").generate("the", max_tokens=5, seed=3) == [said]
+    (output,) = run.generate("the", max_tokens=5, seed=3)
+    assert sw.open("mine").generate("the", max_tokens=5, seed=3) == [output]
     assert sw.open("mine").evaluate() == run.evaluate()
     assert run.evaluate("text.txt", resamples=0)["nll"] > 0
     assert [line.text for line in run.score(["the cat", ""])] == ["the cat", ""]
@@ -172,46 +173,46 @@ def test_the_same_verbs_in_python(here: Path) -> None:
         run.generate("the", seeds=[1, 2])
 
 
-def test_a_long_prompt_is_read_from_its_end_and_that_is_said(seqwright: Command, trained: Path) -> None:
-    said = seqwright("generate", trained, "the cat " * 10, "--max-tokens", "3")
-    assert said.status == 0
-    assert "the first 65 tokens of the prompt did not fit the context and were not read." in said.err
+def test_long_prompt_is_truncated_on_the_left_with_a_warning(seqwright: Command, trained: Path) -> None:
+    result = seqwright("generate", trained, "the cat " * 10, "--max-tokens", "3")
+    assert result.status == 0
+    assert "the first 65 tokens of the prompt exceed the context and were dropped." in result.err
     assert seqwright("generate", trained, "the cat " * 10, "--max-tokens", "3", "--json").json["unread"] == 65
 
 
-def test_nothing_need_be_asked(seqwright: Command, trained: Path) -> None:
+def test_generate_from_an_empty_prompt(seqwright: Command, trained: Path) -> None:
     assert seqwright("generate", trained, "", "--max-tokens", "5", "--json").json["text"]
     assert seqwright("generate", trained, "--prompts", "-", "--max-tokens", "2", "--json", input=b"the\n\n").lines[1]
 
 
 @pytest.mark.parametrize("kind", ["words", "characters", "bytes", "byte-bpe"])
-def test_text_of_any_script_and_line_end(seqwright: Command, here: Path, kind: str) -> None:
-    (here / "mixed.txt").write_bytes("Ăn quả nhớ kẻ trồng cây 🌳\r\nCó chí thì nên 👩‍👩‍👧\r\n".encode() * 30)
-    said = seqwright("train", "--text", "mixed.txt", *TINY_GPT, "--set", f"tokenizer.kind={kind}", "--run", "mixed")
-    assert said.status == 0, said.err
+def test_unicode_scripts_and_crlf(seqwright: Command, workdir: Path, kind: str) -> None:
+    (workdir / "mixed.txt").write_bytes("Ăn quả nhớ kẻ trồng cây 🌳\r\nCó chí thì nên 👩‍👩‍👧\r\n".encode() * 30)
+    result = seqwright("train", "--text", "mixed.txt", *TINY_GPT, "--set", f"tokenizer.kind={kind}", "--run", "mixed")
+    assert result.status == 0, result.err
     (row,) = seqwright("generate", "mixed", "Có chí 👩‍👩‍👧", "--max-tokens", "6", "--json").lines
     assert row["prompt"] == "Có chí 👩‍👩‍👧"
 
 
-def test_a_line_of_ten_megabytes(seqwright: Command, here: Path) -> None:
-    (here / "long.txt").write_text(text_of(330_000).replace("\n", " "))
-    said = seqwright("train", "--text", "long.txt", "--model", "ngram", "--json")
-    assert said.status == 0, said.err
-    assert (here / "long.txt").stat().st_size > 9_500_000
+def test_ngram_training_on_a_line_of_ten_megabytes(seqwright: Command, workdir: Path) -> None:
+    (workdir / "long.txt").write_text(synthetic_text(330_000).replace("\n", " "))
+    result = seqwright("train", "--text", "long.txt", "--model", "ngram", "--json")
+    assert result.status == 0, result.err
+    assert (workdir / "long.txt").stat().st_size > 9_500_000
 
 
-def test_what_validation_knows_and_training_does_not_is_counted(seqwright: Command, here: Path) -> None:
-    (here / "valid.txt").write_text("the cat sat on ünknown ñames\n" * 5)
-    said = seqwright("train", "--text", "text.txt", "--valid", "valid.txt", *TINY_GPT, "--run", "run")
-    assert said.status == 0
-    assert "15 of 145 validation tokens are <unk>." in " ".join(said.err.split())
-    said = seqwright("evaluate", "run")
-    assert "bits per byte is refused: 15 tokens of this text are <unk>" in said.out
+def test_unknown_validation_tokens_are_counted(seqwright: Command, workdir: Path) -> None:
+    (workdir / "valid.txt").write_text("the cat sat on ünknown ñames\n" * 5)
+    result = seqwright("train", "--text", "text.txt", "--valid", "valid.txt", *TINY_GPT, "--run", "run")
+    assert result.status == 0
+    assert "15 of 145 validation tokens are <unk>." in " ".join(result.err.split())
+    result = seqwright("evaluate", "run")
+    assert "bits per byte is not reported: 15 tokens of this text are <unk>" in result.out
 
 
-def test_a_reader_who_has_seen_enough(here: Path, trained: Path) -> None:
-    (here / "many.txt").write_text(text_of(20_000))
-    process = start("tokenize", trained, "many.txt", cwd=here)
+def test_closed_stdout_ends_quietly(workdir: Path, trained: Path) -> None:
+    (workdir / "many.txt").write_text(synthetic_text(20_000))
+    process = start("tokenize", trained, "many.txt", cwd=workdir)
     assert process.stdout is not None
     assert process.stdout.readline()
     process.stdout.close()

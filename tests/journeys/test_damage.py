@@ -1,4 +1,4 @@
-"""Runs that were damaged, and disks that are full or closed: what is wrong is named, and what was good stays."""
+"""Corrupt run files, full disks and read-only folders: errors name the file, and intact data is kept."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.commands import TINY_GPT, ended, files, start, text_of
+from tests.journeys.commands import TINY_GPT, files, finish, start, synthetic_text
 from tests.journeys.conftest import Command
 
 BIG = [*TINY_GPT, "--set", "model.width=256", "--set", "training.evaluate_every=2"]
 """Checkpoints of several megabytes."""
 
 
-def cut(path: Path) -> None:
+def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
@@ -35,7 +35,7 @@ def another_model(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        ("model.safetensors", cut, "model.safetensors is damaged"),
+        ("model.safetensors", truncate, "model.safetensors is damaged"),
         ("model.safetensors", Path.unlink, "model.safetensors is missing. Restore it from a copy, or train again."),
         ("recipe.toml", lambda path: path.write_text("[model\n"), "recipe.toml is damaged"),
         ("recipe.toml", lambda path: path.write_text("[model]\nkind = 'gtp'\n"), "Did you mean 'gpt'?"),
@@ -51,61 +51,61 @@ def another_model(path: Path) -> None:
         ("environment.json", newer, "was made by seqwright 9.0, format 99"),
     ],
 )
-def test_a_damaged_run_names_the_damage(
-    seqwright: Command, copy: Path, name: str, damage: Callable[[Path], object], message: str
+def test_corrupt_run_files_are_named(
+    seqwright: Command, run_copy: Path, name: str, damage: Callable[[Path], object], message: str
 ) -> None:
-    damage(copy / name)
+    damage(run_copy / name)
     more = ["train", "--run", "run", "--set", "training.steps=9"]
-    going_on = [["train", "--run", "run"], more] if name in ("summary.json", "log.jsonl") else []
-    for command in (["generate", "run", "the"], ["evaluate", "run"], ["check", "run"], *going_on):
-        said = seqwright(*command)
-        assert said.status == 2
-        assert message in said.err
+    resuming = [["train", "--run", "run"], more] if name in ("summary.json", "log.jsonl") else []
+    for command in (["generate", "run", "the"], ["evaluate", "run"], ["check", "run"], *resuming):
+        result = seqwright(*command)
+        assert result.status == 2
+        assert message in result.err
     assert seqwright("runs", ".").status == (2 if message.startswith("is not a run") else 0)
 
 
-def test_a_log_torn_by_a_kill_is_no_damage(seqwright: Command, copy: Path) -> None:
-    with (copy / "log.jsonl").open("a") as log:
+def test_truncated_last_log_line_does_not_prevent_resume(seqwright: Command, run_copy: Path) -> None:
+    with (run_copy / "log.jsonl").open("a") as log:
         log.write('{"kind": "tra')
     assert seqwright("train", "--run", "run", "--set", "training.steps=8").status == 0
 
 
-def small_files() -> None:
+def limit_file_size() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
 
-def test_no_room_for_a_first_checkpoint_leaves_nothing(here: Path) -> None:
-    said = ended(start("train", "--text", "text.txt", *BIG, "--run", "run", cwd=here, before=small_files))
-    assert said.status == 2, said.err
-    assert "error: no room to write run/checkpoints" in said.err
-    assert "Free some space, or choose a folder on another disk" in said.err
-    assert files(here) == {"text.txt"}
+def test_disk_full_at_first_checkpoint_leaves_no_run(workdir: Path) -> None:
+    result = finish(start("train", "--text", "text.txt", *BIG, "--run", "run", cwd=workdir, preexec=limit_file_size))
+    assert result.status == 2, result.err
+    assert "error: no room to write run/checkpoints" in result.err
+    assert "Free some space, or choose a folder on another disk" in result.err
+    assert files(workdir) == {"text.txt"}
 
 
-def test_no_room_for_a_later_checkpoint_leaves_the_earlier_one(seqwright: Command, here: Path) -> None:
+def test_disk_full_at_later_checkpoint_keeps_the_earlier_one(seqwright: Command, workdir: Path) -> None:
     assert seqwright("train", "--text", "text.txt", *BIG, "--run", "run").status == 0
-    before = files(here / "run" / "checkpoints")
+    before = files(workdir / "run" / "checkpoints")
     more = ("train", "--run", "run", "--set", "training.steps=20")
-    said = ended(start(*more, cwd=here, before=small_files))
-    assert said.status == 2
-    assert "no room to write run/checkpoints" in said.err
-    assert files(here / "run" / "checkpoints") == before
+    result = finish(start(*more, cwd=workdir, preexec=limit_file_size))
+    assert result.status == 2
+    assert "no room to write run/checkpoints" in result.err
+    assert files(workdir / "run" / "checkpoints") == before
     assert seqwright(*more).status == 0
 
 
 def can_mount() -> bool:
-    tried = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
-    return shutil.which("unshare") is not None and subprocess.run(tried, capture_output=True).returncode == 0
+    command = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
+    return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
 
 
 @pytest.mark.skipif(not can_mount(), reason="needs the right to mount a small disk")
-def test_a_disk_that_is_really_full(here: Path) -> None:
-    (here / "disk").mkdir()
+def test_disk_full_on_a_tmpfs(workdir: Path) -> None:
+    (workdir / "disk").mkdir()
     inside = [sys.executable, "-m", "seqwright", "train", "--text", "text.txt", *BIG, "--run", "disk/run"]
     script = 'mount -t tmpfs -o size=2m none disk && "$@"; status=$?; ls -A disk; exit $status'
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", script, "sh", *inside],
-        cwd=here,
+        cwd=workdir,
         capture_output=True,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -117,25 +117,25 @@ def test_a_disk_that_is_really_full(here: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only to root")
-def test_a_folder_that_is_not_ours(seqwright: Command, here: Path) -> None:
-    (here / "closed").mkdir(mode=0o500)
-    said = seqwright("train", "--text", "text.txt", *TINY_GPT, "--run", "closed/run")
-    assert said.status == 2
-    assert "Choose a folder with write permission." in said.err
-    assert files(here) == {"text.txt", "closed"}
+def test_read_only_folder_is_rejected(seqwright: Command, workdir: Path) -> None:
+    (workdir / "closed").mkdir(mode=0o500)
+    result = seqwright("train", "--text", "text.txt", *TINY_GPT, "--run", "closed/run")
+    assert result.status == 2
+    assert "Choose a folder that is yours to write." in result.err
+    assert files(workdir) == {"text.txt", "closed"}
 
 
-def test_a_summary_without_steps_is_damage_to_who_wants_more(seqwright: Command, copy: Path) -> None:
-    summary = json.loads((copy / "summary.json").read_text())
+def test_summary_without_steps_is_corrupt(seqwright: Command, run_copy: Path) -> None:
+    summary = json.loads((run_copy / "summary.json").read_text())
     del summary["asked_steps"]
-    (copy / "summary.json").write_text(json.dumps(summary))
+    (run_copy / "summary.json").write_text(json.dumps(summary))
     for more in ([], ["--set", "training.steps=9"]):
-        said = seqwright("train", "--run", "run", *more)
-        assert said.status == 2
-        assert "summary.json is damaged: it has no 'asked_steps'. Delete it to finish the run again." in said.err
-    (copy / "summary.json").unlink()
+        result = seqwright("train", "--run", "run", *more)
+        assert result.status == 2
+        assert "summary.json is damaged: it has no 'asked_steps'. Delete it to finish the run again." in result.err
+    (run_copy / "summary.json").unlink()
     assert seqwright("train", "--run", "run").status == 0
-    assert json.loads((copy / "summary.json").read_text())["asked_steps"] == 6
+    assert json.loads((run_copy / "summary.json").read_text())["asked_steps"] == 6
 
 
 def no_state(checkpoint: Path) -> None:
@@ -144,19 +144,21 @@ def no_state(checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda checkpoint: (checkpoint / "model.safetensors").unlink(), no_state])
-def test_a_damaged_checkpoint_is_passed_over(seqwright: Command, copy: Path, damage: Callable[[Path], object]) -> None:
-    damage(copy / "checkpoints" / "step-00000006")
-    said = seqwright("train", "--run", "run", "--set", "training.steps=8")
-    assert said.status == 0, said.err
-    assert "went back to step 5" in said.err
+def test_resume_skips_a_corrupt_checkpoint(
+    seqwright: Command, run_copy: Path, damage: Callable[[Path], object]
+) -> None:
+    damage(run_copy / "checkpoints" / "step-00000006")
+    result = seqwright("train", "--run", "run", "--set", "training.steps=8")
+    assert result.status == 0, result.err
+    assert "went back to step 5" in result.err
 
 
-def test_a_run_is_of_use_without_its_text(seqwright: Command, here: Path) -> None:
-    (here / "other.txt").write_text(text_of(60))
+def test_inference_needs_no_training_text(seqwright: Command, workdir: Path) -> None:
+    (workdir / "other.txt").write_text(synthetic_text(60))
     assert seqwright("train", "--text", "other.txt", *TINY_GPT, "--run", "run").status == 0
-    (here / "other.txt").unlink()
+    (workdir / "other.txt").unlink()
     assert seqwright("generate", "run", "the", "--max-tokens", "3").status == 0
     assert seqwright("train", "--run", "run").status == 0
-    said = seqwright("evaluate", "run")
-    assert said.status == 2
-    assert "other.txt" in said.err
+    result = seqwright("evaluate", "run")
+    assert result.status == 2
+    assert "other.txt" in result.err

@@ -1,4 +1,4 @@
-"""The data command, and training from what it prepared."""
+"""`seqwright data`, and training on prepared corpora."""
 
 from __future__ import annotations
 
@@ -12,103 +12,104 @@ import pytest
 
 from seqwright.data import catalog
 from seqwright.text.trainers import TokenizerConfig, train
-from tests.journeys.commands import TINY_GPT, text_of
+from tests.journeys.commands import TINY_GPT, synthetic_text
 from tests.journeys.conftest import Command
 
 
 @pytest.fixture
-def root(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data root with one set, of two files, one of which is there."""
+def root(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data root with one data set of two files, one of which is present."""
     files = {"a.txt": hashlib.sha256(b"text").hexdigest(), "b.txt": "0" * 64}
     made_up = catalog.Named(title="made up", task="language model", terms="none", files=files)
     monkeypatch.setattr(catalog, "SETS", {"made_up": made_up})
-    monkeypatch.setenv("SEQWRIGHT_DATA", str(here))
-    (here / "made_up").mkdir()
-    (here / "made_up" / "a.txt.xz").write_bytes(lzma.compress(b"text"))
-    return here
+    monkeypatch.setenv("SEQWRIGHT_DATA", str(workdir))
+    (workdir / "made_up").mkdir()
+    (workdir / "made_up" / "a.txt.xz").write_bytes(lzma.compress(b"text"))
+    return workdir
 
 
-def test_what_is_known_and_there_is_listed(root: Path, seqwright: Command) -> None:
+def test_data_lists_the_catalog(root: Path, seqwright: Command) -> None:
     [row] = seqwright("data", "--json").lines
     assert (row["name"], row["there"], row["files"], row["recipes"]) == ("made_up", 1, 2, [])
     assert "1/2" in seqwright("data").out
 
 
-def test_files_are_verified(root: Path, seqwright: Command) -> None:
+def test_data_verify_compares_checksums(root: Path, seqwright: Command) -> None:
     assert seqwright("data", "verify", "--json").lines == [{"set": "made_up", "file": "a.txt", "state": "verified"}]
     missing = seqwright("data", "verify", "made_up")
     assert (missing.status, "missing   made_up/b.txt" in missing.out) == (1, True)
     (root / "made_up" / "b.txt").write_bytes(b"other")
     differs = seqwright("data", "verify")
     assert "differs   made_up/b.txt" in differs.out
-    assert differs.err == "1 of 2 files are as they should be.\n"
+    assert differs.err == "1 of 2 files match their checksums.\n"
     assert "Did you mean 'made_up'?" in seqwright("data", "verify", "madeup").err
 
 
-def test_the_checksums_are_those_of_the_files(data_root: Path) -> None:
+def test_catalog_checksums_match_the_corpora(data_root: Path) -> None:
     for name in ("tiny_shakespeare", "truyen_kieu", "scan"):
         assert {state for _, state in catalog.states(name, data_root, verify=True)} == {"verified"}
 
 
-def test_a_file_is_audited(here: Path, seqwright: Command) -> None:
-    (here / "own.txt").write_bytes(b"the cat\r\nthe cat\nend\n")
-    (here / "train.txt").write_text("end\nof it\n")
-    found = seqwright("data", "audit", "own.txt", "--against", "train.txt", "--json").json
-    assert (found["copies"], found["leaks"]["copies"], len(found["warnings"])) == (1, 1, 2)
-    said = seqwright("data", "audit", "own.txt").out
-    assert "line ends are mixed" in said
+def test_data_audit_reports_duplicates_and_leaks(workdir: Path, seqwright: Command) -> None:
+    (workdir / "own.txt").write_bytes(b"the cat\r\nthe cat\nend\n")
+    (workdir / "train.txt").write_text("end\nof it\n")
+    report = seqwright("data", "audit", "own.txt", "--against", "train.txt", "--json").json
+    assert (report["copies"], report["leaks"]["copies"], len(report["warnings"])) == (1, 1, 2)
+    assert "line ends are mixed" in seqwright("data", "audit", "own.txt").out
 
 
-def test_a_prepared_text_trains_as_the_text_does(here: Path, seqwright: Command) -> None:
-    (here / "own.json").write_text(train(TokenizerConfig(kind="characters"), [text_of(60)]).json)
+def test_prepared_corpus_trains_like_the_text(workdir: Path, seqwright: Command) -> None:
+    (workdir / "own.json").write_text(train(TokenizerConfig(kind="characters"), [synthetic_text(60)]).json)
     common = ["--valid", "text.txt", *TINY_GPT[2:], "--json"]
-    own = ["--set", "tokenizer.file=own.json"]
-    plain = seqwright("train", "--text", "text.txt", *common, *own, "--run", "plain").json["summary"]
+    tokenizer = ["--set", "tokenizer.file=own.json"]
+    plain = seqwright("train", "--text", "text.txt", *common, *tokenizer, "--run", "plain").json["summary"]
     prepare = ["data", "prepare", "text.txt", "--out", "ids", "--tokenizer", "own.json", "--document", "file", "--json"]
-    assert seqwright(*prepare).json == seqwright(*prepare).json  # the second finds it done
+    assert seqwright(*prepare).json == seqwright(*prepare).json  # the second call finds it finished
     from_disk = seqwright("train", "--text", "ids", *common, "--run", "disk").json["summary"]
     assert from_disk["nll"] == plain["nll"]
     assert seqwright("data", "verify", "ids").out == "verified  ids/ids.bin\n"
 
 
-def test_a_tokenizer_that_does_not_fit_the_run_is_refused(copy: Path, seqwright: Command) -> None:
-    path = copy / "tokenizer.json"
+def test_tokenizer_hash_mismatch_is_rejected(run_copy: Path, seqwright: Command) -> None:
+    path = run_copy / "tokenizer.json"
     table = json.loads(path.read_text())
     vocabulary = table["model"]["vocab"]
     vocabulary["a"], vocabulary["t"] = vocabulary["t"], vocabulary["a"]
     path.write_text(json.dumps(table))
-    said = seqwright("generate", copy, "the")
-    assert said.status == 2
-    assert "does not fit the weights" in said.err
-    hashes = re.findall("[0-9a-f]{64}", said.err)
+    result = seqwright("generate", run_copy, "the")
+    assert result.status == 2
+    assert "does not fit the weights" in result.err
+    hashes = re.findall("[0-9a-f]{64}", result.err)
     assert len(set(hashes)) == 2
 
 
-def test_corpora_are_mixed_by_weight(here: Path, seqwright: Command) -> None:
-    (here / "more.txt").write_text(text_of(20, seed=1))
-    (here / "mix.toml").write_text('[data]\ntrain = ["text.txt", "more.txt"]\nweights = [1, 3]\nsplit = "tail 10%"\n')
-    said = seqwright("train", "mix.toml", *TINY_GPT, "--run", "mix")
-    assert said.status == 0
-    assert "75.0% of what is read" in " ".join(said.err.split())
+def test_corpora_are_mixed_by_sampling_weights(workdir: Path, seqwright: Command) -> None:
+    (workdir / "more.txt").write_text(synthetic_text(20, seed=1))
+    (workdir / "mix.toml").write_text(
+        '[data]\ntrain = ["text.txt", "more.txt"]\nweights = [1, 3]\nsplit = "tail 10%"\n'
+    )
+    result = seqwright("train", "mix.toml", *TINY_GPT, "--run", "mix")
+    assert result.status == 0
+    assert "75.0% of what is read" in " ".join(result.err.split())
 
 
-def test_documents_of_packed_windows_are_kept_apart(here: Path, seqwright: Command) -> None:
-    """From a text, a mixture and a prepared folder; measured as it was trained, and the same after it is opened."""
-    apart = ["--set", "data.mask_documents=true", *TINY_GPT, "--json"]
+def test_document_mask_in_packed_windows(workdir: Path, seqwright: Command) -> None:
+    """For a text, a mixture and a prepared corpus; evaluated as trained, also after opening the run."""
+    document_mask = ["--set", "data.mask_documents=true", *TINY_GPT, "--json"]
     lines = ["--set", "data.document=line"]
     plain = seqwright("train", "--text", "text.txt", *TINY_GPT, *lines, "--json", "--run", "plain").json["summary"]
-    masked = seqwright("train", "--text", "text.txt", *apart, *lines, "--run", "masked").json["summary"]
+    masked = seqwright("train", "--text", "text.txt", *document_mask, *lines, "--run", "masked").json["summary"]
     assert masked["nll"] != plain["nll"]
     assert "|documents:apart|" in masked["scores"]["nll"]["signature"]
     assert seqwright("evaluate", "masked", "--json").json["nll"] == masked["nll"]
-    more = ["--valid", "text.txt", "--set", "training.micro_batch_size=2", *apart]
+    more = ["--valid", "text.txt", "--set", "training.micro_batch_size=2", *document_mask]
     seqwright("data", "prepare", "text.txt", "--out", "ids", "--set", "tokenizer.kind=characters")
     disk = ["--text", "ids", *more, "--set", "data.document=line"]
     assert seqwright("train", *disk, "--run", "disk").status == 0
-    (here / "mix.toml").write_text('[data]\ntrain = ["text.txt", "text.txt"]\nweights = [1, 3]\ndocument = "line"\n')
+    (workdir / "mix.toml").write_text('[data]\ntrain = ["text.txt", "text.txt"]\nweights = [1, 3]\ndocument = "line"\n')
     assert seqwright("train", "mix.toml", *more, "--run", "mix").status == 0
-    said = seqwright("mix", "plain", "masked", "--on", "text.txt", "--run", "both")
-    assert (said.status, "the same data.mask_documents" in said.err) == (2, True)
+    result = seqwright("mix", "plain", "masked", "--on", "text.txt", "--run", "both")
+    assert (result.status, "the same data.mask_documents" in result.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -121,9 +122,11 @@ def test_documents_of_packed_windows_are_kept_apart(here: Path, seqwright: Comma
         (["data.examples=documents"], 'with examples = "documents" leave it out'),
     ],
 )
-def test_documents_that_cannot_be_kept_apart(here: Path, seqwright: Command, settings: list[str], message: str) -> None:
-    given = [item for one in ["data.mask_documents=true", *settings] for item in ("--set", one)]
-    said = seqwright("train", "--text", "text.txt", *given, "--run", "run")
-    assert said.status == 2
-    assert message in " ".join(said.err.split())
-    assert not (here / "run").exists()
+def test_document_mask_is_rejected_where_unsupported(
+    workdir: Path, seqwright: Command, settings: list[str], message: str
+) -> None:
+    overrides = [item for one in ["data.mask_documents=true", *settings] for item in ("--set", one)]
+    result = seqwright("train", "--text", "text.txt", *overrides, "--run", "run")
+    assert result.status == 2
+    assert message in " ".join(result.err.split())
+    assert not (workdir / "run").exists()

@@ -1,4 +1,4 @@
-"""From a pre-trained run to a classifier or a tagger that begins with it, through the command line."""
+"""Fine-tuning pre-trained runs into classifiers, taggers and translators, through the command line."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ SIZES = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A text, labeled lines, and a run of each kind that was trained on the text for a moment."""
-    here = tmp_path_factory.mktemp("fine-tuning")
-    (here / "text.txt").write_text("".join(LINES) * 4)
-    (here / "rows.tsv").write_text("".join(ROWS) * 4)
-    (here / "tags.tsv").write_text("".join(TAGGED) * 2)
+    """A text, labeled and tagged lines, and a run of each kind pre-trained on the text for a few steps."""
+    workdir = tmp_path_factory.mktemp("fine-tuning")
+    (workdir / "text.txt").write_text("".join(LINES) * 4)
+    (workdir / "rows.tsv").write_text("".join(ROWS) * 4)
+    (workdir / "tags.tsv").write_text("".join(TAGGED) * 2)
     for kind, sizes in SIZES.items():
-        given = {"masked" if kind == "bert" else "text": str(here / "text.txt")}
-        api.train(**given, run=here / kind, set=[*SMALL, *sizes])
-    return here
+        given = {"masked" if kind == "bert" else "text": str(workdir / "text.txt")}
+        api.train(**given, run=workdir / kind, set=[*SMALL, *sizes])
+    return workdir
 
 
-def tuned(
+def fine_tune(
     seqwright: Command, folder: Path, kind: str, *more: str, given: tuple[str, str] = ("--labeled", "rows.tsv")
 ) -> tuple[dict[str, torch.Tensor], ...]:
     """Weights before and after fine-tuning for a few steps."""
@@ -51,14 +51,14 @@ def tuned(
         for word in ("--set", key)
     ]
     option, file = given
-    said = seqwright("train", option, folder / file, "--from", folder / kind, "--run", "tuned", *settings)
-    assert said.status == 0, said.err
+    result = seqwright("train", option, folder / file, "--from", folder / kind, "--run", "tuned", *settings)
+    assert result.status == 0, result.err
     return tuple(load_tensors(path / "model.safetensors")[0] for path in (folder / kind, Path("tuned")))
 
 
 @pytest.mark.parametrize("kind", SIZES)
-def test_a_classifier_begins_with_any_run(seqwright: Command, folder: Path, kind: str) -> None:
-    before, after = tuned(seqwright, folder, kind, "training.learning_rate=1e-30", "training.weight_decay=0")
+def test_classifier_fine_tuned_from_any_kind(seqwright: Command, folder: Path, kind: str) -> None:
+    before, after = fine_tune(seqwright, folder, kind, "training.learning_rate=1e-30", "training.weight_decay=0")
     shared = [name for name in after if name.startswith(("embedding.", "encoder."))]
     assert {name for name in before if name.startswith(("embedding.", "encoder."))} == set(shared)
     for name in shared:
@@ -74,9 +74,9 @@ def test_a_classifier_begins_with_any_run(seqwright: Command, folder: Path, kind
 
 
 @pytest.mark.parametrize("kind", SIZES)
-def test_a_tagger_begins_with_any_run(seqwright: Command, folder: Path, kind: str) -> None:
+def test_tagger_fine_tuned_from_any_kind(seqwright: Command, folder: Path, kind: str) -> None:
     still = ("training.learning_rate=1e-30", "training.weight_decay=0")
-    before, after = tuned(seqwright, folder, kind, *still, given=("--tagged", "tags.tsv"))
+    before, after = fine_tune(seqwright, folder, kind, *still, given=("--tagged", "tags.tsv"))
     shared = {name for name in before if name == "embedding.weight" or name.startswith("encoder.")}
     assert shared
     for name in shared:
@@ -86,20 +86,20 @@ def test_a_tagger_begins_with_any_run(seqwright: Command, folder: Path, kind: st
     assert len(tags) == 3
 
 
-def test_a_begun_recipe_suits_the_kinds_it_begins_with(folder: Path, tmp_path: Path) -> None:
-    """Not the bag, the perceptron or the whole words that it would have taken by itself."""
+def test_default_recipe_of_fine_tuning_keeps_model_and_tokenizer_kind(folder: Path, tmp_path: Path) -> None:
+    """Not the bag of n-grams, the perceptron or the word tokenizer that are the defaults without a base run."""
     rows = tmp_path / "rows.tsv"
     rows.write_text("".join(ROWS) * 40)
-    wanted = wanted_recipe(None, labeled=str(rows), base=folder / "gpt")
-    assert wanted.data.split == "stratified 20%"
-    assert wanted.training.epochs == 40
+    resolved = wanted_recipe(None, labeled=str(rows), base=folder / "gpt")
+    assert resolved.data.split == "stratified 20%"
+    assert resolved.training.epochs == 40
     pieces = {"model": {"kind": "gpt"}, "tokenizer": {"kind": "byte-bpe"}}
     assert kinds_of(pieces, "tagged") == {"kind": "gpt", "tokenizer": "byte-bpe"}
     assert kinds_of(pieces | {"model": {"kind": "ngram"}}, "text") == {"tokenizer": "byte-bpe"}
 
 
-def test_frozen_layers_do_not_move(seqwright: Command, folder: Path) -> None:
-    before, after = tuned(seqwright, folder, "gpt", "training.freeze=1", "training.learning_rate=0.01")
+def test_frozen_layers_do_not_change(seqwright: Command, folder: Path) -> None:
+    before, after = fine_tune(seqwright, folder, "gpt", "training.freeze=1", "training.learning_rate=0.01")
     moved = {name for name in after if name in before and not torch.equal(after[name], before[name])}
     still = {"embedding.weight", "encoder.positions.table.weight"}
     still |= {name for name in before if name.startswith("encoder.blocks.0.")}
@@ -107,14 +107,14 @@ def test_frozen_layers_do_not_move(seqwright: Command, folder: Path) -> None:
     assert not moved & still
 
 
-def test_only_the_answer_learns(seqwright: Command, folder: Path) -> None:
-    before, after = tuned(seqwright, folder, "lstm", "training.freeze=all", "training.learning_rate=0.01")
+def test_freeze_all_trains_only_the_head(seqwright: Command, folder: Path) -> None:
+    before, after = fine_tune(seqwright, folder, "lstm", "training.freeze=all", "training.learning_rate=0.01")
     for name in before.keys() & after.keys() - {"head.readout.weight", "head.readout.bias"}:
         assert torch.equal(after[name], before[name]), name
 
 
-def test_layers_thaw_from_the_top(seqwright: Command, folder: Path) -> None:
-    before, after = tuned(
+def test_gradual_unfreezing_from_the_top(seqwright: Command, folder: Path) -> None:
+    before, after = fine_tune(
         seqwright, folder, "lstm", "training.epochs=4", "training.unfreeze_every=2", "training.learning_rate=0.01"
     )
     kept = [name for name in after if name in before and name.startswith(("embedding.", "encoder."))]
@@ -122,51 +122,53 @@ def test_layers_thaw_from_the_top(seqwright: Command, folder: Path) -> None:
     assert moved == {name for name in before if name.endswith("_l1")}
 
 
-def test_the_texts_own_likelihood_may_help(seqwright: Command, folder: Path) -> None:
+def test_auxiliary_language_model_loss(seqwright: Command, folder: Path) -> None:
     for kind in ("gpt", "lstm"):
-        _, with_it = tuned(seqwright, folder, kind, "training.auxiliary_loss_weight=0.5", "training.learning_rate=0.01")
-        _, without = tuned(seqwright, folder, kind, "training.learning_rate=0.01")
+        _, with_it = fine_tune(
+            seqwright, folder, kind, "training.auxiliary_loss_weight=0.5", "training.learning_rate=0.01"
+        )
+        _, without = fine_tune(seqwright, folder, kind, "training.learning_rate=0.01")
         assert not torch.equal(with_it["embedding.weight"], without["embedding.weight"])
     settings = ("--set", "training.auxiliary_loss_weight=0.5", "--run", "refused")
-    said = seqwright("train", "--labeled", folder / "rows.tsv", "--from", folder / "bert", *settings)
-    assert said.status == 2
-    assert "reads from left to right" in said.err
+    result = seqwright("train", "--labeled", folder / "rows.tsv", "--from", folder / "bert", *settings)
+    assert result.status == 2
+    assert "reads from left to right" in result.err
 
 
-def test_what_does_not_fit_is_refused(seqwright: Command, folder: Path) -> None:
+def test_incompatible_fine_tuning_is_rejected(seqwright: Command, folder: Path) -> None:
     rows = folder / "rows.tsv"
-    said = seqwright("train", "--labeled", rows, "--from", folder / "gpt", "--model", "lstm", "--run", "x")
-    assert said.status == 2
-    assert "holds a 'gpt' model; leave model.kind out" in said.err
-    said = seqwright("train", "--masked", folder / "text.txt", "--from", folder / "gpt", "--run", "x")
-    assert said.status == 2
-    assert "what begins a model of masked is one of bert" in said.err
-    said = seqwright("train", "--labeled", rows, "--from", folder / "gpt", "--set", "model.width=16", "--run", "x")
-    assert said.status == 2
-    assert "of another shape" in said.err
-    said = seqwright("train", "--labeled", rows, "--from", folder / "gpt", "--set", "training.freeze=9", "--run", "x")
-    assert said.status == 2
-    assert "there are 2 layers" in said.err
+    result = seqwright("train", "--labeled", rows, "--from", folder / "gpt", "--model", "lstm", "--run", "x")
+    assert result.status == 2
+    assert "holds a 'gpt' model; leave model.kind out" in result.err
+    result = seqwright("train", "--masked", folder / "text.txt", "--from", folder / "gpt", "--run", "x")
+    assert result.status == 2
+    assert "what begins a model of masked is one of bert" in result.err
+    result = seqwright("train", "--labeled", rows, "--from", folder / "gpt", "--set", "model.width=16", "--run", "x")
+    assert result.status == 2
+    assert "of another shape" in result.err
+    result = seqwright("train", "--labeled", rows, "--from", folder / "gpt", "--set", "training.freeze=9", "--run", "x")
+    assert result.status == 2
+    assert "there are 2 layers" in result.err
 
 
-def test_a_language_model_begins_a_translator_that_sees_its_source_both_ways(seqwright: Command, folder: Path) -> None:
+def test_prefix_lm_translator_fine_tuned_from_a_gpt(seqwright: Command, folder: Path) -> None:
     for side in ("src", "tgt"):
         Path(f"a.{side}").write_text("the cat\nthe dog\n" * 4)
     files = ("a.src", "a.tgt")
     settings = [word for key in ("training.steps=2", "training.learning_rate=1e-30") for word in ("--set", key)]
-    said = seqwright("train", "--pairs", *files, "--valid", *files, "--from", folder / "gpt", "--run", "x", *settings)
-    assert said.status == 0, said.err
+    result = seqwright("train", "--pairs", *files, "--valid", *files, "--from", folder / "gpt", "--run", "x", *settings)
+    assert result.status == 0, result.err
     before, after = (load_tensors(path / "model.safetensors")[0] for path in (folder / "gpt", Path("x")))
     assert before.keys() == after.keys()
     assert all(torch.allclose(after[name], before[name], atol=1e-12) for name in after)
     assert seqwright("translate", "x", input=b"the cat\n").status == 0
 
 
-def test_pre_training_goes_on_with_ones_own_text(seqwright: Command, folder: Path) -> None:
+def test_continued_pretraining_on_user_text(seqwright: Command, folder: Path) -> None:
     for kind in SIZES:
         flag = "--masked" if kind == "bert" else "--text"
-        said = seqwright(
+        result = seqwright(
             "train", flag, folder / "text.txt", "--from", folder / kind, "--run", kind, "--set", "training.steps=2"
         )
-        assert said.status == 0, said.err
-        assert "begun with the weights" in said.err
+        assert result.status == 0, result.err
+        assert "begun with the weights" in result.err

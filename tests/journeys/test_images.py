@@ -1,4 +1,4 @@
-"""Images through the command line: trained, looked at, scored, classified."""
+"""Image models through the command line: training, evaluation, prediction and report."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ HOT = "decoding.temperature=5"
 QUICK = [word for key in SET for word in ("--set", key)]
 
 
-def test_digits_are_learned_and_told(seqwright: Command, tmp_path: Path) -> None:
+def test_image_classifier_trains_predicts_and_obeys_the_laws(seqwright: Command, tmp_path: Path) -> None:
     trained = seqwright("train", "digits", "--run", str(tmp_path / "r"), *QUICK)
     assert trained.status == 0, trained.err
     scores = seqwright("evaluate", str(tmp_path / "r"), "--json").json
     assert scores["accuracy"] > 30
     np.savez(tmp_path / "some.npz", images=np.zeros((3, 8, 8), np.uint8))
-    said = seqwright("classify", str(tmp_path / "r"), str(tmp_path / "some.npz"), "--json").out.splitlines()
-    assert [json.loads(line)["picture"] for line in said] == [0, 1, 2]
-    first = json.loads(said[0])
+    lines = seqwright("classify", str(tmp_path / "r"), str(tmp_path / "some.npz"), "--json").out.splitlines()
+    assert [json.loads(line)["picture"] for line in lines] == [0, 1, 2]
+    first = json.loads(lines[0])
     assert first["probabilities"][first["label"]] == first["probability"] == max(first["probabilities"].values())
     assert sum(first["probabilities"].values()) == pytest.approx(1)
-    assert len({json.loads(line)["label"] for line in said}) == 1
+    assert len({json.loads(line)["label"] for line in lines}) == 1
     np.savez(tmp_path / "large.npz", images=np.zeros((3, 9, 9), np.uint8))
     refused = seqwright("classify", str(tmp_path / "r"), str(tmp_path / "large.npz"))
     assert refused.status != 0
@@ -43,20 +43,20 @@ def test_digits_are_learned_and_told(seqwright: Command, tmp_path: Path) -> None
     fitted = json.loads((tmp_path / "r" / "summary.json").read_text(encoding="utf-8"))["temperature"]
     assert f"temperature:{fitted:.4g}|" in scores["scores"]["calibration_error"]["signature"]
     plain = sw.open(tmp_path / "r").classify([str(tmp_path / "some.npz")], temperature=1.0)
-    assert (next(plain).probability < json.loads(said[0])["probability"]) == (fitted < 1)
+    assert (next(plain).probability < json.loads(lines[0])["probability"]) == (fitted < 1)
     hot = seqwright(
         "classify", str(tmp_path / "r"), str(tmp_path / "some.npz"), "--json", "--set", HOT
     ).out.splitlines()
-    assert json.loads(hot[0])["probability"] < json.loads(said[0])["probability"]
+    assert json.loads(hot[0])["probability"] < json.loads(lines[0])["probability"]
 
 
-def test_the_mean_of_patches_stands_for_a_picture_as_a_class_token_does(tmp_path: Path) -> None:
+def test_vit_with_mean_pooling_has_no_class_token(tmp_path: Path) -> None:
     opened = sw.train("digits", set=[*SET, 'model.pooling="mean"'], run=tmp_path / "r")
     assert "encoder.token" not in dict(opened.model.named_parameters())
     assert opened.evaluate()["accuracy"] > 30
 
 
-def test_unknown_classes_are_refused_before_anything_is_learned(seqwright: Command, tmp_path: Path) -> None:
+def test_unseen_validation_classes_are_rejected_before_training(seqwright: Command, tmp_path: Path) -> None:
     for name, labels in (("train", "abab"), ("valid", "abac")):
         pixels = np.random.default_rng(1).integers(0, 256, (4, 8, 8), np.uint8)
         np.savez(tmp_path / f"{name}.npz", images=pixels, labels=np.array(list(labels)))
@@ -65,7 +65,7 @@ def test_unknown_classes_are_refused_before_anything_is_learned(seqwright: Comma
     assert not (tmp_path / "r").exists()
 
 
-def test_colors_come_back_and_are_shown(tmp_path: Path) -> None:
+def test_colorization_scores_and_report(tmp_path: Path) -> None:
     opened = sw.train("digits-colorize", set=["training.steps=30", "training.evaluate_every=30"], run=tmp_path / "r")
     scores = opened.evaluate()
     assert scores["psnr"] > scores["psnr_shown"] - 3
@@ -76,8 +76,8 @@ def test_colors_come_back_and_are_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pooling", ["first", "mean"])
-def test_what_fills_patches_in_begins_a_classifier(pooling: str, tmp_path: Path) -> None:
-    """Class token or mean: the encoder of a run that paints patches in is that of the classifier, step 0."""
+def test_classifier_fine_tuned_from_masked_image_modeling(pooling: str, tmp_path: Path) -> None:
+    """Class token or mean pooling: at step 0 the classifier has the encoder weights of the masked image model."""
     small = ["model.layers=1", "model.width=16", "model.ffn_width=16", "training.steps=3", "training.evaluate_every=3"]
     filling = sw.train("digits-inpaint", set=[*small, f'model.pooling="{pooling}"'], run=tmp_path / "fill")
     still = ["training.steps=1", "training.learning_rate=1e-12", "training.weight_decay=0"]
@@ -90,7 +90,7 @@ def test_what_fills_patches_in_begins_a_classifier(pooling: str, tmp_path: Path)
     assert begun.evaluate()["accuracy"] >= 0
 
 
-def test_files_of_a_folder_are_named(seqwright: Command, tmp_path: Path) -> None:
+def test_classify_names_the_image_files_of_a_folder(seqwright: Command, tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image", reason="needs Pillow: the extra [images]")
     for n in range(12):
         (tmp_path / "all" / "ab"[n % 2]).mkdir(parents=True, exist_ok=True)
@@ -98,8 +98,8 @@ def test_files_of_a_folder_are_named(seqwright: Command, tmp_path: Path) -> None
     small = ("--set", "model.width=8", "--set", "model.layers=1", "--set", "training.steps=2")
     trained = seqwright("train", "--images", tmp_path / "all", "--run", tmp_path / "r", *small)
     assert trained.status == 0, trained.err
-    said = seqwright("classify", tmp_path / "r", tmp_path / "all").out.splitlines()
-    wanted = [str(found) for found in sorted((tmp_path / "all").rglob("*.png"))]
-    assert [line.rsplit(": ", 1)[0] for line in said] == wanted
+    lines = seqwright("classify", tmp_path / "r", tmp_path / "all").out.splitlines()
+    expected = [str(path) for path in sorted((tmp_path / "all").rglob("*.png"))]
+    assert [line.rsplit(": ", 1)[0] for line in lines] == expected
     rows = seqwright("classify", tmp_path / "r", tmp_path / "all" / "a", "--json").lines
-    assert [row["file"] for row in rows] == wanted[:6]
+    assert [row["file"] for row in rows] == expected[:6]

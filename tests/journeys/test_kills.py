@@ -1,4 +1,4 @@
-"""Killed without warning, again and again, training ends with the same bits as if nothing had happened."""
+"""Training that is killed repeatedly and resumed ends with bitwise the same weights as without interruption."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 
 from seqwright.pipeline import recipe
 from seqwright.pipeline import training as session
-from tests.journeys.commands import records, text_of
+from tests.journeys.commands import records, synthetic_text
 
 KILLS = 10
 COMMON: dict[str, Any] = {
@@ -32,9 +32,9 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-REMEMBERING: dict[str, Any] = {
+STATEFUL: dict[str, Any] = {
     "ema_decay": 0.95,
-    "learning_rate": 0.3,  # so high that validation soon stands still and losses jump
+    "learning_rate": 0.3,  # so high that validation soon plateaus and the loss spikes
     "schedule": "plateau",
     "plateau_patience": 1,
     "evaluate_every": 25,
@@ -43,10 +43,10 @@ REMEMBERING: dict[str, Any] = {
     "keep_last": 3,
     "weights": "average-last",
 }
-"""Everything that a checkpoint must carry, in one training."""
+"""Every option with state in the checkpoint, in one training."""
 
 
-def wanted(kind: str, text: Path, **training: Any) -> recipe.Recipe:
+def make_recipe(kind: str, text: Path, **training: Any) -> recipe.Recipe:
     table = {
         "data": {"train": [str(text)], "split": "tail 10%"},
         "tokenizer": {"kind": "characters"},
@@ -57,23 +57,23 @@ def wanted(kind: str, text: Path, **training: Any) -> recipe.Recipe:
     return recipe.make(table)
 
 
-def train(asked: recipe.Recipe, path: Path) -> None:
-    torch.set_num_threads(1)  # sums are taken in the same order on any machine
-    session.train(asked, path)
+def train(settings: recipe.Recipe, path: Path) -> None:
+    torch.set_num_threads(1)  # the same order of summation on any machine
+    session.train(settings, path)
 
 
-def worker(asked: recipe.Recipe, path: Path) -> Any:
-    """A training process, forked from a server that has torch loaded, so that it is at work at once."""
+def worker(settings: recipe.Recipe, path: Path) -> Any:
+    """A training process, forked from a server that has torch preloaded, so that it starts at once."""
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["seqwright.pipeline.training", "torch._dynamo"])  # optimizers load the latter
-    process = processes.Process(target=train, args=(asked, path), daemon=True)
+    process = processes.Process(target=train, args=(settings, path), daemon=True)
     process.start()
     return process
 
 
-def finished(asked: recipe.Recipe, path: Path) -> float:
-    """Trains to the end; the seconds spent in steps."""
-    process = worker(asked, path)
+def train_to_end(settings: recipe.Recipe, path: Path) -> float:
+    """Trains to the end; returns the seconds spent in training steps."""
+    process = worker(settings, path)
     process.join(120)
     assert process.exitcode == 0
     return float(json.loads((path / "summary.json").read_text())["seconds"])
@@ -84,7 +84,7 @@ def weights(path: Path) -> bytes:
 
 
 def log_of(path: Path) -> list[dict[str, Any]]:
-    """What a training says of itself, but for how long it took."""
+    """Log records without timings."""
     kept = records(path, "train") + records(path, "epoch") + records(path, "evaluation") + records(path, "sample")
     timed = {"seconds", "tokens_per_second"}
     return [{key: value for key, value in record.items() if key not in timed} for record in kept]
@@ -93,25 +93,25 @@ def log_of(path: Path) -> list[dict[str, Any]]:
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
     path = tmp_path / "text.txt"
-    path.write_text(text_of(100))
+    path.write_text(synthetic_text(100))
     return path
 
 
-def disturbed(asked: recipe.Recipe, path: Path, moments: random.Random, most: float) -> int:
-    """Trains until killed at a random moment: while it opens the run, or up to `most` seconds after a line of its log.
+def train_until_killed(settings: recipe.Recipe, path: Path, rng: random.Random, max_delay: float) -> int:
+    """Trains until killed at a random time: while opening the run, or up to `max_delay` seconds after a log record.
 
-    Returns the last step that the log knows.
+    Returns the last logged step.
     """
     before = len(lines_of(path))
-    process = worker(asked, path)
-    if moments.random() < 0.7:
+    process = worker(settings, path)
+    if rng.random() < 0.7:
         while len(lines_of(path)) <= before:
             assert process.is_alive()
             time.sleep(0.002)
-    process.join(moments.uniform(0, most))
+    process.join(rng.uniform(0, max_delay))
     process.kill()
     process.join()
-    assert process.exitcode == -signal.SIGKILL, "it was over before it could be killed"
+    assert process.exitcode == -signal.SIGKILL, "training finished before it could be killed"
     return max((record["step"] for record in records(path, "train")), default=0)
 
 
@@ -120,31 +120,33 @@ def lines_of(path: Path) -> list[bytes]:
     return log.read_bytes().split(b"\n") if log.exists() else []
 
 
-@pytest.mark.parametrize(("kind", "training"), [("gpt", {}), ("lstm", {}), ("gpt", REMEMBERING)])
-def test_killed_ten_times_the_weights_are_the_same_to_the_bit(
+@pytest.mark.parametrize(("kind", "training"), [("gpt", {}), ("lstm", {}), ("gpt", STATEFUL)])
+def test_resume_after_ten_kills_is_bitwise_identical(
     kind: str, training: dict[str, Any], text: Path, tmp_path: Path
 ) -> None:
-    asked = wanted(kind, text, **training)
-    seconds = finished(asked, tmp_path / "whole")
+    settings = make_recipe(kind, text, **training)
+    seconds = train_to_end(settings, tmp_path / "uninterrupted")
     if training:
-        assert records(tmp_path / "whole", "spike"), "nothing to go back from"
-        assert records(tmp_path / "whole", "train")[-1]["learning_rate"] < training["learning_rate"], "no plateau"
-    moments = random.Random(kind)
+        assert records(tmp_path / "uninterrupted", "spike"), "no loss spike to roll back from"
+        assert records(tmp_path / "uninterrupted", "train")[-1]["learning_rate"] < training["learning_rate"], (
+            "no plateau"
+        )
+    rng = random.Random(kind)
     killed = tmp_path / "killed"
-    reached = [disturbed(asked, killed, moments, seconds / 8) for _ in range(KILLS)]
-    assert len({step for step in reached if 0 < step < asked.training.steps}) >= 3, "kills must meet training under way"
-    finished(asked, killed)
-    assert weights(killed) == weights(tmp_path / "whole")
-    assert log_of(killed) == log_of(tmp_path / "whole")
+    reached = [train_until_killed(settings, killed, rng, seconds / 8) for _ in range(KILLS)]
+    assert len({step for step in reached if 0 < step < settings.training.steps}) >= 3, "kills must hit running training"
+    train_to_end(settings, killed)
+    assert weights(killed) == weights(tmp_path / "uninterrupted")
+    assert log_of(killed) == log_of(tmp_path / "uninterrupted")
     assert records(killed, "resume")
 
 
 @pytest.mark.parametrize("training", [{}, {"precision": "bf16"}, {"deterministic": True}], ids=str)
-def test_the_same_recipe_gives_the_same_bits(text: Path, tmp_path: Path, training: dict[str, Any]) -> None:
-    asked = wanted("gpt", text, steps=12, **training)
+def test_training_is_deterministic(text: Path, tmp_path: Path, training: dict[str, Any]) -> None:
+    settings = make_recipe("gpt", text, steps=12, **training)
     for name in ("one", "other"):
-        train(asked, tmp_path / name)
+        train(settings, tmp_path / name)
     assert weights(tmp_path / "one") == weights(tmp_path / "other")
     assert log_of(tmp_path / "one") == log_of(tmp_path / "other")
-    train(wanted("gpt", text, steps=12, seed=2, **training), tmp_path / "seeded")
+    train(make_recipe("gpt", text, steps=12, seed=2, **training), tmp_path / "seeded")
     assert weights(tmp_path / "seeded") != weights(tmp_path / "one")

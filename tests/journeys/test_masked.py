@@ -1,4 +1,4 @@
-"""From a text to filled blanks, through the command line."""
+"""Masked language models through the command line: training and mask filling."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seqwright.api import train
-from seqwright.commands.fill import shown
+from seqwright.commands.fill import printable
 from tests.journeys.conftest import Command
 
 LINES = [f"the {a} sat on the {b} .\n" for a in ("cat", "dog", "hen") for b in ("mat", "roof")]
@@ -31,34 +31,34 @@ def filler(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(masked=str(folder / "cats.txt"), run=folder / "run", set=SET).path
 
 
-def test_blanks_are_filled(seqwright: Command, filler: Path) -> None:
-    found = seqwright("fill", filler, "the <mask> sat on the roof .", "--top-k", "3", "--json").json
-    [animal] = found["blanks"]
+def test_fill_predicts_masked_tokens(seqwright: Command, filler: Path) -> None:
+    filled = seqwright("fill", filler, "the <mask> sat on the roof .", "--top-k", "3", "--json").json
+    [animal] = filled["blanks"]
     assert {guess["token"] for guess in animal} == {"cat", "dog", "hen"}
-    assert found["text"] == f"the {animal[0]['token']} sat on the roof ."
+    assert filled["text"] == f"the {animal[0]['token']} sat on the roof ."
     several = seqwright("fill", filler, "the <mask> sat on <mask> roof .", "--top-k", "2", "--json").json
     assert [len(blank) for blank in several["blanks"]] == [2, 2]
     assert several["blanks"][1][0]["token"] == "the"
     assert "roof" in seqwright("fill", filler, input=b"the cat sat on the <mask> .\n").out
 
 
-def test_guesses_can_be_seen_whatever_they_are() -> None:
-    assert [shown(token) for token in (" the", "the", "\n", " ", "\t", "a\u200b", "é")] == [
+def test_printable_escapes_tokens() -> None:
+    assert [printable(token) for token in (" the", "the", "\n", " ", "\t", "a\u200b", "é")] == [
         *("the", "the", "\\n", "' '", "\\t", "a\\u200b", "é")
     ]
 
 
-def test_what_cannot_be_filled_is_said(seqwright: Command, filler: Path) -> None:
+def test_invalid_fill_requests_are_rejected(seqwright: Command, filler: Path) -> None:
     assert "write <mask> where a token is missing" in seqwright("fill", filler, "the cat").err
     assert "sees at most 16" in seqwright("fill", filler, "the <mask> " * 20).err
     assert seqwright("check", filler).status == 0
-    said = seqwright("generate", filler, "the")
-    assert said.status == 2
-    assert "which fills blanks; try `seqwright fill`" in said.err
+    result = seqwright("generate", filler, "the")
+    assert result.status == 2
+    assert "which fills blanks; try `seqwright fill`" in result.err
 
 
-def test_scores_are_the_same_every_time(seqwright: Command, filler: Path, here: Path) -> None:
-    (here / "cats.txt").write_text("".join(LINES))
+def test_masked_evaluation_is_deterministic(seqwright: Command, filler: Path, workdir: Path) -> None:
+    (workdir / "cats.txt").write_text("".join(LINES))
     one, other = (seqwright("evaluate", filler, "--on", "cats.txt", "--json").json for _ in range(2))
     assert one == other
     assert {"nll", "perplexity", "accuracy"} <= one.keys()
@@ -66,18 +66,18 @@ def test_scores_are_the_same_every_time(seqwright: Command, filler: Path, here: 
     assert moved["nll"] != one["nll"]
 
 
-def test_it_goes_on_with_another_text(seqwright: Command, filler: Path, here: Path) -> None:
-    (here / "more.txt").write_text("the hen sat on the roof .\n" * 40)
-    said = seqwright("train", "--masked", "more.txt", "--from", filler, "--run", "more", "--set", "training.steps=5")
-    assert said.status == 0, said.err
+def test_continued_pretraining_on_another_text(seqwright: Command, filler: Path, workdir: Path) -> None:
+    (workdir / "more.txt").write_text("the hen sat on the roof .\n" * 40)
+    result = seqwright("train", "--masked", "more.txt", "--from", filler, "--run", "more", "--set", "training.steps=5")
+    assert result.status == 0, result.err
     assert seqwright("fill", "more", "the hen sat on the <mask> .", "--json").json["blanks"][0][0]["token"] in (
         "roof",
         "mat",
     )
 
 
-def test_a_recurrent_network_fills_blanks_and_begins_a_classifier(seqwright: Command, here: Path) -> None:
-    (here / "cats.txt").write_text("".join(LINES) * 20)
+def test_masked_lstm_and_a_classifier_fine_tuned_from_it(seqwright: Command, workdir: Path) -> None:
+    (workdir / "cats.txt").write_text("".join(LINES) * 20)
     small = (
         "tokenizer.kind=words",
         "training.steps=150",
@@ -86,12 +86,12 @@ def test_a_recurrent_network_fills_blanks_and_begins_a_classifier(seqwright: Com
         "model.dropout=0",
     )
     sets = [word for key in small for word in ("--set", key)]
-    said = seqwright("train", "--masked", "cats.txt", "--model", "lstm", "--run", "lstm", *sets)
-    assert said.status == 0, said.err
+    result = seqwright("train", "--masked", "cats.txt", "--model", "lstm", "--run", "lstm", *sets)
+    assert result.status == 0, result.err
     [animal] = seqwright("fill", "lstm", "the <mask> sat on the roof .", "--top-k", "3", "--json").json["blanks"]
     assert {guess["token"] for guess in animal} == {"cat", "dog", "hen"}
-    (here / "labels.tsv").write_text("".join(f"{line.split()[1]}\t{n} {line}" for n in range(4) for line in LINES))
+    (workdir / "labels.tsv").write_text("".join(f"{line.split()[1]}\t{n} {line}" for n in range(4) for line in LINES))
     begun = ("train", "--labeled", "labels.tsv", "--from", "lstm", "--run", "begun", "--set", "training.epochs=2")
-    said = seqwright(*begun)
-    assert said.status == 0, said.err
-    assert "begun with the weights of" in said.err
+    result = seqwright(*begun)
+    assert result.status == 0, result.err
+    assert "begun with the weights of" in result.err

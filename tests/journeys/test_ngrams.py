@@ -1,4 +1,4 @@
-"""n-grams through the command line: figures, filters, files of other programs, mixtures, and what can go wrong."""
+"""n-gram models through the command line: perplexity, filtering, ARPA files, interpolation, and errors."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.commands import TINY_GPT, files, text_of
+from tests.journeys.commands import TINY_GPT, files, synthetic_text
 from tests.journeys.conftest import Command
 
 WORDS = ("--model", "ngram", "--set", "tokenizer.kind=words")
 
 
 @pytest.fixture
-def run(here: Path, seqwright: Command) -> Path:
-    """A trigram of words whose text holds names of special_tokens, as PTB and WikiText do."""
-    (here / "text.txt").write_text(text_of(60) + "the <unk> sat on <s>\n\nthe \\<unk> </s> ran <0x20>\n")
-    said = seqwright("train", "--text", "text.txt", *WORDS, "--set", "model.order=3", "--run", "run")
-    assert said.status == 0, said.err
-    assert "order" in said.out
-    assert "D3+" in said.out
-    return here / "run"
+def run(workdir: Path, seqwright: Command) -> Path:
+    """A word trigram model of a text that contains names of special tokens, as PTB and WikiText do."""
+    (workdir / "text.txt").write_text(synthetic_text(60) + "the <unk> sat on <s>\n\nthe \\<unk> </s> ran <0x20>\n")
+    result = seqwright("train", "--text", "text.txt", *WORDS, "--set", "model.order=3", "--run", "run")
+    assert result.status == 0, result.err
+    assert "order" in result.out
+    assert "D3+" in result.out
+    return workdir / "run"
 
 
 @pytest.mark.parametrize(("order", "perplexity"), [(2, 185.7049), (5, 141.1862)])
-def test_plain_commands_give_kenlms_figures(data_root: Path, seqwright: Command, order: int, perplexity: float) -> None:
+def test_ngram_perplexity_equals_kenlm(data_root: Path, seqwright: Command, order: int, perplexity: float) -> None:
     text, test = (data_root / "ptb" / f"ptb.{part}.txt.xz" for part in ("train", "test"))
     options = ("--set", f"model.order={order}", "--set", "model.smoothing=kneser-ney")
     summary = seqwright("train", "--text", text, *WORDS, *options, "--run", "R", "--json").json["summary"]
@@ -35,31 +35,33 @@ def test_plain_commands_give_kenlms_figures(data_root: Path, seqwright: Command,
     assert seqwright("evaluate", "R", "--on", test, "--json").json["perplexity"] == pytest.approx(perplexity, abs=5e-5)
 
 
-def test_blank_lines_are_sentences_and_the_last_line_needs_no_end(here: Path, seqwright: Command, run: Path) -> None:
+def test_blank_lines_are_sentences_and_the_final_newline_is_optional(
+    workdir: Path, seqwright: Command, run: Path
+) -> None:
     scores = []
     for text in ("the cat\n\nsat\n", "the cat\n\nsat", "  the \t cat\r\n\r\nsat\r\n"):
-        (here / "on.txt").write_bytes(text.encode())
+        (workdir / "on.txt").write_bytes(text.encode())
         scores.append(seqwright("evaluate", run, "--on", "on.txt", "--json").json)
     assert [score["tokens"] for score in scores] == [6, 6, 6]
     assert len({score["nll"] for score in scores}) == 1
 
 
 @pytest.mark.parametrize("name", ["model.arpa", "model.arpa.gz"])
-def test_out_to_arpa_and_in_again(here: Path, seqwright: Command, run: Path, name: str) -> None:
+def test_arpa_export_and_import_round_trip(workdir: Path, seqwright: Command, run: Path, name: str) -> None:
     assert seqwright("export", run, "--to", "arpa", name, "--json").json["types"][0] > 13
-    assert (here / name).read_bytes()[:2] == (b"\x1f\x8b" if name.endswith(".gz") else b"\\d")
+    assert (workdir / name).read_bytes()[:2] == (b"\x1f\x8b" if name.endswith(".gz") else b"\\d")
     assert seqwright("import", name, "--run", "again", "--json").json["summary"]["kind"] == "arpa"
     before, after = (seqwright("evaluate", r, "--on", "text.txt", "--json").json for r in (run, "again"))
     assert after["unknown"] == 0
     assert after["nll"] == pytest.approx(before["nll"], abs=1e-6)
-    said = seqwright("generate", "again", "the cat", "--max-tokens", "4", "--json").json
-    assert said["text"].startswith(" ")
+    output = seqwright("generate", "again", "the cat", "--max-tokens", "4", "--json").json
+    assert output["text"].startswith(" ")
     assert "FAILS" not in seqwright("check", "again").out
     assert "no validation text of its own" in seqwright("evaluate", "again").err
     assert "already holds a run" in seqwright("import", name, "--run", "again").err
 
 
-def test_characters_come_back_as_characters(here: Path, seqwright: Command) -> None:
+def test_arpa_round_trip_of_a_character_model(workdir: Path, seqwright: Command) -> None:
     seqwright("train", "--text", "text.txt", "--model", "ngram", "--set", "tokenizer.kind=characters", "--run", "run")
     seqwright("export", "run", "--to", "arpa", "c.arpa")
     seqwright("import", "c.arpa", "--run", "again")
@@ -67,62 +69,64 @@ def test_characters_come_back_as_characters(here: Path, seqwright: Command) -> N
     assert after["bits_per_byte"] == pytest.approx(before["bits_per_byte"], abs=1e-5)
 
 
-def test_what_cannot_leave_or_arrive_is_said(here: Path, seqwright: Command, trained: Path, run: Path) -> None:
+def test_invalid_exports_and_imports_are_rejected(workdir: Path, seqwright: Command, trained: Path, run: Path) -> None:
     assert "holds a 'gpt' model" in seqwright("export", trained, "--to", "arpa", "x.arpa").err
     assert "no export kind 'arps'. Did you mean 'arpa'?" in seqwright("export", run, "--to", "arps", "x").err
     assert "unknown file extension" in seqwright("import", "text.txt", "--run", "x").err
     seqwright("export", run, "--to", "arpa", "good.arpa")
-    (here / "bad.arpa").write_text((here / "good.arpa").read_text().replace("\tthe\t", "\tthe\tO", 1))
-    said = seqwright("import", "bad.arpa", "--run", "x")
-    assert said.status == 2
-    assert "bad.arpa, line " in said.err
-    assert "expected a number" in said.err
-    (here / "cut.arpa.gz").write_bytes(gzip.compress((here / "good.arpa").read_bytes())[:-20])
+    (workdir / "bad.arpa").write_text((workdir / "good.arpa").read_text().replace("\tthe\t", "\tthe\tO", 1))
+    result = seqwright("import", "bad.arpa", "--run", "x")
+    assert result.status == 2
+    assert "bad.arpa, line " in result.err
+    assert "expected a number" in result.err
+    (workdir / "cut.arpa.gz").write_bytes(gzip.compress((workdir / "good.arpa").read_bytes())[:-20])
     assert "cannot read cut.arpa.gz" in seqwright("import", "cut.arpa.gz", "--run", "x").err
-    assert not (here / "x").exists()
+    assert not (workdir / "x").exists()
 
 
-def test_a_filter_writes_what_it_read_in_order(here: Path, seqwright: Command, run: Path) -> None:
-    lines = [*text_of(700).split("\n")[:-1], "mat mat mat mat", "a b c d e f g"]
+def test_perplexity_filter_keeps_lines_unchanged_and_in_order(workdir: Path, seqwright: Command, run: Path) -> None:
+    lines = [*synthetic_text(700).split("\n")[:-1], "mat mat mat mat", "a b c d e f g"]
     records = [json.dumps({"id": n, "text": line}) for n, line in enumerate(lines)]
-    (here / "big.jsonl").write_text("\n".join(records))
+    (workdir / "big.jsonl").write_text("\n".join(records))
     scores = seqwright("score", run, "big.jsonl", "--field", "text", "--json").lines
     assert [score["text"] for score in scores] == lines
-    said = seqwright("score", run, "big.jsonl", "--field", "text", "--keep-below", "13", "--keep-above", "11")
+    result = seqwright("score", run, "big.jsonl", "--field", "text", "--keep-below", "13", "--keep-above", "11")
     kept = [record for record, score in zip(records, scores, strict=True) if 11 < score["perplexity"] < 13]
-    assert said.out.split("\n")[:-1] == kept
+    assert result.out.split("\n")[:-1] == kept
     assert 0 < len(kept) < len(records)
     high = sum(score["perplexity"] >= 13 for score in scores)
-    assert f"kept {len(kept):,} of {len(lines):,} lines; dropped {high:,} with a perplexity of 13 or more, " in said.err
-    (here / "plain.txt").write_text("\n".join(lines))
+    assert (
+        f"kept {len(kept):,} of {len(lines):,} lines; dropped {high:,} with a perplexity of 13 or more, " in result.err
+    )
+    (workdir / "plain.txt").write_text("\n".join(lines))
     by_line = seqwright("score", run, "plain.txt", "--keep-below", "13", "--json").lines
     assert [score["text"] for score in by_line] == [s["text"] for s in scores if s["perplexity"] < 13]
 
 
-def test_a_line_without_the_field_is_named(here: Path, seqwright: Command, run: Path) -> None:
+def test_json_line_without_the_field_is_named(workdir: Path, seqwright: Command, run: Path) -> None:
     for bad in ('{"txt": "a"}', "text", '["text"]', '{"text": 3}'):
-        (here / "bad.jsonl").write_text('{"text": "a"}\n' + bad + "\n")
-        said = seqwright("score", run, "bad.jsonl", "--field", "text", "--keep-below", "9")
-        assert said.status == 2
-        assert "line 2 is no JSON object with text under 'text'" in said.err
+        (workdir / "bad.jsonl").write_text('{"text": "a"}\n' + bad + "\n")
+        result = seqwright("score", run, "bad.jsonl", "--field", "text", "--keep-below", "9")
+        assert result.status == 2
+        assert "line 2 is not a JSON object with text under 'text'" in result.err
 
 
-def test_back_off_is_shown(seqwright: Command, run: Path, trained: Path) -> None:
+def test_back_off_orders_and_weights(seqwright: Command, run: Path, trained: Path) -> None:
     (line,) = seqwright("score", run, "-", "--back-off", "--tokens", "--json", input=b"the cat zebra\n").lines
     assert [answer["token"] for answer in line["back_off"]] == ["the", "cat", "<unk>", "<eos>"]
     for answer, (_, surprisal) in zip(line["back_off"], line["surprisals"], strict=True):
         assert answer["probability"] == pytest.approx(2.718281828459045**-surprisal, rel=1e-5)
     assert line["back_off"][2]["order"] == 1
     assert len(line["back_off"][2]["weights"]) >= 1
-    assert "passed on" in seqwright("score", run, "-", "--back-off", input=b"the cat\n").out
-    said = seqwright("generate", run, "the cat", "--max-tokens", "3", "--back-off", "--json").json
-    assert len(said["back_off"]) == len(said["ids"])
-    assert "passed on" in seqwright("generate", run, "the cat", "--max-tokens", "3", "--back-off").out
+    assert "back-off weights" in seqwright("score", run, "-", "--back-off", input=b"the cat\n").out
+    output = seqwright("generate", run, "the cat", "--max-tokens", "3", "--back-off", "--json").json
+    assert len(output["back_off"]) == len(output["ids"])
+    assert "back-off weights" in seqwright("generate", run, "the cat", "--max-tokens", "3", "--back-off").out
     assert "does not back off" in seqwright("generate", trained, "the", "--back-off").err
 
 
-def test_an_ngram_and_a_gpt_are_mixed(here: Path, seqwright: Command) -> None:
-    (here / "held-out.txt").write_text(text_of(20, seed=1))
+def test_ngram_and_gpt_are_interpolated(workdir: Path, seqwright: Command) -> None:
+    (workdir / "held-out.txt").write_text(synthetic_text(20, seed=1))
     characters = ("--set", "tokenizer.kind=characters")
     seqwright("train", "--text", "text.txt", "--valid", "held-out.txt", *TINY_GPT, "--run", "gpt")
     seqwright("train", "--text", "text.txt", "--model", "ngram", *characters, "--run", "ngram")
@@ -130,24 +134,26 @@ def test_an_ngram_and_a_gpt_are_mixed(here: Path, seqwright: Command) -> None:
     weights = [part["weight"] for part in summary["parts"]]
     assert sum(weights) == pytest.approx(1)
     best = min(part["perplexity"] for part in summary["parts"])
-    assert summary["tuned"]["perplexity"] <= best * (1 + 1e-6)  # EM only comes near a weight of zero
+    assert summary["tuned"]["perplexity"] <= best * (1 + 1e-6)  # EM only approaches a weight of zero
     mixed = seqwright("evaluate", "mixed", "--on", "held-out.txt", "--json").json
-    assert mixed["perplexity"] == pytest.approx(summary["tuned"]["perplexity"], rel=0.02)  # windows, not carried state
+    assert mixed["perplexity"] == pytest.approx(
+        summary["tuned"]["perplexity"], rel=0.02
+    )  # windows instead of carried state
     assert seqwright("generate", "mixed", "the", "--max-tokens", "5").out.startswith("the")
     assert "FAILS" not in seqwright("check", "mixed").out
     assert not summary["warnings"]
-    said = seqwright("mix", "mixed", "ngram", "--on", "text.txt", "--run", "more")
-    assert "weight" in said.out
-    assert "ngram was trained on it" in said.err
+    result = seqwright("mix", "mixed", "ngram", "--on", "text.txt", "--run", "more")
+    assert "weight" in result.out
+    assert "ngram was trained on it" in result.err
     seqwright("train", "--text", "held-out.txt", *WORDS, "--run", "words")
-    said = seqwright("mix", "ngram", "words", "--on", "held-out.txt", "--run", "x")
-    assert said.status == 2
-    assert "have different tokenizers (" in said.err
+    result = seqwright("mix", "ngram", "words", "--on", "held-out.txt", "--run", "x")
+    assert result.status == 2
+    assert "have different tokenizers (" in result.err
     assert "two runs or more" in seqwright("mix", "ngram", "--on", "held-out.txt", "--run", "x").err
-    assert not (here / "x").exists()
+    assert not (workdir / "x").exists()
 
 
-def test_an_adaptive_ngram_says_so_in_its_signature(here: Path, seqwright: Command) -> None:
+def test_adaptive_ngram_is_in_the_score_signature(workdir: Path, seqwright: Command) -> None:
     adaptive = ("--set", "model.adaptive.shortest=1", "--set", "model.adaptive.longest=3")
     seqwright("train", "--text", "text.txt", *WORDS, *adaptive, "--run", "run")
     scores = seqwright("evaluate", "run", "--on", "text.txt", "--json").json
@@ -164,18 +170,18 @@ def test_an_adaptive_ngram_says_so_in_its_signature(here: Path, seqwright: Comma
         ("a b\n", ("--model", "arpa"), "make one with `seqwright import FILE.arpa"),
     ],
 )
-def test_what_cannot_be_counted_leaves_no_run(
-    here: Path, seqwright: Command, text: str, options: tuple[str, ...], reason: str
+def test_failed_ngram_training_leaves_no_run(
+    workdir: Path, seqwright: Command, text: str, options: tuple[str, ...], reason: str
 ) -> None:
-    (here / "bad.txt").write_text(text)
-    said = seqwright("train", "--text", "bad.txt", *WORDS, *options, "--run", "bad")
-    assert said.status == 2
-    assert reason in said.err
-    assert not (here / "bad").exists()
+    (workdir / "bad.txt").write_text(text)
+    result = seqwright("train", "--text", "bad.txt", *WORDS, *options, "--run", "bad")
+    assert result.status == 2
+    assert reason in result.err
+    assert not (workdir / "bad").exists()
 
 
-def test_a_closed_vocabulary_meets_an_unknown_word(here: Path, seqwright: Command) -> None:
-    (here / "new.txt").write_text("the zebra\n")
+def test_closed_vocabulary_with_an_unknown_word(workdir: Path, seqwright: Command) -> None:
+    (workdir / "new.txt").write_text("the zebra\n")
     seqwright("train", "--text", "text.txt", *WORDS, "--set", "model.unknown=false", "--run", "closed")
     scores = seqwright("evaluate", "closed", "--on", "new.txt", "--json").json
     assert scores["perplexity"] is None
@@ -189,34 +195,32 @@ def test_a_closed_vocabulary_meets_an_unknown_word(here: Path, seqwright: Comman
     )
 
 
-def test_an_import_that_fails_leaves_nothing(here: Path, seqwright: Command, run: Path, monkeypatch) -> None:
+def test_interrupted_import_leaves_no_run(workdir: Path, seqwright: Command, run: Path, monkeypatch) -> None:
     seqwright("export", run, "--to", "arpa", "good.arpa")
-    before = files(here)
+    before = files(workdir)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("seqwright.pipeline.training.report", interrupted)
     assert seqwright("import", "good.arpa", "--run", "x").status == 130
-    assert files(here) == before
+    assert files(workdir) == before
 
 
-def test_an_interrupted_count_leaves_nothing_and_can_be_begun_again(
-    here: Path, seqwright: Command, monkeypatch
-) -> None:
+def test_interrupted_ngram_training_leaves_no_run(workdir: Path, seqwright: Command, monkeypatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    before = files(here)
+    before = files(workdir)
     with monkeypatch.context() as patched:
         patched.setattr("seqwright.models.ngram.model.estimate", interrupted)
         assert seqwright("train", "--text", "text.txt", *WORDS, "--run", "run").status == 130
-    assert files(here) == before
+    assert files(workdir) == before
     assert seqwright("train", "--text", "text.txt", *WORDS, "--run", "run").status == 0
 
 
-def test_counts_have_no_half_precision(seqwright: Command, run: Path) -> None:
-    said = seqwright("generate", run, "--precision", "bf16")
-    assert said.status == 2
-    assert "leave" in said.err
-    assert "fp32" in said.err
+def test_ngrams_reject_half_precision(seqwright: Command, run: Path) -> None:
+    result = seqwright("generate", run, "--precision", "bf16")
+    assert result.status == 2
+    assert "leave" in result.err
+    assert "fp32" in result.err

@@ -1,4 +1,4 @@
-"""Training that is stopped, found finished, asked for more, or given something else under its name."""
+"""Resuming: interrupted and finished runs, more steps, and rejected changes of recipe or data."""
 
 from __future__ import annotations
 
@@ -9,131 +9,133 @@ from pathlib import Path
 import pytest
 
 from seqwright.text import trainers as training
-from tests.journeys.commands import TINY_GPT, ended, files, records, start, text_of, wait_until
+from tests.journeys.commands import TINY_GPT, files, finish, records, start, synthetic_text, wait_until
 from tests.journeys.conftest import Command
 
 ENDLESS = [*TINY_GPT, "--set", "training.steps=1000000", "--set", "training.evaluate_every=0"]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_asked_to_stop_it_saves_and_says_how_to_go_on(
-    seqwright: Command, here: Path, number: signal.Signals, status: int
+def test_signal_saves_a_checkpoint_and_training_resumes(
+    seqwright: Command, workdir: Path, number: signal.Signals, status: int
 ) -> None:
-    run = here / "run"
-    process = start("train", "--text", "text.txt", *ENDLESS, "--run", "run", cwd=here)
+    run = workdir / "run"
+    process = start("train", "--text", "text.txt", *ENDLESS, "--run", "run", cwd=workdir)
     wait_until(lambda: bool(records(run, "train")), process)
     process.send_signal(number)
-    said = ended(process)
-    assert said.status == status, said.err
-    assert "and saved; `seqwright train --run run` goes on." in said.err
-    assert "Traceback" not in said.err
+    result = finish(process)
+    assert result.status == status, result.err
+    assert ", checkpoint saved; `seqwright train --run run` resumes." in result.err
+    assert "Traceback" not in result.err
     (stopped,) = records(run, "stop")
     assert stopped["step"] >= 20
     assert (run / "checkpoints" / f"step-{stopped['step']:08d}").is_dir()
-    said = seqwright("generate", "run", "the")
-    assert said.status == 2
-    assert f"not finished: it is at step {stopped['step']:,}. Go on with `seqwright train --run run`" in said.err
-    said = seqwright("train", "--run", "run", "--set", f"training.steps={stopped['step'] + 2}")
-    assert said.status == 0, said.err
-    assert f"going on from step {stopped['step']:,}." in said.err
+    result = seqwright("generate", "run", "the")
+    assert result.status == 2
+    assert f"not finished: it is at step {stopped['step']:,}. Go on with `seqwright train --run run`" in result.err
+    result = seqwright("train", "--run", "run", "--set", f"training.steps={stopped['step'] + 2}")
+    assert result.status == 0, result.err
+    assert f"going on from step {stopped['step']:,}." in result.err
     assert not {name for name in files(run) if "/.tmp" in name or name.startswith(".tmp")}
 
 
-def test_stopped_while_it_reads_nothing_is_left(here: Path) -> None:
-    (here / "long.txt").write_text(text_of(200_000))
-    process = start("train", "--text", "long.txt", *TINY_GPT, "--run", "run", cwd=here)
-    wait_until((here / "run" / "environment.json").exists, process)
-    time.sleep(0.2)  # the text is being read and cut into tokens: that takes seconds
+def test_interrupt_while_reading_leaves_no_run(workdir: Path) -> None:
+    (workdir / "long.txt").write_text(synthetic_text(200_000))
+    process = start("train", "--text", "long.txt", *TINY_GPT, "--run", "run", cwd=workdir)
+    wait_until((workdir / "run" / "environment.json").exists, process)
+    time.sleep(0.2)  # the text is being read and tokenized, which takes seconds
     process.send_signal(signal.SIGINT)
-    said = ended(process)
-    assert (said.status, said.err.split()[-1]) == (130, "stopped.")
-    assert files(here) == {"text.txt", "long.txt"}
+    result = finish(process)
+    assert (result.status, result.err.split()[-1]) == (130, "stopped.")
+    assert files(workdir) == {"text.txt", "long.txt"}
 
 
-def test_stopped_while_the_vocabulary_is_learned_nothing_is_left(
-    seqwright: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+def test_interrupt_during_tokenizer_training_leaves_no_run(
+    seqwright: Command, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training, "_sample", interrupted)
     assert seqwright("train", "--text", "text.txt", "--run", "run").status == 130
-    assert files(here) == {"text.txt"}
+    assert files(workdir) == {"text.txt"}
 
 
-def test_a_finished_run_says_so(seqwright: Command, copy: Path) -> None:
-    before = {name: (copy / name).read_bytes() for name in ("model.safetensors", "log.jsonl", "summary.json")}
+def test_train_of_a_finished_run_changes_nothing(seqwright: Command, run_copy: Path) -> None:
+    before = {name: (run_copy / name).read_bytes() for name in ("model.safetensors", "log.jsonl", "summary.json")}
     for arguments in (["--run", "run"], ["--run", "run", "--set", "training.steps=6"]):
-        said = seqwright("train", *arguments)
-        assert said.status == 0
-        assert "run was finished before" in said.out
-    assert before == {name: (copy / name).read_bytes() for name in before}
+        result = seqwright("train", *arguments)
+        assert result.status == 0
+        assert "run was already finished" in result.out
+    assert before == {name: (run_copy / name).read_bytes() for name in before}
 
 
-def test_a_finished_run_can_be_asked_for_more(seqwright: Command, copy: Path) -> None:
-    said = seqwright("train", "--run", "run", "--set", "training.steps=10", "--json")
-    assert said.status == 0, said.err
-    assert said.json["summary"]["steps"] == 10
-    assert [record["step"] for record in records(copy, "resume")] == [6]
+def test_finished_run_resumes_with_more_steps(seqwright: Command, run_copy: Path) -> None:
+    result = seqwright("train", "--run", "run", "--set", "training.steps=10", "--json")
+    assert result.status == 0, result.err
+    assert result.json["summary"]["steps"] == 10
+    assert [record["step"] for record in records(run_copy, "resume")] == [6]
     assert seqwright("train", "--run", "run", "--json").json["already"]
 
 
-def test_another_recipe_is_refused_with_what_differs(seqwright: Command, copy: Path, trained: Path) -> None:
+def test_resume_rejects_another_recipe_with_the_differences(seqwright: Command, run_copy: Path, trained: Path) -> None:
     text = str(trained.parent / "text.txt")
-    said = seqwright("train", "--text", text, *TINY_GPT, "--run", "run", "--set", "training.learning_rate=0.5")
-    assert said.status == 2
-    assert "run was begun with another recipe:" in said.err
-    assert "now 0.5" in said.err
-    assert "--run" in said.err
-    said = seqwright("train", "--run", "run", "--set", "model.dropout=0.5", "--set", "training.batch_size=3")
-    assert said.status == 2
-    assert "model.dropout was 0.1, now 0.5" in said.err
-    assert "training.batch_size was 4, now 3" in said.err
+    result = seqwright("train", "--text", text, *TINY_GPT, "--run", "run", "--set", "training.learning_rate=0.5")
+    assert result.status == 2
+    assert "run was begun with another recipe:" in result.err
+    assert "now 0.5" in result.err
+    assert "--run" in result.err
+    result = seqwright("train", "--run", "run", "--set", "model.dropout=0.5", "--set", "training.batch_size=3")
+    assert result.status == 2
+    assert "model.dropout was 0.1, now 0.5" in result.err
+    assert "training.batch_size was 4, now 3" in result.err
 
 
-def test_another_text_is_refused(seqwright: Command, here: Path) -> None:
+def test_resume_rejects_another_training_text(seqwright: Command, workdir: Path) -> None:
     assert seqwright("train", "--text", "text.txt", *TINY_GPT, "--run", "run").status == 0
-    (here / "text.txt").write_text(text_of(60, seed=1))
-    said = seqwright("train", "--run", "run", "--set", "training.steps=9")
-    assert said.status == 2
-    assert "the training or validation data is not what run was begun with" in said.err
+    (workdir / "text.txt").write_text(synthetic_text(60, seed=1))
+    result = seqwright("train", "--run", "run", "--set", "training.steps=9")
+    assert result.status == 2
+    assert "the training or validation data is not what run was begun with" in result.err
     assert seqwright("generate", "run", "the", "--max-tokens", "3").status == 0
 
 
-def test_another_validation_text_is_refused(seqwright: Command, here: Path) -> None:
-    (here / "valid.txt").write_text(text_of(9, seed=1))
+def test_resume_rejects_another_validation_text(seqwright: Command, workdir: Path) -> None:
+    (workdir / "valid.txt").write_text(synthetic_text(9, seed=1))
     assert seqwright("train", "--text", "text.txt", "--valid", "valid.txt", *TINY_GPT, "--run", "run").status == 0
-    (here / "valid.txt").write_text(text_of(9, seed=2))
-    said = seqwright("train", "--run", "run", "--set", "training.steps=9")
-    assert said.status == 2
-    assert "the training or validation data is not what run was begun with" in said.err
+    (workdir / "valid.txt").write_text(synthetic_text(9, seed=2))
+    result = seqwright("train", "--run", "run", "--set", "training.steps=9")
+    assert result.status == 2
+    assert "the training or validation data is not what run was begun with" in result.err
 
 
-def test_what_failed_before_anything_was_learned_can_be_mended(seqwright: Command, here: Path) -> None:
-    (here / "short.txt").write_text("just one line\n")
-    said = seqwright("train", "--text", "short.txt", "--run", "run", *TINY_GPT)
-    assert said.status == 2
-    assert "set model.context to 3 or so" in said.err
-    assert files(here) == {"text.txt", "short.txt"}
+def test_failure_before_training_leaves_no_run(seqwright: Command, workdir: Path) -> None:
+    (workdir / "short.txt").write_text("just one line\n")
+    result = seqwright("train", "--text", "short.txt", "--run", "run", *TINY_GPT)
+    assert result.status == 2
+    assert "set model.context to 3 or so" in result.err
+    assert files(workdir) == {"text.txt", "short.txt"}
     assert seqwright("train", "--text", "short.txt", "--run", "run", *TINY_GPT, "--set", "model.context=3").status == 0
 
 
-def test_killed_before_anything_was_learned_another_recipe_may_follow(seqwright: Command, here: Path) -> None:
-    process = start("train", "--text", "text.txt", *ENDLESS, "--run", "run", "--set", "training.log_every=1", cwd=here)
-    wait_until(lambda: bool(records(here / "run", "train")), process)
+def test_kill_before_the_first_checkpoint_allows_another_recipe(seqwright: Command, workdir: Path) -> None:
+    process = start(
+        "train", "--text", "text.txt", *ENDLESS, "--run", "run", "--set", "training.log_every=1", cwd=workdir
+    )
+    wait_until(lambda: bool(records(workdir / "run", "train")), process)
     process.kill()
-    assert ended(process).status == -signal.SIGKILL
-    said = seqwright("train", "--text", "text.txt", *TINY_GPT, "--set", "tokenizer.kind=bytes", "--run", "run")
-    assert said.status == 0, said.err
-    assert [record["step"] for record in records(here / "run", "train")] == [6]
+    assert finish(process).status == -signal.SIGKILL
+    result = seqwright("train", "--text", "text.txt", *TINY_GPT, "--set", "tokenizer.kind=bytes", "--run", "run")
+    assert result.status == 0, result.err
+    assert [record["step"] for record in records(workdir / "run", "train")] == [6]
 
 
-def test_one_folder_has_one_trainer(seqwright: Command, here: Path) -> None:
-    process = start("train", "--text", "text.txt", *ENDLESS, "--run", "run", cwd=here)
-    wait_until(lambda: bool(records(here / "run", "train")), process)
-    said = seqwright("train", "--run", "run")
-    assert said.status == 2
-    assert f"run is being written by process {process.pid}" in said.err
-    assert "another folder with --run" in said.err
+def test_run_folder_is_locked_by_one_process(seqwright: Command, workdir: Path) -> None:
+    process = start("train", "--text", "text.txt", *ENDLESS, "--run", "run", cwd=workdir)
+    wait_until(lambda: bool(records(workdir / "run", "train")), process)
+    result = seqwright("train", "--run", "run")
+    assert result.status == 2
+    assert f"run is being written by process {process.pid}" in result.err
+    assert "another folder with --run" in result.err
     process.terminate()
-    assert ended(process).status == 143
+    assert finish(process).status == 143

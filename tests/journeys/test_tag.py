@@ -1,4 +1,4 @@
-"""From tagged files to tags, through the command line."""
+"""Tagging through the command line: tagged files to predictions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERBS, NOUNS = ("see", "hear", "like"), ("dogs", "cats", "birds", "ships")
 
 
 def words(count: int, first: int = 0, *, spans: bool = False) -> str:
-    """Sentences in which what a word is depends on the word, and `runs` on the word before it."""
+    """Tagged sentences in which a tag depends on the word, and that of `runs` on the previous word."""
     lines = []
     for n in range(first, first + count):
         verb, noun = VERBS[n // 2 % 3], NOUNS[n // 2 % 4]
@@ -37,25 +37,25 @@ def words(count: int, first: int = 0, *, spans: bool = False) -> str:
 
 
 @pytest.fixture
-def tagger(seqwright: Command, here: Path) -> Path:
-    (here / "train.tsv").write_text(words(80))
-    (here / "test.tsv").write_text(words(20, 80))
-    said = seqwright("train", "--tagged", "train.tsv", "--run", "run", "--model", "lstm", *TINY)
-    assert said.status == 0, said.err
-    assert "accuracy" in said.out
-    return here / "run"
+def tagger(seqwright: Command, workdir: Path) -> Path:
+    (workdir / "train.tsv").write_text(words(80))
+    (workdir / "test.tsv").write_text(words(20, 80))
+    result = seqwright("train", "--tagged", "train.tsv", "--run", "run", "--model", "lstm", *TINY)
+    assert result.status == 0, result.err
+    assert "accuracy" in result.out
+    return workdir / "run"
 
 
-def test_a_tagger_learns_answers_and_keeps_its_laws(seqwright: Command, tagger: Path, here: Path) -> None:
+def test_tagger_trains_predicts_and_obeys_the_laws(seqwright: Command, tagger: Path, workdir: Path) -> None:
     scores = seqwright("evaluate", tagger, "--on", "test.tsv", "--json").json
     assert scores["accuracy"] == 100.0
     assert scores["sentence_accuracy"] == 100.0
     assert scores["scores"]["accuracy"]["signature"].startswith("accuracy|of:words|sentences:20|words:60|")
     tags = {row["class"]: (row["examples"], row["recall"]) for row in scores["details"]["per_class"]}
     assert tags == {"v": (20, 100.0), "d": (10, 100.0), "n": (20, 100.0), "p": (10, 100.0)}
-    said = seqwright("tag", tagger, "--json", input=b"we see birds runs\n\nthe runs\n").lines
-    assert [row["tags"] for row in said] == [["p", "v", "n", "v"], [], ["d", "n"]]
-    assert all(0 < share <= 1 for row in said for share in row["probabilities"])
+    rows = seqwright("tag", tagger, "--json", input=b"we see birds runs\n\nthe runs\n").lines
+    assert [row["tags"] for row in rows] == [["p", "v", "n", "v"], [], ["d", "n"]]
+    assert all(0 < share <= 1 for row in rows for share in row["probabilities"])
     assert seqwright("tag", tagger, input=b"we hear dogs runs\n").out == "we hear dogs runs\tp v n v\n"
     assert seqwright("tag", tagger, "we hear dogs runs").out == "we hear dogs runs\tp v n v\n"
     assert "try `seqwright tag`" in seqwright("classify", tagger, "we hear").err
@@ -63,45 +63,45 @@ def test_a_tagger_learns_answers_and_keeps_its_laws(seqwright: Command, tagger: 
     assert seqwright("check", tagger, "--json").json["holds"]
 
 
-def test_column_files_come_back_as_columns(seqwright: Command, tagger: Path, here: Path) -> None:
-    assert seqwright("tag", tagger, "test.tsv").out == (here / "test.tsv").read_text()
-    (here / "test.jsonl").write_text('{"tokens": ["we", "see"], "tags": []}\n')
+def test_tag_keeps_the_column_format(seqwright: Command, tagger: Path, workdir: Path) -> None:
+    assert seqwright("tag", tagger, "test.tsv").out == (workdir / "test.tsv").read_text()
+    (workdir / "test.jsonl").write_text('{"tokens": ["we", "see"], "tags": []}\n')
     assert seqwright("tag", tagger, "test.jsonl").out == "we see\tp v\n"
     commented = "# sent_id = 1\n# text = we see\n1\twe" + "\t_" * 8 + "\n2\tsee" + "\t_" * 8 + "\n\n"
-    (here / "test.conllu").write_text(commented)
+    (workdir / "test.conllu").write_text(commented)
     assert seqwright("tag", tagger, "test.conllu").out == "we\tp\nsee\tv\n\n"
     assert seqwright("tag", tagger, input=commented.encode()).out == "we\tp\nsee\tv\n\n"
-    (here / "spaced.txt").write_text("the d\nruns n\n")
-    assert "--columns reads it as a word and its tag" in seqwright("tag", tagger, "spaced.txt").err
+    (workdir / "spaced.txt").write_text("the d\nruns n\n")
+    assert "--columns parses it as a word and its tag" in seqwright("tag", tagger, "spaced.txt").err
     assert seqwright("tag", tagger, "spaced.txt", "--columns").out == "the\td\nruns\tn\n\n"
-    (here / "words.txt").write_text("the\nruns\n\nwe\nsee\n")
+    (workdir / "words.txt").write_text("the\nruns\n\nwe\nsee\n")
     assert seqwright("tag", tagger, "words.txt", "--columns").out == "the\td\nruns\tn\n\nwe\tp\nsee\tv\n\n"
 
 
-def test_a_file_with_other_columns_is_scored(seqwright: Command, tagger: Path, here: Path) -> None:
-    (here / "three.tsv").write_text("".join(f"7\t{line}\n" if line else "\n" for line in words(20, 80).split("\n")))
-    said = seqwright("evaluate", tagger, "--on", "three.tsv")
-    assert said.status == 2
-    assert "--set data.columns=[1,2]" in said.err
+def test_evaluate_with_another_column_layout(seqwright: Command, tagger: Path, workdir: Path) -> None:
+    (workdir / "three.tsv").write_text("".join(f"7\t{line}\n" if line else "\n" for line in words(20, 80).split("\n")))
+    result = seqwright("evaluate", tagger, "--on", "three.tsv")
+    assert result.status == 2
+    assert "--set data.columns=[1,2]" in result.err
     columns = ("--set", "data.columns=[2,3]")
     assert seqwright("evaluate", tagger, "--on", "three.tsv", *columns, "--json").json["accuracy"] == 100.0
-    said = seqwright("evaluate", tagger, "--on", "three.tsv", "--set", "data.train=three.tsv")
-    assert said.status == 2
-    assert "only data.columns" in said.err
+    result = seqwright("evaluate", tagger, "--on", "three.tsv", "--set", "data.train=three.tsv")
+    assert result.status == 2
+    assert "only data.columns" in result.err
 
 
-def test_a_file_with_other_columns_is_tagged(seqwright: Command, tagger: Path, here: Path) -> None:
-    (here / "other.tsv").write_text("1\ttime\tx\tn\n2\tflies\tx\tv\n\n")
-    said = seqwright("tag", tagger, "other.tsv", "--set", "data.columns=[2,4]")
-    assert [line.split("\t")[0] for line in said.out.splitlines() if line] == ["time", "flies"]
+def test_tag_with_another_column_layout(seqwright: Command, tagger: Path, workdir: Path) -> None:
+    (workdir / "other.tsv").write_text("1\ttime\tx\tn\n2\tflies\tx\tv\n\n")
+    result = seqwright("tag", tagger, "other.tsv", "--set", "data.columns=[2,4]")
+    assert [line.split("\t")[0] for line in result.out.splitlines() if line] == ["time", "flies"]
     assert "no key 'x'" in seqwright("tag", tagger, "time flies", "--set", "decoding.x=1").err
 
 
-def test_few_words_are_counted_by_the_same_commands(seqwright: Command, here: Path) -> None:
-    (here / "train.tsv").write_text(words(60, spans=True))
-    (here / "test.tsv").write_text(words(20, 60, spans=True))
-    said = seqwright("train", "--tagged", "train.tsv", "--valid", "test.tsv", "--run", "run")
-    assert said.status == 0, said.err  # few words: counting suits them
+def test_default_tagger_is_a_perceptron(seqwright: Command, workdir: Path) -> None:
+    (workdir / "train.tsv").write_text(words(60, spans=True))
+    (workdir / "test.tsv").write_text(words(20, 60, spans=True))
+    result = seqwright("train", "--tagged", "train.tsv", "--valid", "test.tsv", "--run", "run")
+    assert result.status == 0, result.err  # the default for small files: a perceptron
     scores = seqwright("evaluate", "run", "--json").json
     assert scores["accuracy"] == 100.0
     assert scores["f1"] == 100.0
@@ -112,8 +112,8 @@ def test_few_words_are_counted_by_the_same_commands(seqwright: Command, here: Pa
     assert seqwright("check", "run", "--json").json["holds"]
 
 
-def test_tags_that_were_not_learned_count_as_wrong_and_are_said(seqwright: Command, tagger: Path, here: Path) -> None:
-    (here / "odd.tsv").write_text("the\td\nruns\todd\n")
+def test_tags_unseen_in_training_count_as_wrong(seqwright: Command, tagger: Path, workdir: Path) -> None:
+    (workdir / "odd.tsv").write_text("the\td\nruns\todd\n")
     scores = seqwright("evaluate", tagger, "--on", "odd.tsv", "--json").json
     assert scores["accuracy"] == 50.0
     assert scores["unlearned_tags"] == {"odd": 1}
@@ -122,7 +122,7 @@ def test_tags_that_were_not_learned_count_as_wrong_and_are_said(seqwright: Comma
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a\tX\tx\nb\tY\ty\n", "data.columns=[1,2]"),
         ("a\tx\nb\tx\n", "every word has the tag 'x'"),
@@ -130,22 +130,22 @@ def test_tags_that_were_not_learned_count_as_wrong_and_are_said(seqwright: Comma
         ("a\tx\nb\n", "line 2"),
     ],
 )
-def test_bad_files(seqwright: Command, here: Path, text: str, said: str) -> None:
-    (here / "bad.tsv").write_text(text)
-    answer = seqwright("train", "--tagged", "bad.tsv", "--run", "bad")
-    assert answer.status == 2
-    assert said in answer.err
-    assert not (here / "bad").exists()
+def test_invalid_tagged_files_are_rejected(seqwright: Command, workdir: Path, text: str, message: str) -> None:
+    (workdir / "bad.tsv").write_text(text)
+    result = seqwright("train", "--tagged", "bad.tsv", "--run", "bad")
+    assert result.status == 2
+    assert message in result.err
+    assert not (workdir / "bad").exists()
 
 
-def test_subwords_and_a_short_context(seqwright: Command, here: Path) -> None:
-    """However words are cut, and wherever sentences must be, each word has one tag."""
-    (here / "train.tsv").write_text(words(40))
+def test_one_tag_per_word_with_subwords_and_a_short_context(seqwright: Command, workdir: Path) -> None:
+    """One tag per word, however words are tokenized and sentences are split."""
+    (workdir / "train.tsv").write_text(words(40))
     options = ("--set", "tokenizer.kind=characters", "--set", "model.context=12", "--set", "model.layers=1")
     small = ("--set", "model.width=16", "--set", "model.heads=2", "--set", "training.steps=4")
-    answer = seqwright("train", "--tagged", "train.tsv", "--run", "run", "--model", "transformer", *options, *small)
-    assert answer.status == 0, answer.err
-    assert "read in parts" in answer.err
+    result = seqwright("train", "--tagged", "train.tsv", "--run", "run", "--model", "transformer", *options, *small)
+    assert result.status == 0, result.err
+    assert "read in parts" in result.err
     row = seqwright("tag", "run", "--json", input=b"we see birds and extraordinarily long words\n").json
     assert len(row["tags"]) == len(row["tokens"]) == 7
     refused = seqwright("generate", "run")
@@ -153,14 +153,14 @@ def test_subwords_and_a_short_context(seqwright: Command, here: Path) -> None:
     assert "gives every word a tag" in refused.err
 
 
-def test_a_tagger_without_held_out_sentences_has_no_score(seqwright: Command, here: Path) -> None:
-    (here / "train.tsv").write_text(words(20))
+def test_tagger_without_validation_split_has_no_scores(seqwright: Command, workdir: Path) -> None:
+    (workdir / "train.tsv").write_text(words(20))
     table = '[data]\nkind = "tagged"\ntrain = "train.tsv"\n[tokenizer]\nkind = "words"\n'
-    (here / "all.toml").write_text(f'name = "all"\n{table}[model]\nkind = "perceptron"\nepochs = 2\n')
-    said = seqwright("train", "all.toml", "--run", "run")
-    assert said.status == 0, said.err
-    assert "all sentences are learned from" in said.out + said.err
-    assert "20 training sentences, 60 words" in said.out + said.err
+    (workdir / "all.toml").write_text(f'name = "all"\n{table}[model]\nkind = "perceptron"\nepochs = 2\n')
+    result = seqwright("train", "all.toml", "--run", "run")
+    assert result.status == 0, result.err
+    assert "all sentences are learned from" in result.out + result.err
+    assert "20 training sentences, 60 words" in result.out + result.err
     refused = seqwright("evaluate", "run")
     assert refused.status == 2
     assert "no validation sentences of its own" in refused.err

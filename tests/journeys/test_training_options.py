@@ -1,4 +1,4 @@
-"""Options of training as a user meets them: averaged weights, early ends, longer trainings, further logs."""
+"""Training options through the command line: weight averaging, early stopping, more steps, log writers."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ def sets(**options: object) -> list[str]:
     return [part for key, value in options.items() for part in ("--set", f"training.{key}={value}")]
 
 
-def test_the_run_ends_with_the_mean_of_averaged_checkpoints(seqwright: Command, here: Path) -> None:
+def test_checkpoint_averaging_of_ema_weights(seqwright: Command, workdir: Path) -> None:
     options = sets(ema_decay=0.5, keep_last=3, weights="average-last", checkpoint_every=2, writers='["csv"]')
-    said = seqwright("train", "--text", "text.txt", *TINY_GPT, *options, "--run", "run", "--json")
-    assert said.status == 0, said.err
-    assert said.json["summary"]["weights"] == {"kind": "average-last", "steps": [2, 4, 6], "ema": 0.5}
-    folders = [here / "run" / "checkpoints" / f"step-{step:08d}" for step in (2, 4, 6)]
+    result = seqwright("train", "--text", "text.txt", *TINY_GPT, *options, "--run", "run", "--json")
+    assert result.status == 0, result.err
+    assert result.json["summary"]["weights"] == {"kind": "average-last", "steps": [2, 4, 6], "ema": 0.5}
+    folders = [workdir / "run" / "checkpoints" / f"step-{step:08d}" for step in (2, 4, 6)]
     parts = [load_tensors(folder / "ema.safetensors")[0] for folder in folders]
-    final, about = load_tensors(here / "run" / "model.safetensors")
+    final, about = load_tensors(workdir / "run" / "model.safetensors")
     assert about["step"] == "2 4 6"
     for name, tensor in final.items():
         torch.testing.assert_close(tensor, sum(part[name] for part in parts) / 3)
-    assert (here / "run" / "log.csv").read_text().startswith("kind,step,")
+    assert (workdir / "run" / "log.csv").read_text().startswith("kind,step,")
 
 
-def test_a_training_that_ended_early_is_finished(seqwright: Command, here: Path) -> None:
+def test_early_stopping_finishes_the_run(seqwright: Command, workdir: Path) -> None:
     options = sets(steps=400, evaluate_every=1, learning_rate=2.0, patience=2, warmup_steps=0, max_grad_norm=0)
-    said = seqwright("train", "--text", "text.txt", *TINY_GPT, *options, "--run", "run", "--json")
-    assert said.status == 0, said.err
-    summary = json.loads((here / "run" / "summary.json").read_text())
+    result = seqwright("train", "--text", "text.txt", *TINY_GPT, *options, "--run", "run", "--json")
+    assert result.status == 0, result.err
+    summary = json.loads((workdir / "run" / "summary.json").read_text())
     assert summary["steps"] < summary["asked_steps"] == 400
     assert summary["best_step"] == summary["steps"] - 2
-    assert records(here / "run", "early")
-    assert "was finished before" in seqwright("train", "--run", "run").out
+    assert records(workdir / "run", "early")
+    assert "was already finished" in seqwright("train", "--run", "run").out
 
 
-def test_a_stretched_schedule_is_said(seqwright: Command, copy: Path) -> None:
-    said = seqwright("train", "--run", "run", "--set", "training.steps=10")
-    assert said.status == 0, said.err
-    assert "the cosine schedule is stretched to 10 steps: the rate goes on at" in said.err
+def test_stretched_learning_rate_schedule_is_reported(seqwright: Command, run_copy: Path) -> None:
+    result = seqwright("train", "--run", "run", "--set", "training.steps=10")
+    assert result.status == 0, result.err
+    assert "the cosine schedule is stretched to 10 steps: the rate goes on at" in result.err
 
 
-def test_a_finished_run_is_not_shortened(seqwright: Command, copy: Path) -> None:
-    said = seqwright("train", "--run", "run", "--set", "training.steps=2")
-    assert said.status == 0, said.err
-    assert "its 6 steps are more than the 2 asked for: it stays." in said.err
-    assert "was finished before" in said.out
+def test_finished_run_ignores_fewer_steps(seqwright: Command, run_copy: Path) -> None:
+    result = seqwright("train", "--run", "run", "--set", "training.steps=2")
+    assert result.status == 0, result.err
+    assert "its 6 steps are more than the 2 asked for: it stays." in result.err
+    assert "was already finished" in result.out
     assert "asked for" not in seqwright("train", "--run", "run").err
 
 
-def test_a_curriculum_needs_lengths(seqwright: Command, here: Path) -> None:
-    said = seqwright("train", "--text", "text.txt", *TINY_GPT, *sets(curriculum="true"), "--run", "run")
-    assert said.status == 2
-    assert 'use data.examples = "documents"' in said.err
+def test_curriculum_needs_examples_of_different_lengths(seqwright: Command, workdir: Path) -> None:
+    result = seqwright("train", "--text", "text.txt", *TINY_GPT, *sets(curriculum="true"), "--run", "run")
+    assert result.status == 2
+    assert 'use data.examples = "documents"' in result.err
     lines = ("--set", "data.examples=documents", "--set", "data.document=line", "--set", "model.context=64")
-    said = seqwright("train", "--text", "text.txt", *TINY_GPT, *sets(curriculum="true"), *lines, "--run", "run")
-    assert said.status == 0, said.err
+    result = seqwright("train", "--text", "text.txt", *TINY_GPT, *sets(curriculum="true"), *lines, "--run", "run")
+    assert result.status == 0, result.err

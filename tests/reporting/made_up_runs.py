@@ -1,4 +1,4 @@
-"""Runs made up for the tests of reports: what training would have logged, without training."""
+"""Synthetic runs for the tests of reports: the log of a training without training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 from seqwright.reporting.run_facts import RunFacts
 
-NASTY = 'ROMEO:\n<script>alert("x")</script> & naïve 🙂\x00\x1b[31m \u202eright to left\u202c \ud800 http://example.org'
+HOSTILE = (
+    'ROMEO:\n<script>alert("x")</script> & naïve 🙂\x00\x1b[31m \u202eright to left\u202c \ud800 http://example.org'
+)
 PLAY = (
     "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\nSpeak, speak.\n\n"
     "First Citizen:\nYou are all resolved rather to die than to famish?\n\nAll:\nResolved. resolved.\n"
@@ -18,7 +20,7 @@ PLAY = (
 def trained_run(
     name: str = "shakespeare-gpt", *, records: int = 120, final: float = 1.5, pace: float = 0.06, kind: str = "gpt"
 ) -> RunFacts:
-    """A gradient-trained run with `records` training records, ten evaluations and five samples."""
+    """A neural run with `records` training records, ten evaluations and five samples."""
     rng = random.Random(name)
     log: list[dict[str, Any]] = [{"kind": "note", "text": "holding out the last 5 % of documents"}]
     steps = records * 10
@@ -28,14 +30,20 @@ def trained_run(
         seconds = step * pace
         if i:
             speed = {"tokens": step * 3072, "tokens_per_second": 3072 / pace * rng.uniform(0.95, 1)}
-            driven = {"learning_rate": _rate(progress), "gradient_norm": 0.4 + rng.random() * 0.3, **speed}
-            log.append({"kind": "train", "step": step, "seconds": seconds, "epoch": i / 40, "loss": loss, **driven})
+            optimization = {
+                "learning_rate": _learning_rate(progress),
+                "gradient_norm": 0.4 + rng.random() * 0.3,
+                **speed,
+            }
+            log.append(
+                {"kind": "train", "step": step, "seconds": seconds, "epoch": i / 40, "loss": loss, **optimization}
+            )
         if i and i % 40 == 0:
             log.append({"kind": "epoch", "step": step, "epoch": i // 40, "loss": loss + 0.01})
         if i % max(1, records // 10) == 0:
             log.append({"kind": "evaluation", "step": step, "seconds": seconds, **_scores(loss + 0.05)})
         if i and i % max(1, records // 5) == 0:
-            log.append({"kind": "sample", "step": step, "prompt": "ROMEO:", "text": _babble(rng, progress)})
+            log.append({"kind": "sample", "step": step, "prompt": "ROMEO:", "text": _noisy_text(rng, progress)})
     log.append({"kind": "resume", "step": steps // 2})
     log.append({"kind": "stop", "step": steps, "reason": "all steps taken"})
     summary = {
@@ -49,10 +57,10 @@ def trained_run(
 
 
 def counted_run(name: str = "trigram", *, nll: float = 1.95) -> RunFacts:
-    """An n-gram's run: counted in one pass, so nothing but an evaluation and a sample."""
+    """An n-gram run, counted in one pass: only an evaluation and a sample."""
     log: list[dict[str, Any]] = [
         {"kind": "evaluation", "step": 0, "seconds": 0.21, **_scores(nll)},
-        {"kind": "sample", "step": 0, "prompt": "", "text": NASTY},
+        {"kind": "sample", "step": 0, "prompt": "", "text": HOSTILE},
     ]
     return _run(
         name,
@@ -104,11 +112,11 @@ def _scores(nll: float) -> dict[str, float]:
     return {"perplexity": math.exp(nll), "bits_per_byte": bits, "bits_per_character": bits, "nll": nll}
 
 
-def _rate(progress: float) -> float:
+def _learning_rate(progress: float) -> float:
     return 1e-3 * min(1.0, progress * 20) * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * progress)))
 
 
-def _babble(rng: random.Random, progress: float) -> str:
-    """The play with fewer wrong letters the further training has come."""
+def _noisy_text(rng: random.Random, progress: float) -> str:
+    """The play with a share of random characters that falls as training progresses."""
     letters = "etaoinshr \n"
     return "".join(c if rng.random() < 0.4 + 0.6 * progress else rng.choice(letters) for c in "\n" + PLAY * 2)

@@ -1,4 +1,4 @@
-"""The pictures of a classifier: every count in its cell, names that cannot break the page, nothing where nothing is."""
+"""Classification reports: confusion matrix, escaped class names, empty sections."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ DETAILS = {
 }
 
 
-def test_every_count_is_drawn_and_every_name_escaped() -> None:
+def test_confusion_matrix_draws_every_count_and_escapes_names() -> None:
     page = class_sections(DETAILS)
     assert re.findall(r'class="cell[^>]*>(\d+)<', page) == ["40", "10", "3", "47"]
-    assert "&lt;neg&gt; called pos: 10 of 50" in page
+    assert "&lt;neg&gt; predicted as pos: 10 of 50" in page
     assert "<neg>" not in page
     assert "a &lt;b&gt;" in page
     assert page.count("–</td>") == 1
 
 
-def test_of_very_many_classes_the_frequent_are_drawn() -> None:
-    many = SHOWN_CLASSES + 5
-    counts = [[0] * many for _ in range(many)]
-    for n in range(many):
+def test_confusion_matrix_of_many_classes_keeps_the_frequent() -> None:
+    classes = SHOWN_CLASSES + 5
+    counts = [[0] * classes for _ in range(classes)]
+    for n in range(classes):
         counts[n][n] = n + 1
-    names = [f"class {n}" for n in range(many)]
+    names = [f"class {n}" for n in range(classes)]
     page = class_sections({"classes": names, "confusion": counts, "reliability": []})
-    assert "5 rarer classes are not drawn" in page
+    assert "5 rarer classes are not shown" in page
     assert page.count("<rect") == SHOWN_CLASSES**2
-    assert "class 4 called" not in page
-    assert "class 5 called class 5: 6 of 6" in page
+    assert "class 4 predicted" not in page
+    assert "class 5 predicted as class 5: 6 of 6" in page
 
 
-def test_what_is_no_classifier_has_no_classes() -> None:
+def test_no_class_sections_without_a_classifier() -> None:
     assert class_sections({}) == ""
 
 
-def test_confusions_come_the_commonest_first() -> None:
+def test_confusions_are_sorted_by_count() -> None:
     _, confusions = class_tables(DETAILS)
     assert [list(column.cells) for column in confusions.columns][2][0].plain == "10"  # type: ignore[union-attr]

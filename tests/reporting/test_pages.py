@@ -1,4 +1,4 @@
-"""Pages about runs: well-formed, self-contained and harmless, whatever a model said."""
+"""HTML reports: well-formed, self-contained and escaped, whatever a model generates."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from seqwright.core.config import UserError
 from seqwright.reporting.comparison import comparison
 from seqwright.reporting.report import SAMPLES, report, sample
 from seqwright.reporting.run_facts import RunFacts, headline
-from tests.reporting.made_up_runs import NASTY, counted_run, trained_run
+from tests.reporting.made_up_runs import HOSTILE, counted_run, trained_run
 
 VOID = {"meta", "link"}
-LADDER = [counted_run("trigram"), trained_run("gpt"), trained_run("lstm", final=1.7, pace=0.02)]
+RUNS = [counted_run("trigram"), trained_run("gpt"), trained_run("lstm", final=1.7, pace=0.02)]
 PAGES = {
     "trained": report(trained_run()),
     "long": report(trained_run(records=5000)),
     "counted": report(counted_run()),
     "empty": report(RunFacts(name="empty", recipe={}, environment={}, log=[], summary={})),
-    "ladder": comparison(LADDER),
+    "leaderboard": comparison(RUNS),
     "counted only": comparison([counted_run("bigram", nll=2.4), counted_run("trigram")]),
 }
 
 
 class Outline(HTMLParser):
-    """What a browser would make of a page: its tags, its attributes and the text of its elements."""
+    """Parses a page: tags, attributes and the text of elements."""
 
     def __init__(self, page: str):
         super().__init__()
@@ -57,13 +57,13 @@ def page(request: pytest.FixtureRequest) -> str:
     return PAGES[request.param]
 
 
-def test_tags_balance(page: str) -> None:
+def test_html_tags_are_balanced(page: str) -> None:
     outline = Outline(page)
     assert outline.open == []
     assert {"html", "head", "body", "main", "h1"} <= set(outline.tags)
 
 
-def test_nothing_is_fetched(page: str) -> None:
+def test_page_loads_no_external_resources(page: str) -> None:
     outline = Outline(page)
     assert not {"img", "iframe", "object", "embed", "base", "form"} & set(outline.tags)
     sources = [value for name, value in outline.attributes if name in ("src", "href", "srcset", "action", "data")]
@@ -73,22 +73,22 @@ def test_nothing_is_fetched(page: str) -> None:
     assert "@import" not in styles
 
 
-def test_is_text_that_any_browser_reads(page: str) -> None:
+def test_page_is_valid_text(page: str) -> None:
     page.encode("utf-8")  # no lone surrogates
     assert not [c for c in page if ord(c) < 0x20 and c not in "\n\t"]
     geometry = {"points", "x", "y", "x1", "x2", "y1", "y2", "cx", "cy"}
     assert not [value for name, value in Outline(page).attributes if name in geometry and "n" in value]  # nan, inf
 
 
-def test_what_a_model_said_stays_text() -> None:
+def test_model_output_is_escaped() -> None:
     outline = Outline(PAGES["counted"])
     assert outline.tags.count("script") == 1  # ours
-    said = "".join(outline.texts["div"])
-    assert '<script>alert("x")</script> & naïve 🙂␀␛[31m' in said
-    assert "�" in said
+    text = "".join(outline.texts["div"])
+    assert '<script>alert("x")</script> & naïve 🙂␀␛[31m' in text
+    assert "�" in text
 
 
-def test_names_and_settings_stay_text() -> None:
+def test_names_and_hyperparameters_are_escaped() -> None:
     run = trained_run("<b>&\"'")
     hostile = replace(
         run,
@@ -103,28 +103,28 @@ def test_names_and_settings_stay_text() -> None:
         assert "<b>&\"'" in "".join(outline.texts["h1"] + outline.texts["td"])
 
 
-def test_report_has_its_parts() -> None:
+def test_report_has_all_sections() -> None:
     texts = Outline(PAGES["trained"]).texts
-    parts = ["Scores", "Curves", "Samples over time", "What happened", "Settings", "Environment"]
+    parts = ["Scores", "Curves", "Samples during training", "Events", "Hyperparameters", "Environment"]
     assert texts["h2"] == parts
     assert {"4.711", "10.7 M", "1,200", "1 m 12 s"} <= set(texts["dd"])
     assert any("stride:half" in code for code in texts["code"])
     assert {"Loss over steps", "Loss over time", "Learning rate", "Gradient norm"} <= set(texts["span"])
 
 
-def test_a_counted_model_has_no_curves() -> None:
+def test_count_model_has_no_learning_curves() -> None:
     outline = Outline(PAGES["counted"])
-    assert outline.texts["h2"] == ["Scores", "Sample", "Settings", "Environment"]
+    assert outline.texts["h2"] == ["Scores", "Sample", "Hyperparameters", "Environment"]
     assert "svg" not in outline.tags
 
 
-def test_many_records_are_thinned_and_it_is_said() -> None:
-    assert "Of 5,000 records 400 are drawn" in PAGES["long"]
-    assert "are drawn" not in PAGES["trained"]
+def test_many_records_are_downsampled_with_a_note() -> None:
+    assert "Downsampled from 5,000 records to 400" in PAGES["long"]
+    assert "Downsampled" not in PAGES["trained"]
     assert len(PAGES["long"]) < 250_000
 
 
-def test_many_samples_are_spread_and_it_is_said() -> None:
+def test_many_samples_are_evenly_spaced_with_a_note() -> None:
     samples = [{"kind": "sample", "step": step, "prompt": "", "text": f"text {step}"} for step in range(100)]
     outline = Outline(report(replace(counted_run(), log=samples)))
     assert outline.tags.count("details") == SAMPLES
@@ -132,7 +132,7 @@ def test_many_samples_are_spread_and_it_is_said() -> None:
     assert f"{SAMPLES} of 100" in " ".join(outline.texts["p"])
 
 
-def test_samples_of_one_step_stand_together() -> None:
+def test_samples_are_grouped_by_step() -> None:
     samples = [
         {"kind": "sample", "step": step, "prompt": prompt, "text": f"→ {step}", "reference": "X"}
         for step in (5, 10)
@@ -143,13 +143,13 @@ def test_samples_of_one_step_stand_together() -> None:
     assert outline.tags.count("b") == 4
 
 
-def test_what_was_said_of_a_long_prompt_is_seen() -> None:
+def test_preview_of_a_long_prompt_shows_the_output() -> None:
     samples = [{"kind": "sample", "step": step, "prompt": "word " * 99, "text": f"→ {step}"} for step in (5, 10)]
-    peeks = re.findall(r'class="peek">(.*?)<', report(replace(counted_run(), log=samples)))
-    assert [peek.split()[-2:] for peek in peeks] == [["→", "5"], ["→", "10"]]
+    previews = re.findall(r'class="peek">(.*?)<', report(replace(counted_run(), log=samples)))
+    assert [preview.split()[-2:] for preview in previews] == [["→", "5"], ["→", "10"]]
 
 
-def test_pictures_that_are_answers_are_told_apart_by_what_they_reached() -> None:
+def test_preview_of_image_samples_shows_psnr() -> None:
     log = [
         record
         for step in (5, 10)
@@ -162,7 +162,7 @@ def test_pictures_that_are_answers_are_told_apart_by_what_they_reached() -> None
     assert re.findall(r'class="peek">(.*?)<', page) == ["PSNR in dB: 25.00", "PSNR in dB: 30.00"]
 
 
-def test_a_resumed_run_counts_its_later_records() -> None:
+def test_later_records_win_after_a_resume() -> None:
     log = [
         {"kind": "train", "step": s, "seconds": s, "loss": loss} for s, loss in ((1, 3.0), (2, 2.9), (2, 2.8), (3, 2.7))
     ]
@@ -170,22 +170,22 @@ def test_a_resumed_run_counts_its_later_records() -> None:
     assert run.points("train", "loss") == [(1, 3.0), (2, 2.8), (3, 2.7)]
 
 
-def test_values_that_cannot_be_drawn_are_left_out() -> None:
+def test_non_finite_values_are_omitted() -> None:
     losses = [2.0, float("nan"), float("inf"), None, 1.0]
     log = [{"kind": "train", "step": step, "loss": loss} for step, loss in enumerate(losses)]
     assert replace(trained_run(), log=log).points("train", "loss") == [(0, 2.0), (4, 1.0)]
 
 
-def test_the_ladder_is_sorted_and_draws_every_run() -> None:
-    outline = Outline(PAGES["ladder"])
+def test_leaderboard_is_sorted_and_draws_every_run() -> None:
+    outline = Outline(PAGES["leaderboard"])
     cells = outline.texts["td"]
     assert [cell for cell in cells if cell in ("gpt", "lstm", "trigram")][:3] == ["gpt", "lstm", "trigram"]
     names = [value for name, value in outline.attributes if name == "data-name"]
     assert names == ["gpt", "lstm", "trigram"] * 2
-    assert outline.texts["h2"] == ["Ladder", "Curves", "A sample of each", "What differs", "Environment"]
+    assert outline.texts["h2"] == ["Leaderboard", "Curves", "Samples", "Hyperparameter differences", "Environment"]
 
 
-def test_runs_compare_on_what_they_share() -> None:
+def test_runs_are_ranked_by_a_common_score() -> None:
     lossy = counted_run("words")
     scores = {**lossy.scores, "bits_per_byte": None}
     lossy = replace(lossy, summary={**lossy.summary, "scores": scores})
@@ -197,7 +197,7 @@ def test_runs_compare_on_what_they_share() -> None:
         comparison([replace(lossy, summary={}), trained_run()])
 
 
-def test_of_answers_the_more_right_the_better() -> None:
+def test_accuracy_ranks_higher_first() -> None:
     runs = [
         replace(counted_run(name), summary={"scores": {"nll": {"value": nll}, "accuracy": {"value": accuracy}}})
         for name, nll, accuracy in (("sure", 0.9, 91.0), ("right", 1.2, 93.0), ("wrong", 0.7, 60.0))
@@ -211,28 +211,28 @@ def test_of_answers_the_more_right_the_better() -> None:
     ]
 
 
-def test_the_loss_is_of_tokens_or_of_answers() -> None:
+def test_loss_unit_depends_on_the_task() -> None:
     classifier = replace(trained_run(), summary={"scores": {"nll": {"value": 0.5}, "accuracy": {"value": 91.0}}})
-    assert "Loss in nats per answer" in report(classifier)
+    assert "Loss in nats per label" in report(classifier)
     assert "Loss in nats per token" in report(trained_run())
     assert "Loss in nats per target" in report(replace(trained_run(), summary={}))
     restored = replace(trained_run(), summary={"scores": {"nll": {"value": 0.9}, "squared_error": {"value": 0.01}}})
-    assert "Loss in nats per number" in report(restored)
+    assert "Loss in nats per value" in report(restored)
 
 
-def test_the_fake_text_is_nasty_enough() -> None:
-    assert {"\x00", "\x1b", "\ud800", "<", "&", "🙂"} <= set(NASTY)
+def test_hostile_text_covers_the_hard_cases() -> None:
+    assert {"\x00", "\x1b", "\ud800", "<", "&", "🙂"} <= set(HOSTILE)
 
 
 @pytest.mark.parametrize(
     ("names", "leading"),
     [
         (("nll", "perplexity", "exact_match", "word_error_rate"), ["exact match", "word error rate"]),
-        (("nll", "squared_error", "psnr", "psnr_shown"), ["PSNR in dB", "PSNR before"]),
+        (("nll", "squared_error", "psnr", "psnr_shown"), ["PSNR in dB", "PSNR of input in dB"]),
         (("nll", "perplexity"), ["nats per token", "perplexity"]),
     ],
 )
-def test_scores_of_answers_stand_at_the_head(names: tuple[str, ...], leading: list[str]) -> None:
+def test_header_shows_the_task_metrics(names: tuple[str, ...], leading: list[str]) -> None:
     run = trained_run()
     scores = {name: {"value": 1.0, "low": 0.5, "high": 1.5, "signature": name} for name in names}
     page = report(replace(run, summary={"scores": scores}))
@@ -240,11 +240,11 @@ def test_scores_of_answers_stand_at_the_head(names: tuple[str, ...], leading: li
     assert re.findall(r"<dt>(.*?)</dt>", header)[: len(leading)] == leading
 
 
-def test_what_was_wanted_of_a_picture_stands_below_it() -> None:
+def test_sample_shows_image_output_and_reference() -> None:
     record = {"kind": "sample", "step": 9, "prompt": "", "text": "two\none", "reference": "two\n<b>", "picture": "AAAA"}
     drawn = str(sample(record))
     assert 'src="data:image/png;base64,AAAA"' in drawn
-    assert drawn.index("AAAA") < drawn.rindex("two\none") < drawn.index("wanted:")
+    assert drawn.index("AAAA") < drawn.rindex("two\none") < drawn.index("reference:")
     assert "two\n&lt;b&gt;" in drawn
-    assert "wanted:\nc" in str(sample({"prompt": "a", "text": "b", "reference": "c"}))
-    assert "wanted" not in str(sample({"prompt": "a", "text": "b"}))
+    assert "reference:\nc" in str(sample({"prompt": "a", "text": "b", "reference": "c"}))
+    assert "reference" not in str(sample({"prompt": "a", "text": "b"}))

@@ -1,4 +1,4 @@
-"""Charts: every value has its place, ticks are round, and thinning keeps what matters."""
+"""Charts: scales, ticks and downsampling."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqwright.reporting.svg import Axis, Point, Scale, Series, chart, thin
+from seqwright.reporting.svg import Axis, Point, Scale, Series, chart, downsample
 
 LINEAR, LOG = Axis(title="step"), Axis(title="step", log=True)
 
 
-def test_thinning_keeps_ends_and_spikes() -> None:
+def test_downsampling_keeps_ends_and_spikes() -> None:
     rng = random.Random(1)
     points: list[Point] = [(i, rng.random()) for i in range(10_000)]
     points[5_003] = (5_003, 40.0)
     points[7_001] = (7_001, -40.0)
-    kept = thin(points)
+    kept = downsample(points)
     assert len(kept) <= 400
     assert {points[0], points[-1], points[5_003], points[7_001]} <= set(kept)
     assert kept == sorted(kept)
 
 
-def test_few_points_are_all_kept() -> None:
+def test_downsampling_keeps_few_points() -> None:
     points: list[Point] = [(i, i * i) for i in range(400)]
-    assert thin(points) == points
+    assert downsample(points) == points
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_ticks_are_round(low: float, high: float, axis: Axis, labels: list[str])
 
 
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1), st.booleans(), st.booleans(), st.booleans())
-def test_every_value_has_a_place(values: list[float], log: bool, time: bool, upward: bool) -> None:
+def test_scale_covers_every_value(values: list[float], log: bool, time: bool, upward: bool) -> None:
     start, end = (200, 10) if upward else (40, 460)
     scale = Scale.over(values, Axis(log=log and not upward, time=time and not upward, zero=upward), start, end)
     low, high = sorted((start, end))
@@ -58,7 +58,7 @@ def test_every_value_has_a_place(values: list[float], log: bool, time: bool, upw
     assert len(scale.ticks) <= 16
 
 
-def test_a_chart_of_nothing_is_nothing() -> None:
+def test_chart_without_points_is_empty() -> None:
     assert chart("Loss", [Series(name="a", points=[], color="red")], x=LINEAR, y=Axis()) == ""
     assert chart("Loss", [Series(name="a", points=[(0, 1.0)], color="red")], x=LOG, y=Axis()) == ""
 
@@ -71,7 +71,7 @@ def test_single_points_and_constants_are_drawn(points: list[Point]) -> None:
     assert all(math.isfinite(n) and 0 <= n <= 480 for n in numbers)
 
 
-def test_marks_outside_the_axis_are_not_drawn() -> None:
+def test_marks_outside_the_axis_are_omitted() -> None:
     series = [Series(name="a", points=[(10, 1.0), (20, 0.5)], color="red")]
     drawn = chart("Loss", series, x=LINEAR, y=Axis(), marks={"resumed": [0, 15]})
     assert drawn.count('class="mark"') == 1

@@ -1,4 +1,4 @@
-"""Numbers and tables for the terminal."""
+"""Number formatting and terminal tables."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_figure(value: float, text: str) -> None:
     assert figure(value) == text
 
 
-def test_interval_of_too_few_examples_is_blank() -> None:
+def test_missing_interval_is_blank() -> None:
     assert interval(1.4, 1.6) == "1.400 – 1.600"
     assert interval(None, None) == ""
 
 
-def test_table_leaves_blanks_and_reads_no_markup() -> None:
+def test_table_leaves_blanks_and_escapes_rich_markup() -> None:
     rows: list[dict[str, object]] = [
         {"run": "[bold]gpt", "parameters": 10_745_088},
         {"run": "ngram", "parameters": None},
@@ -62,7 +62,7 @@ def test_table_leaves_blanks_and_reads_no_markup() -> None:
     assert "None" not in text
 
 
-def test_scores_table_never_cuts_a_signature() -> None:
+def test_scores_table_is_never_truncated() -> None:
     run = trained_run()
     text = rendered(scores_table(run.scores), width=72)
     assert "…" not in text

@@ -1,4 +1,4 @@
-"""Writers: every number of the log once, and an error that names what to install."""
+"""CSV and TensorBoard writers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECORDS: list[dict[str, Any]] = [
 ]
 
 
-def test_a_table_has_a_row_for_each_record_of_numbers() -> None:
+def test_csv_has_a_row_per_scalar_record() -> None:
     rows = list(csv.DictReader(io.StringIO(log_csv(RECORDS))))
     assert [(row["kind"], row["step"], row["loss"], row["nll"]) for row in rows] == [
         ("train", "2", "1.5", ""),
@@ -31,21 +31,21 @@ def test_a_table_has_a_row_for_each_record_of_numbers() -> None:
     ]
 
 
-def test_without_tensorboard_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tensorboard_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(UserError, match=r"seqwright\[tensorboard\]"):
         TensorBoard(tmp_path, 0)
 
 
 def read_back(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """What TensorBoard itself finds in a folder: the steps and values under each name."""
+    """Steps and values by tag, as TensorBoard reads them."""
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    found = reader.EventAccumulator(str(folder))
-    found.Reload()
-    return {name: [(event.step, event.value) for event in found.Scalars(name)] for name in found.Tags()["scalars"]}
+    events = reader.EventAccumulator(str(folder))
+    events.Reload()
+    return {name: [(event.step, event.value) for event in events.Scalars(name)] for name in events.Tags()["scalars"]}
 
 
-def test_tensorboard_finds_every_number(tmp_path: Path) -> None:
+def test_tensorboard_reads_every_scalar(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     board = TensorBoard(tmp_path, 0)
     for record in RECORDS:
@@ -58,10 +58,10 @@ def test_tensorboard_finds_every_number(tmp_path: Path) -> None:
     }
 
 
-def test_what_an_earlier_sitting_wrote_beyond_its_checkpoint_is_taken_back(tmp_path: Path) -> None:
+def test_tensorboard_purges_events_after_the_resumed_step(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    for begun, losses in ((0, {2: 1.5, 4: 1.25, 6: 9.0}), (4, {6: 1.0, 8: 0.75})):
-        board = TensorBoard(tmp_path, begun)
+    for start, losses in ((0, {2: 1.5, 4: 1.25, 6: 9.0}), (4, {6: 1.0, 8: 0.75})):
+        board = TensorBoard(tmp_path, start)
         for step, loss in losses.items():
             board({"kind": "train", "step": step, "loss": loss})
         board.close()

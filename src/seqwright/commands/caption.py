@@ -1,4 +1,4 @@
-"""`seqwright caption`."""
+"""`seqwright caption`: captions of images."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, each_picture, options_from, print_json
+from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, options_from, predict_images, print_json
 
 
 @click.command("caption")
@@ -19,7 +19,7 @@ from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, each_pi
 def command(
     run: str, files: tuple[str, ...], overrides: tuple[str, ...], device: str, precision: str, as_json: bool
 ) -> None:
-    """What is on each picture of FILES (image files, folders of them, .npz or IDX files), a line for each.
+    """Caption each image of FILES (image files, folders of them, .npz or IDX files), one line per image.
 
     \b
     seqwright caption runs/digit-captions strip.png
@@ -29,8 +29,8 @@ def command(
 
     opened = open_run(run, device=device, precision=precision)
     options = options_from(overrides, "decoding", type(opened.settings.decoding))
-    for where, said in each_picture(files, lambda names: opened.caption(names, **options)):
+    for location, caption in predict_images(files, lambda names: opened.caption(names, **options)):
         if as_json:
-            print_json(where | asdict(said))
+            print_json(location | asdict(caption))
         else:
-            click.echo(said.text if [*files] == [where["file"]] else f"{where['file']}: {said.text}")
+            click.echo(caption.text if [*files] == [location["file"]] else f"{location['file']}: {caption.text}")

@@ -1,4 +1,4 @@
-"""`seqwright chat`."""
+"""`seqwright chat`: multi-turn conversation with an assistant."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, options
 
 @click.command("chat")
 @RUN
-@click.option("--system", metavar="TEXT", help="What the assistant is told before the conversation.")
-@click.option("--max-tokens", type=int, help="Maximum number of tokens of a reply.")
-@click.option("--temperature", type=float, help="0 is greedy; below 1 is sharper, above 1 flatter.")
-@click.option("--seed", type=int, help="The same seed gives the same answers.")
+@click.option("--system", metavar="TEXT", help="System prompt.")
+@click.option("--max-tokens", type=int, help="Maximum number of new tokens per reply.")
+@click.option("--temperature", type=float, help="Softmax temperature; 0 decodes greedily.")
+@click.option("--seed", type=int, help="Seed of sampling.")
 @SET
 @DEVICE
 @PRECISION
@@ -31,7 +31,7 @@ def command(
     precision: str,
     as_json: bool,
 ) -> None:
-    """Talk with the assistant of RUN, a line a turn; /new begins again, /quit (or the end of input) ends.
+    """Chat with the assistant of RUN, one line per turn; /new clears the history, /quit (or end of input) exits.
 
     \b
     seqwright chat runs/helper
@@ -43,32 +43,34 @@ def command(
     flags = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     options = options_from(overrides, "decoding", SamplingOptions, flags)
     opened = open_run(run, device=device, precision=precision)
-    answer = opened.chat  # a run that cannot chat says so before anything is asked
-    begun = [{"role": "system", "content": system}] if system else []
-    talk: list[dict[str, str]] = list(begun)
-    for line in _asked():
+    chat = opened.chat  # raises here, before any input is read, where the run is no assistant
+    system_messages = [{"role": "system", "content": system}] if system else []
+    messages: list[dict[str, str]] = list(system_messages)
+    for line in _user_turns():
         if line.strip() == "/quit":
             break
         if line.strip() == "/new":
-            talk = list(begun)
+            messages = list(system_messages)
             continue
         if not line.strip():
             continue
-        talk.append({"role": "user", "content": line})
-        said = answer(talk, listen=_nothing if as_json else _show, **options)
-        talk.append({"role": "assistant", "content": said.content})
+        messages.append({"role": "user", "content": line})
+        reply = chat(messages, listen=_discard if as_json else _stream, **options)
+        messages.append({"role": "assistant", "content": reply.content})
         if as_json:
-            print_json({"role": "assistant"} | _fields(said))
+            print_json({"role": "assistant"} | _fields(reply))
         else:
             click.echo()
-            if said.forgotten:
-                click.echo(f"({said.forgotten} messages at the beginning no longer fit and were not read.)", err=True)
-            if said.unread:
-                click.echo(f"(the first {said.unread} tokens of what you said do not fit and were not read.)", err=True)
+            if reply.forgotten:
+                click.echo(f"(the {reply.forgotten} oldest messages exceed the context and were dropped.)", err=True)
+            if reply.unread:
+                click.echo(
+                    f"(the first {reply.unread} tokens of your message exceed the context and were dropped.)", err=True
+                )
 
 
-def _asked() -> Any:
-    """Lines as they are typed, behind a prompt where a person sits there."""
+def _user_turns() -> Any:
+    """Lines of standard input, with a `> ` prompt on a terminal."""
     if not sys.stdin.isatty():
         yield from read_lines(None)
         return
@@ -80,12 +82,12 @@ def _asked() -> Any:
             return
 
 
-def _show(text: str) -> None:
+def _stream(text: str) -> None:
     click.echo(text, nl=False)
 
 
-def _nothing(text: str) -> None: ...
+def _discard(text: str) -> None: ...
 
 
-def _fields(said: Any) -> dict[str, Any]:
-    return {"content": said.content, "reason": said.reason, "forgotten": said.forgotten, "unread": said.unread}
+def _fields(reply: Any) -> dict[str, Any]:
+    return {"content": reply.content, "reason": reply.reason, "forgotten": reply.forgotten, "unread": reply.unread}

@@ -1,4 +1,4 @@
-"""`seqwright classify`."""
+"""`seqwright classify`: labels and class probabilities of texts or images."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from seqwright.commands.common import (
     JSON,
     RUN,
     SET,
-    each_picture,
     is_file,
     options_from,
+    predict_images,
     print_json,
-    reading,
+    split_data_overrides,
     text_or_lines,
 )
 
@@ -27,7 +27,7 @@ from seqwright.commands.common import (
 @click.command("classify")
 @RUN
 @click.argument("text_or_file", required=False)
-@click.argument("more", nargs=-1, metavar="[PICTURES]...")
+@click.argument("more", nargs=-1, metavar="[IMAGES]...")
 @SET
 @DEVICE
 @JSON
@@ -39,25 +39,25 @@ def command(
     device: str,
     as_json: bool,
 ) -> None:
-    """The label of a text, of each line of a file (or of standard input), or of each picture of files, in order.
+    """Classify a text, each line of a file (or of standard input), or each image of files, in order.
 
-    Where the run reads two texts at a time, they stand on one line, separated by a tab. Of a .tsv, .csv or .jsonl file
-    the texts are read, not the labels it may have.
+    Models of text pairs take two texts per line, separated by a tab. From a .tsv, .csv or .jsonl file only the text
+    columns are read; labels in it are ignored.
 
     \b
     seqwright classify runs/reviews "What a fine film."
-    seqwright classify runs/reviews lines.txt --json > answers.jsonl
+    seqwright classify runs/reviews lines.txt --json > predictions.jsonl
     seqwright classify runs/photos one.jpg two.jpg                  (or a folder of them, .npz, IDX)
     """
     from seqwright.api import open as open_run
     from seqwright.data.records import holds_records
 
-    columns, others = reading(overrides)
+    columns, others = split_data_overrides(overrides)
     opened = open_run(run, device=device, set=columns)
-    classify = opened.classify  # a run that does not classify says so before anything is read
+    classify = opened.classify  # raises here, before any input is read, where the run is no classifier
     options = options_from(others, "decoding", type(opened.settings.decoding))
     if opened.settings.data.kind == "images":
-        _look(opened, [*([text_or_file] if text_or_file else []), *more], options, as_json)
+        _classify_images(opened, [*([text_or_file] if text_or_file else []), *more], options, as_json)
         return
     if more:
         raise click.UsageError("give one text or file at a time; a text with spaces needs quotes around it.")
@@ -65,27 +65,27 @@ def command(
     lines: Any = (tuple(line.split("\t")) if pairs else line for line in text_or_lines(text_or_file))
     if text_or_file is not None and is_file(text_or_file) and holds_records(Path(text_or_file)):
         lines = opened.texts(Path(text_or_file))
-    typed = text_or_file in (None, "-") and sys.stdin.isatty()
-    for said in classify(lines, **({"at_once": 1} if typed else {}), **options):
+    interactive = text_or_file in (None, "-") and sys.stdin.isatty()
+    for prediction in classify(lines, **({"at_once": 1} if interactive else {}), **options):
         if as_json:
             print_json(
                 {
-                    "text": list(said.texts) if pairs else said.texts[0],
-                    "label": said.label,
-                    "probabilities": said.probabilities,
-                    "unread": said.unread,
+                    "text": list(prediction.texts) if pairs else prediction.texts[0],
+                    "label": prediction.label,
+                    "probabilities": prediction.probabilities,
+                    "unread": prediction.unread,
                 }
             )
         else:
-            click.echo(said.said)
+            click.echo(prediction.said)
 
 
-def _look(opened: Any, files: Sequence[str], options: dict[str, Any], as_json: bool) -> None:
-    """What is on the pictures of some files or folders."""
+def _classify_images(opened: Any, files: Sequence[str], options: dict[str, Any], as_json: bool) -> None:
+    """Prints the class of each image of files or folders."""
     if not files:
-        raise click.UsageError("name files of pictures, or a folder of image files.")
-    for where, seen in each_picture(files, lambda names: opened.classify(names, **options)):
+        raise click.UsageError("name image files, or a folder of them.")
+    for location, prediction in predict_images(files, lambda names: opened.classify(names, **options)):
         if as_json:
-            print_json(where | asdict(seen))
+            print_json(location | asdict(prediction))
         else:
-            click.echo(seen.said if [*files] == [where["file"]] else f"{where['file']}: {seen.said}")
+            click.echo(prediction.said if [*files] == [location["file"]] else f"{location['file']}: {prediction.said}")

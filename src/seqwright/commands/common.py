@@ -1,4 +1,4 @@
-"""What the commands share: options that read alike, and how results are printed."""
+"""Shared by the commands: common options, parsing of overrides, line input and printing of results."""
 
 from __future__ import annotations
 
@@ -11,167 +11,179 @@ from typing import Any, TypeVar, cast
 
 import click
 
-AT_ONCE = 1 << 16
-"""Lines of a file that are taken together."""
-AHEAD = 1 << 16
-"""Bytes read from standard input at most before what is in them is answered."""
+CHUNK_LINES = 1 << 16
+"""Maximum number of lines of a file in one chunk."""
+READ_BYTES = 1 << 16
+"""Maximum number of bytes read from standard input at a time."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 RUN = click.argument("run", type=click.Path())
-SET = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key; may be repeated.")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object (or one a line) for machines.")
+SET = click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a recipe key; may be repeated."
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON: one object, or one per line.")
 DEVICE = click.option(
-    "--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="auto", help="Where to compute."
+    "--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="auto", help="Device to compute on."
 )
 PRECISION = click.option(
     "--precision",
     type=click.Choice(["fp32", "bf16", "fp16"]),
     default="fp32",
-    help="What weights and states are held in; halves are faster on a GPU, and may say something else.",
+    help="dtype of weights and KV cache; bf16 and fp16 are faster on a GPU and may change the output.",
 )
 
-BACK_OFF = click.option("--back-off", is_flag=True, help="For n-grams: which order answered for each token, and how.")
+BACK_OFF = click.option(
+    "--back-off", is_flag=True, help="n-grams only: the order that was used for each token and its back-off weights."
+)
 
 
-class Several(click.Command):
-    """A command in which an option may be followed by several files: `--on SOURCE TARGET`."""
+class MultiValueCommand(click.Command):
+    """A command with options that take several values: `--on SOURCE TARGET`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, spread(args))
+        return super().parse_args(ctx, repeat_options(args))
 
 
-def spread(args: list[str]) -> list[str]:
-    """`--pairs A B` as `--pairs A --pairs B`: --pairs, --on and, with --pairs, --valid take all up to the next."""
+def repeat_options(args: list[str]) -> list[str]:
+    """`--pairs A B` rewritten to `--pairs A --pairs B`, which click can parse.
+
+    --pairs and --on take all arguments up to the next option, and so does --valid beside --pairs.
+    """
     greedy = {"--pairs", "--on"} | ({"--valid"} if "--pairs" in args else set())
     rewritten: list[str] = []
     option = ""
-    for place, word in enumerate(args):
-        if word.startswith("-") and word != "-":
-            option = word
-        elif option in greedy and args[place - 1] != option:
+    for position, argument in enumerate(args):
+        if argument.startswith("-") and argument != "-":
+            option = argument
+        elif option in greedy and args[position - 1] != option:
             rewritten.append(option)
-        rewritten.append(word)
+        rewritten.append(argument)
     return rewritten
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON; numbers that JSON has no word for become null."""
+    """Prints one line of JSON; NaN and infinities, which JSON lacks, become null."""
     from seqwright.core.storage import to_json
 
     click.echo(to_json(value))
 
 
 def print_table(table: Any) -> None:
-    """A rich table on standard output, as wide as it needs to be where no window cuts it off."""
+    """Prints a rich table to standard output; unless that is a terminal, rows are never wrapped."""
     from rich.console import Console
 
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
-def print_back_off(answers: Any) -> None:
-    """Of each token, the n-gram that answered, and what longer contexts passed on."""
+def print_back_off(tokens: Any) -> None:
+    """Prints a table with the n-gram order used for each token and the back-off weights of longer contexts."""
     from seqwright.reporting.terminal import back_off_table
 
-    print_table(back_off_table(answers))
+    print_table(back_off_table(tokens))
 
 
 def print_scores(scores: Any) -> None:
-    """Scores with their intervals, and the signature they share."""
+    """Prints scores with their confidence intervals, then the signature they share."""
     from seqwright.reporting.terminal import scores_table, signature
 
     print_table(scores_table(scores))
     click.echo(signature(scores))
 
 
-def each_picture(files: Iterable[str], ask: Callable[[list[str]], Iterable[T]]) -> Iterator[tuple[dict[str, Any], T]]:
-    """What is said of each picture of some files or folders, behind the file it is in and its number there."""
+def predict_images(
+    files: Iterable[str], predict: Callable[[list[str]], Iterable[T]]
+) -> Iterator[tuple[dict[str, Any], T]]:
+    """The prediction for each image of image files, arrays or folders, with its file and its index in that file."""
     from seqwright.data.files import resolve
     from seqwright.data.images.files import image_files
 
     for file in files:
         inside = image_files(resolve(file)) if resolve(file).is_dir() else []
-        for number, said in enumerate(ask([file])):
-            yield {"file": str(inside[number]) if inside else file, "picture": number}, said
+        for index, prediction in enumerate(predict([file])):
+            yield {"file": str(inside[index]) if inside else file, "picture": index}, prediction
 
 
 def read_lines(file: str | None) -> Iterator[str]:
-    """Lines of a file (plain, .gz or .xz), or of standard input, without their ends."""
-    for lines in lines_waiting(file):
+    """Lines of a file (plain, .gz or .xz) or of standard input, without line ends."""
+    for lines in line_chunks(file):
         yield from lines
 
 
-def text_or_lines(given: str | None) -> Iterator[str]:
-    """Lines of a file, or the text itself: see `text_or_waiting`."""
-    for lines in text_or_waiting(given):
+def text_or_lines(text_or_file: str | None) -> Iterator[str]:
+    """Lines of a file, or the text itself; see `text_or_line_chunks`."""
+    for lines in text_or_line_chunks(text_or_file):
         yield from lines
 
 
-def is_file(given: str | None) -> bool:
-    """Whether a file has this name."""
+def is_file(text_or_file: str | None) -> bool:
+    """Whether this is the name of an existing file."""
     try:
-        return given is not None and Path(given).is_file()
-    except OSError:  # a text that is too long for a name
+        return text_or_file is not None and Path(text_or_file).is_file()
+    except OSError:  # a text that is too long for a file name
         return False
 
 
-def text_or_waiting(given: str | None) -> Iterator[list[str]]:
-    """Lines of a file where there is one of this name; otherwise the text itself, unless it looks like the name of one:
-    no space in it, but a folder or a suffix."""
-    if given in (None, "-") or is_file(given):
-        return lines_waiting(given)
-    text = str(given)
-    named = " " not in text and ("/" in text or Path(text).suffix.strip("."))  # from Python 3.14 on "Hello." has one
-    return lines_waiting(text) if named else iter([[text]])
+def text_or_line_chunks(text_or_file: str | None) -> Iterator[list[str]]:
+    """Chunks of lines of a file of this name, or the text itself where there is none.
+
+    A text without a space but with a directory or a suffix is taken for a misspelled file name, which is an error.
+    """
+    if text_or_file in (None, "-") or is_file(text_or_file):
+        return line_chunks(text_or_file)
+    text = str(text_or_file)
+    named = " " not in text and ("/" in text or Path(text).suffix.strip("."))  # from Python 3.14 "Hello." has a suffix
+    return line_chunks(text) if named else iter([[text]])
 
 
-def lines_waiting(file: str | None) -> Iterator[list[str]]:
-    """The same, as many at a time as there are without waiting for more: much of a file, what has come of an input."""
+def line_chunks(file: str | None) -> Iterator[list[str]]:
+    """Lines in chunks: up to CHUNK_LINES of a file; of standard input, all that have arrived, without blocking."""
     from seqwright.data.files import lines_of, resolve
 
     if file is None or file == "-":
-        yield from _typed()
+        yield from _stdin_chunks()
         return
     lines = lines_of(resolve(file))
-    while many := list(itertools.islice(lines, AT_ONCE)):
-        yield many
+    while chunk := list(itertools.islice(lines, CHUNK_LINES)):
+        yield chunk
 
 
-def _typed() -> Iterator[list[str]]:
+def _stdin_chunks() -> Iterator[list[str]]:
     from seqwright.data.files import decode_line
 
-    typed = cast(io.BufferedReader, sys.stdin.buffer)
-    number, begun = 1, b""
-    while read := typed.read1(AHEAD):
-        *whole, begun = (begun + read).split(b"\n")
-        if whole:
-            yield [decode_line(raw, number + n, "standard input") for n, raw in enumerate(whole)]
-        number += len(whole)
-    if begun:
-        yield [decode_line(begun, number, "standard input")]
+    # read1 returns what is there instead of waiting for a full buffer, so a line is processed before the next arrives.
+    stdin = cast(io.BufferedReader, sys.stdin.buffer)
+    number, partial = 1, b""
+    while block := stdin.read1(READ_BYTES):
+        *lines, partial = (partial + block).split(b"\n")
+        if lines:
+            yield [decode_line(raw, number + n, "standard input") for n, raw in enumerate(lines)]
+        number += len(lines)
+    if partial:
+        yield [decode_line(partial, number, "standard input")]
 
 
-def reading(overrides: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
-    """Those of [data], which say how other files are read, and the rest."""
-    own = [override for override in overrides if override.startswith("data.")]
-    return own, tuple(override for override in overrides if override not in own)
+def split_data_overrides(overrides: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
+    """Overrides of [data] keys, which control how files are parsed, and all others."""
+    data = [override for override in overrides if override.startswith("data.")]
+    return data, tuple(override for override in overrides if override not in data)
 
 
 def options_from(
-    overrides: tuple[str, ...], section: str, config: type, given: Mapping[str, Any] | None = None
+    overrides: tuple[str, ...], section: str, config: type, flags: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Options of one section: those given by flag, and those of `--set section.key=value`, checked as in a recipe."""
+    """Options of one section, from flags and from `--set section.key=value`, validated as in a recipe."""
     from seqwright.core.config import ConfigLoader, UserError, parse_override
 
-    options = {key: value for key, value in (given or {}).items() if value is not None}
+    options = {key: value for key, value in (flags or {}).items() if value is not None}
     for override in overrides:
         key, value = parse_override(override)
         name = key.removeprefix(f"{section}.")
         if name == key or "." in name:
             raise UserError(f"--set {override}: here only keys of [{section}] can be set, as in {section}.seed=2.")
         options[name] = value
-    reader = ConfigLoader("options")
-    checked = reader.read(config, options, section)
-    reader.finish()
-    return {name: getattr(checked, name) for name in options}
+    loader = ConfigLoader("options")
+    validated = loader.read(config, options, section)
+    loader.finish()
+    return {name: getattr(validated, name) for name in options}

@@ -1,4 +1,4 @@
-"""`seqwright data`: what is known, what is there, and what a user's own files hold."""
+"""`seqwright data`: the catalog of data sets, checksums, audits of text files, and tokenized corpora on disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import click
 from seqwright.commands.common import JSON, SET, options_from, print_json, print_table
 
 DOCUMENT = click.option(
-    "--document", type=click.Choice(["line", "blank-line", "file"]), default="line", help="What a document is."
+    "--document",
+    type=click.Choice(["line", "blank-line", "file"]),
+    default="line",
+    help="Unit of text that is one document.",
 )
 
 
@@ -19,7 +22,7 @@ DOCUMENT = click.option(
 @JSON
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """List the named data sets and which of their files are there; `verify`, `audit` and `prepare` do more."""
+    """List the data sets of the catalog and how many of their files are present; see also the subcommands."""
     if context.invoked_subcommand is None:
         _list(as_json)
 
@@ -28,7 +31,7 @@ def command(context: click.Context, as_json: bool) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @JSON
 def verify(names: Sequence[str], as_json: bool) -> None:
-    """Compare the files of the named data sets, of all that are there, or of prepared folders with their checksums."""
+    """Verify checksums of the named data sets, of prepared folders, or (without names) of all files present."""
     from seqwright.data import catalog
     from seqwright.data.text import prepare
 
@@ -36,51 +39,55 @@ def verify(names: Sequence[str], as_json: bool) -> None:
     for name in names or catalog.SETS:
         folder = Path(name)
         if prepare.is_prepared(folder):
-            found = [("ids.bin", "verified" if prepare.verify(folder) else "differs")]
+            states = [("ids.bin", "verified" if prepare.verify(folder) else "differs")]
         else:
-            found = list(catalog.states(name, catalog.data_root(), verify=True))
-        if not names:  # of all sets, those that nobody fetched are no fault
-            found = [(file, state) for file, state in found if state != "missing"]
-        for file, state in found:
+            states = list(catalog.states(name, catalog.data_root(), verify=True))
+        if not names:  # data sets that were never downloaded are not a failure
+            states = [(file, state) for file, state in states if state != "missing"]
+        for file, state in states:
             compared += 1
             wrong += state != "verified"
             row = {"set": name, "file": file, "state": state}
             print_json(row) if as_json else click.echo(f"{state:9} {name}/{file}")
-    good = f"{compared - wrong:,} of {compared:,} files are as they should be."
-    click.echo(good if compared else "no file of any named set is there.", err=True)
+    verified = f"{compared - wrong:,} of {compared:,} files match their checksums."
+    click.echo(verified if compared else "no file of any data set in the catalog is present.", err=True)
     if wrong:
         raise SystemExit(1)
 
 
 @command.command("audit")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--against", multiple=True, metavar="FILE", help="Training text that FILE should share nothing with.")
+@click.option("--against", multiple=True, metavar="FILE", help="Training text to check for leaks into FILE.")
 @DOCUMENT
 @JSON
 def audit(files: Sequence[str], against: Sequence[str], document: Any, as_json: bool) -> None:
-    """What FILEs (or folders, or patterns) hold: sizes, encoding, line ends, odd characters, scripts, copies, leaks."""
+    """Audit FILEs (or folders, or globs): size, encoding, line ends, control characters, scripts, duplicates, leaks."""
     from seqwright.data import audit as auditing
     from seqwright.data.files import expand, resolve
     from seqwright.data.text.corpus import read_corpus
 
     for name in files:
         for path in expand(resolve(name))[0]:
-            found = auditing.audit(path, document=document)
+            report = auditing.audit(path, document=document)
             if against:
                 train = read_corpus(list(against), document, errors="replace").documents
-                found["leaks"] = auditing.leaks(train, read_corpus(str(path), document, errors="replace").documents)
+                report["leaks"] = auditing.leaks(train, read_corpus(str(path), document, errors="replace").documents)
             if as_json:
-                print_json(found | {"warnings": auditing.warnings(found)})
+                print_json(report | {"warnings": auditing.warnings(report)})
             else:
-                _say(found, auditing.warnings(found))
+                _print_audit(report, auditing.warnings(report))
 
 
 @command.command("prepare")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--out", required=True, type=click.Path(), help="The folder to make; name it in data.train afterwards.")
-@click.option("--tokenizer", type=click.Path(), help="A tokenizer.json or .model; otherwise one is learned first.")
-@click.option("--columns", multiple=True, help="The key or column that is the text (.jsonl, .csv, .tsv).")
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Processes that encode.")
+@click.option("--out", required=True, type=click.Path(), help="Output folder; name it in data.train afterwards.")
+@click.option(
+    "--tokenizer",
+    type=click.Path(),
+    help="A tokenizer.json or SentencePiece .model; without it a tokenizer is trained first.",
+)
+@click.option("--columns", multiple=True, help="Key or column that holds the text (.jsonl, .csv, .tsv).")
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Worker processes that tokenize.")
 @DOCUMENT
 @SET
 @JSON
@@ -94,7 +101,7 @@ def prepare(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Encode large FILEs to a folder once, in bounded memory; run it again to go on where it stopped."""
+    """Tokenize large FILEs to a folder on disk, in bounded memory; run it again to resume."""
     from seqwright.data.files import PACKED, expand, resolve
     from seqwright.data.text.prepare import learn, refuse
     from seqwright.data.text.prepare import prepare as encode
@@ -105,29 +112,29 @@ def prepare(
     paths = [path for name in files for path in expand(resolve(name))[0]]
     folder = Path(out)
     refuse(paths, folder, document, columns)
-    begun = folder / "tokenizer.json"
+    saved = folder / "tokenizer.json"
     config = TokenizerConfig(**options_from(overrides, "tokenizer", TokenizerConfig))
     if tokenizer is not None:
-        chosen = import_tokenizer(Path(tokenizer), config.special_tokens)
-    elif begun.exists():
-        chosen = import_tokenizer(begun)
+        loaded = import_tokenizer(Path(tokenizer), config.special_tokens)
+    elif saved.exists():
+        loaded = import_tokenizer(saved)
     else:
-        click.echo("learning a tokenizer…", err=True)
-        chosen = learn(config, paths, document, columns)
-    for note in chosen.notes:
+        click.echo("training a tokenizer…", err=True)
+        loaded = learn(config, paths, document, columns)
+    for note in loaded.notes:
         click.echo(note, err=True)
-    plain = all(path.suffix not in PACKED for path in paths)
-    with encoding(sum(path.stat().st_size for path in paths) if plain else None, quiet=as_json) as watch:
-        stream = encode(paths, folder, chosen, document=document, columns=columns, workers=workers, watch=watch)
+    uncompressed = all(path.suffix not in PACKED for path in paths)
+    with encoding(sum(path.stat().st_size for path in paths) if uncompressed else None, quiet=as_json) as watch:
+        stream = encode(paths, folder, loaded, document=document, columns=columns, workers=workers, watch=watch)
     if stream.lossy:
-        click.echo(f"{stream.lossy}, so there will be no bits per byte.", err=True)
-    done = {"folder": out, "ids": len(stream.ids), "documents": stream.documents, "unknown": stream.unknown}
-    done |= {"lossy": stream.lossy, "tokenizer": chosen.hash, "vocabulary": chosen.size}
+        click.echo(f"{stream.lossy}, so bits per byte are not reported.", err=True)
+    summary = {"folder": out, "ids": len(stream.ids), "documents": stream.documents, "unknown": stream.unknown}
+    summary |= {"lossy": stream.lossy, "tokenizer": loaded.hash, "vocabulary": loaded.size}
     if as_json:
-        print_json(done)
+        print_json(summary)
     else:
         click.echo(f"{len(stream.ids):,} ids of {stream.documents:,} documents in {out}. In a recipe:")
-        click.echo(f'[data]\ntrain = "{out}"\ndocument = "{document}"\n[tokenizer]\nfile = "{begun}"')
+        click.echo(f'[data]\ntrain = "{out}"\ndocument = "{document}"\n[tokenizer]\nfile = "{saved}"')
 
 
 def _list(as_json: bool) -> None:
@@ -138,48 +145,48 @@ def _list(as_json: bool) -> None:
     from seqwright.reporting.terminal import Column, table
 
     root = Path(os.environ.get(DATA_ROOT, ""))
-    users = _users()
+    recipes = _recipes_by_data_set()
     rows = []
-    for name, one in SETS.items():
-        there = sum(state == "there" for _, state in states(name, root)) if os.environ.get(DATA_ROOT) else 0
-        row: dict[str, Any] = {"name": name, "title": one.title, "task": one.task, "terms": one.terms}
-        rows.append(row | {"there": there, "files": len(one.files), "recipes": users.get(name, [])})
+    for name, data_set in SETS.items():
+        present = sum(state == "there" for _, state in states(name, root)) if os.environ.get(DATA_ROOT) else 0
+        row: dict[str, Any] = {"name": name, "title": data_set.title, "task": data_set.task, "terms": data_set.terms}
+        rows.append(row | {"there": present, "files": len(data_set.files), "recipes": recipes.get(name, [])})
     if as_json:
         for row in rows:
             print_json(row)
         return
-    shown = [row | {"found": f"{row['there']}/{row['files']}", "used": ", ".join(row["recipes"])} for row in rows]
-    columns = [Column("name", "set"), Column("found", "files"), Column("title", "what it is"), Column("task", "for")]
-    print_table(table(shown, [*columns, Column("terms", "terms"), Column("used", "recipes")]))
+    table_rows = [row | {"found": f"{row['there']}/{row['files']}", "used": ", ".join(row["recipes"])} for row in rows]
+    columns = [Column("name", "data set"), Column("found", "files"), Column("title", "title"), Column("task", "task")]
+    print_table(table(table_rows, [*columns, Column("terms", "terms"), Column("used", "recipes")]))
     if not os.environ.get(DATA_ROOT):
-        click.echo(f"{DATA_ROOT} is not set, so none is looked for; export it as the folder that holds them.", err=True)
+        click.echo(f"{DATA_ROOT} is not set; export it as the folder that holds the data sets.", err=True)
 
 
-def _users() -> dict[str, list[str]]:
-    """The recipes that ship with seqwright, by the data set they read."""
+def _recipes_by_data_set() -> dict[str, list[str]]:
+    """Names of the built-in recipes, by the data set they use."""
     from seqwright.data.catalog import SETS
     from seqwright.pipeline.recipe import shipped
 
     texts = {name: path.read_text(encoding="utf-8") for name, path in shipped().items()}
-    return {known: [name for name, text in texts.items() if f'"{known}/' in text] for known in SETS}
+    return {data_set: [name for name, text in texts.items() if f'"{data_set}/' in text] for data_set in SETS}
 
 
-def _say(found: dict[str, Any], warnings: Sequence[str]) -> None:
-    for key, value in found.items():
+def _print_audit(report: dict[str, Any], warnings: Sequence[str]) -> None:
+    for key, value in report.items():
         if key not in ("examples_of_copies", "leaks"):
-            click.echo(f"{key.replace('_', ' '):20} {_written(value)}")
-    for part in (found, found.get("leaks", {})):
+            click.echo(f"{key.replace('_', ' '):20} {_formatted(value)}")
+    for part in (report, report.get("leaks", {})):
         for copy in part.get("examples_of_copies", []):
             click.echo(f"  document {copy['document']:,} ≈ {copy['of']:,} ({copy['similarity']:.0%}): {copy['text']!r}")
-    if "leaks" in found:
-        leaks = found["leaks"]
-        said = f"{leaks['copies']:,} word for word, {leaks['near_copies']:,} nearly"
-        click.echo(f"{'leaks':20} {said}, of {leaks['held_out_documents']:,} documents")
+    if "leaks" in report:
+        leaks = report["leaks"]
+        counts = f"{leaks['copies']:,} exact duplicates, {leaks['near_copies']:,} near duplicates"
+        click.echo(f"{'leaks':20} {counts}, of {leaks['held_out_documents']:,} documents")
     for warning in warnings:
         click.echo(f"! {warning}")
 
 
-def _written(value: Any) -> str:
+def _formatted(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_written(item)}" for key, item in value.items()) or "none"
+        return ", ".join(f"{key} {_formatted(item)}" for key, item in value.items()) or "none"
     return f"{value:,}" if type(value) is int else str(value)

@@ -1,4 +1,4 @@
-"""`seqwright demo`."""
+"""`seqwright demo`: a ladder of language models on a built-in corpus, compared."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from seqwright.commands.common import JSON, print_json, print_table
 
 
 @click.command("demo")
-@click.option("--run", "folder", type=click.Path(), default="runs/demo", show_default=True, help="Where the runs go.")
-@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+@click.option("--run", "folder", type=click.Path(), default="runs/demo", show_default=True, help="Folder of the runs.")
+@click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
 @JSON
 def command(folder: str, quiet: bool, as_json: bool) -> None:
-    """Train a ladder of language models, from counting to attention, on a text every machine has, and compare them.
+    """Train a ladder of language models, from n-grams to GPT, on a corpus that ships with Python, and compare them.
 
-    Takes a few minutes on a laptop's CPU. Run it again to see the results, or to go on where it stopped.
+    Takes a few minutes on a laptop CPU. Run it again to resume, or to print the results once more.
     """
     from seqwright.reporting.numbers import count, duration, figure
     from seqwright.reporting.progress import TrainingProgress
@@ -29,12 +29,12 @@ def command(folder: str, quiet: bool, as_json: bool) -> None:
         rows = [{"name": r.name, "run": str(r.path), "summary": r.summary, "sample": r.sample} for r in rungs]
         print_json({"runs": rows, "report": str(page)})
         return
-    kept = ("parameters", "seconds", "perplexity", "bits_per_byte")
-    rows = [{"name": rung.name} | {key: rung.summary[key] for key in kept} for rung in rungs]
+    keys = ("parameters", "seconds", "perplexity", "bits_per_byte")
+    rows = [{"name": rung.name} | {key: rung.summary[key] for key in keys} for rung in rungs]
     columns = [
         Column("name", "model"),
         Column("parameters", "parameters", count),
-        Column("seconds", "training", duration),
+        Column("seconds", "training time", duration),
         Column("perplexity", "perplexity", figure),
         Column("bits_per_byte", "bits/byte", figure),
     ]

@@ -1,4 +1,4 @@
-"""`seqwright embed`."""
+"""`seqwright embed`: sentence embeddings from the encoder of a run."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ SUFFIXES = (".npz", ".safetensors")
     "--pooling",
     type=click.Choice(["mean", "first", "last", "max"]),
     default="mean",
-    help="The vector of a line: the mean or largest of all its tokens', or that of the first or last.",
+    help="Pooling of hidden states: mean or max over tokens, or the first or last token.",
 )
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write them as .npz or .safetensors.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write an array to a .npz or .safetensors file."
+)
 @DEVICE
 @JSON
 def command(run: str, file: str | None, pooling: str, out: Path | None, device: str, as_json: bool) -> None:
-    """One vector for each line of FILE or standard input, from any run with an encoder.
+    """Embed each line of FILE or standard input as one vector, with the encoder of RUN.
 
     \b
     seqwright embed runs/notes-bert lines.txt --out vectors.npz        (an array "vectors")
@@ -36,23 +38,23 @@ def command(run: str, file: str | None, pooling: str, out: Path | None, device: 
 
     if out is not None and out.suffix not in SUFFIXES:
         raise click.UsageError(f"--out writes {' or '.join(SUFFIXES)}, not {out.name}.")
-    unread = [0]
+    truncated = [0]
     opened: Any = open_run(run, device=device)
-    found = _counting(opened.embed(read_lines(file), pooling=pooling), unread)
+    embeddings = _count_truncated(opened.embed(read_lines(file), pooling=pooling), truncated)
     if out is not None:
-        write(out, [one.vector for one in found])
+        write(out, [embedding.vector for embedding in embeddings])
     elif as_json:
-        for number, one in enumerate(found, 1):
-            print_json({"line": number, "vector": one.vector.tolist(), "unread": one.unread})
+        for number, embedding in enumerate(embeddings, 1):
+            print_json({"line": number, "vector": embedding.vector.tolist(), "unread": embedding.unread})
     else:
-        for one in found:
-            click.echo(" ".join(f"{value:.6g}" for value in one.vector.tolist()))
-    if unread[0]:
-        click.echo(f"{unread[0]:,} line(s) did not fit the model; their ends were not read.", err=True)
+        for embedding in embeddings:
+            click.echo(" ".join(f"{value:.6g}" for value in embedding.vector.tolist()))
+    if truncated[0]:
+        click.echo(f"{truncated[0]:,} line(s) exceed the context of the model and were truncated.", err=True)
 
 
 def write(path: Path, vectors: list[Any]) -> None:
-    """An array (lines, width) called "vectors"."""
+    """Writes an array "vectors" of shape (lines, width)."""
     import io
 
     import numpy as np
@@ -64,12 +66,12 @@ def write(path: Path, vectors: list[Any]) -> None:
     if path.suffix == ".safetensors":
         save_tensors(path, {"vectors": torch.from_numpy(array)})
         return
-    packed = io.BytesIO()
-    np.savez(packed, vectors=array)
-    write_chunks(path, [packed.getvalue()])
+    buffer = io.BytesIO()
+    np.savez(buffer, vectors=array)
+    write_chunks(path, [buffer.getvalue()])
 
 
-def _counting(found: Iterator[Any], unread: list[int]) -> Iterator[Any]:
-    for one in found:
-        unread[0] += one.unread > 0
-        yield one
+def _count_truncated(embeddings: Iterator[Any], truncated: list[int]) -> Iterator[Any]:
+    for embedding in embeddings:
+        truncated[0] += embedding.unread > 0
+        yield embedding

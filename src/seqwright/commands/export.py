@@ -1,4 +1,4 @@
-"""`seqwright export`."""
+"""`seqwright export`: a model in another program's format."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from seqwright.commands.common import JSON, RUN, print_json
 @click.command("export")
 @RUN
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--to", "to", metavar="FORMAT", required=True, help="arpa: n-grams, for KenLM, SRILM and their like.")
+@click.option(
+    "--to", "to", metavar="FORMAT", required=True, help="arpa: n-gram models, for KenLM, SRILM and other toolkits."
+)
 @JSON
 def command(run: str, file: str, to: str, as_json: bool) -> None:
-    """Write the model of RUN to FILE in a format of other programs.
+    """Export the model of RUN to FILE in another program's format.
 
     \b
     seqwright export runs/ptb-ngram --to arpa ptb.arpa.gz

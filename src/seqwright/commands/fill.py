@@ -1,4 +1,4 @@
-"""`seqwright fill`."""
+"""`seqwright fill`: mask filling with a masked language model."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from seqwright.commands.common import DEVICE, JSON, RUN, print_json, read_lines
 @click.command("fill")
 @RUN
 @click.argument("text", nargs=-1)
-@click.option("--top-k", type=click.IntRange(min=1), help="Predictions for each mask.")
+@click.option("--top-k", type=click.IntRange(min=1), help="Number of predictions per mask.")
 @DEVICE
 @JSON
 def command(run: str, text: tuple[str, ...], top_k: int | None, device: str, as_json: bool) -> None:
-    """What <mask> may hide in each TEXT (or line of standard input), the most probable first.
+    """Predict the token behind each <mask> of each TEXT (or line of standard input), most probable first.
 
     \b
     seqwright fill runs/notes-bert "the <mask> sat on the <mask>"
@@ -25,17 +25,17 @@ def command(run: str, text: tuple[str, ...], top_k: int | None, device: str, as_
 
     opened = open_run(run, device=device)
     options = {} if top_k is None else {"top_k": top_k}
-    for one in text or read_lines(None):
-        filled = opened.fill(one, **options)
+    for masked in text or read_lines(None):
+        filled = opened.fill(masked, **options)
         if as_json:
-            print_json({"given": one} | asdict(filled))
+            print_json({"given": masked} | asdict(filled))
             continue
         click.echo(filled.text)
         for blank in filled.blanks:
-            click.echo("  " + "   ".join(f"{shown(guess.token)} {guess.probability:.1%}" for guess in blank))
+            click.echo("  " + "   ".join(f"{printable(guess.token)} {guess.probability:.1%}" for guess in blank))
 
 
-def shown(token: str) -> str:
-    """A token without the spaces at its ends; white space alone, and what cannot be printed, escaped."""
-    word = token.strip(" ") or repr(token)
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in word)
+def printable(token: str) -> str:
+    """A token stripped of spaces; tokens of whitespace alone and unprintable characters are escaped."""
+    stripped = token.strip(" ") or repr(token)
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in stripped)

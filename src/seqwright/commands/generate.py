@@ -1,4 +1,4 @@
-"""`seqwright generate`."""
+"""`seqwright generate`: sampling and beam search from a language model."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from seqwright.commands.common import (
 @RUN
 @click.argument("prompt", default="")
 @click.option("--max-tokens", type=int, help="Maximum number of new tokens.")
-@click.option("--temperature", type=float, help="0 is greedy; below 1 is sharper, above 1 flatter.")
-@click.option("--top-k", type=int, help="Draw from the k most probable tokens only.")
-@click.option("--top-p", type=float, help="Draw from the fewest tokens that hold this share of the probability.")
-@click.option("--min-p", type=float, help="Draw from tokens at least this many times as probable as the best one.")
+@click.option("--temperature", type=float, help="Softmax temperature; 0 decodes greedily.")
+@click.option("--top-k", type=int, help="Sample from the k most probable tokens only.")
+@click.option("--top-p", type=float, help="Nucleus sampling: smallest set of tokens with this probability mass.")
+@click.option("--min-p", type=float, help="Sample from tokens with at least this fraction of the highest probability.")
 @click.option(
-    "--typical-p", type=float, help="Locally typical sampling: keep the most typical tokens that hold this mass."
+    "--typical-p", type=float, help="Locally typical sampling: most typical tokens with this probability mass."
 )
 @click.option(
     "--repetition-penalty",
@@ -38,16 +38,20 @@ from seqwright.commands.common import (
     help="Penalize tokens already in the prompt or output; above 1 discourages repetition.",
 )
 @click.option("--no-repeat-ngram", type=int, metavar="N", help="Never generate an n-gram of N tokens twice.")
-@click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be repeated.")
-@click.option("--seed", type=int, help="The same seed gives the same text.")
+@click.option("--stop", multiple=True, metavar="TEXT", help="Stop string, not included in the output; may be repeated.")
+@click.option("--seed", type=int, help="Seed of sampling.")
 @click.option(
-    "--samples", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Continuations, seeds counting up."
+    "--samples",
+    type=click.IntRange(1, 10_000),
+    default=1,
+    show_default=True,
+    help="Samples per prompt, with consecutive seeds.",
 )
 @click.option(
-    "--prompts", metavar="FILE", help="Continue each line of a file (- for standard input) instead of PROMPT."
+    "--prompts", metavar="FILE", help="File with one prompt per line (- for standard input), instead of PROMPT."
 )
-@click.option("--beam", type=click.IntRange(1), metavar="K", help="Search for the most probable text with K beams.")
-@click.option("--n-best", type=click.IntRange(1), metavar="N", help="With --beam: the N best, best first.")
+@click.option("--beam", type=click.IntRange(1), metavar="K", help="Beam search with beam size K instead of sampling.")
+@click.option("--n-best", type=click.IntRange(1), metavar="N", help="With --beam: print the N best hypotheses.")
 @BACK_OFF
 @SET
 @DEVICE
@@ -76,9 +80,9 @@ def command(
     precision: str,
     as_json: bool,
 ) -> None:
-    """Continue PROMPT with the model of RUN, streaming as it goes.
+    """Generate a continuation of PROMPT with the model of RUN; a single sample is streamed.
 
-    With --beam nothing is drawn: --set decoding.KEY sets keys of a search (length_penalty, length_alpha, beam_groups, …).
+    With --beam, --set decoding.KEY takes the keys of beam search (length_penalty, length_alpha, beam_groups, …).
 
     \b
     seqwright generate runs/notes-gpt "Once upon a time" --max-tokens 300 --temperature 0.8
@@ -90,57 +94,59 @@ def command(
     from seqwright.decoding.options import SearchOptions
     from seqwright.decoding.sampling import SamplingOptions
 
-    drawn: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-    drawn |= {
+    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    sampling |= {
         "typical_p": typical_p,
         "repetition_penalty": repetition_penalty,
         "seed": seed,
         "stop": list(stop) or None,
     }
     opened = open_run(run, device=device, precision=precision)
-    go_on = opened.generate  # a run that cannot continue text says so before anything is shown
-    given = list(read_lines(prompts)) if prompts else [prompt]
+    generate = opened.generate  # raises here, before anything is printed, where the run is no language model
+    prompt_texts = list(read_lines(prompts)) if prompts else [prompt]
     if beam is not None:
-        refused = [name for name, value in drawn.items() if value is not None] + ["samples"] * (samples > 1)
+        refused = [name for name, value in sampling.items() if value is not None] + ["samples"] * (samples > 1)
         if refused:
-            raise UserError(f"--{refused[0].replace('_', '-')} is for drawing, and --beam searches; leave one out.")
+            raise UserError(
+                f"--{refused[0].replace('_', '-')} is for sampling, not for beam search; leave it or --beam out."
+            )
         flags = {"beam_size": beam, "n_best": n_best, "max_tokens": max_tokens, "no_repeat_ngram": no_repeat_ngram}
-        found = opened.search(given, **options_from(overrides, "decoding", SearchOptions, flags))
-        outputs = [({"rank": n + 1}, said) for several in found for n, said in enumerate(several)]
-        alone = False
+        n_best_lists = opened.search(prompt_texts, **options_from(overrides, "decoding", SearchOptions, flags))
+        outputs = [({"rank": n + 1}, output) for hypotheses in n_best_lists for n, output in enumerate(hypotheses)]
+        streaming = False
     else:
         if n_best is not None:
-            raise UserError("--n-best says how many outputs of a beam to show; give --beam K, or draw --samples N.")
-        flags = drawn | {"max_tokens": max_tokens, "no_repeat_ngram": no_repeat_ngram}
+            raise UserError("--n-best is for beam search; give --beam K, or take --samples N.")
+        flags = sampling | {"max_tokens": max_tokens, "no_repeat_ngram": no_repeat_ngram}
         options = options_from(overrides, "decoding", SamplingOptions, flags)
-        first = options.get("seed", opened.settings.decoding.seed)
-        asked = [(text, first + n) for text in given for n in range(samples)]
-        alone = len(asked) == 1 and not as_json
-        if alone:
-            click.echo(given[0], nl=False)
-        texts, seeds = [text for text, _ in asked], [number for _, number in asked]
-        listen = (lambda row, text: click.echo(text, nl=False)) if alone else (lambda row, text: None)
-        said = go_on(texts, seeds=seeds, listen=listen, **options)
-        outputs = [({"seed": number}, one) for number, one in zip(seeds, said, strict=True)]
-    for n, (label, one) in enumerate(outputs, 1):
-        answers = opened.back_off(one.ids, opened.tokenizer.encode(one.prompt)) if back_off else None
-        _show(n, label, one, answers, shown=alone, as_json=as_json)
+        first_seed = options.get("seed", opened.settings.decoding.seed)
+        requests = [(text, first_seed + n) for text in prompt_texts for n in range(samples)]
+        streaming = len(requests) == 1 and not as_json
+        if streaming:
+            click.echo(prompt_texts[0], nl=False)
+        texts, seeds = [text for text, _ in requests], [number for _, number in requests]
+        on_text = (lambda row, text: click.echo(text, nl=False)) if streaming else (lambda row, text: None)
+        generated = generate(texts, seeds=seeds, listen=on_text, **options)
+        outputs = [({"seed": number}, output) for number, output in zip(seeds, generated, strict=True)]
+    for n, (label, output) in enumerate(outputs, 1):
+        tokens = opened.back_off(output.ids, opened.tokenizer.encode(output.prompt)) if back_off else None
+        _print_output(n, label, output, tokens, streamed=streaming, as_json=as_json)
 
 
-def _show(n: int, label: dict[str, int], said: Any, answers: Any, *, shown: bool, as_json: bool) -> None:
-    """One output, and what is to be said of it; its text may have been shown as it came."""
+def _print_output(n: int, label: dict[str, int], output: Any, back_off: Any, *, streamed: bool, as_json: bool) -> None:
+    """Prints one output with its warnings; a streamed text is not printed again."""
     from seqwright.decoding.degeneration import watch
 
-    warnings = watch(said.text, log_prob=said.log_prob, tokens=len(said.ids))
+    warnings = watch(output.text, log_prob=output.log_prob, tokens=len(output.ids))
     if as_json:
-        found = None if answers is None else [asdict(answer) for answer in answers]
-        print_json(asdict(said) | label | {"warnings": [flag.as_json() for flag in warnings], "back_off": found})
+        tokens = None if back_off is None else [asdict(token) for token in back_off]
+        print_json(asdict(output) | label | {"warnings": [flag.as_json() for flag in warnings], "back_off": tokens})
         return
     ((what, number),) = label.items()
-    click.echo("" if shown else f"--- {n} ({what} {number})\n{said.prompt}{said.text}")
-    if answers is not None:
-        print_back_off(answers)
-    if said.unread:
-        click.echo(f"the first {said.unread} tokens of the prompt did not fit the context and were not read.", err=True)
+    click.echo("" if streamed else f"--- {n} ({what} {number})\n{output.prompt}{output.text}")
+    if back_off is not None:
+        print_back_off(back_off)
+    if output.unread:
+        click.echo(f"the first {output.unread} tokens of the prompt exceed the context and were dropped.", err=True)
     for flag in warnings:
         click.echo(f"output {n} looks degenerate: {flag}.", err=True)

@@ -1,4 +1,4 @@
-"""`seqwright import`."""
+"""`seqwright import`: a run from another program's model file."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from seqwright.commands.common import JSON, print_json
 
 @click.command("import")
 @click.argument("file", type=click.Path())
-@click.option("--run", "run", type=click.Path(), required=True, help="The folder of the run to make.")
+@click.option("--run", "run", type=click.Path(), required=True, help="Folder of the new run.")
 @JSON
 def command(file: str, run: str, as_json: bool) -> None:
-    """Make a run of a model that another program wrote: an ARPA file (plain, .gz or .xz).
+    """Import a model of another program as a run: an n-gram model in ARPA format (plain, .gz or .xz).
 
     \b
     seqwright import lm.arpa.gz --run runs/lm

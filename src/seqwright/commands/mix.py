@@ -1,4 +1,4 @@
-"""`seqwright mix`."""
+"""`seqwright mix`: an ensemble of several runs as one run."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, Several, print_json, print_table
+from seqwright.commands.common import DEVICE, JSON, MultiValueCommand, print_json, print_table
 
 
-@click.command("mix", cls=Several)
+@click.command("mix", cls=MultiValueCommand)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...", type=click.Path())
 @click.option(
     "--on",
     "on",
     multiple=True,
     metavar="FILE...",
-    help="Held-out text, or a source and its target, that sets the weights. Without it translators count alike, and"
-    " classifiers take the validation texts they share.",
+    help="Held-out text, or a source and its target, to tune the weights on. Default: equal weights for translators,"
+    " the shared validation texts for classifiers.",
 )
 @click.option("--geometric", is_flag=True, help="Translators: log-linear (geometric) mixture, p ∝ Π p_i^weight.")
-@click.option("--run", "run", type=click.Path(), required=True, help="The folder of the run to make.")
+@click.option("--run", "run", type=click.Path(), required=True, help="Folder of the new run.")
 @DEVICE
 @JSON
 def command(runs: tuple[str, ...], on: tuple[str, ...], geometric: bool, run: str, device: str, as_json: bool) -> None:
-    """Make one run of several: p = Σ weight p_i, with the weights (by EM) under which held-out text is most probable.
+    """Interpolate several runs, p = Σ weight p_i, with weights that maximize the likelihood of held-out data (EM).
 
-    Any language models that share a tokenizer can be mixed, n-grams with neural ones too; any translators between the
-    same vocabularies, whatever their kind; and any classifiers of the same classes, each with its own tokenizer, by
-    the sum or by p ∝ Π p_i^weight, whichever suits held-out texts better. The new run holds all it needs: the old ones
-    may go.
+    Language models must share a tokenizer (n-grams mix with neural models); translators must share both vocabularies;
+    classifiers must share their classes and may have different tokenizers: they are mixed linearly or log-linearly
+    (p ∝ Π p_i^weight), whichever has the lower held-out NLL. The new run contains all weights: the old ones may be
+    deleted.
 
     \b
     seqwright mix runs/ptb-ngram runs/ptb-lstm --on ptb/ptb.valid.txt.xz --run runs/ptb-mixed
@@ -46,14 +46,14 @@ def command(runs: tuple[str, ...], on: tuple[str, ...], geometric: bool, run: st
     if as_json:
         print_json({"run": run, "summary": summary})
         return
-    measured = summary.get("tuned", {})
-    columns = [Column("run", "run"), *(Column(name, name, figure) for name in ("weight", *measured))]
-    print_table(table([*summary["parts"], {"run": run} | measured], columns))
+    tuned = summary.get("tuned", {})
+    columns = [Column("run", "run"), *(Column(name, name, figure) for name in ("weight", *tuned))]
+    print_table(table([*summary["parts"], {"run": run} | tuned], columns))
     if summary.get("mean") == "geometric":
-        click.echo("p ∝ Π p_i^weight suits these texts better than Σ weight p_i; such weights need not add up to 1.")
-    for said in summary.get("warnings", ()):
-        click.echo(f"warning: {said}", err=True)
-    if measured:
-        where = " ".join(on) or "the validation texts"
-        where = f"{summary['tuned_tokens']:,} target tokens of {where}" if "tuned_tokens" in summary else where
-        click.echo(f"measured on {where}, on which the weights were tuned; evaluate {run} on other text.")
+        click.echo("log-linear mixture, p ∝ Π p_i^weight (lower NLL than Σ weight p_i); its weights need not sum to 1.")
+    for warning in summary.get("warnings", ()):
+        click.echo(f"warning: {warning}", err=True)
+    if tuned:
+        held_out = " ".join(on) or "the validation texts"
+        held_out = f"{summary['tuned_tokens']:,} target tokens of {held_out}" if "tuned_tokens" in summary else held_out
+        click.echo(f"measured on {held_out}, on which the weights were tuned; evaluate {run} on other text.")

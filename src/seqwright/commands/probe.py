@@ -1,4 +1,4 @@
-"""`seqwright probe`."""
+"""`seqwright probe`: bias probes with minimal pairs of sentences."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from seqwright.commands.common import DEVICE, JSON, RUN, print_json, print_table
 
 @click.command("probe")
 @RUN
-@click.option(
-    "--templates", type=click.Path(), help="Your own pairs of sentences (TOML); those that ship unless given."
-)
-@click.option("--resamples", type=click.IntRange(0), default=1000, help="Bootstrap resamples behind an interval.")
+@click.option("--templates", type=click.Path(), help="Templates of sentence pairs (TOML). Default: the built-in ones.")
+@click.option("--resamples", type=click.IntRange(0), default=1000, help="Bootstrap resamples per confidence interval.")
 @DEVICE
 @JSON
 def command(run: str, templates: str | None, resamples: int, device: str, as_json: bool) -> None:
-    """What RUN makes of sentences that differ only in a pronoun, a name or an origin: gaps with intervals.
+    """Probe RUN for bias with minimal pairs: sentences that differ only in a pronoun, a name or an origin.
 
-    A language model or translator is asked how probable each sentence is (nats), a classifier for its probabilities. A
-    gap is the other sentence's answer less the one's; docs/probes.md says what it does and does not mean.
+    A language model or translator scores each sentence by log-probability (nats), a classifier by class probabilities.
+    A gap is the score of the second sentence minus that of the first; docs/probes.md explains its interpretation.
 
     \b
     seqwright probe runs/reviews
@@ -33,25 +31,27 @@ def command(run: str, templates: str | None, resamples: int, device: str, as_jso
     from seqwright.studies.probe import DEFAULT_PROBES, probe, read_probes
 
     probes = read_probes(Path(templates) if templates else DEFAULT_PROBES)
-    found = probe(open_run(run, device=device), probes, resamples=resamples)
+    gaps = probe(open_run(run, device=device), probes, resamples=resamples)
     if as_json:
-        print_json({"run": run, "probes": found})
+        print_json({"run": run, "probes": gaps})
         return
     rows = [
         {
-            **one,
-            "interval": interval(one["low"], one["high"]),
-            "least": ", ".join(f"{name} {gap:+.3g}" for name, gap in list(one["rows"].items())[:2]),
-            "most": ", ".join(f"{name} {gap:+.3g}" for name, gap in list(one["rows"].items())[-2:]),
+            **gap,
+            "interval": interval(gap["low"], gap["high"]),
+            "least": ", ".join(f"{name} {value:+.3g}" for name, value in list(gap["rows"].items())[:2]),
+            "most": ", ".join(f"{name} {value:+.3g}" for name, value in list(gap["rows"].items())[-2:]),
         }
-        for one in found
+        for gap in gaps
     ]
     columns = [
-        *(Column("probe", "probe"), Column("answer", "answer"), Column("value", "gap", figure)),
-        *(Column("interval", "95 % interval", str), Column("unit", "unit"), Column("cases", "cases", str)),
-        *(Column("same", "same", str), Column("least", "least"), Column("most", "most")),
+        *(Column("probe", "probe"), Column("answer", "output"), Column("value", "gap", figure)),
+        *(Column("interval", "95 % CI", str), Column("unit", "unit"), Column("cases", "pairs", str)),
+        *(Column("same", "identical", str), Column("least", "lowest"), Column("most", "highest")),
     ]
     print_table(table(rows, columns))
-    click.echo("a gap is the other sentence's answer less the one's; an interval around 0 says there may be none.")
-    if any(one["same"] for one in found):
-        click.echo("same: cases whose two sentences are one to the model, perhaps because it lacks both words.")
+    click.echo(
+        "gap: score of the second sentence minus that of the first; not significant where the interval contains 0."
+    )
+    if any(gap["same"] for gap in gaps):
+        click.echo("identical: pairs with equal scores, perhaps because both words are out of vocabulary.")

@@ -1,4 +1,4 @@
-"""`seqwright recipes`."""
+"""`seqwright recipes`: built-in recipes and the reference of recipe keys."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 @click.command("recipes")
 @click.argument("name", required=False)
-@click.option("--keys", is_flag=True, help="List every key a recipe may have, with its default and meaning.")
-@click.option("--markdown", is_flag=True, help="List the keys as the page docs/reference.md.")
+@click.option("--keys", is_flag=True, help="List every recipe key with its type, default and description.")
+@click.option("--markdown", is_flag=True, help="Print the keys as Markdown: docs/reference.md.")
 @JSON
 def command(name: str | None, keys: bool, markdown: bool, as_json: bool) -> None:
-    """List the recipes that come with seqwright; print the one of that NAME; or list all keys."""
+    """List the built-in recipes, print the recipe called NAME, or list all recipe keys."""
     from seqwright.pipeline import recipe, reference
     from seqwright.reporting.terminal import Column, table
 
@@ -31,7 +31,7 @@ def command(name: str | None, keys: bool, markdown: bool, as_json: bool) -> None
             Column("key", "key"),
             Column("type", "type"),
             Column("default", "default"),
-            Column("help", "meaning"),
+            Column("help", "description"),
         ]
     elif name:
         text = recipe.find(name).read_text(encoding="utf-8")
@@ -39,7 +39,7 @@ def command(name: str | None, keys: bool, markdown: bool, as_json: bool) -> None
         return
     else:
         rows = [{"name": name, "about": recipe.about(path)} for name, path in recipe.shipped().items()]
-        columns = [Column("name", "name"), Column("about", "what it shows")]
+        columns = [Column("name", "name"), Column("about", "description")]
     if as_json:
         for row in rows:
             print_json(row)
@@ -48,7 +48,7 @@ def command(name: str | None, keys: bool, markdown: bool, as_json: bool) -> None
 
 
 def _row(entry: Entry) -> dict[str, str]:
-    """A key with its section before it, as it would be set."""
+    """A table row for one key, its name dotted as for `--set`."""
     section = f"{entry.section} ({entry.kind})" if entry.kind else entry.section
     about = {"data": ", ".join(entry.data), "key": f"{section}.{entry.key}" if section else entry.key}
     return about | {"type": entry.type, "default": entry.default, "help": entry.help}

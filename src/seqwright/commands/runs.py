@@ -1,4 +1,4 @@
-"""`seqwright runs`."""
+"""`seqwright runs`: a table of the runs in a folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seqwright.commands.common import JSON, print_json, print_table
 @click.argument("folder", default="runs", type=click.Path())
 @JSON
 def command(folder: str, as_json: bool) -> None:
-    """List the runs in FOLDER: how far they are and what they reached."""
+    """List the runs in FOLDER with their progress and scores."""
     from seqwright.reporting.numbers import count, duration, figure
     from seqwright.reporting.terminal import Column, table
     from seqwright.runs.listing import listing
@@ -27,7 +27,7 @@ def command(folder: str, as_json: bool) -> None:
         Column("state", "state"),
         Column("parameters", "parameters", count),
         Column("steps", "steps", "{:,}".format),
-        Column("seconds", "time", duration),
+        Column("seconds", "training time", duration),
         Column("bits_per_byte", "bits/byte", figure),
         Column("perplexity", "perplexity", figure),
         Column("accuracy", "accuracy", figure),

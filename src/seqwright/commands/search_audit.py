@@ -1,4 +1,4 @@
-"""`seqwright search-audit`."""
+"""`seqwright search-audit`: search errors of beam search against exact search."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, prin
 @click.command("search-audit")
 @RUN
 @click.argument("file", required=False)
-@click.option("--beam-sizes", default="1,2,5,10", show_default=True, metavar="K,K,…", help="Beam sizes to try.")
+@click.option("--beam-sizes", default="1,2,5,10", show_default=True, metavar="K,K,…", help="Beam sizes to compare.")
 @click.option("--max-tokens", type=int, default=8, show_default=True, help="Maximum number of tokens, <eos> included.")
-@click.option(
-    "--max-nodes", type=int, default=20_000, show_default=True, help="Prefixes after which a proof is given up."
-)
+@click.option("--max-nodes", type=int, default=20_000, show_default=True, help="Node limit of exact search per line.")
 @SET
 @DEVICE
 @JSON
@@ -28,9 +26,9 @@ def command(
     device: str,
     as_json: bool,
 ) -> None:
-    """How often a beam misses the best continuation of each line of FILE (or standard input): model or search error.
+    """Count the search errors of beam search on each line of FILE (or standard input), against exact search.
 
-    The exact search takes time that grows quickly with --max-tokens; lines it cannot finish are counted, not guessed.
+    Exact search takes time exponential in --max-tokens; lines that exceed --max-nodes are excluded and counted.
     """
     from seqwright.api import open as open_run
     from seqwright.core.config import UserError
@@ -38,28 +36,28 @@ def command(
     from seqwright.reporting.terminal import Column, table
 
     if not all(size.strip().isdecimal() and int(size) for size in beam_sizes.split(",")):
-        raise UserError(f"--beam-sizes {beam_sizes}: expected whole numbers with commas between, as in 1,2,5,10.")
-    # A language model seldom ends within a few tokens: what is cut off competes.
+        raise UserError(f"--beam-sizes {beam_sizes}: expected comma-separated positive integers, as in 1,2,5,10.")
+    # A language model rarely generates <eos> within a few tokens: unfinished hypotheses compete with finished ones.
     flags = {"max_tokens": max_tokens, "max_nodes": max_nodes, "rank_unfinished": "among"}
     options = SearchOptions(**options_from(overrides, "decoding", SearchOptions, flags))
-    found = open_run(run, device=device).search_audit(
+    audit = open_run(run, device=device).search_audit(
         list(read_lines(file)), options, [int(size) for size in beam_sizes.split(",")]
     )
     if as_json:
-        print_json(found.as_json())
+        print_json(audit.as_json())
         return
     rows = [
-        {"width": w.width, "missed": w.missed, "share": w.missed / max(1, found.proven), "gap": w.gap}
-        for w in found.widths
+        {"width": w.width, "missed": w.missed, "share": w.missed / max(1, audit.proven), "gap": w.gap}
+        for w in audit.widths
     ]
     columns = [
-        Column("width", "beam"),
-        Column("missed", "missed the best"),
-        Column("share", "share", "{:.1%}".format),
+        Column("width", "beam size"),
+        Column("missed", "search errors"),
+        Column("share", "rate", "{:.1%}".format),
         Column("gap", "mean gap", "{:.4f}".format),
     ]
     print_table(table(rows, columns))
     click.echo(
-        f"{found.proven:,} of {found.sources:,} lines have a proven best ({found.nodes:,} prefixes looked at); "
-        f"{found.empty:,} of these are empty: errors of the model, not of the search."
+        f"{audit.proven:,} of {audit.sources:,} lines have a proven optimum ({audit.nodes:,} nodes expanded); "
+        f"{audit.empty:,} of these optima are empty: model errors, not search errors."
     )

@@ -1,4 +1,4 @@
-"""`seqwright tokenize`."""
+"""`seqwright tokenize`: tokens, ids and coverage statistics of a tokenizer."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from seqwright.commands.common import JSON, print_json, print_table, read_lines
 @click.command("tokenize")
 @click.argument("tokenizer", type=click.Path())
 @click.argument("files", nargs=-1, metavar="[FILE]...")
-@click.option("--ids", is_flag=True, help="Show ids instead of tokens.")
-@click.option("--summary", is_flag=True, help="Only the report: what is lost, what is unknown, how fine the cuts are.")
+@click.option("--ids", is_flag=True, help="Print ids instead of tokens.")
+@click.option("--summary", is_flag=True, help="Coverage statistics only.")
 @JSON
 def command(tokenizer: str, files: Sequence[str], ids: bool, summary: bool, as_json: bool) -> None:
-    """How TOKENIZER (a run, a tokenizer.json or a SentencePiece .model) cuts each line of FILEs or standard input.
+    """Tokenize each line of FILEs or standard input with TOKENIZER (a run, a tokenizer.json or a SentencePiece .model).
 
-    Counts of each file follow: what is lost and unknown, bytes per token, tokens per word. With --summary they come
-    alone, with what is unknown most often and the cuts of each script's words.
+    Then prints coverage statistics per file: lines that do not round-trip, unknown tokens, bytes per token, tokens per
+    word (fertility). --summary prints only these, with the most frequent unknown units and fertility by script.
     """
-    opened = _open(tokenizer)
+    loaded = _load(tokenizer)
     from seqwright.text.coverage import coverage
 
     for file in files or ["-"]:
         lines = list(read_lines(file))
         if not summary:
-            _show(opened, lines, ids=ids, as_json=as_json)
-        about = {"file": file, "kind": opened.kind, "vocabulary": opened.size, "lossless": opened.lossless}
-        found = about | coverage(opened, lines)
+            _print_tokens(loaded, lines, ids=ids, as_json=as_json)
+        about = {"file": file, "kind": loaded.kind, "vocabulary": loaded.size, "lossless": loaded.lossless}
+        statistics = about | coverage(loaded, lines)
         if as_json:
-            print_json(found)
+            print_json(statistics)
         else:
-            _report(found, aside=not summary)
+            _print_coverage(statistics, to_stderr=not summary)
 
 
-def _open(tokenizer: str) -> Any:
+def _load(tokenizer: str) -> Any:
     from seqwright.core.config import UserError
     from seqwright.runs.directory import RunDirectory
     from seqwright.text.importing import import_tokenizer
@@ -51,32 +51,32 @@ def _open(tokenizer: str) -> Any:
     return import_tokenizer(path)
 
 
-def _show(tokenizer: Any, lines: Sequence[str], *, ids: bool, as_json: bool) -> None:
+def _print_tokens(tokenizer: Any, lines: Sequence[str], *, ids: bool, as_json: bool) -> None:
     for line in lines:
         encoded = tokenizer.encode(line)
         exact = tokenizer.decode(encoded) == line
         tokens = tokenizer.tokens(encoded)
         if as_json:
-            missing = 0 if tokenizer.unk is None else encoded.count(tokenizer.unk)
-            print_json({"text": line, "ids": encoded, "tokens": tokens, "unknown": missing, "exact": exact})
+            unknown = 0 if tokenizer.unk is None else encoded.count(tokenizer.unk)
+            print_json({"text": line, "ids": encoded, "tokens": tokens, "unknown": unknown, "exact": exact})
         else:
-            cut = " ".join(map(str, encoded)) if ids else " ".join(repr(token)[1:-1] for token in tokens)
-            click.echo(f"{cut}{'' if exact else '    (not exact)'}")
+            segmentation = " ".join(map(str, encoded)) if ids else " ".join(repr(token)[1:-1] for token in tokens)
+            click.echo(f"{segmentation}{'' if exact else '    (lossy)'}")
 
 
-def _report(found: dict[str, Any], *, aside: bool) -> None:
+def _print_coverage(statistics: dict[str, Any], *, to_stderr: bool) -> None:
     from seqwright.reporting.terminal import Column, table
 
     lists = ("unknown_examples", "scripts")
-    said = ", ".join(
+    line = ", ".join(
         f"{key.replace('_', ' ')} {value:,}" if type(value) is int else f"{key.replace('_', ' ')} {value}"
-        for key, value in found.items()
+        for key, value in statistics.items()
         if key not in lists
     )
-    click.echo(said, err=aside)
-    if aside:
+    click.echo(line, err=to_stderr)
+    if to_stderr:
         return
-    for unit in found["unknown_examples"]:
+    for unit in statistics["unknown_examples"]:
         click.echo(f"  unknown {unit['text']!r} {unit.get('name', '')}: {unit['count']:,}".replace(" :", ":"))
     columns = [
         Column("script", "script"),
@@ -84,4 +84,4 @@ def _report(found: dict[str, Any], *, aside: bool) -> None:
         Column("tokens", "tokens", "{:,}".format),
         Column("tokens_per_word", "tokens/word", "{:.2f}".format),
     ]
-    print_table(table(found["scripts"], columns))
+    print_table(table(statistics["scripts"], columns))

@@ -1,4 +1,4 @@
-"""`seqwright train`."""
+"""`seqwright train`: from a recipe or the user's own data to a finished run."""
 
 from __future__ import annotations
 
@@ -6,53 +6,62 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.common import JSON, SET, Several, print_json, print_scores, print_table
+from seqwright.commands.common import JSON, SET, MultiValueCommand, print_json, print_scores, print_table
 
 KINDS = (
-    "ngram, neural-bigram, feedforward, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru, gpt or transformer; for labeled texts"
-    " bag, mlp, cnn, rnn, lstm, gru, transformer, gpt or bert; for tagged words perceptron, rnn, lstm, gru,"
-    " transformer, gpt or bert; for masked text bert, rnn, lstm or gru; for images vit, lstm or gru; for captions"
-    " transformer, rnn, lstm or gru"
+    "ngram, neural-bigram, feedforward, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru, gpt or transformer;"
+    " for labeled texts bag, mlp, cnn, rnn, lstm, gru, transformer, gpt or bert; for tagged words perceptron, rnn,"
+    " lstm, gru, transformer, gpt or bert; for masked text bert, rnn, lstm or gru; for images vit, lstm or gru;"
+    " for captions transformer, rnn, lstm or gru"
 )
 
 
-@click.command("train", cls=Several)
+@click.command("train", cls=MultiValueCommand)
 @click.argument("recipe", required=False)
 @click.option(
-    "--text", "-t", multiple=True, metavar="FILE", help="Your own text, instead of a recipe; may be repeated."
+    "--text",
+    "-t",
+    multiple=True,
+    metavar="FILE",
+    help="Plain text to train a language model on, instead of a recipe; may be repeated.",
 )
 @click.option(
     "--pairs",
     multiple=True,
     metavar="SOURCE TARGET",
-    help="Your own source and target, line by line, instead of a recipe; or one .tsv or .jsonl file.",
+    help="Parallel corpus: source and target, line by line, or one .tsv or .jsonl file.",
 )
-@click.option(
-    "--valid", multiple=True, metavar="FILE", help="Text (or source and target) to validate on; else some is held out."
-)
+@click.option("--valid", multiple=True, metavar="FILE", help="Validation data. Default: a held-out split.")
 @click.option("--chat", multiple=True, metavar="FILE", help="Conversations as JSON lines, for an assistant.")
-@click.option("--labeled", multiple=True, metavar="FILE", help="Your own texts with labels: `label TAB text` a line.")
-@click.option("--masked", multiple=True, metavar="FILE", help="Your own text, for a model that fills blanks.")
 @click.option(
-    "--tagged", multiple=True, metavar="FILE", help="Your own tagged words: token TAB tag, a blank line a sentence."
+    "--labeled", multiple=True, metavar="FILE", help="Labeled texts for a classifier: `label TAB text` per line."
+)
+@click.option("--masked", multiple=True, metavar="FILE", help="Plain text to train a masked language model on.")
+@click.option(
+    "--tagged",
+    multiple=True,
+    metavar="FILE",
+    help="Tagged words for a tagger: `token TAB tag` per line, a blank line after a sentence.",
 )
 @click.option(
     "--images",
     multiple=True,
     metavar="FILE",
-    help="Your own pictures: a folder for each class, .npz, or IDX (images, then labels).",
+    help="Labeled images: one folder per class, .npz, or IDX (images, then labels).",
 )
-@click.option("--captions", multiple=True, metavar="FILE", help="Your own pictures with captions: .npz of both.")
-@click.option("--from", "base", type=click.Path(), metavar="RUN", help="Begin with the weights of a finished run.")
+@click.option("--captions", multiple=True, metavar="FILE", help="Images with captions: an .npz file with both.")
+@click.option(
+    "--from", "base", type=click.Path(), metavar="RUN", help="Fine-tune: initialize from the weights of a finished run."
+)
 @click.option(
     "--model",
     metavar="KIND",
     help=f"Short for --set model.kind=KIND: {KINDS}.",
 )
 @click.option(
-    "--run", "run", type=click.Path(), help="The run's folder; runs/NAME unless given. Alone: go on with that run."
+    "--run", "run", type=click.Path(), help="Folder of the run. Default: runs/NAME. Given alone: resume that run."
 )
-@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+@click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
 @SET
 @JSON
 def command(
@@ -73,21 +82,20 @@ def command(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Train RECIPE (a file, or a name from `seqwright recipes`), or a model of your own text, pairs, labels,
-    conversations or pictures.
+    """Train RECIPE (a file, or a name from `seqwright recipes`), or a model of your own data with a default recipe.
 
     \b
     seqwright train shakespeare-cpu
     seqwright train --text notes.txt --set training.steps=500
     seqwright train --pairs a.en a.de --valid b.en b.de --run runs/en-de
-    seqwright train --masked notes.txt --run runs/notes-bert           (fills blanks)
+    seqwright train --masked notes.txt --run runs/notes-bert           (a masked language model)
     seqwright train --chat talks.jsonl --from runs/notes-gpt           (an assistant; --set training.lora_rank=8)
     seqwright train --labeled reviews.tsv --run runs/reviews          (a classifier)
-    seqwright train --labeled reviews.tsv --from runs/notes-gpt       (a classifier that begins with a language model)
+    seqwright train --labeled reviews.tsv --from runs/notes-gpt       (a fine-tuned language model)
     seqwright train --tagged words.tsv --run runs/tags                 (a tagger)
-    seqwright train --images photos/ --run runs/photos                 (a folder of image files for each class)
-    seqwright train --run runs/notes-gpt                               (goes on where it stopped)
-    seqwright train --run runs/notes-gpt --set training.steps=1000     (goes on beyond its end)
+    seqwright train --images photos/ --run runs/photos                 (one folder of image files per class)
+    seqwright train --run runs/notes-gpt                               (resume)
+    seqwright train --run runs/notes-gpt --set training.steps=1000     (train a finished run longer)
     """
     from seqwright.api import RUNS, wanted_recipe
     from seqwright.pipeline.training import train
@@ -96,22 +104,23 @@ def command(
 
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "tagged": tagged, "masked": masked}
     files |= {"images": images, "captions": captions}
-    given = {kind: names or None for kind, names in files.items()}
-    wanted = wanted_recipe(recipe, valid=valid or None, model=model, base=base, set=overrides, run=run, **given)
-    path = Path(run) if run else RUNS / wanted.name
+    data = {kind: names or None for kind, names in files.items()}
+    resolved = wanted_recipe(recipe, valid=valid or None, model=model, base=base, set=overrides, run=run, **data)
+    path = Path(run) if run else RUNS / resolved.name
     with TrainingProgress(quiet=quiet or as_json) as progress:
-        outcome = train(wanted, path, progress)
+        outcome = train(resolved, path, progress)
     if as_json:
         print_json(
             {"run": str(path), "stopped": outcome.stopped, "already": outcome.already, "summary": outcome.summary}
         )
     elif outcome.summary is None:
-        click.echo(f"stopped by {outcome.stopped} and saved; `seqwright train --run {path}` goes on.", err=True)
+        click.echo(f"stopped by {outcome.stopped}, checkpoint saved; `seqwright train --run {path}` resumes.", err=True)
     else:
-        done = "was finished before" if outcome.already else "is finished"
-        click.echo(f"{path} {done}: {outcome.summary['parameters']:,} parameters, report in {path / 'report.html'}")
+        state = "was already finished" if outcome.already else "is finished"
+        click.echo(f"{path} {state}: {outcome.summary['parameters']:,} parameters, report in {path / 'report.html'}")
         if "discounts" in outcome.summary:
             print_table(ngrams_table(outcome.summary["types"], outcome.summary["discounts"]))
         if "scores" in outcome.summary:
             print_scores(outcome.summary["scores"])
+    # Exit status 128 + signal number, as shells report it.
     return {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129}.get(outcome.stopped or "", 0)

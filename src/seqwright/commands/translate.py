@@ -1,4 +1,4 @@
-"""`seqwright translate`."""
+"""`seqwright translate`: sequence-to-sequence decoding of source lines."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, options_from, print_json, text_or_waiting
+from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, options_from, print_json, text_or_line_chunks
 
 
 @click.command("translate")
 @RUN
 @click.argument("file", metavar="[TEXT_OR_FILE]", required=False)
-@click.option("--tag", metavar="<NAME>", help="The reserved token that says what is wanted, as in --tag '<de>'.")
-@click.option("--truncate", is_flag=True, help="Cut off sources that are too long for the model, and say so.")
-@click.option("--attention", is_flag=True, help="Say where each output looked: `text ||| source-target …`, in tokens.")
+@click.option(
+    "--tag", metavar="<NAME>", help="Special token prepended to the source, such as a target language: --tag '<de>'."
+)
+@click.option("--truncate", is_flag=True, help="Truncate sources that exceed the context of the model, with a warning.")
+@click.option(
+    "--attention", is_flag=True, help="Append the attention alignment: `text ||| source-target …`, in token positions."
+)
 @SET
 @DEVICE
 @PRECISION
@@ -32,10 +36,10 @@ def command(
     precision: str,
     as_json: bool,
 ) -> None:
-    """The target of a text, or of each line of a file or standard input, in order: one line in, one line out.
+    """Translate a text, or each line of a file or standard input, in order: one line in, one line out.
 
-    A run that reads several sources for each target takes them separated by tabs. What comes slowly is translated as
-    it comes; with --json --attention all weights are given.
+    Multi-source models take the sources of a line separated by tabs. Standard input is translated as it arrives. With
+    --json --attention all attention weights are printed.
 
     \b
     seqwright translate runs/en-de test.en > test.out
@@ -45,41 +49,44 @@ def command(
     from seqwright.api import open as open_run
 
     opened = open_run(run, device=device, precision=precision)
-    go_on = opened.translate  # a run that cannot translate says so before anything is read
+    translate = opened.translate  # raises here, before any input is read, where the run is no translator
     options = options_from(overrides, "decoding", type(opened.settings.decoding))
     options |= {"tag": tag, "truncate": truncate, "attention": attention}
-    several = getattr(opened.settings.data, "sources", 1) > 1
+    multi_source = getattr(opened.settings.data, "sources", 1) > 1
 
     def translations() -> Iterator[Any]:
-        first = 1
-        for lines in text_or_waiting(file):
-            if first == 1 and (why := opened.sides.mixed_up(lines)):
-                click.echo(f"the sources look like targets: {why}.", err=True)
-            yield from go_on([line.split("\t") if several else line for line in lines], first=first, **options)
-            first += len(lines)
+        first_line = 1
+        for lines in text_or_line_chunks(file):
+            if first_line == 1 and (reason := opened.sides.mixed_up(lines)):
+                click.echo(f"the sources look like targets: {reason}.", err=True)
+            yield from translate(
+                [line.split("\t") if multi_source else line for line in lines], first=first_line, **options
+            )
+            first_line += len(lines)
 
-    shortened = 0
-    for number, said in enumerate(translations(), 1):
-        shortened += said.unread > 0
+    truncated = 0
+    for number, translation in enumerate(translations(), 1):
+        truncated += translation.unread > 0
         if as_json:
-            print_json(_fields(said, several))
+            print_json(_fields(translation, multi_source))
             continue
-        text = said.text.replace("\n", " ")
-        click.echo(f"{text} ||| {said.attention.links if said.attention else ''}".rstrip() if attention else text)
-        for flag in said.warnings:
+        text = translation.text.replace("\n", " ")
+        links = translation.attention.links if translation.attention else ""
+        click.echo(f"{text} ||| {links}".rstrip() if attention else text)
+        for flag in translation.warnings:
             click.echo(f"line {number:,} looks degenerate: {flag}.", err=True)
-    if shortened:
-        click.echo(f"{shortened:,} source(s) did not fit the model and were cut off.", err=True)
+    if truncated:
+        click.echo(f"{truncated:,} source(s) exceed the context of the model and were truncated.", err=True)
 
 
-def _fields(said: Any, several: bool) -> dict[str, Any]:
+def _fields(translation: Any, multi_source: bool) -> dict[str, Any]:
     return {
-        "source": list(said.source) if several else said.source[0],
-        "text": said.text,
-        "log_prob": said.log_prob,
-        "reason": said.reason,
-        "others": list(said.others),
-        "unread": said.unread,
-        "warnings": [flag.as_json() for flag in said.warnings],
-        **({} if said.attention is None else {"attention": asdict(said.attention)}),
+        "source": list(translation.source) if multi_source else translation.source[0],
+        "text": translation.text,
+        "log_prob": translation.log_prob,
+        "reason": translation.reason,
+        "others": list(translation.others),
+        "unread": translation.unread,
+        "warnings": [flag.as_json() for flag in translation.warnings],
+        **({} if translation.attention is None else {"attention": asdict(translation.attention)}),
     }

@@ -1,4 +1,4 @@
-"""The page of several runs: one table, their curves in one frame, what each of them says, and how they differ."""
+"""HTML report that compares several runs: leaderboard, learning curves, samples and hyperparameter differences."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from seqwright.reporting.numbers import count, duration, figure, interval
 from seqwright.reporting.page import grid, page, section, show, table
 from seqwright.reporting.report import STEPS, environment, sample
 from seqwright.reporting.run_facts import HIGHER, RunFacts, flatten, headline, title
-from seqwright.reporting.svg import Axis, Point, Series, chart, strip, thinning
+from seqwright.reporting.svg import Axis, Point, Series, chart, downsampling_note, strip
 
 LOG_TIME = Axis(title="training time, log scale", time=True, log=True)
 COLORS = 8
-"""Line colors of the page; a ninth run begins again."""
+"""Number of line colors in the style sheet; further runs reuse them."""
 
 
 def comparison(runs: list[RunFacts], *, name: str = "Comparison") -> str:
-    """A self-contained HTML document about several runs, best first."""
+    """A self-contained HTML document that compares several runs, best first."""
     score = headline(runs)
     if score is None:
         raise UserError("these runs have no score in common; evaluate each of them on the same file first.")
@@ -25,29 +25,29 @@ def comparison(runs: list[RunFacts], *, name: str = "Comparison") -> str:
         "header",
         element("p", f"{len(runs)} runs", class_="kind"),
         element("h1", name),
-        element("p", _verdict(score), class_="lead"),
+        element("p", _ranking(score), class_="lead"),
     )
-    scored = _ladder(ranked, score), _curves(ranked, score)
-    return page(name, head, *scored, _samples(ranked), _differences(ranked), _shared(ranked))
+    scored = _leaderboard(ranked, score), _curves(ranked, score)
+    return page(name, head, *scored, _samples(ranked), _differences(ranked), _shared_environment(ranked))
 
 
-def _verdict(score: str) -> str:
-    ranking = f"Ranked by {title(score)}, {'higher' if score in HIGHER else 'lower'} is better."
-    return ranking + " Only runs with the same tokenizer compare on it." if score == "nll" else ranking
+def _ranking(score: str) -> str:
+    ranked_by = f"Ranked by {title(score)}, {'higher' if score in HIGHER else 'lower'} is better."
+    return ranked_by + " Comparable only between runs with the same tokenizer." if score == "nll" else ranked_by
 
 
-def _ladder(runs: list[RunFacts], score: str) -> Html:
-    ends = [run.scores[score].get(end) for run in runs for end in ("low", "value", "high")]
-    known = [end for end in ends if end is not None]
+def _leaderboard(runs: list[RunFacts], score: str) -> Html:
+    bounds = [run.scores[score].get(key) for run in runs for key in ("low", "value", "high")]
+    known = [bound for bound in bounds if bound is not None]
     rows = []
     for run, color in zip(runs, _colors(runs), strict=True):
-        reached = run.scores[score]
-        low, high = reached.get("low"), reached.get("high")
+        entry = run.scores[score]
+        low, high = entry.get("low"), entry.get("high")
         rows.append(
             (
                 run.name,
-                figure(reached["value"]),
-                strip(reached["value"], low, high, over=(min(known), max(known)), color=color),
+                figure(entry["value"]),
+                strip(entry["value"], low, high, over=(min(known), max(known)), color=color),
                 interval(low, high),
                 figure(run.scores["perplexity"]["value"]) if "perplexity" in run.scores else "",
                 count(run.summary["parameters"]) if run.summary.get("parameters") else "",
@@ -55,32 +55,32 @@ def _ladder(runs: list[RunFacts], score: str) -> Html:
             )
         )
     columns = ("run", title(score), "", "interval", "perplexity", "parameters", "training time")
-    return section("Ladder", table(columns, rows, numeric=set(columns) - {"run", ""}))
+    return section("Leaderboard", table(columns, rows, numeric=set(columns) - {"run", ""}))
 
 
 def _curves(runs: list[RunFacts], score: str) -> Html:
     if not any(run.records("train") for run in runs):
         return Html("")
-    named = f"Validation {title(score)}"
+    metric = f"Validation {title(score)}"
     charts = [
-        chart(f"{named} over time", _courses(runs, score, "seconds"), x=LOG_TIME, y=Axis()),
-        chart(f"{named} over steps", _courses(runs, score, "step"), x=STEPS, y=Axis()),
+        chart(f"{metric} over time", _series(runs, score, "seconds"), x=LOG_TIME, y=Axis()),
+        chart(f"{metric} over steps", _series(runs, score, "step"), x=STEPS, y=Axis()),
     ]
     records = max(len(run.records("evaluation")) for run in runs)
-    return section("Curves", grid(charts, "charts"), lead=thinning(records))
+    return section("Curves", grid(charts, "charts"), lead=downsampling_note(records))
 
 
-def _courses(runs: list[RunFacts], score: str, over: str) -> list[Series]:
-    """A line for each run. A counted model has no course: it is a level from the moment it was counted."""
-    courses = [run.points("evaluation", score, over) if run.records("train") else [] for run in runs]
-    end = max((x for points in courses for x, _ in points), default=0)
+def _series(runs: list[RunFacts], score: str, over: str) -> list[Series]:
+    """One curve per run; a count-based model has no learning curve and is drawn as a horizontal line."""
+    curves = [run.points("evaluation", score, over) if run.records("train") else [] for run in runs]
+    end = max((x for points in curves for x, _ in points), default=0)
     series = []
-    for run, points, color in zip(runs, courses, _colors(runs), strict=True):
+    for run, points, color in zip(runs, curves, _colors(runs), strict=True):
         if run.records("train"):
             series.append(Series(name=run.name, points=points, color=color))
         else:
-            counted = run.summary.get("seconds", 0) if over == "seconds" else 0
-            level: list[Point] = [(x, run.scores[score]["value"]) for x in (counted, max(counted, end))]
+            start = run.summary.get("seconds", 0) if over == "seconds" else 0
+            level: list[Point] = [(x, run.scores[score]["value"]) for x in (start, max(start, end))]
             series.append(Series(name=run.name, points=level, color=color, style="level"))
     return series
 
@@ -92,22 +92,24 @@ def _colors(runs: list[RunFacts]) -> list[str]:
 def _samples(runs: list[RunFacts]) -> Html:
     last = [(run, records[-1]) for run in runs if (records := run.records("sample"))]
     cards = [element("div", element("h3", run.name), sample(record)) for run, record in last]
-    return section("A sample of each", grid(cards, "cards two"))
+    return section("Samples", grid(cards, "cards two"))
 
 
 def _differences(runs: list[RunFacts]) -> Html:
-    """The settings that are not the same in all runs."""
+    """Hyperparameters that differ between the runs."""
     settings = [dict(flatten(run.recipe)) for run in runs]
-    keys = {key: None for table in settings for key in table if key != "name"}  # a dict keeps the order of the recipes
+    keys = {
+        key: None for table in settings for key in table if key != "name"
+    }  # a dict keeps the key order of the recipes
     rows = []
     for key in keys:
         values = ["" if key not in table else show(table[key]) for table in settings]
         if len(set(values)) > 1:
             rows.append((key, *values))
-    return section("What differs", table(("setting", *(run.name for run in runs)), rows))
+    return section("Hyperparameter differences", table(("key", *(run.name for run in runs)), rows))
 
 
-def _shared(runs: list[RunFacts]) -> Html:
-    """The environment, as far as it is the same for all runs."""
+def _shared_environment(runs: list[RunFacts]) -> Html:
+    """Environment entries that all runs share."""
     first, *others = (dict(flatten(run.environment)) for run in runs)
     return environment({key: value for key, value in first.items() if all(o.get(key) == value for o in others)})

@@ -1,4 +1,4 @@
-"""Numbers for readers: short and with their unit, the same in the terminal and on a page."""
+"""Number formatting for terminal and HTML: counts, durations, significant digits, intervals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ UNITS = ("", " k", " M", " B", " T")
 
 
 def count(value: float) -> str:
-    """How many, to three digits: 950, 12.3 k, 1.23 M."""
+    """A count to three significant digits with an SI-like suffix: 950, 12.3 k, 1.23 M."""
     scaled, unit = float(value), 0
     while abs(scaled) >= 999.5 and unit < len(UNITS) - 1:
         scaled, unit = scaled / 1000, unit + 1
@@ -17,22 +17,22 @@ def count(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A stretch of time in its two largest units: 450 ms, 3.1 s, 3 m 20 s, 2 h 5 m."""
+    """A duration in its two largest units: 450 ms, 3.1 s, 3 m 20 s, 2 h 5 m."""
     if 0 < seconds < 0.9995:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 9.95:
         return f"{seconds:.1f} s".replace(".0 s", " s")
-    left = round(seconds)
+    remainder = round(seconds)
     parts = []
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")):
-        whole, left = divmod(left, size)
-        parts.append((whole, unit))
-    first = next(i for i, (whole, _) in enumerate(parts) if whole)
-    return " ".join(f"{whole} {unit}" for whole, unit in parts[first : first + 2] if whole)
+        value, remainder = divmod(remainder, size)
+        parts.append((value, unit))
+    first = next(i for i, (value, _) in enumerate(parts) if value)
+    return " ".join(f"{value} {unit}" for value, unit in parts[first : first + 2] if value)
 
 
 def figure(value: float, digits: int = 4) -> str:
-    """A measured value to so many significant digits, trailing zeros kept: they were measured too."""
+    """A value to a number of significant digits, trailing zeros kept."""
     if not math.isfinite(value):
         return str(value)
     if abs(value) >= 10**digits:
@@ -41,5 +41,5 @@ def figure(value: float, digits: int = 4) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Both ends of an interval, or nothing where there were too few examples to make one."""
+    """Both bounds of a confidence interval; empty where there were too few examples for one."""
     return "" if low is None or high is None else f"{figure(low)} – {figure(high)}"

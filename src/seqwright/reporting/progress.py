@@ -1,4 +1,4 @@
-"""Progress of long work: a bar with rate and time left on a terminal, a line now and then elsewhere."""
+"""Progress reporting on standard error: bars with rate and ETA on a terminal, periodic lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rich.text import Text
 
 from seqwright.reporting.numbers import count, duration, figure
 
-QUIET_SECONDS = 10.0
-"""Pause between lines where there is no terminal to redraw."""
-SAID, ASKED = 160, 60
-"""Characters of a sample on a line, and of what it answers."""
+LINE_SECONDS = 10.0
+"""Seconds between progress lines where standard error is no terminal."""
+SAMPLE_CHARACTERS, SOURCE_CHARACTERS = 160, 60
+"""Maximum number of characters of a sample on a line, and of its source."""
 
 
 @contextlib.contextmanager
 def scoring(*, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Something to call with (done, of) while a text is scored: a bar on a terminal's standard error."""
+    """A progress bar for evaluation; yields a callback `update(done, total)`."""
     console = Console(file=sys.stderr, quiet=quiet)
     columns = (
         TextColumn("scoring"),
@@ -34,47 +34,47 @@ def scoring(*, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
     )
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         task = bar.add_task("scoring", total=None)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextlib.contextmanager
-def encoding(whole: int | None, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Something to call with (bytes, ids) done while a text is encoded, of `whole` bytes where that is known.
+def encoding(total: int | None, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar for tokenizing `total` bytes (None: unknown); yields a callback `update(bytes_done, ids_done)`.
 
-    The rate is that since the first call: what was found done before costs no time.
+    The rate is measured from the first call on, so that shards finished before a resume do not count.
     """
     console = Console(file=sys.stderr, quiet=quiet, highlight=False)
     columns = (TextColumn("encoding"), BarColumn(bar_width=24), TextColumn("{task.fields[status]}"))
     first: tuple[float, int] | None = None
     last_line = time.monotonic()
 
-    def watch(done: int, ids: int) -> None:
+    def update(done: int, ids: int) -> None:
         nonlocal first, last_line
         now = time.monotonic()
         first = first or (now, done)
         rate = (done - first[1]) / max(now - first[0], 1e-9)
-        status = f"{count(done)}B" + ("" if whole is None else f" of {count(whole)}B") + f"  {count(ids)} ids"
+        status = f"{count(done)}B" + ("" if total is None else f" of {count(total)}B") + f"  {count(ids)} ids"
         if rate:
             status += f"  {count(rate)}B/s"
-            status += "" if whole is None else f"  {duration(max(0, whole - done) / rate)} left"
+            status += "" if total is None else f"  {duration(max(0, total - done) / rate)} left"
         bar.update(task, completed=done, status=status)
-        if not console.is_terminal and now - last_line > QUIET_SECONDS:
+        if not console.is_terminal and now - last_line > LINE_SECONDS:
             last_line = now
             console.print(Text(f"encoding  {status}"), soft_wrap=True)
 
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task("encoding", total=whole, status="")
-        yield watch
+        task = bar.add_task("encoding", total=total, status="")
+        yield update
 
 
 class TrainingProgress:
-    """Listens to a training: notes, steps and log records, all written to standard error."""
+    """Training callback that prints notes, steps, evaluations and samples to standard error."""
 
     def __init__(self, *, quiet: bool = False):
         self.console = Console(file=sys.stderr, quiet=quiet, highlight=False)
         self.bar: Progress | None = None
         self.task: Any = None
-        self.begun: tuple[float, int] | None = None
+        self.started: tuple[float, int] | None = None
         self.last_line = 0.0
         self.status: Status | None = None
 
@@ -88,43 +88,46 @@ class TrainingProgress:
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
-        self.begun = None
+        self.started = None
 
     def say(self, text: str) -> None:
+        """Prints a note."""
         self.console.print(Text(text), style="dim", soft_wrap=True)
 
     def doing(self, text: str) -> None:
-        """What work without steps is at, on a line that goes when there is nothing more to say."""
+        """Shows the status of work without steps, such as fitting counts; an empty text clears it."""
         if self.console.is_terminal:
-            self._wait(text)
-        elif text and time.monotonic() - self.last_line > QUIET_SECONDS:
-            if self.last_line:  # what is soon done needs no line
+            self._spin(text)
+        elif text and time.monotonic() - self.last_line > LINE_SECONDS:
+            if self.last_line:  # no line for work that takes less than LINE_SECONDS
                 self.console.print(Text(text), soft_wrap=True)
             self.last_line = time.monotonic()
 
     def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
+        """Updates the bar after an optimizer step; `loss` is the last logged one, None before the first."""
         now = time.monotonic()
-        if self.begun is None or step <= self.begun[1]:
-            self.begun = (now, step - 1)
-        left = (now - self.begun[0]) / max(1, step - self.begun[1]) * (steps - step)
-        shown = "" if loss is None else f"loss {figure(loss)}  "
-        status = f"{shown}{count(tokens_per_second)} tokens/s  {duration(left)} left"
+        if self.started is None or step <= self.started[1]:
+            self.started = (now, step - 1)
+        remaining = (now - self.started[0]) / max(1, step - self.started[1]) * (steps - step)
+        loss_text = "" if loss is None else f"loss {figure(loss)}  "
+        status = f"{loss_text}{count(tokens_per_second)} tokens/s  {duration(remaining)} left"
         if self.console.is_terminal:
             self._draw(step, steps, status)
-        elif now - self.last_line > QUIET_SECONDS:
+        elif now - self.last_line > LINE_SECONDS:
             self.last_line = now
             self.console.print(Text(f"step {step:,}/{steps:,}  {status}"), soft_wrap=True)
 
     def record(self, record: dict[str, Any]) -> None:
+        """Prints evaluations and samples among the records of log.jsonl."""
         if record["kind"] == "evaluation":
             bits = record.get("bits_per_byte")
-            tail = "" if bits is None else f"  bits/byte {figure(bits)}"
-            line = f"step {record['step']:,}  validation nll {figure(record['nll'])}{tail}"
+            suffix = "" if bits is None else f"  bits/byte {figure(bits)}"
+            line = f"step {record['step']:,}  validation nll {figure(record['nll'])}{suffix}"
             self.console.print(Text(line), style="bold", soft_wrap=True)
         elif record["kind"] == "sample":
-            self.console.print(Text(f"  sample: {_said(record)}"), style="italic dim", soft_wrap=True)
+            self.console.print(Text(f"  sample: {_sample_line(record)}"), style="italic dim", soft_wrap=True)
 
-    def _wait(self, text: str) -> None:
+    def _spin(self, text: str) -> None:
         if self.status is None and text:
             self.status = self.console.status(Text(text), refresh_per_second=4)
             self.status.start()
@@ -149,13 +152,13 @@ class TrainingProgress:
             self.__exit__(None, None, None)
 
 
-def _said(record: dict[str, Any]) -> str:
-    """A sample on a line: what a text goes on with; of an answer, which has a reference, what was asked as well."""
-    asked, said = (
+def _sample_line(record: dict[str, Any]) -> str:
+    """A sample on one line: a continuation by itself, an output with a reference as `source → output`."""
+    source, output = (
         "".join(c if c.isprintable() else "·" for c in " ".join(record.get(key, "").split()))
         for key in ("prompt", "text")
     )
-    if "reference" in record and asked:
-        asked = asked if len(asked) <= ASKED else f"{asked[: ASKED - 1]}…"
-        said = f"{asked} → {said.removeprefix('→ ')}"
-    return said[:SAID]
+    if "reference" in record and source:
+        source = source if len(source) <= SOURCE_CHARACTERS else f"{source[: SOURCE_CHARACTERS - 1]}…"
+        output = f"{source} → {output.removeprefix('→ ')}"
+    return output[:SAMPLE_CHARACTERS]

@@ -1,4 +1,4 @@
-"""The page of one run: what it reached, how it got there, what it said on the way, and what it was made of."""
+"""HTML report of one run: scores, learning curves, samples, events, hyperparameters and environment."""
 
 from __future__ import annotations
 
@@ -10,63 +10,63 @@ from seqwright.reporting.markup import Html, element, image
 from seqwright.reporting.numbers import count, duration, figure, interval
 from seqwright.reporting.page import grid, keys, page, section, show, table, tiles
 from seqwright.reporting.run_facts import Record, RunFacts, flatten, headline, title, unit
-from seqwright.reporting.svg import SMALL, Axis, Series, chart, thinning
+from seqwright.reporting.svg import SMALL, Axis, Series, chart, downsampling_note
 
 STEPS = Axis(title="step")
 TIME = Axis(title="training time", time=True)
-LEADING = (("accuracy",), ("psnr", "psnr_shown"), ("exact_match", "word_error_rate"))
-"""Scores that stand at the head of a page where there are any: of answers rather than of likelihood."""
+HEADLINE_SCORES = (("accuracy",), ("psnr", "psnr_shown"), ("exact_match", "word_error_rate"))
+"""Scores shown in the page header where a run has them: task metrics rather than likelihood."""
 SAMPLES = 12
-"""Steps whose samples are shown on a page, spread evenly over the run."""
+"""Maximum number of steps whose samples are shown, evenly spaced over the run."""
 
-PEEK = 160
-"""Characters seen of a sample that is not opened, at most half of them the prompt's."""
+PREVIEW_CHARACTERS = 160
+"""Maximum number of characters in the preview of a collapsed sample, at most half of them from the prompt."""
 
 
 def report(run: RunFacts) -> str:
-    """A self-contained HTML document about one run."""
+    """A self-contained HTML report of one run."""
     parts = (_header, _scores, _classes, _curves, _samples, _events, _settings)
     return page(run.name, *(part(run) for part in parts), environment(run.environment))
 
 
 def sample(record: Record) -> Html:
-    """What a model said, its prompt set apart, below what it saw and above what was wanted."""
+    """A generated sample: source image, prompt in bold, output, reference."""
     prompt = element("b", record["prompt"]) if record.get("prompt") else ""
-    seen = image(f"data:image/png;base64,{record['picture']}", record["text"]) if "picture" in record else ""
-    wanted = element("p", "wanted:\n", record["reference"], class_="lead") if "reference" in record else ""
-    return element("div", seen, prompt, record["text"], wanted, class_="sample")
+    source_image = image(f"data:image/png;base64,{record['picture']}", record["text"]) if "picture" in record else ""
+    reference = element("p", "reference:\n", record["reference"], class_="lead") if "reference" in record else ""
+    return element("div", source_image, prompt, record["text"], reference, class_="sample")
 
 
 def environment(table: Mapping[str, object]) -> Html:
-    """Machine and versions."""
+    """Section with hardware and library versions."""
     entries = list(flatten(table))
     half = (len(entries) + 1) // 2
     return section("Environment", grid([keys(part) for part in (entries[:half], entries[half:]) if part], "cards two"))
 
 
 def _header(run: RunFacts) -> Html:
-    figures = {title(name, run.scores): figure(run.scores[name]["value"]) for name in _leading(run)}
-    written = {
+    figures = {title(name, run.scores): figure(run.scores[name]["value"]) for name in _headline_scores(run)}
+    counts = {
         "parameters": ("parameters", count),
         "steps": ("steps", "{:,}".format),
-        "trained_tokens": (f"{unit(run.scores)}s learned from", count),
+        "trained_tokens": (f"training {unit(run.scores)}s", count),
         "seconds": ("training time", duration),
     }
-    figures |= {name: write(run.summary[key]) for key, (name, write) in written.items() if run.summary.get(key)}
-    makings = [run.setting(*place) for place in (("model", "kind"), ("tokenizer", "kind"), ("data", "train"))]
+    figures |= {name: write(run.summary[key]) for key, (name, write) in counts.items() if run.summary.get(key)}
+    kinds = [run.setting(*key) for key in (("model", "kind"), ("tokenizer", "kind"), ("data", "train"))]
     return element(
         "header",
         element("p", "Run", class_="kind"),
         element("h1", run.name),
-        element("p", " · ".join(show(word) for word in makings if word), class_="lead"),
+        element("p", " · ".join(show(kind) for kind in kinds if kind), class_="lead"),
         tiles(figures),
     )
 
 
-def _leading(run: RunFacts) -> list[str]:
-    """The scores that stand at the head of the page."""
-    own = next((names for names in LEADING if names[0] in run.scores), (headline([run]), "perplexity"))
-    return [name for name in own if name and name in run.scores]
+def _headline_scores(run: RunFacts) -> list[str]:
+    """Names of the scores in the page header."""
+    names = next((names for names in HEADLINE_SCORES if names[0] in run.scores), (headline([run]), "perplexity"))
+    return [name for name in names if name and name in run.scores]
 
 
 def _scores(run: RunFacts) -> Html:
@@ -84,12 +84,12 @@ def _scores(run: RunFacts) -> Html:
 
 
 def _classes(run: RunFacts) -> Html:
-    """What a classifier mistakes for what."""
+    """Confusion matrix and per-class scores of a classifier."""
     return class_sections(run.summary.get("details", {}))
 
 
 def _curves(run: RunFacts) -> Html:
-    """Loss over steps and over time, and what drove it. A counted model was not driven: it has no curves."""
+    """Learning curves, learning rate, gradient norm and throughput; empty for count-based models."""
     if not run.records("train"):
         return Html("")
     best = run.summary.get("best_step")
@@ -98,102 +98,102 @@ def _curves(run: RunFacts) -> Html:
         chart("Loss over steps", _losses(run, "step"), x=STEPS, y=Axis(), marks=marks),
         chart("Loss over time", _losses(run, "seconds"), x=TIME, y=Axis()),
     ]
-    learned = unit(run.scores)
+    loss_unit = unit(run.scores)
     names = {"learning_rate": "Learning rate", "gradient_norm": "Gradient norm"}
-    names["tokens_per_second"] = f"{learned.capitalize()}s per second"
-    drivers = [_driver(run, name, key) for key, name in names.items()]
+    names["tokens_per_second"] = f"{loss_unit.capitalize()}s per second"
+    diagnostics = [_diagnostic(run, name, key) for key, name in names.items()]
+    note = downsampling_note(len(run.records("train")))
     return section(
         "Curves",
         grid(loss, "charts"),
-        grid(drivers, "charts few"),
-        lead=f"Loss in nats per {learned}; point at a chart to read its values. {thinning(len(run.records('train')))}",
+        grid(diagnostics, "charts few"),
+        lead=f"Loss in nats per {loss_unit}; hover over a chart to read its values. {note}",
     )
 
 
 def _losses(run: RunFacts, over: str) -> list[Series]:
     training = Series(name="training", points=run.points("train", "loss", over), color="var(--quiet)", style="faint")
     validation = Series(name="validation", points=run.points("evaluation", "nll", over), color="var(--accent)")
-    epochs = Series(name="mean of epoch", points=run.points("epoch", "loss", over), color="var(--line-2)")
+    epochs = Series(name="epoch mean", points=run.points("epoch", "loss", over), color="var(--line-2)")
     return [training, epochs, validation]
 
 
-def _driver(run: RunFacts, name: str, key: str) -> Html:
+def _diagnostic(run: RunFacts, name: str, key: str) -> Html:
     series = Series(name=name.lower(), points=run.points("train", key), color="var(--accent)", style="faint")
     return chart(name, [series], x=STEPS, y=Axis(zero=True), frame=SMALL)
 
 
 def _samples(run: RunFacts) -> Html:
-    """A line for each step that had samples, opening to all of them; the last stands open. One step needs no line."""
+    """A collapsible entry per step with samples, the last one open; samples of a single step are shown directly."""
     records = run.records("sample")
     if len(records) == 1:
         return section("Sample", sample(records[0]))
-    steps = [list(several) for _, several in itertools.groupby(records, key=lambda record: record["step"])]
+    steps = [list(group) for _, group in itertools.groupby(records, key=lambda record: record["step"])]
     if len(steps) == 1:
         return section("Samples", *map(sample, records))
-    shown = _spread(steps, SAMPLES)
-    some = f"{len(shown)} of {len(steps)} steps, spread evenly; log.jsonl has them all."
-    lead = "" if len(shown) == len(steps) else some
-    reached = {record["step"]: record for record in run.records("evaluation")}
+    shown = _evenly_spaced(steps, SAMPLES)
+    note = f"{len(shown)} of {len(steps)} steps, evenly spaced; log.jsonl has all of them."
+    lead = "" if len(shown) == len(steps) else note
+    evaluations = {record["step"]: record for record in run.records("evaluation")}
     timeline = [
         element(
             "details",
             element(
                 "summary",
-                element("span", f"step {several[0]['step']:,}", class_="when"),
-                element("span", _peek(several[0], reached.get(several[0]["step"], {})), class_="peek"),
+                element("span", f"step {group[0]['step']:,}", class_="when"),
+                element("span", _preview(group[0], evaluations.get(group[0]["step"], {})), class_="peek"),
             ),
-            *map(sample, several),
-            open=several is shown[-1],
+            *map(sample, group),
+            open=group is shown[-1],
         )
-        for several in shown
+        for group in shown
     ]
-    return section("Samples over time", *timeline, lead=lead)
+    return section("Samples during training", *timeline, lead=lead)
 
 
-def _peek(record: Record, reached: Record) -> str:
-    """What is seen of a closed sample: how a prompt ends and what was said, or how good answers that are pictures were
-    by then."""
-    if "picture" in record and "psnr" in reached:
-        return f"{title('psnr')}: {figure(reached['psnr'])}"
+def _preview(record: Record, evaluation: Record) -> str:
+    """Preview of a collapsed sample: end of the prompt and output, or the PSNR at that step for images."""
+    if "picture" in record and "psnr" in evaluation:
+        return f"{title('psnr')}: {figure(evaluation['psnr'])}"
     prompt = record["prompt"]
-    if len(prompt) > PEEK // 2:
-        prompt = f"… {prompt[-PEEK // 2 :]}"
-    return " ".join((prompt + record["text"]).split())[:PEEK]
+    if len(prompt) > PREVIEW_CHARACTERS // 2:
+        prompt = f"… {prompt[-PREVIEW_CHARACTERS // 2 :]}"
+    return " ".join((prompt + record["text"]).split())[:PREVIEW_CHARACTERS]
 
 
-def _spread(steps: list[list[Record]], limit: int) -> list[list[Record]]:
+def _evenly_spaced(steps: list[list[Record]], limit: int) -> list[list[Record]]:
     if len(steps) <= limit:
         return steps
     return [steps[i * (len(steps) - 1) // (limit - 1)] for i in range(limit)]
 
 
 def _events(run: RunFacts) -> Html:
-    """Notes, resumptions and the reason of the end, in the order they happened."""
-    told = {
+    """Notes, resumes, loss spikes and stops, in chronological order."""
+    messages = {
         "note": "{text}",
         "resume": "resumed",
         "stop": "stopped: {reason}",
-        "early": "ended early: no better than at step {best_step}",
-        "spike": "went back here: the loss spiked to {loss:.3g} at step {at}",
-        "memory": "out of memory: {micro_batch_size} rows at a time from here on",
+        "early": "early stopping: best at step {best_step}",
+        "spike": "rolled back to this step: loss spike of {loss:.3g} at step {at}",
+        "memory": "out of memory: micro-batch size reduced to {micro_batch_size}",
     }
     events = [
         part
         for record in run.log
-        if record["kind"] in told
+        if record["kind"] in messages
         for part in (
             element("dt", f"step {record['step']:,}" if "step" in record else "note"),
-            element("dd", told[record["kind"]].format_map(record)),
+            element("dd", messages[record["kind"]].format_map(record)),
         )
     ]
-    return section("What happened", element("dl", *events, class_="events") if events else Html(""))
+    return section("Events", element("dl", *events, class_="events") if events else Html(""))
 
 
 def _settings(run: RunFacts) -> Html:
-    """The resolved recipe, a card a section; keys outside of sections come first, but for the name in the title."""
-    loose = {key: value for key, value in run.recipe.items() if key != "name" and not isinstance(value, Mapping)}
-    sections = {"recipe": loose} | {key: value for key, value in run.recipe.items() if isinstance(value, Mapping)}
+    """The resolved recipe, one card per section; top-level keys come first, without the name."""
+    top_level = {key: value for key, value in run.recipe.items() if key != "name" and not isinstance(value, Mapping)}
+    sections = {"recipe": top_level} | {key: value for key, value in run.recipe.items() if isinstance(value, Mapping)}
     cards = [
         element("div", element("h3", name), keys(flatten(entries))) for name, entries in sections.items() if entries
     ]
-    return section("Settings", grid(cards, "cards"))
+    return section("Hyperparameters", grid(cards, "cards"))

@@ -1,4 +1,4 @@
-"""What a run left behind, as plain data, and the questions the pages ask of it."""
+"""A run as plain data for reports: recipe, environment, log records and summary scores."""
 
 from __future__ import annotations
 
@@ -12,68 +12,67 @@ from seqwright.reporting.svg import Point
 Record = Mapping[str, Any]
 
 COMPARABLE = ("bits_per_byte", "bits_per_character", "accuracy", "pearson", "nll")
-"""Scores that runs compare on, from the most comparable to the least: nll depends on the tokenizer, or on how sure a
-model is of what it answers."""
+"""Scores to rank runs by, from the most comparable to the least: NLL depends on the tokenizer or on calibration."""
 HIGHER = ("accuracy", "pearson")
-"""Those of which more is better."""
+"""Scores that are better when higher."""
 
-UNITS = {"perplexity": "token", "squared_error": "number"}
-"""What was learned and is counted, by a score that is had of such things alone; of all else, answers."""
-TITLES = {"psnr": "PSNR in dB", "psnr_shown": "PSNR before"}
-"""Scores whose names say too little."""
+UNITS = {"perplexity": "token", "squared_error": "value"}
+"""Unit of the loss by a score that only models of such units have; all other models predict labels."""
+TITLES = {"psnr": "PSNR in dB", "psnr_shown": "PSNR of input in dB"}
+"""Display names of scores whose keys are not self-explanatory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
-    """The files of a run directory, read."""
+    """Contents of a run directory."""
 
     name: str
     recipe: Mapping[str, Any]
-    """The resolved recipe: sections of keys."""
+    """The resolved recipe: sections of keys and values."""
     environment: Mapping[str, Any]
-    """Machine and versions; may be nested."""
+    """Hardware and library versions; may be nested."""
     log: Sequence[Record]
-    """Records of log.jsonl in the order they were written."""
+    """Records of log.jsonl, in order."""
     summary: Mapping[str, Any]
     """Final counts and scores."""
 
     @property
     def scores(self) -> Mapping[str, Mapping[str, Any]]:
-        """Each score with its value, low, high and signature; those that were refused (null) are left out."""
+        """Scores by name, each with value, low, high and signature; null scores are omitted."""
         return {name: score for name, score in self.summary.get("scores", {}).items() if score}
 
     def records(self, kind: str) -> list[Record]:
-        """The records of one kind by step. A resumed run repeats the steps after a checkpoint: the later counts."""
-        found = {(r["step"], r.get("prompt")): r for r in self.log if r["kind"] == kind}
-        return sorted(found.values(), key=lambda record: record["step"])
+        """Records of one kind, sorted by step. Of steps that were repeated after a resume, the later record is kept."""
+        latest = {(r["step"], r.get("prompt")): r for r in self.log if r["kind"] == kind}
+        return sorted(latest.values(), key=lambda record: record["step"])
 
     def points(self, kind: str, key: str, over: str = "step") -> list[Point]:
-        """(over, key) of the records of one kind; values that are missing or not finite cannot be drawn."""
+        """(over, key) points of the records of one kind; missing and non-finite values are omitted."""
         pairs = ((r.get(over), r.get(key)) for r in self.records(kind))
-        return [(x, y) for x, y in pairs if _drawable(x) and _drawable(y)]
+        return [(x, y) for x, y in pairs if _is_finite(x) and _is_finite(y)]
 
     def setting(self, section: str, key: str) -> Any:
-        """A key of the recipe, None where it says nothing."""
+        """The value of a recipe key, None where it is not set."""
         return self.recipe.get(section, {}).get(key)
 
 
-def title(score: str, beside: Collection[str] = ("perplexity",)) -> str:
-    """The name of a score in words; the scores beside it say what it was counted over."""
-    return f"nats per {unit(beside)}" if score == "nll" else TITLES.get(score, score.replace("_", " "))
+def title(score: str, scores: Collection[str] = ("perplexity",)) -> str:
+    """Display name of a score; the unit of NLL is inferred from the other scores of the run."""
+    return f"nats per {unit(scores)}" if score == "nll" else TITLES.get(score, score.replace("_", " "))
 
 
 def unit(scores: Collection[str]) -> str:
-    """What is learned where there are such scores: a token, an answer, a number."""
-    return next((name for score, name in UNITS.items() if score in scores), "answer" if scores else "target")
+    """Unit of the loss of a run with these scores: token, label or value."""
+    return next((name for score, name in UNITS.items() if score in scores), "label" if scores else "target")
 
 
 def headline(runs: list[RunFacts]) -> str | None:
-    """The most comparable score that all of the runs have."""
+    """The most comparable score that all runs have in common."""
     return next((name for name in COMPARABLE if all(name in run.scores for run in runs)), None)
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested tables as dotted keys and plain values."""
+    """Dotted keys and plain values of nested tables."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{key}.")
@@ -81,5 +80,5 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield prefix + key, value
 
 
-def _drawable(value: Any) -> TypeGuard[float]:
+def _is_finite(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and math.isfinite(value)

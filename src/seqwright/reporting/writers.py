@@ -1,4 +1,4 @@
-"""Further places for a training's log: a table of comma-separated values, and TensorBoard's files."""
+"""Log writers: CSV and TensorBoard."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from seqwright.core.config import UserError
 
-MEASURED = ("train", "epoch", "evaluation")
-"""Kinds of records that are about numbers over steps."""
+SCALAR_KINDS = ("train", "epoch", "evaluation")
+"""Kinds of log records that hold scalars by step."""
 
 
 def log_csv(records: Iterable[Mapping[str, Any]]) -> str:
-    """A row for each record of numbers, a column for each key that any of them has."""
-    rows = [record for record in records if record["kind"] in MEASURED]
+    """CSV text with a row per scalar record and a column per key that occurs."""
+    rows = [record for record in records if record["kind"] in SCALAR_KINDS]
     columns = list(dict.fromkeys(key for row in rows for key in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -26,10 +26,10 @@ def log_csv(records: Iterable[Mapping[str, Any]]) -> str:
 
 
 class TensorBoard:
-    """Writes the numbers of each record under `kind/key` as they come."""
+    """Writes the scalars of log records to TensorBoard under the tag `kind/key`."""
 
     def __init__(self, folder: Path, step: int):
-        """Goes on after `step`: what an earlier sitting wrote beyond it is taken back."""
+        """Resumes after `step`: later events, written before an interruption, are purged."""
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
@@ -40,7 +40,7 @@ class TensorBoard:
         self.writer = SummaryWriter(str(folder), purge_step=step + 1)
 
     def __call__(self, record: Mapping[str, Any]) -> None:
-        if record["kind"] not in MEASURED:
+        if record["kind"] not in SCALAR_KINDS:
             return
         for key, value in record.items():
             if key != "step" and isinstance(value, int | float):

@@ -22,7 +22,7 @@ from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
 from seqwright.layers.packed_linear import packed
 from seqwright.metrics.counts import Counts, values
-from seqwright.reporting.png import embedded, sheet
+from seqwright.reporting.png import base64_png, sheet
 from seqwright.runs.directory import RunDirectory
 from seqwright.tasks.base import Note, Settings, fingerprint_of, held_out_notes, spread
 from seqwright.tasks.images.run import ImageInputRun
@@ -172,7 +172,7 @@ class CaptioningTask:
                 "prompt": "",
                 "text": "\n".join(said),
                 "reference": "\n".join(captions_of(some)),
-                "picture": embedded(sheet([picture[None] for picture in some.pixels])),
+                "picture": base64_png(sheet([picture[None] for picture in some.pixels])),
             }
         ]
 

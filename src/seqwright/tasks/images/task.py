@@ -21,7 +21,7 @@ from seqwright.data.images.image_codec import ImageCodec
 from seqwright.data.images.patches import Grid, Views, to_pixels
 from seqwright.metrics.counts import Counts, mean, scores_json, values
 from seqwright.metrics.score import Floats
-from seqwright.reporting.png import embedded, sheet
+from seqwright.reporting.png import base64_png, sheet
 from seqwright.runs.directory import RunDirectory
 from seqwright.tasks.base import Note, Settings, fingerprint_of, held_out_notes, spread
 from seqwright.tasks.classification.details import calibrated
@@ -96,14 +96,14 @@ class ImageTask:
         if not self.sight.names:
             picture = sheet([*shown_pictures(batch, answer, self.sight.grid), some.pixels])
             text = "above: what was shown; then what was answered; below: what was wanted"
-            return [{"prompt": "", "text": text, "picture": embedded(picture)}]
+            return [{"prompt": "", "text": text, "picture": base64_png(picture)}]
         said = [said_of(row, self.sight.names)[0] for row in answer]
         return [
             {
                 "prompt": "",
                 "text": ", ".join(said),
                 "reference": ", ".join(some.labels or ()),
-                "picture": embedded(sheet([some.pixels])),
+                "picture": base64_png(sheet([some.pixels])),
             }
         ]
 
