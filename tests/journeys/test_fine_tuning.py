@@ -130,7 +130,7 @@ def test_the_texts_own_likelihood_may_help(seqwright: Command, folder: Path) -> 
     settings = ("--set", "training.auxiliary_loss_weight=0.5", "--run", "refused")
     said = seqwright("train", "--labeled", folder / "rows.tsv", "--from", folder / "bert", *settings)
     assert said.status == 2
-    assert "reads from left to right" in said.err
+    assert "a causal encoder" in said.err
 
 
 def test_what_does_not_fit_is_refused(seqwright: Command, folder: Path) -> None:

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from seqwright.layers.attention_bias import ALiBi, Buckets
+from seqwright.layers.attention_bias import ALiBi, RelativePositionBias
 
 
 @pytest.mark.parametrize("heads", [1, 2, 3, 8, 12])
@@ -20,13 +20,13 @@ def test_straight_lines_are_those_of_bloom(heads: int) -> None:
     assert (ours[:, -1] == 0).all()
 
 
-@pytest.mark.parametrize(("buckets", "farthest"), [(32, 128), (8, 20)])
-def test_buckets_are_those_of_t5(buckets: int, farthest: int) -> None:
-    distance = torch.arange(3 * farthest)
+@pytest.mark.parametrize(("buckets", "max_distance"), [(32, 128), (8, 20)])
+def test_buckets_are_those_of_t5(buckets: int, max_distance: int) -> None:
+    distance = torch.arange(3 * max_distance)
     theirs = T5Attention._relative_position_bucket(
-        -distance, bidirectional=False, num_buckets=buckets, max_distance=farthest
+        -distance, bidirectional=False, num_buckets=buckets, max_distance=max_distance
     )
-    ours = Buckets(2, buckets, farthest).bucket(distance)
+    ours = RelativePositionBias(2, buckets, max_distance).bucket(distance)
     assert torch.equal(ours, theirs)
     assert ours.max() == buckets - 1
     assert (ours.diff() >= 0).all()
@@ -35,11 +35,11 @@ def test_buckets_are_those_of_t5(buckets: int, farthest: int) -> None:
 def test_buckets_of_both_directions_are_those_of_t5() -> None:
     distance = torch.arange(-300, 300)
     theirs = T5Attention._relative_position_bucket(-distance, bidirectional=True, num_buckets=32, max_distance=128)
-    assert torch.equal(Buckets(2, both=True).bucket(distance), theirs)
+    assert torch.equal(RelativePositionBias(2, bidirectional=True).bucket(distance), theirs)
 
 
-@pytest.mark.parametrize("made", [ALiBi(3), Buckets(3)], ids=["alibi", "buckets"])
-def test_only_distance_counts(made: ALiBi | Buckets) -> None:
+@pytest.mark.parametrize("made", [ALiBi(3), RelativePositionBias(3)], ids=["alibi", "buckets"])
+def test_only_distance_counts(made: ALiBi | RelativePositionBias) -> None:
     rows = torch.tensor([[3, 4, 5], [9, 10, 11]])
     one, other = made(rows, torch.arange(12))  # (H, T, K)
     assert one.shape == (3, 3, 12)

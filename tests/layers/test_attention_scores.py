@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from seqwright.layers.attention_scores import SCORES, Additive, Ask, Concat, General
+from seqwright.layers.attention_scores import SCORES, Additive, Concat, General, GlobalAttention
 
 QUERY = torch.tensor([[[1.0, 2.0]]])
 MEMORY = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
@@ -20,7 +20,7 @@ def weighed(kind: str, parameters: dict[str, Tensor]) -> tuple[list[float], list
     score.load_state_dict(parameters)
     with torch.no_grad():
         keys = score.keys(MEMORY)
-        return score(QUERY, keys).flatten().tolist(), Ask(score).weights(QUERY, keys).flatten().tolist()
+        return score(QUERY, keys).flatten().tolist(), GlobalAttention(score).weights(QUERY, keys).flatten().tolist()
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_concat_is_additive_with_its_maps_side_by_side() -> None:
 
 
 def test_masked_places_have_no_weight() -> None:
-    ask = Ask(SCORES["dot"](2))
+    ask = GlobalAttention(SCORES["dot"](2))
     mask = torch.tensor([[True, False, True]])
     weights = ask.weights(QUERY, MEMORY, mask=mask)
     assert weights[0, 0, 1] == 0

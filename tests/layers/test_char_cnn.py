@@ -7,9 +7,9 @@ import torch
 from torch.testing import assert_close
 
 from seqwright.data.tagged.sentences import spell
-from seqwright.layers.affix_embedding import PREFIXES, ROWS, SUFFIXES, Affixes, hashed, shape
-from seqwright.layers.char_cnn import LETTERS, CharCNN
-from seqwright.layers.unicode import kinds
+from seqwright.layers.affix_embedding import BUCKETS, PREFIXES, SUFFIXES, AffixEmbedding, fnv1a, word_shape
+from seqwright.layers.char_cnn import CHAR_BUCKETS, CharCNN
+from seqwright.layers.unicode import character_classes
 
 
 def letters(*words: str, room: int | None = None) -> torch.Tensor:
@@ -39,12 +39,12 @@ def test_rows_without_words_are_zeros() -> None:
 
 
 def test_affixes_share_what_they_share() -> None:
-    layer = Affixes(2)
+    layer = AffixEmbedding(2)
     one, two = layer(letters("Walking", "talking")).view(2, -1, 2)
     alike = [bool(torch.equal(a, b)) for a, b in zip(one, two, strict=True)]
     # prefixes of 1, 2, 3 differ; suffixes are the same; the words and their shapes differ.
     assert alike == [False] * len(PREFIXES) + [True] * len(SUFFIXES) + [False, False]
-    assert layer.table.num_embeddings == ROWS * len(alike)
+    assert layer.table.num_embeddings == BUCKETS * len(alike)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_affixes_share_what_they_share() -> None:
 def test_prefixes_keep_their_case_and_suffixes_do_not(words: tuple[str, str], alike: str) -> None:
     """Prefixes of 1 to 3, suffixes of 1 to 4, the word lower-cased, its shape."""
     torch.manual_seed(0)
-    one, two = Affixes(2)(letters(*words)).view(2, -1, 2)
+    one, two = AffixEmbedding(2)(letters(*words)).view(2, -1, 2)
     assert (one == two).all(1).tolist() == [mark == "1" for mark in alike.replace(" ", "")]
 
 
@@ -77,17 +77,17 @@ def test_a_filter_answers_for_every_window_that_touches_the_word() -> None:
 
 def test_hashes_spread_and_ignore_padding() -> None:
     words = letters(*(f"w{n}" for n in range(3000)), room=8)
-    keys = hashed(words)
-    assert torch.equal(keys, hashed(words[:, :5]))
+    keys = fnv1a(words)
+    assert torch.equal(keys, fnv1a(words[:, :5]))
     assert len(keys.unique()) == 3000
-    filled = len(keys.remainder(ROWS).unique())
-    assert 1900 < filled < 2300  # ROWS · (1 - exp(-3000 / ROWS)) = 2127 by chance
+    filled = len(keys.remainder(BUCKETS).unique())
+    assert 1900 < filled < 2300  # BUCKETS · (1 - exp(-3000 / BUCKETS)) = 2127 by chance
 
 
 def test_shapes_tell_kinds_of_letters() -> None:
     def seen(*words: str, room: int | None = None) -> torch.Tensor:
         spelled = letters(*words, room=room)
-        return shape(spelled, torch.from_numpy(kinds())[spelled])
+        return word_shape(spelled, torch.from_numpy(character_classes())[spelled])
 
     words = ["Word", "word", "WORD", "WoRd", "123", "12a", "x-y", "a.b", "語", "🎈", "!"]
     assert len(seen(*words).unique()) == len(words)
@@ -112,7 +112,7 @@ def test_letters_by_other_names_are_looked_at_as_before(others: range) -> None:
     with torch.no_grad():
         layer.out.weight[:, -layer.affixes.width :] = 0
         before = layer(letters(*words)[None])
-        layer.letters.weight[[other % LETTERS + 1 for other in others]] = layer.letters.weight[ord("a") + 1 :][
+        layer.letters.weight[[other % CHAR_BUCKETS + 1 for other in others]] = layer.letters.weight[ord("a") + 1 :][
             :26
         ].clone()
         assert_close(layer(letters(*renamed)[None]), before, rtol=0, atol=0)

@@ -29,14 +29,14 @@ def example(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor,
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("largest", [1, VOCABULARY, 4 * VOCABULARY, 7 * VOCABULARY + 5])
-def test_chunks_are_the_whole_in_value_and_gradient(largest: int, biased: bool, smoothing: float) -> None:
+@pytest.mark.parametrize("max_logits", [1, VOCABULARY, 4 * VOCABULARY, 7 * VOCABULARY + 5])
+def test_chunks_are_the_whole_in_value_and_gradient(max_logits: int, biased: bool, smoothing: float) -> None:
     hidden, weight, bias, target = example()
     learning = [hidden, weight, bias] if biased else [hidden, weight]
     results = []
-    for limit in (1 << 26, largest):
+    for limit in (1 << 26, max_logits):
         total, count = cross_entropy(
-            hidden, weight, bias if biased else None, target, smoothing=smoothing, largest=limit
+            hidden, weight, bias if biased else None, target, smoothing=smoothing, max_logits=limit
         )
         results.append((total, count, torch.autograd.grad(total / 7, learning)))
     (plain, count, gradients), (chunked, chunked_count, chunked_gradients) = results
@@ -63,9 +63,9 @@ def test_a_tied_weight_gathers_both_of_its_gradients() -> None:
     _, weight, _, target = example()
     ids = torch.randint(VOCABULARY, target.shape, generator=torch.Generator().manual_seed(1))
     gradients = []
-    for largest in (1 << 26, 2 * VOCABULARY):
+    for max_logits in (1 << 26, 2 * VOCABULARY):
         hidden = torch.tanh(F.embedding(ids, weight))  # the read-out is the embedding
-        total, _ = cross_entropy(hidden, weight, None, target, largest=largest)
+        total, _ = cross_entropy(hidden, weight, None, target, max_logits=max_logits)
         gradients.append(torch.autograd.grad(total, weight)[0])
     assert_close(gradients[1], gradients[0], rtol=1e-12, atol=1e-12)
 
@@ -74,9 +74,9 @@ def test_under_autocast_it_is_the_plain_one_to_half_precision() -> None:
     hidden, weight, bias, target = example(torch.float32)
     learning = [hidden, weight, bias]
     results = []
-    for largest in (1 << 26, 2 * VOCABULARY):
+    for max_logits in (1 << 26, 2 * VOCABULARY):
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            total, _ = cross_entropy(hidden, weight, bias, target, largest=largest)
+            total, _ = cross_entropy(hidden, weight, bias, target, max_logits=max_logits)
         assert total.dtype == torch.float32
         results.append((total, torch.autograd.grad(total, learning)))
     (plain, gradients), (chunked, chunked_gradients) = results
@@ -86,10 +86,10 @@ def test_under_autocast_it_is_the_plain_one_to_half_precision() -> None:
         assert_close(ours, theirs, rtol=0.05, atol=0.05)
 
 
-@pytest.mark.parametrize("largest", [1 << 26, VOCABULARY])
-def test_a_batch_without_targets_has_no_loss_and_no_gradient(largest: int) -> None:
+@pytest.mark.parametrize("max_logits", [1 << 26, VOCABULARY])
+def test_a_batch_without_targets_has_no_loss_and_no_gradient(max_logits: int) -> None:
     hidden, weight, bias, target = example()
-    total, count = cross_entropy(hidden, weight, bias, torch.full_like(target, IGNORE), smoothing=0.1, largest=largest)
+    total, count = cross_entropy(hidden, weight, bias, torch.full_like(target, IGNORE), smoothing=0.1, max_logits=max_logits)
     assert total == 0
     assert count == 0
     for gradient in torch.autograd.grad(total, [hidden, weight, bias]):
@@ -107,19 +107,19 @@ def test_no_more_logits_are_made_than_allowed(monkeypatch: pytest.MonkeyPatch) -
         return logits
 
     monkeypatch.setattr(F, "linear", watched)
-    largest = 4 * VOCABULARY + 1
-    total, count = cross_entropy(hidden, weight, bias, target, largest=largest)
+    max_logits = 4 * VOCABULARY + 1
+    total, count = cross_entropy(hidden, weight, bias, target, max_logits=max_logits)
     total.backward()
     assert sum(made) == count * VOCABULARY  # none for positions without a target
-    monkeypatch.setattr(module, "LARGEST_LOGITS", largest)
+    monkeypatch.setattr(module, "MAX_LOGITS", max_logits)
     token_log_probs(hidden, weight, bias, target)
     assert sum(made) == (count + ROWS * STEPS) * VOCABULARY
-    assert max(made) <= largest
+    assert max(made) <= max_logits
 
 
-@pytest.mark.parametrize("largest", [1 << 26, 3 * VOCABULARY, 1])
-def test_log_probabilities_of_targets(largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LARGEST_LOGITS", largest)
+@pytest.mark.parametrize("max_logits", [1 << 26, 3 * VOCABULARY, 1])
+def test_log_probabilities_of_targets(max_logits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_LOGITS", max_logits)
     hidden, weight, bias, target = example()
     scored = token_log_probs(hidden, weight, bias, target)
     log_probs = (hidden @ weight.T + bias).log_softmax(-1)

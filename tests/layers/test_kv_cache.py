@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from seqwright.layers.attention import SelfAttention, hiding
+from seqwright.layers.attention import SelfAttention, additive_mask
 from seqwright.layers.kv_cache import KVCache
 
 H, E = 3, 5
@@ -43,7 +43,7 @@ def test_each_row_sees_what_is_real_of_it() -> None:
     assert_close(behind(memory, 0), torch.cat([first[0], second[0]]))
     assert_close(behind(memory, 1), torch.cat([first[1, :1], second[1]]))
     assert memory.length.tolist() == [5, 3]
-    assert memory.places.tolist() == [[0, 1, 2, 3, 4], [0, 1, 2, 1, 2]]  # where padding stands does not matter
+    assert memory.key_positions.tolist() == [[0, 1, 2, 3, 4], [0, 1, 2, 1, 2]]  # where padding stands does not matter
 
 
 def test_what_only_rows_saw_that_are_gone_goes_with_them() -> None:
@@ -93,7 +93,7 @@ def test_slots_that_no_row_sees_are_given_up_before_buffers_grow() -> None:
         memory = read(memory.reorder(torch.tensor([step % 3] * 3)), new)  # all go on from one of them
         told = [torch.cat([told[step % 3], row]) for row in new]
     assert_close([behind(memory, row) for row in range(3)], told)
-    assert memory.packed().stop == 40 + 3
+    assert memory.compacted().stop == 40 + 3
     assert memory.place.size(1) < 1 + 3 * 40
 
 
@@ -142,6 +142,6 @@ def test_what_lies_in_padded_slots_is_never_attended() -> None:
         for x, count in ((padded, torch.tensor([3, 1])), (more, None)):
             positions = memory.positions(x.size(1))
             memory = memory.extended(x.size(1), count)
-            answer = attention(x, positions, memory, bias=hiding(memory.mask(positions), x))
+            answer = attention(x, positions, memory, bias=additive_mask(memory.mask(positions), x))
         answers.append(answer)
     assert_close(answers[0], answers[1])

@@ -8,7 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from seqwright.core.config import UserError
-from seqwright.layers.lora import adapt, merge
+from seqwright.layers.lora import add_lora, merge_lora
 
 
 def network() -> nn.Sequential:
@@ -18,14 +18,14 @@ def network() -> nn.Sequential:
 
 def test_a_fresh_correction_corrects_nothing() -> None:
     plain, corrected = network(), network()
-    assert adapt(corrected, rank=2, scale=4.0) == 2
+    assert add_lora(corrected, rank=2, alpha=4.0) == 2
     x = torch.randn(3, 6, dtype=torch.float64)
     assert torch.equal(corrected(x), plain(x))
 
 
 def test_what_is_learned_has_the_rank_and_merges_to_a_plain_model() -> None:
     plain, corrected = network(), network()
-    adapt(corrected, rank=2, scale=4.0)
+    add_lora(corrected, rank=2, alpha=4.0)
     learned = [name for name, parameter in corrected.named_parameters() if parameter.requires_grad]
     assert learned == [f"{n}.parametrizations.weight.0.{part}" for n in (0, 2) for part in ("down", "up")]
     x = torch.randn(30, 6, dtype=torch.float64)
@@ -36,7 +36,7 @@ def test_what_is_learned_has_the_rank_and_merges_to_a_plain_model() -> None:
         descent.step()
     before = corrected(x)
     assert not torch.equal(before, plain(x))
-    merge(corrected)
+    merge_lora(corrected)
     assert_close(corrected(x), before)
     assert corrected.state_dict().keys() == plain.state_dict().keys()
     for name, value in plain.state_dict().items():
@@ -50,10 +50,10 @@ def test_what_is_learned_has_the_rank_and_merges_to_a_plain_model() -> None:
 def test_merging_a_plain_model_leaves_it() -> None:
     plain = network()
     before = {name: value.clone() for name, value in plain.state_dict().items()}
-    merge(plain)
+    merge_lora(plain)
     assert_close(dict(plain.state_dict()), before)
 
 
 def test_a_model_without_linear_maps_is_refused() -> None:
     with pytest.raises(UserError, match=r"leave training\.lora_rank out"):
-        adapt(nn.GRU(3, 3), rank=1, scale=1.0)
+        add_lora(nn.GRU(3, 3), rank=1, alpha=1.0)

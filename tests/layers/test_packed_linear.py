@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from seqwright import build
 from seqwright.core.batch import Source, Vocabularies, Vocabulary
 from seqwright.layers import packed_linear as prepacking
-from seqwright.layers.packed_linear import PackedLinear, packed
+from seqwright.layers.packed_linear import PackedLinear, prepack
 from seqwright.layers.transformer_block import Block, BlockConfig
 from seqwright.models.mixture import Mixture
 from tests.contract.kinds import small
@@ -20,7 +20,7 @@ JOINT = Vocabularies(source=SIZES, target=SIZES, joint=True)
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> torch.nn.Module:
-    monkeypatch.setattr(prepacking, "SMALLEST", 1)
+    monkeypatch.setattr(prepacking, "MIN_WEIGHTS", 1)
     torch.manual_seed(0)
     table = {"kind": "transformer", "layers": 2, "width": 16, "heads": 2}
     return build.model(build.model_config(table, task="pairs"), JOINT, task="pairs").eval()
@@ -29,7 +29,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> torch.nn.Module:
 @pytest.mark.skipif(not prepacking.available(), reason="this CPU has no packed products")
 @torch.inference_mode()
 def test_a_packed_model_answers_alike(model: torch.nn.Module) -> None:
-    quick = packed(model)
+    quick = prepack(model)
     maps = [type(part) for part in quick.modules() if isinstance(part, torch.nn.Linear)]
     assert maps == [PackedLinear] * len(maps)
     assert not any(isinstance(part, PackedLinear) for part in model.modules())
@@ -47,13 +47,13 @@ def test_a_packed_model_answers_alike(model: torch.nn.Module) -> None:
 @pytest.mark.skipif(not prepacking.available(), reason="this CPU has no packed products")
 @torch.inference_mode()
 def test_halves_are_packed_where_they_are_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepacking, "SMALLEST", 1)
+    monkeypatch.setattr(prepacking, "MIN_WEIGHTS", 1)
     plain = torch.nn.Sequential(torch.nn.Linear(16, 8)).to(torch.bfloat16)
-    quick = packed(plain)
-    assert isinstance(quick[0], PackedLinear) == prepacking.multiplied(torch.bfloat16)
+    quick = prepack(plain)
+    assert isinstance(quick[0], PackedLinear) == prepacking.has_kernel(torch.bfloat16)
     x = torch.randn(4, 16, dtype=torch.bfloat16)
     assert_close(quick(x), plain(x))
-    assert type(packed(plain.double())[0]) is torch.nn.Linear
+    assert type(prepack(plain.double())[0]) is torch.nn.Linear
 
 
 @pytest.mark.skipif(not prepacking.available(), reason="this CPU has no packed products")
@@ -62,10 +62,10 @@ def test_halves_are_packed_where_they_are_multiplied(monkeypatch: pytest.MonkeyP
 def test_nonlinearities_become_part_of_the_product_before_them(
     activation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepacking, "SMALLEST", 1)
+    monkeypatch.setattr(prepacking, "MIN_WEIGHTS", 1)
     config = BlockConfig(width=16, heads=2, activation=activation)  # type: ignore[arg-type]
     block = Block(config).eval()
-    quick = packed(block)
+    quick = prepack(block)
     left = [part for part in quick.feed_forward.modules() if isinstance(part, torch.nn.ReLU | torch.nn.GELU)]
     assert left == []
     x = 3 * torch.randn(4, 5, 16)
@@ -76,7 +76,7 @@ def test_nonlinearities_become_part_of_the_product_before_them(
 @torch.inference_mode()
 def test_a_mixture_is_packed_part_by_part(model: torch.nn.Module) -> None:
     mixture = Mixture([model, model], [0.5, 0.5])
-    quick = packed(mixture)
+    quick = prepack(mixture)
     assert quick is not mixture
     assert [any(isinstance(m, PackedLinear) for m in part.modules()) for part in quick.models] == [True, True]
     assert mixture.models == [model, model]
@@ -87,5 +87,5 @@ def test_a_mixture_is_packed_part_by_part(model: torch.nn.Module) -> None:
 
 def test_nothing_is_packed_where_nothing_is_won() -> None:
     counted = small("ngram")
-    assert packed(counted) is counted
-    assert not any(isinstance(part, PackedLinear) for part in packed(small("gpt")).modules())  # float64, and small
+    assert prepack(counted) is counted
+    assert not any(isinstance(part, PackedLinear) for part in prepack(small("gpt")).modules())  # float64, and small

@@ -6,7 +6,7 @@ import torch
 
 from seqwright.core.batch import Source
 from seqwright.layers.encoder import EncoderOutput
-from seqwright.layers.pooling import POOLINGS, Everything, Flatten, Several, Words
+from seqwright.layers.pooling import POOLINGS, ConcatPooling, FirstSubword, Flatten, NoPooling
 
 MASK = torch.tensor([[True, True, True], [True, False, False]])
 SOURCE = Source(mask=MASK, word_starts=torch.tensor([[False, True, True], [True, False, False]]))
@@ -28,7 +28,7 @@ def test_one_vector_of_each_text() -> None:
         pooling = POOLINGS[name](2)
         assert pooling(READING, SOURCE).tolist() == expected, name
         assert pooling.width == len(expected[0])
-    both = Several(POOLINGS["first"](2), POOLINGS["backward"](2))
+    both = ConcatPooling(POOLINGS["first"](2), POOLINGS["backward"](2))
     assert both(READING, SOURCE).tolist() == [[1, -4, 3], [-7, 8, 11]]
     assert both.width == 3
 
@@ -52,9 +52,9 @@ def test_nothing_real_is_nothing() -> None:
 
 
 def test_a_vector_of_each_word_and_all_of_them() -> None:
-    assert Words(2)(READING, SOURCE).tolist() == [[[2, -5], [3, -6]], [[-7, 8], [0, 0]]]
+    assert FirstSubword(2)(READING, SOURCE).tolist() == [[[2, -5], [3, -6]], [[-7, 8], [0, 0]]]
     shorter = Source(mask=MASK[:, 1:])  # a class token stands in front
-    assert Everything(2)(READING, shorter).tolist() == VECTORS[:, 1:].tolist()
+    assert NoPooling(2)(READING, shorter).tolist() == VECTORS[:, 1:].tolist()
 
 
 def test_positions_side_by_side_up_to_a_length() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seqwright.layers.positions import Learned, Rotary, Sinusoidal, Unplaced, sinusoids
+from seqwright.layers.positions import Learned, NoPositions, Rotary, Sinusoidal, sinusoids
 
 
 def test_tokens_are_scaled_to_stand_beside_their_sinusoids() -> None:
@@ -23,7 +23,7 @@ def test_learned_positions_are_looked_up() -> None:
 
 def test_no_positions_change_nothing() -> None:
     x = torch.randn(1, 2, 4)
-    assert torch.equal(Unplaced()(x, torch.tensor([[0, 1]])), x)
+    assert torch.equal(NoPositions()(x, torch.tensor([[0, 1]])), x)
 
 
 def test_turning_keeps_lengths_and_leaves_the_first_position_alone() -> None:

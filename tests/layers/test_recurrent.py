@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.testing import assert_close
 
-from seqwright.layers.recurrent import read_padded
+from seqwright.layers.recurrent import run_padded
 from seqwright.models.encoders.bidirectional import BidirectionalEncoder
 from seqwright.models.encoders.recurrent import LSTMConfig, RecurrentEncoder
 from seqwright.models.taggers import LSTMTaggerConfig
@@ -29,7 +29,7 @@ def packed(network: nn.RNNBase, x: Tensor) -> tuple[Tensor, ...]:
 
 
 def padded(network: nn.RNNBase, x: Tensor) -> tuple[Tensor, ...]:
-    vectors, last = read_padded(network, x, torch.arange(x.size(1)) < LENGTHS.unsqueeze(1))
+    vectors, last = run_padded(network, x, torch.arange(x.size(1)) < LENGTHS.unsqueeze(1))
     return vectors, *last
 
 

@@ -5,43 +5,43 @@ from __future__ import annotations
 import pytest
 
 from seqwright.layers.unicode import (
-    CAPITAL,
     CASELESS,
     DASH,
     DIGIT,
-    KNOWN,
+    IGNORED,
+    LOWER,
     OTHER,
-    SILENT,
-    SMALL,
-    STOP,
+    PERIOD,
     SYMBOL,
-    kinds,
-    shifts,
+    TABLE_SIZE,
+    UPPER,
+    character_classes,
+    lowercase_offsets,
 )
 
 
 @pytest.mark.parametrize(
     ("kind", "letters"),
     [
-        (SMALL, "azéßяσςıა"),
-        (CAPITAL, "AZÉẞЯΣİǅᎠ"),
+        (LOWER, "azéßяσςıა"),
+        (UPPER, "AZÉẞЯΣİǅᎠ"),
         (CASELESS, "אقกあ語한ा"),
         (DIGIT, "09٣३½Ⅷ"),
         (DASH, "-–—‑"),
-        (STOP, ".。．"),
+        (PERIOD, ".。．"),
         (SYMBOL, "🎈☺©"),
-        (SILENT, "\u0301\u200d\ufe0f्"),
+        (IGNORED, "\u0301\u200d\ufe0f्"),
         (OTHER, "!,“”؟、।$+"),
     ],
 )
 def test_kinds(kind: int, letters: str) -> None:
     for letter in letters:
-        assert kinds()[ord(letter) + 1] == kind, letter
+        assert character_classes()[ord(letter) + 1] == kind, letter
 
 
 def test_small_forms_are_those_of_the_language_s_own_rules() -> None:
     def small(word: str) -> str:
-        return "".join(chr(ord(letter) + shifts()[ord(letter) + 1]) for letter in word)
+        return "".join(chr(ord(letter) + lowercase_offsets()[ord(letter) + 1]) for letter in word)
 
     for word in ("WORLD", "ÜBUNG", "STRAẞE", "МОСКВА", "ĐƯỜNG", "ՀԱՅ", "𐐀𐐁", "ＷＩＤＥ", "قلم", "１２"):
         assert small(word) == small(word.lower()) == word.lower()
@@ -51,7 +51,7 @@ def test_small_forms_are_those_of_the_language_s_own_rules() -> None:
 
 
 def test_nothing_is_shifted_behind_the_tables_or_where_no_letter_is() -> None:
-    assert len(kinds()) == len(shifts()) == KNOWN + 2
-    assert (kinds()[0], kinds()[-1]) == (SILENT, CASELESS)
-    assert shifts()[0] == shifts()[-1] == 0
-    assert all(chr(code).lower() == chr(code) for code in range(KNOWN, 0x110000))
+    assert len(character_classes()) == len(lowercase_offsets()) == TABLE_SIZE + 2
+    assert (character_classes()[0], character_classes()[-1]) == (IGNORED, CASELESS)
+    assert lowercase_offsets()[0] == lowercase_offsets()[-1] == 0
+    assert all(chr(code).lower() == chr(code) for code in range(TABLE_SIZE, 0x110000))

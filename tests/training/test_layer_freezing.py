@@ -10,9 +10,9 @@ from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, Vocabu
 from seqwright.core.config import UserError
 from seqwright.studies.training_laws import _Kept as Kept
 from seqwright.studies.training_laws import _Rotated as Rotated
-from seqwright.training.accumulation import take
+from seqwright.training.accumulation import select_rows
 from seqwright.training.config import TrainingConfig
-from seqwright.training.layer_freezing import LayerFreezing, depths, shares
+from seqwright.training.layer_freezing import LayerFreezing, depths, lr_scales
 from seqwright.training.objective import Objective
 from seqwright.training.optimizer import optimizer
 from seqwright.training.trainer import Trainer
@@ -66,13 +66,13 @@ def test_what_a_task_adds_lies_above_vectors_without_layers() -> None:
 
 def test_rates_fall_from_layer_to_layer() -> None:
     model, config = classifier("lstm"), TrainingConfig(layer_decay=0.5)
-    share = shares(model, 0.5)
+    share = lr_scales(model, 0.5)
     assert share["head.readout.weight"] == 1
     assert [share[f"encoder.network.weight_hh_l{n}"] for n in (2, 1, 0)] == [0.5, 0.25, 0.125]
     assert share["embedding.weight"] == 0.0625
-    at = {p: group["share"] for group in optimizer(model, config).param_groups for p in group["params"]}
+    at = {p: group["lr_scale"] for group in optimizer(model, config).param_groups for p in group["params"]}
     assert {name: at[p] for name, p in model.named_parameters()} == share
-    assert {group["share"] for group in optimizer(model, TrainingConfig()).param_groups} == {1.0}
+    assert {group["lr_scale"] for group in optimizer(model, TrainingConfig()).param_groups} == {1.0}
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_the_auxiliary_loss_is_the_mean_surprise_of_each_row(kind: str) -> None:
 
 
 def test_a_reader_of_both_sides_tells_no_tokens() -> None:
-    with pytest.raises(UserError, match="reads from left to right"):
+    with pytest.raises(UserError, match="a causal encoder"):
         Objective(classifier("bert"), auxiliary=0.5)
 
 
@@ -153,5 +153,5 @@ def test_a_reader_of_both_sides_tells_no_tokens() -> None:
 def test_rows_add_up_under_an_auxiliary_loss() -> None:
     model, given = classifier("gpt"), batch()
     objective = Objective(model, auxiliary=0.5)
-    parts = sum(objective(take(given, torch.tensor([row])))[0] for row in range(4))
+    parts = sum(objective(select_rows(given, torch.tensor([row])))[0] for row in range(4))
     assert float(objective(given)[0]) == pytest.approx(float(parts), abs=1e-9)

@@ -24,7 +24,7 @@ def test_a_missing_device_names_the_next_move(monkeypatch: pytest.MonkeyPatch) -
 def test_tensor_cores_are_asked_for_on_a_gpu_alone_and_taken_back() -> None:
     before = torch.get_float32_matmul_precision()
     for name, precision, inside in [("cuda", "tf32", "high"), ("cpu", "tf32", before), ("cuda", "fp32", before)]:
-        with machine.tensor_cores(torch.device(name), precision):
+        with machine.allow_tf32(torch.device(name), precision):
             assert torch.get_float32_matmul_precision() == inside
         assert torch.get_float32_matmul_precision() == before
 

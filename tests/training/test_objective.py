@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from seqwright.core.batch import IGNORE
 from seqwright.layers.heads import TokenHead
-from seqwright.training.objective import Objective, divergence
+from seqwright.training.objective import Objective, symmetric_kl
 
 from ..contract.translators import pairs, translator
 
@@ -38,4 +38,4 @@ def test_the_divergence_is_the_mean_of_both_directions() -> None:
     target = torch.tensor([[1, 2, IGNORE], [3, IGNORE, IGNORE]])
     p, q = (head(hidden[target != IGNORE]).log_softmax(-1) for hidden in (one, other))
     expected = [F.kl_div(b, a, reduction="sum", log_target=True) for a, b in ((p, q), (q, p))]
-    assert_close(divergence(head, one, other, target), sum(expected) / 2)
+    assert_close(symmetric_kl(head, one, other, target), sum(expected) / 2)

@@ -206,7 +206,7 @@ def test_a_loss_that_is_not_finite_names_the_step_and_the_batch() -> None:
     with torch.no_grad():
         model.embedding.weight[10] = torch.nan  # only one row ever reads it
     kept = Kept()
-    trainer = Trainer(model, feed, options(steps=20, log_every=20), kept, show=lambda batch: f"{batch.input.tolist()}")
+    trainer = Trainer(model, feed, options(steps=20, log_every=20), kept, format_batch=lambda batch: f"{batch.input.tolist()}")
     with pytest.raises(UserError) as caught:
         trainer.fit()
     assert f"at step {bad + 1}," in str(caught.value)
@@ -217,7 +217,7 @@ def test_a_loss_that_is_not_finite_names_the_step_and_the_batch() -> None:
 def test_a_rate_that_is_too_high_is_refused_before_anything_is_saved() -> None:
     kept = Kept()
     trainer = Trainer(fresh(gpt()), shuffled(), plain(steps=30, learning_rate=1e30, checkpoint_every=10), kept)
-    with pytest.raises(UserError, match=r"no longer finite at step \d.*(\n.*)*Lower training.learning_rate"):
+    with pytest.raises(UserError, match=r"not finite at step \d.*(\n.*)*Lower training.learning_rate"):
         trainer.fit()
     for groups, _ in kept.saved.values():
         assert all(tensor.isfinite().all() for tensor in groups["model"].values())
@@ -231,7 +231,7 @@ def test_asked_to_stop_it_finishes_the_step_saves_and_says_why(number: signal.Si
 
     whole = train(fresh(gpt(dropout=0.2)), shuffled(), options(steps=9))
     kept = Kept()
-    assert Trainer(fresh(gpt(dropout=0.2)), shuffled(), options(steps=9), kept, watch=ask).fit() == reason
+    assert Trainer(fresh(gpt(dropout=0.2)), shuffled(), options(steps=9), kept, on_step=ask).fit() == reason
     assert list(kept.saved) == [4]
     resumed = Kept()
     trainer = Trainer(fresh(gpt(dropout=0.2), seed=9), shuffled(), options(steps=9), resumed)

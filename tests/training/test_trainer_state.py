@@ -16,11 +16,11 @@ from seqwright.core.batch import Batch
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Feed
 from seqwright.training import accumulation as accumulate
-from seqwright.training.averaging import mean
+from seqwright.training.averaging import average_weights
 from seqwright.training.config import TrainingConfig
-from seqwright.training.spikes import BEGINNING, Trend
+from seqwright.training.spikes import MIN_LOSSES, Trend
 from seqwright.training.trainer import Trainer
-from seqwright.training.trainer_state import Progress, chosen_steps, judge
+from seqwright.training.trainer_state import TrainerState, final_checkpoints, record_evaluation
 from seqwright.training.weights import weights
 
 from .test_trainer import fresh, gpt, lstm, options, plain, shuffled, slices
@@ -86,7 +86,7 @@ def test_resumed_is_uninterrupted_to_the_bit(name: str, at: float) -> None:
     trainer = trainer_of(config, feed(), settings, resumed, seed=9)
     trainer.restore(*resumed.saved[chosen])
     trainer.fit()
-    assert trainer.over
+    assert trainer.finished
     assert resumed.saved.keys() == whole.saved.keys()
     groups, progress = resumed.saved[saved[-1]]
     expected, uninterrupted_progress = whole.saved[saved[-1]]
@@ -136,15 +136,15 @@ def test_what_is_evaluated_is_the_average_and_what_is_trained_is_not() -> None:
 
 def test_the_mean_of_weights() -> None:
     several = [{"a": torch.tensor([1.0, 2.0])}, {"a": torch.tensor([2.0, 4.0])}, {"a": torch.tensor([6.0, 0.0])}]
-    assert mean(several)["a"].tolist() == [3.0, 2.0]
-    assert torch.equal(mean(several[:1])["a"], several[0]["a"])
+    assert average_weights(several)["a"].tolist() == [3.0, 2.0]
+    assert torch.equal(average_weights(several[:1])["a"], several[0]["a"])
 
 
-def judged(nlls: list[float], **changes: Any) -> Iterator[Progress]:
-    progress = Progress()
+def judged(nlls: list[float], **changes: Any) -> Iterator[TrainerState]:
+    progress = TrainerState()
     for number, nll in enumerate(nlls, 1):
         progress.step = 10 * number
-        judge(progress, nll, TrainingConfig(**changes), steps=1000)
+        record_evaluation(progress, nll, TrainingConfig(**changes), steps=1000)
         yield progress
 
 
@@ -168,7 +168,7 @@ def test_patience_ends_a_training() -> None:
     made = trainer_of(gpt(), shuffled(), options(steps=100, evaluate_every=2, patience=3), kept)
     assert made.fit() is None
     assert (made.progress.step, made.progress.best_step) == (18, 12)
-    assert made.over
+    assert made.finished
     assert 18 in kept.saved
     (said,) = kept.of_kind("early")
     assert said["best_step"] == 12
@@ -180,10 +180,10 @@ def test_asked_for_more_steps_an_early_end_is_forgiven() -> None:
     trainer_of(gpt(), shuffled(), settings, kept).fit()
     again = trainer_of(gpt(), shuffled(), settings, Kept())
     again.restore(*kept.saved[18])
-    assert again.over
+    assert again.finished
     more = trainer_of(gpt(), shuffled(), options(steps=120, evaluate_every=2, patience=3), Kept())
     more.restore(*kept.saved[18])
-    assert not more.over
+    assert not more.finished
     more.fit()
     assert more.progress.step == 24
 
@@ -191,25 +191,25 @@ def test_asked_for_more_steps_an_early_end_is_forgiven() -> None:
 def test_which_weights_a_training_ends_with() -> None:
     *_, progress = judged([5.0, 2.0, 3.0, 2.5], keep_best=2)
     progress.step, progress.recent = 45, [40, 45]
-    chosen = {kind: chosen_steps(progress, TrainingConfig(weights=kind)) for kind in ("best", "last")}  # type: ignore[arg-type]
+    chosen = {kind: final_checkpoints(progress, TrainingConfig(weights=kind)) for kind in ("best", "last")}  # type: ignore[arg-type]
     assert chosen == {"best": [20], "last": [45]}
-    assert chosen_steps(progress, TrainingConfig(weights="average-last")) == [40, 45]
-    assert chosen_steps(progress, TrainingConfig(weights="average-best")) == [20, 40]
-    assert chosen_steps(Progress(step=7), TrainingConfig(weights="average-best")) == [7]
-    assert progress.kept == [20, 40, 45]
+    assert final_checkpoints(progress, TrainingConfig(weights="average-last")) == [40, 45]
+    assert final_checkpoints(progress, TrainingConfig(weights="average-best")) == [20, 40]
+    assert final_checkpoints(TrainerState(step=7), TrainingConfig(weights="average-best")) == [7]
+    assert progress.kept_steps == [20, 40, 45]
 
 
 def test_a_trend_is_a_mean_and_a_variance() -> None:
     trend = Trend()
     losses = [2.0, 4.0, 3.0, 3.0]
     for loss in losses:
-        trend = trend.followed(loss)
+        trend = trend.updated(loss)
     assert trend == (pytest.approx(3.0), pytest.approx(0.5), 4)
-    assert not trend.spikes(100.0, 3)  # too early to tell
-    assert trend.spikes(math.nan, 3)
-    long = Trend(3.0, 0.25, BEGINNING)
-    assert not long.spikes(4.4, 3)
-    assert long.spikes(4.6, 3)
+    assert not trend.is_spike(100.0, 3)  # too early to tell
+    assert trend.is_spike(math.nan, 3)
+    long = Trend(3.0, 0.25, MIN_LOSSES)
+    assert not long.is_spike(4.4, 3)
+    assert long.is_spike(4.6, 3)
 
 
 def test_after_a_spike_training_is_as_if_the_batches_had_not_been_there() -> None:
@@ -249,7 +249,7 @@ def test_spikes_without_end_are_an_error() -> None:
         fresh(gpt()), Poisoned(*range(25, 400)), options(steps=400, spike_threshold=4.0, checkpoint_every=1000), Kept()
     )
     made.progress.trend = [0.0, 0.0, 100.0]
-    with pytest.raises(UserError, match=r"spiked again and again.*Lower training\.learning_rate"):
+    with pytest.raises(UserError, match=r"keeps spiking.*Lower training\.learning_rate"):
         made.fit()
 
 
@@ -309,7 +309,7 @@ def test_an_optimizer_that_does_not_fit_says_what_to_change(monkeypatch: pytest.
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(made.optimizer, "step", full)
-    with pytest.raises(UserError, match=r"what the optimizer remembers; set training\.optimizer to"):
+    with pytest.raises(UserError, match=r"the optimizer state; set training\.optimizer to"):
         made.fit()
 
 
@@ -317,6 +317,6 @@ def test_other_errors_pass_through(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("shapes do not fit")
 
-    monkeypatch.setattr(accumulate, "take", broken)
+    monkeypatch.setattr(accumulate, "select_rows", broken)
     with pytest.raises(RuntimeError, match="shapes do not fit"):
         Trainer(fresh(gpt()), shuffled(), options(steps=4, micro_batch_size="auto"), Kept()).fit()

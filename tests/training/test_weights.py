@@ -10,7 +10,7 @@ from seqwright import build
 from seqwright.core.batch import Vocabulary
 from seqwright.core.config import UserError
 from seqwright.models.encoders.gpt import GPTConfig
-from seqwright.training.weights import begin_with, load_weights, weights
+from seqwright.training.weights import init_from, load_weights, weights
 
 
 def gpt(**options: object) -> nn.Module:
@@ -53,13 +53,13 @@ def test_a_grown_model_begins_with_what_was_there() -> None:
     torch.manual_seed(0)
     old, new = nn.Embedding(5, 3), nn.Embedding(7, 3)
     fresh = new.weight.detach().clone()
-    begin_with(new, weights(old))
+    init_from(new, weights(old))
     assert torch.equal(new.weight[:5], old.weight)
     torch.testing.assert_close(new.weight[5:], fresh[5:] + old.weight.mean(0))
     with pytest.raises(UserError, match="of another shape"):
-        begin_with(nn.Embedding(7, 4), weights(old))
+        init_from(nn.Embedding(7, 4), weights(old))
     with pytest.raises(UserError, match="of another shape"):
-        begin_with(nn.Embedding(4, 3), weights(old))
+        init_from(nn.Embedding(4, 3), weights(old))
 
 
 def reader(rows: int, answers: int) -> nn.Module:
@@ -71,9 +71,9 @@ def test_a_head_of_other_things_begins_fresh() -> None:
     old = reader(5, 5)
     grown, other = reader(7, 7), reader(5, 9)
     untouched = other["head"].weight.detach().clone()
-    assert begin_with(grown, weights(old)) == []
+    assert init_from(grown, weights(old)) == []
     assert torch.equal(grown["head"].weight[:5], old["head"].weight)
-    assert begin_with(other, weights(old)) == ["head"]
+    assert init_from(other, weights(old)) == ["head"]
     assert torch.equal(other["head"].weight, untouched)
     assert torch.equal(other["encoder"].weight, old["encoder"].weight)
 
@@ -81,7 +81,7 @@ def test_a_head_of_other_things_begins_fresh() -> None:
 def test_the_reading_half_of_a_translator_is_found() -> None:
     old = nn.ModuleDict({"source_embedding": nn.Embedding(5, 3), "reader": nn.Linear(3, 3), "decoder": nn.Linear(3, 3)})
     new = reader(5, 2)
-    assert begin_with(new, weights(old)) == ["head"]
+    assert init_from(new, weights(old)) == ["head"]
     assert torch.equal(new["encoder"].weight, old["reader"].weight)
     with pytest.raises(UserError, match="belong to another model"):
-        begin_with(reader(5, 2), {name: tensor for name, tensor in weights(old).items() if "reader" not in name})
+        init_from(reader(5, 2), {name: tensor for name, tensor in weights(old).items() if "reader" not in name})

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqwright.layers import affix_embedding as affixes
-from seqwright.layers.unicode import Letters, kinds, shifts
+from seqwright.layers.unicode import CodePoints, character_classes, lowercase_offsets
 from seqwright.text.hashing import GOLDEN, mixed
 
 Keys = NDArray[np.uint64]
@@ -27,7 +27,7 @@ NOTHING = np.uint64(2)
 """The affix of a word that is shorter."""
 
 
-def features(spelling: Letters, counts: NDArray[np.int64]) -> Keys:
+def features(spelling: CodePoints, counts: NDArray[np.int64]) -> Keys:
     """(words, K) of words one after the other, so many in each sentence."""
     _, first, which = np.unique(hashed(spelling), return_index=True, return_inverse=True)  # each is looked at once
     own = {name: value[which] for name, value in looks(spelling[first]).items()}
@@ -50,10 +50,10 @@ def features(spelling: Letters, counts: NDArray[np.int64]) -> Keys:
     return np.stack([paired(value, np.uint64(place + 1)) for place, value in enumerate(said)], 1)
 
 
-def looks(letters: Letters) -> dict[str, Keys]:
+def looks(letters: CodePoints) -> dict[str, Keys]:
     """What words look like by themselves: whole, lower-cased, their ends, which kinds of letters they have."""
     lengths = (letters > 0).sum(1)
-    lower = letters + of(letters, shifts())
+    lower = letters + of(letters, lowercase_offsets())
     found = {"word": hashed(letters), "lower": hashed(lower)}
     places = np.arange(letters.shape[1])
     for size in AFFIXES:
@@ -65,20 +65,20 @@ def looks(letters: Letters) -> dict[str, Keys]:
     return found
 
 
-def shape(letters: Letters) -> Keys:
+def shape(letters: CodePoints) -> Keys:
     """Which kinds of letters a word has; no key that OUTSIDE or NOTHING has."""
-    seen = affixes.shape(torch.from_numpy(letters), torch.from_numpy(of(letters, kinds())))
+    seen = affixes.word_shape(torch.from_numpy(letters), torch.from_numpy(of(letters, character_classes())))
     return seen.numpy().astype(np.uint64) + np.uint64(4)
 
 
-def of(letters: Letters, table: NDArray[Any]) -> NDArray[Any]:
+def of(letters: CodePoints, table: NDArray[Any]) -> NDArray[Any]:
     """What a table says of each letter; its last row is for those behind it."""
     return table[np.minimum(letters, len(table) - 1)]
 
 
-def hashed(letters: Letters) -> Keys:
+def hashed(letters: CodePoints) -> Keys:
     """A number for each row of letters; letters behind a word change nothing."""
-    return affixes.hashed(torch.from_numpy(letters).long()).numpy().view(np.uint64)
+    return affixes.fnv1a(torch.from_numpy(letters).long()).numpy().view(np.uint64)
 
 
 def paired(one: Keys, other: Keys | np.uint64) -> Keys:

@@ -20,7 +20,7 @@ from torch import Tensor
 from seqwright.core.batch import Batch, EncoderSizes, Source
 from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.core.protocols import Doing, unheard
-from seqwright.layers.unicode import Letters
+from seqwright.layers.unicode import CodePoints
 from seqwright.models.perceptron.features import VERSION, features
 
 BARRED = -1e9
@@ -55,7 +55,7 @@ class PerceptronConfig:
 class Words(Protocol):
     """What a perceptron counts: words as they are spelled, row by row, and their tags."""
 
-    spelling: Letters  # (words, C)
+    spelling: CodePoints  # (words, C)
     tags: Ints  # (words,)
     first: Ints  # (rows,): the number of each row's first word
     words: Ints  # (rows,): how many each has
