@@ -39,7 +39,7 @@ class Attend(nn.Module):
         """
         dropout = self.dropout if self.training else 0.0
         grouped = query.size(1) != key.size(1)
-        if bias is not None:
+        if bias is not None:  # SDPA takes one attn_mask: boolean, or float, which is added
             mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal, enable_gqa=grouped
@@ -55,6 +55,7 @@ class Attend(nn.Module):
         causal: bool = False,
     ) -> Tensor:
         """Attention weights (B, H, T, K) that `forward` averages values with: for inspection, not for speed."""
+        # Consecutive query heads share a key-value head, as in Llama.
         key = key.repeat_interleave(query.size(1) // key.size(1), 1)  # (B, H, K, E)
         scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
         if bias is not None:

@@ -29,13 +29,15 @@ class ALiBi(nn.Module):
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Bias (B or 1, H, T, K) from the positions of queries (B or 1, T) and keys (B, K) or (K,)."""
         slope = self.get_buffer("slopes").view(-1, 1, 1)
+        # Symmetric where attention is bidirectional; causal attention masks keys after the query anyway.
         return -slope * (query.unsqueeze(-1) - key.unsqueeze(-2)).abs().unsqueeze(1)
 
 
 class RelativePositionBias(nn.Module):
     """T5's relative position bias: a learned scalar per head and bucket of distances (Raffel et al. 2020).
 
-    Where attention is bidirectional, half of the buckets are for keys after the query.
+    Where attention is bidirectional, half of the buckets are for keys after the query. Unlike in T5, scores are scaled
+    by 1 / √E all the same.
     """
 
     def __init__(self, heads: int, num_buckets: int = 32, max_distance: int = 128, *, bidirectional: bool = False):
@@ -45,6 +47,7 @@ class RelativePositionBias(nn.Module):
 
     def bucket(self, distance: Tensor) -> Tensor:
         """The bucket of each distance: exact in the first half, then logarithmic up to `max_distance` and beyond."""
+        # distance = query - key, the negative of T5's relative_position.
         if self.bidirectional:
             half = self.num_buckets // 2
             return self._bucket(distance.abs(), half) + torch.where(distance < 0, half, 0)

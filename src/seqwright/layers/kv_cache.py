@@ -65,7 +65,7 @@ class KVCache(State):
         # A row sees its own new slots, not those of its siblings: a diagonal over the rows of a source.
         diagonal = torch.eye(branches, dtype=torch.bool, device=real.device).unsqueeze(-1)  # (W, W, 1)
         seen = (diagonal & real.view(-1, branches, 1, steps)).view(-1, new)  # (R, W · T)
-        if int(self.used) < 0:
+        if int(self.used) < 0:  # by indices computed on the device, so that a CUDA graph replays with the next slots
             slots = self._next_slots(new)
             self.place.index_copy_(1, slots, positions.view(-1, new))
             self.seen.index_copy_(1, slots, seen)
@@ -111,7 +111,7 @@ class KVCache(State):
         state."""
         live = self.compacted()
         if self.place.size(1) < live.stop + free:
-            return live._resized(2 * (live.stop + free))
+            return live._resized(2 * (live.stop + free))  # doubling amortizes the copies
         for name in ("key", "value"):
             getattr(self, name)[:, :, : live.stop] = getattr(live, name)
         self.place[:, : live.stop], self.seen[:, : live.stop] = live.place, live.seen
@@ -121,6 +121,7 @@ class KVCache(State):
         """A copy without slots that no row sees any more; as many slots for every source as the largest needs."""
         live = self.seen.view(len(self.place), self.branches, -1).any(1)  # (B, S)
         count = int(live.sum(1).max())
+        # Live slots first; sources with fewer fill up with dead ones, which `seen` masks.
         order = live.byte().argsort(dim=1, descending=True, stable=True)[:, :count]  # (B, K)
         layers, slots = self.key.shape[1:3]
         offset = torch.arange(len(order) * layers, device=order.device).view(-1, layers, 1) * slots

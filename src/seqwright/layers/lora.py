@@ -20,6 +20,7 @@ class LowRank(nn.Module):
         super().__init__()
         rows, columns = weight.shape
         self.scale = alpha / rank
+        # A (down) random, B (up) zero, as in the paper.
         self.down = nn.Parameter(torch.randn(rank, columns, device=weight.device, dtype=weight.dtype) / rank**0.5)
         self.up = nn.Parameter(weight.new_zeros(rows, rank))
 

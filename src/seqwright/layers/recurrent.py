@@ -44,7 +44,7 @@ warnings.filterwarnings("ignore", message="RNN module weights are not part of si
 def without_autocast(network: nn.Module, x: Tensor) -> Iterator[Tensor]:
     """x cast to the dtype of the network's weights, with autocast disabled inside the block.
 
-    Autocast runs cuDNN's recurrent networks in fp16 whatever dtype it was asked for, and without loss scaling small
+    Autocast runs cuDNN's recurrent networks in fp16 whatever its dtype is, and without loss scaling small
     gradients underflow there.
     """
     with torch.autocast(x.device.type, enabled=False):

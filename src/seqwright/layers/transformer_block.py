@@ -153,7 +153,7 @@ class Block(nn.Module):
         )
         self.attention_norm = normalization(config)
         self.cross: CrossAttention | None = None
-        if cross:
+        if cross:  # with all heads: kv_heads applies to self-attention only
             self.cross = CrossAttention(config.width, config.heads, bias=config.bias, dropout=attention_dropout)
             self.cross_norm = normalization(config)
         self.feed_forward: nn.Module

@@ -48,7 +48,7 @@ DECAYS: dict[str, Callable[[int, int, float], float]] = {
 
 def inverse_root(step: int, warmup: int) -> float:
     """Inverse square root decay after warmup (Vaswani et al. 2017), independent of the number of steps."""
-    return math.sqrt(max(1, warmup) / (step + 1))
+    return math.sqrt(max(1, warmup) / (step + 1))  # the paper counts steps from 1
 
 
 def one_cycle(step: int, steps: int, final: float) -> float:
@@ -72,7 +72,7 @@ def schedule(kind: str, *, steps: int, warmup: int, final: float) -> Schedule:
         if kind == "one-cycle":
             return one_cycle(min(step, steps), steps, final)
         if step < warmup:
-            return (step + 1) / warmup
+            return (step + 1) / warmup  # not 0 at the first step, which would train nothing
         if kind == "inverse-root":
             return inverse_root(step, warmup)
         return DECAYS[kind](min(step, steps) - warmup, steps - warmup, final)

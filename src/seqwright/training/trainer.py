@@ -193,6 +193,7 @@ class Trainer:
         self.freezing(step)
         batch = self.feed.batch(step)
         loss, self.carry = self._gradients(batch, self._carried(batch.rows, step), step)
+        # Without a limit it only measures the norm.
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.max_grad_norm or math.inf)
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(step) * group["lr_scale"]
@@ -209,7 +210,7 @@ class Trainer:
         while True:
             configured = None if config.micro_batch_size == "auto" else config.micro_batch_size
             rows = min(batch.rows, progress.micro_batch or configured or batch.rows)
-            machine.seed_step(config.seed, step)
+            machine.seed_step(config.seed, step)  # also before a retry, which then draws the same dropout masks
             try:
                 with machine.allow_tf32(self.device, config.precision):
                     return accumulate(
@@ -286,6 +287,7 @@ class Trainer:
         interval = self.interval
         interval.loss += loss
         interval.tokens += count
+        # Checked on the device; the host reads it when it logs, evaluates or saves.
         bad = ~(loss + norm).isfinite() & (interval.bad_step < 0)
         interval.bad_step = torch.where(bad, self.progress.step - 1, interval.bad_step)
 

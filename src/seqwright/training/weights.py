@@ -93,7 +93,7 @@ def _encoder_half(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
 
 
 def _saved(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_parameters(remove_duplicate=False)  # tied weights under all of their names
     for prefix, module in model.named_modules():
         for name, buffer in module.named_buffers(recurse=False):
             if name not in module._non_persistent_buffers_set:

@@ -38,7 +38,7 @@ class CNNConfig:
         if self.length is not None and len(self.kernels) > 1:
             raise UserError("kernels of different widths leave different lengths of a fixed length; give one kernel.")
         if self.length is not None and self.positions < 1:
-            raise UserError(f"{self.length} tokens are too short for kernels of {self.kernels[0]}; raise length.")
+            raise UserError(f"no window of {self.kernels[0]} fits length {self.length} in every layer; raise length.")
 
     @property
     def positions(self) -> int:

@@ -71,6 +71,7 @@ class FeedforwardEncoder(nn.Module):
         hidden = self.dropout(torch.tanh(self.mix(windows)))
         if state is None:
             return hidden, None
+        # The window - 1 embeddings up to each row's last real token.
         first = x.new_full((x.size(0),), x.size(1), dtype=torch.long) if count is None else count
         index = first.unsqueeze(1) + torch.arange(self.window - 1, device=x.device)  # (B, window - 1)
         return hidden, WindowState(history.gather(1, index.unsqueeze(-1).expand(-1, -1, self.size)))

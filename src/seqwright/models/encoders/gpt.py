@@ -57,6 +57,7 @@ def gpt(config: GPTConfig, vocabulary: Vocabulary) -> LanguageModel:
     initialize(encoder, config.layers)
     if config.readout == "flatten":
         encoder = PrefixFlatten(encoder, config.width, config.context)
+    # As in GPT-2, the output layer has no bias.
     model = LanguageModel(
         vocabulary.size, config.width, encoder, tied=config.tied, readout_bias=config.readout == "flatten"
     )
