@@ -24,7 +24,7 @@ from seqwright.models import classifiers, taggers
 from seqwright.models.bag.model import BagConfig, bag
 from seqwright.models.encoder_mixture import EncoderMixture, EncoderMixtureConfig
 from seqwright.models.encoders.bert import BertConfig, bert
-from seqwright.models.encoders.feedforward import FeedforwardConfig, NeuralBigramConfig, simple, window
+from seqwright.models.encoders.feedforward import FeedforwardConfig, NeuralBigramConfig, feedforward, neural_bigram
 from seqwright.models.encoders.gpt import GPTConfig, gpt
 from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, recurrent
 from seqwright.models.encoders.recurrent_mlm import (
@@ -33,8 +33,7 @@ from seqwright.models.encoders.recurrent_mlm import (
     LSTMMLMConfig,
     recurrent_mlm,
 )
-from seqwright.models.encoders.vit import ImageGRUConfig, ImageLSTMConfig, ViTConfig, vit
-from seqwright.models.encoders.vit import recurrent as recurrent_seeing
+from seqwright.models.encoders.vit import ImageGRUConfig, ImageLSTMConfig, ViTConfig, image_recurrent, vit
 from seqwright.models.mixture import Mixture, MixtureConfig, Product
 from seqwright.models.ngram.model import ArpaConfig, NGramConfig, arpa, ngram, open_arpa
 from seqwright.models.perceptron.model import PerceptronConfig, perceptron
@@ -73,8 +72,8 @@ LANGUAGE_MODELS: Models = {
     "ngram": (NGramConfig, ngram),
     "arpa": (ArpaConfig, arpa),
     "mixture": (MixtureConfig, mixture),
-    "neural-bigram": (NeuralBigramConfig, simple),
-    "feedforward": (FeedforwardConfig, window),
+    "neural-bigram": (NeuralBigramConfig, neural_bigram),
+    "feedforward": (FeedforwardConfig, feedforward),
     "rnn": (ElmanConfig, recurrent),
     "lstm": (LSTMConfig, recurrent),
     "gru": (GRUConfig, recurrent),
@@ -119,8 +118,8 @@ CLASSIFIERS: Models = {
 
 IMAGE_ENCODERS: Models = {
     "vit": (ViTConfig, vit),
-    "lstm": (ImageLSTMConfig, recurrent_seeing),
-    "gru": (ImageGRUConfig, recurrent_seeing),
+    "lstm": (ImageLSTMConfig, image_recurrent),
+    "gru": (ImageGRUConfig, image_recurrent),
 }
 
 MASKED: Models = {

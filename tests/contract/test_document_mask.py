@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seqwright.core.batch import IGNORE, Batch
-from seqwright.layers.document_mask import places_inside, same_document
+from seqwright.layers.document_mask import document_positions, same_document
 from seqwright.metrics.likelihood import random_windows, score_text
 from seqwright.training.accumulation import accumulate
 from seqwright.training.objective import Objective
@@ -52,7 +52,7 @@ def test_documents_are_told_apart_by_what_begins_them() -> None:
         [0, 1, 2, 3, 3, 3, 3, 3],
         [1, 1, 2, 2, 2, 2, 2, 2],
     ]
-    assert places_inside(batch.documents).tolist() == [
+    assert document_positions(batch.documents).tolist() == [
         [0, 1, 2, 0, 0, 1, 2, 3],
         [0, 1, 2, 3, 4, 5, 6, 7],
         [0, 0, 0, 0, 1, 2, 3, 4],

@@ -7,7 +7,7 @@ import torch
 
 from seqwright import build
 from seqwright.studies.training_laws import TRAINING_LAWS
-from seqwright.training.accumulation import take
+from seqwright.training.accumulation import select_rows
 
 from .images import ANSWERS, IMAGE_ENCODERS, seeing
 
@@ -22,7 +22,7 @@ def test_batched_is_alone(name: str, answer: str) -> None:
     model, batch = seeing(name, answer)
     with torch.no_grad():
         together = model(batch)
-        alone = torch.cat([model(take(batch, torch.tensor([row]))) for row in range(batch.rows)])
+        alone = torch.cat([model(select_rows(batch, torch.tensor([row]))) for row in range(batch.rows)])
     assert torch.allclose(together, alone, atol=1e-12)
     assert together.shape[: batch.target.dim()] == batch.target.shape
 

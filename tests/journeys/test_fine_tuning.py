@@ -132,7 +132,7 @@ def test_auxiliary_language_model_loss(seqwright: Command, folder: Path) -> None
     settings = ("--set", "training.auxiliary_loss_weight=0.5", "--run", "refused")
     result = seqwright("train", "--labeled", folder / "rows.tsv", "--from", folder / "bert", *settings)
     assert result.status == 2
-    assert "reads from left to right" in result.err
+    assert "a causal encoder" in result.err
 
 
 def test_incompatible_fine_tuning_is_rejected(seqwright: Command, folder: Path) -> None:

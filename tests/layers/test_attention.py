@@ -1,4 +1,4 @@
-"""Attention: the fast path is the weighted mean it claims to be."""
+"""Scaled dot-product attention: the fused kernel equals weights @ value, under masks, biases and grouped heads."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def some_mask(*shape: int) -> Tensor:
-    """Random, but every position may attend the first."""
+def random_mask(*shape: int) -> Tensor:
+    """Random, but every position may attend to the first."""
     mask = random(*shape, seed=9) > 0
     mask[..., 0] = True
     return mask
@@ -25,10 +25,10 @@ def some_mask(*shape: int) -> Tensor:
 
 @pytest.mark.parametrize(
     "mask",
-    [None, some_mask(B, 1, 1, K), some_mask(1, 1, T, K), some_mask(B, 1, T, K)],
-    ids=["none", "of a source", "of positions", "of both"],
+    [None, random_mask(B, 1, 1, K), random_mask(1, 1, T, K), random_mask(B, 1, T, K)],
+    ids=["no mask", "source mask", "position mask", "both"],
 )
-def test_attending_is_averaging_with_the_weights(mask: Tensor | None) -> None:
+def test_attention_output_is_weights_times_value(mask: Tensor | None) -> None:
     query, key, value = random(B, H, T, E), random(B, H, K, E, seed=1), random(B, H, K, E, seed=2)
     weights = Attend().weights(query, key, mask=mask)  # (B, H, T, K)
     assert_close(Attend()(query, key, value, mask=mask), weights @ value)
@@ -38,9 +38,9 @@ def test_attending_is_averaging_with_the_weights(mask: Tensor | None) -> None:
 
 
 @pytest.mark.parametrize("groups", [1, H])
-@pytest.mark.parametrize("mask", [None, some_mask(B, 1, T, K)], ids=["seen", "masked"])
+@pytest.mark.parametrize("mask", [None, random_mask(B, 1, T, K)], ids=["no mask", "masked"])
 @pytest.mark.parametrize("rows", [None, 1, B])
-def test_so_it_is_with_biases_and_shared_keys(groups: int, mask: Tensor | None, rows: int | None) -> None:
+def test_attention_output_with_bias_and_grouped_query_heads(groups: int, mask: Tensor | None, rows: int | None) -> None:
     query, key, value = random(B, H, T, E), random(B, groups, K, E, seed=1), random(B, groups, K, E, seed=2)
     bias = None if rows is None else random(rows, H, T, K, seed=3)
     weights = Attend().weights(query, key, mask=mask, bias=bias)  # (B, H, T, K)
@@ -49,14 +49,14 @@ def test_so_it_is_with_biases_and_shared_keys(groups: int, mask: Tensor | None, 
         assert (weights - Attend().weights(query, key, mask=mask)).abs().max() > 0.1
 
 
-def test_causal_attending_is_averaging_with_the_causal_weights() -> None:
+def test_causal_attention_output_is_causal_weights_times_value() -> None:
     query, key, value = random(B, H, T, E), random(B, H, T, E, seed=1), random(B, H, T, E, seed=2)
     weights = Attend().weights(query, key, causal=True)
     assert_close(Attend()(query, key, value, causal=True), weights @ value)
     assert (weights.triu(1) == 0).all()
 
 
-def test_dropout_acts_in_training_only() -> None:
+def test_attention_dropout_is_active_in_training_only() -> None:
     query, key, value = random(B, H, T, E), random(B, H, K, E, seed=1), random(B, H, K, E, seed=2)
     attend = Attend(dropout=0.5)
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Worked example 6's kinds of score, and the module that averages with them."""
+"""Attention scores of worked example 6 (dot, general, additive, concat), and global attention with them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from seqwright.layers.attention_scores import SCORES, Additive, Ask, Concat, General
+from seqwright.layers.attention_scores import SCORES, Additive, Concat, General, GlobalAttention
 
 QUERY = torch.tensor([[[1.0, 2.0]]])
 MEMORY = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
 EYE = torch.eye(2)
 
 
-def weighed(kind: str, parameters: dict[str, Tensor]) -> tuple[list[float], list[float]]:
-    """Scores and weights of the example."""
+def scores_and_weights(kind: str, parameters: dict[str, Tensor]) -> tuple[list[float], list[float]]:
+    """Attention scores and weights of the example."""
     score = SCORES[kind](2)
     score.load_state_dict(parameters)
     with torch.no_grad():
         keys = score.keys(MEMORY)
-        return score(QUERY, keys).flatten().tolist(), Ask(score).weights(QUERY, keys).flatten().tolist()
+        return score(QUERY, keys).flatten().tolist(), GlobalAttention(score).weights(QUERY, keys).flatten().tolist()
 
 
 @pytest.mark.parametrize(
@@ -44,21 +44,21 @@ def weighed(kind: str, parameters: dict[str, Tensor]) -> tuple[list[float], list
         ),
     ],
 )
-def test_the_lectures_numbers(
+def test_attention_scores_of_worked_example(
     kind: str, parameters: dict[str, Tensor], scores: list[float], weights: list[float]
 ) -> None:
-    scored, weighted = weighed(kind, parameters)
-    assert scored == pytest.approx(scores, abs=6e-5)
-    assert weighted == pytest.approx(weights, abs=6e-4)
+    actual_scores, actual_weights = scores_and_weights(kind, parameters)
+    assert actual_scores == pytest.approx(scores, abs=6e-5)
+    assert actual_weights == pytest.approx(weights, abs=6e-4)
 
 
-def test_general_is_query_times_map_times_memory() -> None:
+def test_general_score_is_query_times_matrix_times_memory() -> None:
     score = General(2)
     expected = QUERY[0, 0] @ score.map.weight @ MEMORY[0].T
     assert_close(score(QUERY, score.keys(MEMORY)).flatten(), expected)
 
 
-def test_concat_is_additive_with_its_maps_side_by_side() -> None:
+def test_concat_score_is_additive_score_with_concatenated_projections() -> None:
     torch.manual_seed(0)
     additive, concat = Additive(2), Concat(2)
     with torch.no_grad():
@@ -68,10 +68,10 @@ def test_concat_is_additive_with_its_maps_side_by_side() -> None:
     assert_close(concat(query, concat.keys(memory)), additive(query, additive.keys(memory)))
 
 
-def test_masked_places_have_no_weight() -> None:
-    ask = Ask(SCORES["dot"](2))
+def test_masked_positions_have_zero_attention_weight() -> None:
+    attention = GlobalAttention(SCORES["dot"](2))
     mask = torch.tensor([[True, False, True]])
-    weights = ask.weights(QUERY, MEMORY, mask=mask)
+    weights = attention.weights(QUERY, MEMORY, mask=mask)
     assert weights[0, 0, 1] == 0
     assert_close(weights.sum(-1), torch.ones(1, 1))
-    assert_close(ask(QUERY, MEMORY, MEMORY, mask=mask), weights @ MEMORY)
+    assert_close(attention(QUERY, MEMORY, MEMORY, mask=mask), weights @ MEMORY)

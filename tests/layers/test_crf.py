@@ -1,4 +1,4 @@
-"""The chain of tags against every path there is."""
+"""CRF: loss, Viterbi path and marginals against enumeration of all tag paths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqwright.layers.crf import CRFHead
 TAGS, WIDTH = 3, 4
 
 
-def chain(seed: int = 0) -> CRFHead:
+def crf(seed: int = 0) -> CRFHead:
     torch.manual_seed(seed)
     head = CRFHead(WIDTH, TAGS).double()
     for parameter in head.parameters():
@@ -23,8 +23,8 @@ def chain(seed: int = 0) -> CRFHead:
     return head
 
 
-def worth(head: CRFHead, scores: Tensor, path: tuple[int, ...]) -> Tensor:
-    """The score of a path, added up one by one."""
+def path_score(head: CRFHead, scores: Tensor, path: tuple[int, ...]) -> Tensor:
+    """The score of a tag path, summed term by term."""
     total = head.first[path[0]] + head.last[path[-1]]
     for word, tag in enumerate(path):
         total = total + scores[word, tag]
@@ -33,17 +33,17 @@ def worth(head: CRFHead, scores: Tensor, path: tuple[int, ...]) -> Tensor:
     return total
 
 
-def every_path(head: CRFHead, hidden: Tensor) -> dict[tuple[int, ...], Tensor]:
+def all_paths(head: CRFHead, hidden: Tensor) -> dict[tuple[int, ...], Tensor]:
     scores = head(hidden)
-    return {path: worth(head, scores, path) for path in product(range(TAGS), repeat=len(hidden))}
+    return {path: path_score(head, scores, path) for path in product(range(TAGS), repeat=len(hidden))}
 
 
 @pytest.mark.parametrize("words", [1, 2, 5])
-def test_loss_prediction_and_marginals_are_those_of_all_paths(words: int) -> None:
-    head = chain(words)
+def test_crf_loss_viterbi_and_marginals_equal_enumeration(words: int) -> None:
+    head = crf(words)
     hidden = torch.randn(1, words, WIDTH, dtype=torch.float64)
     target = torch.randint(TAGS, (1, words))
-    paths = every_path(head, hidden[0])
+    paths = all_paths(head, hidden[0])
     log_z = torch.stack(list(paths.values())).logsumexp(0)
     total, count = head.loss(hidden, target)
     assert count == words
@@ -56,8 +56,8 @@ def test_loss_prediction_and_marginals_are_those_of_all_paths(words: int) -> Non
     assert_close(head.probabilities(hidden, torch.ones(1, words, dtype=torch.bool))[0], marginals)
 
 
-def test_padding_and_neighbors_change_nothing() -> None:
-    head = chain()
+def test_crf_padding_and_other_rows_change_nothing() -> None:
+    head = crf()
     lengths = [4, 1, 0, 3]
     hidden = torch.randn(len(lengths), 5, WIDTH, dtype=torch.float64)
     real = torch.arange(5) < torch.tensor(lengths).unsqueeze(1)
@@ -72,8 +72,8 @@ def test_padding_and_neighbors_change_nothing() -> None:
         assert not together[n, k:].any()
 
 
-def test_without_transitions_it_is_a_softmax_of_each_word() -> None:
-    head = chain()
+def test_crf_without_transitions_is_a_softmax_per_word() -> None:
+    head = crf()
     for part in (head.transitions, head.first, head.last):
         torch.nn.init.zeros_(part)
     hidden = torch.randn(2, 6, WIDTH, dtype=torch.float64)
@@ -83,8 +83,8 @@ def test_without_transitions_it_is_a_softmax_of_each_word() -> None:
     assert torch.equal(head.predict(hidden), head(hidden).argmax(-1))
 
 
-def test_long_rows_stay_finite_in_float32() -> None:
-    head = chain().float()
+def test_crf_loss_of_long_rows_is_finite_in_float32() -> None:
+    head = crf().float()
     hidden = 30 * torch.randn(1, 400, WIDTH)
     total, _ = head.loss(hidden, torch.randint(TAGS, (1, 400)))
     total.backward()

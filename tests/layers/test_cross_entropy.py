@@ -1,4 +1,4 @@
-"""The chunked cross-entropy is the plain one, in value and in every gradient, and keeps its promise about memory."""
+"""Chunked cross-entropy equals the plain one in value and gradients, and bounds the memory of logits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS, STEPS, WIDTH, VOCABULARY = 3, 5, 6, 13
 
 
 def example(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Hidden vectors, weight, bias and targets, some of them IGNOREd."""
+    """Hidden states, weight, bias and targets, some of them IGNOREd."""
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(ROWS, STEPS, WIDTH, generator=generator, dtype=dtype)
     weight = torch.randn(VOCABULARY, WIDTH, generator=generator, dtype=dtype)
@@ -29,23 +29,25 @@ def example(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor,
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("largest", [1, VOCABULARY, 4 * VOCABULARY, 7 * VOCABULARY + 5])
-def test_chunks_are_the_whole_in_value_and_gradient(largest: int, biased: bool, smoothing: float) -> None:
+@pytest.mark.parametrize("max_logits", [1, VOCABULARY, 4 * VOCABULARY, 7 * VOCABULARY + 5])
+def test_chunked_cross_entropy_equals_plain_in_value_and_gradient(
+    max_logits: int, biased: bool, smoothing: float
+) -> None:
     hidden, weight, bias, target = example()
-    learning = [hidden, weight, bias] if biased else [hidden, weight]
+    parameters = [hidden, weight, bias] if biased else [hidden, weight]
     results = []
-    for limit in (1 << 26, largest):
+    for limit in (1 << 26, max_logits):
         total, count = cross_entropy(
-            hidden, weight, bias if biased else None, target, smoothing=smoothing, largest=limit
+            hidden, weight, bias if biased else None, target, smoothing=smoothing, max_logits=limit
         )
-        results.append((total, count, torch.autograd.grad(total / 7, learning)))
+        results.append((total, count, torch.autograd.grad(total / 7, parameters)))
     (plain, count, gradients), (chunked, chunked_count, chunked_gradients) = results
     assert count == chunked_count == (target != IGNORE).sum()
     assert_close(chunked, plain, rtol=1e-12, atol=1e-12)
     assert_close(chunked_gradients, gradients, rtol=1e-12, atol=1e-12)
 
 
-def test_the_plain_value_is_the_definition() -> None:
+def test_cross_entropy_with_label_smoothing_is_the_definition() -> None:
     hidden, weight, bias, target = example()
     smoothing = 0.1
     total, _ = cross_entropy(hidden, weight, bias, target, smoothing=smoothing)
@@ -54,31 +56,31 @@ def test_the_plain_value_is_the_definition() -> None:
     for row in range(ROWS):
         for step in range(STEPS):
             if target[row, step] != IGNORE:
-                said = log_probs[row, step]
-                expected -= (1 - smoothing) * said[target[row, step]] + smoothing * said.mean()
+                vector = log_probs[row, step]  # (V,)
+                expected -= (1 - smoothing) * vector[target[row, step]] + smoothing * vector.mean()
     assert_close(total, expected)
 
 
-def test_a_tied_weight_gathers_both_of_its_gradients() -> None:
+def test_tied_weight_accumulates_both_gradients() -> None:
     _, weight, _, target = example()
     ids = torch.randint(VOCABULARY, target.shape, generator=torch.Generator().manual_seed(1))
     gradients = []
-    for largest in (1 << 26, 2 * VOCABULARY):
-        hidden = torch.tanh(F.embedding(ids, weight))  # the read-out is the embedding
-        total, _ = cross_entropy(hidden, weight, None, target, largest=largest)
+    for max_logits in (1 << 26, 2 * VOCABULARY):
+        hidden = torch.tanh(F.embedding(ids, weight))  # output layer tied to the embedding
+        total, _ = cross_entropy(hidden, weight, None, target, max_logits=max_logits)
         gradients.append(torch.autograd.grad(total, weight)[0])
     assert_close(gradients[1], gradients[0], rtol=1e-12, atol=1e-12)
 
 
-def test_under_autocast_it_is_the_plain_one_to_half_precision() -> None:
+def test_chunked_cross_entropy_under_autocast_equals_plain_to_half_precision() -> None:
     hidden, weight, bias, target = example(torch.float32)
-    learning = [hidden, weight, bias]
+    parameters = [hidden, weight, bias]
     results = []
-    for largest in (1 << 26, 2 * VOCABULARY):
+    for max_logits in (1 << 26, 2 * VOCABULARY):
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            total, _ = cross_entropy(hidden, weight, bias, target, largest=largest)
+            total, _ = cross_entropy(hidden, weight, bias, target, max_logits=max_logits)
         assert total.dtype == torch.float32
-        results.append((total, torch.autograd.grad(total, learning)))
+        results.append((total, torch.autograd.grad(total, parameters)))
     (plain, gradients), (chunked, chunked_gradients) = results
     assert_close(chunked, plain, rtol=2e-3, atol=0)
     for ours, theirs in zip(chunked_gradients, gradients, strict=True):
@@ -86,40 +88,42 @@ def test_under_autocast_it_is_the_plain_one_to_half_precision() -> None:
         assert_close(ours, theirs, rtol=0.05, atol=0.05)
 
 
-@pytest.mark.parametrize("largest", [1 << 26, VOCABULARY])
-def test_a_batch_without_targets_has_no_loss_and_no_gradient(largest: int) -> None:
+@pytest.mark.parametrize("max_logits", [1 << 26, VOCABULARY])
+def test_cross_entropy_without_targets_has_zero_loss_and_gradient(max_logits: int) -> None:
     hidden, weight, bias, target = example()
-    total, count = cross_entropy(hidden, weight, bias, torch.full_like(target, IGNORE), smoothing=0.1, largest=largest)
+    total, count = cross_entropy(
+        hidden, weight, bias, torch.full_like(target, IGNORE), smoothing=0.1, max_logits=max_logits
+    )
     assert total == 0
     assert count == 0
     for gradient in torch.autograd.grad(total, [hidden, weight, bias]):
         assert (gradient == 0).all()
 
 
-def test_no_more_logits_are_made_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cross_entropy_computes_at_most_max_logits_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     hidden, weight, bias, target = example()
-    made = []
+    sizes = []
     linear = F.linear
 
-    def watched(*given: Tensor) -> Tensor:
-        logits = linear(*given)
-        made.append(logits.numel())
+    def recorded(*arguments: Tensor) -> Tensor:
+        logits = linear(*arguments)
+        sizes.append(logits.numel())
         return logits
 
-    monkeypatch.setattr(F, "linear", watched)
-    largest = 4 * VOCABULARY + 1
-    total, count = cross_entropy(hidden, weight, bias, target, largest=largest)
+    monkeypatch.setattr(F, "linear", recorded)
+    max_logits = 4 * VOCABULARY + 1
+    total, count = cross_entropy(hidden, weight, bias, target, max_logits=max_logits)
     total.backward()
-    assert sum(made) == count * VOCABULARY  # none for positions without a target
-    monkeypatch.setattr(module, "LARGEST_LOGITS", largest)
+    assert sum(sizes) == count * VOCABULARY  # none for positions without a target
+    monkeypatch.setattr(module, "MAX_LOGITS", max_logits)
     token_log_probs(hidden, weight, bias, target)
-    assert sum(made) == (count + ROWS * STEPS) * VOCABULARY
-    assert max(made) <= largest
+    assert sum(sizes) == (count + ROWS * STEPS) * VOCABULARY
+    assert max(sizes) <= max_logits
 
 
-@pytest.mark.parametrize("largest", [1 << 26, 3 * VOCABULARY, 1])
-def test_log_probabilities_of_targets(largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LARGEST_LOGITS", largest)
+@pytest.mark.parametrize("max_logits", [1 << 26, 3 * VOCABULARY, 1])
+def test_token_log_probs_in_chunks(max_logits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_LOGITS", max_logits)
     hidden, weight, bias, target = example()
     scored = token_log_probs(hidden, weight, bias, target)
     log_probs = (hidden @ weight.T + bias).log_softmax(-1)

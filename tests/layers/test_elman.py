@@ -1,4 +1,4 @@
-"""Our Elman network with tanh is PyTorch's: same names, shapes, outputs, states and gradients."""
+"""Elman RNN: with tanh it equals torch.nn.RNN in parameter names, shapes, outputs, states and gradients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def networks() -> tuple[Elman, nn.RNN]:
     return ours, theirs
 
 
-def test_it_is_pytorchs_network(networks: tuple[Elman, nn.RNN]) -> None:
+def test_elman_equals_torch_rnn(networks: tuple[Elman, nn.RNN]) -> None:
     x, hidden = torch.randn(2, 5, 3, dtype=torch.float64), torch.randn(2, 2, 4, dtype=torch.float64)
     results = [network(x, hidden) for network in networks]
     assert_close(results[0], results[1])
@@ -31,7 +31,7 @@ def test_it_is_pytorchs_network(networks: tuple[Elman, nn.RNN]) -> None:
     assert_close(gradients[0], gradients[1])
 
 
-def test_packed_rows_stop_at_their_last_position(networks: tuple[Elman, nn.RNN]) -> None:
+def test_elman_packed_sequences_end_at_their_last_position(networks: tuple[Elman, nn.RNN]) -> None:
     x, hidden = torch.randn(3, 5, 3, dtype=torch.float64), torch.randn(2, 3, 4, dtype=torch.float64)
     packed = pack_padded_sequence(x, torch.tensor([2, 5, 1]), batch_first=True, enforce_sorted=False)
     (ours, our_last), (theirs, their_last) = (network(packed, hidden) for network in networks)
@@ -39,7 +39,7 @@ def test_packed_rows_stop_at_their_last_position(networks: tuple[Elman, nn.RNN])
     assert_close(pad_packed_sequence(ours, batch_first=True)[0], pad_packed_sequence(theirs, batch_first=True)[0])
 
 
-def test_dropout_lies_between_layers_only() -> None:
+def test_elman_dropout_is_between_layers_only() -> None:
     x, hidden = torch.randn(1, 3, 4), torch.zeros(1, 1, 4)
     one = Elman(4, 4, 1, activation=torch.tanh, dropout=0.9)
     assert_close(one(x, hidden), one.eval()(x, hidden))

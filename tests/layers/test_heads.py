@@ -1,4 +1,4 @@
-"""The token head: logits, log-probabilities, scores and predictions that agree with each other."""
+"""Output heads: logits, log-probabilities, losses and predictions are consistent with each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqwright.layers.heads import ClassHead, MultiLabelHead, RegressionHead, To
 from seqwright.tasks.images.task import errors, normal
 
 
-def test_its_answers_agree() -> None:
+def test_token_head_log_probs_score_loss_and_predictions_agree() -> None:
     torch.manual_seed(0)
     head = TokenHead(4, 7).double()
     hidden = torch.randn(2, 3, 4, dtype=torch.float64)
@@ -27,27 +27,27 @@ def test_its_answers_agree() -> None:
     assert torch.equal(head.predict(hidden), log_probs.argmax(-1))
 
 
-def test_nothing_is_kept_of_logits_while_nobody_learns() -> None:
+def test_token_head_log_probs_in_inference_mode_are_the_same() -> None:
     head, hidden = TokenHead(4, 7), torch.randn(2, 3, 4)
     with torch.inference_mode():
-        found = head.log_probs(hidden)
-    assert_close(found, head(hidden).log_softmax(-1).detach())
+        log_probs = head.log_probs(hidden)
+    assert_close(log_probs, head(hidden).log_softmax(-1).detach())
 
 
-def test_only_known_classes_are_learned() -> None:
+def test_class_head_loss_ignores_unlabeled_targets_and_smooths_labels() -> None:
     torch.manual_seed(0)
     head, hidden = ClassHead(4, 3).double(), torch.randn(2, 2, 4, dtype=torch.float64)
     target = torch.tensor([[0, IGNORE], [2, 1]])
     log_probs = head(hidden).log_softmax(-1)
-    own = torch.stack([log_probs[0, 0, 0], log_probs[1, 0, 2], log_probs[1, 1, 1]])
+    target_log_probs = torch.stack([log_probs[0, 0, 0], log_probs[1, 0, 2], log_probs[1, 1, 1]])
     total, count = head.loss(hidden, target)
-    assert_close(total, -own.sum())
+    assert_close(total, -target_log_probs.sum())
     assert count == 3
-    even = torch.stack([log_probs[0, 0], log_probs[1, 0], log_probs[1, 1]]).mean(-1)
-    assert_close(head.loss(hidden, target, smoothing=0.1)[0], -(0.9 * own + 0.1 * even).sum())
+    uniform = torch.stack([log_probs[0, 0], log_probs[1, 0], log_probs[1, 1]]).mean(-1)
+    assert_close(head.loss(hidden, target, smoothing=0.1)[0], -(0.9 * target_log_probs + 0.1 * uniform).sum())
 
 
-def test_labels_are_so_many_yes_or_no() -> None:
+def test_multi_label_head_loss_is_binary_cross_entropy() -> None:
     torch.manual_seed(0)
     head, hidden = MultiLabelHead(4, 3).double(), torch.randn(2, 4, dtype=torch.float64)
     target = torch.tensor([[1.0, 0, IGNORE], [0, 1, 1]], dtype=torch.float64)
@@ -61,28 +61,28 @@ def test_labels_are_so_many_yes_or_no() -> None:
     assert torch.equal(head.predict(hidden), yes > no)
 
 
-def test_log_probabilities_are_taken_in_float32_at_least() -> None:
+def test_token_head_log_probs_are_at_least_float32() -> None:
     head = TokenHead(4, 7).bfloat16()
     hidden = torch.randn(2, 4).bfloat16()
     assert head.log_probs(hidden).dtype == torch.float32
     assert head.score(hidden, torch.tensor([1, 2])).dtype == torch.float32
 
 
-def test_the_last_real_vector_of_each_row() -> None:
+def test_last_real_is_the_last_position_without_padding() -> None:
     x = torch.arange(12.0).view(2, 3, 2)
     assert last_real(x, None).tolist() == [[4, 5], [10, 11]]
     assert last_real(x, torch.tensor([1, 3])).tolist() == [[0, 1], [10, 11]]
 
 
-def test_numbers_are_learned_and_measured_in_one_unit() -> None:
-    """nats of a normal distribution that has density 1 in its middle, in training and in the scores of pictures."""
+def test_regression_head_loss_and_scores_have_one_unit() -> None:
+    """Nats of a normal distribution with density 1 at its mean, in the loss and in image scores."""
     torch.manual_seed(1)
     head, hidden, target = RegressionHead(6, 4), torch.randn(3, 5, 6), torch.randn(3, 5, 4)
     target[0, 2] = IGNORE
     total, count = head.loss(hidden, target)
-    answer, real = head(hidden), target != IGNORE
-    wanted = -torch.distributions.Normal(answer[real], (2 * torch.pi) ** -0.5).log_prob(target[real]).sum()
-    assert_close(total, wanted)
+    predicted, real = head(hidden), target != IGNORE
+    expected = -torch.distributions.Normal(predicted[real], (2 * torch.pi) ** -0.5).log_prob(target[real]).sum()
+    assert_close(total, expected)
     assert count == real.sum() == 3 * 5 * 4 - 4
-    sums = errors(answer.detach().numpy(), target.numpy()).sum(0, keepdims=True)
-    assert normal(np.float64(sums))[0] == pytest.approx((wanted / count).item(), rel=1e-5)
+    sums = errors(predicted.detach().numpy(), target.numpy()).sum(0, keepdims=True)
+    assert normal(np.float64(sums))[0] == pytest.approx((expected / count).item(), rel=1e-5)

@@ -1,4 +1,4 @@
-"""Padded rows are read as packed ones are: vectors, ends and gradients."""
+"""Recurrent networks over padded rows equal packed sequences in outputs, final states and gradients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.testing import assert_close
 
-from seqwright.layers.recurrent import read_padded
+from seqwright.layers.recurrent import run_padded
 from seqwright.models.encoders.bidirectional import BidirectionalEncoder
 from seqwright.models.encoders.recurrent import LSTMConfig, RecurrentEncoder
 from seqwright.models.taggers import LSTMTaggerConfig
@@ -23,34 +23,34 @@ LENGTHS = torch.tensor([5, 9, 1, 9, 3])
 
 
 def packed(network: nn.RNNBase, x: Tensor) -> tuple[Tensor, ...]:
-    given = pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False)
-    vectors, last = network(given)
+    sequence = pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False)
+    vectors, last = network(sequence)
     return pad_packed_sequence(vectors, batch_first=True)[0], *(last if isinstance(last, tuple) else (last,))
 
 
 def padded(network: nn.RNNBase, x: Tensor) -> tuple[Tensor, ...]:
-    vectors, last = read_padded(network, x, torch.arange(x.size(1)) < LENGTHS.unsqueeze(1))
+    vectors, last = run_padded(network, x, torch.arange(x.size(1)) < LENGTHS.unsqueeze(1))
     return vectors, *last
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # with and without fused kernels
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("kind", NETWORKS)
-def test_padded_rows_are_read_as_packed_ones(kind, bidirectional, dtype):
+def test_padded_rnn_equals_packed_sequence(kind, bidirectional, dtype):
     torch.manual_seed(1)
     network = NETWORKS[kind](6, 4, 2, batch_first=True, bidirectional=bidirectional).to(dtype)
     x = torch.randn(5, 9, 6, dtype=dtype, requires_grad=True)
-    found = []
-    for way in (packed, padded):
-        results = way(network, x)
+    runs = []
+    for run in (packed, padded):
+        results = run(network, x)
         loss = sum((result.sin() * n).sum() for n, result in enumerate(results, 1))
-        found.append([*results, *torch.autograd.grad(loss, [x, *network.parameters()])])
-    assert len(found[0]) == len(found[1])
-    for wanted, given in zip(*found, strict=True):
-        assert_close(given, wanted, rtol=1e-4, atol=1e-5)
+        runs.append([*results, *torch.autograd.grad(loss, [x, *network.parameters()])])
+    assert len(runs[0]) == len(runs[1])
+    for expected, actual in zip(*runs, strict=True):
+        assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_pads_change_nothing():
+def test_padding_values_do_not_change_padded_rnn():
     torch.manual_seed(1)
     network = nn.LSTM(6, 4, 2, batch_first=True, bidirectional=True)
     x = torch.randn(5, 9, 6)
@@ -59,7 +59,7 @@ def test_pads_change_nothing():
         assert torch.equal(one, two)
 
 
-def test_layers_are_dropped_out_only_in_training():
+def test_padded_rnn_dropout_is_active_in_training_only():
     torch.manual_seed(1)
     network = nn.GRU(6, 4, 2, batch_first=True, dropout=0.5)
     x = torch.randn(5, 9, 6)
@@ -68,16 +68,16 @@ def test_layers_are_dropped_out_only_in_training():
     assert_close(padded(network, x), packed(network, x))
 
 
-@pytest.mark.parametrize("given", [torch.float32, torch.bfloat16])
-def test_autocast_leaves_recurrent_networks_alone(given):
-    """It would take fp16 on a GPU, which nothing scales gradients for."""
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_autocast_is_disabled_for_recurrent_networks(dtype):
+    """On a GPU it would take fp16, without loss scaling."""
     torch.manual_seed(1)
-    x, mask = torch.randn(5, 9, 6).to(given), torch.arange(9) < LENGTHS.unsqueeze(1)
-    reader, encoder = (
+    x, mask = torch.randn(5, 9, 6).to(dtype), torch.arange(9) < LENGTHS.unsqueeze(1)
+    bidirectional, causal = (
         BidirectionalEncoder(LSTMTaggerConfig(width=6)).eval(),
         RecurrentEncoder(LSTMConfig(width=6)).eval(),
     )
-    for read in (lambda x: reader(x, mask).vectors, lambda x: encoder(x)[0]):
+    for encode in (lambda x: bidirectional(x, mask).vectors, lambda x: causal(x)[0]):
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            found = read(x)
-        assert torch.equal(found, read(x.float()))
+            vectors = encode(x)
+        assert torch.equal(vectors, encode(x.float()))

@@ -1,57 +1,57 @@
-"""Letters of every script are of the kind that Unicode says, and have the small form of their language."""
+"""Character classes and lower-case offsets of letters in every script follow Unicode."""
 
 from __future__ import annotations
 
 import pytest
 
 from seqwright.layers.unicode import (
-    CAPITAL,
     CASELESS,
     DASH,
     DIGIT,
-    KNOWN,
+    IGNORED,
+    LOWER,
     OTHER,
-    SILENT,
-    SMALL,
-    STOP,
+    PERIOD,
     SYMBOL,
-    kinds,
-    shifts,
+    TABLE_SIZE,
+    UPPER,
+    character_classes,
+    lowercase_offsets,
 )
 
 
 @pytest.mark.parametrize(
-    ("kind", "letters"),
+    ("character_class", "characters"),
     [
-        (SMALL, "azéßяσςıა"),
-        (CAPITAL, "AZÉẞЯΣİǅᎠ"),
+        (LOWER, "azéßяσςıა"),
+        (UPPER, "AZÉẞЯΣİǅᎠ"),
         (CASELESS, "אقกあ語한ा"),
         (DIGIT, "09٣३½Ⅷ"),
         (DASH, "-–—‑"),
-        (STOP, ".。．"),
+        (PERIOD, ".。．"),
         (SYMBOL, "🎈☺©"),
-        (SILENT, "\u0301\u200d\ufe0f्"),
+        (IGNORED, "\u0301\u200d\ufe0f्"),
         (OTHER, "!,“”؟、।$+"),
     ],
 )
-def test_kinds(kind: int, letters: str) -> None:
-    for letter in letters:
-        assert kinds()[ord(letter) + 1] == kind, letter
+def test_character_classes(character_class: int, characters: str) -> None:
+    for char in characters:
+        assert character_classes()[ord(char) + 1] == character_class, char
 
 
-def test_small_forms_are_those_of_the_language_s_own_rules() -> None:
-    def small(word: str) -> str:
-        return "".join(chr(ord(letter) + shifts()[ord(letter) + 1]) for letter in word)
+def test_lowercase_offsets_equal_str_lower() -> None:
+    def lower(word: str) -> str:
+        return "".join(chr(ord(letter) + lowercase_offsets()[ord(letter) + 1]) for letter in word)
 
     for word in ("WORLD", "ÜBUNG", "STRAẞE", "МОСКВА", "ĐƯỜNG", "ՀԱՅ", "𐐀𐐁", "ＷＩＤＥ", "قلم", "１２"):
-        assert small(word) == small(word.lower()) == word.lower()
-    assert small("ΟΔΟΣ") == small("οδος") == "οδοσ"  # both sigmas are one
-    assert small("İI") == "ii"  # a letter stays one letter
-    assert small("[@{`") == "[@{`"  # the neighbors of Z and A are no letters
+        assert lower(word) == lower(word.lower()) == word.lower()
+    assert lower("ΟΔΟΣ") == lower("οδος") == "οδοσ"  # both sigmas fold to one
+    assert lower("İI") == "ii"  # one character maps to one
+    assert lower("[@{`") == "[@{`"  # the neighbors of Z and A have no case
 
 
-def test_nothing_is_shifted_behind_the_tables_or_where_no_letter_is() -> None:
-    assert len(kinds()) == len(shifts()) == KNOWN + 2
-    assert (kinds()[0], kinds()[-1]) == (SILENT, CASELESS)
-    assert shifts()[0] == shifts()[-1] == 0
-    assert all(chr(code).lower() == chr(code) for code in range(KNOWN, 0x110000))
+def test_lowercase_offsets_are_zero_beyond_the_table_and_at_padding() -> None:
+    assert len(character_classes()) == len(lowercase_offsets()) == TABLE_SIZE + 2
+    assert (character_classes()[0], character_classes()[-1]) == (IGNORED, CASELESS)
+    assert lowercase_offsets()[0] == lowercase_offsets()[-1] == 0
+    assert all(chr(code).lower() == chr(code) for code in range(TABLE_SIZE, 0x110000))

@@ -1,4 +1,4 @@
-"""BERT beside an independent implementation, and what its switches change."""
+"""BERT: equal to transformers' BertForMaskedLM; padding, masked loss and tied weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 
 from seqwright import build
 from seqwright.core.batch import IGNORE, Batch, EncoderSizes, OutputSpec, Source, Vocabulary
-from seqwright.training.accumulation import take
+from seqwright.training.accumulation import select_rows
 
 V, WIDTH, HEADS, LAYERS, CONTEXT = 23, 16, 4, 2, 12
 VOCABULARY = Vocabulary(size=V, unk=0, pad=1, sos=2, eos=3, mask=4)
@@ -32,7 +32,7 @@ def rows() -> Batch:
     return Batch.of_source(Source(mask=mask, ids=ids, segments=segments), target)
 
 
-def test_logits_are_those_of_transformers() -> None:
+def test_bert_logits_equal_transformers() -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(
         vocab_size=V, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
@@ -41,24 +41,24 @@ def test_logits_are_those_of_transformers() -> None:
     theirs = transformers.BertForMaskedLM(config).double().eval()
     ours = bert(segments=2)
     mine = dict(ours.named_parameters())
-    body, said = theirs.bert, theirs.cls.predictions
+    body, mlm_head = theirs.bert, theirs.cls.predictions
     pairs = [
         ("embedding.weight", body.embeddings.word_embeddings.weight),
         ("embedding.segments.weight", body.embeddings.token_type_embeddings.weight),
         ("encoder.positions.table.weight", body.embeddings.position_embeddings.weight),
         ("encoder.embedding_norm.weight", body.embeddings.LayerNorm.weight),
         ("encoder.embedding_norm.bias", body.embeddings.LayerNorm.bias),
-        ("head.readout.bias", said.bias),
+        ("head.readout.bias", mlm_head.bias),
     ]
     for part in ("weight", "bias"):
         pairs += [
-            (f"head.transform.0.{part}", getattr(said.transform.dense, part)),
-            (f"head.transform.2.{part}", getattr(said.transform.LayerNorm, part)),
+            (f"head.transform.0.{part}", getattr(mlm_head.transform.dense, part)),
+            (f"head.transform.2.{part}", getattr(mlm_head.transform.LayerNorm, part)),
         ]
     for number, layer in enumerate(body.encoder.layer):
         block = f"encoder.blocks.{number}"
         for part in ("weight", "bias"):
-            asked = [getattr(layer.attention.self, name) for name in ("query", "key", "value")]
+            qkv = [getattr(layer.attention.self, name) for name in ("query", "key", "value")]
             names = {
                 "attention.output": layer.attention.output.dense,
                 "attention_norm": layer.attention.output.LayerNorm,
@@ -66,31 +66,31 @@ def test_logits_are_those_of_transformers() -> None:
                 "feed_forward.down": layer.output.dense,
                 "feed_forward_norm": layer.output.LayerNorm,
             }
-            pairs.append((f"{block}.attention.query_key_value.{part}", torch.cat([getattr(m, part) for m in asked])))
+            pairs.append((f"{block}.attention.query_key_value.{part}", torch.cat([getattr(m, part) for m in qkv])))
             pairs += [(f"{block}.{name}.{part}", getattr(module, part)) for name, module in names.items()]
     assert {name for name, _ in pairs} == set(mine)
     with torch.no_grad():
         for name, value in pairs:
             mine[name].copy_(value)
         batch = rows()
-        given = {"attention_mask": batch.source.mask.long(), "token_type_ids": batch.source.segments}
-        expected = theirs(batch.source.ids, **given).logits
+        arguments = {"attention_mask": batch.source.mask.long(), "token_type_ids": batch.source.segments}
+        expected = theirs(batch.source.ids, **arguments).logits
         real = batch.source.mask
         assert (ours(batch) - expected)[real].abs().max() < 1e-9
 
 
 @pytest.mark.parametrize("options", [{}, {"norm_position": "pre"}, {"positions": "rope"}], ids=str)
-def test_a_padded_row_is_the_row_alone(options: dict[str, object]) -> None:
+def test_padding_does_not_change_bert_logits(options: dict[str, object]) -> None:
     model, batch = bert(**options), rows()
     together = model(batch)
     for row, length in enumerate(batch.source.mask.sum(1).tolist()):
-        one = take(batch, torch.tensor([row]))
+        one = select_rows(batch, torch.tensor([row]))
         source = Source(mask=one.source.mask[:, :length], ids=one.source.ids[:, :length])
         alone = model(Batch.of_source(source, one.target[:, :length]))
         assert (together[row, :length] - alone[0]).abs().max() < 1e-9
 
 
-def test_the_loss_of_hidden_tokens_is_that_of_all_logits() -> None:
+def test_mlm_loss_of_masked_tokens_equals_cross_entropy_of_all_logits() -> None:
     model, batch = bert(), rows()
     hidden, _ = model.hidden(batch)
     total, count = model.head.loss(hidden, batch.target)
@@ -101,6 +101,6 @@ def test_the_loss_of_hidden_tokens_is_that_of_all_logits() -> None:
     assert (total - expected).abs() < 1e-9
 
 
-def test_the_read_out_is_the_embedding() -> None:
+def test_mlm_head_is_tied_to_the_embedding() -> None:
     model = bert()
     assert model.head.readout.weight is model.embedding.weight

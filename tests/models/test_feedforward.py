@@ -1,4 +1,4 @@
-"""The window network sees exactly its window; the simple model sees one token."""
+"""Feed-forward language model: depends on exactly context_size tokens; the neural bigram on one."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from seqwright.models.encoders.feedforward import FeedforwardConfig, NeuralBigra
 
 
 def logits(config: object, ids: list[int]) -> torch.Tensor:
-    """(T, V), by the same fresh weights every time."""
+    """Logits (T, V) of a newly initialized model, always with the same seed."""
     torch.manual_seed(0)
     model = build.model(config, Vocabulary(size=9)).double()
-    given = torch.tensor([ids])
+    batch = torch.tensor([ids])
     with torch.no_grad():
-        return model(Batch.of_text(given, given))[0]
+        return model(Batch.of_text(batch, batch))[0]
 
 
 @pytest.mark.parametrize("window", [1, 2, 4])
-def test_the_last_tokens_decide_and_no_others(window: int) -> None:
+def test_predictions_depend_on_context_size_tokens(window: int) -> None:
     config = FeedforwardConfig(context_size=window, width=6, embedding=4)
-    seen = [1, 2, 3, 4][-window:]
-    answers = [logits(config, [*earlier, *seen])[-1] for earlier in ([5, 6, 7], [8, 5, 5])]
-    assert_close(answers[0], answers[1])
-    changed = logits(config, [5, 6, 7, 8, *seen[1:]])[-1]  # the oldest token in sight
-    assert not torch.allclose(changed, answers[0])
+    context = [1, 2, 3, 4][-window:]
+    outputs = [logits(config, [*earlier, *context])[-1] for earlier in ([5, 6, 7], [8, 5, 5])]
+    assert_close(outputs[0], outputs[1])
+    changed = logits(config, [5, 6, 7, 8, *context[1:]])[-1]  # the oldest token of the context
+    assert not torch.allclose(changed, outputs[0])
 
 
-def test_before_the_first_token_there_are_zeros() -> None:
+def test_context_before_the_first_token_is_zero() -> None:
     torch.manual_seed(0)
     model = build.model(FeedforwardConfig(context_size=3, width=6, embedding=4), Vocabulary(size=9)).double()
     ids = torch.tensor([[5, 6]])
@@ -42,11 +42,11 @@ def test_before_the_first_token_there_are_zeros() -> None:
     assert_close(hidden[0, 1], torch.tanh(model.encoder.mix(torch.cat([zeros, vectors[0], vectors[1]]))))
 
 
-def test_the_simple_model_is_a_neural_bigram() -> None:
-    answers = logits(NeuralBigramConfig(width=5), [3, 1, 3, 8, 3])
-    assert_close(answers[0], answers[2])
-    assert_close(answers[0], answers[4])
-    assert not torch.allclose(answers[0], answers[1])
+def test_neural_bigram_depends_on_the_last_token_alone() -> None:
+    outputs = logits(NeuralBigramConfig(width=5), [3, 1, 3, 8, 3])
+    assert_close(outputs[0], outputs[2])
+    assert_close(outputs[0], outputs[4])
+    assert not torch.allclose(outputs[0], outputs[1])
 
 
 @pytest.mark.parametrize(

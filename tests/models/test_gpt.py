@@ -1,4 +1,4 @@
-"""GPT: its blocks are PyTorch's Transformer layers, fresh weights have the papers' sizes, bad sizes are refused."""
+"""GPT: blocks equal torch.nn's Transformer layers, initialization follows GPT-2, invalid sizes are refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fresh(vocabulary: int = 50, **options: object) -> LanguageModel:
 @pytest.mark.parametrize("norm_position", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_block_is_pytorchs_transformer_layer(norm_position: str, activation: str, bias: bool) -> None:
+def test_block_equals_torch_transformer_layer(norm_position: str, activation: str, bias: bool) -> None:
     torch.manual_seed(0)
     theirs = nn.TransformerEncoderLayer(
         WIDTH, HEADS, INNER, dropout=0.0, activation=activation, norm_first=norm_position == "pre", batch_first=True
@@ -53,13 +53,13 @@ def test_a_block_is_pytorchs_transformer_layer(norm_position: str, activation: s
     assert_close(ours(x, torch.arange(5).unsqueeze(0)), theirs(x, src_mask=mask, is_causal=True))
 
 
-def test_fresh_weights_have_gpt_2s_sizes() -> None:
+def test_initialization_has_gpt_2_standard_deviations() -> None:
     model = fresh(vocabulary=500, layers=8, width=64)
     sizes = {name: parameter.std().item() for name, parameter in model.named_parameters() if parameter.dim() > 1}
     assert sizes["embedding.weight"] == pytest.approx(0.02, rel=0.1)
     assert sizes["encoder.positions.table.weight"] == pytest.approx(0.02, rel=0.1)
     assert sizes["encoder.blocks.3.attention.query_key_value.weight"] == pytest.approx(0.02, rel=0.1)
-    for last in ("attention.output", "feed_forward.down"):  # 16 branches add up
+    for last in ("attention.output", "feed_forward.down"):  # 16 residual branches add up
         assert sizes[f"encoder.blocks.3.{last}.weight"] == pytest.approx(0.02 / 4, rel=0.1)
     assert all((p == 0).all() for name, p in model.named_parameters() if name.endswith("bias"))
 
@@ -67,15 +67,15 @@ def test_fresh_weights_have_gpt_2s_sizes() -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"positions": "rope"}, {"positions": "none", "norm_position": "post"}, {"tied": False}]
 )
-def test_a_fresh_model_prefers_no_token(options: dict[str, object]) -> None:
+def test_initial_predictions_are_nearly_uniform(options: dict[str, object]) -> None:
     model = fresh(width=64, **options).eval()
     ids = torch.randint(50, (4, 9))
     with torch.no_grad():
-        scored, _ = model.score(Batch.of_text(ids[:, :-1], ids[:, 1:].contiguous()))
-    assert -scored.mean().item() == pytest.approx(torch.tensor(50.0).log().item(), abs=0.35)
+        log_probs, _ = model.score(Batch.of_text(ids[:, :-1], ids[:, 1:].contiguous()))
+    assert -log_probs.mean().item() == pytest.approx(torch.tensor(50.0).log().item(), abs=0.35)
 
 
-def test_post_norm_ends_in_a_normalization_and_pre_norm_adds_one() -> None:
+def test_final_normalization_of_pre_and_post_norm() -> None:
     batch = Batch.of_text(torch.tensor([[1, 2, 3]]), torch.tensor([[2, 3, 4]]))
     for norm in ("pre", "post"):
         hidden, _ = fresh(norm_position=norm).hidden(batch)
@@ -85,8 +85,8 @@ def test_post_norm_ends_in_a_normalization_and_pre_norm_adds_one() -> None:
     assert isinstance(fresh(norm_position="post").get_submodule("encoder.norm"), nn.Identity)
 
 
-def test_rotations_make_answers_depend_on_distance_alone() -> None:
-    """The same ids a few places later, behind a beginning that cannot be seen, get the same answers."""
+def test_rope_depends_on_relative_positions_alone() -> None:
+    """Shifting all positions leaves the outputs unchanged."""
     model = fresh(positions="rope", layers=2, width=16, heads=2, context=16).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.4)
@@ -101,11 +101,11 @@ def test_rotations_make_answers_depend_on_distance_alone() -> None:
     assert_close(results[0], results[1], atol=1e-5, rtol=0)  # rotation tables are float32
 
 
-def test_without_positions_order_before_the_last_token_is_lost() -> None:
+def test_without_positions_the_order_of_the_context_is_lost() -> None:
     model = fresh(positions="none", layers=1).double().eval()
-    given = [torch.tensor([[5, 6, 7, 8]]), torch.tensor([[7, 5, 6, 8]])]
+    orders = [torch.tensor([[5, 6, 7, 8]]), torch.tensor([[7, 5, 6, 8]])]
     with torch.no_grad():
-        one, other = (model(Batch.of_text(ids, ids))[0, -1] for ids in given)
+        one, other = (model(Batch.of_text(ids, ids))[0, -1] for ids in orders)
     assert_close(one, other)
 
 
@@ -123,7 +123,7 @@ def test_without_positions_order_before_the_last_token_is_lost() -> None:
         ({"readout": "flatten"}, "set tied = false"),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(options: dict[str, object], message: str) -> None:
+def test_invalid_gpt_sizes_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(UserError) as caught:
         GPTConfig(**options)  # type: ignore[arg-type]
     assert message in str(caught.value)

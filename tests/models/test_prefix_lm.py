@@ -10,7 +10,7 @@ import torch
 from seqwright import build
 from seqwright.core.batch import Source, Vocabularies
 from seqwright.core.config import UserError
-from seqwright.training.weights import begin_with, weights
+from seqwright.training.weights import init_from, weights
 from tests.contract.kinds import CONTEXT, GPT, VOCABULARY, batch, small
 from tests.contract.translators import OTHER, pairs, translator
 
@@ -23,7 +23,7 @@ def test_without_a_source_it_is_a_gpt(positions: str) -> None:
     config = build.model_config(dict(GPT) | {"positions": positions} | options, task="pairs")
     sizes = Vocabularies(source=VOCABULARY, target=VOCABULARY, joint=True)
     prefix = build.model(config, sizes, task="pairs").double().eval()
-    fresh = begin_with(prefix, {name: tensor for name, tensor in weights(model).items() if name != "head.readout.bias"})
+    fresh = init_from(prefix, {name: tensor for name, tensor in weights(model).items() if name != "head.readout.bias"})
     assert not fresh
     given = batch()
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Recurrent networks: how they begin, where dropout falls, and what does not fit together."""
+"""Recurrent language models: initialization, dropout, activations, and invalid options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seqwright.core.config import UserError
 from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
 from seqwright.models.language_model import LanguageModel
 
-GIVEN = Batch.of_text(torch.tensor([[1, 2, 3, 4]]), torch.tensor([[2, 3, 4, 5]]))
+BATCH = Batch.of_text(torch.tensor([[1, 2, 3, 4]]), torch.tensor([[2, 3, 4, 5]]))
 
 
 def fresh(config: RecurrentConfig) -> LanguageModel:
@@ -20,21 +20,21 @@ def fresh(config: RecurrentConfig) -> LanguageModel:
     return build.model(config, Vocabulary(size=9))
 
 
-def test_forget_gates_begin_where_the_configuration_says() -> None:
+def test_forget_bias_initializes_the_forget_gates() -> None:
     model = fresh(LSTMConfig(width=4, layers=2, forget_bias=1.5))
     for layer in range(2):
         biases = [model.get_parameter(f"encoder.network.{name}_l{layer}") for name in ("bias_ih", "bias_hh")]
         assert_close(sum(bias[4:8] for bias in biases), torch.full((4,), 1.5))
 
 
-def test_the_embedding_may_have_its_own_size() -> None:
+def test_embedding_size_may_differ_from_width() -> None:
     model = fresh(GRUConfig(width=6, embedding=3))
     assert model.embedding.weight.shape == (9, 3)
-    assert model(GIVEN).shape == (1, 4, 9)
+    assert model(BATCH).shape == (1, 4, 9)
 
 
-def test_rows_whose_search_has_ended_may_go_on_behind_the_context() -> None:
-    """A GPU steps ended rows along with the others."""
+def test_flatten_readout_may_step_beyond_the_context() -> None:
+    """On a GPU, finished rows of a search are stepped along with the others."""
     model = fresh(ElmanConfig(width=4, readout="flatten", length=3)).eval()
     state = model.start(Source.empty(2), capacity=8)
     for _ in range(3):
@@ -45,28 +45,28 @@ def test_rows_whose_search_has_ended_may_go_on_behind_the_context() -> None:
     assert torch.equal(state.seen, seen)
 
 
-def test_a_tied_model_begins_without_preference() -> None:
+def test_tied_model_has_small_initial_logits() -> None:
     model = fresh(LSTMConfig(width=64, tied=True))
     assert model.head.readout.weight is model.embedding.weight
-    assert model(GIVEN).std() < 1
+    assert model(BATCH).std() < 1
 
 
 @pytest.mark.parametrize("config", [ElmanConfig, LSTMConfig, GRUConfig])
-def test_dropout_acts_in_training_only(config: type[RecurrentConfig]) -> None:
+def test_dropout_is_active_in_training_only(config: type[RecurrentConfig]) -> None:
     model = fresh(config(width=6, layers=2, dropout=0.5))
-    assert not torch.equal(model(GIVEN), model(GIVEN))
+    assert not torch.equal(model(BATCH), model(BATCH))
     model.eval()
-    assert torch.equal(model(GIVEN), model(GIVEN))
+    assert torch.equal(model(BATCH), model(BATCH))
 
 
-def test_states_are_never_dropped_between_steps() -> None:
-    """With everything read dropped, what is left is the carried state alone, the same at every try."""
+def test_dropout_is_never_applied_to_recurrent_connections() -> None:
+    """With all inputs dropped, the hidden state is deterministic and not zero."""
     model = fresh(LSTMConfig(width=6))
     model.encoder.dropout.p = 1.0  # type: ignore[union-attr]
-    begun = model.start(Source.empty(1), capacity=4)
+    initial = model.start(Source.empty(1), capacity=4)
     after = []
     for _ in range(2):
-        _, state = model.hidden(GIVEN, begun)
+        _, state = model.hidden(BATCH, initial)
         assert state is not None
         after.append(dict(state.named_tensors()))
     assert_close(after[0], after[1], atol=0, rtol=0)
@@ -74,13 +74,13 @@ def test_states_are_never_dropped_between_steps() -> None:
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu", "sigmoid", "linear"])
-def test_an_elman_network_passes_its_sums_through_its_activation(activation: str) -> None:
+def test_elman_recurrence_with_each_activation(activation: str) -> None:
     model = fresh(ElmanConfig(width=3, activation=activation)).double()  # type: ignore[arg-type]
     function = {"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid, "linear": lambda x: x}[activation]
     w = {name.removesuffix("_l0"): p for name, p in model.get_submodule("encoder.network").named_parameters()}
-    hidden, _ = model.hidden(GIVEN)
+    hidden, _ = model.hidden(BATCH)
     h = torch.zeros(3, dtype=torch.float64)
-    for t, x in enumerate(model.embedding(GIVEN.input[0])):
+    for t, x in enumerate(model.embedding(BATCH.input[0])):
         h = function(w["weight_ih"] @ x + w["bias_ih"] + w["weight_hh"] @ h + w["bias_hh"])
         assert_close(hidden[0, t], h)
 
@@ -97,6 +97,6 @@ def test_an_elman_network_passes_its_sums_through_its_activation(activation: str
         ({"length": 4}, "give both or neither"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(options: dict[str, object], message: str) -> None:
+def test_invalid_recurrent_options_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         LSTMConfig(**options)  # type: ignore[arg-type]

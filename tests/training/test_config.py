@@ -1,4 +1,4 @@
-"""The training section refuses what makes no sense, all at once."""
+"""Training hyperparameters: invalid values are refused, all problems in one message."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ from seqwright.training.config import TrainingConfig
         ({"beta1": 1.0}, "beta1 is a share: 0 or more and below 1, not 1.0"),
         ({"beta2": 1.5}, "beta2 is a share"),
         ({"ema_decay": 1.0}, "ema_decay is a share"),
-        ({"keep_last": 0, "final_lr_ratio": 2.0}, "keep_last must be at least 1, not 0; final_lr_ratio is a share"),
+        (
+            {"keep_last": 0, "final_lr_ratio": 2.0},
+            "keep_last must be at least 1, not 0; final_lr_ratio must be between 0 and 1",
+        ),
     ],
 )
-def test_it_refuses(options: dict[str, object], message: str) -> None:
+def test_training_config_refuses_invalid_values(options: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         TrainingConfig(**options)  # type: ignore[arg-type]

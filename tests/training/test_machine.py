@@ -1,4 +1,4 @@
-"""Device, precision and determinism, applied from outside and taken back afterwards."""
+"""Device, precision, determinism and seeding; global settings are restored afterwards."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from seqwright.core.config import UserError
 from seqwright.training import machine
 
 
-def test_auto_takes_what_is_there() -> None:
+def test_auto_device_takes_what_is_available() -> None:
     assert machine.device("cpu") == torch.device("cpu")
-    wanted = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    assert machine.device("auto").type == wanted
+    expected = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    assert machine.device("auto").type == expected
 
 
-def test_a_missing_device_names_the_next_move(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_device_error_names_the_next_move(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match=r"no 'cuda' device; use training.device=auto or cpu"):
         machine.device("cuda")
 
 
-def test_tensor_cores_are_asked_for_on_a_gpu_alone_and_taken_back() -> None:
+def test_tf32_is_allowed_on_a_gpu_only_and_restored() -> None:
     before = torch.get_float32_matmul_precision()
     for name, precision, inside in [("cuda", "tf32", "high"), ("cpu", "tf32", before), ("cuda", "fp32", before)]:
-        with machine.tensor_cores(torch.device(name), precision):
+        with machine.allow_tf32(torch.device(name), precision):
             assert torch.get_float32_matmul_precision() == inside
         assert torch.get_float32_matmul_precision() == before
 
@@ -32,19 +32,19 @@ def test_tensor_cores_are_asked_for_on_a_gpu_alone_and_taken_back() -> None:
 @pytest.mark.parametrize(
     ("precision", "dtype"), [("fp32", torch.float32), ("tf32", torch.float32), ("bf16", torch.bfloat16)]
 )
-def test_precision_is_that_of_matrix_products(precision: str, dtype: torch.dtype) -> None:
+def test_precision_is_the_dtype_of_matrix_products(precision: str, dtype: torch.dtype) -> None:
     with machine.autocast(torch.device("cpu"), precision):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
 
 
-def test_determinism_ends_with_its_block() -> None:
+def test_determinism_is_restored_after_its_block() -> None:
     before = torch.are_deterministic_algorithms_enabled()
     with machine.determinism(True):
         assert torch.are_deterministic_algorithms_enabled()
     assert torch.are_deterministic_algorithms_enabled() == before
 
 
-def test_noise_is_a_function_of_seed_and_step() -> None:
+def test_random_numbers_are_a_function_of_seed_and_step() -> None:
     def noise(seed: int, step: int) -> float:
         machine.seed_step(seed, step)
         return torch.rand(()).item()
@@ -54,10 +54,10 @@ def test_noise_is_a_function_of_seed_and_step() -> None:
     noise(1 << 62, 1)
 
 
-def test_a_step_is_seeded_as_torch_would_and_leaves_no_notes_behind() -> None:
+def test_seed_step_equals_manual_seed_and_queues_no_calls() -> None:
     torch.manual_seed(1_000_003 * 2 + 7)
-    wanted = torch.rand(3)
+    expected = torch.rand(3)
     before = len(torch.cuda._queued_calls)
     machine.seed_step(2, 7)
-    assert torch.equal(torch.rand(3), wanted)
+    assert torch.equal(torch.rand(3), expected)
     assert len(torch.cuda._queued_calls) == before

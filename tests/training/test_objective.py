@@ -1,4 +1,4 @@
-"""R-Drop: nothing without dropout, a divergence with it, and a gradient that is the formula's."""
+"""R-Drop: no effect without dropout, a symmetric KL divergence with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from seqwright.core.batch import IGNORE
 from seqwright.layers.heads import TokenHead
-from seqwright.training.objective import Objective, divergence
+from seqwright.training.objective import Objective, symmetric_kl
 
 from ..contract.translators import pairs, translator
 
@@ -21,21 +21,21 @@ def losses(name: str, r_drop: float, *, training: bool) -> tuple[float, float]:
     return total.item(), Objective(model.eval())(pairs())[0].item()
 
 
-def test_without_dropout_both_passes_agree() -> None:
+def test_r_drop_without_dropout_equals_the_plain_loss() -> None:
     total, plain = losses("transformer", 5.0, training=False)
     assert abs(total - plain) < 1e-9
 
 
-def test_with_dropout_they_differ_and_alpha_weighs() -> None:
+def test_r_drop_with_dropout_grows_with_alpha() -> None:
     light, heavy = (losses("transformer", alpha, training=True)[0] for alpha in (1e-9, 5.0))
     assert heavy > light + 1e-3
 
 
-def test_the_divergence_is_the_mean_of_both_directions() -> None:
+def test_symmetric_kl_is_the_mean_of_both_directions() -> None:
     torch.manual_seed(0)
     head = TokenHead(4, 7).double()
-    one, other = torch.randn(2, 3, 4).double(), torch.randn(2, 3, 4).double()
+    hidden1, hidden2 = torch.randn(2, 3, 4).double(), torch.randn(2, 3, 4).double()
     target = torch.tensor([[1, 2, IGNORE], [3, IGNORE, IGNORE]])
-    p, q = (head(hidden[target != IGNORE]).log_softmax(-1) for hidden in (one, other))
+    p, q = (head(hidden[target != IGNORE]).log_softmax(-1) for hidden in (hidden1, hidden2))
     expected = [F.kl_div(b, a, reduction="sum", log_target=True) for a, b in ((p, q), (q, p))]
-    assert_close(divergence(head, one, other, target), sum(expected) / 2)
+    assert_close(symmetric_kl(head, hidden1, hidden2, target), sum(expected) / 2)

@@ -1,4 +1,4 @@
-"""Optimizers: who decays, and a memory that goes on from tensors to the same bits."""
+"""Optimizers: which parameters have weight decay, and state that resumes bit for bit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2))
 
 
-def descend(module: nn.Module, made: torch.optim.Optimizer, steps: range) -> None:
+def train(module: nn.Module, made: torch.optim.Optimizer, steps: range) -> None:
     for step in steps:
         x = torch.randn(5, 3, generator=torch.Generator().manual_seed(step))
         made.zero_grad()
@@ -27,35 +27,35 @@ def descend(module: nn.Module, made: torch.optim.Optimizer, steps: range) -> Non
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("kind", ["adamw", "adam", "sgd", "adafactor"])
-def test_a_remembered_optimizer_goes_on_to_the_same_bits(kind: Any, momentum: float) -> None:
+def test_resume_of_optimizer_state_is_exact(kind: Any, momentum: float) -> None:
     config = TrainingConfig(optimizer=kind, learning_rate=0.01, momentum=momentum)
-    whole = network()
-    made = optimizer(whole, config)
-    descend(whole, made, range(3))
-    saved = {name: value.clone() for name, value in optimizer_state(made, whole).items()}
+    uninterrupted = network()
+    made = optimizer(uninterrupted, config)
+    train(uninterrupted, made, range(3))
+    saved = {name: value.clone() for name, value in optimizer_state(made, uninterrupted).items()}
     resumed = network()
-    resumed.load_state_dict(whole.state_dict())
-    descend(whole, made, range(3, 6))
+    resumed.load_state_dict(uninterrupted.state_dict())
+    train(uninterrupted, made, range(3, 6))
     again = optimizer(resumed, config)
     load_optimizer_state(again, resumed, saved)
-    descend(resumed, again, range(3, 6))
-    for ours, theirs in zip(resumed.parameters(), whole.parameters(), strict=True):
+    train(resumed, again, range(3, 6))
+    for ours, theirs in zip(resumed.parameters(), uninterrupted.parameters(), strict=True):
         assert torch.equal(ours, theirs)
-    after, expected = optimizer_state(again, resumed), optimizer_state(made, whole)
+    after, expected = optimizer_state(again, resumed), optimizer_state(made, uninterrupted)
     assert after.keys() == expected.keys()
     assert all(torch.equal(after[name], expected[name]) for name in expected)
 
 
-def test_memory_has_plain_names() -> None:
+def test_optimizer_state_has_plain_names() -> None:
     module = network()
     made = optimizer(module, TrainingConfig())
-    descend(module, made, range(1))
+    train(module, made, range(1))
     names = {f"{name}/{q}" for name, _ in module.named_parameters() for q in ("step", "exp_avg", "exp_avg_sq")}
     assert set(optimizer_state(made, module)) == names
 
 
 @pytest.mark.parametrize("kind", ["adamw", "sgd"])
-def test_matrices_decay_and_biases_do_not(kind: Literal["adamw", "sgd"]) -> None:
+def test_weight_decay_of_matrices_only(kind: Literal["adamw", "sgd"]) -> None:
     module = network()
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
     made = optimizer(module, TrainingConfig(optimizer=kind, learning_rate=0.5, weight_decay=0.2))
@@ -67,29 +67,29 @@ def test_matrices_decay_and_biases_do_not(kind: Literal["adamw", "sgd"]) -> None
         torch.testing.assert_close(parameter.detach(), before[name] * shrunk)
 
 
-def test_frozen_parameters_are_left_out() -> None:
+def test_frozen_parameters_are_not_optimized() -> None:
     module = network()
     module[0].requires_grad_(False)
     made = optimizer(module, TrainingConfig())
-    held = sum(len(group["params"]) for group in made.param_groups)
-    assert held == 4
+    count = sum(len(group["params"]) for group in made.param_groups)
+    assert count == 4
 
 
-def test_momentum_remembers_gradients() -> None:
+def test_sgd_momentum_accumulates_gradients() -> None:
     module = nn.Linear(1, 1, bias=False)
     nn.init.zeros_(module.weight)
     made = optimizer(module, TrainingConfig(optimizer="sgd", learning_rate=0.1, momentum=0.5, weight_decay=0.0))
-    places = []
+    values = []
     for _ in range(3):
         module.weight.grad = torch.ones(1, 1)
         made.step()
-        places.append(module.weight.item())
-    assert places == pytest.approx([-0.1, -0.25, -0.425])  # steps of 1, 1.5 and 1.75
+        values.append(module.weight.item())
+    assert values == pytest.approx([-0.1, -0.25, -0.425])  # steps of 1, 1.5 and 1.75
 
 
-def test_an_optimizer_forgets_what_came_after() -> None:
+def test_load_optimizer_state_clears_previous_state() -> None:
     module = network()
     made = optimizer(module, TrainingConfig())
-    descend(module, made, range(2))
+    train(module, made, range(2))
     load_optimizer_state(made, module, {})
     assert optimizer_state(made, module) == {}

@@ -1,4 +1,4 @@
-"""Requests to stop: heard once politely, obeyed at once the second time, and forgotten afterwards."""
+"""Stop signals: the first is recorded, the second raises, and handlers are restored afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seqwright.training.signals import StopRequest
 
 
 @pytest.mark.parametrize(("number", "reason"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
-def test_a_signal_is_remembered_as_a_reason(number: signal.Signals, reason: str) -> None:
+def test_stop_signal_is_recorded_as_reason(number: signal.Signals, reason: str) -> None:
     before = signal.getsignal(number)
     with StopRequest() as stop:
         assert stop.reason is None
@@ -21,14 +21,14 @@ def test_a_signal_is_remembered_as_a_reason(number: signal.Signals, reason: str)
     assert signal.getsignal(number) == before
 
 
-def test_asked_twice_it_ends_at_once() -> None:
+def test_second_stop_signal_raises_keyboard_interrupt() -> None:
     with StopRequest():
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_outside_the_main_thread_nothing_is_heard_or_broken() -> None:
+def test_stop_signals_are_not_handled_outside_the_main_thread() -> None:
     reasons = []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""Weights by plain name: tied ones once, temporary buffers never, another model's refused."""
+"""Weights by name: tied ones once, no temporary buffers; another model's are refused, a pretrained model's reused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqwright import build
 from seqwright.core.batch import Vocabulary
 from seqwright.core.config import UserError
 from seqwright.models.encoders.gpt import GPTConfig
-from seqwright.training.weights import begin_with, load_weights, weights
+from seqwright.training.weights import init_from, load_weights, weights
 
 
 def gpt(**options: object) -> nn.Module:
@@ -28,16 +28,16 @@ def test_tied_weights_are_saved_once_and_stay_tied() -> None:
     assert other.head.readout.weight is other.embedding.weight
 
 
-def test_buffers_that_can_be_computed_are_not_saved() -> None:
+def test_non_persistent_buffers_are_not_saved() -> None:
     assert set(weights(gpt(positions="rope"))) == {name for name, _ in gpt(positions="rope").named_parameters()}
 
 
-def test_lasting_buffers_are_saved() -> None:
+def test_persistent_buffers_are_saved() -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
     assert set(weights(model)) == set(model.state_dict())
 
 
-def test_another_models_weights_are_refused_with_reasons() -> None:
+def test_weights_of_another_model_are_refused_with_reasons() -> None:
     saved = dict(weights(gpt()))
     with pytest.raises(UserError, match=r"missing: \['head.readout.weight'\]; unknown: none"):
         load_weights(gpt(tied=False), saved)
@@ -49,39 +49,39 @@ def test_another_models_weights_are_refused_with_reasons() -> None:
         load_weights(gpt(ffn_width=9), saved)
 
 
-def test_a_grown_model_begins_with_what_was_there() -> None:
+def test_init_from_a_smaller_vocabulary_adds_token_embeddings() -> None:
     torch.manual_seed(0)
     old, new = nn.Embedding(5, 3), nn.Embedding(7, 3)
-    fresh = new.weight.detach().clone()
-    begin_with(new, weights(old))
+    initial = new.weight.detach().clone()
+    init_from(new, weights(old))
     assert torch.equal(new.weight[:5], old.weight)
-    torch.testing.assert_close(new.weight[5:], fresh[5:] + old.weight.mean(0))
+    torch.testing.assert_close(new.weight[5:], initial[5:] + old.weight.mean(0))
     with pytest.raises(UserError, match="of another shape"):
-        begin_with(nn.Embedding(7, 4), weights(old))
+        init_from(nn.Embedding(7, 4), weights(old))
     with pytest.raises(UserError, match="of another shape"):
-        begin_with(nn.Embedding(4, 3), weights(old))
+        init_from(nn.Embedding(4, 3), weights(old))
 
 
-def reader(rows: int, answers: int) -> nn.Module:
-    parts = {"embedding": nn.Embedding(rows, 3), "encoder": nn.Linear(3, 3), "head": nn.Linear(3, answers)}
+def encoder_model(rows: int, classes: int) -> nn.Module:
+    parts = {"embedding": nn.Embedding(rows, 3), "encoder": nn.Linear(3, 3), "head": nn.Linear(3, classes)}
     return nn.ModuleDict(parts)
 
 
-def test_a_head_of_other_things_begins_fresh() -> None:
-    old = reader(5, 5)
-    grown, other = reader(7, 7), reader(5, 9)
+def test_init_from_another_task_keeps_the_new_head() -> None:
+    old = encoder_model(5, 5)
+    grown, other = encoder_model(7, 7), encoder_model(5, 9)
     untouched = other["head"].weight.detach().clone()
-    assert begin_with(grown, weights(old)) == []
+    assert init_from(grown, weights(old)) == []
     assert torch.equal(grown["head"].weight[:5], old["head"].weight)
-    assert begin_with(other, weights(old)) == ["head"]
+    assert init_from(other, weights(old)) == ["head"]
     assert torch.equal(other["head"].weight, untouched)
     assert torch.equal(other["encoder"].weight, old["encoder"].weight)
 
 
-def test_the_reading_half_of_a_translator_is_found() -> None:
+def test_init_from_the_encoder_of_an_encoder_decoder() -> None:
     old = nn.ModuleDict({"source_embedding": nn.Embedding(5, 3), "reader": nn.Linear(3, 3), "decoder": nn.Linear(3, 3)})
-    new = reader(5, 2)
-    assert begin_with(new, weights(old)) == ["head"]
+    new = encoder_model(5, 2)
+    assert init_from(new, weights(old)) == ["head"]
     assert torch.equal(new["encoder"].weight, old["reader"].weight)
     with pytest.raises(UserError, match="belong to another model"):
-        begin_with(reader(5, 2), {name: tensor for name, tensor in weights(old).items() if "reader" not in name})
+        init_from(encoder_model(5, 2), {name: tensor for name, tensor in weights(old).items() if "reader" not in name})

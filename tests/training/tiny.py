@@ -1,4 +1,4 @@
-"""Feeds held in memory and a store that is a list: what a training needs, and nothing on disk."""
+"""In-memory feeds and checkpoint store for training tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VOCABULARY = 11
 
 
 class Same:
-    """One batch, again and again: an epoch is one step."""
+    """The same batch at every step: an epoch is one step."""
 
     steps_per_epoch = 1
     carried = False
@@ -28,7 +28,7 @@ class Same:
 
 
 class Shuffled:
-    """Rows (N, T + 1) in disjoint batches, in an order that is a function of the epoch; odd rows end early."""
+    """Rows (N, T + 1) in disjoint batches, shuffled by epoch; odd rows are two targets shorter."""
 
     carried = False
 
@@ -38,9 +38,9 @@ class Shuffled:
         self.steps_per_epoch = -(-len(ids) // rows)
 
     def batch(self, step: int) -> Batch:
-        epoch, place = divmod(step, self.steps_per_epoch)
+        epoch, index = divmod(step, self.steps_per_epoch)
         order = torch.randperm(len(self.ids), generator=torch.Generator().manual_seed(epoch))
-        chosen = order[place * self.rows : (place + 1) * self.rows]
+        chosen = order[index * self.rows : (index + 1) * self.rows]
         ids = self.ids[chosen]
         target = ids[:, 1:].clone()
         target[chosen % 2 == 1, -2:] = IGNORE
@@ -48,7 +48,7 @@ class Shuffled:
 
 
 class Slices:
-    """A long text as rows (B, N + 1) read window by window: row b of a batch continues row b of the one before."""
+    """Truncated BPTT over rows (B, N + 1): row b of a batch continues row b of the batch before."""
 
     carried = True
 
@@ -58,8 +58,8 @@ class Slices:
         self.steps_per_epoch = (ids.size(1) - 1) // window
 
     def batch(self, step: int) -> Batch:
-        begin = step % self.steps_per_epoch * self.window
-        ids = self.ids[:, begin : begin + self.window + 1]
+        start = step % self.steps_per_epoch * self.window
+        ids = self.ids[:, start : start + self.window + 1]
         return Batch.of_text(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
 
 
@@ -68,8 +68,8 @@ def random_ids(rows: int, length: int, seed: int = 0) -> Tensor:
 
 
 @dataclass
-class Kept:
-    """Remembers what training logged and saved."""
+class MemoryStore:
+    """Checkpoint store in memory."""
 
     records: list[dict[str, Any]] = field(default_factory=list)
     saved: dict[int, tuple[dict[str, dict[str, Tensor]], dict[str, Any]]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from seqwright.core.batch import Batch, Vocabulary
 from seqwright.models.encoders.feedforward import NeuralBigramConfig
 from seqwright.training.config import TrainingConfig
 from seqwright.training.trainer import Trainer
-from tests.training.tiny import Kept, Same
+from tests.training.tiny import MemoryStore, Same
 
 from .golden import near
 
@@ -23,7 +23,7 @@ def test_the_simple_model_reaches_its_ceiling() -> None:
     torch.manual_seed(1)
     model = build.model(NeuralBigramConfig(width=8), Vocabulary(size=4))
     config = TrainingConfig(steps=400, learning_rate=0.1, warmup_steps=0, weight_decay=0.0, device="cpu")
-    Trainer(model, Same(given), config, Kept()).fit()
+    Trainer(model, Same(given), config, MemoryStore()).fit()
     model.eval()
     with torch.no_grad():
         scored, _ = model.score(given)

@@ -13,7 +13,7 @@ import torch
 from seqwright import build
 from seqwright.core.batch import EncoderSizes, OutputSpec
 from seqwright.data.tagged.sentences import encode_sentences
-from seqwright.layers.pooling import Words
+from seqwright.layers.pooling import FirstSubword
 from seqwright.models.classifiers import Unread
 from seqwright.models.encoder_model import Tokens
 from seqwright.models.taggers import Tagger, TagHead
@@ -88,7 +88,9 @@ def test_a_chain_decides_once_a_sentence() -> None:
 
 def test_the_word_alone_knows_less() -> None:
     torch.manual_seed(1)
-    alone = Tagger(Tokens(TOKENIZER.size, 8), Unread(8, 99), Words(8), torch.nn.Identity(), TagHead(8, len(NAMES)))
+    alone = Tagger(
+        Tokens(TOKENIZER.size, 8), Unread(8, 99), FirstSubword(8), torch.nn.Identity(), TagHead(8, len(NAMES))
+    )
     flies, like = 3 * -(math.log(1 / 3) / 3 + 2 * math.log(2 / 3) / 3), 2 * math.log(2)
     assert (flies + like) / 20 == pytest.approx(0.1648, abs=5e-5)
     assert (flies + like) / 20 <= trained(alone) < (flies + like) / 20 + 2e-3

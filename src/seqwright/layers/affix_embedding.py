@@ -1,7 +1,7 @@
-"""How words begin and end, and which kinds of letters they have, as vectors.
+"""Embeddings of a word's prefixes, suffixes, lower-cased form and shape: the features of count-based taggers.
 
-Each affix has a row of a small table by its hash, so that none need be listed (Weinberger et al. 2009); that some share
-a row does little harm, since their words have other affixes. What taggers that count look at, given to networks.
+Each feature is hashed to a row of a small embedding table (the hashing trick, Weinberger et al. 2009), so no affix
+vocabulary is needed; collisions do little harm, since colliding words differ in their other features.
 """
 
 from __future__ import annotations
@@ -9,72 +9,84 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from seqwright.layers.unicode import CAPITAL, CASELESS, DASH, DIGIT, SILENT, SMALL, STOP, SYMBOL, kinds, shifts
+from seqwright.layers.unicode import (
+    CASELESS,
+    DASH,
+    DIGIT,
+    IGNORED,
+    LOWER,
+    PERIOD,
+    SYMBOL,
+    UPPER,
+    character_classes,
+    lowercase_offsets,
+)
 
-ROWS = 4096
-"""Of the table, for each way to look at a word."""
+BUCKETS = 4096
+"""Hash buckets (embedding rows) of each feature."""
 PREFIXES, SUFFIXES = (1, 2, 3), (1, 2, 3, 4)
-"""Characters of a word, lower-cased at its end."""
-WAYS = len(PREFIXES) + len(SUFFIXES) + 2
-BASIS, PRIME = 0xCBF29CE484222325 - (1 << 64), 0x100000001B3
-"""Of Fowler, Noll & Vo's hash, which wraps around as int64 does."""
+"""Affix lengths in characters; prefixes keep their case, suffixes are lower-cased."""
+FEATURES = len(PREFIXES) + len(SUFFIXES) + 2
+FNV_OFFSET, FNV_PRIME = 0xCBF29CE484222325 - (1 << 64), 0x100000001B3
+"""Constants of 64-bit FNV-1a (Fowler, Noll & Vo); int64 wraps around as the hash wants it."""
 
 
-class Affixes(nn.Module):
-    """The vectors of a word's affixes, of the whole word lower-cased and of its shape, side by side."""
+class AffixEmbedding(nn.Module):
+    """Concatenated embeddings of a word's affixes, of the lower-cased word and of its shape."""
 
-    kinds: Tensor
-    shifts: Tensor
+    classes: Tensor
+    offsets: Tensor
 
     def __init__(self, size: int):
         super().__init__()
-        self.width = size * WAYS
-        self.table = nn.Embedding(ROWS * WAYS, size)
-        self.register_buffer("kinds", torch.from_numpy(kinds()), persistent=False)
-        self.register_buffer("shifts", torch.from_numpy(shifts()), persistent=False)
+        self.width = size * FEATURES
+        self.table = nn.Embedding(BUCKETS * FEATURES, size)
+        self.register_buffer("classes", torch.from_numpy(character_classes()), persistent=False)
+        self.register_buffer("offsets", torch.from_numpy(lowercase_offsets()), persistent=False)
 
     def forward(self, words: Tensor) -> Tensor:
-        """(U, width) from letters (U, C): code points counted from 1, 0 behind them."""
-        known = words.clamp(max=len(self.kinds) - 1)
-        lower = words + self.shifts[known]
+        """(U, width) from words (U, C): code points plus 1, right-padded with 0."""
+        known = words.clamp(max=len(self.classes) - 1)
+        lower = words + self.offsets[known]
         lengths = (words > 0).sum(-1, keepdim=True)  # (U, 1)
-        seen = [hashed(words[:, :size]) for size in PREFIXES]
+        hashes = [fnv1a(words[:, :size]) for size in PREFIXES]
         for size in SUFFIXES:
-            places = lengths - size + torch.arange(size, device=words.device)  # (U, size)
-            letters = lower.gather(1, places.clamp(min=0, max=words.size(1) - 1))
-            seen.append(hashed(letters * (places >= 0)))
-        seen += [hashed(lower), shape(words, self.kinds[known])]
-        folded = [keys ^ (keys >> 32) for keys in seen]
-        rows = torch.stack([keys.remainder(ROWS) + way * ROWS for way, keys in enumerate(folded)], 1)  # (U, WAYS)
+            index = lengths - size + torch.arange(size, device=words.device)  # (U, size)
+            suffix = lower.gather(1, index.clamp(min=0, max=words.size(1) - 1))
+            hashes.append(fnv1a(suffix * (index >= 0)))
+        hashes += [fnv1a(lower), word_shape(words, self.classes[known])]
+        # XOR-folding, as FNV's authors recommend where fewer bits are needed.
+        folded = [keys ^ (keys >> 32) for keys in hashes]
+        rows = torch.stack([keys.remainder(BUCKETS) + n * BUCKETS for n, keys in enumerate(folded)], 1)  # (U, FEATURES)
         return self.table(rows).flatten(1)
 
 
-def hashed(letters: Tensor) -> Tensor:
-    """A number for each row of letters (Fowler, Noll & Vo's hash); places without one change nothing."""
-    keys = torch.full_like(letters[:, 0], BASIS)
-    for column in letters.unbind(1):
-        keys = torch.where(column > 0, (keys ^ column) * PRIME, keys)
+def fnv1a(characters: Tensor) -> Tensor:
+    """64-bit FNV-1a hash (U,) of each row of characters (U, C); padding does not change it."""
+    keys = torch.full_like(characters[:, 0], FNV_OFFSET)
+    for column in characters.unbind(1):
+        keys = torch.where(column > 0, (keys ^ column) * FNV_PRIME, keys)
     return keys
 
 
-def shape(words: Tensor, kinds: Tensor) -> Tensor:
-    """Which kinds of letters (U, C) a word has, a bit for each, and where capitals stand: first, inside, throughout.
+def word_shape(words: Tensor, classes: Tensor) -> Tensor:
+    """Word shape (U,) as a bit set: capitals (initial, internal, all) and the character classes (U, C) that occur.
 
-    Letters beyond ASCII have a bit, too: it tells loans and foreign names, by having them or by having none.
+    Letters beyond ASCII have a bit of their own: their presence or absence marks loanwords and foreign names.
     """
-    small, capital, caseless = kinds == SMALL, kinds == CAPITAL, kinds == CASELESS
-    digit, silent = kinds == DIGIT, kinds == SILENT
+    lower, upper, caseless = classes == LOWER, classes == UPPER, classes == CASELESS
+    digit, ignored = classes == DIGIT, classes == IGNORED
     bits = [
-        capital[:, 0],
-        capital[:, 1:].any(1),
-        (capital | silent).all(1),
-        small.any(1),
+        upper[:, 0],
+        upper[:, 1:].any(1),
+        (upper | ignored).all(1),
+        lower.any(1),
         digit.any(1),
-        (digit | silent).all(1),
-        ((small | capital | caseless) & (words > 128)).any(1),
-        (kinds == DASH).any(1),
-        (kinds == STOP).any(1),
+        (digit | ignored).all(1),
+        ((lower | upper | caseless) & (words > 128)).any(1),
+        (classes == DASH).any(1),
+        (classes == PERIOD).any(1),
         caseless.any(1),
-        (kinds == SYMBOL).any(1),
+        (classes == SYMBOL).any(1),
     ]
-    return (torch.stack(bits, 1).long() << torch.arange(len(bits), device=kinds.device)).sum(1)
+    return (torch.stack(bits, 1).long() << torch.arange(len(bits), device=classes.device)).sum(1)

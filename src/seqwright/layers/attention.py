@@ -1,4 +1,4 @@
-"""Multi-head attention: the weighted mean itself, and self-attention."""
+"""Multi-head attention: scaled dot-product attention, its masks, and self-attention."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright.layers.kv_cache import KVCache, visible
+from seqwright.layers.kv_cache import KVCache, attention_mask
 from seqwright.layers.positions import Rotary
 
 
 class Attend(nn.Module):
-    """softmax(query keyᵀ / √E + bias) value: a module of its own so that an inspector can listen to it without a flag
-    here. Keys and values may have fewer heads, each shared by a group of neighboring query heads."""
+    """Scaled dot-product attention: softmax(query keyᵀ / √E + bias) value.
+
+    A module of its own, so that forward hooks can record attention weights without a flag here (decision 75). Keys and
+    values may have fewer heads than queries, each shared by a group of consecutive query heads.
+    """
 
     def __init__(self, dropout: float = 0.0):
         super().__init__()
@@ -36,7 +39,7 @@ class Attend(nn.Module):
         """
         dropout = self.dropout if self.training else 0.0
         grouped = query.size(1) != key.size(1)
-        if bias is not None:
+        if bias is not None:  # SDPA takes one attn_mask: boolean, or float, which is added
             mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal, enable_gqa=grouped
@@ -51,7 +54,8 @@ class Attend(nn.Module):
         bias: Tensor | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """The attention weights (B, H, T, K) that `forward` averages with; for looking, not for speed."""
+        """Attention weights (B, H, T, K) that `forward` averages values with: for inspection, not for speed."""
+        # Consecutive query heads share a key-value head, as in Llama.
         key = key.repeat_interleave(query.size(1) // key.size(1), 1)  # (B, H, K, E)
         scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
         if bias is not None:
@@ -59,24 +63,24 @@ class Attend(nn.Module):
         if causal:
             mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         if mask is not None:
-            # Adding minus infinity is the one way that both masks and sums to one (worked example 6).
+            # Minus infinity before the softmax both masks and leaves weights that sum to one (worked example 6).
             scores = scores.masked_fill(~mask, -torch.inf)
         return scores.softmax(-1)
 
 
-def needed(mask: Tensor) -> Tensor | None:
-    """The mask, or None where it hides nothing: attention is faster without. A GPU would have to stop and tell us."""
+def drop_full_mask(mask: Tensor) -> Tensor | None:
+    """The mask, or None where it is all True: attention is faster without. Only on a CPU: a GPU would synchronize."""
     return None if mask.device.type == "cpu" and bool(mask.all()) else mask
 
 
-def hiding(mask: Tensor, like: Tensor) -> Tensor | None:
-    """The mask as a bias of 0 and minus infinity, made once for all layers, or None where it hides nothing."""
-    kept = needed(mask)
-    return None if kept is None else torch.zeros_like(kept, dtype=like.dtype).masked_fill_(~kept, -torch.inf)
+def additive_mask(mask: Tensor, like: Tensor) -> Tensor | None:
+    """The mask as an additive bias of 0 and minus infinity, or None where it is all True; shared by all layers."""
+    partial = drop_full_mask(mask)
+    return None if partial is None else torch.zeros_like(partial, dtype=like.dtype).masked_fill_(~partial, -torch.inf)
 
 
 class SelfAttention(nn.Module):
-    """Every position asks those before it and itself, or all of them (Vaswani et al. 2017)."""
+    """Multi-head self-attention, causal or bidirectional (Vaswani et al. 2017)."""
 
     def __init__(
         self,
@@ -94,11 +98,11 @@ class SelfAttention(nn.Module):
         super().__init__()
         size = width // heads
         self.causal = causal
-        # Fewer heads of keys and values, each for a group of queries (Shazeer 2019; Ainslie et al. 2023).
+        # Multi-query and grouped-query attention (Shazeer 2019; Ainslie et al. 2023).
         self.heads, self.kv_heads = heads, kv_heads or heads
         self.window = window
         self.query_key_value = nn.Linear(width, (heads + 2 * self.kv_heads) * size, bias=bias)
-        # Scores between vectors of one length cannot run away (Henry et al. 2020).
+        # QK-norm: queries and keys of fixed norm bound the logits (Henry et al. 2020).
         self.query_norm = nn.RMSNorm(size, eps=1e-6) if qk_norm else nn.Identity()
         self.key_norm = nn.RMSNorm(size, eps=1e-6) if qk_norm else nn.Identity()
         self.attend = Attend(dropout)
@@ -109,18 +113,18 @@ class SelfAttention(nn.Module):
         self,
         x: Tensor,
         positions: Tensor,
-        memory: KVCache | None = None,
+        kv_cache: KVCache | None = None,
         layer: int = 0,
         *,
         bias: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """(R, T, D) from (R, T, D). With a memory of B sources, extended for these positions, earlier keys and values
-        are attended too, the rows of a source folded into the query axis; bias (B, 1, R / B · T, K) as for Attend: what
-        the memory's mask hides is hidden by it (`hiding`).
+        """(R, T, D) from (R, T, D).
 
-        Without a memory, a mask (B, 1, T or 1, T) says which of the positions that would be seen may be; with one, a
-        mask (B, 1, R / B · T or 1, K) may hide more of what it then holds.
+        With a KV cache of B sources, extended for these positions, cached keys and values are attended too, and the
+        rows (beams) of a source are folded into the query axis; its mask is part of the bias (B, 1, R / B · T, K), see
+        `additive_mask`. An optional mask restricts attention further: (B, 1, T or 1, T) without a cache,
+        (B, 1, R / B · T or 1, K) with one.
         """
         projected = self.query_key_value(x).unflatten(-1, (self.heads + 2 * self.kv_heads, -1))
         query, key, value = projected.split([self.heads, self.kv_heads, self.kv_heads], 2)  # (B, T, H or G, E)
@@ -128,17 +132,19 @@ class SelfAttention(nn.Module):
         if self.rotary is not None:
             query, key = self.rotary(query, positions), self.rotary(key, positions)
         causal = False
-        if memory is not None:
-            keys, values = memory.write(layer, key, value)  # (B, G, K, E)
+        if kv_cache is not None:
+            keys, values = kv_cache.write(layer, key, value)  # (B, G, K, E)
         else:
             keys, values = key.transpose(1, 2), value.transpose(1, 2)  # (B, G, T, E)
-            # The fast path needs no mask in memory.
+            # The fused causal kernel needs no (T, T) mask in memory.
             windowed = self.window is not None and self.window < x.size(1)
             causal = self.causal and bias is None and mask is None and not windowed
             if windowed or (self.causal and not causal):
-                places = torch.arange(x.size(1), device=x.device)
-                seen = visible(places.unsqueeze(0), places, self.window, ahead=not self.causal)  # (1, 1, T, T)
-                mask = seen if mask is None else seen & mask
+                at = torch.arange(x.size(1), device=x.device)
+                allowed = attention_mask(
+                    at.unsqueeze(0), at, self.window, bidirectional=not self.causal
+                )  # (1, 1, T, T)
+                mask = allowed if mask is None else allowed & mask
         query = query.reshape(len(keys), -1, *query.shape[2:]).transpose(1, 2)  # (B, H, R / B · T, E)
         attended = self.attend(query, keys, values, mask=mask, bias=bias, causal=causal)
         return self.output(attended.transpose(1, 2).reshape(x.shape))

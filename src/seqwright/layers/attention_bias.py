@@ -1,4 +1,4 @@
-"""What distance adds to attention scores: straight lines (ALiBi) and learned buckets (T5)."""
+"""Attention biases by distance: linear (ALiBi) and learned by bucket (T5)."""
 
 from __future__ import annotations
 
@@ -8,49 +8,57 @@ import torch
 from torch import Tensor, nn
 
 
-def slopes(heads: int) -> Tensor:
-    """(H,): 2^(-8/H), its square, its cube …; heads that are no power of two take every other slope of the next one."""
-    whole = 2 ** math.floor(math.log2(heads))
-    base = [2 ** (-8 * n / whole) for n in range(1, whole + 1)]
-    between = [2 ** (-4 * n / whole) for n in range(1, 2 * (heads - whole), 2)]
+def alibi_slopes(heads: int) -> Tensor:
+    """(H,): the geometric sequence 2^(-8/H), 2^(-16/H), …, as in the paper.
+
+    Where H is no power of two, the slopes of the power below are followed by every other slope of the power above.
+    """
+    power = 2 ** math.floor(math.log2(heads))
+    base = [2 ** (-8 * n / power) for n in range(1, power + 1)]
+    between = [2 ** (-4 * n / power) for n in range(1, 2 * (heads - power), 2)]
     return torch.tensor(base + between)
 
 
 class ALiBi(nn.Module):
-    """Farther keys score less, in a straight line with a slope for each head: ALiBi (Press et al. 2022)."""
+    """Attention with linear biases: minus slope times distance, with one slope per head (Press et al. 2022)."""
 
     def __init__(self, heads: int):
         super().__init__()
-        self.register_buffer("slopes", slopes(heads), persistent=False)
+        self.register_buffer("slopes", alibi_slopes(heads), persistent=False)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """(B or 1, H, T, K) from the positions of queries (B or 1, T) and keys (B, K) or (K,)."""
+        """Bias (B or 1, H, T, K) from the positions of queries (B or 1, T) and keys (B, K) or (K,)."""
         slope = self.get_buffer("slopes").view(-1, 1, 1)
+        # Symmetric where attention is bidirectional; causal attention masks keys after the query anyway.
         return -slope * (query.unsqueeze(-1) - key.unsqueeze(-2)).abs().unsqueeze(1)
 
 
-class Buckets(nn.Module):
-    """A learned number for each head and range of distances, near ones exact, far ones pooled (Raffel et al. 2020).
-    Where a position looks both ways, half of the buckets are for what lies ahead."""
+class RelativePositionBias(nn.Module):
+    """T5's relative position bias: a learned scalar per head and bucket of distances (Raffel et al. 2020).
 
-    def __init__(self, heads: int, buckets: int = 32, farthest: int = 128, *, both: bool = False):
+    Where attention is bidirectional, half of the buckets are for keys after the query. Unlike in T5, scores are scaled
+    by 1 / √E all the same.
+    """
+
+    def __init__(self, heads: int, num_buckets: int = 32, max_distance: int = 128, *, bidirectional: bool = False):
         super().__init__()
-        self.buckets, self.farthest, self.both = buckets, farthest, both
-        self.table = nn.Embedding(buckets, heads)
+        self.num_buckets, self.max_distance, self.bidirectional = num_buckets, max_distance, bidirectional
+        self.table = nn.Embedding(num_buckets, heads)
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """One bucket a distance for the first half of them, then ever longer ranges up to `farthest` and beyond."""
-        if self.both:
-            half = self.buckets // 2
-            return self._range(distance.abs(), half) + torch.where(distance < 0, half, 0)
-        return self._range(distance.clamp(min=0), self.buckets)
+        """The bucket of each distance: exact in the first half, then logarithmic up to `max_distance` and beyond."""
+        # distance = query - key, the negative of T5's relative_position.
+        if self.bidirectional:
+            half = self.num_buckets // 2
+            return self._bucket(distance.abs(), half) + torch.where(distance < 0, half, 0)
+        return self._bucket(distance.clamp(min=0), self.num_buckets)
 
-    def _range(self, distance: Tensor, buckets: int) -> Tensor:
-        exact = buckets // 2
-        share = (distance.clamp(min=exact).float() / exact).log() / math.log(self.farthest / exact)
-        far = (exact + (share * (buckets - exact)).long()).clamp(max=buckets - 1)
-        return torch.where(distance < exact, distance, far)
+    def _bucket(self, distance: Tensor, num_buckets: int) -> Tensor:
+        exact = num_buckets // 2
+        fraction = (distance.clamp(min=exact).float() / exact).log() / math.log(self.max_distance / exact)
+        logarithmic = (exact + (fraction * (num_buckets - exact)).long()).clamp(max=num_buckets - 1)
+        return torch.where(distance < exact, distance, logarithmic)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """(B or 1, H, T, K) from the positions of queries (B or 1, T) and keys (B, K) or (K,)."""
+        """Bias (B or 1, H, T, K) from the positions of queries (B or 1, T) and keys (B, K) or (K,)."""
         return self.table(self.bucket(query.unsqueeze(-1) - key.unsqueeze(-2))).movedim(-1, 1)

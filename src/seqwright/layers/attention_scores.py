@@ -1,6 +1,7 @@
-"""How well a decoder's state fits each vector of the memory: the scores of the lectures, each one small class.
+"""Attention scores of recurrent encoder-decoders: dot, scaled dot, general, additive and concat, one class each.
 
-A score first makes keys of the memory (once a source), then compares queries (B, T, D) with keys (B, S, D): (B, T, S).
+A score projects the memory (encoder output) to keys once per source, then scores queries (B, T, D) against keys
+(B, S, D): (B, T, S).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 
 class Score(nn.Module):
-    """What all scores have; the memory itself is the key unless a score has a map for it."""
+    """Base class of scores; the memory itself is the key unless a score projects it."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -29,7 +30,7 @@ class Dot(Score):
 
 
 class ScaledDot(Dot):
-    """query · key / √D: scores keep their size whatever the width (Vaswani et al. 2017)."""
+    """query · key / √D: the variance of scores does not grow with the width (Vaswani et al. 2017)."""
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         return super().forward(query, key) / math.sqrt(query.size(-1))
@@ -63,7 +64,7 @@ class Additive(Score):
 
 
 class Concat(Score):
-    """vᵀ tanh(W [query; memory]) (Luong et al. 2015): additive attention, its two maps written as one."""
+    """vᵀ tanh(W [query; memory]) (Luong et al. 2015): additive attention with its two projections in one matrix."""
 
     def __init__(self, width: int):
         super().__init__(width)
@@ -71,12 +72,12 @@ class Concat(Score):
         self.energy = nn.Linear(width, 1, bias=False)
 
     def keys(self, memory: Tensor) -> Tensor:
-        # W [q; m] = W_q q + W_m m, so the memory's share is computed once a source, not once a pair.
+        # W [q; m] = W_q q + W_m m, so the memory's part is computed once per source, not once per pair.
         return memory @ self.map.weight[:, memory.size(-1) :].T
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        own = query @ self.map.weight[:, : query.size(-1)].T  # (B, T, D)
-        return self.energy(torch.tanh(own.unsqueeze(2) + key.unsqueeze(1))).squeeze(-1)
+        projected = query @ self.map.weight[:, : query.size(-1)].T  # (B, T, D)
+        return self.energy(torch.tanh(projected.unsqueeze(2) + key.unsqueeze(1))).squeeze(-1)
 
 
 SCORES: dict[str, type[Score]] = {
@@ -89,8 +90,8 @@ SCORES: dict[str, type[Score]] = {
 }
 
 
-class Ask(nn.Module):
-    """softmax(scores) memory: a module of its own, so that an inspector can listen to it."""
+class GlobalAttention(nn.Module):
+    """Global attention over a memory, softmax(scores) values (Luong et al. 2015); its own module for forward hooks."""
 
     def __init__(self, score: Score):
         super().__init__()
@@ -100,11 +101,11 @@ class Ask(nn.Module):
         return self.score.keys(memory)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor | None = None) -> Tensor:
-        """(B, T, D) from values (B, S, D); mask (B, S), True = may be attended."""
+        """Context vectors (B, T, D) from values (B, S, D); mask (B, S), True = may be attended."""
         return self.weights(query, key, mask=mask) @ value
 
     def weights(self, query: Tensor, key: Tensor, *, mask: Tensor | None = None) -> Tensor:
-        """(B, T, S)"""
+        """Attention weights (B, T, S)."""
         scores = self.score(query, key)
         if mask is not None:
             scores = scores.masked_fill(~mask.unsqueeze(1), -torch.inf)

@@ -1,4 +1,4 @@
-"""Cross-attention: a decoder's positions ask a memory that the beams of one source share."""
+"""Cross-attention of a decoder over the encoder output, whose keys and values the beams of a source share."""
 
 from __future__ import annotations
 
@@ -9,35 +9,36 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqwright.core.protocols import State, per_source
-from seqwright.layers.attention import Attend, hiding
+from seqwright.layers.attention import Attend, additive_mask
 
 
-class Given(NamedTuple):
-    """What one layer's cross-attention may ask."""
+class CrossKV(NamedTuple):
+    """Keys, values and padding bias of the source for one layer's cross-attention."""
 
     key: Tensor  # (B, H, S, E)
     value: Tensor  # (B, H, S, E)
-    bias: Tensor | None  # (B, 1, 1, S): minus infinity for padding; None where there is none
+    bias: Tensor | None  # (B, 1, 1, S): minus infinity at padding; None without padding
 
 
 @dataclass
-class Memory(State):
-    """Keys and values of the source for every layer, computed once and held once for each source."""
+class CrossKVCache(State):
+    """Cross-attention keys and values of every layer, computed once and stored once per source."""
 
     key_value: Tensor = per_source()
-    """(B, L, 2, H, S, E): the keys of a head in one piece, since every step reads them all."""
+    """(B, L, 2, H, S, E): the keys of a head are contiguous, since every step reads all of them."""
     mask: Tensor = per_source()
     """(B, S)"""
 
-    def layers(self) -> list[Given]:
-        folded = hiding(self.mask[:, None, None], self.key_value)
-        return [Given(key, value, folded) for key, value in (pair.unbind(1) for pair in self.key_value.unbind(1))]
+    def layers(self) -> list[CrossKV]:
+        """Keys, values and bias of each layer."""
+        bias = additive_mask(self.mask[:, None, None], self.key_value)
+        return [CrossKV(key, value, bias) for key, value in (pair.unbind(1) for pair in self.key_value.unbind(1))]
 
     def static(self, steps: int) -> Self:
         return self
 
     def cat(self, other: Self) -> Self:
-        """The sources of both; the shorter ones are padded."""
+        """The sources of both, padded to the longer."""
         longest = max(self.mask.size(1), other.mask.size(1))
         mine, theirs = (
             type(memory)(pad(memory.key_value, longest, -2), pad(memory.mask, longest)) for memory in (self, other)
@@ -46,7 +47,7 @@ class Memory(State):
 
 
 class CrossAttention(nn.Module):
-    """Every position asks the memory (Vaswani et al. 2017), whose keys and values are given."""
+    """Multi-head cross-attention (Vaswani et al. 2017) over precomputed keys and values."""
 
     def __init__(self, width: int, heads: int, *, bias: bool = True, dropout: float = 0.0):
         super().__init__()
@@ -55,16 +56,16 @@ class CrossAttention(nn.Module):
         self.attend = Attend(dropout)
         self.output = nn.Linear(width, width, bias=bias)
 
-    def forward(self, x: Tensor, given: Given) -> Tensor:
+    def forward(self, x: Tensor, memory: CrossKV) -> Tensor:
         """(R, T, D) from (R, T, D), R rows over the B sources of the memory: beams are folded into the query axis."""
-        query = self.query(x).view(given.key.size(0), -1, self.heads, given.key.size(-1))  # (B, R / B · T, H, E)
-        attended = self.attend(query.transpose(1, 2), given.key, given.value, bias=given.bias)
+        query = self.query(x).view(memory.key.size(0), -1, self.heads, memory.key.size(-1))  # (B, R / B · T, H, E)
+        attended = self.attend(query.transpose(1, 2), memory.key, memory.value, bias=memory.bias)
         return self.output(attended.transpose(1, 2).reshape(x.shape))
 
 
-def pad(x: Tensor, longest: int, axis: int = 1) -> Tensor:
-    """As many entries along an axis, zeros (False) behind: (B, longest, …) from (B, S, …)."""
-    if x.size(axis) == longest:
+def pad(x: Tensor, length: int, axis: int = 1) -> Tensor:
+    """x right-padded with zeros (False) to `length` along an axis: (B, length, …) from (B, S, …)."""
+    if x.size(axis) == length:
         return x
-    behind = x.dim() - 1 - axis % x.dim()
-    return F.pad(x, (0, 0) * behind + (0, longest - x.size(axis)))
+    trailing = x.dim() - 1 - axis % x.dim()  # F.pad counts axes from the last
+    return F.pad(x, (0, 0) * trailing + (0, length - x.size(axis)))

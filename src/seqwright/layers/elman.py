@@ -1,4 +1,4 @@
-"""Elman networks with activations that PyTorch's own lacks: the lectures' sigmoid and linear ones."""
+"""Elman RNN with the activations that torch.nn.RNN lacks: the lectures' sigmoid and linear."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"sigmoid": torch.sigmoid, 
 
 
 class Elman(nn.Module):
-    """h_t = f(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh), with the parameters, arguments and results of torch.nn.RNN."""
+    """h_t = f(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh), with torch.nn.RNN's parameter names, arguments and results."""
 
     def __init__(
         self, size: int, width: int, layers: int, *, activation: Callable[[Tensor], Tensor], dropout: float = 0.0
@@ -30,7 +30,7 @@ class Elman(nn.Module):
                 self.register_parameter(f"{name}_l{layer}", nn.Parameter(torch.empty(shape).uniform_(-bound, bound)))
 
     def forward(self, x: Tensor | PackedSequence, hidden: Tensor) -> tuple[Tensor | PackedSequence, Tensor]:
-        """Outputs (B, T, D) and last states (L, B, D), from x (B, T, size) and states (L, B, D)."""
+        """Outputs (B, T, D) and final hidden states (L, B, D) from x (B, T, size) and initial states (L, B, D)."""
         if isinstance(x, PackedSequence):
             padded, lengths = pad_packed_sequence(x, batch_first=True)
             output, last = self._run(padded, hidden, lengths.to(padded.device))
@@ -41,15 +41,15 @@ class Elman(nn.Module):
         last = []
         for layer in range(self.layers):
             weight = self.get_parameter(f"weight_hh_l{layer}")
-            drive = nn.functional.linear(
+            projected = nn.functional.linear(
                 x if layer == 0 else self.dropout(x),
                 self.get_parameter(f"weight_ih_l{layer}"),
                 self.get_parameter(f"bias_ih_l{layer}") + self.get_parameter(f"bias_hh_l{layer}"),
             )
             state, outputs = hidden[layer], []
             for t in range(x.size(1)):
-                moved = self.activation(drive[:, t] + state @ weight.T)
-                state = moved if lengths is None else torch.where((t < lengths).unsqueeze(1), moved, state)
+                updated = self.activation(projected[:, t] + state @ weight.T)
+                state = updated if lengths is None else torch.where((t < lengths).unsqueeze(1), updated, state)
                 outputs.append(state)
             x = torch.stack(outputs, 1)
             last.append(state)

@@ -1,4 +1,4 @@
-"""The middle of a model: vectors in, vectors out, one for each position, causal or seeing everything at once."""
+"""Encoder protocols: embeddings in, hidden states out, one per position; causal (stateful) or over a full source."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from seqwright.core.protocols import State
 
 
 class CausalEncoder(Protocol):
-    """Position t of what comes back has read x[:, : t + 1] and, with a state, everything before it."""
+    """Left-to-right encoder: output t depends on x[:, : t + 1] and, with a state, on everything before it."""
 
     width: int
-    """Size of the vectors that come back."""
+    """Size of the hidden states."""
     context: int | None
-    """The most positions it can tell apart; None where any length will do."""
-    apart: bool
-    """Whether it can keep the documents of a row apart."""
+    """Maximum number of positions; None where unlimited."""
+    supports_document_mask: bool
+    """Whether attention can be masked to the documents of a packed row."""
 
     def start(self, rows: int, capacity: int, like: Tensor) -> State:
-        """The state before anything was read; `like` gives device and dtype."""
+        """The initial state; `like` gives device and dtype."""
         ...
 
     def __call__(
@@ -31,39 +31,40 @@ class CausalEncoder(Protocol):
         count: Tensor | None = None,
         documents: Tensor | None = None,
     ) -> tuple[Tensor, State | None]:
-        """(B, T, D) and the state after, where one was given; `count` (B,) is how many positions of a row are real.
+        """Hidden states (B, T, D) and, where a state was passed, the state after; `count` (B,) is how many positions of
+        each right-padded row are real.
 
-        `documents` (B, T) is given only to those that can keep them apart, and never with a state.
+        `documents` (B, T) masks attention to a token's document: needs supports_document_mask, and no state.
         """
         ...
 
 
 @dataclass(frozen=True)
 class EncoderOutput:
-    """What a reader made of a source."""
+    """Hidden states of a source with their padding mask, and final states of recurrent encoders."""
 
     vectors: Tensor  # (B, S, D)
     mask: Tensor  # (B, S)
     last: Tensor | None = None
-    """(B, C, L, D): where a recurrent reader ended, hidden and perhaps cell of every layer; its directions side by
-    side."""
+    """(B, C, L, D): final hidden (and, for LSTMs, cell) state of every layer of a recurrent encoder, directions
+    concatenated; None for other encoders."""
 
 
 class Encoder(Protocol):
-    """An encoder that is given the whole source at once."""
+    """Encoder of a complete source, possibly bidirectional."""
 
     width: int
-    """Size of the vectors that come back."""
+    """Size of the hidden states."""
     context: int | None
-    """The most positions it can tell apart; None where any length will do."""
+    """Maximum number of positions; None where unlimited."""
 
     def __call__(self, x: Tensor, mask: Tensor) -> EncoderOutput:
-        """From token vectors (B, S, D) and mask (B, S); what stands where the mask is False changes nothing."""
+        """Encodes embeddings (B, S, D); positions where mask (B, S) is False do not affect the real ones."""
         ...
 
 
 def last_real(x: Tensor, count: Tensor | None) -> Tensor:
-    """x[:, count - 1] row by row: (B, D) from (B, T, D)."""
+    """The last position of each row that is not padding, x[:, count - 1]: (B, D) from (B, T, D)."""
     if count is None:
         return x[:, -1]
     index = (count - 1).view(-1, 1, 1).expand(-1, 1, x.size(-1))

@@ -1,4 +1,7 @@
-"""The lectures' second way: all hidden states so far, flattened to a fixed length, feed the read-out."""
+"""Flattened prefixes: all hidden states so far, zero-padded to a fixed length, as input of the output layer.
+
+The second of the lectures' two ways to predict the next token from an encoder; the first reads h_t alone.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,18 @@ from seqwright.layers.encoder import CausalEncoder
 
 
 @dataclass
-class Flat(State):
-    """What the wrapped encoder remembers, and every vector it has put out."""
+class FlattenState(State):
+    """State of the wrapped encoder, and all hidden states so far."""
 
     inner: State
-    seen: Tensor  # (B, context, D), zero where nothing was read yet
+    seen: Tensor  # (B, context, D), zeros beyond `length`
     length: Tensor  # (B,)
 
 
 class PrefixFlatten(nn.Module):
-    """h_1 … h_t 0 … 0 as one vector for each t: padding to the fixed length is zero and never changes a prediction."""
+    """[h_1 … h_t 0 … 0] as one vector for each t; the zero padding contributes nothing to a linear output layer."""
 
-    apart = False
+    supports_document_mask = False
 
     def __init__(self, encoder: nn.Module, width: int, context: int):
         super().__init__()
@@ -33,26 +36,28 @@ class PrefixFlatten(nn.Module):
         self.context = context
         self.width = width * context
 
-    def start(self, rows: int, capacity: int, like: Tensor) -> Flat:
+    def start(self, rows: int, capacity: int, like: Tensor) -> FlattenState:
         seen = like.new_zeros(rows, self.context, self.size)
-        return Flat(
+        return FlattenState(
             self.encoder.start(rows, capacity, like), seen, torch.zeros(rows, dtype=torch.long, device=like.device)
         )
 
-    def forward(self, x: Tensor, state: Flat | None = None, count: Tensor | None = None) -> tuple[Tensor, Flat | None]:
-        begun = state or self.start(x.size(0), x.size(1), x)
+    def forward(
+        self, x: Tensor, state: FlattenState | None = None, count: Tensor | None = None
+    ) -> tuple[Tensor, FlattenState | None]:
+        before = state or self.start(x.size(0), x.size(1), x)
         hidden, inner = self.encoder(x, state and state.inner, count)
         steps = torch.arange(x.size(1), device=x.device)
-        # Padding may stand behind the context, as may rows whose search has ended: all in one place that is cut off.
-        slots = (begun.length.unsqueeze(1) + steps).clamp(max=self.context)  # (B, T)
+        # Padding and finished beams may lie beyond the context: they all go to one extra slot, which is cut off.
+        slots = (before.length.unsqueeze(1) + steps).clamp(max=self.context)  # (B, T)
         rows = torch.arange(x.size(0), device=x.device).unsqueeze(1)
-        room = F.pad(begun.seen.to(hidden.dtype), (0, 0, 0, 1))  # (B, context + 1, D)
-        seen = room.index_put((rows, slots), hidden)[:, : self.context]  # (B, context, D)
-        visible = torch.arange(self.context, device=x.device) <= slots.unsqueeze(-1)  # (B, T, context)
-        flat = (seen.unsqueeze(1) * visible.unsqueeze(-1)).flatten(2)  # (B, T, context * D)
+        buffer = F.pad(before.seen.to(hidden.dtype), (0, 0, 0, 1))  # (B, context + 1, D)
+        seen = buffer.index_put((rows, slots), hidden)[:, : self.context]  # (B, context, D)
+        causal = torch.arange(self.context, device=x.device) <= slots.unsqueeze(-1)  # (B, T, context)
+        flat = (seen.unsqueeze(1) * causal.unsqueeze(-1)).flatten(2)  # (B, T, context * D)
         if state is None:
             return flat, None
         assert inner is not None
-        length = begun.length + (x.size(1) if count is None else count)
+        length = before.length + (x.size(1) if count is None else count)
         real = torch.arange(self.context, device=x.device) < length.unsqueeze(1)  # (B, context)
-        return flat, Flat(inner, seen * real.unsqueeze(-1), length)
+        return flat, FlattenState(inner, seen * real.unsqueeze(-1), length)

@@ -1,4 +1,4 @@
-"""Heads: what is made of hidden vectors. Each owns its logits, its loss and its prediction."""
+"""Output heads: hidden states to logits, loss and predictions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqwright.core.batch import IGNORE
-from seqwright.layers.cross_entropy import cross_entropy, exact, token_log_probs
+from seqwright.layers.cross_entropy import cross_entropy, token_log_probs, upcast
 
 
 class TokenHead(nn.Module):
-    """One of V tokens for each hidden vector; its weight may be the embedding's (Press & Wolf 2017)."""
+    """Language modeling head over V tokens; its weight may be tied to the embedding (Press & Wolf 2017)."""
 
     def __init__(self, width: int, vocabulary: int, *, bias: bool = True):
         super().__init__()
@@ -24,10 +24,10 @@ class TokenHead(nn.Module):
         return self.readout(hidden)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        """(..., V), natural log, at least float32."""
-        logits = exact(self.readout(hidden))
+        """Log-probabilities (..., V), natural log, at least float32."""
+        logits = upcast(self.readout(hidden))
         if torch.is_inference_mode_enabled() and logits.device.type == "cpu":
-            # Nobody else holds them, and a search's step goes through less memory.
+            # In place: no gradient needs the logits, and a decoding step touches less memory.
             return torch.log_softmax(logits, -1, out=logits)
         return logits.log_softmax(-1)
 
@@ -42,12 +42,15 @@ class TokenHead(nn.Module):
         return self.readout(hidden).argmax(-1)
 
 
-class MaskedHead(TokenHead):
-    """Hidden tokens: a layer of its own before the read-out (Devlin et al. 2019). Only what is asked for is computed,
-    one position in seven; counting those makes a GPU wait, which costs less."""
+class MLMHead(TokenHead):
+    """Masked language modeling head: dense, GELU and LayerNorm before the output layer (Devlin et al. 2019).
+
+    The loss computes logits of masked positions only, about one in seven. Selecting them synchronizes a GPU, which
+    costs less than the logits of all positions.
+    """
 
     def __init__(self, width: int, vocabulary: int, *, embedding: int | None = None, epsilon: float = 1e-12):
-        inner = embedding or width
+        inner = embedding or width  # the embedding may be narrower than the encoder, and is tied to the output layer
         super().__init__(inner, vocabulary)
         self.transform = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.LayerNorm(inner, eps=epsilon))
 
@@ -66,7 +69,7 @@ class MaskedHead(TokenHead):
 
 
 class ClassHead(nn.Module):
-    """One of C classes for each hidden vector: a text's, or every word's."""
+    """Softmax classifier over C classes, for texts or for each word."""
 
     def __init__(self, width: int, classes: int):
         super().__init__()
@@ -77,7 +80,7 @@ class ClassHead(nn.Module):
         return self.readout(hidden)
 
     def loss(self, hidden: Tensor, target: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-        logits = exact(self.readout(hidden)).flatten(0, -2)
+        logits = upcast(self.readout(hidden)).flatten(0, -2)
         total = F.cross_entropy(
             logits, target.flatten(), ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing
         )
@@ -88,11 +91,11 @@ class ClassHead(nn.Module):
 
 
 class MultiLabelHead(ClassHead):
-    """Any number of C labels, each true or not: a target (B, C) of 0 and 1."""
+    """Multi-label classifier: C independent binary labels, target (B, C) of 0 and 1, binary cross-entropy."""
 
     def loss(self, hidden: Tensor, target: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-        wanted = target.clamp(min=0) * (1 - smoothing) + smoothing / 2
-        losses = F.binary_cross_entropy_with_logits(exact(self.readout(hidden)), wanted, reduction="none")
+        smoothed = target.clamp(min=0) * (1 - smoothing) + smoothing / 2
+        losses = F.binary_cross_entropy_with_logits(upcast(self.readout(hidden)), smoothed, reduction="none")
         real = target != IGNORE
         return (losses * real).sum(), real.sum()
 
@@ -101,21 +104,24 @@ class MultiLabelHead(ClassHead):
 
 
 class RegressionHead(nn.Module):
-    """Numbers for each hidden vector, by least squares: one for a regression, those of a patch for pixels. Each is the
-    middle of a normal distribution with deviation 1 / √2π: its density is 1 there, so nll begins at 0."""
+    """Least-squares regression: one value for a text, or the pixels of a patch.
+
+    Predictions are means of normal distributions with standard deviation 1 / √2π: the density at the mean is 1, so the
+    nll in nats is π times the squared error and 0 where the prediction is exact (decision 126).
+    """
 
     def __init__(self, width: int, count: int = 1):
         super().__init__()
         self.readout = nn.Linear(width, count)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """(..., count)."""
+        """Predicted values (..., count)."""
         return self.readout(hidden)
 
     def loss(self, hidden: Tensor, target: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-        """π times the squared errors; label smoothing has no meaning here and changes nothing."""
+        """π times the sum of squared errors, and the count; label smoothing is not defined here and ignored."""
         real = target != IGNORE
-        errors = (exact(self.readout(hidden)) - target).square()
+        errors = (upcast(self.readout(hidden)) - target).square()
         return math.pi * (errors * real).sum(), real.sum()
 
     def predict(self, hidden: Tensor, real: Tensor | None = None) -> Tensor:

@@ -1,8 +1,8 @@
-"""Keys and values of what was read: a tree for each source, whose branches are the rows that share it.
+"""KV cache: keys and values of past tokens, a tree for each source, whose branches are the rows (beams) that share it.
 
-Beams have most of their words in common. A row that goes on from another needs no copy of them: both see the same slots
-(tree attention, Miao et al. 2024). So reordering beams takes rows of a table of booleans, and what beams have in common
-is held and read once.
+Beams have most of their tokens in common. A row that continues another needs no copy of its prefix: both attend to the
+same slots (tree attention, Miao et al. 2024). Reordering beams therefore permutes rows of a boolean mask, and shared
+prefixes are stored and read once (decision 116).
 """
 
 from __future__ import annotations
@@ -15,166 +15,174 @@ from torch import Tensor
 
 from seqwright.core.protocols import State, per_source, shared
 
-ROOM = 8
-"""Steps for which rows find room, at least, when slots that no row sees any more are given up."""
-ALIGNED = 16
-"""What the number of slots is a multiple of on a device that reads them to the end: kernels read so many at once."""
+MIN_FREE_STEPS = 8
+"""Steps for which free slots must remain after compaction; otherwise the buffers grow."""
+SLOT_ALIGNMENT = 16
+"""The number of slots of a static cache is a multiple of this: attention kernels read as many keys at a time."""
 
 
 @dataclass
 class KVCache(State):
-    """What R rows over B sources have read, W = R / B each: in slots of their source, S of them, some yet empty."""
+    """Cached keys and values of R rows over B sources, W = R / B rows each, in S slots per source, some still free."""
 
-    seen: Tensor  # (R, S): the slots that a row has behind it
-    length: Tensor  # (R,): how many those are
-    key: Tensor = per_source()  # (B, L, S, G, E), G heads of keys
+    seen: Tensor  # (R, S): True where a slot holds a token of the row's prefix
+    length: Tensor  # (R,): tokens in each row's prefix
+    key: Tensor = per_source()  # (B, L, S, G, E), G key-value heads
     value: Tensor = per_source()  # (B, L, S, G, E)
     place: Tensor = per_source()
-    """(B, S): where the token of each slot stands."""
+    """(B, S): the position of the token in each slot."""
     cursor: Tensor = per_source()
-    """(B,): the next empty slot, kept where the host does not know it."""
+    """(B,): the next free slot, for static caches (CUDA graphs), where the host does not know it."""
     used: Tensor = shared()
-    """() long: slots that any row has written; beyond them nothing is read. -1 where only the device knows (steady)."""
+    """() long: slots written so far, beyond which nothing is read; -1 in static caches, where only the device knows."""
 
     @classmethod
     def empty(cls, rows: int, layers: int, heads: int, size: int, capacity: int, like: Tensor) -> KVCache:
+        """An empty cache with `capacity` slots for each row; `like` gives device and dtype."""
         key, value = (like.new_zeros(rows, layers, capacity, heads, size) for _ in range(2))
         place = torch.zeros(rows, capacity, dtype=torch.long, device=like.device)
-        none = torch.zeros(rows, dtype=torch.long, device=like.device)
-        return cls(place.bool(), none, key, value, place, none, torch.tensor(0))
+        zero = torch.zeros(rows, dtype=torch.long, device=like.device)
+        return cls(place.bool(), zero, key, value, place, zero, torch.tensor(0))
 
     @property
     def branches(self) -> int:
-        """Rows of a source."""
+        """Rows (beams) per source."""
         return len(self.seen) // max(1, len(self.key))
 
     def positions(self, steps: int) -> Tensor:
-        """(R, T): where the next ids of each row stand."""
+        """(R, T): the positions of the next `steps` tokens of each row."""
         return self.length.unsqueeze(1) + torch.arange(steps, device=self.length.device)
 
     def extended(self, steps: int, count: Tensor | None = None) -> KVCache:
-        """With a slot for each of so many ids of every row, seen by it where they are real, whose keys and values are
-        yet to be written."""
-        branches, many = self.branches, self.branches * steps
-        if int(self.used) >= 0 and int(self.used) + many > self.place.size(1):
-            return self._tidied(max(many, branches * ROOM)).extended(steps, count)
-        places = self.positions(steps)
-        after = steps if count is None else count
-        real = places < (self.length + after).unsqueeze(1)  # (R, T)
-        own = torch.eye(branches, dtype=torch.bool, device=real.device).unsqueeze(-1)  # (W, W, 1)
-        seen = (own & real.view(-1, branches, 1, steps)).view(-1, many)  # (R, W · T)
-        if int(self.used) < 0:
-            slots = self._slots(many)
-            self.place.index_copy_(1, slots, places.view(-1, many))
+        """The cache with slots allocated for `steps` new tokens of every row, `count` (R,) of them real; their keys and
+        values are yet to be written (`write`)."""
+        branches, new = self.branches, self.branches * steps
+        if int(self.used) >= 0 and int(self.used) + new > self.place.size(1):
+            return self._with_free_slots(max(new, branches * MIN_FREE_STEPS)).extended(steps, count)
+        positions = self.positions(steps)
+        added = steps if count is None else count
+        real = positions < (self.length + added).unsqueeze(1)  # (R, T)
+        # A row sees its own new slots, not those of its siblings: a diagonal over the rows of a source.
+        diagonal = torch.eye(branches, dtype=torch.bool, device=real.device).unsqueeze(-1)  # (W, W, 1)
+        seen = (diagonal & real.view(-1, branches, 1, steps)).view(-1, new)  # (R, W · T)
+        if int(self.used) < 0:  # by indices computed on the device, so that a CUDA graph replays with the next slots
+            slots = self._next_slots(new)
+            self.place.index_copy_(1, slots, positions.view(-1, new))
             self.seen.index_copy_(1, slots, seen)
-            return replace(self, length=self.length + after, cursor=self.cursor + many)
-        begin, end = int(self.used), int(self.used) + many
-        self.place[:, begin:end], self.seen[:, begin:end] = places.view(-1, many), seen
-        return replace(self, length=self.length + after, used=torch.tensor(end))
+            return replace(self, length=self.length + added, cursor=self.cursor + new)
+        start, end = int(self.used), int(self.used) + new
+        self.place[:, start:end], self.seen[:, start:end] = positions.view(-1, new), seen
+        return replace(self, length=self.length + added, used=torch.tensor(end))
 
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Puts (R, T, G, E) in the slots that were last added; keys and values (B, G, K, E) of the layer so far."""
-        many = self.branches * key.size(1)
-        slots = None if int(self.used) >= 0 else self._slots(many) - many
-        for buffer, new in ((self.key[:, layer], key), (self.value[:, layer], value)):
-            given = new.reshape(len(buffer), many, *new.shape[2:])
+        """Writes keys and values (R, T, G, E) to the slots added last; returns all (B, G, K, E) of the layer."""
+        new = self.branches * key.size(1)
+        slots = None if int(self.used) >= 0 else self._next_slots(new) - new
+        for buffer, states in ((self.key[:, layer], key), (self.value[:, layer], value)):
+            flat = states.reshape(len(buffer), new, *states.shape[2:])
             if slots is None:
-                buffer[:, self.stop - many : self.stop] = given
+                buffer[:, self.stop - new : self.stop] = flat
             else:
-                buffer.index_copy_(1, slots, given)
+                buffer.index_copy_(1, slots, flat)
         return self.key[:, layer, : self.stop].transpose(1, 2), self.value[:, layer, : self.stop].transpose(1, 2)
 
-    def _slots(self, many: int) -> Tensor:
-        """(N,): the next ones, found on the device. Every source has written as many."""
-        return self.cursor[:1] + torch.arange(many, device=self.cursor.device)
+    def _next_slots(self, count: int) -> Tensor:
+        """(N,): indices of the next free slots, computed on the device; all sources have used the same number."""
+        return self.cursor[:1] + torch.arange(count, device=self.cursor.device)
 
     @property
     def stop(self) -> int:
-        """The first slot that is not read."""
+        """End of the slots that attention reads (exclusive)."""
         return int(self.used) if int(self.used) >= 0 else self.place.size(1)
 
     @property
-    def places(self) -> Tensor:
-        """(B, K): where the tokens stand whose keys are read."""
+    def key_positions(self) -> Tensor:
+        """(B, K): positions of the cached keys."""
         return self.place[:, : self.stop]
 
     def mask(self, positions: Tensor, window: int | None = None) -> Tensor:
-        """(B, 1, W · T, K): what rows see that stand at these positions (R, T): what is behind them and themselves, or
-        what of that is inside their window."""
-        before = visible(positions.reshape(len(self.place), -1), self.places, window)  # (B, 1, W · T, K)
-        own = self.seen[:, : self.stop].repeat_interleave(positions.size(1), 0)  # (R · T, K)
-        return before & own.view_as(before)
+        """Attention mask (B, 1, W · T, K) of queries at positions (R, T): own prefix, causal, within the window."""
+        causal = attention_mask(positions.reshape(len(self.place), -1), self.key_positions, window)  # (B, 1, W · T, K)
+        prefix = self.seen[:, : self.stop].repeat_interleave(positions.size(1), 0)  # (R · T, K)
+        return causal & prefix.view_as(causal)
 
-    def _tidied(self, room: int) -> KVCache:
-        """With so many empty slots at least, without those that no row sees any more; this state is used up."""
-        kept = self.packed()
-        if self.place.size(1) < kept.stop + room:
-            return kept._lengthened(2 * (kept.stop + room))
+    def _with_free_slots(self, free: int) -> KVCache:
+        """Compacted, with at least `free` free slots: in place where they suffice, else in larger buffers. Uses up this
+        state."""
+        live = self.compacted()
+        if self.place.size(1) < live.stop + free:
+            return live._resized(2 * (live.stop + free))  # doubling amortizes the copies
         for name in ("key", "value"):
-            getattr(self, name)[:, :, : kept.stop] = getattr(kept, name)
-        self.place[:, : kept.stop], self.seen[:, : kept.stop] = kept.place, kept.seen
-        return replace(self, used=kept.used)
+            getattr(self, name)[:, :, : live.stop] = getattr(live, name)
+        self.place[:, : live.stop], self.seen[:, : live.stop] = live.place, live.seen
+        return replace(self, used=live.used)
 
-    def packed(self) -> KVCache:
-        """Only the slots that any row sees, or so many that no source has more of them; in memory of their own."""
+    def compacted(self) -> KVCache:
+        """A copy without slots that no row sees any more; as many slots for every source as the largest needs."""
         live = self.seen.view(len(self.place), self.branches, -1).any(1)  # (B, S)
         count = int(live.sum(1).max())
+        # Live slots first; sources with fewer fill up with dead ones, which `seen` masks.
         order = live.byte().argsort(dim=1, descending=True, stable=True)[:, :count]  # (B, K)
         layers, slots = self.key.shape[1:3]
-        first = torch.arange(len(order) * layers, device=order.device).view(-1, layers, 1) * slots
-        chosen = (first + order.unsqueeze(1)).flatten()  # (B · L · K)
+        offset = torch.arange(len(order) * layers, device=order.device).view(-1, layers, 1) * slots
+        index = (offset + order.unsqueeze(1)).flatten()  # (B · L · K)
         key, value = (
-            held.flatten(0, 2).index_select(0, chosen).view(-1, layers, count, *held.shape[3:])
-            for held in (self.key, self.value)
+            buffer.flatten(0, 2).index_select(0, index).view(-1, layers, count, *buffer.shape[3:])
+            for buffer in (self.key, self.value)
         )
         place, seen = self.place.gather(1, order), self.seen.gather(1, order.repeat_interleave(self.branches, 0))
         return replace(self, key=key, value=value, place=place, seen=seen, used=torch.tensor(count))
 
-    def _lengthened(self, slots: int) -> KVCache:
-        """So many slots, in memory of their own; whatever lies in new ones is not read."""
-        key, value = (held.new_empty(*held.shape[:2], slots, *held.shape[3:]) for held in (self.key, self.value))
-        for buffer, held in ((key, self.key), (value, self.value)):
-            buffer[:, :, : held.size(2)] = held
+    def _resized(self, slots: int) -> KVCache:
+        """A copy with buffers of `slots` slots; new slots are uninitialized."""
+        key, value = (old.new_empty(*old.shape[:2], slots, *old.shape[3:]) for old in (self.key, self.value))
+        for buffer, old in ((key, self.key), (value, self.value)):
+            buffer[:, :, : old.size(2)] = old
         more = slots - self.place.size(1)
         return replace(self, key=key, value=value, place=F.pad(self.place, (0, more)), seen=F.pad(self.seen, (0, more)))
 
-    def _wiped(self) -> KVCache:
-        """Zeros in empty slots that will be read unseen: a weight of zero meets them, and 0 · NaN is NaN."""
+    def _with_zeroed_free_slots(self) -> KVCache:
+        """This cache with zeros in free slots, which attention reads with weight 0: 0 · NaN would be NaN."""
         for buffer in (self.key, self.value):
             buffer[:, :, self.stop :] = 0
         return self
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> KVCache:
-        """As every state; only what is used is copied."""
-        taken = State.select(self._cut(), rows, sources)
-        if len(rows) < len(self.seen):  # depth-first search would drag along all that the others said, word by word
-            taken = taken.packed()
-        return taken._lengthened(2 * (taken.stop + taken.branches * ROOM))
+        """As `State.select`, copying used slots only."""
+        selected = State.select(self._trimmed(), rows, sources)
+        if len(rows) < len(self.seen):  # else a depth-first search would keep the slots of all rows it has dropped
+            selected = selected.compacted()
+        return selected._resized(2 * (selected.stop + selected.branches * MIN_FREE_STEPS))
 
     def static(self, steps: int) -> KVCache:
-        """Reads the buffers to their end, which so many steps reach; what is empty is not seen."""
-        held = self._cut()
-        slots = held.stop + self.branches * steps
-        begun = torch.full_like(held.cursor, held.stop)
-        return replace(held._lengthened(slots + -slots % ALIGNED)._wiped(), cursor=begun, used=torch.tensor(-1))
+        """A cache of fixed shapes for `steps` more steps, as CUDA graphs need: attention reads whole buffers, with free
+        slots masked (decision 70)."""
+        trimmed = self._trimmed()
+        slots = trimmed.stop + self.branches * steps
+        cursor = torch.full_like(trimmed.cursor, trimmed.stop)
+        grown = trimmed._resized(slots + -slots % SLOT_ALIGNMENT)
+        return replace(grown._with_zeroed_free_slots(), cursor=cursor, used=torch.tensor(-1))
 
-    def _cut(self) -> KVCache:
-        """Without empty slots, sharing this state's memory."""
-        held = self if int(self.used) >= 0 else self.packed()
-        cut = {name: getattr(held, name)[:, :, : held.stop] for name in ("key", "value")}
-        cut |= {name: getattr(held, name)[:, : held.stop] for name in ("place", "seen")}
-        return replace(held, **cut)
+    def _trimmed(self) -> KVCache:
+        """Views of the used slots, sharing this cache's memory."""
+        cache = self if int(self.used) >= 0 else self.compacted()
+        views = {name: getattr(cache, name)[:, :, : cache.stop] for name in ("key", "value")}
+        views |= {name: getattr(cache, name)[:, : cache.stop] for name in ("place", "seen")}
+        return replace(cache, **views)
 
     def cat(self, other: KVCache) -> KVCache:
-        """As every state; the shorter buffers grow."""
+        """As `State.cat`; the smaller buffers grow."""
         slots = max(self.place.size(1), other.place.size(1))
-        return State.cat(self._lengthened(slots)._wiped(), other._lengthened(slots)._wiped())
+        ours, theirs = (cache._resized(slots)._with_zeroed_free_slots() for cache in (self, other))
+        return State.cat(ours, theirs)
 
 
-def visible(query: Tensor, key: Tensor, window: int | None = None, *, ahead: bool = False) -> Tensor:
-    """Which keys, at positions (B, K) or (K,), each query position (B or 1, T) sees, (B or 1, 1, T, K): itself and
-    those before it (and `ahead` of it), but for what lies `window` or more away (Child et al. 2019; Beltagy et al.
-    2020)."""
+def attention_mask(query: Tensor, key: Tensor, window: int | None = None, *, bidirectional: bool = False) -> Tensor:
+    """Attention mask (B or 1, 1, T, K) from the positions of queries (B or 1, T) and keys (B, K) or (K,).
+
+    Causal or bidirectional; with a sliding window, keys at distance `window` or more are masked (Child et al. 2019;
+    Beltagy et al. 2020).
+    """
     distance = query.unsqueeze(-1) - key.unsqueeze(-2)  # (B or 1, T, K)
-    distance, seen = (distance.abs(), torch.ones_like(distance).bool()) if ahead else (distance, distance >= 0)
-    return (seen if window is None else seen & (distance < window)).unsqueeze(1)
+    distance, mask = (distance.abs(), torch.ones_like(distance).bool()) if bidirectional else (distance, distance >= 0)
+    return (mask if window is None else mask & (distance < window)).unsqueeze(1)

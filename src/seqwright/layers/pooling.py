@@ -1,4 +1,4 @@
-"""Pooling: what a head reads of a whole reading. One vector for a text, one for each word, or all of them."""
+"""Pooling: encoder output to the vectors a head reads: one per text, one per word, or all positions."""
 
 from __future__ import annotations
 
@@ -13,136 +13,135 @@ from seqwright.layers.encoder import EncoderOutput
 
 
 class Pooling(nn.Module, ABC):
-    """From a reading (B, S, D) to what a head reads; what is masked never counts."""
+    """Encoder output (B, S, D) to the input of a head; masked positions are ignored."""
 
     def __init__(self, width: int):
         super().__init__()
         self.width = width
-        """Size of the vectors that come out."""
+        """Size of the pooled vectors."""
 
     @abstractmethod
-    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
+    def forward(self, encoded: EncoderOutput, source: Source) -> Tensor:
         """(B, width), (B, W, width) or (B, S, width)."""
 
 
-class First(Pooling):
-    """The vector of a class token that stands in front (Devlin et al. 2019)."""
+class FirstToken(Pooling):
+    """The hidden state of the first position, a class token ([CLS], Devlin et al. 2019)."""
 
-    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
-        return reading.vectors[:, 0]  # (B, D)
-
-
-class Final(Pooling):
-    """The vector of the last real position: what a causal reader knows in the end (Radford et al. 2018)."""
-
-    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
-        places = torch.arange(reading.mask.size(1), device=reading.mask.device)
-        last = (places * reading.mask).amax(1)  # (B,)
-        return reading.vectors[torch.arange(len(last), device=last.device), last]  # (B, D)
+    def forward(self, encoded: EncoderOutput, source: Source) -> Tensor:
+        return encoded.vectors[:, 0]  # (B, D)
 
 
-class Last(Pooling):
-    """Where a recurrent reader ended: the top layer's state, both directions of it."""
+class LastToken(Pooling):
+    """The hidden state of the last real position, as for causal encoders (Radford et al. 2018)."""
 
-    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
-        assert reading.last is not None
-        return reading.last[:, 0, -1]  # (B, D)
+    def forward(self, encoded: EncoderOutput, source: Source) -> Tensor:
+        positions = torch.arange(encoded.mask.size(1), device=encoded.mask.device)
+        last = (positions * encoded.mask).amax(1)  # (B,)
+        return encoded.vectors[torch.arange(len(last), device=last.device), last]  # (B, D)
 
 
-class Backward(Pooling):
-    """The lectures' `hidden[-1]` of a bidirectional network: the top layer's backward state alone."""
+class LastState(Pooling):
+    """The final hidden state of a recurrent encoder: top layer, directions concatenated."""
+
+    def forward(self, encoded: EncoderOutput, source: Source) -> Tensor:
+        assert encoded.last is not None
+        return encoded.last[:, 0, -1]  # (B, D)
+
+
+class BackwardState(Pooling):
+    """The top layer's backward final state alone: the lectures' `hidden[-1]` of a bidirectional network."""
 
     def __init__(self, width: int):
         super().__init__(width // 2)
 
-    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
-        assert reading.last is not None
-        return reading.last[:, 0, -1, self.width :]  # (B, D / 2)
+    def forward(self, encoded: EncoderOutput, source: Source) -> Tensor:
+        assert encoded.last is not None
+        return encoded.last[:, 0, -1, self.width :]  # (B, D / 2)
 
 
 class Mean(Pooling):
-    """The mean of the real positions."""
+    """The mean of the hidden states over real positions."""
 
-    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
-        real = reading.mask.unsqueeze(-1)  # (B, S, 1)
-        return (reading.vectors * real).sum(1) / real.sum(1).clamp(min=1)  # (B, D)
+    def forward(self, encoded: EncoderOutput, source: Source) -> Tensor:
+        real = encoded.mask.unsqueeze(-1)  # (B, S, 1)
+        return (encoded.vectors * real).sum(1) / real.sum(1).clamp(min=1)  # (B, D)
 
 
 class Max(Pooling):
-    """The largest of every feature over the real positions (Collobert et al. 2011)."""
+    """Max over time: the maximum of each feature over real positions (Collobert et al. 2011)."""
 
-    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
-        hidden = reading.vectors.masked_fill(~reading.mask.unsqueeze(-1), -torch.inf)
-        return hidden.amax(1).masked_fill(~reading.mask.any(1, keepdim=True), 0.0)  # (B, D)
+    def forward(self, encoded: EncoderOutput, source: Source) -> Tensor:
+        hidden = encoded.vectors.masked_fill(~encoded.mask.unsqueeze(-1), -torch.inf)
+        return hidden.amax(1).masked_fill(~encoded.mask.any(1, keepdim=True), 0.0)  # (B, D)
 
 
 class Attention(Pooling):
-    """A mean whose weights are learned: softmax of v · tanh(W h) (Lin et al. 2017)."""
+    """Attention pooling: a mean weighted by softmax(v · tanh(W h)) (Lin et al. 2017)."""
 
     def __init__(self, width: int):
         super().__init__(width)
         self.hidden = nn.Linear(width, width)
         self.score = nn.Linear(width, 1, bias=False)
 
-    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
-        scores = self.score(torch.tanh(self.hidden(reading.vectors))).squeeze(-1)  # (B, S)
-        # The smallest number rather than minus infinity: an empty text has no weights, not NaN ones.
-        weights = scores.masked_fill(~reading.mask, torch.finfo(scores.dtype).min).softmax(-1)
-        return torch.einsum("bs,bsd->bd", weights, reading.vectors)  # (B, D)
+    def forward(self, encoded: EncoderOutput, source: Source) -> Tensor:
+        scores = self.score(torch.tanh(self.hidden(encoded.vectors))).squeeze(-1)  # (B, S)
+        # The smallest finite number rather than minus infinity: all positions of an empty text would give NaN.
+        weights = scores.masked_fill(~encoded.mask, torch.finfo(scores.dtype).min).softmax(-1)
+        return torch.einsum("bs,bsd->bd", weights, encoded.vectors)  # (B, D)
 
 
-class Several(Pooling):
-    """Several poolings side by side: last, largest and mean as in ULMFiT (Howard & Ruder 2018)."""
+class ConcatPooling(Pooling):
+    """Several poolings concatenated, as ULMFiT's last, max and mean (Howard & Ruder 2018)."""
 
     def __init__(self, *parts: Pooling):
         super().__init__(sum(part.width for part in parts))
         self.parts = nn.ModuleList(parts)
 
-    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
-        return torch.cat([part(reading, source) for part in self.parts], -1)
+    def forward(self, encoded: EncoderOutput, source: Source) -> Tensor:
+        return torch.cat([part(encoded, source) for part in self.parts], -1)
 
 
 class Flatten(Pooling):
-    """All positions as one vector, zeros up to the fixed length."""
+    """All positions flattened to one vector, truncated or zero-padded to a fixed length."""
 
     def __init__(self, width: int, length: int):
         super().__init__(width * length)
         self.length = length
 
-    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
-        kept = (reading.vectors * reading.mask.unsqueeze(-1))[:, : self.length]
-        return F.pad(kept, (0, 0, 0, self.length - kept.size(1))).flatten(1)  # (B, length · D)
+    def forward(self, encoded: EncoderOutput, source: Source) -> Tensor:
+        vectors = (encoded.vectors * encoded.mask.unsqueeze(-1))[:, : self.length]
+        return F.pad(vectors, (0, 0, 0, self.length - vectors.size(1))).flatten(1)  # (B, length · D)
 
 
-class Words(Pooling):
-    """The vector at which each given word begins, so that labels of words never shift under subword tokens; zeros
-    behind the words of a row."""
+class FirstSubword(Pooling):
+    """The hidden state of each word's first subword token, so that word labels stay aligned; zeros at padding."""
 
-    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
+    def forward(self, encoded: EncoderOutput, source: Source) -> Tensor:
         starts = source.word_starts
         assert starts is not None
         counts = starts.sum(1, keepdim=True)  # (B, 1)
-        most = int(counts.amax()) if starts.numel() else 0
-        order = torch.argsort(~starts, dim=1, stable=True)[:, :most]  # (B, W): real words first, in order
-        vectors = reading.vectors.gather(1, order.unsqueeze(-1).expand(-1, -1, reading.vectors.size(-1)))
-        real = torch.arange(most, device=starts.device) < counts
+        words = int(counts.amax()) if starts.numel() else 0
+        order = torch.argsort(~starts, dim=1, stable=True)[:, :words]  # (B, W): word starts first, in order
+        vectors = encoded.vectors.gather(1, order.unsqueeze(-1).expand(-1, -1, encoded.vectors.size(-1)))
+        real = torch.arange(words, device=starts.device) < counts
         return vectors * real.unsqueeze(-1)  # (B, W, D)
 
 
-class Everything(Pooling):
-    """Every position of the source, without a class token in front: for masked tokens and pixels."""
+class NoPooling(Pooling):
+    """Every position of the source, without a prepended class token: for masked tokens and pixels."""
 
-    def forward(self, reading: EncoderOutput, source: Source) -> Tensor:
-        return reading.vectors[:, -source.mask.size(1) :]  # (B, S, D)
+    def forward(self, encoded: EncoderOutput, source: Source) -> Tensor:
+        return encoded.vectors[:, -source.mask.size(1) :]  # (B, S, D)
 
 
 POOLINGS: dict[str, type[Pooling]] = {
-    "first": First,
-    "final": Final,
-    "last": Last,
-    "backward": Backward,
+    "first": FirstToken,
+    "final": LastToken,
+    "last": LastState,
+    "backward": BackwardState,
     "mean": Mean,
     "max": Max,
     "attention": Attention,
 }
-"""Those that make one vector of a text of any length."""
+"""Poolings to one vector per text of any length."""

@@ -1,4 +1,4 @@
-"""Where a token stands: sinusoids, learned tables and rotations."""
+"""Positional encodings: sinusoidal, learned and rotary (RoPE)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
-    """(..., D): sin and cos interleaved, wavelengths 2π to 10000·2π (Vaswani et al. 2017); any position has one."""
+    """Sinusoidal encoding (..., D): sin and cos interleaved, wavelengths 2π to 10000·2π (Vaswani et al. 2017)."""
     if width % 2:
         raise ValueError(f"sinusoids come in pairs of sin and cos; width {width} is odd")
     even = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
@@ -16,7 +16,7 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
 
 
 class Sinusoidal(nn.Module):
-    """Adds the fixed sinusoids of `positions` to the tokens, whose embedding is scaled by √D to stand beside them."""
+    """Adds fixed sinusoidal encodings to embeddings, which are scaled by √D first (Vaswani et al. 2017, §3.4)."""
 
     def __init__(self, width: int, context: int):
         super().__init__()
@@ -29,7 +29,7 @@ class Sinusoidal(nn.Module):
 
 
 class Learned(nn.Module):
-    """Adds a learned vector for each position up to the context (Radford et al. 2018)."""
+    """Adds learned position embeddings, up to the context length (Radford et al. 2018)."""
 
     def __init__(self, width: int, context: int):
         super().__init__()
@@ -39,28 +39,29 @@ class Learned(nn.Module):
         return x + self.table(positions)
 
 
-class Unplaced(nn.Module):
-    """Adds nothing: positions come by rotation, or not at all."""
+class NoPositions(nn.Module):
+    """Adds nothing: positions enter through attention (rotary, biases) or not at all (NoPE)."""
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         return x
 
 
 class Rotary(nn.Module):
-    """Turns each pair of a query or key by an angle that grows with position, so that products know distance only
-    (Su et al. 2021). Pairs are (i, i + E/2), Llama's layout."""
+    """Rotary position embedding (RoPE, Su et al. 2021): rotates pairs of a query or key by angles proportional to the
+    position, so that dot products depend on relative position only. Pairs are (i, i + E/2), Llama's layout."""
 
     def __init__(self, size: int, context: int, base: float = 10000.0):
         super().__init__()
         if size % 2:
-            raise ValueError(f"rotary positions turn pairs; head size {size} is odd")
+            raise ValueError(f"rotary embeddings rotate pairs; head size {size} is odd")
+        # In float64: float32 angles of long contexts lose digits before the sine.
         frequency = base ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
         angles = torch.arange(context, dtype=torch.float64).unsqueeze(1) * frequency  # (context, E / 2)
         self.register_buffer("cos", angles.cos().float(), persistent=False)
         self.register_buffer("sin", angles.sin().float(), persistent=False)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
-        """(B, T, H, E) turned; positions (B or 1, T)."""
+        """Rotated queries or keys (B, T, H, E) at positions (B or 1, T)."""
         cos = self.get_buffer("cos")[positions].unsqueeze(2).to(x.dtype)  # (B or 1, T, 1, E / 2)
         sin = self.get_buffer("sin")[positions].unsqueeze(2).to(x.dtype)
         first, second = x.chunk(2, -1)

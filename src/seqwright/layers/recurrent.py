@@ -1,9 +1,10 @@
-"""Recurrent networks over padded rows, as if each were read alone: what devices have fused kernels for.
+"""Recurrent networks over padded batches with fused kernels, equal to packed sequences in results and gradients.
 
-Packed rows are stepped through one position at a time, several times slower than a whole batch. Here a layer reads the
-whole batch, and pads change nothing: gates hold the state while one is read, so that a direction that begins in the
-padding still has none at a row's end. What has no gates is turned around row by row instead, since pads that come last
-come too late to matter.
+PyTorch steps through packed sequences one position at a time, several times slower than its fused kernels over a padded
+batch. Here a layer runs over the whole batch, and padding changes nothing: at padding, LSTM and GRU gates are held at
+exactly 0 or 1, so that the state is carried through and the backward direction enters each row with a zero state. Elman
+networks have no gates: their backward direction runs over the row reversed, so that padding comes last in both
+directions (decision 125).
 """
 
 from __future__ import annotations
@@ -25,85 +26,89 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "RNN_TANH": torch.rnn_tanh,
     "RNN_RELU": torch.rnn_relu,
 }
-SHUT = -1e4
-"""What a gate is given to be exactly 0; its opposite opens one to exactly 1."""
-HOLD = {"LSTM": (SHUT, -SHUT, 0.0, 0.0), "GRU": (0.0, -SHUT, 0.0)}
-"""What a pad gives to the gates: i f g o of an LSTM, r z n of a GRU. The state stays what it was, to the bit."""
-COLUMNS = 8
-"""Inputs that say it, which one could: kernels like sizes that are multiples of eight."""
+CLOSED = -1e4
+"""Pre-activation at which a sigmoid gate is exactly 0 in floating point; its negative gives exactly 1."""
+HOLD = {"LSTM": (CLOSED, -CLOSED, 0.0, 0.0), "GRU": (0.0, -CLOSED, 0.0)}
+"""What padding adds to the gate pre-activations: i f g o of an LSTM, r z n of a GRU. The state is kept bit for bit."""
+PAD_COLUMNS = 8
+"""Extra input features that flag padding. One would do: kernels prefer sizes that are multiples of eight."""
 
 Layer = tuple[Tensor, tuple[Tensor, ...]]
-"""Vectors (B, S, D) and the states (hidden, and perhaps cell) in which a layer's directions ended, each
-(directions, B, D / directions)."""
+"""Outputs (B, S, D) and final states (hidden and, for an LSTM, cell), each (directions, B, D / directions)."""
 
-# cuDNN copies weights that do not lie side by side in memory, and says so; there are new ones at each call.
+# cuDNN copies weights that are not contiguous, with a warning; here they are new tensors at each call.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 
 
 @contextlib.contextmanager
-def own_precision(network: nn.Module, x: Tensor) -> Iterator[Tensor]:
-    """Inside, x in the precision of the network's weights, and no other: autocast would take fp16 for cuDNN's recurrent
-    networks whatever it is asked for, and gradients vanish there that nothing scales."""
+def without_autocast(network: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """x cast to the dtype of the network's weights, with autocast disabled inside the block.
+
+    Autocast runs cuDNN's recurrent networks in fp16 whatever its dtype is, and without loss scaling small
+    gradients underflow there.
+    """
     with torch.autocast(x.device.type, enabled=False):
         yield x.to(next(network.parameters()).dtype)
 
 
-def read_padded(network: nn.RNNBase, x: Tensor, mask: Tensor) -> Layer:
-    """What the network makes of the rows of x (B, S, D) packed: vectors (B, S, D), zeros behind a row, and the states
-    in which its layers and directions ended, each (L · directions, B, D / directions)."""
-    read = _holding if network.mode in HOLD else _turning
-    ends = []
+def run_padded(network: nn.RNNBase, x: Tensor, mask: Tensor) -> Layer:
+    """Outputs (B, S, D) of the network over right-padded rows x (B, S, D), zeros at padding, and the final states of
+    its layers and directions, each (L · directions, B, D / directions): the same as of a packed sequence."""
+    run_layer = _run_gated if network.mode in HOLD else _run_reversed
+    finals = []
     for layer in range(network.num_layers):
         if layer:
             x = F.dropout(x, network.dropout, network.training)
-        vectors, end = read(network, layer, x, mask)
-        ends.append(end)
+        vectors, final = run_layer(network, layer, x, mask)
+        finals.append(final)
         x = vectors * mask.unsqueeze(-1)
-    return x, tuple(torch.cat(several) for several in zip(*ends, strict=True))
+    return x, tuple(torch.cat(states) for states in zip(*finals, strict=True))
 
 
-def _holding(network: nn.RNNBase, layer: int, x: Tensor, mask: Tensor) -> Layer:
-    """A layer in all directions at once, its gates told of pads by inputs of their own."""
+def _run_gated(network: nn.RNNBase, layer: int, x: Tensor, mask: Tensor) -> Layer:
+    """All directions of an LSTM or GRU layer at once; extra input features hold the gates at padding."""
     weights = []
-    for where in _directions(network, layer):
-        own = _weights(network, where)
-        gates = torch.cat([own[0].new_full((network.hidden_size, COLUMNS), value) for value in HOLD[network.mode]])
-        weights += [torch.cat([own[0], gates], 1), *own[1:]]
-    pads = (~mask).to(x.dtype).unsqueeze(-1).expand(-1, -1, COLUMNS)
-    vectors, end = _run(network, torch.cat([x, pads], -1), weights)
-    # Behind a row an LSTM's output gate goes on, over a cell that stands still.
+    for suffix in _suffixes(network, layer):
+        weight_ih, *others = _weights(network, suffix)
+        hold = torch.cat(
+            [weight_ih.new_full((network.hidden_size, PAD_COLUMNS), value) for value in HOLD[network.mode]]
+        )
+        weights += [torch.cat([weight_ih, hold], 1), *others]
+    is_pad = (~mask).to(x.dtype).unsqueeze(-1).expand(-1, -1, PAD_COLUMNS)
+    vectors, final = _run(network, torch.cat([x, is_pad], -1), weights)
+    # At padding the cell of an LSTM is held, but its output gate is not: take hidden states at the last real token.
     forward = last_real(vectors, mask.sum(1))[:, : network.hidden_size]
-    return vectors, (torch.cat([forward.unsqueeze(0), end[0][1:]]), *end[1:])
+    return vectors, (torch.cat([forward.unsqueeze(0), final[0][1:]]), *final[1:])
 
 
-def _turning(network: nn.RNNBase, layer: int, x: Tensor, mask: Tensor) -> Layer:
-    """A layer in one direction after the other; the second is given each row's own tokens backwards."""
-    count, places = mask.sum(1), torch.arange(mask.size(1), device=mask.device)
-    turned = torch.where(mask, count.unsqueeze(1) - 1 - places, places).unsqueeze(-1)  # (B, S, 1)
+def _run_reversed(network: nn.RNNBase, layer: int, x: Tensor, mask: Tensor) -> Layer:
+    """The directions of an Elman layer one after the other; the backward one runs over each row's tokens reversed."""
+    count, positions = mask.sum(1), torch.arange(mask.size(1), device=mask.device)
+    reverse = torch.where(mask, count.unsqueeze(1) - 1 - positions, positions).unsqueeze(-1)  # (B, S, 1)
     vectors: list[Tensor] = []
-    ends = []
-    for where in _directions(network, layer):
-        given = x.gather(1, turned.expand_as(x)) if vectors else x
-        found, _ = _run(network, given, _weights(network, where))
-        ends.append(last_real(found, count))
-        vectors.append(found.gather(1, turned.expand_as(found)) if vectors else found)
-    return torch.cat(vectors, -1), (torch.stack(ends),)
+    finals = []
+    for suffix in _suffixes(network, layer):
+        inputs = x.gather(1, reverse.expand_as(x)) if vectors else x
+        outputs, _ = _run(network, inputs, _weights(network, suffix))
+        finals.append(last_real(outputs, count))
+        vectors.append(outputs.gather(1, reverse.expand_as(outputs)) if vectors else outputs)
+    return torch.cat(vectors, -1), (torch.stack(finals),)
 
 
 def _run(network: nn.RNNBase, x: Tensor, weights: list[Tensor]) -> Layer:
-    """One layer with these weights, four for each direction."""
-    begin = x.new_zeros(len(weights) // 4, len(x), network.hidden_size)
-    given = (begin, begin) if network.mode == "LSTM" else begin
-    # biases, layers, dropout, training, directions, rows first
+    """One layer through PyTorch's fused kernel with these weights, four per direction, from a zero state."""
+    zeros = x.new_zeros(len(weights) // 4, len(x), network.hidden_size)
+    initial = (zeros, zeros) if network.mode == "LSTM" else zeros
+    # has_biases, num_layers, dropout, train, bidirectional, batch_first
     options = (True, 1, 0.0, network.training, len(weights) > 4, True)
-    vectors, *end = KERNELS[network.mode](x, given, weights, *options)
-    return vectors, tuple(end)
+    vectors, *final = KERNELS[network.mode](x, initial, weights, *options)
+    return vectors, tuple(final)
 
 
-def _directions(network: nn.RNNBase, layer: int) -> list[str]:
-    """How the names of their weights end."""
+def _suffixes(network: nn.RNNBase, layer: int) -> list[str]:
+    """Suffixes of torch.nn's parameter names for each direction of a layer."""
     return [f"l{layer}", f"l{layer}_reverse"][: 1 + network.bidirectional]
 
 
-def _weights(network: nn.RNNBase, where: str) -> list[Tensor]:
-    return [getattr(network, f"{name}_{where}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+def _weights(network: nn.RNNBase, suffix: str) -> list[Tensor]:
+    return [getattr(network, f"{name}_{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]

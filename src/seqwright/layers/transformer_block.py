@@ -1,5 +1,5 @@
-"""One Transformer layer: attention, in decoders cross-attention, and a feed-forward network, each with its residual
-path and normalization."""
+"""One Transformer layer: self-attention, cross-attention in decoders, and a feed-forward network, each with a residual
+connection and normalization."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.layers.attention import SelfAttention
-from seqwright.layers.cross_attention import CrossAttention, Given
+from seqwright.layers.cross_attention import CrossAttention, CrossKV
 from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.positions import Rotary
 
@@ -25,40 +25,40 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class BlockConfig:
-    """The switches that every Transformer's blocks share."""
+    """Options of the blocks of every Transformer."""
 
     width: int = 128
-    """Size of the vectors that flow through the blocks."""
+    """Model width: size of the residual stream."""
     heads: int = 4
-    """Attention heads; they share the width evenly."""
+    """Attention heads; the width must be divisible by them."""
     kv_heads: int | None = None
-    """Heads of keys and values, each shared by a group of query heads (grouped-query attention, Ainslie et al. 2023);
-    as heads unless given, 1 is multi-query attention (Shazeer 2019)."""
+    """Key-value heads, each shared by a group of query heads (grouped-query attention, Ainslie et al. 2023); as many as
+    heads by default, 1 is multi-query attention (Shazeer 2019)."""
     ffn_width: int | None = None
-    """Width inside the feed-forward networks; four times the width unless given, 8/3 of it for swiglu."""
+    """Inner width of the feed-forward networks; by default 4 × width, for swiglu 8/3 × width."""
     rope_base: float = 10000.0
-    """The longest wavelength of rotary positions (Su et al. 2021), over 2π; greater for longer contexts."""
+    """Base of the rotary frequencies (Su et al. 2021; rope_theta elsewhere): the longest wavelength over 2π; greater
+    for longer contexts."""
     qk_norm: bool = False
-    """Whether queries and keys are normalized, head by head, before they meet (QK-norm, Henry et al. 2020)."""
+    """QK-norm: RMSNorm of queries and keys in each head before their dot product (Henry et al. 2020)."""
     norm_position: Literal["pre", "post"] = "pre"
-    """Normalize what each part reads (pre, Xiong et al. 2020) or the sum it makes (post, Vaswani et al. 2017)."""
+    """Pre-LN: normalize the input of each sublayer (pre, Xiong et al. 2020); post-LN: normalize the residual sum (post,
+    Vaswani et al. 2017)."""
     norm: Literal["layernorm", "rmsnorm"] = "layernorm"
-    """What a normalization is: LayerNorm (layer, Ba et al. 2016), or RMSNorm, which leaves the mean alone (rms, Zhang &
-    Sennrich 2019)."""
+    """LayerNorm (Ba et al. 2016), or RMSNorm, which does not subtract the mean (Zhang & Sennrich 2019)."""
     norm_eps: float = 1e-5
-    """What normalizations add to a variance before they divide by its root."""
+    """Epsilon of the normalizations, added to the variance."""
     activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"
-    """The nonlinearity of the feed-forward networks; gelu-tanh is GPT-2's approximation (Hendrycks & Gimpel 2016),
-    swiglu has a gate (Shazeer 2020)."""
+    """Activation of the feed-forward networks; gelu-tanh is GPT-2's approximation (Hendrycks & Gimpel 2016), swiglu is
+    gated (Shazeer 2020)."""
     bias: bool = True
-    """Whether the linear maps have biases; without, large models train more stably (Chowdhery et al. 2022)."""
+    """Biases in linear layers; without them large models train more stably (Chowdhery et al. 2022)."""
     dropout: float = 0.0
-    """Share of activations dropped in training (Srivastava et al. 2014): of the embedding, of each branch's output, of
-    attention weights."""
+    """Dropout rate (Srivastava et al. 2014) of embeddings, sublayer outputs and attention weights."""
     attention_dropout: float | None = None
-    """Share of attention weights dropped (Radford et al. 2018), where it is not that of dropout."""
+    """Dropout rate of attention weights (Radford et al. 2018); as dropout by default."""
     embedding_dropout: float | None = None
-    """Share of the embedding dropped (Radford et al. 2018), where it is not that of dropout."""
+    """Dropout rate of embeddings (Radford et al. 2018); as dropout by default."""
 
     def __post_init__(self) -> None:
         check_sizes(self, "width", "heads", "ffn_width")
@@ -74,31 +74,32 @@ class BlockConfig:
                 f"width {self.width} cannot be split over {self.heads} heads; try {' or '.join(map(str, near))}."
             )
         if self.kv_heads is not None and (self.kv_heads < 1 or self.heads % self.kv_heads):
-            fitting = [str(n) for n in range(1, self.heads + 1) if self.heads % n == 0]
+            divisors = [str(n) for n in range(1, self.heads + 1) if self.heads % n == 0]
             raise UserError(
-                f"{self.heads} heads cannot share {self.kv_heads} key-value heads; try {' or '.join(fitting)}."
+                f"{self.heads} heads cannot share {self.kv_heads} key-value heads; try {' or '.join(divisors)}."
             )
 
     @property
-    def size(self) -> int:
-        """Width of a head."""
+    def head_size(self) -> int:
+        """Size of an attention head."""
         return self.width // self.heads
 
     @property
     def inner_width(self) -> int:
-        """Four times the width; with a gate's third matrix, 8/3 of it (up to eights) makes as many parameters."""
+        """Inner width of the feed-forward network: 4 × width; for swiglu 8/3 × width, up to a multiple of 8, whose
+        third matrix then leaves the parameter count about the same (Shazeer 2020)."""
         gated = -(-8 * self.width // 24) * 8
         return self.ffn_width or (gated if self.activation == "swiglu" else 4 * self.width)
 
 
 def normalization(config: BlockConfig) -> nn.Module:
-    """Mean 0 and deviation 1 (Ba et al. 2016), or only a root mean square of 1 (Zhang & Sennrich 2019)."""
+    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019) of the model width."""
     kind = nn.RMSNorm if config.norm == "rmsnorm" else nn.LayerNorm
     return kind(config.width, eps=config.norm_eps)
 
 
 class FeedForward(nn.Sequential):
-    """Two linear maps with a nonlinearity between them, for each position alone."""
+    """Position-wise feed-forward network: linear, activation, linear."""
 
     def __init__(self, width: int, inner: int, *, activation: str = "gelu", bias: bool = True):
         super().__init__()
@@ -108,7 +109,7 @@ class FeedForward(nn.Sequential):
 
 
 class GatedFeedForward(nn.Module):
-    """SwiGLU: one linear map opens the gates of another (Shazeer 2020)."""
+    """SwiGLU: down(silu(gate(x)) · up(x)) (Shazeer 2020)."""
 
     def __init__(self, width: int, inner: int, *, bias: bool = True):
         super().__init__()
@@ -121,10 +122,10 @@ class GatedFeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, cross-attention where there is a memory to ask, then feed-forward.
+    """Self-attention, cross-attention in decoders, then feed-forward.
 
-    Post-LN normalizes the sum, x = norm(x + f(x)), as Vaswani et al. (2017) drew it; pre-LN normalizes what a part
-    reads, x = x + f(norm(x)), which trains without warm-up (Xiong et al. 2020).
+    Post-LN normalizes the residual sum, x = norm(x + f(x)), as in Vaswani et al. (2017); pre-LN normalizes the input of
+    a sublayer, x = x + f(norm(x)), which trains without warmup (Xiong et al. 2020).
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class Block(nn.Module):
     ):
         super().__init__()
         self.pre = config.norm_position == "pre"
-        dropped = config.dropout if config.attention_dropout is None else config.attention_dropout
+        attention_dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
         self.attention = SelfAttention(
             config.width,
             config.heads,
@@ -146,14 +147,14 @@ class Block(nn.Module):
             window=window,
             qk_norm=config.qk_norm,
             bias=config.bias,
-            dropout=dropped,
+            dropout=attention_dropout,
             rotary=rotary,
             causal=causal,
         )
         self.attention_norm = normalization(config)
         self.cross: CrossAttention | None = None
-        if cross:
-            self.cross = CrossAttention(config.width, config.heads, bias=config.bias, dropout=dropped)
+        if cross:  # with all heads: kv_heads applies to self-attention only
+            self.cross = CrossAttention(config.width, config.heads, bias=config.bias, dropout=attention_dropout)
             self.cross_norm = normalization(config)
         self.feed_forward: nn.Module
         if config.activation == "swiglu":
@@ -169,23 +170,23 @@ class Block(nn.Module):
         self,
         x: Tensor,
         positions: Tensor,
-        memory: KVCache | None = None,
+        kv_cache: KVCache | None = None,
         layer: int = 0,
         *,
         bias: Tensor | None = None,
         mask: Tensor | None = None,
-        given: Given | None = None,
+        memory: CrossKV | None = None,
     ) -> Tensor:
-        """(B, T, D) from (B, T, D); bias and mask as for self-attention, `given` holds what cross-attention may ask."""
-        x = self._part(
-            x, self.attention_norm, lambda y: self.attention(y, positions, memory, layer, bias=bias, mask=mask)
+        """(B, T, D) from (B, T, D); bias and mask as for self-attention, `memory` for cross-attention."""
+        x = self._residual(
+            x, self.attention_norm, lambda y: self.attention(y, positions, kv_cache, layer, bias=bias, mask=mask)
         )
         if self.cross is not None:
-            asked = self.cross
-            x = self._part(x, self.cross_norm, lambda y: asked(y, given))
-        return self._part(x, self.feed_forward_norm, self.feed_forward)
+            cross = self.cross
+            x = self._residual(x, self.cross_norm, lambda y: cross(y, memory))
+        return self._residual(x, self.feed_forward_norm, self.feed_forward)
 
-    def _part(self, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor]) -> Tensor:
+    def _residual(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.pre:
-            return x + self.dropout(part(norm(x)))
-        return norm(x + self.dropout(part(x)))
+            return x + self.dropout(sublayer(norm(x)))
+        return norm(x + self.dropout(sublayer(x)))

@@ -1,4 +1,4 @@
-"""A stack of Transformer layers: positions, blocks and the last normalization, for every Transformer there is."""
+"""Transformer stack: positional encoding, blocks and final normalization, the base of all Transformers here."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ import torch
 from torch import Tensor, nn
 
 from seqwright.core.config import UserError, check_sizes
-from seqwright.layers.attention import hiding
-from seqwright.layers.attention_bias import ALiBi, Buckets
-from seqwright.layers.cross_attention import Given
-from seqwright.layers.document_mask import places_inside, same_document
+from seqwright.layers.attention import additive_mask
+from seqwright.layers.attention_bias import ALiBi, RelativePositionBias
+from seqwright.layers.cross_attention import CrossKV
+from seqwright.layers.document_mask import document_positions, same_document
 from seqwright.layers.kv_cache import KVCache
-from seqwright.layers.positions import Learned, Rotary, Sinusoidal, Unplaced
+from seqwright.layers.positions import Learned, NoPositions, Rotary, Sinusoidal
 from seqwright.layers.transformer_block import Block, BlockConfig, normalization
 
 
 @dataclass(frozen=True, kw_only=True)
 class StackSizes(BlockConfig):
-    """Blocks, and where their tokens stand."""
+    """Size of a stack and its positional encoding."""
 
     layers: int = 4
-    """Blocks."""
+    """Number of Transformer blocks."""
     context: int = 128
-    """The longest input, in tokens."""
+    """Context length: maximum input length in tokens."""
     positions: Literal["learned", "sinusoidal", "rope", "alibi", "t5", "none"] = "learned"
-    """How a token knows where it stands: vectors added to the tokens (learned, Radford et al. 2018; sinusoidal, Vaswani
-    et al. 2017), turned queries and keys (rotary, Su et al. 2021), or numbers added to the scores by distance (alibi:
-    straight lines, Press et al. 2022; relative: learned buckets, Raffel et al. 2020)."""
+    """Positional encoding: added to embeddings (learned, Radford et al. 2018; sinusoidal, Vaswani et al. 2017), rotary
+    (rope, Su et al. 2021), or a bias of attention scores by distance (alibi: linear, Press et al. 2022; t5: learned by
+    bucket, Raffel et al. 2020)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_sizes(self, "layers", "context")
-        if self.positions == "rope" and self.size % 2:
-            raise UserError(f"rotary positions turn pairs: width / heads must be even, not {self.size}.")
+        if self.positions == "rope" and self.head_size % 2:
+            raise UserError(f"rope rotates pairs of features: width / heads must be even, not {self.head_size}.")
         if self.positions == "sinusoidal" and self.width % 2:
-            raise UserError(f"sinusoidal positions come in pairs: width must be even, not {self.width}.")
+            raise UserError(f"sinusoidal positions are pairs of sin and cos: width must be even, not {self.width}.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StackConfig(StackSizes):
-    """And how far they see."""
+    """Options of a stack, with sliding-window attention."""
 
     attention_window: int | None = None
-    """A position attends to those less than this far away, itself included; all unless given (sliding
-    window, Beltagy et al. 2020)."""
+    """Sliding-window attention (Beltagy et al. 2020): attend to positions less than this far away, itself included;
+    unlimited by default."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,7 +55,8 @@ class StackConfig(StackSizes):
 
 
 class Stack(nn.Module):
-    """Every position reads those before it, or all of them. Post-LN blocks end in a normalization of their own."""
+    """Causal or bidirectional Transformer blocks. A final normalization follows pre-LN blocks only: post-LN blocks end
+    in one of their own."""
 
     def __init__(
         self,
@@ -68,16 +69,16 @@ class Stack(nn.Module):
     ):
         super().__init__()
         self.width, self.context = config.width, config.context
-        self.size, self.kv_heads = config.size, config.kv_heads or config.heads
+        self.head_size, self.kv_heads = config.head_size, config.kv_heads or config.heads
         self.window = config.attention_window if isinstance(config, StackConfig) else None
-        rotary = Rotary(config.size, config.context, config.rope_base) if config.positions == "rope" else None
-        placed = {"learned": Learned, "sinusoidal": Sinusoidal}.get(config.positions)
-        self.positions = placed(config.width, config.context) if placed else Unplaced()
-        self.distance: ALiBi | Buckets | None = None
+        rotary = Rotary(config.head_size, config.context, config.rope_base) if config.positions == "rope" else None
+        absolute = {"learned": Learned, "sinusoidal": Sinusoidal}.get(config.positions)
+        self.positions = absolute(config.width, config.context) if absolute else NoPositions()
+        self.distance: ALiBi | RelativePositionBias | None = None
         if config.positions == "alibi":
             self.distance = ALiBi(config.heads)
         elif config.positions == "t5":
-            self.distance = Buckets(config.heads, both=not causal)
+            self.distance = RelativePositionBias(config.heads, bidirectional=not causal)
         self.embedding_norm = normalization(config) if embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
         self.blocks = nn.ModuleList(
@@ -86,9 +87,9 @@ class Stack(nn.Module):
         self.post = config.norm_position == "post"
         self.norm = nn.Identity() if self.post else normalization(config)
 
-    def empty(self, rows: int, capacity: int, like: Tensor) -> KVCache:
-        """The keys and values of nothing read."""
-        return KVCache.empty(rows, len(self.blocks), self.kv_heads, self.size, capacity, like)
+    def empty_cache(self, rows: int, capacity: int, like: Tensor) -> KVCache:
+        """An empty KV cache for this stack."""
+        return KVCache.empty(rows, len(self.blocks), self.kv_heads, self.head_size, capacity, like)
 
     def run(
         self,
@@ -97,29 +98,33 @@ class Stack(nn.Module):
         count: Tensor | None = None,
         *,
         mask: Tensor | None = None,
-        given: Sequence[Given | None] | None = None,
+        memory: Sequence[CrossKV | None] | None = None,
         documents: Tensor | None = None,
     ) -> tuple[Tensor, KVCache | None]:
-        """(B, T, D) and the state after, where one was given; mask (B, 1, 1, T) of what is real where all is seen,
-        `given` is what the cross-attention of each layer may ask, `documents` (B, T) are kept apart."""
+        """Hidden states (B, T, D) and, where a KV cache was passed, the cache after.
+
+        mask (B, 1, 1, T) marks real positions in bidirectional stacks, `memory` holds each layer's cross-attention keys
+        and values, `documents` (B, T) masks attention to a token's own document.
+        """
         bias = None
         if state is None:
-            places = torch.arange(x.size(1), device=x.device)  # (K,) = (T,)
-            positions = places.unsqueeze(0)  # (1, T)
+            key_positions = torch.arange(x.size(1), device=x.device)  # (K,) = (T,)
+            positions = key_positions.unsqueeze(0)  # (1, T)
         else:
             positions = state.positions(x.size(1))  # (R, T)
             state = state.extended(x.size(1), count)
-            places, bias = state.places, hiding(state.mask(positions, self.window), x)  # (B, K), (B, 1, R / B · T, K)
-        if self.distance is not None:  # its numbers are shared by the layers, as in both papers
-            asking = positions if state is None else positions.view(len(places), -1)  # (B or 1, R / B · T)
-            far = self.distance(asking, places).to(x.dtype)  # (B or 1, H, R / B · T, K)
-            bias = far if bias is None else far + bias
-        positions = positions.clamp(max=self.context - 1)  # beyond it stands only padding
-        if documents is not None:  # distances inside a document are those inside the row
-            positions, mask = places_inside(documents), same_document(documents)
-        return self.through(x, positions, state, bias=bias, mask=mask, given=given), state
+            key_positions = state.key_positions  # (B, K)
+            bias = additive_mask(state.mask(positions, self.window), x)  # (B, 1, R / B · T, K)
+        if self.distance is not None:  # one bias for all layers, as in both papers
+            queries = positions if state is None else positions.view(len(key_positions), -1)  # (B or 1, R / B · T)
+            distance_bias = self.distance(queries, key_positions).to(x.dtype)  # (B or 1, H, R / B · T, K)
+            bias = distance_bias if bias is None else distance_bias + bias
+        positions = positions.clamp(max=self.context - 1)  # only padding lies beyond the context
+        if documents is not None:  # distance biases need no change: distances within a document are those in the row
+            positions, mask = document_positions(documents), same_document(documents)
+        return self.run_blocks(x, positions, state, bias=bias, mask=mask, memory=memory), state
 
-    def through(
+    def run_blocks(
         self,
         x: Tensor,
         positions: Tensor,
@@ -127,11 +132,12 @@ class Stack(nn.Module):
         *,
         bias: Tensor | None = None,
         mask: Tensor | None = None,
-        given: Sequence[Given | None] | None = None,
+        memory: Sequence[CrossKV | None] | None = None,
     ) -> Tensor:
-        """All blocks, for tokens (B, T, D) that stand at these positions (B or 1, T), for which the state was extended;
-        bias and mask as for them."""
+        """Hidden states after all blocks and the final normalization, from embeddings (B, T, D) at positions
+        (B or 1, T); a KV cache must have been extended for them. bias and mask as for `SelfAttention`."""
         x = self.dropout(self.embedding_norm(self.positions(x, positions)))
-        for layer, (block, asked) in enumerate(zip(self.blocks, given or [None] * len(self.blocks), strict=True)):
-            x = block(x, positions, state, layer, bias=bias, mask=mask, given=asked)
+        memories = memory or [None] * len(self.blocks)
+        for layer, (block, layer_memory) in enumerate(zip(self.blocks, memories, strict=True)):
+            x = block(x, positions, state, layer, bias=bias, mask=mask, memory=layer_memory)
         return self.norm(x)

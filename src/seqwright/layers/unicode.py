@@ -1,4 +1,4 @@
-"""What letters are: the kind and the small form of each, as Unicode has them, in tables to look up many at once."""
+"""Unicode lookup tables: the character class and the lower-case offset of each code point, for vectorized lookup."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ import unicodedata
 import numpy as np
 from numpy.typing import NDArray
 
-Letters = NDArray[np.int32]
-"""(words, C): code points counted from 1, 0 behind them."""
+CodePoints = NDArray[np.int32]
+"""(words, C): code points plus 1, right-padded with 0."""
 
-SILENT, SMALL, CAPITAL, CASELESS, DIGIT, DASH, STOP, SYMBOL, OTHER = range(9)
-"""Kinds of letters. Silent are accents that no letter holds, joiners, and places without a letter."""
-KINDS = {"Ll": SMALL, "Lu": CAPITAL, "Lt": CAPITAL, "Lo": CASELESS, "Lm": CASELESS, "Mc": CASELESS, "Pd": DASH}
-KINDS |= dict.fromkeys(("N" + form for form in "dlo"), DIGIT)
-KINDS |= {"So": SYMBOL, "Mn": SILENT, "Me": SILENT, "Cf": SILENT}
-STOPS = ".．。"
+IGNORED, LOWER, UPPER, CASELESS, DIGIT, DASH, PERIOD, SYMBOL, OTHER = range(9)
+"""Character classes. IGNORED are combining marks without a precomposed letter, joiners, and padding."""
+CLASSES = {"Ll": LOWER, "Lu": UPPER, "Lt": UPPER, "Lo": CASELESS, "Lm": CASELESS, "Mc": CASELESS, "Pd": DASH}
+CLASSES |= dict.fromkeys(("N" + form for form in "dlo"), DIGIT)
+CLASSES |= {"So": SYMBOL, "Mn": IGNORED, "Me": IGNORED, "Cf": IGNORED}
+PERIODS = ".．。"
 
-KNOWN = 0x20000
-"""Code points that are looked at one by one. Those behind are Chinese characters, but for a few that are seldom met."""
-
-
-@functools.cache
-def kinds() -> NDArray[np.uint8]:
-    """(KNOWN + 2,): the kind of each letter; the last is that of all further ones."""
-    own = (STOP if char in STOPS else KINDS.get(unicodedata.category(char), OTHER) for char in map(chr, range(KNOWN)))
-    return np.fromiter(itertools.chain([SILENT], own, [CASELESS]), np.uint8, KNOWN + 2)
+TABLE_SIZE = 0x20000
+"""Code points with an entry of their own. Those beyond are CJK extension characters, but for a few rare ones."""
 
 
 @functools.cache
-def shifts() -> NDArray[np.int32]:
-    """(KNOWN + 2,): how far the small form of each letter is from it."""
-    return np.fromiter(itertools.chain([0], map(_shift, range(KNOWN)), [0]), np.int32, KNOWN + 2)
+def character_classes() -> NDArray[np.uint8]:
+    """(TABLE_SIZE + 2,): the class of each code point plus 1; entry 0 is padding, the last is all further ones."""
+    characters = map(chr, range(TABLE_SIZE))
+    classes = (PERIOD if char in PERIODS else CLASSES.get(unicodedata.category(char), OTHER) for char in characters)
+    return np.fromiter(itertools.chain([IGNORED], classes, [CASELESS]), np.uint8, TABLE_SIZE + 2)
 
 
-def _shift(code: int) -> int:
-    """By folding, where a letter stays one: the last sigma of a Greek word is that of its capitals, too."""
+@functools.cache
+def lowercase_offsets() -> NDArray[np.int32]:
+    """(TABLE_SIZE + 2,): what to add to each code point for its lower-case form."""
+    return np.fromiter(itertools.chain([0], map(_offset, range(TABLE_SIZE)), [0]), np.int32, TABLE_SIZE + 2)
+
+
+def _offset(code: int) -> int:
+    """By case folding where it maps one character to one: the final sigma of Greek folds to the other sigma."""
     folded = chr(code).casefold()
     return ord(folded if len(folded) == 1 else chr(code).lower()[0]) - code

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from seqwright.core.batch import EncoderSizes
 from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.layers.encoder import EncoderOutput
-from seqwright.layers.pooling import POOLINGS, Flatten, Pooling, Several
+from seqwright.layers.pooling import POOLINGS, ConcatPooling, Flatten, Pooling
 from seqwright.layers.transformer_stack import StackConfig
 from seqwright.models.encoder_model import EncoderModel, Tokens, body, head_of
 from seqwright.models.encoders.bert import BertConfig, bert_encoder
@@ -207,7 +207,7 @@ def answering(
     if pooling is None:
         names = (config.pooling,) if isinstance(config.pooling, str) else config.pooling
         parts = [POOLINGS[name](encoder.width) for name in names]  # type: ignore[arg-type]
-        pooling = parts[0] if len(parts) == 1 else Several(*parts)
+        pooling = parts[0] if len(parts) == 1 else ConcatPooling(*parts)
     layers, width = body(pooling.width, config.hidden, config.head_dropout)
     tokens = Tokens(sizes.vocabulary.size, embedding, segments=sizes.segments)
     for table in tokens.modules():

@@ -14,7 +14,7 @@ from seqwright.core.config import UserError
 from seqwright.core.protocols import State
 from seqwright.layers.encoder import last_real
 from seqwright.layers.heads import TokenHead
-from seqwright.layers.kv_cache import KVCache, visible
+from seqwright.layers.kv_cache import KVCache, attention_mask
 from seqwright.layers.transformer_stack import StackSizes
 from seqwright.models.encoders.gpt import GPTEncoder, initialize
 
@@ -62,9 +62,9 @@ class PrefixLanguageModel(nn.Module):
         positions = torch.cat([self._places(mask), mask.sum(1, keepdim=True) + inside], 1)  # (B, S + T)
         seen = torch.zeros(len(mask), given + said, given + said, dtype=torch.bool, device=x.device)
         seen[:, :, :given] = mask.unsqueeze(1)
-        seen[:, given:, given:] = visible(inside.unsqueeze(0), inside)[0]
+        seen[:, given:, given:] = attention_mask(inside.unsqueeze(0), inside)[0]
         whole = torch.cat([self._embedded(batch.source), x], 1)
-        hidden = self.encoder.through(whole, self._within(positions), mask=seen.unsqueeze(1))
+        hidden = self.encoder.run_blocks(whole, self._within(positions), mask=seen.unsqueeze(1))
         return hidden[:, given:], None
 
     def forward(self, batch: Batch) -> Tensor:
@@ -74,7 +74,9 @@ class PrefixLanguageModel(nn.Module):
     def vectors(self, source: Source) -> Tensor:
         """(B, S, D): the source, seen both ways."""
         mask = source.mask
-        return self.encoder.through(self._embedded(source), self._within(self._places(mask)), mask=mask[:, None, None])
+        return self.encoder.run_blocks(
+            self._embedded(source), self._within(self._places(mask)), mask=mask[:, None, None]
+        )
 
     def start(self, source: Source, *, capacity: int) -> KVCache:
         mask = source.mask
@@ -82,7 +84,9 @@ class PrefixLanguageModel(nn.Module):
         if not mask.size(1):
             return state
         read = state.extended(mask.size(1), mask.sum(1))
-        self.encoder.through(self._embedded(source), self._within(self._places(mask)), read, mask=mask[:, None, None])
+        self.encoder.run_blocks(
+            self._embedded(source), self._within(self._places(mask)), read, mask=mask[:, None, None]
+        )
         return read
 
     def step(self, ids: Tensor, state: State, count: Tensor | None = None) -> tuple[Tensor, State]:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from seqwright.core.batch import Vocabularies
 from seqwright.core.config import UserError
 from seqwright.core.protocols import State, per_source
-from seqwright.layers.attention import needed
-from seqwright.layers.attention_scores import SCORES, Ask
+from seqwright.layers.attention import drop_full_mask
+from seqwright.layers.attention_scores import SCORES, GlobalAttention
 from seqwright.layers.cross_attention import pad
 from seqwright.layers.encoder import EncoderOutput
 from seqwright.models.encoder_decoder import EncoderDecoder, Tied, settled_tie
@@ -113,7 +113,7 @@ class RecurrentDecoder(nn.Module):
                 dropout=config.dropout,
             )
         )
-        self.ask = None if config.attention == "none" else Ask(SCORES[config.attention](config.width))
+        self.ask = None if config.attention == "none" else GlobalAttention(SCORES[config.attention](config.width))
         self.combine = None
         if config.attention not in ("none", "parameter-free"):
             self.combine = nn.Linear(2 * config.width, config.width, bias=False)
@@ -151,7 +151,7 @@ class RecurrentDecoder(nn.Module):
         if self.ask is None:
             return hidden
         query = hidden.reshape(memory.mask.size(0), -1, self.width)  # (B, R / B · T, D)
-        found = self.ask(query, memory.keys, memory.vectors, mask=needed(memory.mask)).view_as(hidden)
+        found = self.ask(query, memory.keys, memory.vectors, mask=drop_full_mask(memory.mask)).view_as(hidden)
         if self.combine is None:
             return hidden + found
         return torch.tanh(self.combine(torch.cat([found, hidden], -1)))

@@ -14,9 +14,9 @@ from seqwright.core.config import UserError
 from seqwright.core.protocols import State
 from seqwright.layers.char_cnn import CharCNN
 from seqwright.layers.crf import CRFHead
-from seqwright.layers.cross_entropy import exact
+from seqwright.layers.cross_entropy import upcast
 from seqwright.layers.heads import ClassHead
-from seqwright.layers.pooling import Words
+from seqwright.layers.pooling import FirstSubword
 from seqwright.layers.transformer_stack import StackConfig
 from seqwright.models.classifiers import GPTSourceEncoder
 from seqwright.models.encoder_model import EncoderModel, Tokens, body
@@ -106,7 +106,7 @@ class TagHead(ClassHead):
 
     def probabilities(self, hidden: Tensor, real: Tensor) -> Tensor:
         """(B, W, C)."""
-        return exact(self.readout(hidden)).softmax(-1)
+        return upcast(self.readout(hidden)).softmax(-1)
 
 
 class Tagger(EncoderModel):
@@ -167,7 +167,7 @@ def tagging(config: TagConfig, sizes: EncoderSizes, encoder: nn.Module, embeddin
         if config.char_features
         else Tokens(size, embedding)
     )
-    words = Words(encoder.width)  # type: ignore[arg-type]
+    words = FirstSubword(encoder.width)  # type: ignore[arg-type]
     layers, width = body(words.width, ())
     head = CRFHead(width, sizes.answers.count) if config.crf else TagHead(width, sizes.answers.count)
     return Tagger(tokens, encoder, words, layers, head)

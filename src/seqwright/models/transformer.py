@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from seqwright.core.batch import Vocabularies
 from seqwright.core.config import check_sizes
 from seqwright.core.protocols import State
-from seqwright.layers.attention import needed
-from seqwright.layers.cross_attention import Memory
+from seqwright.layers.attention import drop_full_mask
+from seqwright.layers.cross_attention import CrossKVCache
 from seqwright.layers.encoder import EncoderOutput
 from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.transformer_stack import Stack, StackConfig
@@ -54,7 +54,7 @@ class TransformerEncoder(Stack):
         super().__init__(config, config.layers, causal=False, embedding_norm=embedding_norm)
 
     def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
-        real = needed(mask)
+        real = drop_full_mask(mask)
         vectors, _ = self.run(x, mask=None if real is None else real[:, None, None])
         return EncoderOutput(vectors, mask)
 
@@ -64,22 +64,22 @@ class TransformerDecoder(Stack):
 
     def __init__(self, config: TransformerConfig):
         super().__init__(config, config.decoder_layers or config.layers, cross=True)
-        self.layout = (len(self.blocks), 2, config.heads, config.size)
+        self.layout = (len(self.blocks), 2, config.heads, config.head_size)
         self.keys_values = nn.Linear(config.width, 2 * len(self.blocks) * config.width, bias=config.bias)
 
-    def memory_of(self, reading: EncoderOutput) -> Memory:
+    def memory_of(self, reading: EncoderOutput) -> CrossKVCache:
         key_value = self.keys_values(reading.vectors).unflatten(-1, self.layout)  # (B, S, L, 2, H, E)
-        return Memory(key_value.permute(0, 2, 3, 4, 1, 5).contiguous(), reading.mask)
+        return CrossKVCache(key_value.permute(0, 2, 3, 4, 1, 5).contiguous(), reading.mask)
 
     def start(self, memory: State, capacity: int) -> KVCache:
-        assert isinstance(memory, Memory)
-        return self.empty(memory.mask.size(0), capacity, memory.key_value)
+        assert isinstance(memory, CrossKVCache)
+        return self.empty_cache(memory.mask.size(0), capacity, memory.key_value)
 
     def forward(
         self, x: Tensor, memory: State, state: KVCache | None = None, count: Tensor | None = None
     ) -> tuple[Tensor, KVCache | None]:
-        assert isinstance(memory, Memory)
-        return self.run(x, state, count, given=memory.layers())
+        assert isinstance(memory, CrossKVCache)
+        return self.run(x, state, count, memory=memory.layers())
 
     @property
     def asking(self) -> list[nn.Module]:

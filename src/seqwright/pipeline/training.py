@@ -14,7 +14,7 @@ import torch
 from seqwright import build
 from seqwright.core.config import UserError, to_table
 from seqwright.core.storage import load_tensors, save_tensors, write_json, write_text
-from seqwright.layers.lora import adapt, merge
+from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.pipeline import recipe
 from seqwright.pipeline.recipe import Recipe
 from seqwright.reporting.report import report
@@ -24,12 +24,12 @@ from seqwright.runs.checkpoints import Checkpoint
 from seqwright.runs.directory import RunDirectory, is_run
 from seqwright.runs.run import refuse_unfinished
 from seqwright.training import machine
-from seqwright.training.averaging import mean
+from seqwright.training.averaging import average_weights
 from seqwright.training.config import TrainingConfig
 from seqwright.training.schedule import ENDLESS
-from seqwright.training.trainer import Groups, Trainer, total_steps, warmup
-from seqwright.training.trainer_state import chosen_steps
-from seqwright.training.weights import begin_with, load_weights, weights
+from seqwright.training.trainer import TensorGroups, Trainer, total_steps, warmup_steps
+from seqwright.training.trainer_state import final_checkpoints
+from seqwright.training.weights import init_from, load_weights, weights
 
 TRAINED = ("asked_steps", "steps_per_epoch")
 """What the summary of a run with steps says beside the rest."""
@@ -122,11 +122,11 @@ class TrainingSession:
         if training.init_from is not None and not self.directory.checkpoints.steps():
             base = RunDirectory.open(training.init_from)
             refuse_unfinished(base)
-            fresh = begin_with(self.model, load_tensors(base.model_path)[0])
+            fresh = init_from(self.model, load_tensors(base.model_path)[0])
             named = f"; {', '.join(fresh)} are new and begin fresh" if fresh else ""
             self.note(f"begun with the weights of {training.init_from}{named}.")
         if training.lora_rank is not None:
-            adapted = adapt(self.model.encoder, rank=training.lora_rank, scale=training.lora_alpha)
+            adapted = add_lora(self.model.encoder, rank=training.lora_rank, alpha=training.lora_alpha)
             self.listener.say(
                 f"LoRA of rank {training.lora_rank} on {adapted} matrices; the embedding is learned in full."
             )
@@ -137,11 +137,11 @@ class TrainingSession:
         if self.board is not None:
             self.board(record)
 
-    def save(self, step: int, groups: Groups, progress: dict[str, Any], kept: list[int]) -> None:
+    def save(self, step: int, groups: TensorGroups, progress: dict[str, Any], kept: list[int]) -> None:
         state = {"progress": progress, "corpus": self.task.fingerprint}
         self.directory.checkpoints.save(step, groups, state, keep=1, kept=kept)
 
-    def load(self, step: int) -> tuple[Groups, dict[str, Any]]:
+    def load(self, step: int) -> tuple[TensorGroups, dict[str, Any]]:
         checkpoint = self.directory.checkpoints.load(step)
         return checkpoint.groups, checkpoint.state["progress"]
 
@@ -198,7 +198,7 @@ class TrainingSession:
         stopped = trainer.fit()
         self._close_writers()
         progress = trainer.progress
-        if not trainer.over:
+        if not trainer.finished:
             self.log({"kind": "stop", "step": progress.step, "reason": stopped})
             return TrainingOutcome(path=self.directory.path, summary=None, stopped=stopped)
         return TrainingOutcome(path=self.directory.path, summary=self._settle(trainer))
@@ -206,10 +206,10 @@ class TrainingSession:
     def _settle(self, trainer: Trainer) -> dict[str, Any]:
         """Takes the weights that the recipe wants to end with, and finishes."""
         progress = trainer.progress
-        chosen = chosen_steps(progress, self.recipe.training)
+        chosen = final_checkpoints(progress, self.recipe.training)
         groups = [self.directory.checkpoints.load(step).groups for step in chosen]
-        load_weights(trainer.model, mean([group.get("ema", group["model"]) for group in groups]))
-        merge(trainer.model)
+        load_weights(trainer.model, average_weights([group.get("ema", group["model"]) for group in groups]))
+        merge_lora(trainer.model)
         facts = {
             "steps": progress.step,
             "asked_steps": trainer.steps,
@@ -229,7 +229,7 @@ class TrainingSession:
         if self.directory.finished and schedule not in ENDLESS:
             self.note(
                 f"the {schedule} schedule is stretched to {trainer.steps:,} steps: the rate goes on at "
-                f"{trainer.rate(checkpoint.step):.3g}, where the finished run had come down further."
+                f"{trainer.learning_rate(checkpoint.step):.3g}, where the finished run had come down further."
             )
 
     def _close_writers(self) -> None:
@@ -244,8 +244,8 @@ class TrainingSession:
         parameters = sum(p.numel() for p in self.model.parameters())
         device = machine.device(config.device)
         steps = total_steps(config, feed)
-        if warmup(config, steps) < (config.warmup_steps or 0):
-            self.note(f"the warm-up is shortened to {warmup(config, steps)} of the {steps:,} steps.")
+        if warmup_steps(config, steps) < (config.warmup_steps or 0):
+            self.note(f"the warm-up is shortened to {warmup_steps(config, steps)} of the {steps:,} steps.")
         self.listener.say(
             f"{self.recipe.kind} with {parameters:,} parameters on {device.type}: {steps:,} steps,"
             f" {steps / feed.steps_per_epoch:.2f} epochs."
@@ -257,8 +257,8 @@ class TrainingSession:
             self,
             evaluate=lambda: self.task.evaluate(self.model, device, quick=True),
             sample=lambda: self._sample(device),
-            show=self.task.show,
-            watch=self.listener.step,
+            format_batch=self.task.show,
+            on_step=self.listener.step,
         )
 
     def _sample(self, device: torch.device | str) -> list[dict[str, str]]:

@@ -15,10 +15,10 @@ from seqwright.core.batch import Batch
 from seqwright.core.protocols import Trainable
 from seqwright.core.storage import load_tensors, save_tensors
 from seqwright.studies.laws import Law, max_difference
-from seqwright.training.accumulation import take
+from seqwright.training.accumulation import select_rows
 from seqwright.training.config import TrainingConfig
 from seqwright.training.objective import Objective
-from seqwright.training.trainer import Groups, Trainer
+from seqwright.training.trainer import TensorGroups, Trainer
 from seqwright.training.weights import load_weights, weights
 
 
@@ -35,7 +35,7 @@ def gradient_accumulation_equals_one_batch(model: Any, batch: Batch) -> float:
 
     with torch.enable_grad():
         whole = gradients([batch])
-        accumulated = gradients([take(batch, torch.tensor([row])) for row in range(batch.rows)])
+        accumulated = gradients([select_rows(batch, torch.tensor([row])) for row in range(batch.rows)])
     return max(max_difference(one, other) for one, other in zip(whole, accumulated, strict=True))
 
 
@@ -77,14 +77,14 @@ TRAINING_LAWS: dict[str, Law] = {
 class _MemoryStore:
     """Checkpoint store that holds the last checkpoint in memory."""
 
-    last: tuple[Groups, dict[str, Any]] = field(default_factory=lambda: ({}, {}))
+    last: tuple[TensorGroups, dict[str, Any]] = field(default_factory=lambda: ({}, {}))
 
     def log(self, record: dict[str, Any]) -> None: ...
 
-    def save(self, step: int, groups: Groups, progress: dict[str, Any], kept: list[int]) -> None:
+    def save(self, step: int, groups: TensorGroups, progress: dict[str, Any], kept: list[int]) -> None:
         self.last = copy.deepcopy((groups, progress))
 
-    def load(self, step: int) -> tuple[Groups, dict[str, Any]]:
+    def load(self, step: int) -> tuple[TensorGroups, dict[str, Any]]:
         return self.last
 
     def rewind(self, step: int) -> None: ...
@@ -99,7 +99,7 @@ class _RotatedFeed:
     carried = False
 
     def batch(self, step: int) -> Batch:
-        return take(self.rows, (torch.arange(self.rows.rows) + step) % self.rows.rows)
+        return select_rows(self.rows, (torch.arange(self.rows.rows) + step) % self.rows.rows)
 
 
 def _trainer(model: nn.Module, batch: Batch) -> Trainer:

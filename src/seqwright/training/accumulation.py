@@ -1,4 +1,4 @@
-"""The gradients of a whole batch, from parts that fit in memory."""
+"""Gradient accumulation: the gradients of a batch from micro-batches that fit in memory."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from seqwright.core.config import UserError
 from seqwright.core.protocols import State
 from seqwright.training import machine
 from seqwright.training.objective import Objective
-from seqwright.training.trainer_state import wide
+from seqwright.training.trainer_state import accumulator_dtype
 
 
 def accumulate(
     objective: Objective, batch: Batch, state: State | None, *, rows: int, device: torch.device, precision: str
 ) -> tuple[Tensor, State | None]:
-    """Adds up the gradients of the batch's mean loss, `rows` at a time; the loss sum, and the state after."""
+    """Accumulates gradients of the batch's mean loss in micro-batches of `rows`; the loss sum and the state after."""
     count = batch.count
     afters: list[State] = []
-    loss = torch.zeros((), dtype=wide(device), device=device)
-    for some in torch.split(torch.arange(batch.rows), rows):
-        part = take(batch, some).to(device, non_blocking=True)
-        before = None if state is None else state.select(some.to(device), some.to(device))
+    loss = torch.zeros((), dtype=accumulator_dtype(device), device=device)
+    for indices in torch.split(torch.arange(batch.rows), rows):
+        micro_batch = select_rows(batch, indices).to(device, non_blocking=True)
+        before = None if state is None else state.select(indices.to(device), indices.to(device))
         with machine.autocast(device, precision):
-            total, _, after = objective(part, before)
+            total, _, after = objective(micro_batch, before)
+        # Divided by the token count of the whole batch, not the micro-batch: accumulated = one batch.
         (total / max(count, 1)).backward()
         loss += total.detach()
         if after is not None:
             afters.append(after.detach())
-    return loss, joined(afters)
+    return loss, cat_states(afters)
 
 
-def take(batch: Batch, rows: Tensor) -> Batch:
-    """These rows of a batch."""
+def select_rows(batch: Batch, rows: Tensor) -> Batch:
+    """The batch restricted to these rows."""
     if len(rows) == batch.rows:
         return batch
     documents = None if batch.documents is None else batch.documents[rows]
@@ -43,23 +44,23 @@ def take(batch: Batch, rows: Tensor) -> Batch:
     return replace(batch, source=source, input=batch.input[rows], target=batch.target[rows], documents=documents)
 
 
-def joined(states: list[State]) -> State | None:
-    """The states of consecutive micro-batches as one."""
-    whole = states[0] if states else None
+def cat_states(states: list[State]) -> State | None:
+    """The states of consecutive micro-batches concatenated; None without states."""
+    combined = states[0] if states else None
     for state in states[1:]:
-        assert whole is not None
-        whole = whole.cat(state)
-    return whole
+        assert combined is not None
+        combined = combined.cat(state)
+    return combined
 
 
-def out_of_memory(batch: Batch, rows: int) -> UserError:
-    """What to change when `rows` rows of a batch do not fit."""
-    sooner = (
-        f'Set training.micro_batch_size to {rows // 2} or to "auto" (the result is that of the whole batch), or'
+def out_of_memory_error(batch: Batch, rows: int) -> UserError:
+    """The error when micro-batches of `rows` rows do not fit, with what to change."""
+    advice = (
+        f'Set training.micro_batch_size to {rows // 2} or to "auto" (gradients are accumulated to the same result), or'
         if rows > 1
         else "One row alone does not fit:"
     )
     return UserError(
         f"out of memory with {rows} of the batch's {batch.rows} rows at a time, {batch.input.size(1)} tokens each. "
-        f'{sooner} set training.precision to "bf16", or lower model.context, model.width or model.layers.'
+        f'{advice} set training.precision to "bf16", or lower model.context, model.width or model.layers.'
     )

@@ -1,4 +1,4 @@
-"""Averages of weights: a running one over steps (EMA), and the mean of several checkpoints."""
+"""Weight averaging: exponential moving average (EMA) over steps, and the mean of checkpoints."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ class EMA:
 
     def __init__(self, model: nn.Module, decay: float):
         self.model, self.decay = model, decay
-        own = weights(model)
-        self.own = [tensor.detach() for tensor in own.values()]
-        self.tensors = {name: tensor.detach().clone() for name, tensor in own.items()}
+        named = weights(model)
+        self.model_tensors = [tensor.detach() for tensor in named.values()]
+        self.tensors = {name: tensor.detach().clone() for name, tensor in named.items()}
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Takes in the weights after `step` steps; early on the average is short, so that fresh weights fade soon."""
-        kept = min(self.decay, step / (step + 10))
-        torch._foreach_lerp_(list(self.tensors.values()), self.own, 1 - kept)  # all of them in a few kernels
+        """Updates the average with the weights after `step` steps; the decay warms up, so that the random
+        initialization is forgotten early."""
+        decay = min(self.decay, step / (step + 10))
+        torch._foreach_lerp_(list(self.tensors.values()), self.model_tensors, 1 - decay)  # a few fused kernels
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         for name, tensor in self.tensors.items():
@@ -32,18 +33,18 @@ class EMA:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Inside, the model has the averaged weights; outside, its own."""
-        own = {name: tensor.detach().clone() for name, tensor in weights(self.model).items()}
+        """Context manager under which the model has the averaged weights; restores its own afterwards."""
+        saved = {name: tensor.detach().clone() for name, tensor in weights(self.model).items()}
         load_weights(self.model, self.tensors)
         try:
             yield
         finally:
-            load_weights(self.model, own)
+            load_weights(self.model, saved)
 
 
-def mean(several: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of several sets of weights of one model, summed in float64."""
+def average_weights(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of the weights of several checkpoints of a model, computed in float64."""
     return {
-        name: torch.stack([one[name].double() for one in several]).mean(0).to(tensor.dtype)
-        for name, tensor in several[0].items()
+        name: torch.stack([checkpoint[name].double() for checkpoint in checkpoints]).mean(0).to(tensor.dtype)
+        for name, tensor in checkpoints[0].items()
     }

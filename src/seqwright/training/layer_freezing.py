@@ -1,4 +1,4 @@
-"""Layers by depth: which of them a step learns, and at what share of the rate (Howard & Ruder 2018)."""
+"""Layer freezing, gradual unfreezing and layer-wise learning-rate decay (ULMFiT, Howard & Ruder 2018)."""
 
 from __future__ import annotations
 
@@ -8,69 +8,68 @@ from torch import nn
 
 from seqwright.core.config import UserError
 from seqwright.training.config import TrainingConfig
-from seqwright.training.weights import is_of_the_task
+from seqwright.training.weights import is_task_specific
 
 LAYER = re.compile(r"\.blocks\.(\d+)\.|_l(\d+)(?:_reverse)?$")
-"""How the names of parameters say their layer: Transformer blocks, and stacked recurrent networks."""
-LAST = ("encoder.norm.", "reader.norm.", "decoder.norm.", "decoder.keys_values.")
+"""The layer number in a parameter's name: Transformer blocks, and torch.nn's stacked recurrent networks."""
+TOP_LAYER = ("encoder.norm.", "reader.norm.", "decoder.norm.", "decoder.keys_values.")
+"""Prefixes of parameters that count with the last layer: final normalizations, and the decoder's projection of the
+source to cross-attention keys and values, which serves all layers."""
 
 
 def depths(module: nn.Module) -> dict[str, int]:
-    """How deep each parameter lies: 0 for tokens and positions, 1, 2, … for layers, one more for what a task adds.
-
-    What follows the last layer (a last normalization) or serves all (a decoder's keys of the source) counts with it.
-    """
-    names = [name for name, _ in module.named_parameters()]
-    found = {name: _layer(name) for name in names}
-    last = max((layer for layer in found.values() if layer is not None), default=0)
-    return {name: _above(name, last) if layer is None else layer for name, layer in found.items()}
+    """Depth of each parameter: 0 for embeddings and positions, 1, 2, … for layers, one more for the task's head."""
+    layers = {name: _layer(name) for name, _ in module.named_parameters()}
+    last = max((layer for layer in layers.values() if layer is not None), default=0)
+    return {name: _depth_outside_layers(name, last) if layer is None else layer for name, layer in layers.items()}
 
 
-def shares(module: nn.Module, decay: float) -> dict[str, float]:
-    """The share of the rate that each parameter learns at: 1 at the top, `decay` times less for every layer below."""
-    found = depths(module)
-    top = max(found.values())
-    return {name: decay ** (top - depth) for name, depth in found.items()}
+def lr_scales(module: nn.Module, decay: float) -> dict[str, float]:
+    """Learning-rate factor of each parameter: 1 at the top, multiplied by `decay` for each layer below."""
+    by_name = depths(module)
+    top = max(by_name.values())
+    return {name: decay ** (top - depth) for name, depth in by_name.items()}
 
 
 class LayerFreezing:
-    """Which parameters a step leaves as they are: a function of the step, so that a resumed training does the same."""
+    """Which parameters are frozen at a step: a pure function of the step, so that a resumed run freezes the same."""
 
     def __init__(self, module: nn.Module, config: TrainingConfig, steps_per_epoch: int):
-        found = depths(module)
-        self.top = max(found.values())
-        learned = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
-        self.parameters = [(parameter, found[name]) for name, parameter in learned.items()]
-        self.pause = None if config.unfreeze_every is None else config.unfreeze_every * steps_per_epoch
-        self.kept = _kept(config.freeze, self.top)
+        by_name = depths(module)
+        self.top = max(by_name.values())
+        # Parameters frozen elsewhere (LoRA) are left alone.
+        trainable = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+        self.parameters = [(parameter, by_name[name]) for name, parameter in trainable.items()]
+        self.steps_per_layer = None if config.unfreeze_every is None else config.unfreeze_every * steps_per_epoch
+        self.always_frozen = _always_frozen(config.freeze, self.top)
 
     def frozen(self, step: int) -> int:
-        """How many depths, from the bottom, do not learn at a step: those kept, and those not yet thawed."""
-        if self.pause is None:
-            return self.kept
-        return max(self.kept, self.top - int(step / self.pause))
+        """Number of depths, from the bottom, that are frozen at a step: always, or not yet unfrozen."""
+        if self.steps_per_layer is None:
+            return self.always_frozen
+        return max(self.always_frozen, self.top - int(step / self.steps_per_layer))
 
     def __call__(self, step: int) -> None:
-        """Lets gradients reach what a step learns, and nothing else."""
+        """Sets requires_grad of the parameters for a step."""
         frozen = self.frozen(step)
         for parameter, depth in self.parameters:
             parameter.requires_grad_(depth >= frozen)
 
 
-def _above(name: str, last: int) -> int:
-    """The depth of what is in no layer."""
-    return last + 1 if is_of_the_task(name) else last if name.startswith(LAST) else 0
+def _depth_outside_layers(name: str, last: int) -> int:
+    """Depth of a parameter that belongs to no layer."""
+    return last + 1 if is_task_specific(name) else last if name.startswith(TOP_LAYER) else 0
 
 
 def _layer(name: str) -> int | None:
-    found = LAYER.search(name)
-    return None if found is None else int(found[1] or found[2] or 0) + 1
+    match = LAYER.search(name)
+    return None if match is None else int(match[1] or match[2] or 0) + 1
 
 
-def _kept(freeze: int | str | None, top: int) -> int:
-    """Depths that never learn; the embedding lies below the layers."""
+def _always_frozen(freeze: int | str | None, top: int) -> int:
+    """Number of depths that are never trained; the embedding is depth 0, below the layers."""
     if freeze is None or isinstance(freeze, str):
         return 0 if freeze is None else top
     if freeze >= top:
-        raise UserError(f'training.freeze is {freeze}, but there are {top - 1} layers; "all" keeps every one.')
+        raise UserError(f'training.freeze is {freeze}, but there are {top - 1} layers; "all" freezes all of them.')
     return freeze + 1

@@ -1,4 +1,4 @@
-"""The machine: device and precision, applied to an objective from outside the model."""
+"""Device, precision, determinism and seeding, applied from outside the model."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import torch
 from seqwright.core.config import UserError
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-"""What weights and states are held in, by the name of a precision."""
+"""dtype of weights and decoding states by the name of a precision."""
 
 
 def device(name: str) -> torch.device:
-    """The device a recipe names; `auto` takes a GPU where there is one."""
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    """The torch.device of a recipe's `device`; `auto` takes a GPU where there is one."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
-        name = next(kind for kind in ("cuda", "mps", "cpu") if there[kind])
-    if not there[name]:
+        name = next(kind for kind in ("cuda", "mps", "cpu") if available[kind])
+    if not available[name]:
         raise UserError(f"this machine has no '{name}' device; use training.device=auto or cpu.")
     return torch.device(name)
 
 
 def autocast(on: torch.device, precision: str) -> contextlib.AbstractContextManager[object]:
-    """Where matrix products are computed in bf16, if that is asked for."""
+    """Mixed precision: autocast to bf16 where the precision is bf16, else no autocast."""
     return torch.autocast(on.type, dtype=torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def tensor_cores(on: torch.device, precision: str) -> Iterator[None]:
-    """Inside, a GPU's float32 products may round their factors to ten bits, if tf32 is asked for."""
+def allow_tf32(on: torch.device, precision: str) -> Iterator[None]:
+    """Context manager that allows TF32 matrix products on a GPU where the precision is tf32."""
     if precision != "tf32" or on.type != "cuda":
         yield
         return
@@ -44,12 +44,12 @@ def tensor_cores(on: torch.device, precision: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def determinism(wanted: bool) -> Iterator[None]:
-    """Inside, only deterministic kernels, if wanted; outside, as before."""
-    if not wanted:
+def determinism(enabled: bool) -> Iterator[None]:
+    """Context manager under which only deterministic kernels are used, if enabled."""
+    if not enabled:
         yield
         return
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when its first handle is made
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first cuBLAS handle is created
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
     try:
@@ -59,10 +59,10 @@ def determinism(wanted: bool) -> Iterator[None]:
 
 
 def seed_step(seed: int, step: int) -> None:
-    """Makes dropout a function of (seed, step), so that a resumed run draws what the uninterrupted one drew."""
+    """Seeds the generators so that dropout is a function of (seed, step): a resumed run draws the same masks."""
     number = (seed * 1_000_003 + step) & ((1 << 63) - 1)
-    # What torch.manual_seed does to the generators there are. For devices that are not in use it would note down each
-    # call with its stack, as a third of a millisecond and memory that is never given back.
+    # As torch.manual_seed, for the generators that exist. For devices not yet initialized that function queues each
+    # call with its stack trace: a third of a millisecond, and memory that is never freed.
     for generator in (torch.default_generator, *torch.cuda.default_generators):
         generator.manual_seed(number)
     if torch.backends.mps.is_available():
@@ -70,16 +70,16 @@ def seed_step(seed: int, step: int) -> None:
 
 
 @contextlib.contextmanager
-def memory_for(work: str, *, instead: str) -> Iterator[None]:
-    """Inside, a device without memory left is an error that says what to change."""
+def explain_out_of_memory(work: str, *, advice: str) -> Iterator[None]:
+    """Context manager that turns out-of-memory errors into a UserError with advice."""
     try:
         yield
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        raise UserError(f"out of memory for {work}; {instead}.") from error
+        raise UserError(f"out of memory for {work}; {advice}.") from error
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether a device, or the machine itself, had no memory left."""
+    """Whether an error means that a device or the host ran out of memory."""
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

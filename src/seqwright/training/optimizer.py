@@ -1,4 +1,4 @@
-"""Optimizers: which parameters decay, and their memory as named tensors."""
+"""Optimizers: parameter groups (weight decay, learning-rate factors), and optimizer state as named tensors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from seqwright.training.config import TrainingConfig
-from seqwright.training.layer_freezing import shares
+from seqwright.training.layer_freezing import lr_scales
 
 
 def optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """The optimizer that the recipe names, over every parameter of the module.
+    """The recipe's optimizer over every trainable parameter of the module.
 
-    A group has the `share` of the rate that it learns at, beside PyTorch's own keys.
+    Parameter groups carry `lr_scale`, their factor of the scheduled learning rate, beside PyTorch's own keys.
     """
     parameters = [p for p in module.parameters() if p.requires_grad]
     groups = _groups(module, config)
@@ -30,21 +30,21 @@ def optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.Optimize
 
 
 def _groups(module: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:
-    """Parameters that learn alike."""
-    share = shares(module, config.layer_decay)
-    alike: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    """Parameter groups by learning-rate factor and weight decay."""
+    scales = lr_scales(module, config.layer_decay)
+    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
-            # Biases and gains are one-dimensional; pulling them to zero helps nothing.
-            alike.setdefault((share[name], parameter.dim() >= 2), []).append(parameter)
+            # Biases and normalization gains are one-dimensional and do not decay.
+            groups.setdefault((scales[name], parameter.dim() >= 2), []).append(parameter)
     return [
-        {"params": several, "weight_decay": config.weight_decay if pulled else 0.0, "share": at}
-        for (at, pulled), several in alike.items()
+        {"params": parameters, "weight_decay": config.weight_decay if decays else 0.0, "lr_scale": scale}
+        for (scale, decays), parameters in groups.items()
     ]
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:
-    """What the optimizer remembers, as `parameter name/quantity`."""
+    """Optimizer state (moments, step counters) as tensors named `parameter name/quantity`."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in module.named_parameters()}
     return {
         f"{names[parameter]}/{quantity}": value
@@ -55,11 +55,11 @@ def optimizer_state(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict
 
 
 def load_optimizer_state(optimizer: torch.optim.Optimizer, module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Gives an optimizer the memory that `memory` took."""
+    """Restores what `optimizer_state` returned."""
     named = dict(module.named_parameters())
     optimizer.state.clear()
     for key, value in tensors.items():
         name, quantity = key.rsplit("/", 1)
         parameter = named[name]
-        # AdamW keeps its step counter where its kernel wants it: with the parameter when fused, else on the CPU.
+        # Step counters too: fused Adam keeps them on the parameter's device.
         optimizer.state[parameter][quantity] = value.clone().to(parameter.device)

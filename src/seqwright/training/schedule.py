@@ -1,4 +1,4 @@
-"""Learning-rate schedules: pure functions from a step to a share of the full rate."""
+"""Learning-rate schedules: pure functions from a step to a ratio of the peak learning rate."""
 
 from __future__ import annotations
 
@@ -7,33 +7,34 @@ from collections.abc import Callable
 
 Schedule = Callable[[int], float]
 
-FIRST_SHARE = 1 / 25
-"""Where one-cycle begins."""
-RISING = 0.3
-"""The part of the steps over which one-cycle rises."""
-DECAYING = 0.2
-"""The part of the steps over which warm-up-stable-decay falls."""
+INITIAL_LR_RATIO = 1 / 25
+"""Initial ratio of one-cycle (div_factor 25 in PyTorch's OneCycleLR)."""
+RISE_FRACTION = 0.3
+"""Fraction of the steps over which one-cycle rises (pct_start)."""
+DECAY_FRACTION = 0.2
+"""Fraction of the steps after warmup over which warmup-stable-decay decays."""
 
 
 def constant(step: int, steps: int, final: float) -> float:
+    """No decay."""
     return 1.0
 
 
 def linear(step: float, steps: float, final: float) -> float:
-    """A straight line from 1 to `final`."""
+    """Linear decay from 1 to `final`."""
     return 1 - (1 - final) * step / max(1, steps)
 
 
 def cosine(step: float, steps: float, final: float) -> float:
-    """Half a cosine from 1 to `final` (Loshchilov & Hutter 2017)."""
+    """Cosine decay from 1 to `final` (Loshchilov & Hutter 2017)."""
     return final + (1 - final) * (1 + math.cos(math.pi * step / max(1, steps))) / 2
 
 
 def wsd(step: int, steps: int, final: float) -> float:
-    """Full until the last fifth, then a straight line to `final` (Hu et al. 2024): a run can be branched off its
-    level part at any time, to be ended or to go on."""
-    level = (1 - DECAYING) * steps
-    return 1.0 if step < level else linear(step - level, steps - level, final)
+    """Warmup-stable-decay: constant until the last fifth, then linear decay to `final` (Hu et al. 2024). Checkpoints of
+    the stable phase can be decayed or trained further at any time."""
+    stable = (1 - DECAY_FRACTION) * steps
+    return 1.0 if step < stable else linear(step - stable, steps - stable, final)
 
 
 DECAYS: dict[str, Callable[[int, int, float], float]] = {
@@ -41,39 +42,39 @@ DECAYS: dict[str, Callable[[int, int, float], float]] = {
     "linear": linear,
     "cosine": cosine,
     "wsd": wsd,
-    "plateau": constant,  # the trainer lowers it when validation stands still
+    "plateau": constant,  # the trainer reduces it when validation stops improving
 }
 
 
 def inverse_root(step: int, warmup: int) -> float:
-    """Falls with the root of the step from the end of the warm-up on (Vaswani et al. 2017); it has no end."""
-    return math.sqrt(max(1, warmup) / (step + 1))
+    """Inverse square root decay after warmup (Vaswani et al. 2017), independent of the number of steps."""
+    return math.sqrt(max(1, warmup) / (step + 1))  # the paper counts steps from 1
 
 
 def one_cycle(step: int, steps: int, final: float) -> float:
-    """Half a cosine up from 1/25 over three tenths of the steps, half a cosine down to `final` (Smith 2018)."""
-    top = RISING * steps
-    return cosine(top - step, top, FIRST_SHARE) if step < top else cosine(step - top, steps - top, final)
+    """One-cycle: cosine rise from 1/25 over the first 30 % of the steps, then cosine decay to `final` (Smith 2018)."""
+    peak = RISE_FRACTION * steps
+    return cosine(peak - step, peak, INITIAL_LR_RATIO) if step < peak else cosine(step - peak, steps - peak, final)
 
 
 KINDS = (*DECAYS, "inverse-root", "one-cycle")
 ENDLESS = ("constant", "plateau", "inverse-root")
-"""Kinds that do not depend on how many steps there will be: asked for more, they go on as they were."""
+"""Schedules that do not depend on the total number of steps: longer training continues them unchanged."""
 
 
 def schedule(kind: str, *, steps: int, warmup: int, final: float) -> Schedule:
-    """step → share of the rate: a straight rise over `warmup` steps, then the decay of that kind until `steps`.
+    """step → ratio of the peak learning rate: linear warmup over `warmup` steps, then decay until `steps`.
 
-    one-cycle has a rise of its own instead.
+    one-cycle has its own warmup instead.
     """
 
-    def share(step: int) -> float:
+    def ratio(step: int) -> float:
         if kind == "one-cycle":
             return one_cycle(min(step, steps), steps, final)
         if step < warmup:
-            return (step + 1) / warmup
+            return (step + 1) / warmup  # not 0 at the first step, which would train nothing
         if kind == "inverse-root":
             return inverse_root(step, warmup)
         return DECAYS[kind](min(step, steps) - warmup, steps - warmup, final)
 
-    return share
+    return ratio

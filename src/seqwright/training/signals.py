@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal: asked once, training finishes the step, saves and ends; twice, at once."""
+"""Graceful shutdown on Ctrl-C, SIGTERM and SIGHUP: finish the step, save and exit; a second signal exits at once."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 
 class StopRequest:
-    """Listens while entered; `reason` says what was asked for, if anything was."""
+    """Context manager that handles stop signals; `reason` names the first one received, or is None."""
 
     reason: str | None = None
 
     def __enter__(self) -> StopRequest:
         self._before: dict[int, Any] = {}
-        if threading.current_thread() is threading.main_thread():  # only there may handlers be set
+        if threading.current_thread() is threading.main_thread():  # Python sets handlers only there
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asked us to stay
-                    self._before[number] = signal.signal(number, self._hear)
+                if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup SIGHUP stays ignored
+                    self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -27,7 +27,7 @@ class StopRequest:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.reason is not None:
             raise KeyboardInterrupt
         self.reason = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name

@@ -1,7 +1,6 @@
-"""Loss spikes: a loss far above the recent ones, told by a few numbers that a checkpoint can carry.
+"""Loss spike detection: a loss far above its exponential moving average, from three numbers saved in checkpoints.
 
-Going back to a checkpoint and leaving the batches of the spike out is how large models are trained through them
-(Chowdhery et al. 2022, §5.1).
+Training rolls back to a checkpoint and skips the batches around the spike, as PaLM did (Chowdhery et al. 2022, §5.1).
 """
 
 from __future__ import annotations
@@ -9,28 +8,28 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-MEMORY = 0.98
-"""How much of the trend is kept at each step: about the last fifty losses."""
-BEGINNING = 20
-"""Losses that must have been seen before one can be called a spike."""
+DECAY = 0.98
+"""Decay of the moving average: about the last fifty losses."""
+MIN_LOSSES = 20
+"""Losses needed before one can count as a spike."""
 
 
 class Trend(NamedTuple):
-    """The recent course of the loss, exponentially weighted."""
+    """Exponentially weighted mean and variance of the loss."""
 
     mean: float = 0.0
     variance: float = 0.0
-    seen: float = 0.0
+    steps: float = 0.0
 
-    def followed(self, loss: float) -> Trend:
-        """The trend with one more loss in it."""
-        weight = max(1 - MEMORY, 1 / (self.seen + 1))  # the first losses count alike
-        apart = loss - self.mean
-        mean = self.mean + weight * apart
-        return Trend(mean, (1 - weight) * (self.variance + weight * apart * apart), self.seen + 1)
+    def updated(self, loss: float) -> Trend:
+        """The trend after one more loss."""
+        weight = max(1 - DECAY, 1 / (self.steps + 1))  # the first losses have equal weight
+        deviation = loss - self.mean
+        mean = self.mean + weight * deviation
+        return Trend(mean, (1 - weight) * (self.variance + weight * deviation * deviation), self.steps + 1)
 
-    def spikes(self, loss: float, deviations: float) -> bool:
-        """Whether this loss stands so many standard deviations above the trend; what is not finite always does."""
+    def is_spike(self, loss: float, deviations: float) -> bool:
+        """Whether a loss is more than so many standard deviations above the mean; NaN and infinity always are."""
         if not math.isfinite(loss):
             return True
-        return self.seen >= BEGINNING and loss > self.mean + deviations * math.sqrt(self.variance)
+        return self.steps >= MIN_LOSSES and loss > self.mean + deviations * math.sqrt(self.variance)

@@ -1,4 +1,4 @@
-"""The training loop: steps of gradient descent that can be stopped anywhere and continued to the same bits."""
+"""The training loop: optimizer steps that can be interrupted at any point and resumed bit for bit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Feed, State, Trainable
 from seqwright.training import machine
-from seqwright.training.accumulation import accumulate, out_of_memory
+from seqwright.training.accumulation import accumulate, out_of_memory_error
 from seqwright.training.averaging import EMA
 from seqwright.training.config import TrainingConfig
 from seqwright.training.layer_freezing import LayerFreezing
@@ -25,40 +25,46 @@ from seqwright.training.optimizer import load_optimizer_state, optimizer, optimi
 from seqwright.training.schedule import schedule
 from seqwright.training.signals import StopRequest
 from seqwright.training.spikes import Trend
-from seqwright.training.trainer_state import Interval, Progress, judge, wide
+from seqwright.training.trainer_state import LogInterval, TrainerState, accumulator_dtype, record_evaluation
 from seqwright.training.weights import load_weights, weights
 
-Groups = dict[str, dict[str, Tensor]]
+TensorGroups = dict[str, dict[str, Tensor]]
+"""Tensors of a checkpoint by group: model, optimizer, ema, carry."""
 
-LESS_TO_REMEMBER = 'set training.optimizer to "adafactor", or lower model.width or model.layers'
-MOST_SKIPPED = 50
-"""Steps left out because of spikes, after which training gives up: something else is wrong."""
+OPTIMIZER_MEMORY_ADVICE = 'set training.optimizer to "adafactor", or lower model.width or model.layers'
+MAX_SKIPPED_STEPS = 50
+"""Steps skipped because of loss spikes, above which training stops with an error: something else is wrong."""
 
 
 class CheckpointStore(Protocol):
-    """Where a training leaves its traces: a run directory, or a list in a test."""
+    """Where checkpoints and log records are written: a run directory, or memory in tests."""
 
-    def log(self, record: dict[str, Any]) -> None: ...
+    def log(self, record: dict[str, Any]) -> None:
+        """Appends a record to the log."""
 
-    def save(self, step: int, groups: Groups, progress: dict[str, Any], kept: list[int]) -> None:
-        """Writes a checkpoint; those of the steps in `kept` are still needed."""
+    def save(self, step: int, groups: TensorGroups, progress: dict[str, Any], kept: list[int]) -> None:
+        """Saves a checkpoint; of the older ones, those of the steps in `kept` must stay."""
 
-    def load(self, step: int) -> tuple[Groups, dict[str, Any]]:
-        """A checkpoint that is still there."""
+    def load(self, step: int) -> tuple[TensorGroups, dict[str, Any]]:
+        """Loads a checkpoint that was kept."""
         ...
 
     def rewind(self, step: int) -> None:
-        """Forgets what was logged after a step."""
+        """Removes the log records after a step."""
 
 
-class Watcher(Protocol):
-    """Who is told after every step."""
+class StepCallback(Protocol):
+    """Callback after every step, for progress bars."""
 
     def __call__(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None: ...
 
 
 class Trainer:
-    """Fits a model to a feed. `evaluate` returns scores with "nll", or None; `sample` texts for the log."""
+    """Trains a model on a feed.
+
+    Callbacks: `evaluate` returns validation scores with "nll", or None; `sample` returns output texts for the log;
+    `format_batch` shows a batch in error messages; `on_step` follows progress.
+    """
 
     def __init__(
         self,
@@ -69,8 +75,8 @@ class Trainer:
         *,
         evaluate: Callable[[], dict[str, Any] | None] = lambda: None,
         sample: Callable[[], list[dict[str, str]]] | None = None,
-        show: Callable[[Batch], str] = lambda batch: str(batch.input[0].tolist()),
-        watch: Watcher = lambda step, steps, loss, tokens_per_second: None,
+        format_batch: Callable[[Batch], str] = lambda batch: str(batch.input[0].tolist()),
+        on_step: StepCallback = lambda step, steps, loss, tokens_per_second: None,
     ):
         self.device = machine.device(config.device)
         self.model = model.to(self.device)
@@ -81,32 +87,32 @@ class Trainer:
             auxiliary=config.auxiliary_loss_weight,
         )
         self.optimizer = optimizer(self.model, config)
-        self.thaw = LayerFreezing(self.model, config, feed.steps_per_epoch)
+        self.freezing = LayerFreezing(self.model, config, feed.steps_per_epoch)
         self.feed, self.config, self.store = feed, config, store
-        self.evaluate, self.sample, self.show, self.watch = evaluate, sample, show, watch
+        self.evaluate, self.sample, self.format_batch, self.on_step = evaluate, sample, format_batch, on_step
         self.steps = total_steps(config, feed)
-        self.share = schedule(
-            config.schedule, steps=self.steps, warmup=warmup(config, self.steps), final=config.final_lr_ratio
+        self.lr_ratio = schedule(
+            config.schedule, steps=self.steps, warmup=warmup_steps(config, self.steps), final=config.final_lr_ratio
         )
-        self.progress = Progress()
+        self.progress = TrainerState()
         self.carry: State | None = None
         self.average = None if config.ema_decay is None else EMA(self.model, config.ema_decay)
-        self.epoch_loss = torch.zeros((), dtype=wide(self.device), device=self.device)
-        self.interval = Interval(self.device)
+        self.epoch_loss = torch.zeros((), dtype=accumulator_dtype(self.device), device=self.device)
+        self.interval = LogInterval(self.device)
         self.norm = self.step_loss = torch.zeros((), device=self.device)
         self.last_loss: float | None = None
 
     def fit(self) -> str | None:
-        """Trains until the last step or until asked to stop; None, or what asked."""
+        """Trains until the last step, early stopping or a stop signal; returns the signal's name, or None."""
         every = self._intervals()
         if self.config.spike_threshold is not None and not self.progress.recent:
-            self._remember_step(0)
-            self.save()  # so that there is always something to go back to
+            self._record_checkpoint(0)
+            self.save()  # so that there is always a checkpoint to roll back to
         with StopRequest() as stop, machine.determinism(self.config.deterministic):
-            while not self.over:
+            while not self.finished:
                 self._timed_step()
                 if self._spiked():
-                    self._go_back()
+                    self._roll_back()
                     continue
                 step, last = self.progress.step, self.progress.step == self.steps
                 self._maybe_end_epoch()
@@ -117,32 +123,32 @@ class Trainer:
                 if self.sample and (last or (every["sample"] and step % every["sample"] == 0)):
                     self._sample()
                 due = every["checkpoint"] and step % every["checkpoint"] == 0
-                if due or self.over:
-                    self._remember_step(step)
-                asked = stop.reason  # looked at once: a signal that comes while leaving would find nothing saved
-                if due or self.over or asked or any(step == ranked for _, ranked in self.progress.ranking):
+                if due or self.finished:
+                    self._record_checkpoint(step)
+                signal = stop.reason  # read once: a signal after this line must not end training without a checkpoint
+                if due or self.finished or signal or any(step == ranked for _, ranked in self.progress.ranking):
                     self.save()
-                if asked:
-                    return asked
+                if signal:
+                    return signal
         return None
 
     @property
-    def over(self) -> bool:
+    def finished(self) -> bool:
         """Whether the last step was taken, or early stopping ended the training."""
         return self.progress.step >= self.steps or self.progress.early is not None
 
-    def restore(self, groups: Groups, progress: Mapping[str, Any]) -> None:
-        """Becomes the trainer that wrote this checkpoint."""
+    def restore(self, groups: TensorGroups, progress: Mapping[str, Any]) -> None:
+        """Restores the trainer from a checkpoint."""
         load_weights(self.model, groups["model"])
         load_optimizer_state(self.optimizer, self.model, groups["optimizer"])
         if self.average is not None:
             self.average.load_state_dict(groups["ema"])
-        self.progress = Progress(**progress)
+        self.progress = TrainerState(**progress)
         self.progress.ranking = [(nll, step) for nll, step in self.progress.ranking]
-        if self.progress.early is not None and self.steps > self.progress.early:  # asked for more: another chance
+        if self.progress.early is not None and self.steps > self.progress.early:  # the recipe now has more steps
             self.progress.early, self.progress.waited = None, 0
         self.epoch_loss.fill_(self.progress.epoch_loss)
-        self.interval = Interval(
+        self.interval = LogInterval(
             self.device, self.progress.interval_loss, self.progress.interval_tokens, self.progress.interval_seconds
         )
         self.norm = torch.tensor(self.progress.gradient_norm, device=self.device)
@@ -151,7 +157,7 @@ class Trainer:
             self.carry = self._start(self.feed.batch(self.progress.step).rows).from_tensors(groups["carry"])
 
     def save(self) -> None:
-        """Leaves a checkpoint from which training goes on as if it had never stopped."""
+        """Saves a checkpoint; resumed training equals uninterrupted training bit for bit."""
         self._refuse_non_finite()
         self.progress.epoch_loss = self.epoch_loss.item()
         self.progress.interval_loss = self.interval.loss.item()
@@ -164,33 +170,34 @@ class Trainer:
         if self.carry is not None:
             groups["carry"] = {name: tensor.contiguous() for name, tensor in self.carry.named_tensors()}
         progress = asdict(self.progress) | {"ranking": [list(ranked) for ranked in self.progress.ranking]}
-        self.store.save(self.progress.step, groups, progress, self.progress.kept)
+        self.store.save(self.progress.step, groups, progress, self.progress.kept_steps)
 
     def _timed_step(self) -> None:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         self._step()
-        spent = time.perf_counter() - begun
-        self.progress.seconds += spent
-        self.interval.seconds += spent
-        self.watch(self.progress.step, self.steps, self.last_loss, self.interval.tokens_per_second)
+        seconds = time.perf_counter() - start
+        self.progress.seconds += seconds
+        self.interval.seconds += seconds
+        self.on_step(self.progress.step, self.steps, self.last_loss, self.interval.tokens_per_second)
 
     def _step(self) -> None:
-        """One update from one batch of the feed."""
+        """One optimizer step on one batch of the feed, or none where the step is skipped."""
         step, config = self.progress.step, self.config
         if step in self.progress.skipped:
             self.progress.step += 1
             if step % self.feed.steps_per_epoch == 0:
-                self.carry = None  # rows begin afresh all the same
+                self.carry = None  # carried states still reset with the epoch
             return
-        if not self.model.training:  # since an evaluation; setting it goes through every module
+        if not self.model.training:  # after an evaluation; train() walks through every module
             self.model.train()
-        self.thaw(step)
+        self.freezing(step)
         batch = self.feed.batch(step)
         loss, self.carry = self._gradients(batch, self._carried(batch.rows, step), step)
+        # Without a limit it only measures the norm.
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.max_grad_norm or math.inf)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.rate(step) * group["share"]
-        with machine.memory_for("what the optimizer remembers", instead=LESS_TO_REMEMBER):
+            group["lr"] = self.learning_rate(step) * group["lr_scale"]
+        with machine.explain_out_of_memory("the optimizer state", advice=OPTIMIZER_MEMORY_ADVICE):
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         if self.average is not None:
@@ -198,14 +205,14 @@ class Trainer:
         self._account(loss, batch.count, norm)
 
     def _gradients(self, batch: Batch, state: State | None, step: int) -> tuple[Tensor, State | None]:
-        """The loss sum of a batch and the state after it, its gradients left in the parameters."""
+        """Accumulates a batch's gradients in the parameters; returns the loss sum and the state after."""
         config, progress = self.config, self.progress
         while True:
-            asked = None if config.micro_batch_size == "auto" else config.micro_batch_size
-            rows = min(batch.rows, progress.micro_batch or asked or batch.rows)
-            machine.seed_step(config.seed, step)
+            configured = None if config.micro_batch_size == "auto" else config.micro_batch_size
+            rows = min(batch.rows, progress.micro_batch or configured or batch.rows)
+            machine.seed_step(config.seed, step)  # also before a retry, which then draws the same dropout masks
             try:
-                with machine.tensor_cores(self.device, config.precision):
+                with machine.allow_tf32(self.device, config.precision):
                     return accumulate(
                         self.objective, batch, state, rows=rows, device=self.device, precision=config.precision
                     )
@@ -213,43 +220,43 @@ class Trainer:
                 if not machine.is_out_of_memory(error):
                     raise
                 if config.micro_batch_size != "auto" or rows == 1:
-                    raise out_of_memory(batch, rows) from error
-            # Outside the handler, which would keep what the failed attempt holds in memory.
+                    raise out_of_memory_error(batch, rows) from error
+            # Outside the handler: the traceback of the exception would keep the failed attempt's tensors alive.
             self.optimizer.zero_grad(set_to_none=True)
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
             progress.micro_batch = -(-rows // 2)
             self.store.log({"kind": "memory", "step": step, "micro_batch_size": progress.micro_batch})
 
-    def rate(self, step: int) -> float:
-        """The learning rate of a step."""
+    def learning_rate(self, step: int) -> float:
+        """The learning rate of a step, before the lr_scale of parameter groups."""
         config = self.config
-        lowered = (
+        plateau = (
             max(config.final_lr_ratio, config.plateau_factor**self.progress.lowered) if self.progress.lowered else 1.0
         )
-        return config.learning_rate * self.share(step) * lowered
+        return config.learning_rate * self.lr_ratio(step) * plateau
 
     def _spiked(self) -> bool:
-        """Whether the loss of the step just taken stands far above the recent ones; follows it where it does not."""
+        """Whether the loss of the last step is a spike; updates the trend where it is not."""
         if self.config.spike_threshold is None or self.progress.step - 1 in self.progress.skipped:
             return False
         loss = self.step_loss.item() if self.norm.isfinite() else math.inf
         trend = Trend(*self.progress.trend)
-        if trend.spikes(loss, self.config.spike_threshold):
+        if trend.is_spike(loss, self.config.spike_threshold):
             return True
-        self.progress.trend = list(trend.followed(loss))
+        self.progress.trend = list(trend.updated(loss))
         return False
 
-    def _go_back(self) -> None:
-        """Goes on from the last checkpoint that was due, without the batch that spiked and the one that led to it.
+    def _roll_back(self) -> None:
+        """Continues from the last scheduled checkpoint, skipping the batch that spiked and the one before it.
 
-        Nothing but the checkpointed state decides: a run that is killed here finds the same spike again.
+        A function of the checkpointed state alone: a run that is killed here finds the same spike again.
         """
         at, back = self.progress.step - 1, self.progress.recent[-1]
         skipped = sorted({*self.progress.skipped, max(back, at - 1), at})
-        if len(skipped) > MOST_SKIPPED:
+        if len(skipped) > MAX_SKIPPED_STEPS:
             raise UserError(
-                f"the loss has spiked again and again, now at step {at + 1}; {MOST_SKIPPED} steps were left out. "
+                f"the loss keeps spiking, now at step {at + 1}; more than {MAX_SKIPPED_STEPS} steps would be skipped. "
                 "Lower training.learning_rate, raise training.warmup_steps, or raise training.spike_threshold."
             )
         loss = self.step_loss.item()
@@ -260,7 +267,7 @@ class Trainer:
         self.store.log({"kind": "spike", "step": back, "at": at + 1, "loss": loss, "skipped": skipped})
 
     def _carried(self, rows: int, step: int) -> State | None:
-        """The state that the rows of this step continue from; rows begin afresh with each epoch."""
+        """The hidden state carried from the previous step (truncated BPTT); reset at the start of each epoch."""
         if not self.feed.carried:
             return None
         if self.carry is None or step % self.feed.steps_per_epoch == 0:
@@ -280,13 +287,14 @@ class Trainer:
         interval = self.interval
         interval.loss += loss
         interval.tokens += count
+        # Checked on the device; the host reads it when it logs, evaluates or saves.
         bad = ~(loss + norm).isfinite() & (interval.bad_step < 0)
         interval.bad_step = torch.where(bad, self.progress.step - 1, interval.bad_step)
 
     def _log(self) -> None:
         self._refuse_non_finite()
         progress = self.progress
-        if not self.interval.tokens:  # every step since the last line was left out
+        if not self.interval.tokens:  # every step since the last log line was skipped
             return
         self.last_loss = self.interval.loss.item() / max(1, self.interval.tokens)
         self.store.log(
@@ -296,13 +304,13 @@ class Trainer:
                 "seconds": round(progress.seconds, 3),
                 "epoch": round(progress.step / self.feed.steps_per_epoch, 4),
                 "loss": self.last_loss,
-                "learning_rate": self.rate(progress.step - 1),
+                "learning_rate": self.learning_rate(progress.step - 1),
                 "gradient_norm": self.norm.item(),
                 "tokens": progress.tokens,
                 "tokens_per_second": round(self.interval.tokens_per_second, 1),
             }
         )
-        self.interval = Interval(self.device)
+        self.interval = LogInterval(self.device)
 
     def _maybe_end_epoch(self) -> None:
         progress = self.progress
@@ -323,11 +331,11 @@ class Trainer:
         progress = self.progress
         if not math.isfinite(scores["nll"]):
             raise UserError(
-                f"the model has no finite score on the validation data at step {progress.step}: its weights ran away."
+                f"the validation loss is not finite at step {progress.step}: the weights diverged."
                 " Lower training.learning_rate or raise training.warmup_steps."
             )
         self.store.log({"kind": "evaluation", "step": progress.step, "seconds": round(progress.seconds, 3), **scores})
-        judge(progress, scores["nll"], self.config, self.steps)
+        record_evaluation(progress, scores["nll"], self.config, self.steps)
         if progress.early is not None:
             self.store.log({"kind": "early", "step": progress.step, "best_step": progress.best_step})
 
@@ -339,19 +347,20 @@ class Trainer:
             self.store.log({"kind": "sample", "step": self.progress.step, **text})
 
     def _averaged(self) -> AbstractContextManager[None]:
-        """Inside, the model is the one that will be kept."""
+        """Context manager under which the model has its EMA weights, if any."""
         return nullcontext() if self.average is None else self.average.applied()
 
-    def _remember_step(self, step: int) -> None:
+    def _record_checkpoint(self, step: int) -> None:
         self.progress.recent = [*self.progress.recent, step][-self.config.keep_last :]
 
     def _refuse_non_finite(self) -> None:
         bad = int(self.interval.bad_step.item())
         if bad >= 0:
             raise UserError(
-                f"the loss or its gradient is no longer finite at step {bad + 1}, on the batch that begins with\n"
-                f"    {self.show(self.feed.batch(bad))}\n"
-                "The last checkpoint is older than that. Lower training.learning_rate, raise training.warmup_steps, or mend that text."
+                f"the loss or its gradient is not finite at step {bad + 1}, on the batch that starts with\n"
+                f"    {self.format_batch(self.feed.batch(bad))}\n"
+                "The last checkpoint is from before. Lower training.learning_rate, raise training.warmup_steps, or fix"
+                " that text."
             )
 
     def _intervals(self) -> dict[str, int]:
@@ -361,13 +370,13 @@ class Trainer:
         return {"evaluate": evaluate} | {k: evaluate if v is None else v for k, v in others.items()}
 
 
-def warmup(config: TrainingConfig, steps: int) -> int:
-    """Steps of rising rate: as the recipe says, but at most half of them; unsaid, a tenth of them and at most 100."""
+def warmup_steps(config: TrainingConfig, steps: int) -> int:
+    """Steps of learning-rate warmup: the recipe's, but at most half of all; by default a tenth, at most 100."""
     return min(100, steps // 10) if config.warmup_steps is None else min(config.warmup_steps, steps // 2)
 
 
 def total_steps(config: TrainingConfig, feed: Feed) -> int:
-    """How many steps the recipe asks for on this feed."""
+    """Total optimizer steps of a recipe on this feed."""
     if config.epochs is not None:
         return max(1, round(config.epochs * feed.steps_per_epoch))
     return config.steps or 2000

@@ -1,4 +1,4 @@
-"""What a training remembers beside weights, optimizer and carried state, and what validation makes of it."""
+"""Trainer state beside weights, optimizer and carried states: checkpoint ranking, plateau schedule, early stopping."""
 
 from __future__ import annotations
 
@@ -10,73 +10,74 @@ from seqwright.training.config import TrainingConfig
 
 
 @dataclass
-class Progress:
-    """Plain numbers, written to the checkpoint as they are."""
+class TrainerState:
+    """Plain numbers, saved in every checkpoint as JSON (decision 31)."""
 
     step: int = 0
     seconds: float = 0.0
-    """Spent in steps; evaluations, samples and checkpoints are not counted."""
+    """Time spent in steps, without evaluations, samples and checkpoints."""
     tokens: int = 0
     best: float | None = None
-    """The lowest validation nll so far, and the step it was seen at."""
+    """The lowest validation nll so far, and its step."""
     best_step: int | None = None
     ranking: list[tuple[float, int]] = field(default_factory=list)
-    """The best few evaluations as [nll, step], best first."""
+    """The keep_best best evaluations as [nll, step], best first."""
     recent: list[int] = field(default_factory=list)
-    """Steps of the last few checkpoints that were due; those made when asked to stop are not among them."""
+    """Steps of the keep_last most recent scheduled checkpoints. Those saved on a stop signal are not among them: an
+    interruption must not change which checkpoints are averaged or rolled back to."""
     stale: int = 0
-    """Evaluations since the best one, or since the rate was last lowered."""
+    """Evaluations since the best one, or since the plateau schedule last reduced the learning rate."""
     lowered: int = 0
-    """How often the plateau schedule has lowered the rate."""
+    """How often the plateau schedule has reduced the learning rate."""
     waited: int = 0
-    """Evaluations since the best one."""
+    """Evaluations since the best one, for early stopping."""
     early: int | None = None
-    """The steps that were asked for when early stopping ended the training."""
+    """Total steps of the recipe when early stopping ended the training; None while it has not."""
     trend: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
-    """The recent course of the loss, for finding spikes."""
+    """Moving mean, variance and count of the loss, for spike detection (`Trend`)."""
     skipped: list[int] = field(default_factory=list)
-    """Steps that take no update, because the loss spiked there."""
+    """Steps without an update, because of a loss spike."""
     micro_batch: int | None = None
-    """Rows computed at a time, where memory asked for fewer than the recipe."""
+    """Micro-batch size found after out-of-memory errors (micro_batch_size = "auto")."""
     epoch_loss: float = 0.0
-    """Sums over the epoch under way."""
+    """Sums over the current epoch."""
     epoch_count: int = 0
     interval_loss: float = 0.0
-    """Sums since the last line of the log."""
+    """Sums since the last log line."""
     interval_tokens: int = 0
     interval_seconds: float = 0.0
     gradient_norm: float = 0.0
-    """Of the last update: a line of the log may fall among skipped steps, and says it all the same."""
+    """Of the last update, which a log line at a skipped step repeats."""
 
     @property
-    def kept(self) -> list[int]:
-        """Steps whose checkpoints are still needed."""
+    def kept_steps(self) -> list[int]:
+        """Steps whose checkpoints must be kept."""
         return sorted({*self.recent, *(step for _, step in self.ranking)})
 
 
-class Interval:
-    """Sums since the last line of the log, kept on the device: asking a GPU after each step would make it wait."""
+class LogInterval:
+    """Sums since the last log line, on the device: reading them after each step would synchronize a GPU."""
 
     def __init__(self, device: torch.device, loss: float = 0.0, tokens: int = 0, seconds: float = 0.0):
-        self.loss = torch.full((), loss, dtype=wide(device), device=device)
+        self.loss = torch.full((), loss, dtype=accumulator_dtype(device), device=device)
         self.tokens = tokens
         self.seconds = seconds
         self.bad_step = torch.full((), -1, dtype=torch.long, device=device)
-        """The first step whose loss or gradient was not finite."""
+        """The first step with a loss or gradient that is not finite; -1 without one."""
 
     @property
     def tokens_per_second(self) -> float:
         return self.tokens / max(self.seconds, 1e-9)
 
 
-def judge(progress: Progress, nll: float, config: TrainingConfig, steps: int) -> None:
-    """Takes note of an evaluation: the best so far, a rate to be lowered, a training to be ended early."""
-    better = progress.best is None or nll < progress.best
-    if better:
+def record_evaluation(progress: TrainerState, nll: float, config: TrainingConfig, steps: int) -> None:
+    """Updates the state after an evaluation: best checkpoint, ranking, plateau schedule and early stopping."""
+    improved = progress.best is None or nll < progress.best
+    if improved:
         progress.best, progress.best_step = nll, progress.step
-    progress.stale = 0 if better else progress.stale + 1
-    progress.waited = 0 if better else progress.waited + 1
-    # Sorting is stable and the newest comes last: of equals the older one stays, as for the best.
+    progress.stale = 0 if improved else progress.stale + 1
+    progress.waited = 0 if improved else progress.waited + 1
+    # Ties rank by step: of equal scores the older checkpoint stays, as for the best.
     progress.ranking = sorted([*progress.ranking, (nll, progress.step)])[: config.keep_best]
     if config.schedule == "plateau" and progress.stale >= config.plateau_patience:
         progress.lowered, progress.stale = progress.lowered + 1, 0
@@ -84,8 +85,8 @@ def judge(progress: Progress, nll: float, config: TrainingConfig, steps: int) ->
         progress.early = steps
 
 
-def chosen_steps(progress: Progress, config: TrainingConfig) -> list[int]:
-    """The checkpoints whose weights, averaged where there are several, a training ends with."""
+def final_checkpoints(progress: TrainerState, config: TrainingConfig) -> list[int]:
+    """Steps of the checkpoints that the final weights come from, averaged where there are several."""
     if config.weights == "average-last":
         return progress.recent
     if progress.best_step is None or config.weights == "last":
@@ -93,6 +94,6 @@ def chosen_steps(progress: Progress, config: TrainingConfig) -> list[int]:
     return [progress.best_step] if config.weights == "best" else sorted(step for _, step in progress.ranking)
 
 
-def wide(device: torch.device) -> torch.dtype:
-    """The dtype in which many losses are added up."""
+def accumulator_dtype(device: torch.device) -> torch.dtype:
+    """dtype of loss sums: float64, or float32 on MPS, which has no float64."""
     return torch.float32 if device.type == "mps" else torch.float64

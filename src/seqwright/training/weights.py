@@ -1,4 +1,4 @@
-"""A model's weights by plain name, whatever wrapped it: what checkpoints and model.safetensors hold."""
+"""A model's weights by name: what checkpoints and model.safetensors hold, and how a run is initialized from another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seqwright.core.config import UserError
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter once (tied ones under their first name), and the buffers that are saved."""
+    """Every parameter once (tied weights under their first name), and the persistent buffers."""
     named: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in _saved(model):
@@ -22,10 +22,10 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Fills a model with what `weights` took from its like."""
-    mine = weights(model)
-    missing, unknown = sorted(mine.keys() - tensors.keys()), sorted(tensors.keys() - mine.keys())
-    shapes = [n for n in mine if n in tensors and mine[n].shape != tensors[n].shape]
+    """Copies tensors that `weights` returned into a model of the same shapes; refuses any other."""
+    own = weights(model)
+    missing, unknown = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
+    shapes = [n for n in own if n in tensors and own[n].shape != tensors[n].shape]
     if missing or unknown or shapes:
         raise UserError(
             f"these weights belong to another model (missing: {missing or 'none'}; unknown: {unknown or 'none'}; "
@@ -33,51 +33,54 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             " or train again if an older seqwright wrote them."
         )
     with torch.no_grad():
-        for name, tensor in mine.items():
+        for name, tensor in own.items():
             tensor.copy_(tensors[name])
 
 
-TOKENS = "embedding.weight"
-"""The vectors of tokens."""
+TOKEN_EMBEDDING = "embedding.weight"
+"""The token embedding's name."""
 
 
-def is_of_the_task(name: str) -> bool:
-    """Whether a parameter belongs to what a task adds to an embedding and an encoder: what answers, and what is added
-    to the vectors of tokens (segments, spelling). Such parts stay fresh where a trained model has none that fit."""
-    return name.startswith(("head.", "body.", "pooling.")) or (name.startswith("embedding.") and name != TOKENS)
+def is_task_specific(name: str) -> bool:
+    """Whether a parameter belongs to the task rather than to the token embedding and encoder: head, body, pooling, and
+    what is added to token embeddings (segments, character features). These keep their initialization where the
+    pretrained model has none that fit."""
+    return name.startswith(("head.", "body.", "pooling.")) or (
+        name.startswith("embedding.") and name != TOKEN_EMBEDDING
+    )
 
 
-def begin_with(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[str]:
-    """Fills a fresh model with a trained one's weights; the parts of it that stay fresh because the task is another.
+def init_from(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[str]:
+    """Initializes a model from pretrained weights; returns the names of the modules that stay newly initialized.
 
-    Tokens that are new begin near the mean of the old ones.
+    Embeddings of new tokens are initialized near the mean of the old ones.
     """
-    mine = weights(model)
-    tensors = _as_reader(tensors) if "encoder" in dict(model.named_children()) else tensors
-    grown = {name: fresh.detach().clone() for name, fresh in mine.items() if _grows(name, tensors, mine)}
-    for name, fresh in grown.items():
-        old = tensors[name].to(fresh)
-        fresh[: len(old)] = old
-        fresh[len(old) :] += old.mean(0)
-    found = {**tensors, **grown}
-    strange = {name for name in found if name not in mine or mine[name].shape != found[name].shape}
-    kept = {name: found[name] for name in found if not (name in strange and is_of_the_task(name))}
-    own = {name: tensor for name, tensor in mine.items() if name not in kept and is_of_the_task(name)}
-    load_weights(model, {**kept, **own})
-    return sorted({name.rsplit(".", 1)[0] for name in own})
+    own = weights(model)
+    tensors = _encoder_half(tensors) if "encoder" in dict(model.named_children()) else tensors
+    resized = {name: new.detach().clone() for name, new in own.items() if _has_new_tokens(name, tensors, own)}
+    for name, new in resized.items():
+        old = tensors[name].to(new)
+        new[: len(old)] = old
+        new[len(old) :] += old.mean(0)  # plus the random initialization, so that new tokens differ
+    pretrained = {**tensors, **resized}
+    misfits = {name for name in pretrained if name not in own or own[name].shape != pretrained[name].shape}
+    loaded = {name: pretrained[name] for name in pretrained if not (name in misfits and is_task_specific(name))}
+    fresh = {name: tensor for name, tensor in own.items() if name not in loaded and is_task_specific(name)}
+    load_weights(model, {**loaded, **fresh})
+    return sorted({name.rsplit(".", 1)[0] for name in fresh})
 
 
-def _grows(name: str, old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> bool:
-    """Whether a table has rows for more tokens than before. A head may also have become one of other things: it grows
-    only together with the tokens."""
+def _has_new_tokens(name: str, old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> bool:
+    """Whether an embedding or output layer has rows for a larger vocabulary than before. A head with more rows may also
+    be that of another task: it counts only where a token embedding grew by the same rows."""
     if name not in old or len(old[name]) >= len(new[name]) or old[name].shape[1:] != new[name].shape[1:]:
         return False
-    tokens = {(len(old[table]), len(new[table])) for table in new if table.endswith(TOKENS) and table in old}
-    return not is_of_the_task(name) or (len(old[name]), len(new[name])) in tokens
+    grown = {(len(old[table]), len(new[table])) for table in new if table.endswith(TOKEN_EMBEDDING) and table in old}
+    return not is_task_specific(name) or (len(old[name]), len(new[name])) in grown
 
 
-def _as_reader(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The reading half of a translator's weights, under the names of a model that only reads."""
+def _encoder_half(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The encoder of an encoder-decoder's weights, under the names of an encoder model; other weights as they are."""
     if not any(name.startswith("reader.") for name in tensors):
         return tensors
     halves = {"source_embedding.": "embedding.", "reader.": "encoder."}
@@ -90,7 +93,7 @@ def _as_reader(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
 
 
 def _saved(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_parameters(remove_duplicate=False)  # tied weights under all of their names
     for prefix, module in model.named_modules():
         for name, buffer in module.named_buffers(recurse=False):
             if name not in module._non_persistent_buffers_set:

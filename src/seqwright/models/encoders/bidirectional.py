@@ -1,4 +1,4 @@
-"""Recurrent readers: Elman, LSTM and GRU networks that read a source in one direction or in both."""
+"""Recurrent encoders of a source: Elman, LSTM and GRU, unidirectional or bidirectional."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from seqwright.core.config import UserError, check_shares, check_sizes
-from seqwright.layers.attention import needed
+from seqwright.layers.attention import drop_full_mask
 from seqwright.layers.encoder import EncoderOutput
-from seqwright.layers.recurrent import own_precision, read_padded
+from seqwright.layers.recurrent import run_padded, without_autocast
 from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
 
 NETWORKS: dict[type[RecurrentConfig], Callable[..., nn.RNNBase]] = {
@@ -25,15 +25,15 @@ NETWORKS: dict[type[RecurrentConfig], Callable[..., nn.RNNBase]] = {
 @dataclass(frozen=True, kw_only=True)
 class BidirectionalConfig:
     layers: int = 1
-    """Stacked networks (on each side, where there are two), each reading the one below."""
+    """Number of stacked layers (per direction)."""
     width: int = 256
-    """Size of the hidden state; a bidirectional reader gives half of it to each direction."""
+    """Hidden size; a bidirectional encoder gives half of it to each direction."""
     embedding: int | None = None
-    """Size of the token vectors; the width unless given."""
+    """Embedding size; as width by default."""
     bidirectional: bool = True
-    """Whether the source is read from both ends (Schuster & Paliwal 1997)."""
+    """Bidirectional recurrence (Schuster & Paliwal 1997)."""
     dropout: float = 0.2
-    """Share dropped of what each layer reads and of the output, never between steps (Zaremba et al. 2014)."""
+    """Dropout rate of each layer's input and of the output, never of recurrent connections (Zaremba et al. 2014)."""
 
     cell: ClassVar[type[RecurrentConfig]]
 
@@ -41,11 +41,11 @@ class BidirectionalConfig:
         check_sizes(self, "layers", "width", "embedding")
         check_shares(self, "dropout")
         if self.bidirectional and self.width % 2:
-            raise UserError(f"a bidirectional reader halves the width: it must be even, not {self.width}.")
+            raise UserError(f"a bidirectional encoder halves the width: it must be even, not {self.width}.")
 
 
 class BidirectionalEncoder(nn.Module):
-    """Reads the source in one direction or in both."""
+    """Recurrent encoder of a padded source; its final states are part of the output."""
 
     context = None
 
@@ -65,8 +65,9 @@ class BidirectionalEncoder(nn.Module):
         self.causal = not config.bidirectional
 
     def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
-        with own_precision(self.network, self.dropout(x)) as x:
-            vectors, last = self.network(x) if needed(mask) is None else read_padded(self.network, x, mask)
+        with without_autocast(self.network, self.dropout(x)) as x:
+            # Padding needs care (decision 125); on a CPU, a batch without any takes torch.nn's own path.
+            vectors, last = self.network(x) if drop_full_mask(mask) is None else run_padded(self.network, x, mask)
         last = torch.stack(last if isinstance(last, tuple) else (last,))  # (C, L · directions, B, D / directions)
         last = (
             last.view(len(last), -1, self.directions, *last.shape[2:]).permute(3, 0, 1, 2, 4).flatten(-2)

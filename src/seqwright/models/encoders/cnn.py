@@ -1,4 +1,4 @@
-"""Convolutions over a text: windows of several widths side by side, in one layer or more (Collobert 2011, Kim 2014)."""
+"""Text CNN: parallel 1-D convolutions of several kernel widths, in one or more layers (Collobert 2011, Kim 2014)."""
 
 from __future__ import annotations
 
@@ -17,39 +17,40 @@ from seqwright.layers.encoder import EncoderOutput
 @dataclass(frozen=True, kw_only=True)
 class CNNConfig:
     embedding: int = 128
-    """Size of the token vectors."""
+    """Embedding size."""
     channels: tuple[int, ...] = (128,)
-    """Filters of each layer, for each kernel width."""
+    """Filters (output channels) of each layer, for each kernel width."""
     kernels: tuple[int, ...] = (3, 4, 5)
-    """Tokens that a filter sees; several widths are computed side by side (Kim 2014)."""
+    """Kernel widths in tokens, computed in parallel (Kim 2014)."""
     stride: int = 1
-    """Positions from one window of a layer to the next."""
+    """Stride of the convolutions."""
     length: int | None = None
-    """Texts are padded to this many tokens, and windows stay inside; without it they may begin before a text."""
+    """Fixed length in tokens to which texts are padded, with valid convolutions; by default any length, with same
+    padding."""
     dropout: float = 0.0
-    """Share dropped of the token vectors."""
+    """Dropout rate of the embeddings."""
 
     def __post_init__(self) -> None:
         check_sizes(self, "embedding", "stride", "length")
         check_shares(self, "dropout")
         if not self.channels or not self.kernels or min(*self.channels, *self.kernels, 1) < 1:
-            raise UserError("channels and kernels are lists of sizes of at least 1, one or more of each.")
+            raise UserError("channels and kernels must be non-empty lists of sizes of at least 1.")
         if self.length is not None and len(self.kernels) > 1:
-            raise UserError("windows of different widths fit a fixed length differently often; give one kernel.")
+            raise UserError("kernels of different widths leave different lengths of a fixed length; give one kernel.")
         if self.length is not None and self.positions < 1:
-            raise UserError(f"no window of {self.kernels[0]} fits {self.length} tokens so often; raise length.")
+            raise UserError(f"no window of {self.kernels[0]} fits length {self.length} in every layer; raise length.")
 
     @property
     def positions(self) -> int:
-        """What a fixed length leaves of itself."""
-        left = self.length or 0
+        """Positions that remain of a fixed length after all layers."""
+        remaining = self.length or 0
         for _ in self.channels:
-            left = (left - self.kernels[0]) // self.stride + 1
-        return left
+            remaining = (remaining - self.kernels[0]) // self.stride + 1
+        return remaining
 
 
 class CNNEncoder(nn.Module):
-    """Each position of a layer sees a window of the one below; what is padding is zero in every layer."""
+    """One stack (tower) of convolutions with ReLU per kernel width, concatenated; padding is zero in every layer."""
 
     def __init__(self, config: CNNConfig):
         super().__init__()
@@ -65,16 +66,16 @@ class CNNEncoder(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
         x = self.dropout(x) * mask.unsqueeze(-1)
-        if self.context is not None:  # every window lies inside: shapes, and what is seen, are the same for all texts
+        if self.context is not None:  # valid convolutions: shapes are the same for all texts, and padding counts
             x = pad(x, self.context)
             mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
-        read = [self._climb(tower, x.transpose(1, 2), mask) for tower in self.towers]
-        return EncoderOutput(torch.cat([vectors for vectors, _ in read], -1), read[0][1])
+        outputs = [self._convolve(tower, x.transpose(1, 2), mask) for tower in self.towers]
+        return EncoderOutput(torch.cat([vectors for vectors, _ in outputs], -1), outputs[0][1])
 
-    def _climb(self, tower: nn.Module, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, S / stride ** layers, channels) of one kernel width, and which of them stand on a real token."""
+    def _convolve(self, tower: nn.Module, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, S / stride ** layers, channels) of one kernel width, and their mask."""
         for layer in tower:  # type: ignore[attr-defined]
-            if self.context is None:  # windows are centered on every stride-th position
+            if self.context is None:  # same padding: windows are centered on every stride-th position
                 before = (layer.kernel_size[0] - 1) // 2
                 x = F.pad(x, (before, layer.kernel_size[0] - 1 - before))
                 mask = mask[:, :: self.stride]

@@ -1,4 +1,4 @@
-"""GPT: a stack of masked Transformer blocks (Radford et al. 2018, 2019; Brown et al. 2020)."""
+"""GPT: decoder-only Transformer with causal self-attention (Radford et al. 2018, 2019; Brown et al. 2020)."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from seqwright.models.language_model import LanguageModel
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig(StackConfig):
     tied: bool = True
-    """Whether the read-out is the embedding transposed (Press & Wolf 2017)."""
+    """Tie the output layer to the embedding (Press & Wolf 2017)."""
     readout: Literal["each", "flatten"] = "each"
-    """What predicts: each position's own vector, or all so far flattened to the context (the lectures' way 2)."""
+    """Input of the output layer: each position's hidden state (each), or all so far, flattened and zero-padded to the
+    context (flatten, the lectures' way 2)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.readout == "flatten" and self.tied:
-            raise UserError('readout = "flatten" reads context × width numbers; it cannot be tied: set tied = false.')
+            raise UserError('readout = "flatten" has context × width inputs and cannot be tied: set tied = false.')
 
 
 class GPTEncoder(Stack):
-    """Every position sees itself and those before it."""
+    """Causal Transformer stack with a KV cache as its state."""
 
-    apart = True
+    supports_document_mask = True
 
     def __init__(self, config: StackSizes, *, causal: bool = True):
         super().__init__(config, config.layers, causal=causal)
 
     def start(self, rows: int, capacity: int, like: Tensor) -> KVCache:
-        return self.empty(rows, capacity, like)
+        return self.empty_cache(rows, capacity, like)
 
     def forward(
         self,
@@ -51,11 +52,12 @@ class GPTEncoder(Stack):
 
 
 def gpt(config: GPTConfig, vocabulary: Vocabulary) -> LanguageModel:
-    """A GPT with fresh weights."""
+    """A newly initialized GPT."""
     encoder: nn.Module = GPTEncoder(config)
     initialize(encoder, config.layers)
     if config.readout == "flatten":
         encoder = PrefixFlatten(encoder, config.width, config.context)
+    # As in GPT-2, the output layer has no bias.
     model = LanguageModel(
         vocabulary.size, config.width, encoder, tied=config.tied, readout_bias=config.readout == "flatten"
     )
@@ -66,11 +68,12 @@ def gpt(config: GPTConfig, vocabulary: Vocabulary) -> LanguageModel:
 
 
 def initialize(module: nn.Module, layers: int) -> None:
-    """GPT-2's start: normal with deviation 0.02; less where a residual branch ends, since 2 · layers of them add up."""
+    """GPT-2's initialization: normal with standard deviation 0.02, biases 0; output projections of residual branches
+    divided by √(2 · layers), since as many branches add up."""
     for name, part in module.named_modules():
         if isinstance(part, nn.Linear):
-            last = name.endswith(("attention.output", "feed_forward.down"))
-            nn.init.normal_(part.weight, std=0.02 / math.sqrt(2 * layers) if last else 0.02)
+            residual = name.endswith(("attention.output", "feed_forward.down"))
+            nn.init.normal_(part.weight, std=0.02 / math.sqrt(2 * layers) if residual else 0.02)
             if part.bias is not None:
                 nn.init.zeros_(part.bias)
         elif isinstance(part, nn.Embedding):

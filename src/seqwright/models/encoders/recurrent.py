@@ -1,4 +1,5 @@
-"""Recurrent networks: Elman (1990), LSTM (Hochreiter & Schmidhuber 1997; Gers et al. 2000), GRU (Cho et al. 2014)."""
+"""Recurrent language models: Elman (1990), LSTM (Hochreiter & Schmidhuber 1997; Gers et al. 2000), GRU (Cho et al.
+2014)."""
 
 from __future__ import annotations
 
@@ -14,34 +15,35 @@ from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.core.protocols import State
 from seqwright.layers.elman import ACTIVATIONS, Elman
 from seqwright.layers.flatten import PrefixFlatten
-from seqwright.layers.recurrent import own_precision
+from seqwright.layers.recurrent import without_autocast
 from seqwright.models.language_model import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentConfig:
     layers: int = 1
-    """Stacked networks, each reading the one below."""
+    """Number of stacked layers."""
     width: int = 256
-    """Size of the hidden state."""
+    """Hidden size."""
     embedding: int | None = None
-    """Size of the token vectors; the width unless given."""
+    """Embedding size; as width by default."""
     dropout: float = 0.0
-    """Share dropped of what each layer reads and of the output, never between steps (Zaremba et al. 2014)."""
+    """Dropout rate of each layer's input and of the output, never of recurrent connections (Zaremba et al. 2014)."""
     tied: bool = False
-    """Whether the read-out is the embedding transposed (needs embedding = width)."""
+    """Tie the output layer to the embedding (needs embedding = width)."""
     readout: Literal["each", "flatten"] = "each"
-    """What predicts: each position's own state, or all states so far flattened to `length` (the lectures' way 2)."""
+    """Input of the output layer: each position's hidden state (each), or all so far, flattened and zero-padded to
+    `length` (flatten, the lectures' way 2)."""
     length: int | None = None
-    """The fixed number of states that a flattened read-out holds."""
+    """Fixed number of positions of readout = "flatten"."""
 
     def __post_init__(self) -> None:
         check_sizes(self, "layers", "width", "embedding", "length")
         check_shares(self, "dropout")
         if self.tied and self.embedding not in (None, self.width):
-            raise UserError(f"a tied read-out needs embedding = width; they are {self.embedding} and {self.width}.")
+            raise UserError(f"tied = true needs embedding = width; they are {self.embedding} and {self.width}.")
         if self.tied and self.readout == "flatten":
-            raise UserError('readout = "flatten" reads length × width numbers; it cannot be tied: set tied = false.')
+            raise UserError('readout = "flatten" has length × width inputs and cannot be tied: set tied = false.')
         if (self.readout == "flatten") != (self.length is not None):
             raise UserError('readout = "flatten" and length go together; give both or neither.')
 
@@ -49,36 +51,40 @@ class RecurrentConfig:
 @dataclass(frozen=True, kw_only=True)
 class ElmanConfig(RecurrentConfig):
     activation: Literal["tanh", "relu", "sigmoid", "linear"] = "tanh"
-    """What the sum of input and last state passes through."""
+    """Activation of the recurrence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMConfig(RecurrentConfig):
     forget_bias: float = 1.0
-    """Where the forget gates begin: above 0 they load_optimizer_state by default (Jozefowicz et al. 2015)."""
+    """Initial bias of the forget gates; above 0 the cell remembers by default (Jozefowicz et al. 2015)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GRUConfig(RecurrentConfig):
-    """Nothing beside what all have."""
+    """No further options."""
 
 
 @dataclass
 class Hidden(State):
+    """Hidden states of all layers."""
+
     hidden: Tensor  # (B, L, D)
 
 
 @dataclass
 class HiddenAndCell(State):
+    """Hidden and cell states of all layers of an LSTM."""
+
     hidden: Tensor  # (B, L, D)
     cell: Tensor  # (B, L, D)
 
 
 class RecurrentEncoder(nn.Module):
-    """Reads left to right; all it knows of what it read is its state, so any length will do."""
+    """Unidirectional recurrent encoder of unlimited context length; its state is the hidden (and cell) state."""
 
     context = None
-    apart = False
+    supports_document_mask = False
 
     def __init__(self, config: RecurrentConfig):
         super().__init__()
@@ -91,7 +97,7 @@ class RecurrentEncoder(nn.Module):
         if isinstance(config, LSTMConfig):
             self.network = nn.LSTM(*sizes, batch_first=True, dropout=between)
             for layer in range(config.layers):
-                for name in ("bias_ih", "bias_hh"):  # PyTorch's gates are i f g o
+                for name in ("bias_ih", "bias_hh"):  # gate order i f g o; both biases are added
                     bias = self.network.get_parameter(f"{name}_l{layer}")
                     with torch.no_grad():
                         bias[config.width : 2 * config.width] = config.forget_bias if name == "bias_ih" else 0.0
@@ -112,29 +118,29 @@ class RecurrentEncoder(nn.Module):
     def forward(
         self, x: Tensor, state: Hidden | HiddenAndCell | None = None, count: Tensor | None = None
     ) -> tuple[Tensor, State | None]:
-        with own_precision(self.network, self.dropout(x)) as x:
-            begun = state or self.start(x.size(0), 0, x)
-            # PyTorch's recurrent networks keep layers first, whatever batch_first says.
-            before = tuple(value.transpose(0, 1).contiguous() for _, value in begun.named_tensors())
-            given = before if self.has_cell else before[0]
+        with without_autocast(self.network, self.dropout(x)) as x:
+            before = state or self.start(x.size(0), 0, x)
+            # torch.nn's recurrent networks have states (L, B, D), whatever batch_first says.
+            layers_first = tuple(value.transpose(0, 1).contiguous() for _, value in before.named_tensors())
+            initial = layers_first if self.has_cell else layers_first[0]
             if count is None:
-                output, after = self.network(x, given)
-            else:  # stops each row at its last real position, so that the state after is the right one
+                output, after = self.network(x, initial)
+            else:  # packed, so that the state after is that of each row's last real position
                 packed = pack_padded_sequence(x, count.cpu(), batch_first=True, enforce_sorted=False)
-                output, after = self.network(packed, given)
+                output, after = self.network(packed, initial)
                 output, _ = pad_packed_sequence(output, batch_first=True, total_length=x.size(1))
         if state is None:
             return self.dropout(output), None
         rows_first = [value.transpose(0, 1) for value in (after if self.has_cell else [after])]
-        return self.dropout(output), type(begun)(*rows_first)
+        return self.dropout(output), type(before)(*rows_first)
 
 
 def recurrent(config: RecurrentConfig, vocabulary: Vocabulary) -> LanguageModel:
-    """A recurrent language model with fresh weights."""
+    """A newly initialized recurrent language model."""
     encoder: nn.Module = RecurrentEncoder(config)
     if config.length is not None:
         encoder = PrefixFlatten(encoder, config.width, config.length)
     model = LanguageModel(vocabulary.size, config.embedding or config.width, encoder, tied=config.tied)
-    if config.tied:  # a read-out of unit normals would begin with logits of size √D
+    if config.tied:  # nn.Embedding's unit normals would give initial logits of size √D
         nn.init.normal_(model.embedding.weight, std=config.width**-0.5)
     return model

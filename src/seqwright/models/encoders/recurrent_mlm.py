@@ -1,4 +1,4 @@
-"""Recurrent networks that guess hidden tokens: what BERT does, by the lectures' networks."""
+"""Masked language models with bidirectional recurrent encoders: BERT's objective for Elman, LSTM and GRU."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import ClassVar
 from torch import nn
 
 from seqwright.core.batch import EncoderSizes
-from seqwright.layers.heads import MaskedHead
-from seqwright.layers.pooling import Everything
+from seqwright.layers.heads import MLMHead
+from seqwright.layers.pooling import NoPooling
 from seqwright.models.classifiers import SPREAD
 from seqwright.models.encoder_model import EncoderModel, Tokens
 from seqwright.models.encoders.bidirectional import BidirectionalConfig, BidirectionalEncoder
@@ -32,11 +32,11 @@ class GRUMLMConfig(BidirectionalConfig):
 
 
 def recurrent_mlm(config: BidirectionalConfig, sizes: EncoderSizes) -> EncoderModel:
-    """A recurrent reader of hidden tokens, with fresh weights; its read-out is the embedding transposed."""
+    """A newly initialized recurrent masked language model, its head tied to the embedding."""
     assert sizes.vocabulary is not None
     width = config.embedding or config.width
     embedding = Tokens(sizes.vocabulary.size, width)
     nn.init.normal_(embedding.weight, std=SPREAD)
-    head = MaskedHead(config.width, sizes.answers.count, embedding=width)
+    head = MLMHead(config.width, sizes.answers.count, embedding=width)
     head.readout.weight = embedding.weight
-    return EncoderModel(embedding, BidirectionalEncoder(config), Everything(config.width), nn.Identity(), head)
+    return EncoderModel(embedding, BidirectionalEncoder(config), NoPooling(config.width), nn.Identity(), head)

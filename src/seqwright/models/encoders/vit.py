@@ -1,4 +1,4 @@
-"""The vision Transformer: a picture's patches read as words are (Dosovitskiy et al. 2021), and networks that recur."""
+"""Vision Transformer (ViT, Dosovitskiy et al. 2021) and recurrent encoders over the patches of an image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqwright.core.batch import EncoderSizes, Source
 from seqwright.core.config import UserError
 from seqwright.layers.encoder import EncoderOutput
-from seqwright.layers.pooling import POOLINGS, Everything, Pooling, Words
+from seqwright.layers.pooling import POOLINGS, FirstSubword, NoPooling, Pooling
 from seqwright.models.encoder_model import EncoderModel, Features, body, head_of
 from seqwright.models.encoders.bidirectional import BidirectionalConfig, BidirectionalEncoder
 from seqwright.models.encoders.recurrent import GRUConfig, LSTMConfig, RecurrentConfig
@@ -22,19 +22,19 @@ from seqwright.models.transformer import TransformerEncoder, TransformerEncoderC
 @dataclass(frozen=True, kw_only=True)
 class ViTConfig(TransformerEncoderConfig):
     layers: int = 4
-    """Blocks of the encoder."""
+    """Number of Transformer blocks."""
     activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"
-    """The nonlinearity of the feed-forward networks; gelu-tanh is GPT-2's approximation, swiglu has a gate."""
+    """Activation of the feed-forward networks; gelu-tanh is GPT-2's approximation, swiglu is gated."""
     positions: Literal["learned", "sinusoidal", "rope", "none"] = "learned"
-    """How a patch knows where it stands, counted row by row."""
+    """Positional encoding of the patches, numbered row by row."""
     pooling: Literal["first", "mean", "max", "attention"] = "first"
-    """What stands for a picture: a class token in front of the patches (first), or something of all patches."""
+    """Pooling to one vector per image: a prepended class token (first), or over all patches."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageRecurrentConfig(BidirectionalConfig):
     pooling: Literal["last", "max", "mean", "attention"] = "last"
-    """What stands for a picture: where each direction ended, or something of all patches."""
+    """Pooling to one vector per image: the final state of each direction (last), or over all patches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class ImageGRUConfig(ImageRecurrentConfig):
 
 
 class Patches(Features):
-    """Linear maps of patches; those that are hidden are one learned vector (Xie et al. 2022)."""
+    """Patch embedding; masked patches are replaced by a learned mask token (SimMIM, Xie et al. 2022)."""
 
     def __init__(self, numbers: int, width: int):
         super().__init__(numbers, width)
@@ -61,7 +61,7 @@ class Patches(Features):
 
 
 class ClassToken(TransformerEncoder):
-    """A Transformer encoder with a learned vector in front, which collects what stands for the whole."""
+    """Transformer encoder with a learned class token prepended, pooled to represent the image."""
 
     def __init__(self, config: ViTConfig):
         super().__init__(config)
@@ -73,31 +73,32 @@ class ClassToken(TransformerEncoder):
 
 
 def vit(config: ViTConfig, sizes: EncoderSizes) -> EncoderModel:
-    """A vision Transformer with fresh weights."""
+    """A newly initialized vision Transformer."""
     assert sizes.length is not None
-    first = config.pooling == "first" and sizes.answers.kind != "tags"  # where patches are painted in, too: weights fit
+    # Inpainting does not read the class token, but has it too: pretrained weights then fit a classifier.
+    first = config.pooling == "first" and sizes.answers.kind != "tags"
     if sizes.length + first > config.context:
-        raise UserError(f"a picture has {sizes.length} patches; set model.context to {sizes.length + first} or more.")
-    exact = replace(config, context=sizes.length + first)  # a learned table has no more places than are taken
-    encoder = ClassToken(exact) if first else TransformerEncoder(exact)
+        raise UserError(f"an image has {sizes.length} patches; set model.context to {sizes.length + first} or more.")
+    fitted = replace(config, context=sizes.length + first)  # no unused rows in a learned position table
+    encoder = ClassToken(fitted) if first else TransformerEncoder(fitted)
     initialize(encoder, config.width)
-    return seeing(config.pooling, sizes, encoder, config.width)
+    return image_model(config.pooling, sizes, encoder, config.width)
 
 
-def recurrent(config: ImageRecurrentConfig, sizes: EncoderSizes) -> EncoderModel:
-    """A picture read patch by patch."""
-    return seeing(config.pooling, sizes, BidirectionalEncoder(config), config.embedding or config.width)
+def image_recurrent(config: ImageRecurrentConfig, sizes: EncoderSizes) -> EncoderModel:
+    """A newly initialized recurrent encoder over the patches of an image."""
+    return image_model(config.pooling, sizes, BidirectionalEncoder(config), config.embedding or config.width)
 
 
-def seeing(pooled: str, sizes: EncoderSizes, encoder: nn.Module, embedding: int) -> EncoderModel:
-    """Patches to an encoder to what is asked: one vector of a picture, one of each frame, or every patch's."""
+def image_model(pooled: str, sizes: EncoderSizes, encoder: nn.Module, embedding: int) -> EncoderModel:
+    """Patch embedding, encoder, pooling and head: one output per image, per frame, or per patch."""
     assert sizes.features is not None
     width: int = encoder.width  # type: ignore[assignment]
     pooling: Pooling
     if sizes.answers.kind == "pixels":
-        pooling = Everything(width)
+        pooling = NoPooling(width)
     else:
-        pooling = Words(width) if sizes.answers.kind == "tags" else POOLINGS[pooled](width)
+        pooling = FirstSubword(width) if sizes.answers.kind == "tags" else POOLINGS[pooled](width)
     patches = (Patches if sizes.segments > 1 else Features)(sizes.features, embedding)
     layers, _ = body(width, ())
     return EncoderModel(patches, encoder, pooling, layers, head_of(sizes.answers, width))

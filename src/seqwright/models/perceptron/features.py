@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqwright.layers import affix_embedding as affixes
-from seqwright.layers.unicode import Letters, kinds, shifts
+from seqwright.layers.unicode import CodePoints, character_classes, lowercase_offsets
 from seqwright.text.hashing import GOLDEN, mix64
 
 Keys = NDArray[np.uint64]
@@ -27,7 +27,7 @@ NO_AFFIX = np.uint64(2)
 """Feature value of an affix longer than the word."""
 
 
-def features(spelling: Letters, counts: NDArray[np.int64]) -> Keys:
+def features(spelling: CodePoints, counts: NDArray[np.int64]) -> Keys:
     """Feature hashes (words, K) of the words of concatenated sentences; `counts` are the sentence lengths."""
     # Each distinct word is analyzed once.
     _, first, inverse = np.unique(hash_letters(spelling), return_index=True, return_inverse=True)
@@ -51,10 +51,10 @@ def features(spelling: Letters, counts: NDArray[np.int64]) -> Keys:
     return np.stack([combine(value, np.uint64(template + 1)) for template, value in enumerate(values)], 1)
 
 
-def word_features(letters: Letters) -> dict[str, Keys]:
+def word_features(letters: CodePoints) -> dict[str, Keys]:
     """Context-free features of words: form, lower-cased form, prefixes, lower-cased suffixes, shape."""
     lengths = (letters > 0).sum(1)
-    lower = letters + lookup(letters, shifts())
+    lower = letters + lookup(letters, lowercase_offsets())
     values = {"word": hash_letters(letters), "lower": hash_letters(lower)}
     positions = np.arange(letters.shape[1])
     for size in AFFIXES:
@@ -66,20 +66,20 @@ def word_features(letters: Letters) -> dict[str, Keys]:
     return values
 
 
-def shape(letters: Letters) -> Keys:
+def shape(letters: CodePoints) -> Keys:
     """Word shape as a bit set of character classes, offset so that it never equals BOUNDARY or NO_AFFIX."""
-    bits = affixes.shape(torch.from_numpy(letters), torch.from_numpy(lookup(letters, kinds())))
+    bits = affixes.word_shape(torch.from_numpy(letters), torch.from_numpy(lookup(letters, character_classes())))
     return bits.numpy().astype(np.uint64) + np.uint64(4)
 
 
-def lookup(letters: Letters, table: NDArray[Any]) -> NDArray[Any]:
+def lookup(letters: CodePoints, table: NDArray[Any]) -> NDArray[Any]:
     """Table entries of characters; code points beyond the table share its last row."""
     return table[np.minimum(letters, len(table) - 1)]
 
 
-def hash_letters(letters: Letters) -> Keys:
+def hash_letters(letters: CodePoints) -> Keys:
     """FNV hash of each row of characters; padding does not change it."""
-    return affixes.hashed(torch.from_numpy(letters).long()).numpy().view(np.uint64)
+    return affixes.fnv1a(torch.from_numpy(letters).long()).numpy().view(np.uint64)
 
 
 def combine(one: Keys, other: Keys | np.uint64) -> Keys:

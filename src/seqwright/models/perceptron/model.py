@@ -20,7 +20,7 @@ from torch import Tensor
 from seqwright.core.batch import Batch, EncoderSizes, Source
 from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.core.protocols import Doing, unheard
-from seqwright.layers.unicode import Letters
+from seqwright.layers.unicode import CodePoints
 from seqwright.models.perceptron.features import VERSION, features
 
 FORBIDDEN = -1e9
@@ -55,7 +55,7 @@ class PerceptronConfig:
 class TaggedCorpus(Protocol):
     """Training data of a perceptron: the characters of all words, concatenated by sentence, and their tags."""
 
-    spelling: Letters  # (words, C)
+    spelling: CodePoints  # (words, C)
     tags: Ints  # (words,)
     first: Ints  # (rows,): index of each sentence's first word
     words: Ints  # (rows,): sentence lengths

@@ -20,7 +20,7 @@ from seqwright.data.images.patches import Grid
 from seqwright.data.parallel.buckets import Side, encode_targets, forced
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.layers.packed_linear import packed
+from seqwright.layers.packed_linear import prepack
 from seqwright.metrics.counts import Counts, values
 from seqwright.reporting.png import base64_png, sheet
 from seqwright.runs.directory import RunDirectory
@@ -232,7 +232,7 @@ def captions(
     """What a search finds to say of each picture, in order."""
     if isinstance(model, torch.nn.Module):
         model.eval()
-    model = packed(model)
+    model = prepack(model)
     for first in range(0, len(pictures), AT_ONCE):
         source = grid.source(pictures.pixels[first : first + AT_ONCE]).to(device)
         found = search(model, source, options, sos=tokenizer.sos, eos=tokenizer.eos, banned=banned(tokenizer))

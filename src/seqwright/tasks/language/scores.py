@@ -39,7 +39,7 @@ def evaluate_text(
     if isinstance(model, torch.nn.Module):
         model.eval()
     ids = torch.from_numpy(stream.ids.astype(np.int64))
-    with machine.memory_for("scoring a text", instead="lower evaluation.batch_size"):
+    with machine.explain_out_of_memory("scoring a text", advice="lower evaluation.batch_size"):
         scored = score_text(
             model,
             ids,

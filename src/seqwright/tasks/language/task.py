@@ -134,7 +134,7 @@ class LanguageTask(TextTask):
         """Training data cut into the examples that the recipe names, or that suit the model."""
         if not self.settings.data.mask_documents:
             return self._examples(model)
-        if not getattr(model, "apart", False):
+        if not getattr(model, "supports_document_mask", False):
             raise UserError(
                 f"this {self.settings.kind} reads a row from end to end and cannot keep its documents apart; take"
                 ' data.examples = "documents", a document a row, in place of data.mask_documents.'

@@ -24,7 +24,7 @@ from seqwright.data.subword_regularization import RegularizedTokenizerConfig, Va
 from seqwright.decoding.degeneration import Typical, typical
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search_audit import Audit, search_audit
-from seqwright.layers.packed_linear import packed
+from seqwright.layers.packed_linear import prepack
 from seqwright.metrics.counts import values
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run
@@ -177,7 +177,7 @@ class TranslationTask:
     def _translate(self, model: Autoregressive, pairs: Sequence[Pair], device: torch.device | str) -> list[Translation]:
         given = [(pair.sources, pair.tag) for pair in pairs]
         quick = replace(self.settings.decoding, kind="greedy", n_best=1, mbr="none")
-        return list(translate(packed(model), self.tokenizers, given, quick, truncate=True, device=device))
+        return list(translate(prepack(model), self.tokenizers, given, quick, truncate=True, device=device))
 
 
 class TranslationRun(Run):
@@ -197,7 +197,7 @@ class TranslationRun(Run):
     @functools.cached_property
     def searched(self) -> Any:
         """The model as searches ask it: packed once, not for every line that is typed."""
-        return packed(self.model)
+        return prepack(self.model)
 
     @functools.cached_property
     def tokenizers(self) -> Tokenizers:
