@@ -37,11 +37,11 @@ def tiny(*settings: str) -> list[str]:
         (b"x", "leaves one side empty; hold out another share, or name a file in data.valid."),
         (
             bytes(range(256)) * 4,
-            "looks binary or UTF-16: NUL at byte 0 (line 1); give a text file in UTF-8, or set data.errors",
+            "looks binary or UTF-16: NUL at byte 0 (line 1); give a UTF-8 text file, or set data.errors",
         ),
         (
             b"fine\n" * 400 + b"ol\xe9\n",
-            "is not UTF-8: 0xe9 at byte 2,002 (line 401); give a text file in UTF-8, or set data.e",
+            "is not UTF-8: 0xe9 at byte 2,002 (line 401); give a UTF-8 text file, or set data.e",
         ),
     ],
     ids=["empty", "mark only", "one line", "two words", "one letter", "binary", "broken UTF-8"],
@@ -65,7 +65,7 @@ def test_broken_text_is_read_when_asked(seqwright: Command, here: Path) -> None:
     (here / "bad.txt").write_bytes(text_of(60).encode() + b"ol\xe9\n")
     said = seqwright("train", "--text", "bad.txt", *tiny("data.errors=replace"), "--run", "run")
     assert said.status == 0, said.err
-    assert "bad.txt: 1 places were not UTF-8 text and are read as U+FFFD." in " ".join(said.err.split())
+    assert "bad.txt: 1 decoding errors were replaced by U+FFFD." in " ".join(said.err.split())
 
 
 RECIPE = """
@@ -276,4 +276,4 @@ def test_what_is_mended_in_validation_data_is_said(seqwright: Command, here: Pat
     settings = ("--set", "data.errors=replace", "--set", "training.steps=1")
     said = seqwright("train", kind, names[0], "--valid", names[1], *settings, "--run", "run")
     assert said.status == 0, said.err
-    assert f"{names[1]}: 20 places were not UTF-8 text and are read as U+FFFD." in said.err
+    assert f"{names[1]}: 20 decoding errors were replaced by U+FFFD." in said.err

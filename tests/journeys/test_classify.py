@@ -57,7 +57,7 @@ def test_labels_that_were_not_learned(seqwright: Command, classifier: Path, here
     (here / "other.tsv").write_text("up\tthe film was good\nsideways\tthe film was gray\n")
     said = seqwright("evaluate", classifier, "--on", "other.tsv", "--set", "evaluation.unknown=refuse")
     assert said.status == 2
-    assert "line 2: the label 'sideways' was not learned. Known: down, up" in said.err
+    assert "line 2: the label 'sideways' was not in training. Known: down, up" in said.err
     scores = seqwright("evaluate", classifier, "--on", "other.tsv", "--json").json
     assert scores["accuracy"] == 50.0
     assert scores["unlearned_labels"] == {"sideways": 1}
@@ -74,7 +74,7 @@ def test_a_run_goes_on_with_the_labels_it_began_with(seqwright: Command, classif
     (here / "train.tsv").write_text("aside\tthe film was odd\n" + rows(200))
     said = seqwright("train", "--run", classifier, "--set", "training.epochs=6")
     assert said.status == 2
-    assert "train.tsv, line 1: the label 'aside' was not learned" in said.err
+    assert "train.tsv, line 1: the label 'aside' was not in training" in said.err
     assert (classifier / "labels.json").read_text() == labels
 
 

@@ -20,8 +20,8 @@ from tests.journeys.conftest import Command
 def root(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data root with one set, of two files, one of which is there."""
     files = {"a.txt": hashlib.sha256(b"text").hexdigest(), "b.txt": "0" * 64}
-    made_up = catalog.Named(title="made up", task="language model", terms="none", files=files)
-    monkeypatch.setattr(catalog, "SETS", {"made_up": made_up})
+    made_up = catalog.Dataset(title="made up", task="language model", terms="none", files=files)
+    monkeypatch.setattr(catalog, "DATASETS", {"made_up": made_up})
     monkeypatch.setenv("SEQWRIGHT_DATA", str(here))
     (here / "made_up").mkdir()
     (here / "made_up" / "a.txt.xz").write_bytes(lzma.compress(b"text"))
@@ -47,7 +47,7 @@ def test_files_are_verified(root: Path, seqwright: Command) -> None:
 
 def test_the_checksums_are_those_of_the_files(data_root: Path) -> None:
     for name in ("tiny_shakespeare", "truyen_kieu", "scan"):
-        assert {state for _, state in catalog.states(name, data_root, verify=True)} == {"verified"}
+        assert {state for _, state in catalog.file_states(name, data_root, verify=True)} == {"verified"}
 
 
 def test_a_file_is_audited(here: Path, seqwright: Command) -> None:
@@ -56,7 +56,7 @@ def test_a_file_is_audited(here: Path, seqwright: Command) -> None:
     found = seqwright("data", "audit", "own.txt", "--against", "train.txt", "--json").json
     assert (found["copies"], found["leaks"]["copies"], len(found["warnings"])) == (1, 1, 2)
     said = seqwright("data", "audit", "own.txt").out
-    assert "line ends are mixed" in said
+    assert "line endings are mixed" in said
 
 
 def test_a_prepared_text_trains_as_the_text_does(here: Path, seqwright: Command) -> None:

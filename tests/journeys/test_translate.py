@@ -106,7 +106,7 @@ def test_files_in_the_wrong_order_are_refused(seqwright: Command, translator: Pa
     assert "validation pairs look like targets" in swapped.err
     assert not (here / "other").exists()
     twice = seqwright("train", "--pairs", "a.en", "a.en", "--valid", "b.en", "b.en", "--run", "twice", *TINY)
-    assert "was one file given twice?" in twice.err
+    assert "was a file given twice?" in twice.err
 
 
 def test_the_laws_hold_and_other_verbs_are_refused(seqwright: Command, translator: Path) -> None:

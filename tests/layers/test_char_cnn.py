@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seqwright.data.tagged.sentences import spell
+from seqwright.data.tagged.sentences import char_codes
 from seqwright.layers.affix_embedding import PREFIXES, ROWS, SUFFIXES, Affixes, hashed, shape
 from seqwright.layers.char_cnn import LETTERS, CharCNN
 from seqwright.layers.unicode import kinds
 
 
 def letters(*words: str, room: int | None = None) -> torch.Tensor:
-    spelled = torch.from_numpy(spell(words).astype("int64"))
+    spelled = torch.from_numpy(char_codes(words).astype("int64"))
     return spelled[:, : room or max(map(len, words))]
 
 

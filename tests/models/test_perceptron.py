@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from seqwright.core.config import UserError
-from seqwright.data.tagged.corpus import impossible
-from seqwright.data.tagged.sentences import spell
+from seqwright.data.tagged.corpus import invalid_transitions
+from seqwright.data.tagged.sentences import char_codes
 from seqwright.layers.crf import CRFHead
 from seqwright.models.perceptron.features import features, looks, shape
 from seqwright.models.perceptron.model import Learning, Perceptron, PerceptronConfig, best_path
@@ -53,7 +53,7 @@ def corpus(sentences: int) -> SimpleNamespace:
     words = [a + b for a in "pqrst" for b in "xyz"] * sentences
     tags = np.array(["xyz".index(word[-1]) for word in words])
     return SimpleNamespace(
-        spelling=spell(words), tags=tags, first=np.arange(0, len(words), 3), words=np.full(len(words) // 3, 3)
+        spelling=char_codes(words), tags=tags, first=np.arange(0, len(words), 3), words=np.full(len(words) // 3, 3)
     )
 
 
@@ -90,14 +90,14 @@ def test_spans_begin_before_they_go_on_unless_training_knows_better() -> None:
     odd = corpus(4)
     odd.tags = np.array([0, 0, 2] * (len(odd.tags) // 3))  # none does, but spans begin with it after O
     for given, first in ((data, "B-x"), (odd, "I-x")):
-        model = Perceptron(PerceptronConfig(), 3, impossible(names))
+        model = Perceptron(PerceptronConfig(), 3, invalid_transitions(names))
         model.fit(given)
         path = best_path(np.tile(np.array([[0, 1, 99]], np.float32), (10, 1)), model.transitions)
         assert [names[tag] for tag in path] == [first, *["I-x"] * 9]
 
 
 def test_features_are_alike_where_words_are() -> None:
-    own = looks(spell(["Running", "running", "swimming", "ing", "7-UP"]))
+    own = looks(char_codes(["Running", "running", "swimming", "ing", "7-UP"]))
     assert own["lower"][0] == own["lower"][1]
     assert own["word"][0] != own["word"][1]
     assert own["suffix 3"][0] == own["suffix 3"][2] == own["suffix 3"][3]
@@ -108,7 +108,7 @@ def test_features_are_alike_where_words_are() -> None:
 
 
 def test_lower_case_is_that_of_the_alphabet_s_ends_too() -> None:
-    own = looks(spell(["AZ", "az", "[@", "{`"]))
+    own = looks(char_codes(["AZ", "az", "[@", "{`"]))
     assert own["lower"][0] == own["lower"][1]
     assert own["lower"][2] != own["lower"][3]  # the neighbors of Z and A are no letters
 
@@ -116,7 +116,7 @@ def test_lower_case_is_that_of_the_alphabet_s_ends_too() -> None:
 def test_features_rarer_than_the_minimum_are_left_out() -> None:
     words = ["a", "dog", "a", "dog"]  # every feature is there twice at least, none more than four times
     given = SimpleNamespace(
-        spelling=spell(words), tags=np.array([0, 1, 0, 1]), first=np.array([0, 2]), words=np.array([2, 2])
+        spelling=char_codes(words), tags=np.array([0, 1, 0, 1]), first=np.array([0, 2]), words=np.array([2, 2])
     )
     known = {}
     for minimum in (1, 2, 5):
@@ -130,15 +130,15 @@ def test_features_rarer_than_the_minimum_are_left_out() -> None:
 
 def test_shapes_tell_kinds_of_letters() -> None:
     words = ["Word", "word", "WORD", "WoRd", "123", "12a", "--", "x-y", "a.b", "語", "🎈"]
-    assert len(set(shape(spell(words)).tolist())) == len(words)
+    assert len(set(shape(char_codes(words)).tolist())) == len(words)
 
 
 def test_neighbors_end_with_the_sentence() -> None:
     """The same word has the same features in the same sentence, whatever sentences stand beside it."""
     one, two = ["a", "dog", "runs"], ["the", "dog", "runs"]
-    together = features(spell(one + two), np.array([3, 3]))
-    np.testing.assert_array_equal(together[:3], features(spell(one), np.array([3])))
-    np.testing.assert_array_equal(together[3:], features(spell(two), np.array([3])))
+    together = features(char_codes(one + two), np.array([3, 3]))
+    np.testing.assert_array_equal(together[:3], features(char_codes(one), np.array([3])))
+    np.testing.assert_array_equal(together[3:], features(char_codes(two), np.array([3])))
     assert (together[2] != together[5]).sum() == 1  # the word two places before
 
 
@@ -165,7 +165,7 @@ def test_letters_by_other_names_share_what_they_shared(small: range, capitals: r
     else:
         names |= dict(zip(CAPITALS, capitals, strict=True))
     own, other = (
-        features(spell(some), np.array([9, len(words) - 9]))
+        features(char_codes(some), np.array([9, len(words) - 9]))
         for some in (words, [word.translate(names) for word in words])
     )
     assert not (own == other).all(1).any()
@@ -176,7 +176,7 @@ def test_accents_written_apart_are_those_of_their_letters() -> None:
     apart, together = (unicodedata.normalize(form, "Việt Übung 한국").split() for form in ("NFD", "NFC"))
     assert apart != together
     counts = np.array([len(apart)])
-    np.testing.assert_array_equal(features(spell(apart), counts), features(spell(together), counts))
+    np.testing.assert_array_equal(features(char_codes(apart), counts), features(char_codes(together), counts))
 
 
 def test_features_of_other_versions_are_refused() -> None:
@@ -202,9 +202,9 @@ def test_features_of_other_versions_are_refused() -> None:
 )
 def test_what_neighbors_change(place: int, word: str, changed: int) -> None:
     words = ["the", "lazy", "dog", "cats", "sleep"]
-    before = features(spell(words), np.array([5]))
+    before = features(char_codes(words), np.array([5]))
     words[place] = word
-    assert (features(spell(words), np.array([5]))[2] != before[2]).sum() == changed
+    assert (features(char_codes(words), np.array([5]))[2] != before[2]).sum() == changed
 
 
 def test_too_many_weights_leave_out_rare_features(monkeypatch: pytest.MonkeyPatch) -> None:

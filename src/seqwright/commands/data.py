@@ -33,12 +33,12 @@ def verify(names: Sequence[str], as_json: bool) -> None:
     from seqwright.data.text import prepare
 
     compared = wrong = 0
-    for name in names or catalog.SETS:
+    for name in names or catalog.DATASETS:
         folder = Path(name)
         if prepare.is_prepared(folder):
             found = [("ids.bin", "verified" if prepare.verify(folder) else "differs")]
         else:
-            found = list(catalog.states(name, catalog.data_root(), verify=True))
+            found = list(catalog.file_states(name, catalog.data_root(), verify=True))
         if not names:  # of all sets, those that nobody fetched are no fault
             found = [(file, state) for file, state in found if state != "missing"]
         for file, state in found:
@@ -95,8 +95,8 @@ def prepare(
     as_json: bool,
 ) -> None:
     """Encode large FILEs to a folder once, in bounded memory; run it again to go on where it stopped."""
-    from seqwright.data.files import PACKED, expand, resolve
-    from seqwright.data.text.prepare import learn, refuse
+    from seqwright.data.files import COMPRESSED, expand, resolve
+    from seqwright.data.text.prepare import check_inputs, train_tokenizer
     from seqwright.data.text.prepare import prepare as encode
     from seqwright.reporting.progress import encoding
     from seqwright.text.importing import import_tokenizer
@@ -104,7 +104,7 @@ def prepare(
 
     paths = [path for name in files for path in expand(resolve(name))[0]]
     folder = Path(out)
-    refuse(paths, folder, document, columns)
+    check_inputs(paths, folder, document, columns)
     begun = folder / "tokenizer.json"
     config = TokenizerConfig(**options_from(overrides, "tokenizer", TokenizerConfig))
     if tokenizer is not None:
@@ -113,12 +113,12 @@ def prepare(
         chosen = import_tokenizer(begun)
     else:
         click.echo("learning a tokenizer…", err=True)
-        chosen = learn(config, paths, document, columns)
+        chosen = train_tokenizer(config, paths, document, columns)
     for note in chosen.notes:
         click.echo(note, err=True)
-    plain = all(path.suffix not in PACKED for path in paths)
+    plain = all(path.suffix not in COMPRESSED for path in paths)
     with encoding(sum(path.stat().st_size for path in paths) if plain else None, quiet=as_json) as watch:
-        stream = encode(paths, folder, chosen, document=document, columns=columns, workers=workers, watch=watch)
+        stream = encode(paths, folder, chosen, document=document, columns=columns, workers=workers, on_progress=watch)
     if stream.lossy:
         click.echo(f"{stream.lossy}, so there will be no bits per byte.", err=True)
     done = {"folder": out, "ids": len(stream.ids), "documents": stream.documents, "unknown": stream.unknown}
@@ -133,15 +133,15 @@ def prepare(
 def _list(as_json: bool) -> None:
     import os
 
-    from seqwright.data.catalog import SETS, states
+    from seqwright.data.catalog import DATASETS, file_states
     from seqwright.data.files import DATA_ROOT
     from seqwright.reporting.terminal import Column, table
 
     root = Path(os.environ.get(DATA_ROOT, ""))
     users = _users()
     rows = []
-    for name, one in SETS.items():
-        there = sum(state == "there" for _, state in states(name, root)) if os.environ.get(DATA_ROOT) else 0
+    for name, one in DATASETS.items():
+        there = sum(state == "there" for _, state in file_states(name, root)) if os.environ.get(DATA_ROOT) else 0
         row: dict[str, Any] = {"name": name, "title": one.title, "task": one.task, "terms": one.terms}
         rows.append(row | {"there": there, "files": len(one.files), "recipes": users.get(name, [])})
     if as_json:
@@ -157,11 +157,11 @@ def _list(as_json: bool) -> None:
 
 def _users() -> dict[str, list[str]]:
     """The recipes that ship with seqwright, by the data set they read."""
-    from seqwright.data.catalog import SETS
+    from seqwright.data.catalog import DATASETS
     from seqwright.pipeline.recipe import shipped
 
     texts = {name: path.read_text(encoding="utf-8") for name, path in shipped().items()}
-    return {known: [name for name, text in texts.items() if f'"{known}/' in text] for known in SETS}
+    return {known: [name for name, text in texts.items() if f'"{known}/' in text] for known in DATASETS}
 
 
 def _say(found: dict[str, Any], warnings: Sequence[str]) -> None:

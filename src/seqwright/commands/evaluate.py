@@ -79,7 +79,7 @@ def command(
     for what in ("tags", "labels"):
         if strange := scores.get(f"unlearned_{what}"):
             told = ", ".join(f"{name} ({count:,})" for name, count in sorted(strange.items()))
-            fate = opened.labels.fate if what == "labels" else "counted as wrong"
+            fate = opened.labels.unknown_treatment if what == "labels" else "counted as wrong"
             click.echo(f"{what} that were not learned, {fate}: {told}.")
     if scores.get("cut"):
         click.echo(

@@ -53,7 +53,7 @@ def command(
     def translations() -> Iterator[Any]:
         first = 1
         for lines in text_or_waiting(file):
-            if first == 1 and (why := opened.sides.mixed_up(lines)):
+            if first == 1 and (why := opened.sides.swapped(lines)):
                 click.echo(f"the sources look like targets: {why}.", err=True)
             yield from go_on([line.split("\t") if several else line for line in lines], first=first, **options)
             first += len(lines)

@@ -11,7 +11,7 @@ import torch
 
 from seqwright import build
 from seqwright.core.config import UserError
-from seqwright.data.files import named
+from seqwright.data.files import as_list
 from seqwright.data.text.stream import Stream
 from seqwright.metrics.interpolation import best_weights
 from seqwright.metrics.likelihood import score_text
@@ -66,7 +66,7 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, geometric: 
         notes=notes,
         parts=shown,
         warnings=warnings,
-        tuned_on=named(on),
+        tuned_on=as_list(on),
         tuned={"perplexity": float(np.exp(-together.mean()))},
     )
 

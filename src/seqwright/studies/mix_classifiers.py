@@ -12,8 +12,8 @@ import numpy as np
 from seqwright import build
 from seqwright.core.config import UserError
 from seqwright.core.storage import to_json
-from seqwright.data.files import named
-from seqwright.data.labeled.rows import read_rows, splits
+from seqwright.data.files import as_list
+from seqwright.data.labeled.rows import read_rows, train_valid_split
 from seqwright.metrics.calibration import log_softmax
 from seqwright.metrics.interpolation import best_weights, geometric_weights
 from seqwright.metrics.score import Floats
@@ -67,7 +67,7 @@ def mix_classifiers(runs: Sequence[Any], on: str | Sequence[str] | None, path: P
         parts=shown,
         mean=mean,
         warnings=warnings,
-        tuned_on=named(on or "validation"),
+        tuned_on=as_list(on or "validation"),
         tuned=_measured(together, wanted),
     )
 
@@ -90,7 +90,7 @@ def _learned(runs: Sequence[Any], texts: Sequence[tuple[str, ...]]) -> Iterator[
     for run in runs:
         data = run.settings.data
         try:
-            train, _ = splits(read_rows(data.train, data), data)
+            train, _ = train_valid_split(read_rows(data.train, data), data)
         except UserError:  # its files are no longer there to be asked
             continue
         known = {row.texts for row in train.rows}

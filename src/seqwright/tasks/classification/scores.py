@@ -75,7 +75,7 @@ def answers(
         model.eval()
     unlabeled = LabeledTexts(sources=sources, targets=np.zeros(int(sources.origin[-1]) + 1, np.int64))
     feed = ByLength(unlabeled, seed=0, batch=1, tokens=TOKENS)
-    found = np.zeros((len(unlabeled.targets), labels.answers.count))
+    found = np.zeros((len(unlabeled.targets), labels.output_spec.count))
     done = 0
     for step in range(feed.steps_per_epoch):
         rows = feed.rows(step)
