@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import seqwright
-from seqwright.data.images.corpus import ImagesConfig, read_pictures
+from seqwright.data.images.corpus import ImagesConfig, read_images
 from seqwright.pipeline import recipe
 
 TRAIN = ("mnist/train-images-first10k.idx3-ubyte.xz", "mnist/train-labels-first10k.idx1-ubyte.xz")
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--pretraining", type=float, default=1, help="Epochs of the painter.")
     parser.add_argument("--epochs", type=float, default=5, help="Epochs of the classifiers.")
     given = parser.parse_args()
-    pictures = read_pictures(list(TRAIN), ImagesConfig(train=TRAIN))
+    pictures = read_images(list(TRAIN), ImagesConfig(train=TRAIN))
     assert pictures.labels is not None
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

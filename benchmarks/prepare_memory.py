@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqwright.data.text.prepare import learn, prepare
+from seqwright.data.text.prepare import prepare, train_tokenizer
 from seqwright.text.trainers import TokenizerConfig
 
 BOUND = 800
@@ -55,7 +55,7 @@ def main() -> None:
     size = text.stat().st_size / 1e6
     begun, floor = time.perf_counter(), peak()
     config = TokenizerConfig(kind=given.kind, size=8000, sample_bytes=given.sample)
-    tokenizer = learn(config, [text], "line")
+    tokenizer = train_tokenizer(config, [text], "line")
     learned, after = time.perf_counter() - begun, peak()
     begun = time.perf_counter()
     stream = prepare([text], Path(given.inner) / "ids", tokenizer, document="line")

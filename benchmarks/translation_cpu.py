@@ -136,7 +136,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(1)
     pairs = data()
-    feed = Buckets(pairs, seed=1, tokens=TOKENS, batch=1, longest=256)
+    feed = Buckets(pairs, seed=1, tokens=TOKENS, batch=1, max_length=256)
 
     def bucketed() -> Iterator[Batch]:
         return map(feed.batch, range(feed.steps_per_epoch))

@@ -8,7 +8,7 @@ from typing import Any
 
 from seqwright import build
 from seqwright.core.config import UserError, parse_override
-from seqwright.data.files import named
+from seqwright.data.files import as_list
 from seqwright.pipeline import recipe as recipes
 from seqwright.pipeline import training as session
 from seqwright.pipeline.defaults import (
@@ -114,20 +114,20 @@ def wanted_recipe(
         flags = " and ".join(f"--{kind}" for kind in given)
         raise UserError(f"{flags} are different kinds of data; give one of them.")
     [kind] = given or [""]
-    own = named(files[kind]) if kind else []
+    own = as_list(files[kind]) if kind else []
     if recipe is not None:
         if own and Path(recipe).suffix != ".toml" and Path(recipe).is_file():
             several = " ".join(f"--{kind} {name}" for name in (*own, recipe))
             raise UserError(f"{recipe} is no recipe (.toml); several files are named one by one: {several}.")
         beginning = [f'model.from="{Path(base).resolve()}"'] if base else []
-        return recipes.load(recipe, [*beginning, *overrides], train=own, valid=named(valid))
+        return recipes.load(recipe, [*beginning, *overrides], train=own, valid=as_list(valid))
     if own:
         chosen = dict(map(parse_override, overrides))
         before = None if base is None else RunDirectory.open(base).recipe()
         kinds = {} if before is None else kinds_of(before, kind)
         asked = {"kind": chosen.get("model.kind"), "tokenizer": chosen.get("tokenizer.kind")}
         kinds |= {key: str(value) for key, value in asked.items() if value is not None}
-        table = SUITED[kind](own, named(valid), **kinds)
+        table = SUITED[kind](own, as_list(valid), **kinds)
         if before is not None:
             table = fine_tuned(table, before, Path(str(base)))
         return recipes.make(table, overrides, origin=f"--{kind}", base=Path())

@@ -36,7 +36,7 @@ def seeing(name: str, answer: Any = "class", rows: int = 4) -> tuple[Any, Batch]
     model = build.model(build.model_config(dict(IMAGE_ENCODERS[name]), task="images"), sight.sizes, task="images")
     for parameter in model.parameters():  # fresh weights are so small that mistakes would hide
         torch.nn.init.normal_(parameter, std=0.4)
-    batch = sight.views(pictures, config, seed=1, batch=rows).batch(0)
+    batch = sight.feed(pictures, config, seed=1, batch=rows).batch(0)
     source = batch.source
     assert source.features is not None
     target = batch.target.double() if batch.target.is_floating_point() else batch.target

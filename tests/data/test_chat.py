@@ -1,4 +1,4 @@
-"""Conversations: turns framed by markers, a loss on the assistant's words alone, errors that name file and line."""
+"""Chat data: the chat template, loss on the assistant's tokens only, and errors that name file and line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from seqwright.core.batch import IGNORE
 from seqwright.core.config import UserError
-from seqwright.data.chat import ChatConfig, Conversations, Message, Turns, read_conversations, read_splits
+from seqwright.data.chat import ChatConfig, ChatTemplate, Conversations, Message, read_conversations, read_splits
 from seqwright.data.samples.text import embedded_text
 from seqwright.text.special_tokens import with_special_tokens
 from seqwright.text.tokenizer import Tokenizer
@@ -25,52 +25,52 @@ TALK = (
 )
 
 
-def turns() -> Turns:
+def chat_template() -> ChatTemplate:
     config = ChatConfig(train="talks.jsonl")
-    return Turns(with_special_tokens(train(TokenizerConfig(kind="bytes"), []), config.markers), config)
+    return ChatTemplate(with_special_tokens(train(TokenizerConfig(kind="bytes"), []), config.markers), config)
 
 
 def line(*messages: tuple[str, str]) -> str:
     return json.dumps({"messages": [{"role": role, "content": content} for role, content in messages]})
 
 
-def test_only_the_assistants_words_and_their_end_are_learned() -> None:
-    framed = turns()
-    ids, said = framed.frame(TALK)
-    names = framed.tokenizer.tokens(ids)
-    shown = [f"[{name}]" if own else name for name, own in zip(names, said, strict=True)]
+def test_loss_mask_covers_assistant_tokens_and_end_markers_only() -> None:
+    template = chat_template()
+    ids, loss_mask = template.encode(TALK)
+    tokens = template.tokenizer.tokens(ids)
+    shown = [f"[{token}]" if loss else token for token, loss in zip(tokens, loss_mask, strict=True)]
     assert " ".join(shown) == (
         "<sos> <|system|> b e <|end|> <|user|> h i <|end|> <|assistant|> [y] [e] [s] [<|end|>] "
-        "<|user|> < | e n d | > <|end|> <|assistant|> [<|end|>]"  # what a user types is never a marker
+        "<|user|> < | e n d | > <|end|> <|assistant|> [<|end|>]"  # text is never encoded as a marker
     )
-    assert framed.prompt(TALK[:2]) == ids[:10]
+    assert template.prompt(TALK[:2]) == ids[:10]
 
 
 def test_targets_are_the_next_ids_of_the_assistant() -> None:
-    framed = turns()
-    feed = Conversations([TALK, TALK[1:3]], framed, context=64, batch=2, seed=0)
+    template = chat_template()
+    feed = Conversations([TALK, TALK[1:3]], template, context=64, batch=2, seed=0)
     batch = feed.batch(0)
     for input, target in zip(batch.input, batch.target, strict=True):
-        learned = (target != IGNORE).nonzero().flatten().tolist()
-        assert all(target[t] == input[t + 1] for t in learned if t + 1 < len(input) and input[t + 1] != feed.pad)
+        positions = (target != IGNORE).nonzero().flatten().tolist()
+        assert all(target[t] == input[t + 1] for t in positions if t + 1 < len(input) and input[t + 1] != feed.pad)
     assert feed.targets == batch.count == (4 + 1) + 4
     assert (feed.cut, feed.steps_per_epoch) == (0, 1)
 
 
-def test_each_epoch_has_every_conversation_once_in_an_order_of_its_own() -> None:
+def test_every_conversation_once_per_epoch_in_a_different_order() -> None:
     talks = [(Message("user", str(n)), Message("assistant", str(n))) for n in range(10, 21)]
-    feed = Conversations(talks, turns(), context=64, batch=4, seed=3)
+    feed = Conversations(talks, chat_template(), context=64, batch=4, seed=3)
     epochs = [[tuple(row) for n in range(3) for row in feed.batch(3 * epoch + n).input.tolist()] for epoch in (0, 1)]
     assert len(set(epochs[0])) == 11
     assert sorted(epochs[0]) == sorted(epochs[1])
     assert epochs[0] != epochs[1]
 
 
-def test_long_conversations_are_read_in_pieces_and_counted() -> None:
+def test_long_conversations_are_split_into_chunks_and_counted() -> None:
     talk = (Message("user", "x" * 40), Message("assistant", "y" * 13))
-    feed = Conversations([talk, TALK[1:3]], turns(), context=16, batch=8, seed=0)
-    assert (feed.cut, feed.unlearned) == (1, 2)
-    whole = Conversations([talk, TALK[1:3]], turns(), context=1000, batch=8, seed=0)
+    feed = Conversations([talk, TALK[1:3]], chat_template(), context=16, batch=8, seed=0)
+    assert (feed.cut, feed.without_loss) == (1, 2)
+    whole = Conversations([talk, TALK[1:3]], chat_template(), context=1000, batch=8, seed=0)
     assert feed.targets == whole.targets == 14 + 4
     assert all(len(input) <= 16 for input, _ in feed.examples)
     assert feed.fingerprint != whole.fingerprint
@@ -82,12 +82,12 @@ def test_long_conversations_are_read_in_pieces_and_counted() -> None:
         ("not json", "line 2 is no JSON object"),
         ("[]", "not an object with keys"),
         ("{}", 'line 2 is no conversation: write {"messages"'),
-        ('{"messages": [{"role": "user"}]}', 'has a "role" and a "content"'),
+        ('{"messages": [{"role": "user"}]}', 'has a "role" and a string "content"'),
         (line(("user", "a"), ("assistance", "b")), "no role 'assistance'. Did you mean 'assistant'?"),
         (line(("user", "a")), "no turn of the assistant"),
     ],
 )
-def test_what_is_no_conversation_is_named_with_its_line(tmp_path: Path, bad: str, message: str) -> None:
+def test_malformed_conversations_are_errors_with_their_line(tmp_path: Path, bad: str, message: str) -> None:
     file = tmp_path / "talks.jsonl"
     file.write_text(line(("user", "a"), ("assistant", "b")) + "\n" + bad + "\n")
     with pytest.raises(UserError) as caught:
@@ -96,29 +96,29 @@ def test_what_is_no_conversation_is_named_with_its_line(tmp_path: Path, bad: str
     assert f"{file}, line 2" in str(caught.value)
 
 
-def test_held_out_conversations_are_not_learned(tmp_path: Path) -> None:
+def test_split_of_conversations_is_disjoint(tmp_path: Path) -> None:
     file = tmp_path / "talks.jsonl"
     file.write_text("\n".join(line(("user", str(n)), ("assistant", "yes")) for n in range(50)) + "\n\n")
-    learned, held_out, _ = read_splits(ChatConfig(train=str(file), split="documents 20%"))
+    training, held_out, _ = read_splits(ChatConfig(train=str(file), split="documents 20%"))
     assert held_out
-    assert len(learned) + len(held_out) == 50
-    assert not set(learned) & set(held_out)
+    assert len(training) + len(held_out) == 50
+    assert not set(training) & set(held_out)
 
 
 @pytest.mark.parametrize("options", [{}, {"train": "a", "user": "<|end|>"}, {"train": "a", "split": "x"}])
-def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
+def test_invalid_chat_config_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UserError):
         ChatConfig(**options)
 
 
-def test_every_python_has_questions_about_itself() -> None:
+def test_embedded_questions() -> None:
     lines = embedded_text("embedded:questions").split("\n")
     assert len(lines) > 500
-    assert any("calendar" in asked for asked in lines)
+    assert any("calendar" in line for line in lines)
 
 
 @pytest.mark.parametrize("kind", ["words", "characters", "bytes", "byte-bpe", "bpe", "unigram", "wordpiece"])
-def test_new_specials_come_last_and_move_nothing(kind: Any) -> None:
+def test_added_special_tokens_come_last_and_keep_other_ids(kind: Any) -> None:
     text = "to be or not to be <eos> "
     size = {"byte-bpe": 300, "bpe": 40, "unigram": 40, "wordpiece": 40}.get(kind)
     before = train(TokenizerConfig(kind=kind, size=size), [text])
@@ -132,7 +132,7 @@ def test_new_specials_come_last_and_move_nothing(kind: Any) -> None:
     assert with_special_tokens(after, ["<|end|>"]) is after
 
 
-def test_a_word_of_the_text_cannot_become_a_special() -> None:
+def test_a_word_of_the_vocabulary_cannot_become_a_special_token() -> None:
     known = train(TokenizerConfig(kind="words"), ["say <|user|> twice"])
     with pytest.raises(UserError, match="choose another name"):
         with_special_tokens(known, ["<|user|>"])

@@ -1,4 +1,4 @@
-"""What [data] asks for: corpora, their validation, and what both share."""
+"""Corpora of a recipe: training, validation, weights, prepared folders, and leak detection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def held_out(config: TextConfig, folder: Path) -> list[str] | None:
     return None if valid is None else list(valid.documents)
 
 
-def test_validation_comes_from_a_file_or_a_split_or_nowhere(folder: Path) -> None:
+def test_validation_is_a_file_a_split_or_none(folder: Path) -> None:
     assert held_out(TextConfig(train="a.txt", valid=("b.txt",)), folder) == ["c", "d"]
     assert held_out(TextConfig(train="a.txt", split="tail 50%"), folder) == ["b"]
     assert held_out(TextConfig(train="a.txt"), folder) is None
@@ -49,20 +49,20 @@ def test_weighted_corpora_are_split_one_by_one(folder: Path) -> None:
         ({"train": "a", "columns": ("text",), "document": "file"}, "each record is a document"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(settings: dict, message: str) -> None:
+def test_invalid_text_config_is_refused(settings: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         TextConfig(**settings)
 
 
-def test_a_leak_is_said(folder: Path) -> None:
+def test_validation_leak_is_reported(folder: Path) -> None:
     (folder / "valid.txt").write_text("x\na \ny\n")
     leak = read_corpora(TextConfig(train="a.txt", valid="valid.txt"), "line", base=folder).leak
     assert leak is not None
-    assert leak.startswith("1 of 3 validation documents also stand in the training text")
+    assert leak.startswith("1 of 3 validation documents are exact duplicates of training documents")
     assert read_corpora(TextConfig(train="a.txt", valid="b.txt"), "line", base=folder).leak is None
 
 
-def test_prepared_folders_are_corpora(folder: Path) -> None:
+def test_prepared_corpora_for_training_and_validation(folder: Path) -> None:
     tokenizer = train(TokenizerConfig(kind="bytes"), [])
     prepare([folder / "a.txt"], folder / "a.ids", tokenizer, document="line")
     corpora = read_corpora(TextConfig(train="a.ids", valid="b.txt"), "line", base=folder)
@@ -70,19 +70,19 @@ def test_prepared_folders_are_corpora(folder: Path) -> None:
     assert to_stream(corpora.train[0], tokenizer).documents == 2
     assert read_corpora(TextConfig(train="b.txt", valid=("a.ids",)), "line", base=folder).valid == folder / "a.ids"
     for valid in (("a.ids", "b.txt"), ("b.txt", "a.ids")):
-        with pytest.raises(UserError, match="measured on alone"):
+        with pytest.raises(UserError, match="must be the only validation corpus"):
             read_corpora(TextConfig(train="b.txt", valid=valid), "line", base=folder)
     with pytest.raises(UserError, match="cannot be split"):
         read_corpora(TextConfig(train="a.ids", split="tail 50%"), "line", base=folder)
     with pytest.raises(UserError, match=r'here a document is a file; set data\.document = "line"'):
         read_corpora(TextConfig(train="a.ids", valid="b.txt"), "file", base=folder)
-    with pytest.raises(UserError, match=r"say how with data\.weights"):
+    with pytest.raises(UserError, match=r"set their weights in data\.weights"):
         read_corpora(TextConfig(train=("a.ids", "b.txt")), "line", base=folder)
     mixed = read_corpora(TextConfig(train=("a.ids", "b.txt"), weights=(1.0, 1.0)), "line", base=folder)
     assert [isinstance(part, Path) for part in mixed.train] == [True, False]
 
 
-def test_columns_of_files_that_have_none_are_refused(folder: Path) -> None:
+def test_columns_are_refused_for_plain_text_files(folder: Path) -> None:
     with pytest.raises(UserError, match=r"data\.columns is for files that end in \.jsonl"):
         read_corpora(TextConfig(train="a.txt", columns=("text",)), "line", base=folder)
     (folder / "c.jsonl").write_text('{"text": "x"}\n')
@@ -91,13 +91,13 @@ def test_columns_of_files_that_have_none_are_refused(folder: Path) -> None:
     assert held_out(TextConfig(train="a.txt", valid="c.jsonl", columns=("text",)), folder) == ["x"]
 
 
-def test_what_was_mended_in_validation_files_is_said(folder: Path) -> None:
+def test_notes_about_validation_files(folder: Path) -> None:
     (folder / "windows.txt").write_bytes(b"x\r\ny\r\n")
     notes = read_corpora(TextConfig(train="a.txt", valid="windows.txt"), "line", base=folder).notes
-    assert notes == [f"{folder / 'windows.txt'}: lines end in CR LF, read as line ends."]
+    assert notes == [f"{folder / 'windows.txt'}: CRLF line endings are read as LF."]
 
 
-def test_tiny_shakespeare_is_cut_as_everyone_cuts_it(data_root: Path) -> None:
+def test_tail_split_of_tiny_shakespeare_is_the_usual_one(data_root: Path) -> None:
     config = TextConfig(train="tiny_shakespeare/input.txt.xz", split="tail 10%")
     corpora = read_corpora(config, "file", base=data_root)
     [train], valid = corpora.train, corpora.valid

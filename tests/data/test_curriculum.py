@@ -1,4 +1,4 @@
-"""A curriculum by length: the first epoch from short to long, every example still once."""
+"""Length curriculum: the first epoch sorted by length, every example still once."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def stream() -> Stream:
 
 
 def rows(feed: Any, epoch: int) -> list[tuple[int, ...]]:
-    """Every example of an epoch in order, padding cut off."""
-    found = []
+    """Every example of an epoch in order, without padding."""
+    examples = []
     for number in range(feed.steps_per_epoch):
         batch = feed.batch(epoch * feed.steps_per_epoch + number)
         last = [int((row != -100).nonzero().max()) for row in batch.target]
-        found += [tuple(row[: stop + 1].tolist()) for row, stop in zip(batch.input, last, strict=True)]
-    return found
+        examples += [tuple(row[: stop + 1].tolist()) for row, stop in zip(batch.input, last, strict=True)]
+    return examples
 
 
 @pytest.mark.parametrize("kind", [Documents, Prefixes])
-def test_short_examples_come_first(kind: Any) -> None:
+def test_curriculum_sorts_the_first_epoch_by_length(kind: Any) -> None:
     plain = kind(stream(), context=30, batch=4, seed=5)
     ordered = kind(stream(), context=30, batch=4, seed=5, curriculum=True)
     lengths = [len(row) for row in rows(ordered, 0)]

@@ -1,4 +1,4 @@
-"""Laws of every feed: each target once an epoch, any step at any time, and the pairs of the lectures."""
+"""Laws of every feed: each target once per epoch, random access to steps, and the pairs of the lectures."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from hypothesis import strategies as st
 
 from seqwright.core.batch import IGNORE
 from seqwright.core.protocols import Feed
-from seqwright.data.text.bptt import Rows
+from seqwright.data.text.bptt import BPTTRows
 from seqwright.data.text.corpus import Corpus
 from seqwright.data.text.mixture import Mixture
 from seqwright.data.text.prefixes import Documents, Prefixes
 from seqwright.data.text.stream import Stream, make_stream
-from seqwright.data.text.windows import Apart, Windows
+from seqwright.data.text.windows import DocumentMasking, Windows
 from seqwright.text.trainers import TokenizerConfig, train
 
-FEEDS = [Windows, Rows, Prefixes, Documents]
+FEEDS = [Windows, BPTTRows, Prefixes, Documents]
 SOS, EOS, PAD = 0, 1, 2
 
 
 @st.composite
 def streams(draw: st.DrawFn) -> Stream:
-    """Documents whose ids are all different, so that each target names its place."""
+    """Documents whose ids are all distinct, so that each target identifies its position."""
     lengths = draw(st.lists(st.integers(0, 12), min_size=1, max_size=8))
     following = iter(range(3, 1000))
     ids = [id for n in lengths for id in (SOS, *(next(following) for _ in range(n)), next(following))]
@@ -55,7 +55,7 @@ LONG = stream_of([SOS, *range(3, 40), SOS, *range(40, 101)])
     seed=st.integers(0, 99),
     number=st.integers(0, 3),
 )
-def test_an_epoch_visits_every_target_once(make, stream, context, rows, seed, number) -> None:
+def test_every_target_once_per_epoch(make, stream, context, rows, seed, number) -> None:
     batches = epoch(make(stream, context=context, batch=rows, seed=seed), number)
     seen = Counter(int(id) for batch in batches for id in batch.target[batch.target != IGNORE])
     assert seen == Counter(id for id in stream.ids.tolist() if id != SOS)
@@ -77,7 +77,7 @@ def test_each_target_follows_its_input(make, stream, context, seed) -> None:
 
 
 @pytest.mark.parametrize("make", FEEDS)
-def test_any_step_can_be_asked_for_at_any_time(make) -> None:
+def test_feeds_have_random_access_to_steps(make) -> None:
     feed = make(LONG, context=8, batch=3, seed=5)
     steps = 3 * feed.steps_per_epoch
     forwards = [feed.batch(step) for step in range(steps)]
@@ -88,7 +88,7 @@ def test_any_step_can_be_asked_for_at_any_time(make) -> None:
 
 
 @pytest.mark.parametrize("make", FEEDS)
-def test_seeds_and_epochs_have_their_own_order(make) -> None:
+def test_seeds_and_epochs_have_different_orders(make) -> None:
     stream = stream_of([SOS if place % 7 == 0 else 3 + place for place in range(150)])
 
     def target(seed: int, number: int) -> list[list[int]]:
@@ -101,7 +101,7 @@ def test_seeds_and_epochs_have_their_own_order(make) -> None:
 
 
 @given(st.integers(1, 60), st.integers(1, 12), st.integers(0, 5))
-def test_no_window_is_empty_and_their_number_is_fixed(positions: int, context: int, number: int) -> None:
+def test_no_window_is_empty_and_the_number_of_windows_is_fixed(positions: int, context: int, number: int) -> None:
     windows = Windows(stream_of([SOS, *range(3, 3 + positions)]), context=context, batch=1, seed=3)
     counts = [batch.count for batch in epoch(windows, number)]
     assert len(counts) == windows.windows
@@ -119,8 +119,8 @@ def test_a_text_shorter_than_the_context_is_one_padded_window() -> None:
     assert batch.target.tolist() == [[5, 6, *[IGNORE] * 6]]
 
 
-def test_rows_read_on_where_they_stopped() -> None:
-    rows = Rows(LONG, context=8, batch=3, seed=1)
+def test_bptt_rows_are_contiguous_across_steps() -> None:
+    rows = BPTTRows(LONG, context=8, batch=3, seed=1)
     assert rows.carried
     read = torch.cat([batch.input for batch in epoch(rows)], dim=1)  # (B, steps * T)
     ring = LONG.ids[:-1].tolist()
@@ -129,14 +129,14 @@ def test_rows_read_on_where_they_stopped() -> None:
         assert any((ring * 2)[place : place + len(ids)] == ids for place in range(len(ring)))
 
 
-def test_rows_without_shift_own_the_slices_in_order() -> None:
-    rows = Rows(stream_of([SOS, *range(3, 10)]), context=2, batch=2, seed=0, shift=False)
+def test_bptt_rows_without_shift_are_slices_in_order() -> None:
+    rows = BPTTRows(stream_of([SOS, *range(3, 10)]), context=2, batch=2, seed=0, shift=False)
     assert [batch.input.tolist() for batch in epoch(rows)] == [[[SOS, 3], [5, 6]], [[4, PAD], [7, 8]]]
     assert [batch.target.tolist() for batch in epoch(rows)] == [[[3, 4], [6, 7]], [[5, IGNORE], [8, 9]]]
 
 
-def test_more_rows_than_positions_are_not_made() -> None:
-    assert Rows(stream_of([SOS, 3, 4]), context=4, batch=9, seed=0).batch(0).rows == 2
+def test_bptt_has_no_more_rows_than_positions() -> None:
+    assert BPTTRows(stream_of([SOS, 3, 4]), context=4, batch=9, seed=0).batch(0).rows == 2
 
 
 # Worked example 1
@@ -148,7 +148,7 @@ def proverbs(special_tokens: tuple[str, ...]) -> Stream:
     return make_stream(Corpus(documents=documents, kind="line"), train(config, documents))
 
 
-def test_ways_1_and_2_are_the_ten_pairs_of_the_lectures() -> None:
+def test_prefixes_are_the_ten_pairs_of_the_lectures() -> None:
     prefixes = Prefixes(proverbs(("<unk>", "<pad>", "<sos>")), context=6, batch=4, seed=0)
     pairs = set()
     for batch in epoch(prefixes):
@@ -172,15 +172,15 @@ def test_ways_1_and_2_are_the_ten_pairs_of_the_lectures() -> None:
     assert prefixes.cut == 0
 
 
-def test_long_prefixes_keep_their_last_ids() -> None:
+def test_long_prefixes_are_truncated_to_their_last_ids() -> None:
     prefixes = Prefixes(stream_of([SOS, 3, 4, 5]), context=2, batch=9, seed=0)
     batch = prefixes.batch(0)
-    found = sorted(zip(batch.input.tolist(), batch.target.tolist(), strict=True))
-    assert found == [([SOS, PAD], [3, IGNORE]), ([SOS, 3], [IGNORE, 4]), ([3, 4], [IGNORE, 5])]
+    examples = sorted(zip(batch.input.tolist(), batch.target.tolist(), strict=True))
+    assert examples == [([SOS, PAD], [3, IGNORE]), ([SOS, 3], [IGNORE, 4]), ([3, 4], [IGNORE, 5])]
     assert prefixes.cut == 1
 
 
-def test_way_3_predicts_at_every_position() -> None:
+def test_documents_have_a_target_at_every_position() -> None:
     stream = proverbs(("<unk>", "<pad>", "<sos>", "<eos>"))
     batch = Documents(stream, context=8, batch=2, seed=0).batch(0)
     first = batch.input[:, 1].tolist().index(13)  # one id later than above: <eos> is 3
@@ -190,21 +190,21 @@ def test_way_3_predicts_at_every_position() -> None:
     assert batch.target[1 - first].tolist() == [6, 4, 11, 9, 3, IGNORE, IGNORE]
 
 
-def test_long_documents_are_read_in_pieces() -> None:
+def test_long_documents_are_split_into_chunks() -> None:
     documents = Documents(stream_of([SOS, *range(3, 8), SOS, 9]), context=2, batch=9, seed=0)
     assert documents.cut == 1
     assert sorted(documents.batch(0).input.tolist()) == [[SOS, PAD], [SOS, 3], [4, 5], [6, PAD]]
 
 
 @given(stream=streams(), context=st.integers(1, 9), rows=st.integers(1, 5), step=st.integers(0, 20))
-def test_windows_kept_apart_are_the_windows_and_say_whose_tokens_they_hold(stream, context, rows, step) -> None:
+def test_document_masking_adds_document_ids_to_the_same_windows(stream, context, rows, step) -> None:
     options = {"context": context, "batch": rows, "seed": 3}
     for plain in (Windows(stream, **options), Mixture([stream, LONG], [1, 2], **options)):
-        feed = Apart(plain, SOS)
+        feed = DocumentMasking(plain, SOS)
         assert (feed.steps_per_epoch, feed.carried) == (plain.steps_per_epoch, False)
         batch, expected = feed.batch(step), plain.batch(step)
         assert torch.equal(batch.input, expected.input)
         assert torch.equal(batch.target, expected.target)
         for input, documents in zip(batch.input.tolist(), batch.documents.tolist(), strict=True):
-            borders = [two > one for one, two in pairwise([0, *documents])]
-            assert borders == [id == SOS for id in input]
+            boundaries = [two > one for one, two in pairwise([0, *documents])]
+            assert boundaries == [id == SOS for id in input]

@@ -1,4 +1,4 @@
-"""EncoderOutput files: what is text comes back exactly, what is not is named with its place and the way on."""
+"""Reading files: exact text, decoding errors with their position, compression, and path resolution."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ def written(path: Path, data: bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("name", "pack"), [("a.txt", bytes), ("a.txt.gz", gzip.compress), ("a.txt.xz", lzma.compress)])
-def test_text_comes_back_exactly(tmp_path: Path, name: str, pack: object) -> None:
+@pytest.mark.parametrize(
+    ("name", "compress"), [("a.txt", bytes), ("a.txt.gz", gzip.compress), ("a.txt.xz", lzma.compress)]
+)
+def test_text_is_read_exactly(tmp_path: Path, name: str, compress: object) -> None:
     text = "một\r\nhai\n\u2028ba\x85\rbốn 🙂"
-    assert read_text(written(tmp_path / name, pack(text.encode()))) == (text, 0)  # type: ignore[operator]
+    assert read_text(written(tmp_path / name, compress(text.encode()))) == (text, 0)  # type: ignore[operator]
 
 
 def test_a_byte_order_mark_is_dropped_once(tmp_path: Path) -> None:
@@ -43,12 +45,12 @@ def test_a_line_of_ten_megabytes_is_read(tmp_path: Path) -> None:
         (b"ab\0c", "binary or UTF-16: NUL at byte 2"),
     ],
 )
-def test_what_is_not_text_is_refused_with_its_place(tmp_path: Path, data: bytes, message: str) -> None:
+def test_decoding_errors_are_refused_with_their_position(tmp_path: Path, data: bytes, message: str) -> None:
     with pytest.raises(UserError, match=message):
         read_text(written(tmp_path / "a.txt", data))
 
 
-def test_replacements_are_counted(tmp_path: Path) -> None:
+def test_replaced_decoding_errors_are_counted(tmp_path: Path) -> None:
     assert read_text(written(tmp_path / "a", "\ufffd".encode() + b"\xffb\0"), "replace") == ("\ufffd\ufffdb\ufffd", 2)
 
 
@@ -61,17 +63,17 @@ def test_replacements_are_counted(tmp_path: Path) -> None:
         ("b.xz", lzma.compress(b"long enough to cut")[:-9]),
     ],
 )
-def test_a_damaged_archive_is_said(tmp_path: Path, name: str, data: bytes) -> None:
+def test_damaged_compressed_files_are_refused(tmp_path: Path, name: str, data: bytes) -> None:
     with pytest.raises(UserError, match="cannot be decompressed"):
         read_text(written(tmp_path / name, data))
 
 
-def test_a_folder_is_no_text(tmp_path: Path) -> None:
+def test_reading_a_folder_as_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is a folder"):
         read_text(tmp_path)
 
 
-def test_paths_are_looked_for_beside_the_recipe_then_under_the_data_root(
+def test_paths_resolve_beside_the_recipe_then_under_the_data_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe, root = tmp_path / "recipe", tmp_path / "root"
@@ -90,7 +92,7 @@ def test_paths_are_looked_for_beside_the_recipe_then_under_the_data_root(
     assert "Did you mean 'corpus.txt'?" in str(error.value)
 
 
-def test_a_path_under_the_data_root_is_looked_for_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_with_the_data_root_prefix_resolves_there_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "root"
     root.mkdir()
     written(tmp_path / "corpus.txt", b"another")
@@ -105,7 +107,7 @@ def test_a_path_under_the_data_root_is_looked_for_nowhere_else(tmp_path: Path, m
         resolve("$SEQWRIGHT_DATA/corpus.txt")
 
 
-def test_an_unset_data_root_is_mentioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unset_data_root_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SEQWRIGHT_DATA", raising=False)
     with pytest.raises(UserError, match=r"SEQWRIGHT_DATA .* is not set"):
         resolve("far/away.txt", tmp_path)

@@ -1,4 +1,4 @@
-"""Pairs from every kind of file, and what is said of files that do not fit."""
+"""Parallel corpora: every file format, errors with their line, and splits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write(name: str, *lines: str) -> str:
     return name
 
 
-def test_parallel_files_in_turn() -> None:
+def test_parallel_files_alternate() -> None:
     files = [write("a.en", "one", "two"), write("a.de", "eins", "zwei"), write("b.en", "x"), write("b.de", "y")]
     pairs = read_pairs(files, CONFIG).pairs
     assert pairs == [Pair(("one",), ("eins",)), Pair(("two",), ("zwei",)), Pair(("x",), ("y",))]
@@ -40,7 +40,7 @@ def test_several_sources_and_several_references() -> None:
     assert pairs == [Pair(("c", "s"), ("f", "g"))]
 
 
-def test_files_of_both_sides() -> None:
+def test_files_with_both_sides() -> None:
     assert read_pairs(write("a.tsv", "Hi.\tHallo!\tCC-BY"), CONFIG).pairs == [Pair(("Hi.",), ("Hallo!",))]
     swapped = PairsConfig(train="unused", columns=(2, 1))
     assert read_pairs("a.tsv", swapped).pairs == [Pair(("Hallo!",), ("Hi.",))]
@@ -50,8 +50,11 @@ def test_files_of_both_sides() -> None:
     assert read_pairs(scan, PairsConfig(train="unused", format="scan")).pairs == [
         Pair(("jump twice",), ("I_JUMP I_JUMP",))
     ]
-    spoken = write("a.dict", "read R EH1 D", "read(2) R IY1 D", "read(3) R IY0 D # variant", "'em AH0 M")
-    assert read_pairs(spoken, CONFIG).pairs == [Pair(("read",), ("R EH D", "R IY D")), Pair(("'em",), ("AH M",))]
+    pronunciations = write("a.dict", "read R EH1 D", "read(2) R IY1 D", "read(3) R IY0 D # variant", "'em AH0 M")
+    assert read_pairs(pronunciations, CONFIG).pairs == [
+        Pair(("read",), ("R EH D", "R IY D")),
+        Pair(("'em",), ("AH M",)),
+    ]
     play = write("play", "A:", "Who's", "there?", "", "B:", "Nay.", "", "A:", "Long live!")
     assert read_pairs(play, PairsConfig(train="unused", format="speeches")).pairs == [
         Pair(("Who's there?",), ("Nay.",)),
@@ -59,7 +62,7 @@ def test_files_of_both_sides() -> None:
     ]
 
 
-def test_tags_go_with_their_files() -> None:
+def test_tags_of_files() -> None:
     files = [write("a.en", "one"), write("a.de", "eins"), write("a.fr", "un")]
     config = PairsConfig(train="unused", tags=("<de>", "<fr>"))
     pairs = read_pairs([files[0], files[1], files[0], files[2]], config).pairs
@@ -68,24 +71,24 @@ def test_tags_go_with_their_files() -> None:
         read_pairs(files[:2], config)
 
 
-def test_what_does_not_fit_is_named() -> None:
+def test_malformed_pairs_are_errors_with_their_line() -> None:
     write("a", "one", "two")
     write("b", "eins")
     with pytest.raises(UserError, match=r"a has 2, b has 1 lines"):
         read_pairs(["a", "b"], CONFIG)
-    with pytest.raises(UserError, match="in turn"):
+    with pytest.raises(UserError, match="files alternate"):
         read_pairs(["a"], CONFIG)
-    with pytest.raises(UserError, match=r"line 1: 1 column"):
+    with pytest.raises(UserError, match=r"line 1: 1 tab-separated column"):
         read_pairs(write("c.tsv", "no tab"), CONFIG)
-    right = '{"source": "a", "target": "b"}'
-    for wrong, said in (
-        ('{"source": 3, "target": "b"}', "'source' should be a text or a list of texts, but is 3"),
-        ('{"source": "a"}', "'target' should be a text or a list of texts, but is null"),
-        ('{"source": "a", "source": "c", "target": "b"}', "the key 'source' stands there twice"),
+    valid = '{"source": "a", "target": "b"}'
+    for invalid, message in (
+        ('{"source": 3, "target": "b"}', "'source' should be a string or a list of strings, but is 3"),
+        ('{"source": "a"}', "'target' should be a string or a list of strings, but is null"),
+        ('{"source": "a", "source": "c", "target": "b"}', "duplicate key 'source'"),
         ("", "is empty"),
     ):
-        with pytest.raises(UserError, match=rf"c\.jsonl, line 2.*{said}"):
-            read_pairs(write("c.jsonl", right, wrong), CONFIG)
+        with pytest.raises(UserError, match=rf"c\.jsonl, line 2.*{message}"):
+            read_pairs(write("c.jsonl", valid, invalid), CONFIG)
     with pytest.raises(UserError, match="IN: … OUT"):
         read_pairs(write("d", "jump"), PairsConfig(train="unused", format="scan"))
     with pytest.raises(UserError, match=r"no embedded pairs 'summary'\. Did you mean 'summaries'"):
@@ -98,7 +101,7 @@ def test_empty_sides_are_counted() -> None:
     assert pairs.notes[0].startswith("1 of 2 pairs")
 
 
-def test_a_split_keeps_equal_sources_together() -> None:
+def test_split_keeps_equal_sources_on_the_same_side() -> None:
     lines = [f"{n % 40}\tx{n}" for n in range(400)]
     train, valid, _ = read_pairs(write("a.tsv", *lines), CONFIG).split("documents 20%")
     assert len(train.pairs) + len(valid.pairs) == 400
@@ -107,7 +110,7 @@ def test_a_split_keeps_equal_sources_together() -> None:
     assert {pair.targets for pair in again.pairs} == {pair.targets for pair in valid.pairs}
 
 
-def test_a_test_part_is_seen_by_nobody_else() -> None:
+def test_test_split_is_disjoint_from_training_and_validation() -> None:
     config = PairsConfig(
         train=write("a.tsv", *(f"{n % 40}\tx{n}" for n in range(400))), split="documents 20%", test=0.2
     )
@@ -118,13 +121,13 @@ def test_a_test_part_is_seen_by_nobody_else() -> None:
     assert all(sides)
     assert sum(map(len, sides)) == len(set.union(*sides)) == 40
     assert valid.pairs == read_splits(replace(config, test=0.0))[1].pairs  # type: ignore[union-attr]
-    with pytest.raises(UserError, match="set no test pairs aside"):
+    with pytest.raises(UserError, match="has no test split"):
         read_test(replace(config, test=0.0))
     with pytest.raises(UserError, match="documents 5%"):
         replace(config, split="tail 10%")
 
 
-def test_trees_are_written_in_brackets() -> None:
+def test_bracketed_syntax_trees() -> None:
     import ast
 
     assert tree(ast.parse("a.b + f(1, x='y')", mode="eval").body) == (

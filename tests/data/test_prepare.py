@@ -1,4 +1,4 @@
-"""Prepared corpora: the ids of reading everything at once, whatever the blocks, the workers and the interruptions."""
+"""Prepared corpora: the ids of reading everything at once, under any block size, workers and interruptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seqwright.core.config import UserError
 from seqwright.data.text import prepare as module
 from seqwright.data.text.blocks import Blocks, blocks
 from seqwright.data.text.corpus import Document, read_corpus
-from seqwright.data.text.prepare import learn, open_prepared, prepare, verify
+from seqwright.data.text.prepare import open_prepared, prepare, train_tokenizer, verify
 from seqwright.data.text.stream import make_stream
 from seqwright.text.trainers import TokenizerConfig, train
 
@@ -36,7 +36,9 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 @given(text=st.text(alphabet="ab \n\rế", min_size=1), size=st.integers(1, 9), kind=st.sampled_from(KINDS))
-def test_blocks_are_the_text(text: str, size: int, kind: Document, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_blocks_concatenate_to_the_text(
+    text: str, size: int, kind: Document, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     path = tmp_path_factory.mktemp("blocks") / "a.txt"
     path.write_bytes(text.encode())
     read = "".join(block.text for block in blocks(path, kind, size))
@@ -45,7 +47,7 @@ def test_blocks_are_the_text(text: str, size: int, kind: Document, tmp_path_fact
 
 @pytest.mark.parametrize("document", KINDS)
 @pytest.mark.parametrize("kind", ["byte-bpe", "unigram", "words", "bpe"])
-def test_prepared_ids_are_those_of_reading_at_once(files, tmp_path, kind, document) -> None:
+def test_prepared_ids_equal_those_of_reading_at_once(files, tmp_path, kind, document) -> None:
     corpus = read_corpus([str(path) for path in files], document, errors="strict")
     tokenizer = train(TokenizerConfig(kind=kind, size=None if kind == "words" else 400), corpus.documents)
     at_once = make_stream(corpus, tokenizer)
@@ -59,28 +61,28 @@ def test_prepared_ids_are_those_of_reading_at_once(files, tmp_path, kind, docume
 
 
 @pytest.mark.parametrize("document", ["line", "file"])
-def test_prepared_sizes_add_up_to_the_text(tmp_path, document) -> None:
+def test_prepared_surface_sizes_add_up_to_the_text(tmp_path, document) -> None:
     texts = ["một con mèo\n\nsat" * 30, "the cat\n" * 50, "no end"]
     paths = [tmp_path / f"{number}.txt" for number in range(len(texts))]
     for path, text in zip(paths, texts, strict=True):
         path.write_bytes(text.encode())
     stream = prepare(paths, tmp_path / "out", train(TokenizerConfig(size=300), texts), document=document, block=100)
-    whole = "".join(texts)
+    text = "".join(texts)
     assert stream.lossy is None
-    assert stream.sizes.sum(0).tolist() == [len(whole.encode()), len(whole)]
+    assert stream.sizes.sum(0).tolist() == [len(text.encode()), len(text)]
 
 
 @pytest.mark.slow
-def test_workers_change_nothing(files, tmp_path) -> None:
+def test_prepared_ids_do_not_depend_on_workers(files, tmp_path) -> None:
     tokenizer = train(TokenizerConfig(size=300), [TEXT])
     one = prepare(files, tmp_path / "one", tokenizer, document="file", block=500)
     two = prepare(files, tmp_path / "two", tokenizer, document="file", block=500, workers=2)
     assert np.array_equal(one.ids, two.ids)
 
 
-def test_an_interrupted_preparation_goes_on(files, tmp_path, monkeypatch) -> None:
+def test_an_interrupted_preparation_resumes(files, tmp_path, monkeypatch) -> None:
     tokenizer = train(TokenizerConfig(size=300), [TEXT])
-    whole = prepare(files, tmp_path / "whole", tokenizer, document="line", block=300)
+    uninterrupted = prepare(files, tmp_path / "whole", tokenizer, document="line", block=300)
     done: list[int] = []
 
     def stop(size: int, tokens: int) -> None:
@@ -89,20 +91,20 @@ def test_an_interrupted_preparation_goes_on(files, tmp_path, monkeypatch) -> Non
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepare(files, tmp_path / "out", tokenizer, document="line", block=300, watch=stop)
+        prepare(files, tmp_path / "out", tokenizer, document="line", block=300, on_progress=stop)
     (tmp_path / "out" / "parts" / "00004.bin").write_bytes(b"torn")
-    worked: list[str] = []
+    encoded: list[str] = []
     work = module._work
-    monkeypatch.setattr(module, "_work", lambda block, *rest: (worked.append(block.text), work(block, *rest))[1])
-    again = prepare(files, tmp_path / "out", tokenizer, document="line", block=300)
-    assert np.array_equal(again.ids, whole.ids)
-    blocks_of_all = sum(1 for path in files for _ in blocks(path, "line", 300))
-    assert len(worked) == blocks_of_all - 4
+    monkeypatch.setattr(module, "_work", lambda block, *rest: (encoded.append(block.text), work(block, *rest))[1])
+    resumed = prepare(files, tmp_path / "out", tokenizer, document="line", block=300)
+    assert np.array_equal(resumed.ids, uninterrupted.ids)
+    total = sum(1 for path in files for _ in blocks(path, "line", 300))
+    assert len(encoded) == total - 4
     assert not (tmp_path / "out" / "parts").exists()
 
 
-def test_a_part_is_kept_as_soon_as_it_is_done(tmp_path, monkeypatch) -> None:
-    """The first block is on disk before a later one turns out to be unreadable, however many may wait."""
+def test_a_shard_is_written_as_soon_as_it_is_encoded(tmp_path, monkeypatch) -> None:
+    """The first shard is on disk before a later block turns out to be unreadable, however many are pending."""
     (tmp_path / "a.txt").write_bytes(b"a\n" * 10 + b"b\n" * 10 + b"\xff\n" * 10)
     tokenizer = train(TokenizerConfig(kind="bytes"), [])
     submitted: list[Future] = []
@@ -114,13 +116,13 @@ def test_a_part_is_kept_as_soon_as_it_is_done(tmp_path, monkeypatch) -> None:
                 submitted[0].result()
             return submitted[-1]
 
-    monkeypatch.setattr(module, "_pool", lambda workers, own: Pool(1, initializer=module._load, initargs=(own.json,)))
+    monkeypatch.setattr(module, "_pool", lambda workers, used: Pool(1, initializer=module._load, initargs=(used.json,)))
     with pytest.raises(UserError, match="not UTF-8"):
         prepare([tmp_path / "a.txt"], tmp_path / "out", tokenizer, document="line", block=20, workers=8)
     assert (tmp_path / "out" / "parts" / "00000.json").exists()
 
 
-def test_a_full_disk_is_one_clear_error_and_can_be_mended(files, tmp_path, monkeypatch) -> None:
+def test_a_full_disk_is_an_error_and_preparation_resumes(files, tmp_path, monkeypatch) -> None:
     tokenizer = train(TokenizerConfig(size=300), [TEXT])
     sync = storage._sync
 
@@ -146,7 +148,7 @@ def test_another_tokenizer_is_refused_with_both_hashes(files, tmp_path) -> None:
         prepare(files, tmp_path / "out", second, document="line")
 
 
-def test_damage_is_found(files, tmp_path) -> None:
+def test_verify_detects_damage(files, tmp_path) -> None:
     tokenizer = train(TokenizerConfig(size=300), [TEXT])
     prepare(files, tmp_path / "out", tokenizer, document="line")
     path = tmp_path / "out" / "ids.bin"
@@ -157,11 +159,11 @@ def test_damage_is_found(files, tmp_path) -> None:
     path.write_bytes(data[:-1])
     with pytest.raises(UserError, match="cut short"):
         open_prepared(tmp_path / "out", tokenizer)
-    with pytest.raises(UserError, match="other things"):
+    with pytest.raises(UserError, match="other files"):
         prepare(files, tmp_path, tokenizer, document="line")
 
 
-def test_json_lines_are_read_in_parts(tmp_path) -> None:
+def test_json_lines_are_read_in_blocks(tmp_path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps({"text": f"số {n}\nlines"}) + "\n" for n in range(50)), encoding="utf-8")
     texts = list(Blocks([path], "line", ["text"], size=64))
@@ -182,7 +184,7 @@ FIELDS = st.text(alphabet='ab", \n\r\tế', max_size=7)
     end=st.sampled_from(["\n", "\r\n"]),
     suffix=st.sampled_from([".csv", ".tsv"]),
 )
-def test_tables_in_parts_are_the_table(rows, size, column, end, suffix, tmp_path_factory) -> None:
+def test_tables_in_blocks_equal_the_table(rows, size, column, end, suffix, tmp_path_factory) -> None:
     path = tmp_path_factory.mktemp("table") / f"a{suffix}"
     with path.open("w", encoding="utf-8", newline="") as file:
         if suffix == ".csv":
@@ -196,7 +198,7 @@ def test_tables_in_parts_are_the_table(rows, size, column, end, suffix, tmp_path
         assert at_once[-len(rows) :] == [text for _, text in rows]
 
 
-def test_a_prepared_table_is_the_table(tmp_path) -> None:
+def test_a_prepared_table_equals_the_table(tmp_path) -> None:
     path = tmp_path / "a.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("text", "n"), ("long " * 50, "0"), *((f'"số" {n},\nlines', n) for n in range(50))])
@@ -217,21 +219,21 @@ def test_a_prepared_table_is_the_table(tmp_path) -> None:
         ("a.csv", "\n\n", "holds no records"),
     ],
 )
-def test_a_line_of_a_table_that_does_not_fit_is_named(tmp_path, name: str, text: str, message: str) -> None:
+def test_malformed_table_lines_are_errors_with_their_line(tmp_path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(UserError, match=message):
         list(Blocks([tmp_path / name], "line", ["text"], size=64))
 
 
-def test_pieces_are_learned_from_a_sample_that_is_said(tmp_path) -> None:
+def test_tokenizer_is_trained_on_a_sample_with_a_note(tmp_path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("the cat sat on the mat\n" * 200_000)
-    tokenizer = learn(TokenizerConfig(size=300, sample_bytes=1_500_000), [path], "line")
-    assert tokenizer.notes == ("byte-bpe learned its pieces from about 33.3% of the text (tokenizer.sample_bytes).",)
+    tokenizer = train_tokenizer(TokenizerConfig(size=300, sample_bytes=1_500_000), [path], "line")
+    assert tokenizer.notes == ("byte-bpe was trained on about 33.3% of the text (tokenizer.sample_bytes).",)
     assert tokenizer.tokens(tokenizer.encode("the cat"))[-1] == " cat"
 
 
-def test_what_is_no_text_is_refused_with_its_place(tmp_path) -> None:
+def test_decoding_errors_in_blocks_are_refused_with_their_position(tmp_path) -> None:
     path = tmp_path / "a.txt"
     for data, message in [
         (b"ab\0", "NUL at byte 2"),

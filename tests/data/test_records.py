@@ -1,4 +1,4 @@
-"""Records: columns by name or number, and refusals that name file, line and what was found."""
+"""Records: columns by name or number, and errors that name file, line and content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def read(name: str, text: str, *columns: str) -> list[tuple[str, ...]]:
     return list(records(text, Path(name), columns))
 
 
-def test_columns_are_named_or_counted() -> None:
+def test_columns_by_name_or_number() -> None:
     assert read("a.jsonl", '{"t": "x\\ny", "n": 1}\n{"n": 2, "t": ""}\n', "t") == [("x\ny",), ("",)]
     assert read("a.csv", 'text,label\r\n"a, ""b""\nc",1\r\nd,0\r\n', "label", "text") == [
         ("1", 'a, "b"\nc'),
@@ -38,7 +38,7 @@ def test_a_field_of_ten_megabytes_is_read() -> None:
             "a.jsonl",
             '{"text": "a"}\n{"text": "b", "text": "c"}',
             "text",
-            r"a\.jsonl, line 2 .*key 'text' stands .* twice",
+            r"a\.jsonl, line 2 .*duplicate key 'text'",
         ),
         ("a.jsonl", '{"txt": "a"}', "text", r"line 1 has no key 'text'. Did you mean 'txt'"),
         ("a.jsonl", '{"text": 3}', "text", "'text' is 3, not a string"),
@@ -46,7 +46,7 @@ def test_a_field_of_ten_megabytes_is_read() -> None:
         ("a.jsonl", "plain text", "text", r"line 1 is no JSON object.*Found: 'plain text'"),
         ("a.jsonl", "[1]", "text", r"holds \[1\], not an object"),
         ("a.csv", "text;label\na;1\n", "text", r"has no column 'text'.*1 comma-separated.*separated by semicolons"),
-        ("a.csv", "text,text\na,b\n", "text", "two columns are headed 'text'"),
+        ("a.csv", "text,text\na,b\n", "text", "the header names two columns 'text'"),
         (
             "a.csv",
             "text,label\na,1\nb\n",
@@ -58,18 +58,18 @@ def test_a_field_of_ten_megabytes_is_read() -> None:
         ("a.tsv", "a\tb\nc\n", "2", "line 2 has 1"),
     ],
 )
-def test_what_does_not_fit_is_named(name: str, text: str, column: str, message: str) -> None:
+def test_malformed_records_are_errors_with_their_line(name: str, text: str, column: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         read(name, text, column)
 
 
-def test_folders_and_patterns_are_read_in_order(tmp_path: Path) -> None:
+def test_folders_and_glob_patterns_are_read_in_order(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     for name in ("b.txt", "a.md", "deep/c.txt", ".hidden.txt", "photo.jpg"):
         (tmp_path / name).write_text(name)
     folder = read_corpus(str(tmp_path), "file", errors="strict")
     assert folder.documents == ["a.md", "b.txt", "deep/c.txt"]
-    assert "1 files of other kinds are left out (photo.jpg)" in folder.notes[0]
+    assert "1 files with other suffixes are skipped (photo.jpg)" in folder.notes[0]
     assert read_corpus(str(tmp_path / "*.txt"), "file", errors="strict").documents == [".hidden.txt", "b.txt"]
     assert read_corpus(str(tmp_path / "**/c.*"), "file", errors="strict").documents == ["deep/c.txt"]
     with pytest.raises(UserError, match="no file"):
@@ -80,5 +80,5 @@ def test_each_record_is_a_document(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "one\\ntwo"}\n{"text": "three"}\n')
     config = TextConfig(train=str(tmp_path / "a.jsonl"), columns=("text",))
     assert read_corpora(config, "line").texts == ["one\ntwo", "three"]
-    with pytest.raises(UserError, match=r'which column is the text, as in data\.columns = \["text"\]'):
+    with pytest.raises(UserError, match=r'name the text column, as in data\.columns = \["text"\]'):
         read_corpora(TextConfig(train=str(tmp_path / "a.jsonl")), "line")

@@ -1,4 +1,4 @@
-"""Framing: what is given, what is predicted, what is counted."""
+"""Streams: special tokens around documents, targets, surface sizes, and lossless encoding."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ def stream_of(documents: list[str], kind: Document, tokenizer: str = "words", sp
     return make_stream(Corpus(documents=documents, kind=kind), train(config, documents))
 
 
-def test_lines_are_ended() -> None:
+def test_lines_are_ended_by_eos() -> None:
     stream = stream_of(["a b", "", "a"], "line")
     assert stream.ids.tolist() == [2, 4, 5, 3, 2, 3, 2, 4, 3]
     assert (stream.documents, stream.targets, stream.positions) == (3, 6, 8)
     assert stream.lengths.tolist() == [3, 1, 2]
 
 
-def test_files_are_separated() -> None:
+def test_files_are_separated_by_eos() -> None:
     assert stream_of(["ab", "a"], "file", "characters").ids.tolist() == [2, 4, 5, 3, 2, 4]
     lone = stream_of(["aab\n"], "file", "characters")
     assert (lone.targets, lone.sizes.sum(0).tolist()) == (4, [4, 4])
 
 
-def test_without_eos_nothing_ends() -> None:
+def test_stream_without_eos() -> None:
     assert stream_of(["a b", "a"], "line", special_tokens=SPECIALS[:3]).ids.tolist() == [2, 3, 4, 2, 3]
 
 
-def test_the_start_is_never_predicted() -> None:
+def test_sos_is_never_a_target() -> None:
     stream = stream_of(["a b", "a"], "line")
     positions = np.arange(stream.positions)[None]
     input, target = stream.gather(positions, positions < 5)
@@ -49,7 +49,7 @@ def test_the_start_is_never_predicted() -> None:
     assert target.tolist() == [[4, 5, 3, IGNORE, 4, IGNORE]]
 
 
-def test_exactness_and_unknowns_travel_along() -> None:
+def test_lossy_streams_have_a_reason() -> None:
     tokenizer = train(TokenizerConfig(kind="characters"), ["abc"])
     assert make_stream(Corpus(documents=["cab"], kind="file"), tokenizer).lossy is None
     lossy = make_stream(Corpus(documents=["cax"], kind="file"), tokenizer)
@@ -60,7 +60,7 @@ def test_exactness_and_unknowns_travel_along() -> None:
 
 
 def written(path: Path, *texts: str) -> list[str]:
-    """Files of these texts, as they are."""
+    """Paths of files with exactly these texts."""
     for number, text in enumerate(texts):
         (path / f"{number}.txt").write_text(text, encoding="utf-8", newline="")
     return [str(path / f"{number}.txt") for number in range(len(texts))]
@@ -71,7 +71,7 @@ TEXTS = ("Việt 🙂 naïve\n\ncafé\n", "no line end: ế", "\n \n\n", "the ca
 
 @pytest.mark.parametrize("tokenizer", ["characters", "bytes", "byte-bpe", "unigram"])
 @pytest.mark.parametrize("kind", ["file", "line"])
-def test_sizes_add_up_to_the_text(tokenizer: str, kind: Document, tmp_path: Path) -> None:
+def test_surface_sizes_add_up_to_the_text(tokenizer: str, kind: Document, tmp_path: Path) -> None:
     corpus = read_corpus(written(tmp_path, *TEXTS), kind, errors="strict")
     stream = make_stream(corpus, train(TokenizerConfig(kind=tokenizer), corpus.documents))  # type: ignore[arg-type]
     text = "".join(TEXTS)
@@ -81,7 +81,7 @@ def test_sizes_add_up_to_the_text(tokenizer: str, kind: Document, tmp_path: Path
     assert (stream.sizes >= 0).all()
 
 
-def test_sizes_of_paragraphs_count_the_blank_line(tmp_path: Path) -> None:
+def test_surface_sizes_of_paragraphs_include_the_blank_line(tmp_path: Path) -> None:
     text = "a\nế\n\nc\n"
     corpus = read_corpus(written(tmp_path, text), "blank-line", errors="strict")
     stream = make_stream(corpus, train(TokenizerConfig(kind="bytes"), corpus.documents))
@@ -93,14 +93,14 @@ def test_sizes_of_paragraphs_count_the_blank_line(tmp_path: Path) -> None:
     ("kind", "text"),
     [("line", "a\r\nb\r\n"), ("blank-line", "a\n\n\nb\n"), ("blank-line", "\na\n\nb"), ("blank-line", "a\n \nb")],
 )
-def test_what_the_cut_into_documents_loses_is_no_basis_for_bits(kind: Document, text: str, tmp_path: Path) -> None:
+def test_documents_that_do_not_reproduce_the_text_are_lossy(kind: Document, text: str, tmp_path: Path) -> None:
     corpus = read_corpus(written(tmp_path, text), kind, errors="strict")
     stream = make_stream(corpus, train(TokenizerConfig(kind="bytes"), corpus.documents))
-    assert f"its {kind} documents do not keep this text" in str(stream.lossy)
+    assert f"its {kind} documents do not reproduce this text" in str(stream.lossy)
 
 
-def test_a_space_that_a_tokenizer_puts_first_is_not_counted() -> None:
-    """Metaspace writes the first word as "▁word"; decoding takes the space away again."""
+def test_a_prefix_space_of_the_tokenizer_is_not_counted() -> None:
+    """Metaspace encodes the first word as "▁word"; decoding removes the space."""
     backend = Library(models.Unigram([("<unk>", 0.0), ("▁", -1.0), ("▁a", -1.0), ("b", -1.0)], 0, False))
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.decoder = decoders.Metaspace()
@@ -111,19 +111,19 @@ def test_a_space_that_a_tokenizer_puts_first_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize("tokens", [1, 4, 9, 100])
-def test_the_beginning_of_a_stream_has_its_own_sizes(tokens: int) -> None:
+def test_first_positions_of_a_stream_have_the_same_surface_sizes(tokens: int) -> None:
     stream = stream_of(["ế🙂", "abc", ""], "line", "characters")
     beginning = stream.first(tokens)
     assert beginning.positions == min(tokens, stream.positions)
     assert beginning.sizes.tolist() == stream.sizes[:tokens].tolist()
 
 
-def test_the_fingerprint_knows_the_ids() -> None:
+def test_fingerprint_is_of_the_ids() -> None:
     assert stream_of(["a b"], "line").fingerprint == stream_of(["c d"], "line").fingerprint
     assert stream_of(["a b"], "line").fingerprint != stream_of(["a b b"], "line").fingerprint
 
 
-def test_nothing_to_predict_is_refused() -> None:
+def test_a_stream_without_targets_is_refused() -> None:
     with pytest.raises(UserError, match="nothing to predict"):
         stream_of([" \n"], "file")
     with pytest.raises(UserError, match="<sos>; add it"):

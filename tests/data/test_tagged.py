@@ -1,4 +1,4 @@
-"""Tagged words from files of every format, and what is said of files that do not fit."""
+"""Tagged sentences: every file format, errors with their line, splits, encoding and word dropout."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ import pytest
 from seqwright.core.batch import IGNORE
 from seqwright.core.config import UserError
 from seqwright.data.samples.python_tokens import lines_of
-from seqwright.data.tagged.corpus import TaggedConfig, impossible, read_splits, read_tagged, unbegun
+from seqwright.data.tagged.corpus import (
+    TaggedConfig,
+    count_invalid_transitions,
+    invalid_transitions,
+    read_splits,
+    read_tagged,
+)
 from seqwright.data.tagged.formats import FORMATS, Sentence
-from seqwright.data.tagged.sentences import SPELT, SentenceFeed, encode_sentences, spell
+from seqwright.data.tagged.sentences import MAX_CHARS, SentenceFeed, char_codes, encode_sentences
 from seqwright.text.trainers import TokenizerConfig, train
 
 TWO = [Sentence(("Time", "flies"), ("n", "v")), Sentence(("Stop",), ("v",))]
@@ -51,11 +57,13 @@ def read(path: Path, text: str, **options: object) -> list[Sentence]:
         ("a.jsonl", '{"tokens": ["Time", "flies"], "tags": ["n", "v"]}\n{"tokens": ["Stop"], "tags": ["v"]}\n', {}),
     ],
 )
-def test_every_format_says_the_same(tmp_path: Path, name: str, text: str, options: dict[str, object]) -> None:
+def test_every_format_parses_to_the_same_sentences(
+    tmp_path: Path, name: str, text: str, options: dict[str, object]
+) -> None:
     assert read(tmp_path / name, text, **options) == TWO
 
 
-def test_words_without_tags_are_read_where_none_are_needed() -> None:
+def test_untagged_words_are_parsed_without_tags() -> None:
     one, two = ("Time", "flies"), ("Stop",)
     for kind, text in {
         "columns": "Time\nflies\n\nStop\n",
@@ -65,17 +73,17 @@ def test_words_without_tags_are_read_where_none_are_needed() -> None:
         assert list(FORMATS[kind](text, "a", None, False)) == [Sentence(one, ()), Sentence(two, ())]  # type: ignore[index]
 
 
-def test_further_columns_are_asked_about(tmp_path: Path) -> None:
-    """Spans come last in files of the CoNLL tasks; `#` is a word there, too."""
+def test_more_than_two_columns_need_data_columns(tmp_path: Path) -> None:
+    """Span tags are in the last column of CoNLL files; `#` may be a word there."""
     text = "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\n# SYM I-NP O\nrejects VBZ I-VP O\n\nPeter NNP I-NP I-PER\n"
     expected = [Sentence(("EU", "#", "rejects"), ("I-ORG", "O", "O")), Sentence(("Peter",), ("I-PER",))]
-    for written in (text, text.replace(" ", "\t")):
+    for content in (text, text.replace(" ", "\t")):
         with pytest.raises(UserError, match=r"line 3: 4 columns .* data.columns=\[1,4\]"):
-            read(tmp_path / "a.txt", written)
-        assert read(tmp_path / "a.txt", written, columns=(1, 4)) == expected
+            read(tmp_path / "a.txt", content)
+        assert read(tmp_path / "a.txt", content, columns=(1, 4)) == expected
 
 
-def test_ten_columns_without_numbers_are_no_conllu(tmp_path: Path) -> None:
+def test_ten_columns_without_ids_are_no_conllu(tmp_path: Path) -> None:
     text = f"well-known{chr(9)}{'_ ' * 8}j\n".replace(" ", "\t")
     assert read(tmp_path / "a.tsv", text, columns=(1, 10)) == [Sentence(("well-known",), ("j",))]
 
@@ -86,22 +94,22 @@ def test_compressed_files(tmp_path: Path) -> None:
     assert list(read_tagged(str(path), TaggedConfig(train=str(path))).sentences) == TWO
 
 
-def test_conllu_ranges_and_empty_nodes_are_no_words(tmp_path: Path) -> None:
+def test_conllu_skips_multiword_ranges_and_empty_nodes(tmp_path: Path) -> None:
     words = ("Time", "'s", "up")
     assert read(tmp_path / "a.conllu", CONLLU) == [Sentence(words, ("NOUN", "AUX", "ADV"))]
-    assert read(tmp_path / "a.txt", CONLLU) == [Sentence(words, ("NOUN", "AUX", "ADV"))]  # whatever it is called
-    own = [Sentence(words, ("NN", "VBZ", "RB"))]
-    assert read(tmp_path / "a.conllu", CONLLU, columns=(2, 5)) == own
-    assert read(tmp_path / "a.conllu", CONLLU, columns=("FORM", "XPOS")) == own
-    with pytest.raises(UserError, match="no column 'POS'; count them from 1, or name one of ID, FORM"):
+    assert read(tmp_path / "a.txt", CONLLU) == [Sentence(words, ("NOUN", "AUX", "ADV"))]  # whatever the suffix
+    xpos = [Sentence(words, ("NN", "VBZ", "RB"))]
+    assert read(tmp_path / "a.conllu", CONLLU, columns=(2, 5)) == xpos
+    assert read(tmp_path / "a.conllu", CONLLU, columns=("FORM", "XPOS")) == xpos
+    with pytest.raises(UserError, match="no column 'POS'; give its number from 1, or one of ID, FORM"):
         TaggedConfig(train="a", columns=("FORM", "POS"))
     for columns in ((0, 1), (2, 2)):
-        with pytest.raises(UserError, match="two different ones, counted from 1"):
+        with pytest.raises(UserError, match="two different numbers from 1"):
             TaggedConfig(train="a", columns=columns)
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("a.tsv", "Time\tn\nflies\n", r"a\.tsv, line 2: 1 column\(s\)"),
         ("a.tsv", "Time\tn\nflies\t\n", r"a\.tsv, line 2: the tag is missing"),
@@ -114,12 +122,12 @@ def test_conllu_ranges_and_empty_nodes_are_no_words(tmp_path: Path) -> None:
         ("a.conllu", "# nothing\n", r"holds no sentences"),
     ],
 )
-def test_what_does_not_fit_is_named_with_its_line(tmp_path: Path, name: str, text: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_malformed_tagged_files_are_errors_with_their_line(tmp_path: Path, name: str, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         read(tmp_path / name, text)
 
 
-def test_splits_hold_sentences_of_the_same_words_together(tmp_path: Path) -> None:
+def test_split_keeps_duplicate_sentences_on_the_same_side(tmp_path: Path) -> None:
     lines = "".join(f"word{n % 50}\tx\nmore\ty\n\n" for n in range(200))
     (tmp_path / "a.tsv").write_text(lines)
     config = TaggedConfig(train=str(tmp_path / "a.tsv"), split="documents 20%")
@@ -132,38 +140,38 @@ def test_splits_hold_sentences_of_the_same_words_together(tmp_path: Path) -> Non
     assert len(tail.sentences) == 20
 
 
-def test_words_without_tags_have_nothing_to_learn() -> None:
+def test_untagged_words_have_no_loss() -> None:
     known = train(TokenizerConfig(kind="words"), ["hot xx"])
     encoded = encode_sentences([Sentence(("hot", "xx"), ()), Sentence(("xx",), ("x",))], known, {"x": 0})
     assert encoded.tags.tolist() == [IGNORE, IGNORE, 0]
 
 
-def test_validation_sentences_have_files_of_their_own(tmp_path: Path) -> None:
+def test_validation_files_of_tagged_sentences(tmp_path: Path) -> None:
     for name in ("a.tsv", "b.tsv"):
         (tmp_path / name).write_bytes(b"Time\tn\nflies\tv\n\nSt\xffop\tv\n")
     config = TaggedConfig(train=str(tmp_path / "a.tsv"), valid=str(tmp_path / "b.tsv"), errors="replace")
-    whole, held = read_splits(config)
-    assert held is not None
-    assert len(whole.sentences) == len(held.sentences) == 2
-    part, _ = whole.split("tail 50%")
-    assert part.notes == whole.notes
-    assert "1 places were not UTF-8" in part.notes[0]
+    training, valid = read_splits(config)
+    assert valid is not None
+    assert len(training.sentences) == len(valid.sentences) == 2
+    part, _ = training.split("tail 50%")
+    assert part.notes == training.notes
+    assert "1 decoding errors" in part.notes[0]
     assert read_splits(TaggedConfig(train=str(tmp_path / "a.tsv"), errors="replace"))[1] is None
 
 
-def test_what_cannot_follow_is_read_from_the_names() -> None:
+def test_invalid_transitions_of_span_tags() -> None:
     names = ["O", "B-x", "I-x", "B-y", "E-y", "S-y"]
     before = [*names, "^"]
     after: dict[str, set[str]] = {name: set() for name in before}
-    for one, other in impossible(names):
+    for one, other in invalid_transitions(names):
         after[before[one]].add(names[other])
     assert after["B-x"] == after["I-x"] == {"E-y"}
     assert after["B-y"] == {"I-x"}
     assert after["O"] == after["E-y"] == after["S-y"] == after["^"] == {"I-x", "E-y"}
-    assert impossible(["NOUN", "VERB"]) == ()
+    assert invalid_transitions(["NOUN", "VERB"]) == ()
 
 
-SOME = [
+SENTENCES = [
     Sentence(("Strüdel", "unbelievably", "xx", "hot"), ("n", "a", "x", "j")),
     Sentence(("hot", "xx"), ("j", "x")),
     Sentence(("unbelievably", "hot"), ("a", "?")),
@@ -172,33 +180,33 @@ TAGS = {"n": 0, "a": 1, "x": 2, "j": 3}
 
 
 @pytest.mark.parametrize("kind", ["words", "characters", "bytes", "byte-bpe", "bpe", "unigram", "wordpiece"])
-@pytest.mark.parametrize("longest", [None, 7])
-def test_labels_stay_with_their_words_under_every_tokenizer(kind: str, longest: int | None) -> None:
-    texts = [" ".join(sentence.words) for sentence in SOME] * 3
+@pytest.mark.parametrize("max_length", [None, 7])
+def test_tags_stay_aligned_with_words_under_every_tokenizer(kind: str, max_length: int | None) -> None:
+    texts = [" ".join(sentence.words) for sentence in SENTENCES] * 3
     size = {"byte-bpe": 280, "bpe": 40, "unigram": 60, "wordpiece": 60}.get(kind)
     tokenizer = train(TokenizerConfig(kind=kind, size=size), texts)  # type: ignore[arg-type]
-    encoded = encode_sentences(SOME, tokenizer, TAGS, longest=longest)
-    assert longest is None or encoded.lengths.max() <= longest
+    encoded = encode_sentences(SENTENCES, tokenizer, TAGS, max_length=max_length)
+    assert max_length is None or encoded.lengths.max() <= max_length
     batch = encoded.batch(np.arange(len(encoded)))
     starts, spelling = batch.source.word_starts, batch.source.spelling
     assert starts is not None
     assert spelling is not None
     words = ["".join(chr(int(letter) - 1) for letter in row if letter) for row in spelling[starts]]
-    assert words == [word for sentence in SOME for word in sentence.words]
+    assert words == [word for sentence in SENTENCES for word in sentence.words]
     tags = [tag for row, n in zip(batch.target.tolist(), starts.sum(1).tolist(), strict=True) for tag in row[:n]]
-    assert tags == [0, 1, 2, 3, 3, 2, IGNORE, IGNORE]  # a sentence with a tag that is not known is not learned from
+    assert tags == [0, 1, 2, 3, 3, 2, IGNORE, IGNORE]  # a sentence with an unknown tag has no loss
     assert (encoded.origin >= 0).all()
-    if longest is None:
+    if max_length is None:
         assert len(encoded) == 3
 
 
-def test_words_of_which_normalizing_leaves_nothing_keep_a_place() -> None:
+def test_words_that_normalization_removes_keep_a_position() -> None:
     tokenizer = train(TokenizerConfig(kind="words", pretokenizer="basic-english"), ["well , then"])
     encoded = encode_sentences([Sentence(("well", ":", "then"), ("a", "x", "a"))], tokenizer, TAGS)
     assert encoded.batch(np.arange(1)).target.tolist() == [[1, 2, 1]]
 
 
-def test_every_row_is_read_once_an_epoch_and_rare_words_are_dropped_most() -> None:
+def test_every_sentence_once_per_epoch_and_word_dropout_favors_rare_words() -> None:
     sentences = [Sentence(("the", f"word{n}"), ("a", "n")) for n in range(300)]
     tokenizer = train(TokenizerConfig(kind="words"), [" ".join(s.words) for s in sentences])
     encoded = encode_sentences(sentences, tokenizer, TAGS)
@@ -210,35 +218,35 @@ def test_every_row_is_read_once_an_epoch_and_rare_words_are_dropped_most() -> No
         ids = feed.batch(step).source.ids
         assert ids is not None
         dropped += (ids[:, 1:3] == tokenizer.unk).sum(0).numpy()
-    assert dropped[0] < 10  # `the` was seen 300 times
-    assert 110 < dropped[1] < 190  # each other word once: half of them
+    assert dropped[0] < 10  # `the` has frequency 300
+    assert 110 < dropped[1] < 190  # the others have frequency 1: half of them
     again = feed.batch(3).source.ids
     assert again is not None
     assert (again == feed.batch(3).source.ids).all()
 
 
-def spelled(word: str) -> str:
-    return "".join(chr(letter - 1) for letter in spell([word])[0] if letter)
+def decoded(word: str) -> str:
+    return "".join(chr(code - 1) for code in char_codes([word])[0] if code)
 
 
 @pytest.mark.parametrize("letter", ["a", "я", "か", "𐐨"])
-def test_long_words_keep_both_ends_whatever_their_script(letter: str) -> None:
-    assert spelled(letter * SPELT) == letter * SPELT
-    assert spelled(letter * 30 + "z" * 30) == letter * (SPELT // 2) + "z" * (SPELT // 2)
+def test_char_codes_of_long_words_keep_both_ends_in_any_script(letter: str) -> None:
+    assert decoded(letter * MAX_CHARS) == letter * MAX_CHARS
+    assert decoded(letter * 30 + "z" * 30) == letter * (MAX_CHARS // 2) + "z" * (MAX_CHARS // 2)
 
 
-def test_words_stand_in_rows_of_their_own() -> None:
-    words = ["", "one", "Übung", "x" * SPELT, "क्या"]
-    assert ["".join(chr(n - 1) for n in row if n) for row in spell(words)] == words
-    assert spell([]).shape == (0, SPELT)
+def test_char_codes_have_one_row_per_word() -> None:
+    words = ["", "one", "Übung", "x" * MAX_CHARS, "क्या"]
+    assert ["".join(chr(n - 1) for n in row if n) for row in char_codes(words)] == words
+    assert char_codes([]).shape == (0, MAX_CHARS)
 
 
-def test_accents_stand_with_their_letters_where_they_can() -> None:
-    assert spelled(unicodedata.normalize("NFD", "tiếng Việt")) == "tiếng Việt"
-    assert spelled("р\u0301") == "р\u0301"  # no letter holds both
+def test_char_codes_are_of_nfc() -> None:
+    assert decoded(unicodedata.normalize("NFD", "tiếng Việt")) == "tiếng Việt"
+    assert decoded("р\u0301") == "р\u0301"  # has no composed form
 
 
-def test_the_classes_of_python_s_words() -> None:
+def test_classes_of_python_tokens() -> None:
     header, call = lines_of("def scaled(x, by=2): return x.size * area(by)\ntotal = scaled(x, by=self.rate(3)) or x\n")
     classes = [dict(zip(line.words, line.tags, strict=True)) for line in (header, call)]
     assert header.words[:4] == ("def", "scaled", "(", "x")
@@ -261,9 +269,9 @@ def test_the_classes_of_python_s_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tags", "many"),
+    ("tags", "count"),
     [("O I-a I-a", 1), ("B-a I-a E-a", 0), ("I-a O B-b I-a", 2), ("B-a E-a E-a", 1), ("n v I v", 0)],
 )
-def test_spans_that_did_not_begin_are_counted(tags: str, many: int) -> None:
+def test_invalid_transitions_are_counted(tags: str, count: int) -> None:
     words = tuple(tags.split())
-    assert unbegun([Sentence(words, words)] * 3) == 3 * many
+    assert count_invalid_transitions([Sentence(words, words)] * 3) == 3 * count

@@ -1,4 +1,4 @@
-"""Documents and splits."""
+"""Text corpora: documents and splits."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def test_paragraphs_are_separated_by_blank_lines() -> None:
     assert documents_of("\n\na\nb\r\n\r\n \t\n  c\n", "blank-line") == ["a\nb", "  c"]
 
 
-def test_a_file_is_itself() -> None:
+def test_a_file_is_one_document() -> None:
     assert documents_of("a\r\n\nb\n", "file") == ["a\r\n\nb\n"]
 
 
-def test_the_size_of_a_corpus_is_that_of_its_file(tmp_path: Path) -> None:
+def test_characters_of_a_corpus_are_those_of_its_file(tmp_path: Path) -> None:
     for text in ("ế\nb\n\nc\n", "a\n\nb", "a\n\nb\n\n"):
         (tmp_path / "a.txt").write_text(text, encoding="utf-8", newline="")
         for kind in ("line", "file", "blank-line"):
@@ -47,20 +47,20 @@ def test_a_split_loses_no_character(rule: str, tmp_path: Path) -> None:
     assert [part.characters for part in split(line, "tail 30%")] == [7, 3]
 
 
-def test_what_is_mended_is_said(tmp_path: Path) -> None:
+def test_notes_about_decoding_errors_and_crlf(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"a\r\nb\xff")
     corpus = read_corpus(["a.txt"], "line", base=tmp_path, errors="replace")
     assert corpus.documents == ["a", "b\ufffd"]
-    assert ["1 places" in corpus.notes[0], "CR LF" in corpus.notes[1]] == [True, True]
+    assert ["1 decoding errors" in corpus.notes[0], "CRLF" in corpus.notes[1]] == [True, True]
 
 
-def test_tail_takes_the_last_documents() -> None:
+def test_tail_split_holds_out_the_last_documents() -> None:
     train, valid = split(lines(100), "tail 7%")
     assert [*train.documents, *valid.documents] == lines(100).documents
     assert len(valid.documents) == 7
 
 
-def test_tail_of_a_few_files_takes_the_last_characters_of_each() -> None:
+def test_tail_split_of_a_few_files_holds_out_the_last_characters_of_each() -> None:
     few = Corpus(documents=["0123456789", "abcdefghij", "ABCDEFGHIJ"], kind="file")
     train, valid = split(few, "tail 20%")
     assert (train.documents, valid.documents) == (["01234567", "abcdefgh", "ABCDEFGH"], ["89", "ij", "IJ"])
@@ -68,12 +68,12 @@ def test_tail_of_a_few_files_takes_the_last_characters_of_each() -> None:
     assert (len(train.documents), valid.documents) == (1, ["abcdefghij", "ABCDEFGHIJ"])
 
 
-def test_tail_of_one_document_takes_its_last_characters() -> None:
+def test_tail_split_of_one_document_holds_out_its_last_characters() -> None:
     train, valid = split(Corpus(documents=["0123456789"], kind="file"), "tail 25%")
     assert (train.documents, valid.documents) == (["0123456"], ["789"])
 
 
-def test_documents_are_chosen_by_what_they_say() -> None:
+def test_documents_split_is_by_hash_of_the_text() -> None:
     corpus = lines(1000)
     train, valid = split(corpus, "documents 5%")
     assert sorted([*train.documents, *valid.documents]) == sorted(corpus.documents)
@@ -83,19 +83,19 @@ def test_documents_are_chosen_by_what_they_say() -> None:
 
 
 @pytest.mark.parametrize("rule", ["tail", "tail 10", "tail 0%", "tail 100%", "head 10%", "tail  5%"])
-def test_a_rule_that_says_nothing_is_refused(rule: str) -> None:
+def test_an_invalid_split_rule_is_refused(rule: str) -> None:
     with pytest.raises(UserError, match="tail 5%"):
         TextConfig(train="a", split=rule)
 
 
-def test_a_side_without_text_is_refused() -> None:
+def test_a_split_with_an_empty_side_is_refused() -> None:
     with pytest.raises(UserError, match=r"leaves one side empty.*data\.valid"):
         split(Corpus(documents=["one"], kind="file"), "documents 5%")
     with pytest.raises(UserError, match="leaves one side empty"):
         split(Corpus(documents=["x"], kind="file"), "tail 10%")
 
 
-def test_settings_that_contradict_are_refused() -> None:
+def test_contradictory_settings_are_refused() -> None:
     with pytest.raises(UserError, match="keep one"):
         TextConfig(train="a", valid="b", split="tail 10%")
     with pytest.raises(UserError, match="train names no file"):
@@ -104,7 +104,7 @@ def test_settings_that_contradict_are_refused() -> None:
         TextConfig(train="a", valid=())
 
 
-def test_what_a_document_is_depends_on_the_tokenizer() -> None:
+def test_document_unit_depends_on_the_tokenizer() -> None:
     assert document_kind(TextConfig(train="a"), "words") == "line"
     assert document_kind(TextConfig(train="a"), "characters") == "file"
     assert document_kind(TextConfig(train="a", document="blank-line"), "words") == "blank-line"

@@ -102,7 +102,8 @@ def theirs(model: Any, inputs: dict[str, Tensor], prompt: int, *, width: int, **
 
 def ours(model: Peer, source: Source, width: int, early: bool | str, alpha: float, **more: Any) -> list[Any]:
     options = SearchOptions(
-        beam_size=width, n_best=width, max_tokens=LENGTH, length_penalty="power", length_alpha=alpha, stopping=STOPS[early],  # type: ignore
+        beam_size=width, n_best=width, max_tokens=LENGTH, length_penalty="power", length_alpha=alpha,
+        stopping=STOPS[early],  # type: ignore
         rank_unfinished="among", no_repeat_ngram=more.pop("no_repeat_ngram", 0), min_tokens=more.pop("min_tokens", 0),
     )  # fmt: skip
     found = search(model, source, options, eos=END, **more)  # type: ignore[arg-type]

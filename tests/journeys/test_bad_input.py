@@ -37,11 +37,11 @@ def tiny(*settings: str) -> list[str]:
         (b"x", "leaves one side empty; hold out another share, or name a file in data.valid."),
         (
             bytes(range(256)) * 4,
-            "looks binary or UTF-16: NUL at byte 0 (line 1); give a text file in UTF-8, or set data.errors",
+            "looks binary or UTF-16: NUL at byte 0 (line 1); give a UTF-8 text file, or set data.errors",
         ),
         (
             b"fine\n" * 400 + b"ol\xe9\n",
-            "is not UTF-8: 0xe9 at byte 2,002 (line 401); give a text file in UTF-8, or set data.e",
+            "is not UTF-8: 0xe9 at byte 2,002 (line 401); give a UTF-8 text file, or set data.e",
         ),
     ],
     ids=["empty", "BOM only", "one line", "two words", "one letter", "binary", "invalid UTF-8"],
@@ -65,7 +65,7 @@ def test_data_errors_replace_decodes_invalid_utf8(seqwright: Command, workdir: P
     (workdir / "bad.txt").write_bytes(synthetic_text(60).encode() + b"ol\xe9\n")
     result = seqwright("train", "--text", "bad.txt", *tiny("data.errors=replace"), "--run", "run")
     assert result.status == 0, result.err
-    assert "bad.txt: 1 places were not UTF-8 text and are read as U+FFFD." in " ".join(result.err.split())
+    assert "bad.txt: 1 decoding errors were replaced by U+FFFD." in " ".join(result.err.split())
 
 
 RECIPE = """
@@ -288,4 +288,4 @@ def test_replaced_bytes_of_validation_data_are_reported(
     settings = ("--set", "data.errors=replace", "--set", "training.steps=1")
     result = seqwright("train", kind, names[0], "--valid", names[1], *settings, "--run", "run")
     assert result.status == 0, result.err
-    assert f"{names[1]}: 20 places were not UTF-8 text and are read as U+FFFD." in result.err
+    assert f"{names[1]}: 20 decoding errors were replaced by U+FFFD." in result.err

@@ -63,7 +63,7 @@ def test_invalid_caption_inputs_are_rejected(run: Path, seqwright: Command, work
     np.savez(workdir / "large.npz", images=np.zeros((1, 8, 8), np.uint8))
     refused = seqwright("caption", run, "large.npz")
     assert refused.status == 2
-    assert "8 × 8 were given, and 4 × 8 are wanted" in refused.err
+    assert "these images are 8 × 8, but the model was trained on 4 × 8" in refused.err
     np.savez(workdir / "mute.npz", images=np.arange(320, dtype=np.uint8).reshape(10, 4, 8))
     assert "have no captions" in seqwright("evaluate", run, "--on", "mute.npz").err
     assert "says what is on pictures; try `seqwright caption`" in seqwright("classify", run, "mute.npz").err

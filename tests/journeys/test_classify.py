@@ -58,7 +58,7 @@ def test_labels_unseen_in_training_count_as_wrong(seqwright: Command, classifier
     (workdir / "other.tsv").write_text("up\tthe film was good\nsideways\tthe film was gray\n")
     result = seqwright("evaluate", classifier, "--on", "other.tsv", "--set", "evaluation.unknown=refuse")
     assert result.status == 2
-    assert "line 2: the label 'sideways' was not learned. Known: down, up" in result.err
+    assert "line 2: the label 'sideways' was not in training. Known: down, up" in result.err
     scores = seqwright("evaluate", classifier, "--on", "other.tsv", "--json").json
     assert scores["accuracy"] == 50.0
     assert scores["unlearned_labels"] == {"sideways": 1}
@@ -78,7 +78,7 @@ def test_resume_keeps_the_label_set(seqwright: Command, classifier: Path, workdi
     (workdir / "train.tsv").write_text("aside\tthe film was odd\n" + labeled_lines(200))
     result = seqwright("train", "--run", classifier, "--set", "training.epochs=6")
     assert result.status == 2
-    assert "train.tsv, line 1: the label 'aside' was not learned" in result.err
+    assert "train.tsv, line 1: the label 'aside' was not in training" in result.err
     assert (classifier / "labels.json").read_text() == labels
 
 

@@ -20,8 +20,8 @@ from tests.journeys.conftest import Command
 def root(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data root with one data set of two files, one of which is present."""
     files = {"a.txt": hashlib.sha256(b"text").hexdigest(), "b.txt": "0" * 64}
-    made_up = catalog.Named(title="made up", task="language model", terms="none", files=files)
-    monkeypatch.setattr(catalog, "SETS", {"made_up": made_up})
+    made_up = catalog.Dataset(title="made up", task="language model", terms="none", files=files)
+    monkeypatch.setattr(catalog, "DATASETS", {"made_up": made_up})
     monkeypatch.setenv("SEQWRIGHT_DATA", str(workdir))
     (workdir / "made_up").mkdir()
     (workdir / "made_up" / "a.txt.xz").write_bytes(lzma.compress(b"text"))
@@ -47,7 +47,7 @@ def test_data_verify_compares_checksums(root: Path, seqwright: Command) -> None:
 
 def test_catalog_checksums_match_the_corpora(data_root: Path) -> None:
     for name in ("tiny_shakespeare", "truyen_kieu", "scan"):
-        assert {state for _, state in catalog.states(name, data_root, verify=True)} == {"verified"}
+        assert {state for _, state in catalog.file_states(name, data_root, verify=True)} == {"verified"}
 
 
 def test_data_audit_reports_duplicates_and_leaks(workdir: Path, seqwright: Command) -> None:
@@ -55,7 +55,7 @@ def test_data_audit_reports_duplicates_and_leaks(workdir: Path, seqwright: Comma
     (workdir / "train.txt").write_text("end\nof it\n")
     report = seqwright("data", "audit", "own.txt", "--against", "train.txt", "--json").json
     assert (report["copies"], report["leaks"]["copies"], len(report["warnings"])) == (1, 1, 2)
-    assert "line ends are mixed" in seqwright("data", "audit", "own.txt").out
+    assert "line endings are mixed" in seqwright("data", "audit", "own.txt").out
 
 
 def test_prepared_corpus_trains_like_the_text(workdir: Path, seqwright: Command) -> None:

@@ -35,7 +35,7 @@ def test_image_classifier_trains_predicts_and_obeys_the_laws(seqwright: Command,
     np.savez(tmp_path / "large.npz", images=np.zeros((3, 9, 9), np.uint8))
     refused = seqwright("classify", str(tmp_path / "r"), str(tmp_path / "large.npz"))
     assert refused.status != 0
-    assert "9 × 9 were given, and 8 × 8 are wanted" in refused.err
+    assert "these images are 9 × 9, but the model was trained on 8 × 8" in refused.err
     assert all(finding.holds for finding in sw.check(tmp_path / "r"))
     assert "Classes" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
     details = scores["details"]
@@ -61,7 +61,7 @@ def test_unseen_validation_classes_are_rejected_before_training(seqwright: Comma
         pixels = np.random.default_rng(1).integers(0, 256, (4, 8, 8), np.uint8)
         np.savez(tmp_path / f"{name}.npz", images=pixels, labels=np.array(list(labels)))
     refused = seqwright("train", "--images", "train.npz", "--valid", "valid.npz", "--run", "r")
-    assert "the label 'c' was not learned" in refused.err
+    assert "the label 'c' was not in training" in refused.err
     assert not (tmp_path / "r").exists()
 
 

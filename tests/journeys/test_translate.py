@@ -106,7 +106,7 @@ def test_swapped_source_and_target_are_rejected(seqwright: Command, translator: 
     assert "validation pairs look like targets" in swapped.err
     assert not (workdir / "other").exists()
     twice = seqwright("train", "--pairs", "a.en", "a.en", "--valid", "b.en", "b.en", "--run", "twice", *TINY)
-    assert "was one file given twice?" in twice.err
+    assert "was a file given twice?" in twice.err
 
 
 def test_translator_obeys_the_laws_and_rejects_other_commands(seqwright: Command, translator: Path) -> None:

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seqwright.data.tagged.sentences import spell
+from seqwright.data.tagged.sentences import char_codes
 from seqwright.layers.affix_embedding import BUCKETS, PREFIXES, SUFFIXES, AffixEmbedding, fnv1a, word_shape
 from seqwright.layers.char_cnn import CHAR_BUCKETS, CharCNN
 from seqwright.layers.unicode import character_classes
 
 
 def code_points(*words: str, length: int | None = None) -> torch.Tensor:
-    spelled = torch.from_numpy(spell(words).astype("int64"))
+    spelled = torch.from_numpy(char_codes(words).astype("int64"))
     return spelled[:, : length or max(map(len, words))]
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from seqwright.core.config import UserError
-from seqwright.data.tagged.corpus import impossible
-from seqwright.data.tagged.sentences import spell
+from seqwright.data.tagged.corpus import invalid_transitions
+from seqwright.data.tagged.sentences import char_codes
 from seqwright.layers.crf import CRFHead
 from seqwright.models.perceptron.features import features, shape, word_features
 from seqwright.models.perceptron.model import Perceptron, PerceptronConfig, PerceptronTrainer, viterbi
@@ -53,7 +53,7 @@ def corpus(sentences: int) -> SimpleNamespace:
     words = [a + b for a in "pqrst" for b in "xyz"] * sentences
     tags = np.array(["xyz".index(word[-1]) for word in words])
     return SimpleNamespace(
-        spelling=spell(words), tags=tags, first=np.arange(0, len(words), 3), words=np.full(len(words) // 3, 3)
+        spelling=char_codes(words), tags=tags, first=np.arange(0, len(words), 3), words=np.full(len(words) // 3, 3)
     )
 
 
@@ -90,14 +90,14 @@ def test_forbidden_bio_transitions_unless_seen_in_training() -> None:
     iob1 = corpus(4)
     iob1.tags = np.array([0, 0, 2] * (len(iob1.tags) // 3))  # IOB1: spans start with I-x after O
     for training, first in ((data, "B-x"), (iob1, "I-x")):
-        model = Perceptron(PerceptronConfig(), 3, impossible(names))
+        model = Perceptron(PerceptronConfig(), 3, invalid_transitions(names))
         model.fit(training)
         path = viterbi(np.tile(np.array([[0, 1, 99]], np.float32), (10, 1)), model.transitions)
         assert [names[tag] for tag in path] == [first, *["I-x"] * 9]
 
 
 def test_word_form_affix_and_shape_features() -> None:
-    values = word_features(spell(["Running", "running", "swimming", "ing", "7-UP"]))
+    values = word_features(char_codes(["Running", "running", "swimming", "ing", "7-UP"]))
     assert values["lower"][0] == values["lower"][1]
     assert values["word"][0] != values["word"][1]
     assert values["suffix 3"][0] == values["suffix 3"][2] == values["suffix 3"][3]
@@ -108,7 +108,7 @@ def test_word_form_affix_and_shape_features() -> None:
 
 
 def test_lower_casing_at_the_ends_of_the_alphabet() -> None:
-    values = word_features(spell(["AZ", "az", "[@", "{`"]))
+    values = word_features(char_codes(["AZ", "az", "[@", "{`"]))
     assert values["lower"][0] == values["lower"][1]
     assert values["lower"][2] != values["lower"][3]  # code points next to Z and A are not letters
 
@@ -116,7 +116,7 @@ def test_lower_casing_at_the_ends_of_the_alphabet() -> None:
 def test_features_below_min_count_are_dropped() -> None:
     words = ["a", "dog", "a", "dog"]  # every feature occurs at least twice, none more than four times
     data = SimpleNamespace(
-        spelling=spell(words), tags=np.array([0, 1, 0, 1]), first=np.array([0, 2]), words=np.array([2, 2])
+        spelling=char_codes(words), tags=np.array([0, 1, 0, 1]), first=np.array([0, 2]), words=np.array([2, 2])
     )
     known = {}
     for min_count in (1, 2, 5):
@@ -130,15 +130,15 @@ def test_features_below_min_count_are_dropped() -> None:
 
 def test_word_shapes_distinguish_character_classes() -> None:
     words = ["Word", "word", "WORD", "WoRd", "123", "12a", "--", "x-y", "a.b", "語", "🎈"]
-    assert len(set(shape(spell(words)).tolist())) == len(words)
+    assert len(set(shape(char_codes(words)).tolist())) == len(words)
 
 
 def test_neighbor_features_stop_at_the_sentence_boundary() -> None:
     """Features of a sentence do not depend on the other sentences of the batch."""
     one, two = ["a", "dog", "runs"], ["the", "dog", "runs"]
-    batched = features(spell(one + two), np.array([3, 3]))
-    np.testing.assert_array_equal(batched[:3], features(spell(one), np.array([3])))
-    np.testing.assert_array_equal(batched[3:], features(spell(two), np.array([3])))
+    batched = features(char_codes(one + two), np.array([3, 3]))
+    np.testing.assert_array_equal(batched[:3], features(char_codes(one), np.array([3])))
+    np.testing.assert_array_equal(batched[3:], features(char_codes(two), np.array([3])))
     assert (batched[2] != batched[5]).sum() == 1  # the word two positions before
 
 
@@ -165,7 +165,7 @@ def test_features_are_equivariant_to_the_script(small: range, capitals: range | 
     else:
         names |= dict(zip(CAPITALS, capitals, strict=True))
     latin, other = (
-        features(spell(text), np.array([9, len(words) - 9]))
+        features(char_codes(text), np.array([9, len(words) - 9]))
         for text in (words, [word.translate(names) for word in words])
     )
     assert not (latin == other).all(1).any()
@@ -176,7 +176,7 @@ def test_features_are_invariant_to_unicode_normalization() -> None:
     decomposed, composed = (unicodedata.normalize(form, "Việt Übung 한국").split() for form in ("NFD", "NFC"))
     assert decomposed != composed
     counts = np.array([len(decomposed)])
-    np.testing.assert_array_equal(features(spell(decomposed), counts), features(spell(composed), counts))
+    np.testing.assert_array_equal(features(char_codes(decomposed), counts), features(char_codes(composed), counts))
 
 
 def test_weights_of_another_feature_version_are_refused() -> None:
@@ -202,9 +202,9 @@ def test_weights_of_another_feature_version_are_refused() -> None:
 )
 def test_number_of_features_that_depend_on_a_neighbor(position: int, word: str, changed: int) -> None:
     words = ["the", "lazy", "dog", "cats", "sleep"]
-    before = features(spell(words), np.array([5]))
+    before = features(char_codes(words), np.array([5]))
     words[position] = word
-    assert (features(spell(words), np.array([5]))[2] != before[2]).sum() == changed
+    assert (features(char_codes(words), np.array([5]))[2] != before[2]).sum() == changed
 
 
 def test_too_many_weights_drop_rare_features(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from seqwright.api import wanted_recipe
 from seqwright.core.batch import EncoderSizes, OutputSpec, Vocabularies, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.data.files import resolve
-from seqwright.data.images.corpus import read_pictures
+from seqwright.data.images.corpus import read_images
 from seqwright.data.images.image_codec import ImageCodec
 from seqwright.pipeline.recipe import Recipe, about, load, make, shipped
 from seqwright.training.schedule import schedule
@@ -256,7 +256,7 @@ def test_recipes_that_see_fit_their_pictures(name: str, tmp_path: Path) -> None:
     labels = [" ".join("01234567890"[n : n + 6]) if name == "digit-strips" else str(n % 2) for n in range(20) if n < 5]
     np.savez(tmp_path / "some.npz", images=pixels[: len(labels)], labels=np.array(labels))
     recipe = load(name, train=[str(tmp_path / "some.npz")])
-    pictures = read_pictures([str(tmp_path / "some.npz")], recipe.data)
+    pictures = read_images([str(tmp_path / "some.npz")], recipe.data)
     with torch.device("meta"):
         model = build.model(recipe.model, ImageCodec.of(pictures, recipe.data).sizes, task="images")
     assert sum(parameter.numel() for parameter in model.parameters()) < 600_000

@@ -101,7 +101,7 @@ def test_a_long_text_is_answered_by_the_mean_of_its_windows() -> None:
     tokenizer = train(TokenizerConfig(kind="words"), ["a b c"])
     a, b = tokenizer.encode("a b")
     texts = [("b",), ("a a b c c c",), ("c",)]
-    sources = frame(encode(texts, tokenizer), tokenizer, longest=3, long="windows", framed=False)
+    sources = frame(encode(texts, tokenizer), tokenizer, max_length=3, truncation="windows", add_special_tokens=False)
     windows = [sources.padded(np.array([row])) for row in range(len(sources))]
     assert len(windows) > len(texts)
     counts = np.array([[int((one.ids == id).sum()) for id in (a, b)] for one in windows], float)
@@ -115,7 +115,7 @@ def test_a_long_text_is_answered_by_the_mean_of_its_windows() -> None:
         for text in range(3):
             assert found[text] == pytest.approx(likely[sources.origin == text].mean(0))
         assert reports[-1] == (len(windows), len(windows))
-    alone = frame(encode(texts, tokenizer), tokenizer, longest=None, long="head", framed=False)
+    alone = frame(encode(texts, tokenizer), tokenizer, max_length=None, truncation="head", add_special_tokens=False)
     found = answers(lambda batch: model(batch)[:, :1], alone, VALUE, "cpu")
     assert found[:, 0].tolist() == [10, 14, 10]  # deviations of 2 from the mean of 10
 

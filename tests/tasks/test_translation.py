@@ -162,10 +162,10 @@ def test_the_watch_knows_what_training_targets_do(run: TranslationRun) -> None:
 
 
 def test_files_of_the_wrong_side_are_noticed(run: TranslationRun) -> None:
-    assert run.sides.mixed_up(["the cat sat"] * 20) is None
+    assert run.sides.swapped(["the cat sat"] * 20) is None
     with pytest.raises(UserError, match="in that order"):
-        Sides(source=("der", "hund"), target=("the", "dog")).refuse_mixed_up(["The dog"] * 10, "b.en b.de")
-    assert Sides(source=("der",), target=("the",)).mixed_up(["the"] * 19) is None  # too few words to tell
+        Sides(source=("der", "hund"), target=("the", "dog")).refuse_swapped(["The dog"] * 10, "b.en b.de")
+    assert Sides(source=("der",), target=("the",)).swapped(["the"] * 19) is None  # too few words to tell
 
 
 def test_its_scores_are_those_of_training_and_of_the_search(run: TranslationRun, folder: Path) -> None:
@@ -267,7 +267,7 @@ def test_tags_choose_what_is_wanted(folder: Path) -> None:
     assert made.evaluate(files[:2], tag="<up>")["nll"] < made.evaluate(files[:2], tag="<down>")["nll"]
     with pytest.raises(UserError, match=r"which of <up>, <down> is wanted"):
         made.evaluate(files[:2])
-    with pytest.raises(UserError, match="it knows <up>, <down>"):
+    with pytest.raises(UserError, match="it has <up>, <down>"):
         list(made.translate(["the cat"], tag="<left>"))
 
 

@@ -36,12 +36,12 @@ def verify(names: Sequence[str], as_json: bool) -> None:
     from seqwright.data.text import prepare
 
     compared = wrong = 0
-    for name in names or catalog.SETS:
+    for name in names or catalog.DATASETS:
         folder = Path(name)
         if prepare.is_prepared(folder):
             states = [("ids.bin", "verified" if prepare.verify(folder) else "differs")]
         else:
-            states = list(catalog.states(name, catalog.data_root(), verify=True))
+            states = list(catalog.file_states(name, catalog.data_root(), verify=True))
         if not names:  # data sets that were never downloaded are not a failure
             states = [(file, state) for file, state in states if state != "missing"]
         for file, state in states:
@@ -102,8 +102,8 @@ def prepare(
     as_json: bool,
 ) -> None:
     """Tokenize large FILEs to a folder on disk, in bounded memory; run it again to resume."""
-    from seqwright.data.files import PACKED, expand, resolve
-    from seqwright.data.text.prepare import learn, refuse
+    from seqwright.data.files import COMPRESSED, expand, resolve
+    from seqwright.data.text.prepare import check_inputs, train_tokenizer
     from seqwright.data.text.prepare import prepare as encode
     from seqwright.reporting.progress import encoding
     from seqwright.text.importing import import_tokenizer
@@ -111,7 +111,7 @@ def prepare(
 
     paths = [path for name in files for path in expand(resolve(name))[0]]
     folder = Path(out)
-    refuse(paths, folder, document, columns)
+    check_inputs(paths, folder, document, columns)
     saved = folder / "tokenizer.json"
     config = TokenizerConfig(**options_from(overrides, "tokenizer", TokenizerConfig))
     if tokenizer is not None:
@@ -120,12 +120,12 @@ def prepare(
         loaded = import_tokenizer(saved)
     else:
         click.echo("training a tokenizer…", err=True)
-        loaded = learn(config, paths, document, columns)
+        loaded = train_tokenizer(config, paths, document, columns)
     for note in loaded.notes:
         click.echo(note, err=True)
-    uncompressed = all(path.suffix not in PACKED for path in paths)
+    uncompressed = all(path.suffix not in COMPRESSED for path in paths)
     with encoding(sum(path.stat().st_size for path in paths) if uncompressed else None, quiet=as_json) as watch:
-        stream = encode(paths, folder, loaded, document=document, columns=columns, workers=workers, watch=watch)
+        stream = encode(paths, folder, loaded, document=document, columns=columns, workers=workers, on_progress=watch)
     if stream.lossy:
         click.echo(f"{stream.lossy}, so bits per byte are not reported.", err=True)
     summary = {"folder": out, "ids": len(stream.ids), "documents": stream.documents, "unknown": stream.unknown}
@@ -140,15 +140,15 @@ def prepare(
 def _list(as_json: bool) -> None:
     import os
 
-    from seqwright.data.catalog import SETS, states
+    from seqwright.data.catalog import DATASETS, file_states
     from seqwright.data.files import DATA_ROOT
     from seqwright.reporting.terminal import Column, table
 
     root = Path(os.environ.get(DATA_ROOT, ""))
     recipes = _recipes_by_data_set()
     rows = []
-    for name, data_set in SETS.items():
-        present = sum(state == "there" for _, state in states(name, root)) if os.environ.get(DATA_ROOT) else 0
+    for name, data_set in DATASETS.items():
+        present = sum(state == "there" for _, state in file_states(name, root)) if os.environ.get(DATA_ROOT) else 0
         row: dict[str, Any] = {"name": name, "title": data_set.title, "task": data_set.task, "terms": data_set.terms}
         rows.append(row | {"there": present, "files": len(data_set.files), "recipes": recipes.get(name, [])})
     if as_json:
@@ -164,11 +164,11 @@ def _list(as_json: bool) -> None:
 
 def _recipes_by_data_set() -> dict[str, list[str]]:
     """Names of the built-in recipes, by the data set they use."""
-    from seqwright.data.catalog import SETS
+    from seqwright.data.catalog import DATASETS
     from seqwright.pipeline.recipe import shipped
 
     texts = {name: path.read_text(encoding="utf-8") for name, path in shipped().items()}
-    return {data_set: [name for name, text in texts.items() if f'"{data_set}/' in text] for data_set in SETS}
+    return {data_set: [name for name, text in texts.items() if f'"{data_set}/' in text] for data_set in DATASETS}
 
 
 def _print_audit(report: dict[str, Any], warnings: Sequence[str]) -> None:

@@ -79,7 +79,7 @@ def command(
     for what in ("tags", "labels"):
         if unseen := scores.get(f"unlearned_{what}"):
             counts = ", ".join(f"{name} ({count:,})" for name, count in sorted(unseen.items()))
-            treatment = opened.labels.fate if what == "labels" else "counted as wrong"
+            treatment = opened.labels.unknown_treatment if what == "labels" else "counted as wrong"
             click.echo(f"{what} not seen in training, {treatment}: {counts}.")
     if scores.get("cut"):
         click.echo(

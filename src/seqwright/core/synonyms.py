@@ -7,7 +7,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "final_lr_ratio": ("min_lr", "min_lr_ratio", "final", "lr_end", "eta_min", "final_lr"),
     "max_grad_norm": ("clip", "grad_clip", "clip_norm", "gradient_clip_val", "clip_grad_norm", "gradient_clipping"),
     "label_smoothing": ("smoothing", "label_smoothing_factor", "eps_ls"),
-    "batch_size": ("batch", "bs", "train_batch_size", "per_device_train_batch_size", "eval_batch_size", "minibatch_size"),
+    "batch_size": ("batch", "bs", "train_batch_size", "per_device_train_batch_size", "minibatch_size"),
     "micro_batch_size": ("micro_batch", "microbatch", "gradient_accumulation_steps", "accumulate_grad_batches"),
     "steps": ("max_steps", "max_iters", "num_steps", "iterations", "max_update", "train_steps", "n_steps", "updates"),
     "epochs": ("num_train_epochs", "max_epochs", "max_epoch", "num_epochs", "n_epochs", "passes"),

@@ -1,4 +1,4 @@
-"""Examples of like length in one batch, so that little is padding: every one exactly once an epoch."""
+"""Length bucketing: batches of examples of similar length, to keep padding low; each example exactly once per epoch."""
 
 from __future__ import annotations
 
@@ -15,75 +15,79 @@ from seqwright.data.order import permutation
 
 Ints = NDArray[np.int64]
 
-CLASSES = 8
-"""Classes of lengths in which all examples count as alike, for each doubling of the length."""
+BUCKETS_PER_DOUBLING = 8
+"""Length buckets per doubling of the length; lengths of one bucket differ by about 9 % at most."""
 
 
 class Examples(Protocol):
-    """What can be read in any order."""
+    """Examples with random access."""
 
     def batch(self, rows: Ints) -> Batch:
-        """These examples, padded to the longest of them."""
+        """These examples, padded to the longest."""
         ...
 
 
-class Measured(Examples, Protocol):
-    """Examples of one length each."""
+class SizedExamples(Examples, Protocol):
+    """Examples with one length each."""
 
     @property
     def lengths(self) -> Ints:
-        """(examples,): positions that each takes."""
+        """(examples,): positions of each example."""
         ...
 
 
-class Planned(ABC):
-    """Batches cut from an order of examples by length. Which examples of like lengths meet, and the order of batches,
-    change with the epoch; where batches are cut does not, since the sorted lengths are the same."""
+class BucketedFeed(ABC):
+    """Batches cut from the examples in order of length.
+
+    Which examples of similar length share a batch, and the order of batches, change with the epoch. Batch boundaries do
+    not, since the sorted lengths are the same in every epoch.
+    """
 
     carried = False
 
-    def __init__(self, examples: Examples, cuts: Sequence[int], *, seed: int):
-        self.examples, self.cuts, self.seed = examples, cuts, seed
-        self.steps_per_epoch = len(cuts) - 1
+    def __init__(self, examples: Examples, boundaries: Sequence[int], *, seed: int):
+        self.examples, self.boundaries, self.seed = examples, boundaries, seed
+        self.steps_per_epoch = len(boundaries) - 1
 
     def batch(self, step: int) -> Batch:
         return self.examples.batch(self.rows(step))
 
     def rows(self, step: int) -> Ints:
-        """Which examples a step reads."""
+        """The indices of the examples of a step."""
         epoch, number = divmod(step, self.steps_per_epoch)
-        place = permutation(self.seed, epoch, self.steps_per_epoch)[number]
-        return self._order(epoch)[self.cuts[place] : self.cuts[place + 1]]
+        index = permutation(self.seed, epoch, self.steps_per_epoch)[number]
+        return self._order(epoch)[self.boundaries[index] : self.boundaries[index + 1]]
 
     @abstractmethod
     def _order(self, epoch: int) -> Ints:
-        """The examples by length, those of like lengths as this epoch shuffles them."""
+        """The examples by length, shuffled for this epoch within each bucket."""
 
 
-class ByLength(Planned):
-    """Examples in classes of like lengths."""
+class ByLength(BucketedFeed):
+    """A bucketed feed of examples with one length each."""
 
     def __init__(
-        self, examples: Measured, *, seed: int, batch: int, tokens: int | None = None, times: Ints | None = None
+        self, examples: SizedExamples, *, seed: int, batch: int, tokens: int | None = None, repeats: Ints | None = None
     ):
-        """`times` says how often an epoch visits each example: once, unless it evens out classes."""
-        visited = np.arange(len(examples.lengths))
-        self.visited = visited if times is None else np.repeat(visited, times)
-        lengths = examples.lengths[self.visited]
-        self.classes = np.floor(CLASSES * np.log2(np.maximum(lengths, 1))).astype(np.int64)
-        longest = np.zeros(self.classes.max() + 1, np.int64)
-        np.maximum.at(longest, self.classes, lengths)
-        super().__init__(examples, cuts(np.sort(longest[self.classes]), tokens, batch), seed=seed)
+        """`repeats` (examples,) is how often an epoch visits each example: once, unless classes are oversampled."""
+        indices = np.arange(len(examples.lengths))
+        self.indices = indices if repeats is None else np.repeat(indices, repeats)
+        lengths = examples.lengths[self.indices]
+        self.buckets = np.floor(BUCKETS_PER_DOUBLING * np.log2(np.maximum(lengths, 1))).astype(np.int64)
+        longest = np.zeros(self.buckets.max() + 1, np.int64)
+        np.maximum.at(longest, self.buckets, lengths)
+        # Budgeted by the longest length of each bucket, so that no shuffle inside it can exceed the token budget.
+        super().__init__(examples, batch_boundaries(np.sort(longest[self.buckets]), tokens, batch), seed=seed)
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 a feed lives as long as its training
     def _order(self, epoch: int) -> Ints:
-        """The examples by class of length, those of one class as this epoch shuffles them."""
-        shuffled = permutation(self.seed, epoch, len(self.visited))
-        return self.visited[shuffled[np.argsort(self.classes[shuffled], kind="stable")]]
+        """The examples by bucket, shuffled for this epoch within each bucket."""
+        shuffled = permutation(self.seed, epoch, len(self.indices))
+        return self.indices[shuffled[np.argsort(self.buckets[shuffled], kind="stable")]]
 
 
-def cuts(lengths: Ints, tokens: int | None, batch: int) -> list[int]:
-    """Where batches begin and end among sorted lengths: so many rows, or rows · longest within the tokens."""
+def batch_boundaries(lengths: Ints, tokens: int | None, batch: int) -> list[int]:
+    """Boundaries of batches among ordered lengths: `batch` rows each, or rows · longest within a budget of `tokens`."""
     if tokens is None:
         return [*range(0, len(lengths), batch), len(lengths)]
     return within(lengths.tolist(), tokens)

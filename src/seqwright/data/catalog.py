@@ -1,7 +1,7 @@
-"""Named data sets: what each is, under which terms, and how its files are known to be the right ones.
+"""Catalog of named datasets: title, task, license terms, and the checksums of their files.
 
-None comes with seqwright: they lie under the data root, compressed or not. A checksum is the sha256 of the file when it
-is decompressed.
+No dataset is shipped with seqwright: files are found under the data root, compressed or not. Checksums are sha256 of
+the decompressed content.
 """
 
 from __future__ import annotations
@@ -14,37 +14,39 @@ from pathlib import Path
 from typing import Literal
 
 from seqwright.core.config import UserError, did_you_mean
-from seqwright.data.files import DATA_ROOT, PACKED, read_bytes
+from seqwright.data.files import COMPRESSED, DATA_ROOT, read_bytes
 
 State = Literal["there", "missing", "verified", "differs"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named:
-    """A data set by name; its folder under the data root is called the same."""
+class Dataset:
+    """A dataset; its folder under the data root has the name of its entry in `DATADATASETS`."""
 
     title: str
     task: str
     terms: str
     files: dict[str, str]
-    """Name under the folder, without .gz or .xz → sha256."""
+    """File name inside the folder, without .gz or .xz → sha256."""
 
 
 def data_root() -> Path:
+    """The data root, from the environment."""
     root = os.environ.get(DATA_ROOT)
     if not root:
-        raise UserError(f"{DATA_ROOT} is not set; export it as the folder that holds the data sets, or will.")
+        raise UserError(f"{DATA_ROOT} is not set; export it as the folder for datasets.")
     return Path(root)
 
 
-def find(name: str) -> Named:
-    if name not in SETS:
-        raise UserError(f"no data set '{name}'.{did_you_mean(name, SETS)}")
-    return SETS[name]
+def find(name: str) -> Dataset:
+    """The dataset of this name."""
+    if name not in DATASETS:
+        raise UserError(f"no dataset '{name}'.{did_you_mean(name, DATASETS)}")
+    return DATASETS[name]
 
 
-def states(name: str, root: Path, *, verify: bool = False) -> Iterator[tuple[str, State]]:
-    """Each file of a set, and whether it is there; or, read in full, whether it is the right one."""
+def file_states(name: str, root: Path, *, verify: bool = False) -> Iterator[tuple[str, State]]:
+    """Each file of a dataset with its state; `verify` reads the files and compares their checksums."""
     for file, checksum in find(name).files.items():
         path = locate(root / name / file)
         if path is None:
@@ -56,12 +58,12 @@ def states(name: str, root: Path, *, verify: bool = False) -> Iterator[tuple[str
 
 
 def locate(path: Path) -> Path | None:
-    """The file, plain or compressed."""
-    return next((found for end in ("", *PACKED) if (found := path.with_name(path.name + end)).is_file()), None)
+    """The existing file of this name, plain or compressed, if any."""
+    return next((file for end in ("", *COMPRESSED) if (file := path.with_name(path.name + end)).is_file()), None)
 
 
-SETS: dict[str, Named] = {
-    "ptb": Named(
+DATASETS: dict[str, Dataset] = {
+    "ptb": Dataset(
         title="Penn Treebank as Mikolov prepared it, 10,000 words",
         task="language model",
         terms="from LDC Treebank-3 (WSJ); no license is stated; research use, not to be redistributed",
@@ -71,7 +73,7 @@ SETS: dict[str, Named] = {
             "ptb.valid.txt": "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
         },
     ),
-    "wikitext2": Named(
+    "wikitext2": Dataset(
         title="WikiText-2 by words, with <unk>",
         task="language model",
         terms="CC BY-SA 3.0",
@@ -81,7 +83,7 @@ SETS: dict[str, Named] = {
             "wiki.valid.tokens": "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
         },
     ),
-    "tiny_shakespeare": Named(
+    "tiny_shakespeare": Dataset(
         title="tiny Shakespeare",
         task="language model",
         terms="public domain",
@@ -89,7 +91,7 @@ SETS: dict[str, Named] = {
             "input.txt": "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
         },
     ),
-    "multi30k": Named(
+    "multi30k": Dataset(
         title="Multi30k task 1, raw: English, German, French",
         task="translation",
         terms="English captions: Flickr30k's research terms; translations: usually taken as CC BY-NC-SA 4.0",
@@ -105,7 +107,7 @@ SETS: dict[str, Named] = {
             "val.fr": "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc",
         },
     ),
-    "tatoeba_en_de": Named(
+    "tatoeba_en_de": Dataset(
         title="Tatoeba English-German sentence pairs (2018)",
         task="translation",
         terms="CC BY 2.0 FR; attribution to tatoeba.org and manythings.org/anki",
@@ -113,7 +115,7 @@ SETS: dict[str, Named] = {
             "deu-eng.tsv": "a79c90b3cd3102decffa49cc00fb6f20023974f2ae5c4782515bebe133fcc07b",
         },
     ),
-    "envi_vlsp20": Named(
+    "envi_vlsp20": Dataset(
         title="VLSP 2020 English-Vietnamese",
         task="translation",
         terms="news: research use; wiki-alt: CC BY 4.0; basic includes Tatoeba (CC BY 2.0 FR)",
@@ -130,7 +132,7 @@ SETS: dict[str, Named] = {
             "wiki-alt.train.vi": "92881cc3f3ad9c3d8d9c40ed3a650cda8af9da4cabe17b89b29c26daaf15b7c5",
         },
     ),
-    "imdb": Named(
+    "imdb": Dataset(
         title="IMDB large movie reviews, official split",
         task="classification",
         terms="no license is stated; research use, cite Maas et al. (2011)",
@@ -139,7 +141,7 @@ SETS: dict[str, Named] = {
             "train.tsv": "7caa9bed50d641e5a8df0d7f0d1905bae67942ecb5e807d049647f8fda983b1c",
         },
     ),
-    "ud_english_ewt": Named(
+    "ud_english_ewt": Dataset(
         title="Universal Dependencies English-EWT 2.16 (form, UPOS, XPOS)",
         task="tagging",
         terms="CC BY-SA 4.0",
@@ -149,7 +151,7 @@ SETS: dict[str, Named] = {
             "en_ewt-ud-train.tsv": "f43caea8bcb890ea29011c77986bb04d073dac8a9d134428101e0023883f7b09",
         },
     ),
-    "glue": Named(
+    "glue": Dataset(
         title="GLUE's small tasks: SST-2, CoLA, MRPC, RTE",
         task="classification",
         terms="each task its own terms; MRPC: non-commercial; the others: none stated or research use",
@@ -167,7 +169,7 @@ SETS: dict[str, Named] = {
             "SST-2/train.tsv": "48eac26399f8456935f81dd9e3a745c1430adb6c62e233ccfe22db4a0d15d1d1",
         },
     ),
-    "sst": Named(
+    "sst": Dataset(
         title="Stanford Sentiment Treebank by sentences, 2 and 5 classes",
         task="classification",
         terms="none stated; research use, cite Socher et al. (2013)",
@@ -180,7 +182,7 @@ SETS: dict[str, Named] = {
             "stsa.fine.train.txt": "9b52b5f686ed438d4d0274c385369251b3d579b578fddd340ba8a9bae2ca4bee",
         },
     ),
-    "atis": Named(
+    "atis": Dataset(
         title="ATIS intents and slots",
         task="tagging",
         terms="LDC origin, none stated; research use",
@@ -190,7 +192,7 @@ SETS: dict[str, Named] = {
             "valid.tsv": "edf8fab105585c729978db522ecffad9827041103771cb724ddca48474e5c9bc",
         },
     ),
-    "scan": Named(
+    "scan": Dataset(
         title="SCAN: simple, length and add-jump splits",
         task="source to target",
         terms="BSD",
@@ -203,7 +205,7 @@ SETS: dict[str, Named] = {
             "tasks_train_simple.txt": "941bb8a088c5f53ceff12fde902dc008933cf0c4203cc672c47b5f79d73262dd",
         },
     ),
-    "cmudict": Named(
+    "cmudict": Dataset(
         title="CMU Pronouncing Dictionary",
         task="source to target",
         terms="BSD 2-clause style",
@@ -211,7 +213,7 @@ SETS: dict[str, Named] = {
             "cmudict.dict": "81917843c7f44ce2b094ac63873c2c7a4cf802040792c455ba3ca406891c3d22",
         },
     ),
-    "truyen_kieu": Named(
+    "truyen_kieu": Dataset(
         title="Truyện Kiều (Nguyễn Du), quốc ngữ",
         task="language model",
         terms="public domain",
@@ -219,7 +221,7 @@ SETS: dict[str, Named] = {
             "truyen_kieu.txt": "a60df00360bcb8057aed5515d524feeb879d43d51e60a13d83e39065546bdd1a",
         },
     ),
-    "mnist": Named(
+    "mnist": Dataset(
         title="MNIST: 10,000 training and 10,000 test images",
         task="images",
         terms="usually given as CC BY-SA 3.0",

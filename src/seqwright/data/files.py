@@ -1,7 +1,7 @@
-"""Text from files, folders and patterns: plain, .gz or .xz, in UTF-8, beside the recipe or under the data root.
+"""Reading files, plain, .gz or .xz: paths, folders and glob patterns, relative to the recipe or the data root.
 
-The text is exact: line endings stay as they are (`data/text/corpus.py` splits lines); only a byte order mark at the
-very beginning is dropped.
+Text is decoded as UTF-8 exactly: line endings are kept (`data/text/corpus.py` splits lines), and only a leading byte
+order mark is dropped.
 """
 
 from __future__ import annotations
@@ -21,68 +21,69 @@ from seqwright.core.config import UserError, did_you_mean
 Errors = Literal["strict", "replace"]
 
 DATA_ROOT = "SEQWRIGHT_DATA"
-"""The environment variable that names the folder where relative paths are looked for second."""
+"""Environment variable of the data root, the second folder in which relative paths are searched."""
 UNDER_ROOT = f"${DATA_ROOT}/"
-"""How a path begins that is looked for under the data root only, wherever one stands."""
+"""Prefix of paths that are searched under the data root only."""
 
-PACKED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
-"""What opens a compressed file, by the ending of its name."""
+COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+"""Functions that open compressed files, by suffix."""
 TEXTS = (".txt", ".text", ".md", ".markdown", ".rst", ".jsonl", ".ndjson", ".csv", ".tsv")
-"""What the files of a folder are recognized by; a file that is named is read whatever it is called."""
+"""Suffixes of the files that are read from a folder; a file named directly may have any suffix."""
 
 BYTE_ORDER_MARK = "\ufeff"
 REPLACEMENT = "\ufffd"
 
 
-def named(files: Sequence[str] | str | None) -> list[str]:
-    """The names of files, of which there may be one, several or none."""
+def as_list(files: Sequence[str] | str | None) -> list[str]:
+    """File names as a list, from one name, several or None."""
     return [files] if isinstance(files, str) else list(files or ())
 
 
 def resolve(path: str, base: Path | None = None) -> Path:
-    """The file that a path of a recipe means: in the recipe's folder (or here), otherwise under the data root."""
-    wanted = Path(path.removeprefix(UNDER_ROOT)).expanduser()
+    """The existing path that a recipe's path refers to: in `base` (or the working directory), then the data root."""
+    relative = Path(path.removeprefix(UNDER_ROOT)).expanduser()
     root = os.environ.get(DATA_ROOT)
     if path.startswith(UNDER_ROOT) and not root:
-        raise UserError(f"no file {path}: {DATA_ROOT} is not set; set it to the folder that holds {wanted}.")
+        raise UserError(f"no file {path}: {DATA_ROOT} is not set; set it to the folder that holds {relative}.")
     folders = [Path(root)] if root else []
     if not path.startswith(UNDER_ROOT):
         folders.insert(0, base or Path())
-    places = [wanted] if wanted.is_absolute() else [folder / wanted for folder in folders]
-    for place in places:
-        # A file may be called "a[1].txt", so what is there comes before what a pattern could mean.
-        if place.exists() or (is_pattern(place) and expand(place)[0]):
-            return place
-    tried = " or ".join(str(place) for place in places)
-    unset = "" if root or wanted.is_absolute() else f" {DATA_ROOT} (the data root, looked in second) is not set."
-    raise UserError(f"no file {tried}.{_nearest(places)}{unset}")
+    candidates = [relative] if relative.is_absolute() else [folder / relative for folder in folders]
+    for candidate in candidates:
+        # A file may be called "a[1].txt", so an existing path is tried before a glob pattern.
+        if candidate.exists() or (is_pattern(candidate) and expand(candidate)[0]):
+            return candidate
+    tried = " or ".join(str(candidate) for candidate in candidates)
+    unset = "" if root or relative.is_absolute() else f" {DATA_ROOT} (the data root, searched second) is not set."
+    raise UserError(f"no file {tried}.{_nearest(candidates)}{unset}")
 
 
 def expand(path: Path) -> tuple[list[Path], list[Path]]:
-    """The files that a file, folder or pattern stands for, in order, and those of a folder that hold no known text."""
+    """The sorted text files of a file, folder or glob pattern, and the files of a folder with other suffixes."""
     if is_pattern(path) and not path.exists():
         anchor = next(parent for parent in path.parents if not is_pattern(parent))
-        return sorted(found for found in anchor.glob(str(path.relative_to(anchor))) if found.is_file()), []
+        return sorted(match for match in anchor.glob(str(path.relative_to(anchor))) if match.is_file()), []
     if not path.is_dir():
         return [path], []
-    inside = [found for found in sorted(path.rglob("*")) if found.is_file() and not _hidden(found, path)]
-    texts = [found for found in inside if plain_suffix(found) in TEXTS]
+    files = [entry for entry in sorted(path.rglob("*")) if entry.is_file() and not _hidden(entry, path)]
+    texts = [file for file in files if plain_suffix(file) in TEXTS]
     if not texts:
         raise UserError(f"the folder {path} has no files that end in {', '.join(TEXTS)} (nor those with .gz or .xz).")
-    return texts, [found for found in inside if found not in set(texts)]
+    return texts, [file for file in files if file not in set(texts)]
 
 
 def is_pattern(path: Path) -> bool:
-    return any(sign in str(path) for sign in "*?[")
+    """Whether a path has glob characters."""
+    return any(character in str(path) for character in "*?[")
 
 
 def plain_suffix(path: Path) -> str:
-    """`.jsonl` of `a.jsonl.xz`: what a file holds, however it is compressed."""
-    return (Path(path.stem) if path.suffix in PACKED else path).suffix.lower()
+    """The suffix below any compression, in lower case: `.jsonl` of `a.jsonl.xz`."""
+    return (Path(path.stem) if path.suffix in COMPRESSED else path).suffix.lower()
 
 
 def read_text(path: Path, errors: Errors = "strict") -> tuple[str, int]:
-    """The text of a file, and how many broken places in it were replaced by U+FFFD (none unless asked for)."""
+    """The text of a file, and the number of decoding errors replaced by U+FFFD (0 with "strict")."""
     data = read_bytes(path)
     if data in (b"", BYTE_ORDER_MARK.encode()):
         raise UserError(f"{path} is empty.")
@@ -90,29 +91,29 @@ def read_text(path: Path, errors: Errors = "strict") -> tuple[str, int]:
         text = data.decode(errors="replace").replace("\0", REPLACEMENT)
         replaced = text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
         return text.removeprefix(BYTE_ORDER_MARK), replaced
-    instead = 'give a text file in UTF-8, or set data.errors = "replace" to read U+FFFD in such places.'
+    advice = 'give a UTF-8 text file, or set data.errors = "replace" to decode such bytes as U+FFFD.'
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UserError(f"{path} is UTF-16, as spreadsheets write it; save it as UTF-8.")
     if (offset := data.find(0)) >= 0:
-        raise UserError(f"{path} looks binary or UTF-16: NUL at byte {_place(data, offset)}; {instead}")
+        raise UserError(f"{path} looks binary or UTF-16: NUL at byte {_position(data, offset)}; {advice}")
     try:
         return data.decode().removeprefix(BYTE_ORDER_MARK), 0
     except UnicodeDecodeError as error:
-        broken = f"0x{data[error.start]:02x} at byte {_place(data, error.start)}"
-        raise UserError(f"{path} is not UTF-8: {broken}; {instead}") from error
+        invalid = f"0x{data[error.start]:02x} at byte {_position(data, error.start)}"
+        raise UserError(f"{path} is not UTF-8: {invalid}; {advice}") from error
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """Lines of a file as they are read, without their ends (LF or CR LF): a file may be larger than memory."""
-    opener: Callable[..., IO[bytes]] = PACKED.get(path.suffix, open)
-    with _named(path), opener(path, "rb") as file:
+    """Lines of a file without their endings (LF or CRLF), read lazily: the file may be larger than memory."""
+    opener: Callable[..., IO[bytes]] = COMPRESSED.get(path.suffix, open)
+    with _naming(path), opener(path, "rb") as file:
         for number, raw in enumerate(file, 1):
             line = decode_line(raw, number, str(path))
             yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
 
 
 def decode_line(raw: bytes, number: int, source: str) -> str:
-    """A line without its end; `source` and `number` say where it is from."""
+    """A decoded line without its ending; `source` and the line `number` are for messages."""
     try:
         return raw.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
@@ -122,8 +123,8 @@ def decode_line(raw: bytes, number: int, source: str) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """What a file holds, decompressed."""
-    with _named(path):
+    """The decompressed content of a file."""
+    with _naming(path):
         if path.suffix == ".gz":
             return gzip.decompress(path.read_bytes())
         if path.suffix == ".xz":
@@ -132,8 +133,8 @@ def read_bytes(path: Path) -> bytes:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Turns a file that cannot be read into an error that names it."""
+def _naming(path: Path) -> Iterator[None]:
+    """Turns read and decompression errors into a UserError that names the file."""
     try:
         yield
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError) as error:
@@ -148,14 +149,14 @@ def _hidden(path: Path, folder: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
-def _place(data: bytes, offset: int) -> str:
+def _position(data: bytes, offset: int) -> str:
     return f"{offset:,} (line {data.count(10, 0, offset) + 1:,})"
 
 
-def _nearest(places: list[Path]) -> str:
-    for place in places:
-        if place.parent.is_dir():
-            near = did_you_mean(place.name, sorted(entry.name for entry in place.parent.iterdir()))
-            if near.startswith(" Did"):
-                return near
+def _nearest(candidates: list[Path]) -> str:
+    for candidate in candidates:
+        if candidate.parent.is_dir():
+            hint = did_you_mean(candidate.name, sorted(entry.name for entry in candidate.parent.iterdir()))
+            if hint.startswith(" Did"):
+                return hint
     return ""

@@ -1,6 +1,6 @@
-"""The order of training data as a function of (seed, epoch): nothing to store, nothing to replay.
+"""Shuffling and sampling as pure functions of (seed, epoch or step): no RNG state to checkpoint, none to replay.
 
-Only the raw bits of the generator are used: NumPy promises those forever, but not its `shuffle`.
+Only the raw output of the bit generator is used: NumPy guarantees the stream of PCG64, but not that of `shuffle`.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from numpy.typing import NDArray
 
 @functools.lru_cache(maxsize=16)
 def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
-    """0 … count - 1 in the order of this epoch; the same array for the same question, so do not write to it."""
-    order = np.argsort(bits(seed, epoch, 0).random_raw(count), kind="stable")
+    """A permutation of 0 … count - 1 for this epoch. The array is cached and read-only."""
+    # Sorting random keys, rather than Generator.permutation, whose algorithm may change between NumPy versions.
+    order = np.argsort(bit_generator(seed, epoch, 0).random_raw(count), kind="stable")
     order.setflags(write=False)
     return order
 
 
-def draw(seed: int, epoch: int, low: int, high: int) -> int:
-    """A whole number from low to high, both included."""
-    return low + int(bits(seed, epoch, 1).random_raw()) % (high - low + 1)
+def randint(seed: int, epoch: int, low: int, high: int) -> int:
+    """A random integer from low to high, both inclusive."""
+    return low + int(bit_generator(seed, epoch, 1).random_raw()) % (high - low + 1)
 
 
 def uniform(seed: int, step: int, purpose: int, count: int) -> NDArray[np.float64]:
-    """Numbers in [0, 1) that a step draws; `purpose` (2 or more) keeps those of different questions apart."""
-    return (bits(seed, step, purpose).random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    """`count` uniform numbers in [0, 1) for a step; another `purpose` (2 or more) gives an independent stream."""
+    # The upper 53 bits, the precision of a double, as NumPy's own random() takes them.
+    return (bit_generator(seed, step, purpose).random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def bits(seed: int, epoch: int, purpose: int) -> np.random.PCG64:
-    """Where all randomness of an epoch comes from, by purpose: 0 and 1 are the orders of this file."""
+def bit_generator(seed: int, epoch: int, purpose: int) -> np.random.PCG64:
+    """A PCG64 for (seed, epoch or step, purpose); purposes 0 and 1 are taken by `permutation` and `randint`."""
     return np.random.PCG64(np.random.SeedSequence([seed, epoch, purpose]))

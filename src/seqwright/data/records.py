@@ -1,8 +1,8 @@
-"""Records from files: JSON lines, CSV and TSV, by the columns that `data.columns` names.
+"""Parsers for records: JSON lines, CSV and TSV, reduced to the columns that `data.columns` names.
 
-Columns are named by their key or heading, or counted from 1 ("3") in files without a heading. The file's name decides:
-.jsonl and .ndjson, .csv (quoted where needed) and .tsv (never quoted; the last column takes what is left of its line).
-Whatever does not fit is refused with its file, its line and what was found there.
+Columns are selected by key or header name, or by number from 1 ("3") in files without a header. The suffix selects the
+parser: .jsonl and .ndjson, .csv (RFC 4180 quoting) and .tsv (no quoting; the last column takes the rest of its line).
+Malformed records are errors that name the file, the line and its content.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from seqwright.data.files import plain_suffix
 
 JSON_LINES = (".jsonl", ".ndjson")
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
-RECORDS = (*JSON_LINES, *DELIMITERS)
-LONGEST_HEADING = 40
-"""Characters up to which cells may be names of columns; longer ones are text."""
+DELIMITER_NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
+RECORD_SUFFIXES = (*JSON_LINES, *DELIMITERS)
+MAX_HEADER_CELL = 40
+"""Characters up to which a cell may be a column name; longer cells are text."""
 
 Row = tuple[str, ...]
 
 
 def holds_records(path: Path) -> bool:
-    return plain_suffix(path) in RECORDS
+    """Whether the suffix of a file is one of records."""
+    return plain_suffix(path) in RECORD_SUFFIXES
 
 
 def records(
@@ -40,64 +41,65 @@ def records(
     columns: Sequence[str],
     *,
     line: int = 1,
-    heading: str = "",
+    header: str = "",
     suffix: str | None = None,
     delimiter: str | None = None,
     scalars: Sequence[str] = (),
     lists: Sequence[str] = (),
 ) -> Iterator[Row]:
-    """The wanted columns of each record in a file's text; the path is for its kind (unless `suffix` says it, and
-    `delimiter` what parts the columns of a .csv) and for messages.
+    """The selected columns of each record of a file's text.
 
-    A file may be read in parts: `line` is the number of a part's first line, `heading` the first record of the file
-    where the part is not the first. Numbers and booleans stand for their JSON text in columns that are named in
-    `scalars`, and lists of strings for their items with commas between them in those of `lists`; they are refused in
-    others.
+    `path` gives the format (unless `suffix` does, and `delimiter` for a .csv) and the name in messages. A file may be
+    parsed block by block: `line` is the number of the block's first line, and `header` the file's first record for all
+    blocks but the first. Numbers and booleans become their JSON text in columns listed in `scalars`, lists of strings
+    become comma-separated strings in columns listed in `lists`; elsewhere both are errors.
     """
     suffix = suffix or plain_suffix(path)
     if suffix in JSON_LINES:
         return _json_lines(text, path, columns, line, scalars, lists)
-    first = line - heading.count("\n")
+    first = line - header.count("\n")
     delimiter = delimiter or DELIMITERS[suffix]
-    found = _table(cells(heading + text, path, suffix, delimiter, first), path, columns, delimiter)
-    return islice(found, 1, None) if heading and _counted(columns) else found
+    rows = _table(parse_table(header + text, path, suffix, delimiter, first), path, columns, delimiter)
+    # With numbered columns the first record is data, and was returned with the first block already.
+    return islice(rows, 1, None) if header and _numbered(columns) else rows
 
 
-def cells(text: str, path: Path, suffix: str, delimiter: str, first: int = 1) -> Iterator[tuple[int, list[str]]]:
-    """The line on which each record of a table ends, and all of its columns."""
-    return _quoted(text, path, first, delimiter) if suffix == ".csv" else _tabbed(text, first)
+def parse_table(text: str, path: Path, suffix: str, delimiter: str, first: int = 1) -> Iterator[tuple[int, list[str]]]:
+    """(number of its last line, cells) of each record of a CSV or TSV text."""
+    return _parse_csv(text, path, first, delimiter) if suffix == ".csv" else _parse_tsv(text, first)
 
 
 def record_ends(text: str, path: Path, line: int) -> Iterator[int]:
-    """Where the records of a part of a CSV file end, but for a last one that goes on in the next part."""
-    read = 0
+    """Character offsets at which the records of a CSV block end, without a last record that the block cuts off."""
+    offset = 0
 
     def lines() -> Iterator[str]:
-        nonlocal read
+        nonlocal offset
         for line in io.StringIO(text, newline=""):
-            read += len(line)
+            offset += len(line)
             yield line
 
     reader = _reader(lines())
     try:
         for _ in reader:
-            yield read
+            yield offset
     except csv.Error as error:
-        if read < len(text):
-            raise _no_csv(path, line + reader.line_num - 1, error) from error
+        # At the end of the block an open quote is no error: the next block may close it.
+        if offset < len(text):
+            raise _not_csv(path, line + reader.line_num - 1, error) from error
 
 
-def object_of(line: str, place: str) -> dict[str, Any]:
-    """The object of a line of JSON lines; the place is for messages."""
+def parse_object(line: str, place: str) -> dict[str, Any]:
+    """The JSON object on a line; `place` (file and line) is for messages."""
     if not line.strip():
         raise UserError(f"{place} is empty; JSON lines hold one object each. Delete it.")
     try:
-        found = json.loads(line, object_pairs_hook=_once)
+        record = json.loads(line, object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place} is no JSON object: {error}. Found: {line[:60]!r}.") from None
-    if not isinstance(found, dict):
-        raise UserError(f"{place} holds {_short(found)}, not an object with keys.")
-    return found
+    if not isinstance(record, dict):
+        raise UserError(f"{place} holds {_shortened(record)}, not an object with keys.")
+    return record
 
 
 def _json_lines(
@@ -105,33 +107,35 @@ def _json_lines(
 ) -> Iterator[Row]:
     for number, line in enumerate(text.removesuffix("\n").split("\n"), first):
         place = f"{path}, line {number:,}"
-        found = object_of(line, place)
+        record = parse_object(line, place)
         row = []
         for column in columns:
-            if column not in found:
-                raise UserError(f"{place} has no key '{column}'.{did_you_mean(column, found)}")
-            value = found[column]
+            if column not in record:
+                raise UserError(f"{place} has no key '{column}'.{did_you_mean(column, record)}")
+            value = record[column]
             if column in scalars and isinstance(value, bool | int | float):
                 value = json.dumps(value)
-            elif _is_list(value) and column in lists:
+            elif _is_string_list(value) and column in lists:
                 value = ",".join(value)
-            elif _is_list(value) and column in scalars:
-                raise UserError(f"{place}: '{column}' is {_short(value)}; data.labels = \"several\" reads such lists.")
+            elif _is_string_list(value) and column in scalars:
+                raise UserError(
+                    f"{place}: '{column}' is {_shortened(value)}; set data.labels = \"multi\" to read lists of labels."
+                )
             if not isinstance(value, str):
-                raise UserError(f"{place}: '{column}' is {_short(value)}, not a string.")
+                raise UserError(f"{place}: '{column}' is {_shortened(value)}, not a string.")
             row.append(value)
         yield tuple(row)
 
 
-def _is_list(value: Any) -> bool:
+def _is_string_list(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; a key that it has twice is an error, since one of the two values would be lost."""
-    twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
-    if twice:
-        raise ValueError(f"the key '{twice[0]}' stands there twice")
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs; a duplicate key is an error, since `json` would silently keep its last value."""
+    duplicates = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
+    if duplicates:
+        raise ValueError(f"duplicate key '{duplicates[0]}'")
     return dict(pairs)
 
 
@@ -140,65 +144,69 @@ def _table(rows: Iterable[tuple[int, list[str]]], path: Path, columns: Sequence[
     line, first = next(rest, (0, []))
     if not first:
         raise UserError(f"{path} holds no records.")
-    if _counted(columns):
-        wanted = [int(column) - 1 for column in columns]
-        if not all(0 <= place < len(first) for place in wanted):
-            asked = ", ".join(columns)
-            raise UserError(f"{path}, line {line} {_found(first, delimiter)}; data.columns asks for {asked}.")
-        yield tuple(first[place] for place in wanted)
+    if _numbered(columns):
+        indices = [int(column) - 1 for column in columns]
+        if not all(0 <= index < len(first) for index in indices):
+            numbers = ", ".join(columns)
+            raise UserError(f"{path}, line {line} {_describe(first, delimiter)}; data.columns asks for {numbers}.")
+        yield tuple(first[index] for index in indices)
     else:
-        twice = [name for name, count in Counter(first).items() if count > 1]
-        if twice:
-            raise UserError(f'{path}: two columns are headed \'{twice[0]}\'; rename one, or count columns: "1", "2".')
+        duplicates = [name for name, count in Counter(first).items() if count > 1]
+        if duplicates:
+            raise UserError(
+                f"{path}: the header names two columns '{duplicates[0]}'; rename one, or select columns by number:"
+                ' "1", "2".'
+            )
         for column in columns:
             if column not in first:
-                near = did_you_mean(column, first) if max(map(len, first)) <= LONGEST_HEADING else ""
+                hint = did_you_mean(column, first) if max(map(len, first)) <= MAX_HEADER_CELL else ""
                 raise UserError(
-                    f"{path} has no column '{column}': its first line {_found(first, delimiter)}.{near} Other columns"
-                    " are named with --set data.columns=[…]."
+                    f"{path} has no column '{column}': its first line {_describe(first, delimiter)}.{hint} Select"
+                    " others with --set data.columns=[…]."
                 )
-        wanted = [first.index(column) for column in columns]
+        indices = [first.index(column) for column in columns]
     for line, row in rest:
         if len(row) != len(first):
             raise UserError(
-                f"{path}, line {line:,} {_found(row, delimiter)}, where the first line has {len(first)}; mend the line."
+                f"{path}, line {line:,} {_describe(row, delimiter)}, where the first line has {len(first)}; fix the"
+                " line."
             )
-        yield tuple(row[place] for place in wanted)
+        yield tuple(row[index] for index in indices)
 
 
-def _counted(columns: Sequence[str]) -> bool:
+def _numbered(columns: Sequence[str]) -> bool:
     return all(column.isdecimal() for column in columns)
 
 
-def _found(row: list[str], delimiter: str) -> str:
-    """What a line holds, and what it may have been separated by instead."""
+def _describe(row: list[str], delimiter: str) -> str:
+    """The number of columns and the text of a line, with a guess at the delimiter where it has one column only."""
     text = delimiter.join(row)
-    others = [name for other, name in NAMES.items() if other != delimiter and other in text]
+    others = [name for other, name in DELIMITER_NAMES.items() if other != delimiter and other in text]
     hint = f" (is it separated by {others[0]}s?)" if len(row) == 1 and others else ""
-    return f"has {len(row)} {NAMES[delimiter]}-separated column(s){hint}: {text[:60]!r}"
+    return f"has {len(row)} {DELIMITER_NAMES[delimiter]}-separated column(s){hint}: {text[:60]!r}"
 
 
-def _tabbed(text: str, first: int) -> Iterator[tuple[int, list[str]]]:
-    width = -1
+def _parse_tsv(text: str, first: int) -> Iterator[tuple[int, list[str]]]:
+    maxsplit = -1  # the first line sets the number of columns; further tabs belong to the last one
     for number, line in enumerate(text.removesuffix("\n").split("\n"), first):
         line = line.removesuffix("\r")
-        if line or width < 0:  # blank lines hold no record
-            row = line.split("\t", width)
-            width = len(row) - 1 if width < 0 else width
+        if line or maxsplit < 0:  # blank lines hold no record
+            row = line.split("\t", maxsplit)
+            maxsplit = len(row) - 1 if maxsplit < 0 else maxsplit
             yield number, row
 
 
-def _quoted(text: str, path: Path, first: int, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _parse_csv(text: str, path: Path, first: int, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     reader = _reader(io.StringIO(text, newline=""), delimiter)
     try:
         for row in reader:
-            if row:  # the end of the file
+            if row:  # csv.reader returns [] for a blank line
                 yield first + reader.line_num - 1, row
     except csv.Error as error:
-        raise _no_csv(path, first + reader.line_num - 1, error) from error
+        raise _not_csv(path, first + reader.line_num - 1, error) from error
 
 
-def _no_csv(path: Path, line: int, error: csv.Error) -> UserError:
+def _not_csv(path: Path, line: int, error: csv.Error) -> UserError:
     return UserError(f"{path}, line {line:,} is no CSV: {error}.")
 
 
@@ -207,6 +215,6 @@ def _reader(lines: Iterable[str], delimiter: str = ",") -> Any:
     return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
-def _short(value: Any) -> str:
-    shown = json.dumps(value, ensure_ascii=False)
-    return shown if len(shown) < 60 else shown[:60] + "…"
+def _shortened(value: Any) -> str:
+    dumped = json.dumps(value, ensure_ascii=False)
+    return dumped if len(dumped) < 60 else dumped[:60] + "…"

@@ -1,8 +1,9 @@
-"""Training texts cut otherwise each epoch, by BPE dropout or subword sampling, as a function of (seed, epoch).
+"""Subword regularization: training texts re-segmented every epoch by BPE dropout or unigram sampling.
 
-Words are cut, not texts: of every distinct word so many cuts are drawn as it occurs, at most `CUTS`, and its
-occurrences take them in turn. An epoch is then re-encoded by looking cuts up, without a loop over words; a word that
-occurs no more often than that has cuts of its own everywhere, and every epoch draws anew.
+A pure function of (seed, epoch). Words are segmented, not texts: for every distinct word as many segmentations are
+sampled as it has occurrences, at most `MAX_SEGMENTATIONS`, and its occurrences take them in turn. An epoch is then
+re-encoded by gathers, without a loop over words; words up to that frequency get a sample of their own at every
+occurrence, and every epoch samples anew (decision 60).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from seqwright.core.batch import Batch
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Feed
-from seqwright.data.order import bits
+from seqwright.data.order import bit_generator
 from seqwright.data.parallel.buckets import EncodedPairs, Side
 from seqwright.data.parallel.formats import Pair
 from seqwright.data.text.stream import Stream
@@ -28,57 +29,57 @@ from seqwright.text.subword_sampling import Lattice
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig
 
-CUT_OTHERWISE = {"dropout": ("bpe", "byte-bpe"), "sampling_alpha": ("unigram",)}
-"""The keys that ask for other cuts of the training text, and the kinds that have them."""
-CUTS = 64
-"""The most cuts that a word has in one epoch."""
-LONGEST = 64
-"""Ids of the longest word that is cut as one: what is longer, a run without white space, is several."""
+KINDS_OF_KEY = {"dropout": ("bpe", "byte-bpe"), "sampling_alpha": ("unigram",)}
+"""Tokenizer kinds that support each regularization key."""
+MAX_SEGMENTATIONS = 64
+"""Segmentations sampled of a word in one epoch, at most."""
+MAX_WORD = 64
+"""Ids of a word that are segmented together; a longer run without white space is split."""
 STREAM, SOURCE, TARGET = 2, 3, 4
-"""Purposes of the bits that are drawn (`order.bits`)."""
+"""Purposes of the random bits (`order.bit_generator`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegularizedTokenizerConfig(TokenizerConfig):
     dropout: float = 0.0
-    """How probably bpe and byte-bpe overlook a merge in training texts, which are cut anew each epoch (Provilkov et al.
-    2020, who take 0.1). What is measured and prompted is cut plainly."""
+    """BPE dropout: probability of skipping a merge (bpe, byte-bpe), sampled anew each epoch (Provilkov et al. 2020, who
+    use 0.1). Training texts only; validation, prompts and sources are encoded without it."""
     sampling_alpha: float | None = None
-    """unigram draws the cuts of training texts anew each epoch, by their probability to this power (Kudo 2018; 0.1 to
-    0.5); 0 draws all alike. Left out: the best one always."""
+    """Unigram sampling: training segmentations are sampled each epoch with probability ∝ p ** sampling_alpha (Kudo
+    2018; 0.1 to 0.5); 0 is uniform. Default: the most probable segmentation."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.dropout <= 1:
             raise UserError(f"dropout is a probability, from 0 to 1, not {self.dropout}.")
         if self.sampling_alpha is not None and self.sampling_alpha < 0:
-            raise UserError(f"sampling_alpha is a power of 0 or more, not {self.sampling_alpha}.")
+            raise UserError(f"sampling_alpha is an exponent of 0 or more, not {self.sampling_alpha}.")
         if self.file is None:
-            for kind in self.varied_kinds:
-                self.check_cuts(kind)
+            for kind in self.regularized_kinds:
+                self.check_kind(kind)
 
     @property
-    def varies(self) -> list[str]:
-        """The keys that cut training texts otherwise than others."""
+    def regularization(self) -> list[str]:
+        """The keys that turn subword regularization on; empty without it."""
         return ["dropout"] * bool(self.dropout) + ["sampling_alpha"] * (self.sampling_alpha is not None)
 
     @property
-    def varied_kinds(self) -> tuple[Kind, ...]:
-        """The kinds of the tokenizers that cut otherwise in training."""
+    def regularized_kinds(self) -> tuple[Kind, ...]:
+        """The kinds of the regularized tokenizers."""
         return (self.kind,)
 
-    def check_cuts(self, kind: Kind) -> None:
-        """Refuses other cuts that a kind does not have."""
-        for key in self.varies:
-            if kind not in CUT_OTHERWISE[key]:
-                raise UserError(f"{key} is for {' and '.join(CUT_OTHERWISE[key])}; this tokenizer is of kind {kind}.")
+    def check_kind(self, kind: Kind) -> None:
+        """Refuses keys that a tokenizer kind does not support."""
+        for key in self.regularization:
+            if kind not in KINDS_OF_KEY[key]:
+                raise UserError(f"{key} is for {' and '.join(KINDS_OF_KEY[key])}; this tokenizer is of kind {kind}.")
 
 
-class Varied:
-    """A feed whose texts are cut anew each epoch.
+class RegularizedFeed:
+    """A feed that is rebuilt from re-segmented texts each epoch.
 
-    The feed of an epoch may come out a few steps longer or shorter than the first one, which says how long all are:
-    then a few of its batches are left out, or come twice.
+    The feed of a later epoch may be a few steps longer or shorter than that of the first, which sets steps_per_epoch
+    for all of them: a few of its batches are then dropped or repeated (decision 60).
     """
 
     def __init__(self, feed: Callable[[int], Feed]):
@@ -92,8 +93,8 @@ class Varied:
         return feed.batch(epoch * feed.steps_per_epoch + number % feed.steps_per_epoch)
 
 
-class Recut:
-    """Ids with other cuts of the same words."""
+class Resegmenter:
+    """Samples segmentations of the words of encoded texts."""
 
     def __init__(
         self,
@@ -105,90 +106,90 @@ class Recut:
         seed: int,
         purpose: int,
     ):
-        """Of ids as they are framed, and the texts that they were encoded from."""
-        config.check_cuts(tokenizer.kind)
+        """`ids` are those of `texts`, with special tokens."""
+        config.check_kind(tokenizer.kind)
         self.seed, self.purpose = seed, purpose
-        begins = _word_begins(ids, tokenizer.word_starts(texts), tokenizer)
-        self.first = np.flatnonzero(begins)  # (words,) in the plain ids
+        starts = _word_starts(ids, tokenizer.word_starts(texts), tokenizer)
+        self.first = np.flatnonzero(starts)  # (words,) offsets in the plain ids
         words, self.word = _distinct(Ragged(ids, np.diff(self.first, append=len(ids))))
         counts = np.bincount(self.word)
-        times = np.minimum(counts, CUTS)
+        samples = np.minimum(counts, MAX_SEGMENTATIONS)
         if config.sampling_alpha is None:
-            self.draw = BPEDropout(words, times, tokenizer, config.dropout).draw
+            self.draw = BPEDropout(words, samples, tokenizer, config.dropout).draw
         else:
-            self.draw = Lattice(words, times, tokenizer, config.sampling_alpha).draw
+            self.draw = Lattice(words, samples, tokenizer, config.sampling_alpha).draw
         order = np.argsort(self.word, kind="stable")
-        turn = np.empty_like(self.word)  # 0, 1, 2, … among the occurrences of the same word
-        turn[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-        self.row = (np.cumsum(times) - times)[self.word] + turn % times[self.word]
+        occurrence = np.empty_like(self.word)  # 0, 1, 2, … among the occurrences of the same word
+        occurrence[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+        self.row = (np.cumsum(samples) - samples)[self.word] + occurrence % samples[self.word]
 
     def epoch(self, epoch: int) -> Ragged:
-        """The cut of every word, in order."""
-        return self.draw(bits(self.seed, epoch, self.purpose)).take(self.row)
+        """The segmentation of every word in this epoch, in text order."""
+        return self.draw(bit_generator(self.seed, epoch, self.purpose)).take(self.row)
 
-    def moved(self, places: Ints, cut: Ragged) -> Ints:
-        """Where words that began at these places begin now; the end of the ids is one too."""
-        ends = np.concatenate([[0], np.cumsum(cut.lengths)])
-        return ends[np.searchsorted(self.first, places)]
+    def moved(self, offsets: Ints, segmented: Ragged) -> Ints:
+        """New offsets of words that began at these in the plain ids; the end of the ids is a valid offset."""
+        ends = np.concatenate([[0], np.cumsum(segmented.lengths)])
+        return ends[np.searchsorted(self.first, offsets)]
 
 
-def varied_stream(
+def regularized_stream(
     stream: Stream, texts: Sequence[str], tokenizer: Tokenizer, config: RegularizedTokenizerConfig, *, seed: int
 ) -> Callable[[int], Stream]:
-    """The stream of each epoch."""
-    recut = Recut(stream.ids.astype(np.int64), texts, tokenizer, config, seed=seed, purpose=STREAM)
-    # Sizes are for measuring, which is done on plain cuts; where ends are lacking is not followed.
-    return lambda epoch: replace(stream, ids=recut.epoch(epoch).ids.astype(stream.ids.dtype), unended={})
+    """A function from the epoch to its re-segmented stream."""
+    segmenter = Resegmenter(stream.ids.astype(np.int64), texts, tokenizer, config, seed=seed, purpose=STREAM)
+    # Bits per byte are measured on the plain encoding only, so `unended`, which they need, is not carried over.
+    return lambda epoch: replace(stream, ids=segmenter.epoch(epoch).ids.astype(stream.ids.dtype), unended={})
 
 
-def varied_pairs(
-    pairs: EncodedPairs, given: Sequence[Pair], config: RegularizedTokenizerConfig, *, sides: Sequence[str], seed: int
+def regularized_pairs(
+    encoded: EncodedPairs, pairs: Sequence[Pair], config: RegularizedTokenizerConfig, *, sides: Sequence[str], seed: int
 ) -> Callable[[int], EncodedPairs]:
-    """The pairs of each epoch; a side that is not named stays as it is."""
+    """A function from the epoch to its re-segmented pairs; only the named sides change."""
 
     def side(name: str, purpose: int, texts: Sequence[str]) -> Callable[[int], Side]:
-        plain: Side = getattr(pairs, name)
+        plain: Side = getattr(encoded, name)
         if name not in sides:
             return lambda epoch: plain
-        tokenizer = getattr(pairs.tokenizers, name)
-        recut = Recut(plain.ids, texts, tokenizer, config, seed=seed, purpose=purpose)
-        return lambda epoch: _recut(plain, recut, epoch)
+        tokenizer = getattr(encoded.tokenizers, name)
+        segmenter = Resegmenter(plain.ids, texts, tokenizer, config, seed=seed, purpose=purpose)
+        return lambda epoch: _resegmented(plain, segmenter, epoch)
 
-    source = side("source", SOURCE, [text for pair in given for text in pair.sources])
-    target = side("target", TARGET, [text for pair in given for text in pair.targets])
-    return lambda epoch: replace(pairs, source=source(epoch), target=target(epoch))
-
-
-def _recut(side: Side, recut: Recut, epoch: int) -> Side:
-    cut = recut.epoch(epoch)
-    starts, ends = (recut.moved(places, cut) for places in (side.starts, side.starts + side.lengths))
-    return replace(side, ids=cut.ids, starts=starts, lengths=ends - starts)
+    source = side("source", SOURCE, [text for pair in pairs for text in pair.sources])
+    target = side("target", TARGET, [text for pair in pairs for text in pair.targets])
+    return lambda epoch: replace(encoded, source=source(epoch), target=target(epoch))
 
 
-def _word_begins(ids: Ints, starts: NDArray[np.bool_], tokenizer: Tokenizer) -> NDArray[np.bool_]:
-    """Where words begin in framed ids; what cannot be cut is a word of its own."""
-    framing = [
+def _resegmented(side: Side, segmenter: Resegmenter, epoch: int) -> Side:
+    segmented = segmenter.epoch(epoch)
+    starts, ends = (segmenter.moved(offsets, segmented) for offsets in (side.starts, side.starts + side.lengths))
+    return replace(side, ids=segmented.ids, starts=starts, lengths=ends - starts)
+
+
+def _word_starts(ids: Ints, starts: NDArray[np.bool_], tokenizer: Tokenizer) -> NDArray[np.bool_]:
+    """Where words start among ids with special tokens; ids that cannot be segmented are words of their own."""
+    special = [
         id for id in tokenizer.special_tokens.values() if id != tokenizer.unk
-    ]  # no text is encoded as one of them
+    ]  # text never encodes to one of these
     begins = np.ones(len(ids), np.bool_)
-    begins[~np.isin(ids, framing)] = starts
-    whole = np.isin(ids, list(tokenizer.atomic_ids))
-    begins |= whole
-    begins[1:] |= whole[:-1]
-    since = np.arange(len(ids)) - np.maximum.accumulate(np.where(begins, np.arange(len(ids)), 0))
-    return begins | (since % LONGEST == 0)
+    begins[~np.isin(ids, special)] = starts
+    atomic = np.isin(ids, list(tokenizer.atomic_ids))
+    begins |= atomic
+    begins[1:] |= atomic[:-1]
+    offset = np.arange(len(ids)) - np.maximum.accumulate(np.where(begins, np.arange(len(ids)), 0))  # inside the word
+    return begins | (offset % MAX_WORD == 0)
 
 
 def _distinct(words: Ragged) -> tuple[Ragged, Ints]:
-    """Every distinct word once, and which of them each word is."""
-    number = np.empty(len(words.lengths), np.int64)
-    ids, lengths, known = [], [], 0
+    """The distinct words, and the index among them of each word."""
+    index = np.empty(len(words.lengths), np.int64)
+    ids, lengths, total = [], [], 0
     starts = words.starts
-    for length in np.unique(words.lengths):  # words of one length are a matrix
+    for length in np.unique(words.lengths):  # words of one length form a matrix, so np.unique finds distinct rows
         rows = np.flatnonzero(words.lengths == length)
-        found, which = np.unique(words.ids[starts[rows, None] + np.arange(length)], axis=0, return_inverse=True)
-        number[rows] = known + which.reshape(-1)
-        known += len(found)
-        ids.append(found.reshape(-1))
-        lengths.append(np.full(len(found), length))
-    return Ragged(np.concatenate(ids), np.concatenate(lengths)), number
+        distinct, inverse = np.unique(words.ids[starts[rows, None] + np.arange(length)], axis=0, return_inverse=True)
+        index[rows] = total + inverse.reshape(-1)
+        total += len(distinct)
+        ids.append(distinct.reshape(-1))
+        lengths.append(np.full(len(distinct), length))
+    return Ragged(np.concatenate(ids), np.concatenate(lengths)), index

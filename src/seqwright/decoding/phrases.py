@@ -61,7 +61,7 @@ class Automaton:
 
 
 def automaton(phrases: Sequence[bytes], pieces: Sequence[bytes], eos: int | None) -> Automaton:
-    """That of texts with any of the phrases, cut into any of the pieces; those of special_tokens are empty, but the end is an
+    """Automaton of the texts that contain one of the phrases in any segmentation; special tokens are empty, but the end is an
     edge."""
     table, states = _over_bytes(phrases)
     if len(table) * len(pieces) > MOST:

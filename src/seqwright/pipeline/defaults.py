@@ -9,7 +9,7 @@ from typing import Any
 
 from seqwright import build
 from seqwright.core.storage import read_json
-from seqwright.data.files import PACKED, expand, read_text, resolve
+from seqwright.data.files import COMPRESSED, expand, read_text, resolve
 from seqwright.data.samples.labels import embedded_labels
 from seqwright.data.samples.text import embedded_text, is_embedded
 from seqwright.data.text.prepare import is_prepared
@@ -356,6 +356,6 @@ def _bytes(file: str) -> int:
         return int(read_json(resolve(file) / "index.json")["bytes"])
     # Compressed text must be opened to know its size; plain text need not be.
     return sum(
-        len(read_text(path, "replace")[0]) if path.suffix in PACKED else path.stat().st_size
+        len(read_text(path, "replace")[0]) if path.suffix in COMPRESSED else path.stat().st_size
         for path in expand(resolve(file))[0]
     )

@@ -9,7 +9,7 @@ from typing import Any
 from seqwright import build
 from seqwright.core.config import UserError
 from seqwright.data.files import resolve
-from seqwright.data.images.corpus import ImagesConfig, read_pictures
+from seqwright.data.images.corpus import ImagesConfig, read_images
 from seqwright.data.images.files import sizes_of
 from seqwright.data.samples.text import is_embedded
 from seqwright.pipeline.defaults import KILO, name_of
@@ -41,7 +41,7 @@ def images_recipe(
             "pictures are no text: there is no tokenizer to choose, and no run that reads text can begin one that sees."
         )
     size = scaled(files)
-    pictures = read_pictures(files, ImagesConfig(train=tuple(files), size=size))
+    pictures = read_images(files, ImagesConfig(train=tuple(files), size=size))
     height, width = pictures.pixels.shape[1:3]
     sizes = next(sizes for most, sizes in SIZES if len(pictures) <= most)
     data: dict[str, Any] = {"kind": "images", "train": list(files), "patch": patch(height, width)}
@@ -69,7 +69,7 @@ def captions_recipe(
 ) -> dict[str, Any]:
     """The tables of a recipe for a model that says what is on pictures."""
     build.pick_trained(kind, "captions")
-    pictures = read_pictures(files, ImagesConfig(train=tuple(files)))
+    pictures = read_images(files, ImagesConfig(train=tuple(files)))
     sizes = next(sizes for most, sizes in SIZES if len(pictures) <= most)
     data: dict[str, Any] = {"kind": "captions", "train": list(files), "patch": patch(*pictures.pixels.shape[1:3])}
     data |= {"valid": list(valid)} if valid else {"split": f"pictures {_share(len(pictures))}%"}

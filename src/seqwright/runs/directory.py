@@ -1,6 +1,7 @@
 """The folder of a run: what it holds, and who may write to it.
 
-    recipe.toml  tokenizer.json  degeneration.json  model.safetensors  log.jsonl  summary.json  environment.json  report.html
+    recipe.toml  tokenizer.json  degeneration.json  model.safetensors
+    log.jsonl  summary.json  environment.json  report.html
     checkpoints/step-00001000/{model,optimizer}.safetensors + state.json, carry and ema where training has them
     checkpoints/latest
 
@@ -248,7 +249,7 @@ class RunDirectory:
         shutil.rmtree(self.tensorboard_path, ignore_errors=True)
 
     def discard(self) -> None:
-        """Takes back a run that learned nothing; whatever else lies in its folder stays. Killed half-way, it can be made
+        """Remove a run without a checkpoint; other files of its folder stay. Killed half-way, it can be made
         again: the environment goes last."""
         self.clear()
         with suppress(OSError):  # not there, or not empty

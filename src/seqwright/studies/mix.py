@@ -11,7 +11,7 @@ import torch
 
 from seqwright import build
 from seqwright.core.config import UserError
-from seqwright.data.files import named
+from seqwright.data.files import as_list
 from seqwright.data.text.stream import Stream
 from seqwright.metrics.interpolation import interpolation_weights
 from seqwright.metrics.likelihood import score_text
@@ -68,7 +68,7 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, geometric: 
         notes=notes,
         parts=part_facts,
         warnings=warnings,
-        tuned_on=named(on),
+        tuned_on=as_list(on),
         tuned={"perplexity": float(np.exp(-mixed.mean()))},
     )
 

@@ -12,8 +12,8 @@ import numpy as np
 from seqwright import build
 from seqwright.core.config import UserError
 from seqwright.core.storage import to_json
-from seqwright.data.files import named
-from seqwright.data.labeled.rows import read_rows, splits
+from seqwright.data.files import as_list
+from seqwright.data.labeled.rows import read_rows, train_valid_split
 from seqwright.metrics.calibration import log_softmax
 from seqwright.metrics.interpolation import geometric_weights, interpolation_weights
 from seqwright.metrics.score import Floats
@@ -70,7 +70,7 @@ def mix_classifiers(runs: Sequence[Any], on: str | Sequence[str] | None, path: P
         parts=part_facts,
         mean=mean,
         warnings=warnings,
-        tuned_on=named(on or "validation"),
+        tuned_on=as_list(on or "validation"),
         tuned=_metrics(mixed, targets),
     )
 
@@ -93,7 +93,7 @@ def _training_overlap(runs: Sequence[Any], texts: Sequence[tuple[str, ...]]) -> 
     for run in runs:
         data = run.settings.data
         try:
-            train, _ = splits(read_rows(data.train, data), data)
+            train, _ = train_valid_split(read_rows(data.train, data), data)
         except UserError:  # its training files are gone
             continue
         training_texts = {row.texts for row in train.rows}

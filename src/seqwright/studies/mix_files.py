@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from seqwright.core.config import UserError
-from seqwright.data.files import named, resolve
+from seqwright.data.files import as_list, resolve
 from seqwright.runs.run import Run
 
 
 def training_overlap(runs: Sequence[Run], on: str | Sequence[str]) -> Iterator[str]:
     """A warning for each tuning file that a run was trained on: its weight would be too large."""
     for run in runs:
-        for file in sorted(set(map(_resolved, named(on))) & set(map(_resolved, named(run.settings.data.train)))):
+        for file in sorted(set(map(_resolved, as_list(on))) & set(map(_resolved, as_list(run.settings.data.train)))):
             yield (
                 f"the weights are tuned on {file}, but {run.path} was trained on it and is overconfident there;"
                 " give held-out text with --on."

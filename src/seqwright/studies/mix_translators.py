@@ -14,7 +14,7 @@ from torch import Tensor
 from seqwright import build
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.config import UserError
-from seqwright.data.files import named
+from seqwright.data.files import as_list
 from seqwright.data.parallel.buckets import Buckets, encode_pairs
 from seqwright.metrics.interpolation import geometric_weights, interpolation_weights
 from seqwright.metrics.score import Floats
@@ -74,7 +74,7 @@ def _tuned(runs: Sequence[Any], on: str | Sequence[str], geometric: bool) -> tup
     batches = list(_batches(runs, on))
     tokens = sum(int((batch.target != IGNORE).sum()) for batch in batches)
     of_targets = np.stack([_target_log_probs(run, batches) for run in runs], 1)  # (T, M)
-    facts: dict[str, Any] = {"tuned_on": named(on), "tuned_tokens": tokens}
+    facts: dict[str, Any] = {"tuned_on": as_list(on), "tuned_tokens": tokens}
     if geometric:
         log_probs, targets = _distributions(runs, batches)  # (M, N, V)
         weights = geometric_weights(log_probs, targets)
@@ -93,8 +93,8 @@ def _batches(runs: Sequence[Any], on: str | Sequence[str]) -> Iterator[Batch]:
     """Batches of the pairs that fit the context of every run."""
     encoded = encode_pairs(runs[0].pairs(on, tag=runs[0].settings.evaluation.tag).pairs, runs[0].tokenizers)
     contexts = [run.model.context for run in runs if run.model.context is not None]
-    longest = min(contexts, default=int(max(encoded.source.lengths.max(), encoded.target.lengths.max())))
-    feed = Buckets(encoded, seed=0, tokens=TOKENS, batch=1, longest=longest)
+    max_length = min(contexts, default=int(max(encoded.source.lengths.max(), encoded.target.lengths.max())))
+    feed = Buckets(encoded, seed=0, tokens=TOKENS, batch=1, max_length=max_length)
     return (feed.batch(step) for step in range(feed.steps_per_epoch))
 
 

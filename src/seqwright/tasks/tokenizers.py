@@ -35,5 +35,5 @@ def saved_tokenizer(
 
 
 def learned_tokenizer(config: TokenizerConfig, texts: Sequence[str]) -> Tokenizer:
-    """The tokenizer of the file that [tokenizer] names, looked for as data is; without one, learned from these texts."""
+    """The tokenizer of `tokenizer.file`, resolved like data; without one, trained on these texts."""
     return train(config if config.file is None else replace(config, file=str(resolve(config.file))), texts)

@@ -1,4 +1,4 @@
-"""What a run sees pictures through: how they are cut, and what it may answer. Kept in its folder."""
+"""The codec of an image run: its patch grid and its classes, saved with the run."""
 
 from __future__ import annotations
 
@@ -10,74 +10,79 @@ import numpy as np
 from seqwright.core.batch import EncoderSizes, OutputSpec
 from seqwright.core.config import UserError
 from seqwright.data.images.corpus import Images, ImagesConfig
-from seqwright.data.images.patches import Grid, Ints, Views
+from seqwright.data.images.patches import Grid, ImageFeed, Ints
 from seqwright.data.labeled.labels import Labels
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageCodec:
+    """Images to patches, and labels to targets."""
+
     grid: Grid
-    answer: str
+    objective: str
     names: tuple[str, ...] = ()
-    """Classes in the order of their numbers; none where pictures are answered."""
+    """Class names in the order of their ids; empty for restoration."""
 
     @classmethod
-    def of(cls, pictures: Images, config: ImagesConfig) -> Self:
-        """Through which these training pictures are seen."""
-        grid = Grid.of(pictures, config)
+    def of(cls, images: Images, config: ImagesConfig) -> Self:
+        """The codec of these training images."""
+        grid = Grid.of(images, config)
         if config.objective not in ("class", "frames"):
-            return cls(grid=grid, answer=config.objective)
-        if pictures.labels is None:
+            return cls(grid=grid, objective=config.objective)
+        if images.labels is None:
             raise UserError(
-                f'answer = "{config.objective}" needs labels: an IDX file of them, or a folder for each class.'
+                f'objective = "{config.objective}" needs labels: an IDX file of them, or a folder for each class.'
             )
-        names = {name for label in pictures.labels for name in _parted(label, config.objective)}
+        names = {name for label in images.labels for name in _classes(label, config.objective)}
         if len(names) < 2:
-            raise UserError(f"every picture has the label {pictures.labels[0]!r}; at least two classes are needed.")
-        return cls(grid=grid, answer=config.objective, names=tuple(sorted(names)))
+            raise UserError(f"every image has the label {images.labels[0]!r}; at least two classes are needed.")
+        return cls(grid=grid, objective=config.objective, names=tuple(sorted(names)))
 
     @classmethod
     def read(cls, table: dict[str, Any]) -> Self:
-        """What `table` wrote."""
-        return cls(grid=Grid(**table["grid"]), answer=table["answer"], names=tuple(table["names"]))
+        """The codec that `table` wrote."""
+        return cls(grid=Grid(**table["grid"]), objective=table["answer"], names=tuple(table["names"]))
 
     def table(self) -> dict[str, Any]:
-        return {"grid": vars(self.grid), "answer": self.answer, "names": list(self.names)}
+        """The codec as JSON values."""
+        return {"grid": vars(self.grid), "answer": self.objective, "names": list(self.names)}
 
     @property
     def labels(self) -> Labels:
+        """The classes as labels of a classifier."""
         return Labels(kind="single", names=self.names)
 
     @property
     def sizes(self) -> EncoderSizes:
+        """Input and output sizes of the model."""
         if self.names:
-            answers = OutputSpec(kind="tags" if self.answer == "frames" else "class", count=len(self.names))
+            outputs = OutputSpec(kind="tags" if self.objective == "frames" else "class", count=len(self.names))
         else:
-            answers = OutputSpec(kind="pixels", count=self.grid.numbers)
-        hidden = 2 if self.answer == "inpaint" else 1
-        return EncoderSizes(answers=answers, features=self.grid.numbers, length=self.grid.length, segments=hidden)
+            outputs = OutputSpec(kind="pixels", count=self.grid.patch_dim)
+        segments = 2 if self.objective == "inpaint" else 1  # segment 1 marks masked patches
+        return EncoderSizes(answers=outputs, features=self.grid.patch_dim, length=self.grid.length, segments=segments)
 
-    def targets(self, pictures: Images) -> Ints | None:
-        """(N,) classes, or (N, frames); none where pictures are answered."""
+    def targets(self, images: Images) -> Ints | None:
+        """Class ids (N,), or (N, frames); None for restoration."""
         if not self.names:
             return None
-        if pictures.labels is None:
-            raise UserError("these pictures have no labels; there is nothing to compare answers with.")
-        numbers = {name: n for n, name in enumerate(self.names)}
-        rows = [_parted(label, self.answer) for label in pictures.labels]
-        unknown = sorted({name for row in rows for name in row if name not in numbers})
+        if images.labels is None:
+            raise UserError("these images have no labels, so predictions cannot be scored; give labels.")
+        ids = {name: n for n, name in enumerate(self.names)}
+        rows = [_classes(label, self.objective) for label in images.labels]
+        unknown = sorted({name for row in rows for name in row if name not in ids})
         if unknown:
-            raise UserError(f"the label {unknown[0]!r} was not learned; known are {', '.join(self.names[:12])}.")
+            raise UserError(f"the label {unknown[0]!r} was not in training; known are {', '.join(self.names[:12])}.")
         if any(len(row) != self.grid.frames for row in rows):
-            raise UserError(f"every picture needs {self.grid.frames} labels with spaces between them.")
-        found = np.array([[numbers[name] for name in row] for row in rows], np.int64)
-        return found if self.answer == "frames" else found[:, 0]
+            raise UserError(f"every image needs {self.grid.frames} labels with spaces between them.")
+        targets = np.array([[ids[name] for name in row] for row in rows], np.int64)
+        return targets if self.objective == "frames" else targets[:, 0]
 
-    def views(self, pictures: Images, config: ImagesConfig, *, seed: int, batch: int, known: bool = True) -> Views:
-        """Images as a model is shown them, with what it is to answer where that is known."""
-        targets = self.targets(pictures) if known else None
-        return Views(pictures, targets, self.grid, config, seed=seed, batch=batch)
+    def feed(self, images: Images, config: ImagesConfig, *, seed: int, batch: int, labeled: bool = True) -> ImageFeed:
+        """A feed of these images, with targets where they are `labeled`."""
+        targets = self.targets(images) if labeled else None
+        return ImageFeed(images, targets, self.grid, config, seed=seed, batch=batch)
 
 
-def _parted(label: str, answer: str) -> list[str]:
-    return label.split() if answer == "frames" else [label]
+def _classes(label: str, objective: str) -> list[str]:
+    return label.split() if objective == "frames" else [label]

@@ -1,4 +1,4 @@
-"""What texts are labeled with: the names a run knows, and labels as targets."""
+"""The label set of a run, and labels as targets of a classifier."""
 
 from __future__ import annotations
 
@@ -20,64 +20,67 @@ from seqwright.data.labeled.sources import Sources
 
 Unknown = Literal["few", "refuse", "wrong"]
 
-MOST_UNKNOWN = 0.5
-"""Share of rows that may have unknown labels before a file is taken for a misread one."""
+MAX_UNKNOWN = 0.5
+"""Share of rows with unknown labels above which a file is refused: a column was probably misread (decision 130)."""
 
-UNLIKELY = 0.5
-"""Share of rows with labels of their own at which these are no classes."""
-MOST_REPEATED = 20
-"""How often, at most, an epoch visits a text of a rare class."""
+MAX_DISTINCT = 0.5
+"""Share of distinct labels among the rows above which they are no classes."""
+MAX_REPEATS = 20
+"""Visits per epoch of a text of a rare class, at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Labels:
-    """What a run can answer; kept in its folder, so that every later file means the same by a label."""
+    """The label set of a run, saved with it, so that label ids stay the same for later files."""
 
     kind: Literal["single", "multi", "regression"]
     names: tuple[str, ...] = ()
-    """Classes or labels in the order of their numbers; none for a value."""
+    """Classes or labels in the order of their ids; empty for regression."""
     mean: float = 0.0
-    """Of the training values, which are learned as deviations from it, in units of their standard deviation."""
+    """Mean of the training values; regression targets are standardized."""
     deviation: float = 1.0
+    """Standard deviation of the training values."""
     parts: int = 1
-    """Texts of a row: 2 for pairs."""
+    """Texts per row: 2 for pairs."""
 
     @classmethod
     def of(cls, rows: Rows, kind: Literal["single", "multi", "regression"]) -> Self:
-        """Those of the training rows, sorted; refused where there is nothing to tell apart."""
+        """The labels of the training rows, sorted; refused where there are fewer than two."""
         if kind == "regression":
             values = np.array([_number(row) for row in rows.rows])
             if len(set(values.tolist())) < 2:
-                raise UserError(f"every label is {values[0]:g}; there is nothing to be learned from equal values.")
+                raise UserError(f"every label is {values[0]:g}; a regression needs different values.")
             return cls(kind=kind, mean=float(values.mean()), deviation=float(values.std()), parts=rows.parts)
-        found = {row.label for row in rows.rows}
+        names = {row.label for row in rows.rows}
         if kind == "multi":
-            found = {name for label in found for name in several(label)}
-        if kind == "single" and len(found) < 2:
-            only = rows.rows[0]
+            names = {name for label in names for name in split_labels(label)}
+        if kind == "single" and len(names) < 2:
+            first = rows.rows[0]
             raise UserError(
-                f"every row has the label {only.label!r} ({only.place} …); a classifier needs at least two classes."
+                f"every row has the label {first.label!r} ({first.place} …); a classifier needs at least two classes."
             )
-        if kind == "single" and len(found) > max(20, UNLIKELY * len(rows.rows)):
+        if kind == "single" and len(names) > max(20, MAX_DISTINCT * len(rows.rows)):
             raise UserError(
-                f"{len(found):,} of {len(rows.rows):,} rows have a label of their own, as in {rows.rows[0].place}:"
-                f' {rows.rows[0].label[:40]!r}. Name the right column in data.columns, or set data.labels = "regression" for'
-                ' numbers or "multi" for lists.'
+                f"{len(names):,} distinct labels in {len(rows.rows):,} rows are no classes, as in {rows.rows[0].place}:"
+                f" {rows.rows[0].label[:40]!r}. Name the label column in data.columns, or set data.labels ="
+                ' "regression" for numbers or "multi" for lists.'
             )
-        if not found:
+        if not names:
             raise UserError('no row has any label; data.labels = "multi" needs some.')
-        return cls(kind=kind, names=tuple(sorted(found)), parts=rows.parts)
+        return cls(kind=kind, names=tuple(sorted(names)), parts=rows.parts)
 
     @classmethod
     def read(cls, table: dict[str, Any]) -> Self:
-        """What `table` wrote."""
+        """The labels that `table` wrote."""
         return cls(**table | {"names": tuple(table["names"])})
 
     def table(self) -> dict[str, Any]:
+        """The labels as JSON values."""
         return asdict(self) | {"names": list(self.names)}
 
     @property
-    def answers(self) -> OutputSpec:
+    def output_spec(self) -> OutputSpec:
+        """The output of a classifier with these labels."""
         kinds: dict[str, Literal["class", "multilabel", "regression"]] = {
             "single": "class",
             "multi": "multilabel",
@@ -86,52 +89,54 @@ class Labels:
         return OutputSpec(kind=kinds[self.kind], count=1 if self.kind == "regression" else len(self.names))
 
     def targets(self, rows: Sequence[Row], unknown: Unknown = "refuse") -> NDArray[Any]:
-        """(N,) classes, (N, C) 0 and 1, or (N, 1) values in standard deviations."""
+        """Class ids (N,), a multi-hot matrix (N, C), or standardized values (N, 1); unknown classes are IGNORE."""
         if self.kind == "regression":
             return np.array([[(_number(row) - self.mean) / self.deviation] for row in rows], np.float32)
         self._check(rows, unknown)
-        numbers = {name: number for number, name in enumerate(self.names)}
+        ids = {name: id for id, name in enumerate(self.names)}
         if self.kind == "single":
-            return np.array([numbers.get(row.label, IGNORE) for row in rows], np.int64)
+            return np.array([ids.get(row.label, IGNORE) for row in rows], np.int64)
         targets = np.zeros((len(rows), len(self.names)), np.float32)
         for n, row in enumerate(rows):
-            targets[n, [numbers[name] for name in several(row.label) if name in numbers]] = 1
+            targets[n, [ids[name] for name in split_labels(row.label) if name in ids]] = 1
         return targets
 
     @property
-    def fate(self) -> str:
-        """What becomes of labels that were not learned, in words."""
-        return "passed over" if self.kind == "multi" else "counted as wrong"
+    def unknown_treatment(self) -> str:
+        """How evaluation treats labels that are not in training, for messages."""
+        return "ignored" if self.kind == "multi" else "counted as wrong"
 
-    def unlearned(self, rows: Sequence[Row]) -> dict[str, int]:
-        """Labels that were not learned, and how many rows have each, the commonest first."""
-        return dict(Counter(name for _, name in self._strange(rows)).most_common())
+    def unknown_counts(self, rows: Sequence[Row]) -> dict[str, int]:
+        """Labels that are not in training, with their number of rows, by decreasing frequency."""
+        return dict(Counter(name for _, name in self._unknown(rows)).most_common())
 
-    def _strange(self, rows: Sequence[Row]) -> list[tuple[Row, str]]:
+    def _unknown(self, rows: Sequence[Row]) -> list[tuple[Row, str]]:
         known = set(self.names)
-        named = [(row, name) for row in rows for name in ([row.label] if self.kind == "single" else several(row.label))]
+        named = [
+            (row, name) for row in rows for name in ([row.label] if self.kind == "single" else split_labels(row.label))
+        ]
         return [(row, name) for row, name in named if name not in known and self.kind != "regression"]
 
     def _check(self, rows: Sequence[Row], unknown: Unknown) -> None:
-        strange = self._strange(rows)
-        many = len({row for row, _ in strange})  # a row may have several
-        if not many or many <= {"refuse": 0.0, "few": MOST_UNKNOWN, "wrong": math.inf}[unknown] * len(rows):
+        labels = self._unknown(rows)
+        count = len({row for row, _ in labels})  # a row may have several
+        if not count or count <= {"refuse": 0.0, "few": MAX_UNKNOWN, "wrong": math.inf}[unknown] * len(rows):
             return
-        row, name = strange[0]
+        row, name = labels[0]
         raise UserError(
-            f"{row.place}: the label {name!r} was not learned.{did_you_mean(name, self.names)} Of {len(rows):,} rows,"
-            f" {many:,} have unknown labels: mend them, name the right columns in data.columns, or count such"
+            f"{row.place}: the label {name!r} was not in training.{did_you_mean(name, self.names)} Of {len(rows):,}"
+            f" rows, {count:,} have unknown labels: correct them, name the right columns in data.columns, or count such"
             ' texts as wrong with evaluation.unknown = "wrong".'
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabeledTexts:
-    """Texts with what is to be answered: the examples of a classifier."""
+    """Labeled texts: the examples of a classifier."""
 
     sources: Sources
     targets: NDArray[Any]
-    """Of each text."""
+    """Targets of each text."""
 
     @property
     def lengths(self) -> Ints:
@@ -140,29 +145,32 @@ class LabeledTexts:
     def batch(self, rows: Ints) -> Batch:
         return Batch.of_source(self.sources.padded(rows), torch.from_numpy(self.targets[self.sources.origin[rows]]))
 
-    def evening(self) -> Ints:
-        """How often to visit each row so that classes are about as frequent."""
+    def oversampling(self) -> Ints:
+        """(rows,): visits per epoch of each row that make the classes about equally frequent."""
         classes = self.targets[self.sources.origin]
         counts = np.bincount(classes)
-        times = np.minimum(MOST_REPEATED, np.round(counts.max() / np.maximum(counts, 1))).astype(np.int64)
-        return times[classes]
+        repeats = np.minimum(MAX_REPEATS, np.round(counts.max() / np.maximum(counts, 1))).astype(np.int64)
+        return repeats[classes]
 
 
-def several(label: str) -> list[str]:
-    """The labels between commas; none of nothing."""
+def split_labels(label: str) -> list[str]:
+    """The comma-separated labels of a row, stripped; empty ones are dropped."""
     return [name for name in (part.strip() for part in label.split(",")) if name]
 
 
-def balance_notes(rows: Sequence[Row], *, evened: bool) -> str:
-    """How classes are distributed, and what that means."""
+def balance_notes(rows: Sequence[Row], *, oversampled: bool) -> str:
+    """A note about the class distribution, with the accuracy of the majority class where it is imbalanced."""
     counts = counts_of(rows).most_common()
-    (most, first), (least, last) = counts[0], counts[-1]
-    said = f"{len(counts):,} classes: {most!r} has {first / len(rows):.1%} of the texts"
-    if first <= 2 * last:
-        return f"{said}, {least!r} {last / len(rows):.1%}."
-    uneven = f"{said}, {least!r} {last:,} of them: classes are uneven; always saying {most!r} would be right that often"
-    return uneven + (
-        "; rarer ones are visited more often." if evened else ' (data.balance = "oversample" evens them out).'
+    (majority, most), (minority, fewest) = counts[0], counts[-1]
+    summary = f"{len(counts):,} classes: {majority!r} has {most / len(rows):.1%} of the texts"
+    if most <= 2 * fewest:
+        return f"{summary}, {minority!r} {fewest / len(rows):.1%}."
+    imbalance = (
+        f"{summary}, {minority!r} {fewest:,} of them: classes are imbalanced; always predicting {majority!r} would have"
+        " that accuracy"
+    )
+    return imbalance + (
+        "; rarer classes are oversampled." if oversampled else ' (data.balance = "oversample" balances them).'
     )
 
 

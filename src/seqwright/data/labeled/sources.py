@@ -1,4 +1,4 @@
-"""Texts as sources: encoded, framed, cut to what a reader can see, and padded a batch at a time."""
+"""Texts as sources of an encoder: encoded, truncated, with special tokens, and padded batch by batch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from seqwright.core.batch import Source
 from seqwright.core.config import UserError
 from seqwright.data.bucketing import Ints
-from seqwright.data.labeled.rows import Long
+from seqwright.data.labeled.rows import Truncation
 from seqwright.text.ragged import concatenated_ranges
 from seqwright.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedTexts:
-    """Texts, or pairs of texts, as ids without any frame."""
+    """Ids of texts, or pairs of texts, without special tokens."""
 
     ids: Ints
     starts: Ints
@@ -34,14 +34,14 @@ class EncodedTexts:
     @functools.cached_property
     def fingerprint(self) -> str:
         """sha256 of the ids."""
-        whole = hashlib.sha256()
-        for part in (self.ids, self.lengths):
-            whole.update(part.astype("<u4").tobytes())
-        return whole.hexdigest()
+        digest = hashlib.sha256()
+        for array in (self.ids, self.lengths):
+            digest.update(array.astype("<u4").tobytes())
+        return digest.hexdigest()
 
 
 def encode(texts: Sequence[tuple[str, ...]], tokenizer: Tokenizer) -> EncodedTexts:
-    """Ids of every text, or pair of texts, in order."""
+    """The encoded texts, or pairs of texts, in order."""
     parts = len(texts[0]) if texts else 1
     encoded = tokenizer.encode_batch([part for text in texts for part in text])
     lengths = np.array(encoded.lengths, np.int64)
@@ -55,28 +55,28 @@ def encode(texts: Sequence[tuple[str, ...]], tokenizer: Tokenizer) -> EncodedTex
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Rows that a reader is given: one of each text, or several windows of a long one."""
+    """Rows of an encoder's input: one per text, or several windows of a long one."""
 
     ids: Ints
     segments: NDArray[np.int8] | None
-    """Which text of a pair each id belongs to."""
+    """(ids,): index of the text of a pair that each id belongs to."""
     words: NDArray[np.int8] | None
-    """Where words begin and go on, where ids are characters."""
+    """(ids,): word boundaries where ids are characters (`Source.words`)."""
     starts: Ints
     lengths: Ints
     origin: Ints
-    """Which text each row is of."""
-    cut: int
-    """Texts that did not fit."""
+    """(rows,): index of the text of each row."""
+    truncated: int
+    """Number of texts that do not fit into one row."""
     lost: Ints
-    """Tokens of each text that are not read."""
+    """(texts,): tokens that truncation drops."""
     pad: int
 
     def __len__(self) -> int:
         return len(self.origin)
 
     def padded(self, rows: Ints) -> Source:
-        """These rows, as long as the longest."""
+        """The source of these rows, padded to the longest."""
         inside = np.arange(self.lengths[rows].max())
         mask = inside < self.lengths[rows, None]
         at = np.where(mask, self.starts[rows, None] + inside, 0)
@@ -92,54 +92,62 @@ class Sources:
         )
 
 
-def frame(encoded: EncodedTexts, tokenizer: Tokenizer, *, longest: int | None, long: Long, framed: bool) -> Sources:
-    """Each text as `<sos> text <eos>` (or bare), each pair as `<sos> one <eos> other <eos>`, within `longest` ids."""
+def frame(
+    encoded: EncodedTexts,
+    tokenizer: Tokenizer,
+    *,
+    max_length: int | None,
+    truncation: Truncation,
+    add_special_tokens: bool,
+) -> Sources:
+    """Texts as `<sos> text <eos>` (or without special tokens), pairs as `<sos> one <eos> other <eos>`, truncated to
+    `max_length` ids."""
     parts = encoded.lengths.shape[1]
     if parts > 1 and tokenizer.eos is None:
-        raise UserError("two texts are parted by <eos>; keep it in tokenizer.special_tokens.")
-    sos = framed and tokenizer.sos is not None
-    eos = (framed or parts > 1) and tokenizer.eos is not None
-    room = None if longest is None else longest - sos - parts * eos
+        raise UserError("the texts of a pair are separated by <eos>; keep it in tokenizer.special_tokens.")
+    sos = add_special_tokens and tokenizer.sos is not None
+    eos = (add_special_tokens or parts > 1) and tokenizer.eos is not None
+    room = None if max_length is None else max_length - sos - parts * eos
     if room is not None and room < parts:
         raise UserError(
-            f"{longest} tokens leave no room between <sos> and <eos>; raise model.context or data.max_length."
+            f"{max_length} tokens leave no room between <sos> and <eos>; raise model.context or data.max_length."
         )
-    kept = cut(encoded.lengths, room, long)
-    # A row is a chain of stretches of one array, at the end of which the reserved ids stand: part, place and length.
+    kept = truncate(encoded.lengths, room, truncation)
+    # A row is a chain of slices (part, start, length) of one array: all ids, then <sos>, <eos> and padding at its end.
     ids = np.concatenate([encoded.ids, [tokenizer.sos or 0, tokenizer.eos or 0, tokenizer.padding]])
     begins, ends = encoded.starts[kept.origin], (encoded.starts + encoded.lengths)[kept.origin]
-    one = np.ones(len(kept.origin), np.int64)
-    chain = [(0, one * (len(ids) - 3), one * sos)]
+    ones = np.ones(len(kept.origin), np.int64)
+    chain = [(0, ones * (len(ids) - 3), ones * sos)]
     for p in range(parts):
         chain.append((p, (begins + kept.skipped)[:, p], kept.head[:, p]))
         chain.append((p, (ends - kept.tail)[:, p], kept.tail[:, p]))
-        chain.append((p, one * (len(ids) - 2), one * eos))
+        chain.append((p, ones * (len(ids) - 2), ones * eos))
     empty = sum(length for _, _, length in chain) == 0
-    chain.append((0, one * (len(ids) - 1), one * empty))  # so that every text has a position to be read at
-    part, place, length = (np.stack(np.broadcast_arrays(*column), -1) for column in zip(*chain, strict=True))
-    whole = ids[concatenated_ranges(place.ravel(), length.ravel())]
+    chain.append((0, ones * (len(ids) - 1), ones * empty))  # so that every text has at least one position
+    part, start, length = (np.stack(np.broadcast_arrays(*column), -1) for column in zip(*chain, strict=True))
+    framed = ids[concatenated_ranges(start.ravel(), length.ravel())]
     lengths = length.sum(1)
     starts = np.cumsum(lengths) - lengths
-    read = np.bincount(kept.origin, (kept.head + kept.tail).sum(1), len(encoded.lengths)).astype(np.int64)
+    kept_tokens = np.bincount(kept.origin, (kept.head + kept.tail).sum(1), len(encoded.lengths)).astype(np.int64)
     return Sources(
-        ids=whole,
-        segments=np.repeat(np.tile(part.astype(np.int8), len(one)), length.ravel()) if parts > 1 else None,
-        words=tokenizer.word_bio(whole, starts) if tokenizer.kind == "characters" else None,
+        ids=framed,
+        segments=np.repeat(np.tile(part.astype(np.int8), len(ones)), length.ravel()) if parts > 1 else None,
+        words=tokenizer.word_bio(framed, starts) if tokenizer.kind == "characters" else None,
         starts=starts,
         lengths=lengths,
         origin=kept.origin,
-        cut=int((encoded.lengths.sum(1) > room).sum()) if room is not None else 0,
-        lost=(encoded.lengths.sum(1) - read).clip(min=0),  # windows overlap
+        truncated=int((encoded.lengths.sum(1) > room).sum()) if room is not None else 0,
+        lost=(encoded.lengths.sum(1) - kept_tokens).clip(min=0),  # overlapping windows keep more than all
         pad=tokenizer.padding,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """What rows hold of the texts they are of: of each part, so many ids after those skipped, and its last ones."""
+    """The ids of a text that each row keeps: per part, `head` ids after `skipped` ones, and the last `tail` ids."""
 
     origin: Ints
-    """(rows,): which text each is of."""
+    """(rows,): index of the text of each row."""
     skipped: Ints
     """(rows, parts)"""
     head: Ints
@@ -148,13 +156,13 @@ class Kept:
     """(rows, parts)"""
 
 
-def cut(lengths: Ints, room: int | None, long: Long) -> Kept:
-    """Texts (or pairs) of these lengths (texts, parts) in rows that fit: all of each, the part of it that the policy
-    names, or windows all over it."""
+def truncate(lengths: Ints, room: int | None, truncation: Truncation) -> Kept:
+    """What is kept of texts (or pairs) of these lengths (texts, parts) in rows of at most `room` ids: all, the part
+    that `truncation` names, or evenly spread windows."""
     origin, none = np.arange(len(lengths)), np.zeros_like(lengths)
     if room is None:
         return Kept(origin=origin, skipped=none, head=lengths, tail=none)
-    if long == "windows":
+    if truncation == "windows":
         assert lengths.shape[1] == 1, "windows are of single texts"
         count = np.maximum(1, -(-lengths[:, 0] // room))
         number = concatenated_ranges(np.zeros_like(count), count)[:, None]  # 0, 1, … among the windows of a text
@@ -162,10 +170,10 @@ def cut(lengths: Ints, room: int | None, long: Long) -> Kept:
         skipped = number * (lengths - room)[origin] // np.maximum(count - 1, 1)[origin, None]
         return Kept(origin=origin, skipped=skipped, head=np.minimum(lengths, room)[origin], tail=none[origin])
     share = np.full_like(lengths, room)
-    if lengths.shape[1] == 2:  # the longer one gives way first
+    if lengths.shape[1] == 2:  # truncate the longer one first, as BERT does
         share[:, 1] = np.minimum(lengths[:, 1], np.maximum(room // 2, room - lengths[:, 0]))
         share[:, 0] -= share[:, 1]
     share = np.where(lengths.sum(1, keepdims=True) > room, np.minimum(share, lengths), lengths)
-    first = {"head": share, "tail": none, "head+tail": share // 4}[long]
+    first = {"head": share, "tail": none, "head+tail": share // 4}[truncation]
     head = np.where(share < lengths, first, lengths)
     return Kept(origin=origin, skipped=none, head=head, tail=share - head)

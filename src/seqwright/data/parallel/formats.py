@@ -1,4 +1,4 @@
-"""One file that holds both sides: tab-separated, JSON lines, the files of SCAN and CMUdict, and plays."""
+"""Parsers for files with both sides: TSV, JSON lines, SCAN, CMUdict, and plays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from seqwright.core.config import UserError
-from seqwright.data.records import object_of
+from seqwright.data.records import parse_object
 
 _SCAN = re.compile(r"IN: (.*) OUT: (.*)")
 _VARIANT = re.compile(r"\(\d+\)$")
@@ -18,24 +18,24 @@ _VARIANT = re.compile(r"\(\d+\)$")
 
 @dataclass(frozen=True)
 class Pair:
-    """What is given, and what may be said of it."""
+    """A source with its references."""
 
     sources: tuple[str, ...]
-    """One text, or several to be read one after the other."""
+    """The source text, or several that are concatenated."""
     targets: tuple[str, ...]
-    """One text, or several that are equally right."""
+    """The target text, or several equally valid references."""
     tag: str | None = None
-    """The reserved token that says what is wanted."""
+    """Special token in front of the source, such as the target language."""
 
 
 def tsv(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[Pair]:
-    """Two columns of each line."""
+    """Pairs from two columns of each line; `columns` are counted from 1."""
     pairs = []
     for number, line in enumerate(lines, 1):
         cells = line.split("\t")
         if len(cells) < max(columns):
             raise UserError(
-                f"{name}, line {number:,}: {len(cells)} column(s) between tabs, but data.columns asks for column"
+                f"{name}, line {number:,}: {len(cells)} tab-separated column(s), but data.columns asks for column"
                 f" {max(columns)}; the line begins {line[:60]!r}."
             )
         pairs.append(Pair((cells[columns[0] - 1],), (cells[columns[1] - 1],)))
@@ -43,51 +43,51 @@ def tsv(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[Pair]
 
 
 def jsonl(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[Pair]:
-    """An object a line: "source" and "target", each a text or a list of texts; "tag" if there is one."""
+    """Pairs from one object per line: "source" and "target", each a string or a list of strings; "tag" optionally."""
     pairs = []
     for number, line in enumerate(lines, 1):
         place = f"{name}, line {number:,}"
-        record = object_of(line, place)
+        record = parse_object(line, place)
         sources, targets = (_texts(record.get(key), key, place) for key in ("source", "target"))
         pairs.append(Pair(sources, targets, record.get("tag")))
     return pairs
 
 
 def scan(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[Pair]:
-    """`IN: command OUT: actions` (Lake & Baroni 2018)."""
+    """Pairs of SCAN, `IN: command OUT: actions` (Lake & Baroni 2018)."""
     pairs = []
     for number, line in enumerate(lines, 1):
-        found = _SCAN.fullmatch(line)
-        if not found:
+        match = _SCAN.fullmatch(line)
+        if not match:
             raise UserError(f"{name}, line {number:,}: expected `IN: … OUT: …`, not {line[:60]!r}.")
-        pairs.append(Pair((found[1],), (found[2],)))
+        pairs.append(Pair((match[1],), (match[2],)))
     return pairs
 
 
 def cmudict(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[Pair]:
-    """Words to phonemes without stress; further pronunciations, `word(2)`, are equally right."""
-    said: dict[str, list[str]] = {}
+    """Pairs of a word and its phonemes without stress; further pronunciations, `word(2)`, are further references."""
+    pronunciations: dict[str, list[str]] = {}
     for number, line in enumerate(lines, 1):
         word, _, phonemes = line.partition(" #")[0].strip().partition(" ")
         if not phonemes:
             raise UserError(f"{name}, line {number:,}: expected a word and its phonemes, not {line[:60]!r}.")
-        several = said.setdefault(_VARIANT.sub("", word), [])
-        plain = re.sub(r"\d", "", phonemes)
-        if plain not in several:  # pronunciations that differ in stress alone are one
-            several.append(plain)
-    return [Pair((word,), tuple(several)) for word, several in said.items()]
+        variants = pronunciations.setdefault(_VARIANT.sub("", word), [])
+        unstressed = re.sub(r"\d", "", phonemes)
+        if unstressed not in variants:  # pronunciations that differ in stress only are one
+            variants.append(unstressed)
+    return [Pair((word,), tuple(variants)) for word, variants in pronunciations.items()]
 
 
 def speeches(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[Pair]:
-    """A play, `SPEAKER:` above each speech and a blank line below: what is said → what is answered."""
-    said = []
+    """Pairs of consecutive speeches of a play: `SPEAKER:` above each speech and a blank line below it."""
+    turns = []
     for block in "\n".join(lines).split("\n\n"):
         speaker, _, speech = block.partition("\n")
         if speaker.endswith(":") and speech:
-            said.append(" ".join(speech.split()))
-    if len(said) < 2:
-        raise UserError(f"{name} holds no play: each speech stands under a line `SPEAKER:`, a blank line after it.")
-    return [Pair((one,), (answer,)) for one, answer in pairwise(said)]
+            turns.append(" ".join(speech.split()))
+    if len(turns) < 2:
+        raise UserError(f"{name} is no play: write `SPEAKER:` on a line above each speech, and a blank line below it.")
+    return [Pair((speech,), (reply,)) for speech, reply in pairwise(turns)]
 
 
 FORMATS: dict[str, Callable[[Sequence[str], str, tuple[int, int]], list[Pair]]] = {
@@ -100,8 +100,8 @@ FORMATS: dict[str, Callable[[Sequence[str], str, tuple[int, int]], list[Pair]]] 
 
 
 def _texts(value: Any, key: str, place: str) -> tuple[str, ...]:
-    several = [value] if isinstance(value, str) else value
-    if not isinstance(several, list) or not several or not all(isinstance(text, str) for text in several):
-        found = json.dumps(value, ensure_ascii=False)[:60]
-        raise UserError(f"{place}: '{key}' should be a text or a list of texts, but is {found}.")
-    return tuple(several)
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        dumped = json.dumps(value, ensure_ascii=False)[:60]
+        raise UserError(f"{place}: '{key}' should be a string or a list of strings, but is {dumped}.")
+    return tuple(texts)

@@ -1,4 +1,4 @@
-"""Sources and targets: parallel files, and files that hold both sides, as pairs split into training and validation."""
+"""Parallel corpora: source and target files, or files with both sides, split into training, validation and test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 from seqwright.core.config import UserError, check_sizes
-from seqwright.data.files import Errors, named, read_text, resolve
+from seqwright.data.files import Errors, as_list, read_text, resolve
 from seqwright.data.parallel.formats import FORMATS, Pair
 from seqwright.data.samples.pairs import embedded_pairs
 from seqwright.data.samples.text import PREFIX, is_embedded
@@ -21,33 +21,34 @@ SUFFIXES: dict[str, Format] = {".tsv": "tsv", ".jsonl": "jsonl", ".dict": "cmudi
 @dataclass(frozen=True, kw_only=True)
 class PairsConfig:
     kind: Literal["pairs"] = "pairs"
-    """Sources and targets: translation, summaries, parses, phonemes."""
+    """Pairs of source and target: translation, summarization, parsing, grapheme-to-phoneme conversion."""
     train: tuple[str, ...] | str = ()
-    """Files to learn from (plain, .gz or .xz): source and target in turn, line by line, or files that hold both."""
+    """Training files (plain, .gz or .xz): source and target alternating, line-aligned, or files with both sides."""
     valid: tuple[str, ...] | str | None = None
-    """Files to measure progress on."""
+    """Validation files."""
     split: str | None = None
-    """Validation pairs from the training files: "tail 5%", or "documents 5%", a fixed choice by the source's text."""
+    """Validation split of the training pairs: "tail 5%", or "documents 5%", a fixed choice by hash of the source."""
     test: float = 0.0
-    """Share of the pairs, by the source's text, that is kept from training and validation: `evaluate RUN --on test`."""
+    """Share of the pairs held out as a test set, by the hash of the source: `evaluate RUN --on test`."""
     format: Format | None = None
-    """lines, tsv, jsonl ({"source": …, "target": …}, lists for several), scan, cmudict or speeches (a play). Left
-    out: by the name."""
+    """File format: lines, tsv, jsonl ({"source": …, "target": …}, lists for several), scan, cmudict or speeches (a
+    play). Default: by the suffix."""
     columns: tuple[int, int] = (1, 2)
-    """Which columns of a .tsv file are source and target."""
+    """Source and target columns of a .tsv file, counted from 1."""
     sources: int = 1
-    """How many source files there are to each target file; their lines are read one after the other."""
+    """Source files per target file; their lines are concatenated."""
     tags: tuple[str, ...] = ()
-    """A reserved token for each pair of files, put before its sources: "<de>" says which language is wanted."""
+    """Special token per pair of files, prepended to its sources: "<de>" for the target language."""
     max_length: int = 256
-    """Pairs with more tokens than this on either side are left out of training, and counted."""
+    """Maximum tokens of either side; longer training pairs are skipped and counted."""
     batch_tokens: int | None = None
-    """Tokens of a step on the longer side, padding included; left out: training.batch_size pairs."""
+    """Tokens per batch on the longer side, padding included; default: training.batch_size pairs."""
     errors: Errors = "strict"
-    """strict refuses files that are not UTF-8 text; replace reads U+FFFD where they are broken, and says how often."""
+    """Decoding errors: strict refuses files that are not UTF-8; replace decodes invalid bytes as U+FFFD and reports how
+    many."""
 
     files: ClassVar[tuple[str, ...]] = ("train", "valid")
-    """The keys that name files."""
+    """Keys whose values are paths."""
 
     def __post_init__(self) -> None:
         if not self.train:
@@ -55,38 +56,38 @@ class PairsConfig:
         check_split(self.split, self.valid)
         check_sizes(self, "sources", "max_length", "batch_tokens")
         if self.test and (self.split is None or parse_split(self.split)[0] != "documents"):
-            raise UserError('test sets pairs aside as split does, by their text: it needs split = "documents 5%".')
+            raise UserError('test holds pairs out by the hash of their source: it needs split = "documents 5%".')
         if not 0 <= self.test < 1:
-            raise UserError(f"test is a share below 1, not {self.test:g}.")
+            raise UserError(f"test is a share from 0 to below 1, not {self.test:g}.")
         if min(self.columns) < 1:
             raise UserError(f"columns are counted from 1, not {min(self.columns)}.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """Pairs in order."""
+    """A parallel corpus: pairs in order."""
 
     pairs: Sequence[Pair]
     notes: tuple[str, ...] = ()
-    """What was mended while reading, to be said."""
+    """Notes for the user about changes made while reading."""
 
     def split(self, rule: str, test: float = 0.0) -> tuple[Pairs, Pairs, Pairs]:
-        """Training, validation and test part; by "documents", all pairs with one source fall on one side."""
-        way, share = parse_split(rule)
-        if way == "tail":
+        """The training, validation and test part; with "documents", pairs of the same source fall on the same side."""
+        method, share = parse_split(rule)
+        if method == "tail":
             cut = int(len(self.pairs) * (1 - share))
             sides = [int(n >= cut) for n in range(len(self.pairs))]
         else:
-            fractions = (_fraction("\n".join(pair.sources)) for pair in self.pairs)
-            sides = [1 if one < share else 2 if one < share + test else 0 for one in fractions]
-        parts = [[pair for pair, own in zip(self.pairs, sides, strict=True) if own == side] for side in range(3)]
+            hashes = (_hash_fraction("\n".join(pair.sources)) for pair in self.pairs)
+            sides = [1 if fraction < share else 2 if fraction < share + test else 0 for fraction in hashes]
+        parts = [[pair for pair, part in zip(self.pairs, sides, strict=True) if part == side] for side in range(3)]
         if not all(parts[: 3 if test else 2]):
             raise UserError(f'split = "{rule}" of {len(self.pairs)} pairs leaves one side empty; name files in valid.')
         return Pairs(pairs=parts[0], notes=self.notes), Pairs(pairs=parts[1]), Pairs(pairs=parts[2])
 
 
 def read_splits(config: PairsConfig) -> tuple[Pairs, Pairs | None]:
-    """The training pairs and the validation pairs, if there are any."""
+    """Training pairs, and validation pairs if there are any."""
     train = read_pairs(config.train, config)
     if config.valid is not None:
         return train, read_pairs(config.valid, config)
@@ -94,35 +95,37 @@ def read_splits(config: PairsConfig) -> tuple[Pairs, Pairs | None]:
 
 
 def read_test(config: PairsConfig) -> Pairs:
-    """The pairs that neither training nor validation sees."""
+    """The test pairs, held out from training and validation."""
     if config.split is None or not config.test:
-        raise UserError("this run set no test pairs aside (data.test); name files with --on SOURCE TARGET.")
+        raise UserError("this run has no test split (data.test); name files with --on SOURCE TARGET.")
     return read_pairs(config.train, config).split(config.split, config.test)[2]
 
 
 def read_pairs(files: Sequence[str] | str, config: PairsConfig, *, references: int = 1) -> Pairs:
-    """The pairs of some files; parallel ones come in turn: `config.sources` sources, then so many references."""
-    names = named(files)
+    """The pairs of files; parallel files alternate: `config.sources` source files, then `references` target files."""
+    names = as_list(files)
     notes: list[str] = []
     pairs: list[Pair] = []
     groups = list(_groups(names, config, config.sources + references))
     if config.tags and len(config.tags) != len(groups):
         raise UserError(f"tags names {len(config.tags)} for {len(groups)} (pairs of) files; give one for each.")
     for number, group in enumerate(groups):
-        found = _read(group, config, notes)
+        read = _read(group, config, notes)
         tag = config.tags[number] if config.tags else None
-        pairs += [replace(pair, tag=tag) for pair in found] if tag else found
+        pairs += [replace(pair, tag=tag) for pair in read] if tag else read
     empty = sum(not any(pair.sources) or not any(pair.targets) for pair in pairs)
     if empty:
         notes.append(f"{empty:,} of {len(pairs):,} pairs of {names[0]} … have an empty side.")
-    same = sum(pair.sources == pair.targets for pair in pairs)
-    if same > len(pairs) / 2:
-        notes.append(f"{same:,} of {len(pairs):,} targets of {names[0]} … are their sources: was one file given twice?")
+    copied = sum(pair.sources == pair.targets for pair in pairs)
+    if copied > len(pairs) / 2:
+        notes.append(
+            f"{copied:,} of {len(pairs):,} targets of {names[0]} … equal their source: was a file given twice?"
+        )
     return Pairs(pairs=pairs, notes=tuple(notes))
 
 
 def format_of(name: str, config: PairsConfig) -> str:
-    """How a file is written: what the recipe says, otherwise what its name ends in."""
+    """The format of a file: the recipe's, otherwise by suffix."""
     if config.format is not None:
         return config.format
     plain = name.removesuffix(".xz").removesuffix(".gz")
@@ -130,13 +133,13 @@ def format_of(name: str, config: PairsConfig) -> str:
 
 
 def _groups(names: list[str], config: PairsConfig, size: int) -> list[tuple[str, ...]]:
-    """Files that belong together."""
+    """The files grouped: one with both sides, or sources and references that are aligned by line."""
     if all(is_embedded(name) or format_of(name, config) != "lines" for name in names):
         return [(name,) for name in names]
     if len(names) % size:
         raise UserError(
-            f"{len(names)} file(s), but source and target come in turn, {size} files together: {', '.join(names)}."
-            f" Files that hold both sides end in {', '.join(SUFFIXES)}, or data.format says so"
+            f"{len(names)} file(s), but source and target files alternate, {size} files together: {', '.join(names)}."
+            f" Files with both sides end in {', '.join(SUFFIXES)}, or set data.format"
             f" ({', '.join(get_args(Format))})."
         )
     return [tuple(names[n : n + size]) for n in range(0, len(names), size)]
@@ -151,8 +154,8 @@ def _read(group: tuple[str, ...], config: PairsConfig, notes: list[str]) -> list
         return FORMATS[kind](sides[0], group[0], config.columns)
     counts = {name: len(lines) for name, lines in zip(group, sides, strict=True)}
     if len(set(counts.values())) > 1:
-        said = ", ".join(f"{name} has {count:,}" for name, count in counts.items())
-        raise UserError(f"line n of one file must be the translation of line n of the other, but {said} lines.")
+        listed = ", ".join(f"{name} has {count:,}" for name, count in counts.items())
+        raise UserError(f"parallel files must be aligned line by line, but {listed} lines.")
     return [Pair(row[: config.sources], row[config.sources :]) for row in zip(*sides, strict=True)]
 
 
@@ -160,12 +163,12 @@ def _lines(name: str, errors: Errors, notes: list[str]) -> list[str]:
     path = resolve(name)
     text, replaced = read_text(path, errors)
     if replaced:
-        notes.append(f"{path}: {replaced:,} places were not UTF-8 text and are read as U+FFFD.")
+        notes.append(f"{path}: {replaced:,} decoding errors were replaced by U+FFFD.")
     if "\r\n" in text:
-        notes.append(f"{path}: lines end in CR LF, read as line ends.")
+        notes.append(f"{path}: CRLF line endings are read as LF.")
     return documents_of(text, "line")
 
 
-def _fraction(text: str) -> float:
-    """A number in [0, 1) that depends on the text alone: the choice survives a reordered or grown corpus."""
+def _hash_fraction(text: str) -> float:
+    """A hash of the text in [0, 1): a split by it is stable when the corpus is reordered or grows."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") / 2**64

@@ -1,4 +1,4 @@
-"""Images without files: scikit-learn's handwritten digits alone, tinted by class, in strips, with captions."""
+"""Embedded image datasets: scikit-learn's handwritten digits, alone, tinted by class, in strips, with captions."""
 
 from __future__ import annotations
 
@@ -24,82 +24,86 @@ TINTS = (
     (240, 120, 170),
     (170, 150, 250),
 )
-"""Red, green and blue of each digit."""
+"""RGB color of each digit."""
 STRIPS, FRAMES = 4000, 6
-"""Strips drawn, and digits of each."""
+"""Number of strips, and digits per strip."""
 CAPTIONED = 8000
-"""Strips drawn that have captions."""
+"""Number of captioned strips."""
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 TAIL = 0.1
-"""Share of the strips, at the end, that show digits which no other strip shows."""
+"""Share of the strips, at the end, whose digits no other strip shows: the held-out tail."""
 
 
-def embedded_pictures(name: str) -> tuple[Pixels, tuple[str, ...]]:
-    """Pixels (N, H, W, C) and labels of what `embedded:NAME` stands for."""
+def embedded_images(name: str) -> tuple[Pixels, tuple[str, ...]]:
+    """Pixels (N, H, W, C) and labels of the dataset `embedded:NAME`."""
     key = name.removeprefix(PREFIX)
-    if key not in PICTURES:
-        raise UserError(f"no embedded pictures '{key}'.{did_you_mean(key, PICTURES)}")
-    return PICTURES[key]()
+    if key not in DATASETS:
+        raise UserError(f"no embedded images '{key}'.{did_you_mean(key, DATASETS)}")
+    return DATASETS[key]()
 
 
 def digits() -> tuple[Pixels, tuple[str, ...]]:
-    """1,797 digits of 8 × 8 pixels, gray."""
+    """1,797 grayscale digits of 8 × 8 pixels."""
     try:
         from sklearn.datasets import load_digits  # type: ignore[import-untyped]
     except ImportError:
         raise UserError("digits come from scikit-learn: pip install 'seqwright[samples]'.") from None
-    held = load_digits()
-    gray = np.round(held.images * (255 / 16)).astype(np.uint8)  # (N, 8, 8)
-    return gray[..., None], tuple(map(str, held.target.tolist()))
+    dataset = load_digits()
+    gray = np.round(dataset.images * (255 / 16)).astype(np.uint8)  # (N, 8, 8), from 17 gray levels
+    return gray[..., None], tuple(map(str, dataset.target.tolist()))
 
 
 def tinted_digits() -> tuple[Pixels, tuple[str, ...]]:
-    """The digits at 16 × 16, in the color of their class on a textured ground: what color a gray one had can be known
-    from its shape alone."""
+    """The digits at 16 × 16 in the color of their class, on a textured background: for colorization, since the color
+    of a grayscale digit can be predicted from its shape alone."""
     gray, labels = digits()
     ink = np.kron(gray[..., 0], np.ones((2, 2), np.uint8))[..., None] / 255  # (N, 16, 16, 1)
-    draws = np.random.Generator(np.random.PCG64(1))
+    generator = np.random.Generator(np.random.PCG64(1))
     rows, columns = np.mgrid[0:16, 0:16]
-    slant, phase = draws.integers(1, 4, (2, len(gray), 1, 1))
+    slant, phase = generator.integers(1, 4, (2, len(gray), 1, 1))
     waves = 0.5 + 0.5 * np.sin((rows * slant + columns) * 0.8 + phase)  # (N, 16, 16)
-    ground = (30 + 70 * waves)[..., None] * (0.8 + 0.4 * draws.random((len(gray), 1, 1, 3)))
+    background = (30 + 70 * waves)[..., None] * (0.8 + 0.4 * generator.random((len(gray), 1, 1, 3)))
     tint = np.array(TINTS, float)[list(map(int, labels))][:, None, None]  # (N, 1, 1, 3)
-    return np.round(ink * tint + (1 - ink) * ground).clip(0, 255).astype(np.uint8), labels
+    return np.round(ink * tint + (1 - ink) * background).clip(0, 255).astype(np.uint8), labels
 
 
 def digit_strips() -> tuple[Pixels, tuple[str, ...]]:
-    """Six digits side by side: a label for each frame of 8 × 8 pixels. The last tenth of the strips and of the digits
-    are kept for each other, so that `split = "tail 10%"` is fair."""
+    """Strips of six digits with one label per frame of 8 × 8 pixels. The last tenth of the strips is drawn from the
+    last tenth of the digits, which no other strip shows, so that `split = "tail 10%"` has no leak."""
     gray, labels = digits()
-    draws, kept = np.random.Generator(np.random.PCG64(2)), round(TAIL * STRIPS)
-    known = round((1 - TAIL) * len(gray))
+    generator, held_out = np.random.Generator(np.random.PCG64(2)), round(TAIL * STRIPS)
+    first = round((1 - TAIL) * len(gray))
     chosen = np.concatenate(
-        [draws.integers(0, known, (STRIPS - kept, FRAMES)), draws.integers(known, len(gray), (kept, FRAMES))]
+        [
+            generator.integers(0, first, (STRIPS - held_out, FRAMES)),
+            generator.integers(first, len(gray), (held_out, FRAMES)),
+        ]
     )
     strips = gray[chosen].transpose(0, 2, 1, 3, 4).reshape(STRIPS, 8, 8 * FRAMES, 1)
     return strips, tuple(" ".join(labels[n] for n in row) for row in chosen.tolist())
 
 
 def digit_captions() -> tuple[Pixels, tuple[str, ...]]:
-    """One to six digits on a strip, somewhere and a pixel or more apart, and their names in words. The last tenth of
-    the strips show every tenth digit, which no other strip shows, so that `split = "tail 10%"` is fair."""
+    """Strips of one to six digits at random positions, at least a pixel between them, captioned by their names. The
+    last tenth of the strips is drawn from every tenth digit, which no other strip shows, so that `split = "tail 10%"`
+    has no leak."""
     gray, labels = digits()
-    draws, kept = np.random.Generator(np.random.PCG64(3)), round(TAIL * CAPTIONED)
-    held = np.arange(len(gray)) % 10 == 0
-    pools = np.flatnonzero(~held), np.flatnonzero(held)
-    strips, said = np.zeros((CAPTIONED, 8, 9 * FRAMES, 1), np.uint8), []
+    generator, held_out = np.random.Generator(np.random.PCG64(3)), round(TAIL * CAPTIONED)
+    reserved = np.arange(len(gray)) % 10 == 0
+    pools = np.flatnonzero(~reserved), np.flatnonzero(reserved)
+    strips, captions = np.zeros((CAPTIONED, 8, 9 * FRAMES, 1), np.uint8), []
     for n, strip in enumerate(strips):
-        chosen = draws.choice(pools[n >= CAPTIONED - kept], draws.integers(1, FRAMES + 1))
-        # The room that is left is dealt out before, between and behind the digits.
-        gaps = np.sort(draws.integers(0, strip.shape[1] - 9 * len(chosen) + 1, len(chosen)))
-        for place, digit in enumerate(chosen):
-            left = gaps[place] + 9 * place
+        chosen = generator.choice(pools[n >= CAPTIONED - held_out], generator.integers(1, FRAMES + 1))
+        # Sorted offsets spread the free columns before, between and after the digits.
+        offsets = np.sort(generator.integers(0, strip.shape[1] - 9 * len(chosen) + 1, len(chosen)))
+        for index, digit in enumerate(chosen):
+            left = offsets[index] + 9 * index
             strip[:, left : left + 8] = gray[digit]
-        said.append(" ".join(NAMES[int(labels[digit])] for digit in chosen))
-    return strips, tuple(said)
+        captions.append(" ".join(NAMES[int(labels[digit])] for digit in chosen))
+    return strips, tuple(captions)
 
 
-PICTURES: dict[str, Callable[[], tuple[Pixels, tuple[str, ...]]]] = {
+DATASETS: dict[str, Callable[[], tuple[Pixels, tuple[str, ...]]]] = {
     "digits": digits,
     "tinted-digits": tinted_digits,
     "digit-strips": digit_strips,

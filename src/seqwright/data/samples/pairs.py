@@ -1,4 +1,4 @@
-"""Pairs that need no files: dates in any two of Babel's languages, and Python's standard library about itself."""
+"""Embedded pairs: dates in any two of Babel's languages, and code of Python's standard library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqwright.data.samples.python_pairs import expressions, signatures, summari
 DATES = re.compile(r"dates-([a-z]{2,3}(?:_[A-Za-z]+)?)-([a-z]{2,3}(?:_[A-Za-z]+)?)")
 FORMATS = ("full", "long", "medium", "EEEE d MMMM", "MMMM y", "d MMMM y", "EEE, d MMM y")
 FIRST, DAYS = datetime.date(1970, 1, 1), 40_000
-MANY = 20_000
+MAX_DATES = 20_000
 
 PAIRS: dict[str, Callable[[], list[Pair]]] = {
     "summaries": summaries,
@@ -25,31 +25,31 @@ PAIRS: dict[str, Callable[[], list[Pair]]] = {
 
 
 def embedded_pairs(name: str) -> list[Pair]:
-    """The pairs that `embedded:NAME` stands for; `dates-en-vi` and the like go between any two languages."""
-    if found := DATES.fullmatch(name):
-        return dates(found[1], found[2])
+    """The pairs of the dataset `embedded:NAME`; `dates-en-vi` and the like exist for any two languages."""
+    if match := DATES.fullmatch(name):
+        return dates(match[1], match[2])
     if name not in PAIRS:
         raise UserError(f"no embedded pairs '{name}'.{did_you_mean(name, [*PAIRS, 'dates-en-vi'])}")
     return PAIRS[name]()
 
 
 def dates(source: str, target: str) -> list[Pair]:
-    """Some days of about a century, each in one of several styles, as CLDR writes them in both languages."""
+    """Pairs of random dates within about a century, each in one of seven CLDR formats, in both languages."""
     try:
         from babel import Locale, UnknownLocaleError
         from babel.dates import format_date
     except ImportError:
         raise UserError("dates in other languages come from Babel: pip install 'seqwright[samples]'.") from None
     try:
-        languages: list[Any] = [Locale.parse(code) for code in (source, target)]
+        locales: list[Any] = [Locale.parse(code) for code in (source, target)]
     except (UnknownLocaleError, ValueError) as error:
         raise UserError(f"Babel does not know both of '{source}' and '{target}': {error}.") from None
     pairs = {}
-    for n, day in enumerate(permutation(0, 0, DAYS)[:MANY].tolist()):
+    for n, day in enumerate(permutation(0, 0, DAYS)[:MAX_DATES].tolist()):
         date, style = FIRST + datetime.timedelta(days=day), FORMATS[n % len(FORMATS)]
-        written = [[format_date(date, other, locale=language) for other in FORMATS] for language in languages]
-        given = written[0][FORMATS.index(style)]
-        # "May 5, 2020" is both long and medium: what either becomes is right.
-        said = dict.fromkeys(there for here, there in zip(*written, strict=True) if here == given)
-        pairs[given] = Pair((given,), tuple(said))
+        formatted = [[format_date(date, other, locale=locale) for other in FORMATS] for locale in locales]
+        text = formatted[0][FORMATS.index(style)]
+        # "May 5, 2020" is both long and medium: the translations of both are valid references.
+        references = dict.fromkeys(there for here, there in zip(*formatted, strict=True) if here == text)
+        pairs[text] = Pair((text,), tuple(references))
     return list(pairs.values())

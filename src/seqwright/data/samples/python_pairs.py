@@ -1,4 +1,4 @@
-"""Pairs from the sources of Python's standard library: code and summary, expression and tree, text and signature."""
+"""Embedded pairs from Python's standard library: code → summary, expression → syntax tree, docstring → signature."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from seqwright.data.parallel.formats import Pair
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-LEFT_OUT = {"site-packages", "test", "tests", "idle_test", "__pycache__"}
-FEWEST_NODES, MOST_NODES = 4, 24
-"""Sizes of the expressions that become trees: smaller ones teach nothing, larger ones are rare and long."""
+EXCLUDED = {"site-packages", "test", "tests", "idle_test", "__pycache__"}
+MIN_NODES, MAX_NODES = 4, 24
+"""Nodes of the expressions that become trees: smaller ones are trivial, larger ones rare and long."""
 
 
 def summaries() -> list[Pair]:
-    """A function without its docstring → the first line of the docstring."""
+    """Pairs of a function without its docstring, and the first line of the docstring."""
     pairs = {}
     for function, documentation in _documented():
         bare = copy.copy(function)
@@ -31,7 +31,7 @@ def summaries() -> list[Pair]:
 
 
 def signatures() -> list[Pair]:
-    """The first paragraph of a docstring, with the function's name → its signature."""
+    """Pairs of a function's name with the first paragraph of its docstring, and its signature."""
     pairs = {}
     for function, documentation in _documented():
         paragraph = " ".join(documentation.partition("\n\n")[0].split())
@@ -40,17 +40,17 @@ def signatures() -> list[Pair]:
 
 
 def expressions() -> list[Pair]:
-    """An expression → its syntax tree in brackets: `a + 1` → `(BinOp (Name a) (Add) (Constant 1))`."""
+    """Pairs of an expression and its bracketed syntax tree: `a + 1` → `(BinOp (Name a) (Add) (Constant 1))`."""
     pairs = {}
     for module in _modules():
         for node in ast.walk(module):
-            if isinstance(node, ast.expr) and FEWEST_NODES <= sum(1 for _ in ast.walk(node)) <= MOST_NODES:
+            if isinstance(node, ast.expr) and MIN_NODES <= sum(1 for _ in ast.walk(node)) <= MAX_NODES:
                 pairs[ast.unparse(node)] = tree(node)
-    return _unique({given: said for given, said in pairs.items() if "\n" not in given + said})
+    return _unique({source: target for source, target in pairs.items() if "\n" not in source + target})
 
 
 def tree(node: ast.AST) -> str:
-    """A syntax tree in brackets; contexts (load, store) say nothing that the place does not."""
+    """The bracketed form of a syntax tree, without load and store contexts, which the position implies."""
     parts = [type(node).__name__]
     for _, value in ast.iter_fields(node):
         for item in value if isinstance(value, list) else [value]:
@@ -68,7 +68,7 @@ def _modules() -> list[ast.Module]:
     folder = Path(sysconfig.get_path("stdlib"))
     parsed = []
     for path in sorted(folder.rglob("*.py")):
-        if LEFT_OUT.isdisjoint(path.relative_to(folder).parts) and not path.name.startswith("_sysconfigdata"):
+        if EXCLUDED.isdisjoint(path.relative_to(folder).parts) and not path.name.startswith("_sysconfigdata"):
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # old escapes in strings
@@ -88,4 +88,4 @@ def _documented() -> Iterator[tuple[Function, str]]:
 
 
 def _unique(pairs: dict[str, str]) -> list[Pair]:
-    return [Pair((given,), (said,)) for given, said in pairs.items()]
+    return [Pair((source,), (target,)) for source, target in pairs.items()]

@@ -1,4 +1,4 @@
-"""Tagged words: files to sentences, split into training and validation."""
+"""Tagged corpora: sentences from files, split into training and validation; checks of span tags (IOB2, IOBES)."""
 
 from __future__ import annotations
 
@@ -22,29 +22,32 @@ EMBEDDED = "embedded:python-tokens"
 @dataclass(frozen=True, kw_only=True)
 class TaggedConfig:
     kind: Literal["tagged"] = "tagged"
-    """Words with a tag each: parts of speech, names, slots."""
+    """Sentences with a tag per token: part of speech, named entities, slots."""
     train: tuple[str, ...] | str = ()
-    """Files to learn from (plain, .gz or .xz)."""
+    """Training files (plain, .gz or .xz)."""
     valid: tuple[str, ...] | str | None = None
-    """Files to measure progress on."""
+    """Validation files."""
     split: str | None = None
-    """Validation sentences from the training files: "tail 5%", or "documents 5%", a fixed choice by their words."""
+    """Validation split of the training sentences: "tail 5%", or "documents 5%", a fixed choice by the hash of their
+    words."""
     format: Format | None = None
-    """columns (a token and its tag a line, a blank line between sentences), conllu, lines (tokens TAB tags, a sentence
-    a line) or jsonl ({"tokens": […], "tags": […]}). Left out: by the name and the first lines."""
+    """File format: columns (CoNLL: a token and its tag per line, a blank line between sentences), conllu, lines (tokens
+    TAB tags, one sentence per line) or jsonl ({"tokens": […], "tags": […]}). Default: by the suffix and the first
+    lines."""
     columns: tuple[int | str, int | str] | None = None
-    """Which columns are token and tag, counted from 1: needed where there are more than two. Those of CoNLL-U may be
-    named: ["FORM", "UPOS"], unless told otherwise; ["FORM", "XPOS"] has the tags of the language."""
+    """Token and tag columns, counted from 1; required for more than two columns. Those of CoNLL-U may be named: default
+    ["FORM", "UPOS"]; ["FORM", "XPOS"] has language-specific tags."""
     batch_tokens: int | None = None
-    """Tokens of a step, padding included; left out: training.batch_size sentences."""
+    """Tokens per batch, padding included; default: training.batch_size sentences."""
     word_dropout: float = 0.0
-    """How often words are read as <unk> in training, so that unknown ones are met: a word that was seen n times with
-    probability word_dropout / (word_dropout + n) (Kiperwasser & Goldberg 2016)."""
+    """Word dropout α: a training word of frequency n is replaced by <unk> with probability α / (α + n), so that <unk>
+    is trained (Kiperwasser & Goldberg 2016)."""
     errors: Errors = "strict"
-    """strict refuses files that are not UTF-8 text; replace reads U+FFFD where they are broken, and says how often."""
+    """Decoding errors: strict refuses files that are not UTF-8; replace decodes invalid bytes as U+FFFD and reports how
+    many."""
 
     files: ClassVar[tuple[str, ...]] = ("train", "valid")
-    """The keys that name files."""
+    """Keys whose values are paths."""
 
     def __post_init__(self) -> None:
         if not self.train:
@@ -52,46 +55,52 @@ class TaggedConfig:
         check_split(self.split, self.valid)
         check_sizes(self, "batch_tokens")
         check_not_negative(self, "word_dropout")
-        if self.places is not None and (min(self.places) < 1 or self.places[0] == self.places[1]):
-            raise UserError(f"columns are two different ones, counted from 1, not {list(self.columns or ())}.")
+        if self.column_numbers is not None and (
+            min(self.column_numbers) < 1 or self.column_numbers[0] == self.column_numbers[1]
+        ):
+            raise UserError(f"columns are two different numbers from 1, not {list(self.columns or ())}.")
 
     @property
-    def places(self) -> Columns:
-        """Where token and tag stand, counted from 1."""
+    def column_numbers(self) -> Columns:
+        """The numbers of the token and tag columns, counted from 1."""
         if self.columns is None:
             return None
         token, tag = (CONLLU.index(key) + 1 if key in CONLLU else key for key in map(str, self.columns))
         for key in (token, tag):
             if not str(key).isdecimal():
-                raise UserError(f"no column '{key}'; count them from 1, or name one of {', '.join(CONLLU)}.")
+                raise UserError(f"no column '{key}'; give its number from 1, or one of {', '.join(CONLLU)}.")
         return int(token), int(tag)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tagged:
-    """Sentences in order."""
+    """A tagged corpus: sentences in order."""
 
     sentences: Sequence[Sentence]
     notes: tuple[str, ...] = ()
-    """What was mended while reading, to be said."""
+    """Notes for the user about changes made while reading."""
 
     @property
     def words(self) -> int:
+        """Number of words."""
         return sum(len(sentence.words) for sentence in self.sentences)
 
     @property
     def tags(self) -> list[str]:
-        """The commonest first, ties by name."""
+        """The tags by decreasing frequency, ties by name."""
         counts = Counter(tag for sentence in self.sentences for tag in sentence.tags)
         return sorted(counts, key=lambda tag: (-counts[tag], tag))
 
     def split(self, rule: str) -> tuple[Tagged, Tagged]:
-        """Training and held-out part; by "documents", sentences of the same words fall on one side."""
-        way, share = parse_split(rule)
+        """The training and the held-out part; with "documents", duplicate sentences fall on the same side."""
+        method, share = parse_split(rule)
         cut = int(len(self.sentences) * (1 - share))
-        out = [n >= cut if way == "tail" else _fraction(sentence) < share for n, sentence in enumerate(self.sentences)]
+        held_out = [
+            n >= cut if method == "tail" else _hash_fraction(sentence) < share
+            for n, sentence in enumerate(self.sentences)
+        ]
         train, valid = (
-            [sentence for sentence, held in zip(self.sentences, out, strict=True) if held == side]
+            [sentence for sentence, held in zip(self.sentences, held_out, strict=True) if held == side]
             for side in (False, True)
         )
         if not train or not valid:
@@ -102,7 +111,7 @@ class Tagged:
 
 
 def read_splits(config: TaggedConfig) -> tuple[Tagged, Tagged | None]:
-    """The training sentences and the validation sentences, if there are any."""
+    """Training sentences, and validation sentences if there are any."""
     train = read_tagged(config.train, config)
     if config.valid is not None:
         return train, read_tagged(config.valid, config)
@@ -110,44 +119,47 @@ def read_splits(config: TaggedConfig) -> tuple[Tagged, Tagged | None]:
 
 
 def read_tagged(files: Sequence[str] | str, config: TaggedConfig) -> Tagged:
-    """The sentences of some files."""
+    """The tagged corpus of the files."""
     notes: list[str] = []
     sentences: list[Sentence] = []
     for name in [files] if isinstance(files, str) else files:
         if is_embedded(name):
             if name != EMBEDDED:
-                raise UserError(f"no embedded tags '{name}'; there is {EMBEDDED}.")
+                raise UserError(f"no embedded tagged corpus '{name}'; there is {EMBEDDED}.")
             sentences += python_tokens()
             continue
         path = resolve(name)
         text, replaced = read_text(path, config.errors)
         if replaced:
-            notes.append(f"{path}: {replaced:,} places were not UTF-8 text and are read as U+FFFD.")
-        kind = config.format or sniff(text, name, config.places)
-        found = list(FORMATS[kind](text, name, config.places, True))
-        if not found:
+            notes.append(f"{path}: {replaced:,} decoding errors were replaced by U+FFFD.")
+        kind = config.format or sniff(text, name, config.column_numbers)
+        parsed = list(FORMATS[kind](text, name, config.column_numbers, True))
+        if not parsed:
             raise UserError(f"{path} holds no sentences.")
-        sentences += found
+        sentences += parsed
     return Tagged(sentences=sentences, notes=tuple(notes))
 
 
-def impossible(names: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    """Pairs of tags, by number, of which the second goes on with a span that the first is no part of; a sentence begins
-    after number `len(names)`. Whether a file keeps to that is for its reader to see: old ones begin spans with I."""
+def invalid_transitions(names: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Transitions (from, to) between tag ids that are invalid in IOB2 and IOBES: I or E after a tag that is not B or I
+    of the same type. The start of a sentence is id `len(names)`.
+
+    Whether a corpus obeys this is for the caller to check: in IOB1, as in CoNLL 2003, spans begin with I.
+    """
     inside = {n: name[2:] for n, name in enumerate(names) if name[:2] in ("I-", "E-")}
-    before = {n: name[2:] for n, name in enumerate(names) if name[:2] in ("B-", "I-")}
-    return tuple((one, n) for n, kind in inside.items() for one in range(len(names) + 1) if before.get(one) != kind)
+    opening = {n: name[2:] for n, name in enumerate(names) if name[:2] in ("B-", "I-")}
+    return tuple((m, n) for n, span in inside.items() for m in range(len(names) + 1) if opening.get(m) != span)
 
 
-def unbegun(sentences: Sequence[Sentence]) -> int:
-    """How many tags go on with a span that the tag before them is no part of."""
+def count_invalid_transitions(sentences: Sequence[Sentence]) -> int:
+    """The number of I and E tags that follow no B or I of the same type."""
     return sum(
-        tag[:2] in ("I-", "E-") and before not in (f"B-{tag[2:]}", f"I-{tag[2:]}")
+        tag[:2] in ("I-", "E-") and previous not in (f"B-{tag[2:]}", f"I-{tag[2:]}")
         for sentence in sentences
-        for before, tag in itertools.pairwise(("O", *sentence.tags))
+        for previous, tag in itertools.pairwise(("O", *sentence.tags))
     )
 
 
-def _fraction(sentence: Sentence) -> float:
-    """A number in [0, 1) that depends on the words alone: the choice survives a reordered or grown corpus."""
+def _hash_fraction(sentence: Sentence) -> float:
+    """A hash of the words in [0, 1): a split by it is stable when the corpus is reordered or grows."""
     return int.from_bytes(hashlib.blake2b("\n".join(sentence.words).encode(), digest_size=8).digest(), "big") / 2**64

@@ -1,4 +1,4 @@
-"""Files of tagged words: columns with a blank line between sentences, CoNLL-U, a sentence a line, JSON lines."""
+"""Parsers for tagged sentences: CoNLL columns, CoNLL-U, one sentence per line, and JSON lines."""
 
 from __future__ import annotations
 
@@ -12,86 +12,89 @@ from seqwright.core.config import UserError
 
 Format = Literal["columns", "conllu", "lines", "jsonl"]
 Columns = tuple[int, int] | None
-"""Where token and tag stand, counted from 1; None: the only two there are."""
+"""Numbers of the token and tag columns, counted from 1; None: the file has only two."""
 
-DOCUMENT = "-DOCSTART-"
-"""The word that begins a document in files of the CoNLL tasks; it is no sentence."""
-SAID = re.compile(r"#\s*(\S+ = |newdoc|newpar)")
-"""How lines begin that say something of a sentence: `# text = …`."""
+DOCSTART = "-DOCSTART-"
+"""Marks the start of a document in CoNLL files; it is no sentence."""
+METADATA = re.compile(r"#\s*(\S+ = |newdoc|newpar)")
+"""Start of comment lines in space-separated files: `# text = …`."""
 COMMENT = re.compile(r"#[^\t]*$")
-"""The same where words and tags are parted by tabs."""
+"""Comment lines in tab-separated files: any line that begins with # and has no tab."""
 SPAN = re.compile(r"O|[BIESLUM]-\S+")
-HEADINGS = {"token", "tokens", "word", "words", "form", "tag", "tags", "pos", "upos", "ner", "label"}
-"""What columns of tagged words are called."""
+HEADER_NAMES = {"token", "tokens", "word", "words", "form", "tag", "tags", "pos", "upos", "ner", "label"}
+"""Column names by which a header line is recognized."""
 
 CONLLU = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
-"""The columns of Universal Dependencies."""
+"""The columns of CoNLL-U (Universal Dependencies)."""
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """Words, and the tag of each; no tags at all where a file has none and none are needed."""
+    """Words and their tags; no tags where the file is parsed untagged."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
 
 
 def sniff(text: str, name: str, columns: Columns) -> Format:
-    """How a file is written, by its name and its first lines."""
+    """The format of a file, detected from its suffix and its first lines."""
     plain = name.removesuffix(".xz").removesuffix(".gz")
     for suffix, kind in ((".conllu", "conllu"), (".jsonl", "jsonl")):
         if plain.endswith(suffix):
             return kind  # type: ignore[return-value]
     lines = text[:100_000].strip().split("\n")[:200]
-    if any(_numbered(line.split("\t")) for line in lines):
+    if any(_is_conllu(line.split("\t")) for line in lines):
         return "conllu"
-    places = columns or (1, 2)
-    cells = [line.split("\t") for line in lines if line.count("\t") >= max(places) - 1]
-    token, tag = ([" " in row[place - 1].strip() for row in cells] for place in places)
-    # No tag holds a space, so a column of tags with spaces has those of whole sentences; so has one beside many words,
-    # where no blank line ends a sentence.
-    whole = any(tag) or (sum(token) > len(cells) / 2 and all(line.strip() for line in lines))
-    return "lines" if whole else "columns"
+    numbers = columns or (1, 2)
+    rows = [line.split("\t") for line in lines if line.count("\t") >= max(numbers) - 1]
+    token, tag = ([" " in row[number - 1].strip() for row in rows] for number in numbers)
+    # A single tag holds no space, so a tag cell with spaces holds the tags of a sentence. Sentences of one word have
+    # none; then most token cells hold spaces, and no blank line separates sentences.
+    sentence_per_line = any(tag) or (sum(token) > len(rows) / 2 and all(line.strip() for line in lines))
+    return "lines" if sentence_per_line else "columns"
 
 
 def by_columns(text: str, name: str, columns: Columns, tagged: bool) -> Iterator[Sentence]:
-    """A word a line, its tag in another column; blank lines end sentences. Columns are parted by tabs, or by spaces
-    where a file has no tab (and a line `# x` may be a word)."""
+    """Sentences of a CoNLL file: one word per line with its tag in another column, blank lines between sentences.
+
+    Columns are separated by tabs, or by white space where a file has no tab; then `# x` may be a word and its tag.
+    """
     separator = "\t" if "\t" in text else None
-    comment = COMMENT if separator else SAID
+    comment = COMMENT if separator else METADATA
     rows = [
         (number, line.rstrip("\r").split(separator))
         for number, line in enumerate(text.split("\n"), 1)
         if not comment.match(line)
     ]
-    if rows and len(rows[0][1]) > 1 and {cell.strip().lower() for cell in rows[0][1]} <= HEADINGS:
+    if rows and len(rows[0][1]) > 1 and {cell.strip().lower() for cell in rows[0][1]} <= HEADER_NAMES:
         del rows[0]
     yield from _sentences(iter(rows), name, columns, tagged)
 
 
 def conllu(text: str, name: str, columns: Columns, tagged: bool) -> Iterator[Sentence]:
-    """Universal Dependencies: FORM and UPOS unless columns say otherwise; ranges and empty nodes are not words of their
-    own."""
+    """Sentences of a CoNLL-U file: FORM and UPOS by default; multiword ranges and empty nodes are skipped."""
 
     def cells() -> Iterator[tuple[int, list[str]]]:
         for number, line in enumerate(text.split("\n"), 1):
-            found = line.rstrip("\r").split("\t")
-            if not line.startswith("#") and not {"-", "."} & set(found[0]):
-                yield number, found
+            row = line.rstrip("\r").split("\t")
+            if not line.startswith("#") and not {"-", "."} & set(row[0]):  # IDs `1-2` and `2.1`
+                yield number, row
 
     yield from _sentences(cells(), name, columns or (2, 4), tagged)
 
 
 def by_lines(text: str, name: str, columns: Columns, tagged: bool) -> Iterator[Sentence]:
-    """A sentence a line: its words, parted by spaces, in one column between tabs, its tags in another."""
+    """Sentences, one per line: space-separated words in one tab-separated column, their tags in another."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            words, tags = (cell.split() for cell in _two(line.rstrip("\r").split("\t"), name, number, columns, tagged))
+            words, tags = (
+                cell.split() for cell in _token_and_tag(line.rstrip("\r").split("\t"), name, number, columns, tagged)
+            )
             yield _sentence(words, tags, name, number, tagged)
 
 
 def jsonl(text: str, name: str, columns: Columns, tagged: bool) -> Iterator[Sentence]:
-    """An object a line: {"tokens": ["…"], "tags": ["…"]}."""
+    """Sentences from one object per line: {"tokens": ["…"], "tags": ["…"]}."""
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -113,22 +116,22 @@ FORMATS: dict[Format, Callable[[str, str, Columns, bool], Iterator[Sentence]]] =
 }
 
 
-def _numbered(cells: Sequence[str]) -> bool:
-    """Whether these are the ten columns of a word of CoNLL-U."""
+def _is_conllu(cells: Sequence[str]) -> bool:
+    """Whether these are the ten columns of a CoNLL-U word."""
     return len(cells) == len(CONLLU) and cells[0].isdecimal()
 
 
-def _sentences(cells: Iterator[tuple[int, list[str]]], name: str, columns: Columns, tagged: bool) -> Iterator[Sentence]:
+def _sentences(rows: Iterator[tuple[int, list[str]]], name: str, columns: Columns, tagged: bool) -> Iterator[Sentence]:
     words: list[str] = []
     tags: list[str] = []
-    for number, found in cells:
-        if found and found[0] == DOCUMENT:
+    for number, row in rows:
+        if row and row[0] == DOCSTART:
             continue
-        if any(cell.strip() for cell in found):
-            word, tag = _two(found, name, number, columns, tagged)
+        if any(cell.strip() for cell in row):
+            word, tag = _token_and_tag(row, name, number, columns, tagged)
             if not word or (tagged and not tag):
                 missing = "tag" if word else "token"
-                raise UserError(f"{name}, line {number:,}: the {missing} is missing; the line reads {found}.")
+                raise UserError(f"{name}, line {number:,}: the {missing} is missing; the line reads {row}.")
             words.append(word)
             tags.append(tag)
         elif words:
@@ -138,26 +141,28 @@ def _sentences(cells: Iterator[tuple[int, list[str]]], name: str, columns: Colum
         yield Sentence(tuple(words), tuple(tags) if tagged else ())
 
 
-def _two(cells: list[str], name: str, number: int, columns: Columns, tagged: bool) -> tuple[str, str]:
-    """Token and tag of a row of cells, or of what is asked for of them."""
-    where = f"{name}, line {number:,}"
+def _token_and_tag(cells: list[str], name: str, number: int, columns: Columns, tagged: bool) -> tuple[str, str]:
+    """The token and the tag cell of a row; an empty tag where it is parsed untagged."""
+    place = f"{name}, line {number:,}"
     if columns is None and len(cells) > 2:
         shown = ", ".join(f"{n} {cell[:20]!r}" for n, cell in enumerate(cells, 1))
-        tag = len(cells) if SPAN.fullmatch(cells[-1].strip()) else 2  # files of the CoNLL tasks have spans last
+        tag = len(cells) if SPAN.fullmatch(cells[-1].strip()) else 2  # CoNLL files have span tags last
         raise UserError(
-            f"{where}: {len(cells)} columns ({shown}); say which are token and tag, as in --set data.columns=[1,{tag}]."
+            f"{place}: {len(cells)} columns ({shown}); name those of token and tag, as in --set data.columns=[1,{tag}]."
         )
     token, tag = columns or (1, 2)
     if len(cells) < (max(token, tag) if tagged else token):
-        wanted = f"data.columns asks for column {max(token, tag)}" if columns else "token and tag are parted by a tab"
-        raise UserError(f"{where}: {len(cells)} column(s), but {wanted}; the line begins {cells[0][:60]!r}.")
+        expected = (
+            f"data.columns asks for column {max(token, tag)}" if columns else "token and tag are separated by a tab"
+        )
+        raise UserError(f"{place}: {len(cells)} column(s), but {expected}; the line begins {cells[0][:60]!r}.")
     return cells[token - 1].strip(), cells[tag - 1].strip() if tagged else ""
 
 
 def _sentence(words: list[str], tags: list[str], name: str, number: int, tagged: bool) -> Sentence:
     if tagged and len(words) != len(tags):
         raise UserError(
-            f"{name}, line {number:,}: {len(words)} tokens, but {len(tags)} tags; each token has one tag. "
+            f"{name}, line {number:,}: {len(words)} tokens, but {len(tags)} tags; give one tag per token. "
             f"The line begins {' '.join(words)[:60]!r}."
         )
     return Sentence(tuple(words), tuple(tags))

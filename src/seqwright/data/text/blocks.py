@@ -1,4 +1,4 @@
-"""Large text files a block at a time, in bounded memory: each block is encoded as it would be in the whole."""
+"""Streaming reader of large text files: blocks in bounded memory that encode to the same ids as the whole file."""
 
 from __future__ import annotations
 
@@ -14,44 +14,46 @@ from typing import IO, Any
 
 from seqwright.core.config import UserError
 from seqwright.data.files import BYTE_ORDER_MARK, plain_suffix
-from seqwright.data.records import DELIMITERS, RECORDS, record_ends, records
+from seqwright.data.records import DELIMITERS, RECORD_SUFFIXES, record_ends, records
 from seqwright.data.text.corpus import Corpus, Document, corpus_of, texts_of
 
 BLOCK = 8 << 20
-"""Bytes read at once."""
+"""Default block size in bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
+    """A part of a file."""
+
     path: Path
     text: str
     first: bool
-    """Whether a file begins here."""
+    """Whether it is the first of its file."""
     line: int
-    """The number of its first line."""
-    mended: bool = False
-    """Whether CR LF was read as LF up to here."""
-    heading: str = ""
-    """The first record of a table, where this is a later part of it."""
+    """Number of its first line."""
+    normalized: bool = False
+    """Whether a CRLF was read as LF in this block or an earlier one of its file."""
+    header: str = ""
+    """First record of the table, for all blocks but the first."""
 
     def corpus(self, kind: Document, columns: Sequence[str]) -> Corpus:
-        """What is encoded: documents, or a part of one where the whole file is the document."""
-        if plain_suffix(self.path) in RECORDS:
-            rows = records(self.text, self.path, columns, line=self.line, heading=self.heading)
+        """The documents of the block, or a part of one where the whole file is the document."""
+        if plain_suffix(self.path) in RECORD_SUFFIXES:
+            rows = records(self.text, self.path, columns, line=self.line, header=self.header)
             return Corpus(documents=list(texts_of(rows, self.path, columns)), kind=kind)
-        own = corpus_of(self.text, kind)
-        return replace(own, exact=own.exact and not self.mended)
+        corpus = corpus_of(self.text, kind)
+        return replace(corpus, exact=corpus.exact and not self.normalized)
 
 
 @dataclass(frozen=True)
 class Blocks(Collection[str]):
-    """The texts of some files' blocks, read anew each time they are asked for."""
+    """The texts of the blocks of files, re-read from disk on every iteration."""
 
     paths: Sequence[Path]
     kind: Document
     columns: Sequence[str]
     every: int = 1
-    """Only each so many-th block: a sample spread over all files."""
+    """Stride: only every n-th block, a sample spread over all files."""
     size: int = BLOCK
 
     def __iter__(self) -> Iterator[str]:
@@ -66,60 +68,61 @@ class Blocks(Collection[str]):
         return sum(1 for _ in self)
 
     def __contains__(self, text: object) -> bool:
-        return any(text == own for own in self)
+        return any(text == other for other in self)
 
 
 def blocks(path: Path, kind: Document, size: int = BLOCK) -> Iterator[Block]:
-    """A file in parts of about `size` bytes, cut where neither a document nor a token can be cut in two."""
+    """A file as blocks of about `size` bytes, cut where no document and no token is split."""
     suffix = plain_suffix(path)
-    cut = _before_word if kind == "file" and suffix not in RECORDS else _after_document
-    end = "\n\n" if kind == "blank-line" else "\n"
-    held, first, line, mended, heading = "", True, 1, False, ""
+    cut = _before_word if kind == "file" and suffix not in RECORD_SUFFIXES else _after_document
+    separator = "\n\n" if kind == "blank-line" else "\n"
+    buffer, first, line, normalized, header = "", True, 1, False, ""
     texts = ((text, False) for text in _decoded(path, size))
-    for text, crlf in texts if kind == "file" or suffix in DELIMITERS else _line_ends(_decoded(path, size)):
-        held += text
-        mended |= crlf
-        place = _after_record(held, path, line) if suffix == ".csv" else cut(held, end)
-        if place:
-            yield Block(path=path, text=held[:place], first=first, line=line, mended=mended, heading=heading)
+    for text, crlf in texts if kind == "file" or suffix in DELIMITERS else _normalized(_decoded(path, size)):
+        buffer += text
+        normalized |= crlf
+        end = _after_record(buffer, path, line) if suffix == ".csv" else cut(buffer, separator)
+        if end:
+            yield Block(path=path, text=buffer[:end], first=first, line=line, normalized=normalized, header=header)
             if first and suffix in DELIMITERS:
-                heading = held[: next(record_ends(held, path, 1)) if suffix == ".csv" else held.index("\n") + 1]
-            line += held.count("\n", 0, place)
-            held, first = held[place:], False
-    if held:
-        yield Block(path=path, text=held, first=first, line=line, mended=mended, heading=heading)
+                header = buffer[: next(record_ends(buffer, path, 1)) if suffix == ".csv" else buffer.index("\n") + 1]
+            line += buffer.count("\n", 0, end)
+            buffer, first = buffer[end:], False
+    if buffer:
+        yield Block(path=path, text=buffer, first=first, line=line, normalized=normalized, header=header)
     elif first:
         raise UserError(f"{path} is empty.")
 
 
 def _after_record(text: str, path: Path, line: int) -> int:
-    """The end of the last record that surely ends in this text: of all but the last, which may go on."""
-    place, last = 0, 0
+    """The end of the last record but one: the last may continue in the next block."""
+    previous, last = 0, 0
     for end in record_ends(text, path, line):
-        place, last = last, end
-    return place
+        previous, last = last, end
+    return previous
 
 
-def _after_document(text: str, end: str) -> int:
-    return text.rfind(end) + len(end) if end in text else 0
+def _after_document(text: str, separator: str) -> int:
+    return text.rfind(separator) + len(separator) if separator in text else 0
 
 
-def _before_word(text: str, end: str) -> int:
-    """The last place where white space follows something else: no kind of ours joins the two (`text/tokenizer.py`)."""
-    place = max(text.rfind(" "), text.rfind("\n"))
-    while place > 0 and (text[place - 1].isspace() or text[place] not in " \n"):
-        place -= 1
-    return max(0, place)
+def _before_word(text: str, separator: str) -> int:
+    """The last offset where white space follows a non-space: no tokenizer of ours merges across it
+    (`text/tokenizer.py`)."""
+    offset = max(text.rfind(" "), text.rfind("\n"))
+    while offset > 0 and (text[offset - 1].isspace() or text[offset] not in " \n"):
+        offset -= 1
+    return max(0, offset)
 
 
-def _line_ends(texts: Iterator[str]) -> Iterator[tuple[str, bool]]:
-    """CR LF as LF, also where the two come in different parts, and whether there was any."""
-    held = ""
+def _normalized(texts: Iterator[str]) -> Iterator[tuple[str, bool]]:
+    """The chunks with CRLF read as LF, also across chunk boundaries, and whether each had any."""
+    pending = ""
     for text in texts:
-        text = held + text
-        held = "\r" if text.endswith("\r") else ""
+        text = pending + text
+        pending = "\r" if text.endswith("\r") else ""
         yield text.removesuffix("\r").replace("\r\n", "\n"), "\r\n" in text
-    yield held, False
+    yield pending, False
 
 
 def _decoded(path: Path, size: int) -> Iterator[str]:
@@ -128,8 +131,8 @@ def _decoded(path: Path, size: int) -> Iterator[str]:
     with _opened(path) as file:
         while data := file.read(size):
             if b"\0" in data:
-                place = read + data.index(0)
-                raise UserError(f"{path} looks binary or UTF-16: NUL at byte {place:,}; give a text file.")
+                offset = read + data.index(0)
+                raise UserError(f"{path} looks binary or UTF-16: NUL at byte {offset:,}; give a text file.")
             try:
                 text = decoder.decode(data)
             except UnicodeDecodeError as error:

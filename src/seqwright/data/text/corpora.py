@@ -1,4 +1,4 @@
-"""What a recipe's [data] asks for: corpora to learn from, one or several by weight, and the one to measure on."""
+"""The corpora of a recipe's [data]: one or several for training, mixed by weight, and one for validation."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 from seqwright.core.config import UserError
 from seqwright.core.storage import read_json
-from seqwright.data.files import expand, named, resolve
-from seqwright.data.records import RECORDS, holds_records
+from seqwright.data.files import as_list, expand, resolve
+from seqwright.data.records import RECORD_SUFFIXES, holds_records
 from seqwright.data.samples.text import is_embedded
-from seqwright.data.text.corpus import Corpus, Document, TextConfig, TextFiles, joined, read_corpus, split
+from seqwright.data.text.corpus import Corpus, Document, TextConfig, TextFiles, concatenate, read_corpus, split
 from seqwright.data.text.prepare import is_prepared, open_prepared
 from seqwright.data.text.stream import Stream, make_stream
 from seqwright.text.tokenizer import Tokenizer
@@ -23,66 +23,71 @@ Readable = Corpus | Path
 
 @dataclass(frozen=True, kw_only=True)
 class Corpora:
+    """The training corpora with their names, and the validation corpus."""
+
     names: list[str]
     train: list[Readable]
     valid: Readable | None
 
     @property
     def texts(self) -> list[str]:
-        """Every training document that is there as text: what a tokenizer learns from."""
+        """Training documents available as text, from which a tokenizer is trained; prepared corpora have none."""
         return list(chain.from_iterable(part.documents for part in self.train if isinstance(part, Corpus)))
 
     @property
     def notes(self) -> list[str]:
+        """Notes of all corpora."""
         return [note for part in (*self.train, self.valid) if isinstance(part, Corpus) for note in part.notes]
 
     @property
     def leak(self) -> str | None:
-        """What should be said of validation documents that stand in the training text too."""
+        """A warning about validation documents that are in the training text too, if there are any."""
         if not isinstance(self.valid, Corpus) or len(self.valid.documents) < 2:
             return None
-        known = {_digest(document) for document in self.texts}
-        shared = [document for document in self.valid.documents if document.strip() and _digest(document) in known]
-        if not shared:
+        seen = {_digest(document) for document in self.texts}
+        leaked = [document for document in self.valid.documents if document.strip() and _digest(document) in seen]
+        if not leaked:
             return None
-        share = sum(map(len, shared)) / max(1, self.valid.characters)
+        share = sum(map(len, leaked)) / max(1, self.valid.characters)
         return (
-            f"{len(shared):,} of {len(self.valid.documents):,} validation documents also stand in the training text,"
-            f" word for word ({share:.1%} of its characters); `seqwright data audit` finds near copies too."
+            f"{len(leaked):,} of {len(self.valid.documents):,} validation documents are exact duplicates of training"
+            f" documents ({share:.1%} of its characters); `seqwright data audit` finds near-duplicates too."
         )
 
 
 def read_corpora(config: TextFiles, kind: Document, *, base: Path | None = None) -> Corpora:
-    """The corpora of a recipe; each entry of `train` is one of its own where weights are given."""
-    names = named(config.train)
-    _refuse_idle_columns(config, base)
+    """The corpora of a recipe; with weights, each entry of `train` is a corpus of its own."""
+    names = as_list(config.train)
+    _refuse_unused_columns(config, base)
     prepared = [_prepared(name, base, kind) for name in names]
     weighted = isinstance(config, TextConfig) and bool(config.weights)
     if any(prepared) and len(names) > 1 and not weighted:
-        raise UserError("several prepared corpora are mixed by weight; say how with data.weights.")
+        raise UserError("several prepared corpora are mixed by weight; set their weights in data.weights.")
     groups = [[name] for name in names] if weighted else [names]
-    whole = [
+    corpora = [
         folder or read_corpus(group, kind, base=base, errors=config.errors, columns=config.columns)
         for group, folder in zip(groups, prepared, strict=False)
     ]
-    train, valid = _held_out(config, kind, whole, base)
+    train, valid = _train_valid(config, kind, corpora, base)
     return Corpora(names=[", ".join(group) for group in groups], train=train, valid=valid)
 
 
 def to_stream(corpus: Readable, tokenizer: Tokenizer) -> Stream:
+    """The stream of ids of a corpus."""
     return make_stream(corpus, tokenizer) if isinstance(corpus, Corpus) else open_prepared(corpus, tokenizer)
 
 
-def _held_out(
+def _train_valid(
     config: TextFiles, kind: Document, train: list[Readable], base: Path | None
 ) -> tuple[list[Readable], Readable | None]:
-    """What is left to learn from, and what to measure on."""
+    """Training corpora without held-out documents, and the validation corpus."""
     if config.valid is not None:
-        names = named(config.valid)
+        names = as_list(config.valid)
         prepared = [folder for name in names if (folder := _prepared(name, base, kind))]
         if prepared and len(names) > 1:
             raise UserError(
-                f"{prepared[0]} is prepared, and is measured on alone; name nothing beside it in data.valid."
+                f"{prepared[0]} is prepared, so it must be the only validation corpus; name nothing beside it in"
+                " data.valid."
             )
         return train, prepared[0] if prepared else read_corpus(
             names, kind, base=base, errors=config.errors, columns=config.columns
@@ -94,23 +99,23 @@ def _held_out(
         if not isinstance(corpus, Corpus):
             raise UserError(f"{corpus} is prepared, and cannot be split; prepare the validation text by itself.")
         parts.append(split(corpus, config.split))
-    return [kept for kept, _ in parts], joined([valid for _, valid in parts], kind)
+    return [kept for kept, _ in parts], concatenate([valid for _, valid in parts], kind)
 
 
-def _refuse_idle_columns(config: TextFiles, base: Path | None) -> None:
-    """Columns of files that have none would make each of their lines a document, and nobody asked for that."""
+def _refuse_unused_columns(config: TextFiles, base: Path | None) -> None:
+    """Refuses data.columns where no file has columns: it would silently make every line a document."""
     if not config.columns:
         return
-    names = (*named(config.train), *named(config.valid))
+    names = (*as_list(config.train), *as_list(config.valid))
     paths = [resolve(name, base) for name in names if not is_embedded(name)]
     if not any(holds_records(file) for path in paths if not is_prepared(path) for file in expand(path)[0]):
         raise UserError(
-            f"data.columns is for files that end in {', '.join(RECORDS)}; none of these does. Leave it out."
+            f"data.columns is for files that end in {', '.join(RECORD_SUFFIXES)}; none of these does. Leave it out."
         )
 
 
 def _prepared(name: str, base: Path | None, kind: Document) -> Path | None:
-    """The folder of a prepared corpus, where that is what the name means; its documents must be those of the recipe."""
+    """The folder of a prepared corpus, if the name is one; its document kind must match the recipe's."""
     path = None if is_embedded(name) else resolve(name, base)
     if path is None or not is_prepared(path):
         return None

@@ -1,4 +1,4 @@
-"""Plain text as a corpus: files cut into documents, and documents split into training and validation."""
+"""Text corpora: files split into documents, and documents split into training and validation."""
 
 from __future__ import annotations
 
@@ -22,36 +22,37 @@ from seqwright.text.backend import SPLIT_AT_SPACE, Kind
 Document = Literal["line", "blank-line", "file"]
 
 END = {"line": "\n", "blank-line": "\n\n", "file": ""}
-"""What stands after a document in a text; `<eos>` says it in the stream."""
+"""Text that ends a document of each kind; `<eos>` stands for it in the stream."""
 
 _SPLIT = re.compile(r"([a-z]+) (\d+(?:\.\d+)?)%")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextFiles:
-    """Where documents come from, whatever is made of them."""
+    """Files and documents of a text corpus: the keys that all text kinds share."""
 
     kind: str
-    """What is made of them."""
+    """Kind of examples."""
     train: tuple[str, ...] | str = ()
-    """Files, folders or patterns to learn from (text, Markdown, .jsonl, .csv, .tsv; plain, .gz or .xz), or folders that
-    `seqwright data prepare` made: beside the recipe, then under the data root SEQWRIGHT_DATA, where "$SEQWRIGHT_DATA/…"
-    is looked for only."""
+    """Training files, folders or glob patterns (text, Markdown, .jsonl, .csv, .tsv; plain, .gz or .xz), or folders of
+    `seqwright data prepare`. Relative paths are searched beside the recipe, then under the data root SEQWRIGHT_DATA;
+    "$SEQWRIGHT_DATA/…" under the data root only."""
     columns: tuple[str, ...] = ()
-    """The column of .jsonl, .csv and .tsv files that is the text, by name or counted from "1"; each is a document."""
+    """Text column of .jsonl, .csv and .tsv files, by name or number from "1"; each record is a document."""
     valid: tuple[str, ...] | str | None = None
-    """Files to measure progress on."""
+    """Validation files."""
     split: str | None = None
-    """Validation text from the training files: "tail 10%" takes the end (of each file, where they are few),
-    "documents 5%" a fixed choice of documents."""
+    """Validation split of the training files: "tail 10%" holds out the end (of each file, where they are few),
+    "documents 5%" a fixed choice of documents by hash."""
     document: Document | None = None
-    """What a document is: line, blank-line (paragraphs) or file. Left out: line for words, bpe and wordpiece, which do
-    not know line ends, and file otherwise."""
+    """Document unit: line, blank-line (paragraphs) or file. Default: line for words, bpe and wordpiece, whose
+    vocabularies have no line ends, file otherwise."""
     errors: Errors = "strict"
-    """strict refuses files that are not UTF-8 text; replace reads U+FFFD where they are broken, and says how often."""
+    """Decoding errors: strict refuses files that are not UTF-8; replace decodes invalid bytes as U+FFFD and reports how
+    many."""
 
     files: ClassVar[tuple[str, ...]] = ("train", "valid")
-    """The keys that name files."""
+    """Keys whose values are paths."""
 
     def __post_init__(self) -> None:
         if not self.train:
@@ -59,22 +60,22 @@ class TextFiles:
         if self.valid == ():
             raise UserError("valid names no file; leave it out where there is none.")
         if self.columns and self.document not in (None, "line"):
-            raise UserError(f'with columns each record is a document; document = "{self.document}" has no meaning.')
+            raise UserError(f'with columns each record is a document; leave document = "{self.document}" out.')
         check_split(self.split, self.valid)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig(TextFiles):
     kind: Literal["text"] = "text"
-    """Plain text for a language model."""
+    """Plain text for language models."""
     weights: tuple[float, ...] = ()
-    """How much of what is learned comes from each entry of train, in the same order; left out: as much as there is."""
+    """Mixture weights of the entries of train, in the same order; default: one corpus, each text once per epoch."""
     examples: Literal["windows", "bptt", "prefixes", "documents"] | None = None
-    """What a row of a training batch is: a window of the packed text, a stretch of it whose state is carried to the
-    next step (rows), a prefix of a document with one target, or a document. Left out: what suits the model."""
+    """Rows of a training batch: windows of the packed text, contiguous slices with the recurrent state carried to the
+    next step (bptt), prefixes of documents with one target each, or documents. Default: by the model."""
     mask_documents: bool = False
-    """Whether tokens of packed windows see their own document only, and positions begin anew with each (gpt); measured
-    the same way."""
+    """Document mask: tokens of a packed window attend within their document only, and positions restart with each
+    (gpt). Evaluation does the same."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,33 +84,33 @@ class TextConfig(TextFiles):
         if self.weights and (isinstance(self.train, str) or len(self.weights) != len(self.train)):
             raise UserError("weights needs one number for each entry of train, in the same order.")
         if any(weight <= 0 for weight in self.weights):
-            raise UserError("weights must be above 0; take the files that should not be learned from out of train.")
+            raise UserError("weights must be above 0; remove files that should have no weight from train.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """Documents in order."""
+    """A corpus: documents in order."""
 
     documents: Sequence[str]
     kind: Document
     notes: tuple[str, ...] = ()
-    """What was mended while reading, to be said."""
+    """Notes for the user about changes made while reading."""
     exact: bool = True
-    """The documents and their ends are the text that was read."""
+    """Whether the documents and their ends reproduce the text exactly."""
     unended: Mapping[int, int] = field(default_factory=dict)
-    """How many characters of its end the text lacks after a document: the last line of a file may have no line end."""
+    """Characters of its end missing in the text after a document, by index: the last line of a file may have no LF."""
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """(documents,): characters of each document, its end included where the text has one."""
+        """(documents,): characters of each document, with its end where the text has one."""
         lengths = np.fromiter(map(len, self.documents), np.int64, len(self.documents)) + len(END[self.kind])
-        for document, lacking in self.unended.items():
-            lengths[document] -= lacking
+        for document, missing in self.unended.items():
+            lengths[document] -= missing
         return lengths
 
     @property
     def characters(self) -> int:
-        """Of the text as it was read."""
+        """Characters of the text."""
         return int(self.lengths.sum())
 
 
@@ -121,7 +122,7 @@ def read_corpus(
     errors: Errors,
     columns: Sequence[str] | None = None,
 ) -> Corpus:
-    """The documents of some files, folders and patterns; the lines of records too, where no column is asked for."""
+    """The corpus of files, folders and glob patterns; with `columns` None, record files are read as plain text."""
     notes: list[str] = []
     parts: list[Corpus] = []
     for name in [files] if isinstance(files, str) else files:
@@ -131,50 +132,50 @@ def read_corpus(
         paths, others = expand(resolve(name, base))
         if others:
             shown = ", ".join([path.name for path in others[:3]] + ["…"] * (len(others) > 3))
-            notes.append(f"{name}: {len(others):,} files of other kinds are left out ({shown}).")
+            notes.append(f"{name}: {len(others):,} files with other suffixes are skipped ({shown}).")
         for path in paths:
             text, replaced = read_text(path, errors)
             if replaced:
-                notes.append(f"{path}: {replaced:,} places were not UTF-8 text and are read as U+FFFD.")
+                notes.append(f"{path}: {replaced:,} decoding errors were replaced by U+FFFD.")
             if columns is not None and holds_records(path):
                 parts.append(Corpus(documents=list(texts_of(records(text, path, columns), path, columns)), kind=kind))
                 continue
             if kind != "file" and "\r\n" in text:
-                notes.append(f"{path}: lines end in CR LF, read as line ends.")
+                notes.append(f"{path}: CRLF line endings are read as LF.")
             parts.append(corpus_of(text, kind))
-    return replace(joined(parts, kind), notes=tuple(notes))
+    return replace(concatenate(parts, kind), notes=tuple(notes))
 
 
 def corpus_of(text: str, kind: Document) -> Corpus:
-    """The documents of a text, and whether they and their ends are all of it; the last may have less of an end."""
+    """The corpus of a text, with whether its documents and their ends reproduce it; the last end may be incomplete."""
     documents, end = documents_of(text, kind), END[kind]
-    inside = end.join(documents)
-    rest = text[len(inside) :]
-    if not documents or not text.startswith(inside) or not end.startswith(rest):
+    rejoined = end.join(documents)
+    rest = text[len(rejoined) :]
+    if not documents or not text.startswith(rejoined) or not end.startswith(rest):
         return Corpus(documents=documents, kind=kind, exact=False)
-    lacking = len(end) - len(rest)
-    return Corpus(documents=documents, kind=kind, unended={len(documents) - 1: lacking} if lacking else {})
+    missing = len(end) - len(rest)
+    return Corpus(documents=documents, kind=kind, unended={len(documents) - 1: missing} if missing else {})
 
 
-def joined(parts: Sequence[Corpus], kind: Document) -> Corpus:
-    """Corpora one after the other."""
+def concatenate(parts: Sequence[Corpus], kind: Document) -> Corpus:
+    """The concatenation of corpora."""
     documents: list[str] = []
     unended: dict[int, int] = {}
     for part in parts:
-        unended |= {len(documents) + document: lacking for document, lacking in part.unended.items()}
+        unended |= {len(documents) + document: missing for document, missing in part.unended.items()}
         documents += part.documents
     return Corpus(documents=documents, kind=kind, exact=all(part.exact for part in parts), unended=unended)
 
 
 def texts_of(rows: Iterable[tuple[str, ...]], path: Path, columns: Sequence[str]) -> Iterator[str]:
-    """The texts of a file's records: each is a document."""
+    """The text column of a file's records; each is a document."""
     if len(columns) != 1:
-        raise UserError(f'{path} holds records; say which column is the text, as in data.columns = ["text"] or ["3"].')
+        raise UserError(f'{path} holds records; name the text column, as in data.columns = ["text"] or ["3"].')
     return (row[0] for row in rows)
 
 
 def documents_of(text: str, kind: Document) -> list[str]:
-    """A text cut into documents. A line ends at LF or CR LF and at nothing else; lines that hold nothing count too."""
+    """The documents of a text. Lines end at LF or CRLF only, not at U+2028 or a lone CR; empty lines are documents."""
     if kind == "file":
         return [text]
     text = text.replace("\r\n", "\n")
@@ -184,51 +185,51 @@ def documents_of(text: str, kind: Document) -> list[str]:
 
 
 def document_kind(config: TextFiles, tokenizer: Kind) -> Document:
-    """What a document is: what the recipe says, otherwise a line for kinds that do not know line ends, and a file."""
+    """The document unit: the recipe's, otherwise a line for tokenizers without line ends, a file for others."""
     return config.document or ("line" if config.columns or tokenizer in SPLIT_AT_SPACE else "file")
 
 
-def check_split(split: str | None, valid: Sequence[str] | None, ways: Sequence[str] = ("tail", "documents")) -> None:
-    """Refuses a split that cannot be understood, or that stands beside files to validate on."""
+def check_split(split: str | None, valid: Sequence[str] | None, methods: Sequence[str] = ("tail", "documents")) -> None:
+    """Refuses a split rule that does not parse, or that is given together with validation files."""
     if split is None:
         return
-    parse_split(split, ways)
+    parse_split(split, methods)
     if valid is not None:
-        raise UserError("valid and split both say what to validate on; keep one.")
+        raise UserError("valid and split both define the validation data; keep one.")
 
 
-def parse_split(rule: str, ways: Sequence[str] = ("tail", "documents")) -> tuple[str, Fraction]:
-    """The way and the held-out share of a split."""
+def parse_split(rule: str, methods: Sequence[str] = ("tail", "documents")) -> tuple[str, Fraction]:
+    """The method and the held-out share of a split rule."""
     match = _SPLIT.fullmatch(rule)
-    if not match or match[1] not in ways or not 0 < Fraction(match[2]) < 100:
-        written = " or ".join(f'"{way} 5%"' for way in ways)
-        raise UserError(f'split is "{rule}"; write {written}.')
+    if not match or match[1] not in methods or not 0 < Fraction(match[2]) < 100:
+        examples = " or ".join(f'"{method} 5%"' for method in methods)
+        raise UserError(f'split is "{rule}"; write {examples}.')
     return match[1], Fraction(match[2]) / 100
 
 
 def split(corpus: Corpus, rule: str) -> tuple[Corpus, Corpus]:
-    """Training and held-out part.
+    """The training and the held-out part.
 
-    "tail" holds out the last documents, or the last characters where there is one document, or those of each file where
-    one of them is more than the share. "documents" holds out those whose text hashes low: the choice needs no seed,
-    survives a reordered or grown corpus, and never puts two copies of one document on both sides.
+    "tail" holds out the last documents; the last characters of a single document; or the last characters of each file
+    where the share is less than one file. "documents" holds out those whose text hashes below the share: the choice
+    needs no seed, is stable when the corpus is reordered or grows, and puts duplicates of a document on the same side.
     """
-    way, share = parse_split(rule)
+    method, share = parse_split(rule)
     documents = corpus.documents
-    if way == "tail" and (len(documents) == 1 or (corpus.kind == "file" and len(documents) * share < 1)):
+    if method == "tail" and (len(documents) == 1 or (corpus.kind == "file" and len(documents) * share < 1)):
         cuts = [int(len(document) * (1 - share)) for document in documents]
         heads = [document[:cut] for document, cut in zip(documents, cuts, strict=True)]
         tails = [document[cut:] for document, cut in zip(documents, cuts, strict=True)]
         train = replace(corpus, documents=heads, unended=dict.fromkeys(range(len(heads)), len(END[corpus.kind])))
         valid = replace(corpus, documents=tails, notes=())
     else:
-        if way == "documents":
+        if method == "documents":
             held_out = [_hash_fraction(document) < share for document in documents]
         else:
             cut = int(len(documents) * (1 - share))
             held_out = [number >= cut for number in range(len(documents))]
-        train = _only(corpus, [number for number, out in enumerate(held_out) if not out])
-        valid = replace(_only(corpus, [number for number, out in enumerate(held_out) if out]), notes=())
+        train = _select(corpus, [number for number, held in enumerate(held_out) if not held])
+        valid = replace(_select(corpus, [number for number, held in enumerate(held_out) if held]), notes=())
     if not any(train.documents) or not any(valid.documents):
         raise UserError(
             f'split = "{rule}" of {len(documents)} {corpus.kind} document(s) leaves one side empty;'
@@ -237,12 +238,13 @@ def split(corpus: Corpus, rule: str) -> tuple[Corpus, Corpus]:
     return train, valid
 
 
-def _only(corpus: Corpus, numbers: list[int]) -> Corpus:
-    """Some of the documents, in this order."""
+def _select(corpus: Corpus, numbers: list[int]) -> Corpus:
+    """These documents, in this order."""
     unended = {new: corpus.unended[old] for new, old in enumerate(numbers) if old in corpus.unended}
     return replace(corpus, documents=[corpus.documents[number] for number in numbers], unended=unended)
 
 
 def _hash_fraction(document: str) -> float:
+    """A hash of the text in [0, 1)."""
     digest = hashlib.blake2b(document.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64

@@ -1,4 +1,4 @@
-"""Text with some of its tokens hidden: packed rows for a model that reads both ways (Devlin et al. 2019)."""
+"""Masked language modeling data: packed rows with masked tokens for bidirectional encoders (Devlin et al. 2019)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
-from seqwright.data.order import draw, permutation
+from seqwright.data.order import permutation, randint
 from seqwright.data.text.corpus import TextFiles
 from seqwright.data.text.masking import Ints, Masking
 from seqwright.data.text.stream import Stream
@@ -23,21 +23,24 @@ MASK = "<mask>"
 @dataclass(frozen=True, kw_only=True)
 class MaskedConfig(TextFiles):
     kind: Literal["masked"] = "masked"
-    """Text with hidden tokens to guess."""
+    """Text for masked language models."""
     mask_rate: float = 0.15
-    """The share of the tokens that is hidden."""
+    """Share of tokens that are masked."""
     whole_words: bool = False
-    """Whether the pieces of a word are hidden together or not at all."""
+    """Whole-word masking: all pieces of a word are masked, or none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.mask_rate < 1:
-            raise UserError(f"share must be between 0 and 1, not {self.mask_rate}.")
+            raise UserError(f"mask_rate must be between 0 and 1, not {self.mask_rate}.")
 
 
 class MaskedRows:
-    """Every token once an epoch, in rows that begin with `<sos>` and hold what follows one another in the text, over
-    the borders of documents, which `<eos>` marks. Where rows begin moves from epoch to epoch."""
+    """A feed of packed rows with masked tokens; each token is read once per epoch.
+
+    A row is `<sos>` and a window of the text across document boundaries, which `<eos>` marks. The grid of windows
+    shifts each epoch.
+    """
 
     carried = False
 
@@ -53,11 +56,11 @@ class MaskedRows:
         shift: bool = True,
     ):
         assert tokenizer.mask is not None
-        self.masking = Masking(mask=tokenizer.mask, plain=tokenizer.is_text, share=config.mask_rate)
+        self.masking = Masking(mask=tokenizer.mask, plain=tokenizer.is_text, rate=config.mask_rate)
         self.tokenizer, self.whole_words = tokenizer, config.whole_words
         self.ids = stream.ids[stream.ids != stream.sos]
         self.sos, self.pad = stream.sos, stream.pad
-        self.inner, self.rows, self.seed = length - 1, batch, seed
+        self.inner, self.rows, self.seed = length - 1, batch, seed  # <sos> takes one position
         count = -(-len(self.ids) // self.inner)
         self.windows, self.shifts = grid(len(self.ids), self.inner) if shift else (count, (0, 0))
         self.steps_per_epoch = -(-self.windows // batch)
@@ -65,18 +68,18 @@ class MaskedRows:
     def batch(self, step: int) -> Batch:
         epoch, number = divmod(step, self.steps_per_epoch)
         windows = permutation(self.seed, epoch, self.windows)[number * self.rows : (number + 1) * self.rows]
-        ids, real = self.read(windows, draw(self.seed, epoch, *self.shifts))
+        ids, real = self.read(windows, randint(self.seed, epoch, *self.shifts))
         starts = self.tokenizer.word_start_mask(ids) if self.whole_words else None
-        seen, target = self.masking.hide(ids, seed=self.seed, step=step, word_starts=starts)
-        source = Source(mask=torch.from_numpy(real), ids=torch.from_numpy(seen))
+        masked, target = self.masking.apply(ids, seed=self.seed, step=step, word_starts=starts)
+        source = Source(mask=torch.from_numpy(real), ids=torch.from_numpy(masked))
         return Batch.of_source(source, torch.from_numpy(target))
 
     def read(self, windows: Ints, shift: int) -> tuple[Ints, np.ndarray]:
-        """(B, S) ids with `<sos>` in front and padding behind, and which are real."""
+        """(B, S) ids, `<sos>` first and right-padded, and the padding mask."""
         begin = windows * self.inner - shift
         end = np.minimum(begin + self.inner, len(self.ids))
-        places = np.maximum(begin, 0)[:, None] + np.arange(self.inner)  # (B, S - 1)
-        real = places < end[:, None]
-        inside = np.where(real, self.ids[np.where(real, places, 0)].astype(np.int64), self.pad)
+        positions = np.maximum(begin, 0)[:, None] + np.arange(self.inner)  # (B, S - 1)
+        real = positions < end[:, None]
+        inner = np.where(real, self.ids[np.where(real, positions, 0)].astype(np.int64), self.pad)
         first = np.ones((len(windows), 1), np.int64)
-        return np.concatenate([first * self.sos, inside], 1), np.concatenate([first == 1, real], 1)
+        return np.concatenate([first * self.sos, inner], 1), np.concatenate([first == 1, real], 1)

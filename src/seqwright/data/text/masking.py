@@ -1,5 +1,7 @@
-"""Masks: which tokens are hidden, and what is shown in their place. A pure function of (seed, step), so that the same
-text is hidden otherwise each time (Liu et al. 2019) and a resumed training hides what it would have hidden.
+"""Token masking (Devlin et al. 2019) as a pure function of (seed, step).
+
+Masks are dynamic: the same text is masked differently each time (Liu et al. 2019), and a resumed training masks what
+an uninterrupted one would have masked.
 """
 
 from __future__ import annotations
@@ -15,33 +17,33 @@ from seqwright.data.order import uniform
 Ints = NDArray[np.int64]
 
 MASKS = 5
-"""The purpose under which masks draw their numbers."""
-REPLACED, STRANGE = 0.8, 0.1
-"""Of the hidden tokens, the share shown as `<mask>` and the share shown as a token drawn at random; the others are
-shown as they are, so that no token can be trusted (Devlin et al. 2019)."""
+"""Purpose of the random numbers of masks (`order.uniform`)."""
+MASKED, RANDOM = 0.8, 0.1
+"""Of the selected tokens, the share replaced by `<mask>` and the share replaced by a random token; the rest keep their
+id, so that every input token may be wrong (Devlin et al. 2019)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Masking:
-    """What may be hidden, and how much of it."""
+    """Selects tokens to predict and replaces them in the input."""
 
     mask: int
-    """The id of `<mask>`."""
+    """Id of `<mask>`."""
     plain: NDArray[np.bool_]
-    """(V,): ids that stand for text. No other is ever hidden, nor shown in the place of one."""
-    share: float = 0.15
+    """(V,): ids of text. Special tokens are never selected, and never drawn as replacements."""
+    rate: float = 0.15
 
-    def hide(
+    def apply(
         self, ids: Ints, *, seed: int, step: int, word_starts: NDArray[np.bool_] | None = None
     ) -> tuple[Ints, Ints]:
-        """(B, S) as the model sees it, and the tokens to guess, IGNORE where none is; whole words where it is said at
-        which positions they begin."""
-        chance, fate, stranger = uniform(seed, step, MASKS, 3 * ids.size).reshape(3, *ids.shape)
-        if word_starts is not None:  # the pieces of a word share the chance of its first
+        """(B, S) input with masked tokens, and targets, IGNORE where no token is selected; whole words are selected
+        where `word_starts` (B, S) is given."""
+        selection, outcome, replacement = uniform(seed, step, MASKS, 3 * ids.size).reshape(3, *ids.shape)
+        if word_starts is not None:  # all pieces of a word share the draw of the first
             first = np.maximum.accumulate(np.where(word_starts, np.arange(ids.shape[1]), 0), 1)
-            chance = np.take_along_axis(chance, first, 1)
-        hidden = (chance < self.share) & self.plain[ids]
-        others = np.flatnonzero(self.plain)
-        shown = np.where(fate < REPLACED + STRANGE, others[(stranger * len(others)).astype(np.int64)], ids)
-        shown = np.where(fate < REPLACED, self.mask, shown)
-        return np.where(hidden, shown, ids), np.where(hidden, ids, IGNORE)
+            selection = np.take_along_axis(selection, first, 1)
+        selected = (selection < self.rate) & self.plain[ids]
+        vocabulary = np.flatnonzero(self.plain)
+        shown = np.where(outcome < MASKED + RANDOM, vocabulary[(replacement * len(vocabulary)).astype(np.int64)], ids)
+        shown = np.where(outcome < MASKED, self.mask, shown)
+        return np.where(selected, shown, ids), np.where(selected, ids, IGNORE)

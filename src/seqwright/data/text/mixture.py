@@ -1,4 +1,4 @@
-"""Several corpora mixed by weight: how many rows of each, and how often each is read, whatever their sizes."""
+"""Weighted mixture of corpora: the share of rows from each corpus follows its weight, whatever its size."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from seqwright.data.text.stream import Stream, to_batch
 from seqwright.data.text.windows import Windows
 
 PERIOD = 1 << 12
-"""Rows after which each corpus has had its share exactly; weights are rounded to this."""
+"""Rows after which the shares of the corpora are exact; weights are rounded to 1 / PERIOD."""
 
 
 class Mixture:
-    """Packed windows of several streams: row by row, a corpus by its weight, and the next window in that one's order.
+    """A feed of packed windows from several streams: each row takes the next window of a corpus chosen by weight.
 
-    Which corpus a row belongs to is a fixed pattern of (seed, row), and each corpus counts its own rows, so any step
-    can be asked for at any time. An epoch is as many windows as all corpora have together; the small ones are read more
-    often in it if their weight says so, the large ones not to the end.
+    The corpus of a row is a fixed periodic pattern of (seed, row), and each corpus counts its own rows, so that any
+    step can be computed without replaying earlier ones (decision 37). An epoch has as many windows as all corpora
+    together; corpora with a high weight for their size repeat in it, others are read in part.
     """
 
     carried = False
@@ -33,33 +33,33 @@ class Mixture:
         ]
         self.rows = batch
         self.steps_per_epoch = -(-sum(part.windows for part in self.parts) // batch)
-        shares = share_out(weights, PERIOD)
-        self.pattern = np.repeat(np.arange(len(shares)), shares)[permutation(seed, 0, PERIOD)]  # (P,) corpus by row
+        shares = apportion(weights, PERIOD)
+        self.pattern = np.repeat(np.arange(len(shares)), shares)[permutation(seed, 0, PERIOD)]  # (P,) corpus of a row
         counts = (self.pattern[:, None] == np.arange(len(shares))).cumsum(0)  # (P, corpora)
         self.before = np.vstack([np.zeros_like(counts[:1]), counts])  # (P + 1, corpora) rows of each before a row
 
     def batch(self, step: int) -> Batch:
         rows = np.arange(step * self.rows, (step + 1) * self.rows)
-        period, place = np.divmod(rows, PERIOD)
-        corpus = self.pattern[place]  # (B,)
-        number = period * self.before[-1, corpus] + self.before[place, corpus]  # (B,) in its corpus's own order
+        period, phase = np.divmod(rows, PERIOD)
+        corpus = self.pattern[phase]  # (B,)
+        number = period * self.before[-1, corpus] + self.before[phase, corpus]  # (B,) index in the order of its corpus
         inputs, targets = zip(
-            *(part.read(number[corpus == which]) for which, part in enumerate(self.parts) if np.any(corpus == which)),
+            *(part.read(number[corpus == index]) for index, part in enumerate(self.parts) if np.any(corpus == index)),
             strict=True,
         )
         return to_batch(np.concatenate(inputs), np.concatenate(targets))
 
 
-def share_out(weights: Sequence[float], whole: int) -> NDArray[np.int64]:
-    """A whole number split by weight: rounded down, what is left to the largest remainders; nobody gets nothing."""
-    exact = np.array(weights) / sum(weights) * whole
-    shares = np.maximum(1, np.floor(exact)).astype(np.int64)
-    for place in np.argsort(np.floor(exact) - exact, kind="stable")[: max(0, whole - int(shares.sum()))]:
-        shares[place] += 1
-    shares[np.argmax(shares)] -= int(shares.sum()) - whole
+def apportion(weights: Sequence[float], total: int) -> NDArray[np.int64]:
+    """Integer shares of `total` by weight: the largest remainder method, with at least 1 for every weight."""
+    quotas = np.array(weights) / sum(weights) * total
+    shares = np.maximum(1, np.floor(quotas)).astype(np.int64)
+    for index in np.argsort(np.floor(quotas) - quotas, kind="stable")[: max(0, total - int(shares.sum()))]:
+        shares[index] += 1
+    shares[np.argmax(shares)] -= int(shares.sum()) - total  # where the minimum of 1 gave out too many
     return shares
 
 
 def epochs(weight: float, tokens: float, size: float) -> float:
-    """How often a corpus is read when its share of so many tokens is drawn from it (GPT-3's table 2.2)."""
+    """Epochs over a corpus of `size` tokens in a training on `tokens`, at this weight (GPT-3's table 2.2)."""
     return weight * tokens / size

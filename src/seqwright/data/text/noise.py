@@ -1,7 +1,7 @@
-"""Noise: a text to a damaged text and what is to be said of it. Pure functions of ids and of numbers drawn before.
+"""Noising functions for denoising objectives, as pure functions of ids and of uniform random numbers.
 
-Infilling, deletion and permuted sentences are BART's (Lewis et al. 2020), spans with sentinels T5's (Raffel et al.
-2020).
+Text infilling, token deletion and sentence permutation are BART's (Lewis et al. 2020), span corruption with sentinels
+is T5's (Raffel et al. 2020).
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ Floats = NDArray[np.float64]
 
 
 def poisson(uniform: Floats, mean: float) -> Ints:
-    """Numbers in [0, 1) as Poisson ones: how many steps of the distribution function lie below each."""
-    return np.searchsorted(_poisson_steps(mean), uniform, side="right").astype(np.int64)
+    """Poisson samples from uniform numbers in [0, 1), by inverting the distribution function."""
+    return np.searchsorted(_poisson_cdf(mean), uniform, side="right").astype(np.int64)
 
 
 @functools.lru_cache
-def _poisson_steps(mean: float) -> Floats:
-    most = math.ceil(mean + 10 * math.sqrt(mean) + 10)
-    return np.cumsum([math.exp(-mean + n * math.log(mean) - math.lgamma(n + 1)) for n in range(most)])
+def _poisson_cdf(mean: float) -> Floats:
+    # Ten standard deviations and more above the mean: what is left of the distribution is far below 2⁻⁵³.
+    size = math.ceil(mean + 10 * math.sqrt(mean) + 10)
+    return np.cumsum([math.exp(-mean + n * math.log(mean) - math.lgamma(n + 1)) for n in range(size)])
 
 
 def poisson_lengths(total: int, mean: float, uniform: Floats) -> Ints:
-    """Lengths of spans that hold `total` tokens together, Poisson but for the last; some may hold none."""
+    """Poisson span lengths that sum to `total`, the last one truncated; spans may be empty (BART inserts a mask)."""
     lengths = poisson(uniform, mean)
     ends = np.cumsum(lengths)
     count = int(np.searchsorted(ends, total)) + 1
@@ -39,49 +40,50 @@ def poisson_lengths(total: int, mean: float, uniform: Floats) -> Ints:
     return lengths
 
 
-def even_lengths(total: int, mean: float, uniform: Floats) -> Ints:
-    """Lengths, at least 1 each, of about total / mean spans: every way to part the tokens is as likely."""
+def random_partition(total: int, mean: float, uniform: Floats) -> Ints:
+    """About total / mean span lengths of at least 1 that sum to `total`, uniform over all such partitions (T5)."""
     count = max(1, round(total / mean))
     cuts = np.sort(np.argsort(uniform[: total - 1], kind="stable")[: count - 1]) + 1
     return np.diff(np.concatenate([[0], cuts, [total]])).astype(np.int64)
 
 
-class Parted(NamedTuple):
-    """A text of which some spans are hidden; no two of them touch."""
+class NoisedSpans(NamedTuple):
+    """A text with noise spans removed; no two spans are adjacent."""
 
     kept: Ints
     before: Ints
-    """(spans,): how many kept ids stand before each."""
-    hidden: Ints
-    """The ids of all spans, one after the other."""
+    """(spans,): number of kept ids before each span."""
+    removed: Ints
+    """Ids of all spans, concatenated."""
     lengths: Ints
     """(spans,)"""
 
 
-def parted(ids: Ints, lengths: Ints, uniform: Floats) -> Parted:
-    """Spans of these lengths anywhere in a text; those that find no place apart go on with the last that does."""
-    room = len(ids) - int(lengths.sum()) + 1
-    lengths = np.add.reduceat(lengths, np.arange(min(room, len(lengths))))
-    before = np.sort(np.argsort(uniform[:room], kind="stable")[: len(lengths)])
-    places = np.repeat(before, lengths) + np.arange(lengths.sum())  # of hidden ids, after those kept and hidden before
+def remove_spans(ids: Ints, lengths: Ints, uniform: Floats) -> NoisedSpans:
+    """The text without spans of these lengths at random positions; spans with no free position join the last one."""
+    slots = len(ids) - int(lengths.sum()) + 1
+    lengths = np.add.reduceat(lengths, np.arange(min(slots, len(lengths))))
+    # Distinct slots between kept ids: at least one kept id lies between two spans.
+    before = np.sort(np.argsort(uniform[:slots], kind="stable")[: len(lengths)])
+    positions = np.repeat(before, lengths) + np.arange(lengths.sum())  # kept ids before, plus removed ids before
     kept = np.ones(len(ids), np.bool_)
-    kept[places] = False
-    return Parted(ids[kept], before, ids[places], lengths)
+    kept[positions] = False
+    return NoisedSpans(ids[kept], before, ids[positions], lengths)
 
 
-def infilled(text: Parted, mask: int) -> Ints:
-    """One `<mask>` for every span, however long: how much is missing is to be found out, too."""
+def text_infilling(text: NoisedSpans, mask: int) -> Ints:
+    """The source with one `<mask>` per span, whatever its length: the model must also predict how many are missing."""
     return np.insert(text.kept, text.before, mask)
 
 
-def marked(text: Parted, sentinels: Sequence[int]) -> tuple[Ints, Ints]:
-    """(source, target): a sentinel of its own for every span, and the spans behind their sentinels."""
+def span_corruption(text: NoisedSpans, sentinels: Sequence[int]) -> tuple[Ints, Ints]:
+    """(source, target): one sentinel per span in the source; sentinels followed by their spans in the target."""
     marks = sentinels[: len(text.lengths)]
     starts = np.cumsum(text.lengths) - text.lengths
-    return np.insert(text.kept, text.before, marks), np.insert(text.hidden, starts, marks)
+    return np.insert(text.kept, text.before, marks), np.insert(text.removed, starts, marks)
 
 
-def permuted(ids: Ints, ends: NDArray[np.bool_], uniform: Floats) -> Ints:
-    """The sentences of a text in another order; `ends` says which ids end one."""
+def permute_sentences(ids: Ints, ends: NDArray[np.bool_], uniform: Floats) -> Ints:
+    """The sentences of a text in random order; `ends` (T,) marks the last id of each."""
     sentences = np.split(ids, np.flatnonzero(ends[:-1]) + 1)
     return np.concatenate([sentences[n] for n in np.argsort(uniform[: len(sentences)], kind="stable")])

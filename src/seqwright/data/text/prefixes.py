@@ -1,4 +1,4 @@
-"""Documents one by one: each prefix with its successor (the lectures' ways 1 and 2), or all positions (way 3)."""
+"""Unpacked documents: one example per prefix and next token (the lectures' ways 1 and 2), or per document (way 3)."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from seqwright.data.text.stream import Stream, to_batch
 
 
 class Prefixes:
-    """Each prefix of each document is one example, right-padded to `context`, with one target: at its last real id."""
+    """A feed of document prefixes, right-padded to `context`, with one target each: the token after the prefix."""
 
     carried = False
 
     def __init__(self, stream: Stream, *, context: int, batch: int, seed: int, curriculum: bool = False):
         self.stream, self.context, self.rows, self.seed, self.curriculum = stream, context, batch, seed, curriculum
-        self.last = np.flatnonzero(stream.ids[1:] != stream.sos)  # (examples,) the last id of each prefix
-        begins = document_starts(stream)
-        begin = begins[np.searchsorted(begins, self.last, side="right") - 1]
+        self.last = np.flatnonzero(stream.ids[1:] != stream.sos)  # (examples,) position of the last id of each prefix
+        starts = document_starts(stream)
+        begin = starts[np.searchsorted(starts, self.last, side="right") - 1]
         self.first = np.maximum(begin, self.last + 1 - context)
         self.cut = int(np.count_nonzero(self.first > begin))
-        """Prefixes longer than the context, of which the last `context` ids are kept."""
+        """Prefixes longer than the context, truncated to their last `context` ids."""
         self.steps_per_epoch = -(-len(self.last) // batch)
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the numbers should know."""
-        said = f"{self.cut:,} prefixes are longer than {self.context} tokens; the last {self.context} of each are read."
-        return [said] if self.cut else []
+        """Notes for the user about truncation."""
+        note = f"{self.cut:,} prefixes are longer than {self.context} tokens and keep their last {self.context}."
+        return [note] if self.cut else []
 
     def batch(self, step: int) -> Batch:
         epoch, number = divmod(step, self.steps_per_epoch)
@@ -44,31 +44,31 @@ class Prefixes:
 
 
 class Documents:
-    """Each document is one example, `<sos> …` to `… <eos>`, right-padded to the longest of its batch.
+    """A feed of documents, `<sos> …` to `… <eos>`, right-padded to the longest of the batch.
 
-    A document longer than `context` becomes several examples, one after the other.
+    A document longer than `context` is split into consecutive chunks.
     """
 
     carried = False
 
     def __init__(self, stream: Stream, *, context: int, batch: int, seed: int, curriculum: bool = False):
         self.stream, self.context, self.rows, self.seed, self.curriculum = stream, context, batch, seed, curriculum
-        begins = document_starts(stream)
-        # The last id of a document is predicted and not read: where another document follows, its successor is <sos>.
-        lengths = np.diff(begins, append=len(stream.ids)) - 1
-        pieces = -(-lengths // context)
-        self.cut = int(np.count_nonzero(pieces > 1))
-        """Documents longer than the context, read in pieces."""
-        number = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)  # 0, 1, … in each document
-        self.first = np.repeat(begins, pieces) + number * context  # (examples,)
-        self.lengths = np.minimum(np.repeat(lengths, pieces) - number * context, context)
+        starts = document_starts(stream)
+        # The last id of a document is a target and never an input: its successor is the <sos> of the next document.
+        lengths = np.diff(starts, append=len(stream.ids)) - 1
+        chunks = -(-lengths // context)
+        self.cut = int(np.count_nonzero(chunks > 1))
+        """Documents longer than the context, split into chunks."""
+        number = np.arange(chunks.sum()) - np.repeat(np.cumsum(chunks) - chunks, chunks)  # 0, 1, … in each document
+        self.first = np.repeat(starts, chunks) + number * context  # (examples,)
+        self.lengths = np.minimum(np.repeat(lengths, chunks) - number * context, context)
         self.steps_per_epoch = -(-len(self.first) // batch)
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the numbers should know."""
-        said = f"{self.cut:,} documents are longer than {self.context} tokens and are read in pieces of so many."
-        return [said] if self.cut else []
+        """Notes for the user about chunking."""
+        note = f"{self.cut:,} documents are longer than {self.context} tokens and are split into chunks of that length."
+        return [note] if self.cut else []
 
     def batch(self, step: int) -> Batch:
         epoch, number = divmod(step, self.steps_per_epoch)
@@ -82,10 +82,10 @@ class Documents:
 
 
 def document_starts(stream: Stream) -> NDArray[np.int64]:
-    """Where each document's `<sos>` stands."""
+    """Positions of the `<sos>` of each document."""
     return np.flatnonzero(stream.ids == stream.sos)
 
 
 def shortest_first(order: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same examples from short to long (Bengio et al. 2009); those of one length stay in their order."""
+    """The examples sorted by length, a curriculum (Bengio et al. 2009); the sort is stable."""
     return order[np.argsort(lengths[order], kind="stable")]

@@ -1,7 +1,7 @@
-"""Encoding a large corpus once, to ids on disk: in parallel, in bounded memory, and going on where it was stopped.
+"""Pre-tokenization of large corpora to ids on disk: in parallel, in bounded memory, and resumable (decision 36).
 
-Blocks of text become parts (`parts/00042.bin`, then `.json`: a part without its `.json` is done again), and the parts
-one file of ids, `ids.bin`. `index.json` comes last: a folder that has it is complete.
+Each block of text becomes a shard (`parts/00042.bin`, then `.json`: a shard without its `.json` is encoded again), and
+the shards are joined into one file of ids, `ids.bin`. `index.json` is written last: a folder that has it is complete.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import SUBWORDS, TokenizerConfig, train
 
 FORMAT = 2
-SAMPLED = 1 << 20
-"""Bytes of the blocks that a sample for learning pieces is made of."""
+SAMPLE_BLOCK = 1 << 20
+"""Block size in bytes of the sample that a subword tokenizer is trained on."""
 
-Watch = Callable[[int, int], None]
-"""Told (bytes of text read, ids) so far, whenever a part was encoded."""
+OnProgress = Callable[[int, int], None]
+"""Callback with (bytes of text, ids) so far, called after every encoded shard."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is encoded, and how: parts of another plan are not mixed in."""
+    """Inputs and settings of a preparation; shards made under another plan are never reused."""
 
     files: list[str]
     tokenizer: str
@@ -48,27 +48,30 @@ class Plan:
     format: int = FORMAT
 
 
-def refuse(files: Sequence[Path], folder: Path, document: Document, columns: Sequence[str]) -> None:
-    """Raises where a preparation cannot begin: before anything is learned or read, which may take long."""
+def check_inputs(files: Sequence[Path], folder: Path, document: Document, columns: Sequence[str]) -> None:
+    """Refuses inputs that cannot be prepared, before a tokenizer is trained or a file is read, which may take long."""
     if not (folder / "plan.json").exists() and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} holds other things; choose an empty folder.")
+        raise UserError(f"{folder} holds other files; choose an empty folder.")
     for path in filter(holds_records, files):
         if len(columns) != 1:
-            raise UserError(f"{path} holds records; say which column is the text, as in --columns text.")
+            raise UserError(f"{path} holds records; name the text column, as in --columns text.")
         if document != "line":
             raise UserError(f"{path} holds records, each of which is a document; leave --document {document} out.")
 
 
-def learn(config: TokenizerConfig, files: Sequence[Path], document: Document, columns: Sequence[str] = ()) -> Tokenizer:
-    """A tokenizer of files that are read in blocks; pieces are learned from a sample of `sample_bytes`, as is said."""
+def train_tokenizer(
+    config: TokenizerConfig, files: Sequence[Path], document: Document, columns: Sequence[str] = ()
+) -> Tokenizer:
+    """A tokenizer trained on files in bounded memory; subwords on a sample of `sample_bytes`, with a note about it."""
     if config.file is not None or config.kind not in SUBWORDS:
         return train(config, Blocks(files, document, columns))
-    whole = sum(len(text.encode()) for text in Blocks(files, document, columns))
-    every = -(-whole // config.sample_bytes)
-    sample = Blocks(files, document, columns, every=every, size=SAMPLED)
-    learned = train(replace(config, sample_bytes=2 * max(whole, 1)), sample)
-    share = f"{config.kind} learned its pieces from about {1 / every:.1%} of the text (tokenizer.sample_bytes)."
-    return learned if every == 1 else Tokenizer(learned.json, [*learned.notes, share])
+    total = sum(len(text.encode()) for text in Blocks(files, document, columns))
+    stride = -(-total // config.sample_bytes)
+    sample = Blocks(files, document, columns, every=stride, size=SAMPLE_BLOCK)
+    # The stride has sampled already, so the trainer's own limit is lifted.
+    tokenizer = train(replace(config, sample_bytes=2 * max(total, 1)), sample)
+    note = f"{config.kind} was trained on about {1 / stride:.1%} of the text (tokenizer.sample_bytes)."
+    return tokenizer if stride == 1 else Tokenizer(tokenizer.json, [*tokenizer.notes, note])
 
 
 def prepare(
@@ -79,10 +82,10 @@ def prepare(
     document: Document,
     columns: Sequence[str] = (),
     workers: int = 1,
-    watch: Watch = lambda done, tokens: None,
+    on_progress: OnProgress = lambda done, tokens: None,
     block: int = BLOCK,
 ) -> Stream:
-    """The stream of some files, encoded to a folder (or found there, where the same was done before)."""
+    """The stream of the files, encoded to a folder, or opened from it where it is complete."""
     plan = Plan(
         files=[str(path.resolve()) for path in files],
         tokenizer=tokenizer.hash,
@@ -91,26 +94,27 @@ def prepare(
         block=block,
     )
     if tokenizer.sos is None:
-        raise UserError("a stream begins its documents with <sos>; add it to tokenizer.special_tokens.")
+        raise UserError("documents of a stream begin with <sos>; add it to tokenizer.special_tokens.")
     if tokenizer.imported and document == "file":
         raise UserError(
-            "where a tokenizer made elsewhere may cut a long text is not known; prepare it with documents of lines or"
-            " paragraphs."
+            "it is unknown where a long text may be split under an imported tokenizer; prepare it with documents of"
+            " lines or paragraphs."
         )
-    refuse(files, folder, document, columns)
-    _begin(folder, plan, tokenizer)
+    check_inputs(files, folder, document, columns)
+    _write_plan(folder, plan, tokenizer)
     if not (folder / "index.json").exists():
-        counts = _encode(plan, folder, tokenizer, workers, watch)
+        counts = _encode(plan, folder, tokenizer, workers, on_progress)
         _join(plan, folder, tokenizer, counts)
     return open_prepared(folder, tokenizer)
 
 
 def is_prepared(folder: Path) -> bool:
+    """Whether a folder holds a complete prepared corpus."""
     return (folder / "index.json").is_file()
 
 
 def open_prepared(folder: Path, tokenizer: Tokenizer) -> Stream:
-    """The stream of a prepared folder; its ids stay on disk and are read where they are needed."""
+    """The stream of a prepared folder, its ids memory-mapped."""
     index = read_json(folder / "index.json")
     if index["format"] != FORMAT:
         raise UserError(f"{folder} was prepared by another version (format {index['format']}); prepare it again.")
@@ -136,7 +140,7 @@ def open_prepared(folder: Path, tokenizer: Tokenizer) -> Stream:
 
 
 def verify(folder: Path) -> bool:
-    """Whether the ids are those that were written."""
+    """Whether the ids on disk match their checksum."""
     digest = hashlib.sha256()
     with (folder / "ids.bin").open("rb") as file:
         while chunk := file.read(BLOCK):
@@ -144,8 +148,8 @@ def verify(folder: Path) -> bool:
     return bool(digest.hexdigest() == read_json(folder / "index.json")["sha256"])
 
 
-def _begin(folder: Path, plan: Plan, tokenizer: Tokenizer) -> None:
-    """Writes the plan, or finds that the folder was begun with the same."""
+def _write_plan(folder: Path, plan: Plan, tokenizer: Tokenizer) -> None:
+    """Writes the plan, or checks that an interrupted preparation has the same one."""
     path = folder / "plan.json"
     if not path.exists():
         write_text(folder / "tokenizer.json", tokenizer.json)
@@ -155,39 +159,42 @@ def _begin(folder: Path, plan: Plan, tokenizer: Tokenizer) -> None:
     for key, value in now.items():
         if before.get(key) != value:
             raise UserError(
-                f"{folder} was begun with other settings: {key} was {before.get(key)}, now {value}."
-                " Go on as before, or choose another folder."
+                f"{folder} was started with other settings: {key} was {before.get(key)}, now {value}."
+                " Resume with the same settings, or choose another folder."
             )
 
 
-def _encode(plan: Plan, folder: Path, tokenizer: Tokenizer, workers: int, watch: Watch) -> list[dict[str, Any]]:
-    """Every block as a part on disk, as soon as it is encoded; what is there already is not done again."""
+def _encode(
+    plan: Plan, folder: Path, tokenizer: Tokenizer, workers: int, on_progress: OnProgress
+) -> list[dict[str, Any]]:
+    """The counts of every block, each written as a shard as soon as it is encoded; existing shards are reused."""
     counts: list[dict[str, Any]] = []
-    waiting: deque[tuple[int, dict[str, Any] | Future[tuple[bytes, dict[str, Any]]]]] = deque()
+    pending: deque[tuple[int, dict[str, Any] | Future[tuple[bytes, dict[str, Any]]]]] = deque()
 
-    def settle() -> None:
-        number, result = waiting.popleft()
+    def collect() -> None:
+        number, result = pending.popleft()
         if isinstance(result, Future):
             data, count = result.result()
-            write_chunks(_part(folder, number).with_suffix(".bin"), [data])
-            write_json(_part(folder, number), count)
+            # The .json comes second: it marks the .bin as complete.
+            write_chunks(_shard(folder, number).with_suffix(".bin"), [data])
+            write_json(_shard(folder, number), count)
         else:
             count = result
         counts.append(count)
         if isinstance(result, Future):
-            watch(sum(one["read"] for one in counts), sum(one["ids"] for one in counts))
+            on_progress(sum(count["read"] for count in counts), sum(count["ids"] for count in counts))
 
     pool = _pool(workers, tokenizer)
     try:
-        for number, one in enumerate(_all_blocks(plan)):
-            done = _done(folder, number, one)
-            waiting.append((number, done or pool.submit(_work, one, plan.document, tuple(plan.columns))))
-            while len(waiting) > 2 * workers or (waiting and _ready(waiting[0][1])):
-                settle()
-        while waiting:
-            settle()
+        for number, block in enumerate(_all_blocks(plan)):
+            done = _existing(folder, number, block)
+            pending.append((number, done or pool.submit(_work, block, plan.document, tuple(plan.columns))))
+            while len(pending) > 2 * workers or (pending and _ready(pending[0][1])):  # bounds the blocks in memory
+                collect()
+        while pending:
+            collect()
     finally:
-        pool.shutdown(cancel_futures=True)  # stopped by a user, what was not begun is left for the next time
+        pool.shutdown(cancel_futures=True)  # after an interrupt, blocks not yet started are left to the next run
     return counts
 
 
@@ -196,7 +203,7 @@ def _ready(result: dict[str, Any] | Future[tuple[bytes, dict[str, Any]]]) -> boo
 
 
 def _join(plan: Plan, folder: Path, tokenizer: Tokenizer, counts: list[dict[str, Any]]) -> None:
-    """The parts as one file, files separated by <eos>."""
+    """Joins the shards into `ids.bin`, files separated by `<eos>`, and writes `index.json`."""
     digest, size = hashlib.sha256(), 0
     dtype = np.dtype(tokenizer.dtype)
     unended: list[tuple[int, int]] = []
@@ -204,10 +211,10 @@ def _join(plan: Plan, folder: Path, tokenizer: Tokenizer, counts: list[dict[str,
     def chunks() -> Iterator[bytes]:
         nonlocal size
         for number, count in enumerate(counts):
-            begins = plan.document == "file" and count["first"]
-            opening = [tokenizer.eos if number else None, tokenizer.sos] if begins else []
-            border = np.array([id for id in opening if id is not None], tokenizer.dtype)
-            chunk = border.tobytes() + _part(folder, number).with_suffix(".bin").read_bytes()
+            new_file = plan.document == "file" and count["first"]
+            opening = [tokenizer.eos if number else None, tokenizer.sos] if new_file else []
+            boundary = np.array([id for id in opening if id is not None], tokenizer.dtype)
+            chunk = boundary.tobytes() + _shard(folder, number).with_suffix(".bin").read_bytes()
             digest.update(chunk)
             size += len(chunk)
             if count["lacking"]:
@@ -219,8 +226,8 @@ def _join(plan: Plan, folder: Path, tokenizer: Tokenizer, counts: list[dict[str,
     for count in counts:
         totals.update({key: count[key] for key in ("documents", "characters", "bytes", "unknown")})
     facts = {"dtype": dtype.name, "ids": size // dtype.itemsize, "sha256": digest.hexdigest(), "unended": unended}
-    kept = {key: all(count[key] for count in counts) for key in ("exact", "whole")}
-    write_json(folder / "index.json", asdict(plan) | facts | dict(totals) | kept)
+    lossless = {key: all(count[key] for count in counts) for key in ("exact", "whole")}
+    write_json(folder / "index.json", asdict(plan) | facts | dict(totals) | lossless)
     shutil.rmtree(folder / "parts")
 
 
@@ -229,17 +236,18 @@ def _all_blocks(plan: Plan) -> Iterator[Block]:
         yield from blocks(Path(name), plan.document, plan.block)
 
 
-def _part(folder: Path, number: int) -> Path:
+def _shard(folder: Path, number: int) -> Path:
+    """The file of a shard's counts; its ids have the suffix .bin."""
     return folder / "parts" / f"{number:05}.json"
 
 
-def _done(folder: Path, number: int, block: Block) -> dict[str, Any] | None:
-    """What a part counted, if it is there and of this very text."""
-    path = _part(folder, number)
+def _existing(folder: Path, number: int, block: Block) -> dict[str, Any] | None:
+    """The counts of a shard that an earlier run encoded from the same text, if any."""
+    path = _shard(folder, number)
     if not path.exists():
         return None
-    found: dict[str, Any] = read_json(path)
-    return found if found["text"] == _digest(block.text) else None
+    count: dict[str, Any] = read_json(path)
+    return count if count["text"] == _digest(block.text) else None
 
 
 def _digest(text: str) -> str:
@@ -264,13 +272,13 @@ def _load(text: str) -> None:
 
 
 def _work(block: Block, document: Document, columns: Sequence[str]) -> tuple[bytes, dict[str, Any]]:
-    """A block's framed ids as bytes, and what was counted on the way."""
+    """The ids of a block as bytes, with special tokens, and its counts."""
     corpus = block.corpus(document, columns)
     encoded = _tokenizer.encode_batch(corpus.documents)
     whole = document == "file"
     ids: Ids = encoded.ids if whole else frame(encoded.ids, encoded.lengths, _tokenizer, ended=True)
-    lacking = sum(corpus.unended.values())
-    ends = len(END[document]) * len(corpus.documents) - lacking
+    missing = sum(corpus.unended.values())
+    ends = len(END[document]) * len(corpus.documents) - missing
     return ids.tobytes(), {
         "text": _digest(block.text),
         "read": len(block.text.encode()),
@@ -278,9 +286,9 @@ def _work(block: Block, document: Document, columns: Sequence[str]) -> tuple[byt
         "ids": len(ids),
         "documents": int(block.first) if whole else len(corpus.documents),
         "characters": sum(map(len, corpus.documents)) + ends,
-        "bytes": sum(len(own.encode()) for own in corpus.documents) + ends,
+        "bytes": sum(len(text.encode()) for text in corpus.documents) + ends,
         "unknown": encoded.unknown,
         "exact": encoded.exact,
         "whole": corpus.exact,
-        "lacking": lacking,
+        "lacking": missing,
     }

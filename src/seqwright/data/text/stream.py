@@ -1,7 +1,7 @@
-"""A corpus as one stream of ids, every document framed by `<sos>` and `<eos>`.
+"""A corpus as one stream of ids, with `<sos>` and `<eos>` around every document.
 
-Lines and paragraphs are *ended* by `<eos>`. Files are *separated* by it: a lone file, or a piece cut from one, goes on
-where we stop reading, so n characters are exactly n predictions. `<sos>` is given and never predicted.
+Lines and paragraphs are *ended* by `<eos>`; files are *separated* by it. A lone file, or a part of one, has no end that
+could be predicted, so that n characters are exactly n targets. `<sos>` is input only, never a target (decision 3).
 """
 
 from __future__ import annotations
@@ -21,77 +21,79 @@ from seqwright.data.text.corpus import END, Corpus, Document
 from seqwright.text.lookup import Ids
 from seqwright.text.tokenizer import Tokenizer
 
-PART = 1 << 20
-"""Ids looked at together."""
+CHUNK = 1 << 20
+"""Ids per chunk when scanning a stream."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
+    """Token ids of a corpus with the facts that batches and scores need."""
+
     ids: Ids = field(repr=False)
-    """(N,) framed; id p + 1 is predicted at position p, unless it is `<sos>`."""
+    """(N,) with `<sos>` and `<eos>`; the target at position p is id p + 1, unless that is `<sos>`."""
     sos: int
     pad: int
     documents: int
     unknown: int
-    """Ids that are <unk>."""
+    """Number of `<unk>` ids."""
     lossy: str | None = None
-    """Why the ids do not determine the text; None where they do, so that bits per byte and character mean something."""
+    """Why the text cannot be recovered from the ids; None where it can, so that bits per byte are well defined."""
     surfaces: NDArray[np.int64] = field(repr=False)
-    """(V, 3): bytes and characters that each id stands for, `<eos>` for the end of a document, and how many of them are
-    not in the text where the id begins a document: some tokenizers put a space first."""
+    """(V, 3): bytes and characters of each id's surface, those of `<eos>` being the end of a document, and how many of
+    them are absent from the text at the start of a document, where some tokenizers add a space."""
     unended: Mapping[int, int] = field(default_factory=dict, repr=False)
-    """Places of `<eos>` where the text has not the whole end of a document, and how many characters it lacks."""
+    """Positions of `<eos>` whose document end is incomplete in the text → number of missing characters."""
 
     @property
     def positions(self) -> int:
-        """Places at which a next id exists, `<sos>` included."""
+        """Number of positions with a next id, whether it is a target or `<sos>`."""
         return len(self.ids) - 1
 
     @functools.cached_property
     def targets(self) -> int:
-        """Ids that are predicted: all but `<sos>`."""
-        return len(self.ids) - sum(int(np.count_nonzero(part == self.sos)) for part in self._parts())
+        """Number of target ids: all but `<sos>`."""
+        return len(self.ids) - sum(int(np.count_nonzero(chunk == self.sos)) for chunk in self._chunks())
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """(positions, 2): bytes and characters that the id after each position stands for.
+        """(positions, 2): bytes and characters of the surface of the id after each position.
 
-        Where nothing is lost they add up to the text, so any stretch of it has its own bits per byte.
+        In a lossless stream they add up to the text, so that any part of it has bits per byte of its own (decision 3).
         """
         following = self.ids[1:]
         sizes = self.surfaces[following, :2]
-        begins = np.flatnonzero(self.ids[:-1] == self.sos)
-        sizes[begins] -= self.surfaces[following[begins], 2:]
-        for place, lacking in self.unended.items():
-            if place < len(self.ids):
-                sizes[place - 1] -= lacking
+        starts = np.flatnonzero(self.ids[:-1] == self.sos)
+        sizes[starts] -= self.surfaces[following[starts], 2:]
+        for position, missing in self.unended.items():
+            if position < len(self.ids):
+                sizes[position - 1] -= missing
         return sizes
 
     def first(self, tokens: int) -> Stream:
-        """The beginning of the stream: so many positions, or all there are."""
+        """The first `tokens` positions of the stream, or all of it."""
         return replace(self, ids=self.ids[: tokens + 1])
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """sha256 of the ids: a resumed run must find the corpus it left."""
-        found = hashlib.sha256()
-        for part in self._parts():
-            found.update(part.astype("<u4").tobytes())
-        return found.hexdigest()
+        """sha256 of the ids: a resumed run must find the same corpus."""
+        digest = hashlib.sha256()
+        for chunk in self._chunks():
+            digest.update(chunk.astype("<u4").tobytes())
+        return digest.hexdigest()
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Ids of each document, `<sos>` not counted."""
-        starts = [np.flatnonzero(part == self.sos) + place * PART for place, part in enumerate(self._parts())]
-        borders = np.concatenate([*starts, [len(self.ids)]])
-        return borders[1:] - borders[:-1] - 1
+        """(documents,): ids of each document without `<sos>`."""
+        starts = [np.flatnonzero(chunk == self.sos) + number * CHUNK for number, chunk in enumerate(self._chunks())]
+        boundaries = np.concatenate([*starts, [len(self.ids)]])
+        return boundaries[1:] - boundaries[:-1] - 1
 
-    def _parts(self) -> Iterator[Ids]:
-        """The ids a few at a time: they may lie on disk, and be more than memory holds."""
-        return (self.ids[start : start + PART] for start in range(0, len(self.ids), PART))
+    def _chunks(self) -> Iterator[Ids]:
+        """The ids chunk by chunk: they may be memory-mapped, and larger than memory."""
+        return (self.ids[start : start + CHUNK] for start in range(0, len(self.ids), CHUNK))
 
     def gather(self, positions: NDArray[np.int64], real: NDArray[np.bool_]) -> tuple[Ids, NDArray[np.int64]]:
-        """Input and target at positions (B, T); padding and IGNORE where they are not real."""
+        """Input and target (B, T) at these positions; padding and IGNORE where `real` (B, T) is False."""
         inside = np.where(real, positions, 0)
         input = np.where(real, self.ids[inside], self.pad)
         following = self.ids[inside + 1].astype(np.int64)
@@ -99,9 +101,9 @@ class Stream:
 
 
 def make_stream(corpus: Corpus, tokenizer: Tokenizer) -> Stream:
-    """The stream of a corpus."""
+    """The stream of ids of a corpus."""
     if tokenizer.sos is None:
-        raise UserError("a stream begins its documents with <sos>; add it to tokenizer.special_tokens.")
+        raise UserError("documents of a stream begin with <sos>; add it to tokenizer.special_tokens.")
     encoded = tokenizer.encode_batch(corpus.documents)
     if not corpus.documents or (not len(encoded.ids) and (corpus.kind == "file" or tokenizer.eos is None)):
         raise UserError("the text has no tokens, so there is nothing to predict; give more text.")
@@ -110,38 +112,39 @@ def make_stream(corpus: Corpus, tokenizer: Tokenizer) -> Stream:
     return Stream(
         ids=ids,
         sos=tokenizer.sos,
-        # Padding is never attended nor predicted, so without <pad> any id will do.
+        # Padding is masked in attention and loss, so without <pad> any id will do.
         pad=tokenizer.sos if tokenizer.pad is None else tokenizer.pad,
         documents=len(corpus.documents),
         unknown=encoded.unknown,
         lossy=lossy(corpus.kind, tokenizer, unknown=encoded.unknown, exact=encoded.exact, whole=corpus.exact),
         surfaces=surfaces(corpus.kind, tokenizer),
-        unended={int(starts[document + 1]) - 1: lacking for document, lacking in corpus.unended.items()},
+        unended={int(starts[document + 1]) - 1: missing for document, missing in corpus.unended.items()},
     )
 
 
 def to_batch(input: NDArray[np.integer], target: NDArray[np.int64]) -> Batch:
+    """The batch of a language model."""
     return Batch.of_text(torch.from_numpy(input.astype(np.int64)), torch.from_numpy(target))
 
 
 def lossy(document: Document, tokenizer: Tokenizer, *, unknown: int, exact: bool, whole: bool) -> str | None:
-    """Why ids do not determine their text, or None where they do.
+    """Why a text cannot be recovered from its ids, or None where it can.
 
-    `exact` says that the tokenizer keeps the documents, `whole` that the documents are the text.
+    `exact`: the tokenizer is lossless on the documents; `whole`: the documents and their ends reproduce the text.
     """
     if unknown:
-        return f"{unknown:,} tokens of this text are <unk> to the {tokenizer.kind} tokenizer: not all was predicted"
+        return f"{unknown:,} tokens of this text are <unk> to the {tokenizer.kind} tokenizer, so not all is predicted"
     if not exact:
-        return f"the {tokenizer.kind} tokenizer does not keep this text exactly (white space, case or normal form)"
+        return f"the {tokenizer.kind} tokenizer is lossy on this text (white space, case or Unicode normalization)"
     if not whole:
-        return f"its {document} documents do not keep this text exactly (CR LF, or blank lines that are not one)"
+        return f"its {document} documents do not reproduce this text exactly (CRLF, or irregular blank lines)"
     if END[document] and tokenizer.eos is None:
-        return "the tokenizer has no <eos>, so the ends of documents were not predicted"
+        return "the tokenizer has no <eos>, so the ends of documents are not predicted"
     return None
 
 
 def surfaces(document: Document, tokenizer: Tokenizer) -> NDArray[np.int64]:
-    """What each id stands for in a stream (`Stream.surfaces`)."""
+    """(V, 3) surface sizes of each id in a stream (`Stream.surfaces`)."""
     sizes = tokenizer.sizes.copy()
     if tokenizer.eos is not None:
         sizes[tokenizer.eos, :2] = len(END[document])
@@ -149,7 +152,7 @@ def surfaces(document: Document, tokenizer: Tokenizer) -> NDArray[np.int64]:
 
 
 def frame(ids: Ids, lengths: list[int], tokenizer: Tokenizer, *, ended: bool) -> Ids:
-    """`<sos>` before each document and `<eos>` after it, placed without a loop over documents."""
+    """The ids of documents with `<sos>` before each and `<eos>` after it (`ended`) or between them; vectorized."""
     closed = 0 if tokenizer.eos is None else len(lengths) if ended else len(lengths) - 1
     widths = np.array(lengths, np.int64) + 1
     widths[:closed] += 1

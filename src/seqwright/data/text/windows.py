@@ -1,4 +1,4 @@
-"""Packed windows: the stream cut into stretches of one length, every target once an epoch, in an order of its own."""
+"""Packed windows: the stream in windows of fixed length, shuffled each epoch; each token is a target once per epoch."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from numpy.typing import NDArray
 
 from seqwright.core.batch import Batch
 from seqwright.core.protocols import Feed
-from seqwright.data.order import draw, permutation
+from seqwright.data.order import permutation, randint
 from seqwright.data.text.stream import Stream, to_batch
 
 
 class Windows:
-    """Batches of `context` positions that begin anywhere in the text, document borders inside them or not.
+    """A feed of windows of `context` positions, packed across document boundaries.
 
-    The grid of windows moves a little each epoch, so that the ids that begin a window (and are predicted with hardly
-    any context) are others each time. The first and the last window are then shorter, and padded; the number of windows
-    stays the same.
+    The grid of windows is shifted each epoch, so that the tokens at the start of a window, which are predicted with
+    little context, differ from epoch to epoch. The first and the last window are then shorter and padded; the number of
+    windows stays the same.
     """
 
     carried = False
@@ -30,27 +30,27 @@ class Windows:
 
     def batch(self, step: int) -> Batch:
         epoch, number = divmod(step, self.steps_per_epoch)
-        places = np.arange(number * self.rows, min((number + 1) * self.rows, self.windows))
-        return to_batch(*self.read(epoch * self.windows + places))
+        indices = np.arange(number * self.rows, min((number + 1) * self.rows, self.windows))
+        return to_batch(*self.read(epoch * self.windows + indices))
 
-    def read(self, places: NDArray[np.int64]) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
-        """Input and target (B, T) of windows by their places in the order of all epochs, one after the other."""
+    def read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+        """Input and target (B, T) of windows, by their index in the concatenated orders of all epochs."""
         parts = [
-            self._read(int(epoch), places[places // self.windows == epoch] % self.windows)
-            for epoch in np.unique(places // self.windows)
+            self._read(int(epoch), indices[indices // self.windows == epoch] % self.windows)
+            for epoch in np.unique(indices // self.windows)
         ]
         return np.concatenate([input for input, _ in parts]), np.concatenate([target for _, target in parts])
 
-    def _read(self, epoch: int, places: NDArray[np.int64]) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
-        chosen = permutation(self.seed, epoch, self.windows)[places]  # (B,)
-        begin = chosen * self.context - draw(self.seed, epoch, *self.shifts)
+    def _read(self, epoch: int, indices: NDArray[np.int64]) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+        chosen = permutation(self.seed, epoch, self.windows)[indices]  # (B,)
+        begin = chosen * self.context - randint(self.seed, epoch, *self.shifts)
         end = np.minimum(begin + self.context, self.stream.positions)
         positions = np.maximum(begin, 0)[:, None] + np.arange(self.context)  # (B, T)
         return self.stream.gather(positions, positions < end[:, None])
 
 
-class Apart:
-    """Packed windows whose tokens see their own document only: a row of several is each of them alone."""
+class DocumentMasking:
+    """A feed of packed windows with a document mask: tokens attend within their own document only (decision 65)."""
 
     carried = False
 
@@ -63,9 +63,10 @@ class Apart:
 
 
 def grid(positions: int, context: int) -> tuple[int, tuple[int, int]]:
-    """The number of windows, and the least and greatest shift at which that many cover everything and none is empty."""
+    """The number of windows, and the range of shifts for which that many windows cover the stream and none is empty."""
     windows = -(-positions // context)
     slack = windows * context - positions
+    # With little slack one more window is taken, so that the range of shifts is at least half a window.
     if windows == 1 or slack >= context // 2:
         return windows, (0, 0 if windows == 1 else slack)
     return windows + 1, (slack + 1, context - 1)

@@ -17,7 +17,7 @@ from seqwright.core.storage import read_json, write_json
 from seqwright.data.bucketing import ByLength, Ints
 from seqwright.data.images.corpus import CaptionsConfig, Images, read_splits
 from seqwright.data.images.patches import Grid
-from seqwright.data.parallel.buckets import Side, encode_targets, forced
+from seqwright.data.parallel.buckets import Side, encode_targets, teacher_forcing
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
 from seqwright.layers.packed_linear import prepack
@@ -79,7 +79,7 @@ class Captioned:
 
     def batch(self, rows: Ints) -> Batch:
         """These pictures, and what is said of them."""
-        return forced(self.grid.source(self.pictures.pixels[rows]), self.target, rows, self.tokenizer)
+        return teacher_forcing(self.grid.source(self.pictures.pixels[rows]), self.target, rows, self.tokenizer)
 
     def within(self, longest: int) -> Captioned:
         """Those whose captions have no more tokens than this."""
@@ -125,7 +125,7 @@ class CaptioningTask:
                 note(f"{part.target.unknown:,} tokens of {name} captions are <unk>.")
         note(
             f"{len(train):,} training pictures of {grid.height} × {grid.width} × {grid.channels}, each in {grid.length}"
-            f" patches of {grid.numbers} numbers; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
+            f" patches of {grid.patch_dim} numbers; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
         )
 
     @property
@@ -268,7 +268,7 @@ def captions_of(pictures: Images) -> tuple[str, ...]:
 
 
 def sizes_of(grid: Grid, tokenizer: Tokenizer) -> Vocabularies:
-    return Vocabularies(source=None, target=tokenizer.vocabulary, features=grid.numbers)
+    return Vocabularies(source=None, target=tokenizer.vocabulary, features=grid.patch_dim)
 
 
 def _likelihood(model: Autoregressive, examples: Captioned, device: torch.device | str) -> list[Counts]:

@@ -14,7 +14,15 @@ from seqwright import __version__
 from seqwright.core.batch import IGNORE, Batch, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive, Watch, unwatched
-from seqwright.data.chat import Conversation, Conversations, Message, Turns, parsed, read_conversations, read_splits
+from seqwright.data.chat import (
+    ChatTemplate,
+    Conversation,
+    Conversations,
+    Message,
+    parse_conversations,
+    read_conversations,
+    read_splits,
+)
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.decoding.text import speak
 from seqwright.metrics.counts import nll_counts, scores_json
@@ -49,7 +57,7 @@ class ChatTask:
             note(said)
         texts = [message.content for talk in self.train for message in talk]
         self.tokenizer = saved_tokenizer(settings, directory, texts, note, special_tokens=settings.data.markers)
-        self.turns = Turns(self.tokenizer, settings.data)
+        self.turns = ChatTemplate(self.tokenizer, settings.data)
         self.examples = self._whole(self.train)
         held_out = "none held out" if self.valid is None else f"{len(self.valid):,} held out"
         note(
@@ -81,7 +89,7 @@ class ChatTask:
         if feed.cut:
             self.note(
                 f"{feed.cut:,} conversations are longer than {length} tokens and are read in pieces;"
-                f" {feed.unlearned:,} pieces without a word of the assistant are left out."
+                f" {feed.without_loss:,} pieces without a word of the assistant are left out."
             )
         return feed
 
@@ -112,7 +120,7 @@ class ChatRun(Run):
 
     def __init__(self, directory: RunDirectory, settings: Any, model: Any, **where: str):
         super().__init__(directory, settings, model, **where)
-        self.turns = Turns(self.tokenizer, settings.data)
+        self.turns = ChatTemplate(self.tokenizer, settings.data)
 
     @staticmethod
     def sizes(directory: RunDirectory) -> Vocabulary:
@@ -136,7 +144,7 @@ class ChatRun(Run):
     ) -> dict[str, Any]:
         """Scores of the assistant's words in files of conversations, or in those the run held out."""
         if on is not None:
-            talks: list[Conversation] | None = parsed(read_conversations(on, self.settings.data.errors))
+            talks: list[Conversation] | None = parse_conversations(read_conversations(on, self.settings.data.errors))
         else:
             _, talks, _ = read_splits(self.settings.data)
         if talks is None:
@@ -148,7 +156,7 @@ class ChatRun(Run):
 
 def reply(
     model: Autoregressive,
-    turns: Turns,
+    turns: ChatTemplate,
     talk: Conversation,
     options: SamplingOptions,
     *,
@@ -173,7 +181,7 @@ def reply(
     return ChatReply(content=text, reason="stop" if stopped else row.reason, forgotten=forgotten, unread=unread)
 
 
-def fitting(turns: Turns, talk: Conversation, context: int | None, tokens: int) -> tuple[list[int], int]:
+def fitting(turns: ChatTemplate, talk: Conversation, context: int | None, tokens: int) -> tuple[list[int], int]:
     """The prompt of a conversation with room for an answer, and how many of its messages were left out for that.
 
     The system's first word and the last message always stay; half the context is room enough.
@@ -192,7 +200,7 @@ def fitting(turns: Turns, talk: Conversation, context: int | None, tokens: int) 
 @torch.inference_mode()
 def evaluate_turns(
     model: Autoregressive,
-    turns: Turns,
+    turns: ChatTemplate,
     talks: Sequence[Conversation],
     config: EvaluationConfig,
     *,

@@ -30,7 +30,13 @@ class Member:
 
 def framed(texts: EncodedTexts, tokenizer: Tokenizer, data: LabeledConfig, context: int | None) -> Sources:
     """Texts as a recipe cuts them to what the model sees."""
-    return frame(texts, tokenizer, longest=longest(data, context), long=data.truncation, framed=data.add_special_tokens)
+    return frame(
+        texts,
+        tokenizer,
+        max_length=longest(data, context),
+        truncation=data.truncation,
+        add_special_tokens=data.add_special_tokens,
+    )
 
 
 def longest(data: LabeledConfig, context: int | None) -> int | None:

@@ -39,9 +39,9 @@ LIKELY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 @dataclass(frozen=True, kw_only=True)
 class ClassificationEvaluationConfig:
     unknown: Unknown = "few"
-    """What to do with texts whose label was not learned: count them as wrong unless they are more than half (few), count
-    them as wrong however many they are (wrong), or refuse the file and name the line (refuse). Where texts have several
-    labels, those that were not learned are passed over instead."""
+    """What to do with texts whose label is unknown: count them as wrong unless they are more than half (few), count them
+    as wrong however many they are (wrong), or refuse the file and name the line (refuse). Unknown labels of multi-label
+    texts are ignored."""
     resamples: int = 1000
     """Bootstrap resamples behind an interval; 0 for none."""
     seed: int = 1
@@ -75,7 +75,7 @@ def answers(
         model.eval()
     unlabeled = LabeledTexts(sources=sources, targets=np.zeros(int(sources.origin[-1]) + 1, np.int64))
     feed = ByLength(unlabeled, seed=0, batch=1, tokens=TOKENS)
-    found = np.zeros((len(unlabeled.targets), labels.answers.count))
+    found = np.zeros((len(unlabeled.targets), labels.output_spec.count))
     done = 0
     for step in range(feed.steps_per_epoch):
         rows = feed.rows(step)

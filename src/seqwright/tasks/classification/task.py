@@ -18,7 +18,7 @@ from seqwright.core.protocols import Watch, unwatched
 from seqwright.core.storage import read_json, write_json
 from seqwright.data.bucketing import ByLength
 from seqwright.data.labeled.labels import LabeledTexts, Labels, balance_notes
-from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, read_texts, splits
+from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, read_texts, train_valid_split
 from seqwright.data.labeled.sources import EncodedTexts, Sources, encode
 from seqwright.metrics.counts import scores_json, values
 from seqwright.metrics.score import Floats
@@ -45,7 +45,7 @@ class ClassificationTask:
         data: LabeledConfig = settings.data
         whole = read_rows(data.train, data)
         self.labels = saved_labels(directory, whole, data)
-        train, valid = splits(whole, data)
+        train, valid = train_valid_split(whole, data)
         self.tokenizer = saved_tokenizer(settings, directory, train.texts, note)
         self.train_rows, self.valid_rows = train, valid
         self.train_texts = encode([row.texts for row in train.rows], self.tokenizer)
@@ -68,14 +68,14 @@ class ClassificationTask:
             known = {row.texts for row in train.rows}
             if leaked := sum(row.texts in known for row in valid.rows):
                 self.note(f"{leaked:,} of {len(valid.rows):,} validation texts are training texts, too.")
-            if strange := self.labels.unlearned(valid.rows):
+            if strange := self.labels.unknown_counts(valid.rows):
                 names = ", ".join(strange)
-                self.note(f"validation labels that training does not have, {self.labels.fate}: {names}.")
+                self.note(f"validation labels that training does not have, {self.labels.unknown_treatment}: {names}.")
         for name, texts in (("training", self.train_texts), ("validation", self.valid_texts)):
             if texts is not None and texts.unknown:
                 self.note(f"{texts.unknown:,} of {len(texts.ids):,} {name} tokens are <unk>.")
         if data.labels == "single":
-            self.note(balance_notes(train.rows, evened=data.balance == "oversample"))
+            self.note(balance_notes(train.rows, oversampled=data.balance == "oversample"))
         self.note(
             f"{len(train.rows):,} training texts, {len(self.train_texts.ids):,} tokens;"
             f" {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
@@ -98,7 +98,7 @@ class ClassificationTask:
     def feed(self, model: Any) -> ByLength:
         data, training = self.settings.data, self.settings.training
         sources = self._framed(self.train_texts, model.context)
-        if sources.cut:
+        if sources.truncated:
             tokens, texts = int(self.train_texts.lengths.sum()), len(self.train_rows.rows)
             how = (
                 "read in windows"
@@ -106,12 +106,15 @@ class ClassificationTask:
                 else f"cut ({sources.lost.sum() / tokens:.1%} of all tokens)"
             )
             self.note(
-                f"{sources.cut:,} of {texts:,} training texts ({sources.cut / texts:.1%})"
-                f' do not fit {longest(data, model.context)} tokens and are {how}; data.truncation = "{data.truncation}".'
+                f"{sources.truncated:,} of {texts:,} training texts ({sources.truncated / texts:.1%})"
+                f" exceed {longest(data, model.context)} tokens and are {how};"
+                f' data.truncation = "{data.truncation}".'
             )
         examples = LabeledTexts(sources=sources, targets=self.train_targets)
-        times = examples.evening() if data.balance == "oversample" else None
-        return ByLength(examples, seed=training.seed, batch=training.batch_size, tokens=data.batch_tokens, times=times)
+        repeats = examples.oversampling() if data.balance == "oversample" else None
+        return ByLength(
+            examples, seed=training.seed, batch=training.batch_size, tokens=data.batch_tokens, repeats=repeats
+        )
 
     def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid_texts is None:
@@ -187,7 +190,7 @@ class ClassificationRun(Run):
 
     def example(self, rows: int, length: int) -> Batch:
         """Made-up sources, each with another answer."""
-        answers = self.labels.answers
+        answers = self.labels.output_spec
         target = torch.arange(rows) % answers.count
         if answers.kind != "class":
             target = torch.nn.functional.one_hot(target, answers.count).double()
@@ -233,7 +236,7 @@ class ClassificationRun(Run):
         decoding = replace(self.settings.decoding, temperature=ask.temperature)
         settings = replace(self.settings, evaluation=config, decoding=decoding)
         found = judged(asked.found, targets, self.labels, rows, settings, asked.fingerprint)
-        return found | {"texts": len(rows), "cut": asked.cut, "unlearned_labels": self.labels.unlearned(rows)}
+        return found | {"texts": len(rows), "cut": asked.cut, "unlearned_labels": self.labels.unknown_counts(rows)}
 
     def label_errors(self, on: str | Sequence[str] | None, many: int) -> list[dict[str, Any]]:
         """The texts of a file whose label it finds least probable, the worst first."""
@@ -252,7 +255,7 @@ class ClassificationRun(Run):
         if on is not None:
             return read_rows(on, self.settings.data)
         data = self.settings.data
-        _, valid = splits(read_rows(data.train, data), data)
+        _, valid = train_valid_split(read_rows(data.train, data), data)
         if valid is None:
             raise UserError(f"{self.path} has no validation texts of its own; name a file with --on FILE.")
         return valid
@@ -295,7 +298,7 @@ def _answer(
 
 
 def sizes_of(tokenizer: Tokenizer, labels: Labels) -> EncoderSizes:
-    return EncoderSizes(answers=labels.answers, vocabulary=tokenizer.vocabulary, segments=labels.parts)
+    return EncoderSizes(answers=labels.output_spec, vocabulary=tokenizer.vocabulary, segments=labels.parts)
 
 
 def saved_labels(directory: RunDirectory, rows: Rows, data: LabeledConfig) -> Labels:

@@ -13,7 +13,7 @@ from seqwright import __version__
 from seqwright.core.batch import IGNORE, Batch, Source, Vocabularies
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive, Feed, Watch, unwatched
-from seqwright.data.subword_regularization import Varied
+from seqwright.data.subword_regularization import RegularizedFeed
 from seqwright.data.text.denoising import DenoisingConfig, DenoisingRows
 from seqwright.data.text.stream import Stream
 from seqwright.decoding.options import SearchOptions
@@ -52,7 +52,7 @@ class DenoisingTask(TextTask):
         recut = self.recut
         if recut is None:
             return rows_of(self.streams[0], self.tokenizer, self.settings)
-        return Varied(lambda epoch: rows_of(recut(epoch), self.tokenizer, self.settings))
+        return RegularizedFeed(lambda epoch: rows_of(recut(epoch), self.tokenizer, self.settings))
 
     def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid is None:
@@ -146,7 +146,8 @@ def restoring_counts(
         watch(step + 1, rows.steps_per_epoch)
     counts = np.concatenate(found)
     signature = (
-        f"tokens:{int(counts[:, 1].sum())}|{data.noise}:{data.damaged}-{data.mean_span_length}{'|permuted' if data.permute_sentences else ''}"
+        f"tokens:{int(counts[:, 1].sum())}|{data.noise}:{data.density}-{data.mean_span_length}"
+        f"{'|permuted' if data.permute_sentences else ''}"
         f"|length:{data.length}|seed:{config.seed}"
         f"|tokenizer:{tokenizer.signature}|text:{stream.fingerprint[:8]}"
         f"|bootstrap:{config.resamples}-{config.seed}|seqwright:{__version__}"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from seqwright.core.config import UserError
-from seqwright.data.images.corpus import Images, read_pictures, read_splits
+from seqwright.data.images.corpus import Images, read_images, read_splits
 from seqwright.data.images.files import Pixels
 from seqwright.data.images.patches import Grid
 from seqwright.runs.embedding import Embedded, Pooled
@@ -39,7 +39,7 @@ class ImageInputRun(Run):
         if on is None:
             found = read_splits(self.settings.data)[1]
         else:  # image files are scaled to what was learned from
-            found = read_pictures(on, replace(self.settings.data, size=(self.grid.height, self.grid.width)))
+            found = read_images(on, replace(self.settings.data, size=(self.grid.height, self.grid.width)))
         if found is None:
             raise UserError(f"{self.path} has no validation pictures of its own; name files with --on.")
         return self.grid.fitted(found)

@@ -18,7 +18,7 @@ from seqwright.core.storage import read_json, write_json
 from seqwright.data.images.corpus import Images, ImagesConfig, read_splits
 from seqwright.data.images.files import Pixels
 from seqwright.data.images.image_codec import ImageCodec
-from seqwright.data.images.patches import Grid, Views, to_pixels
+from seqwright.data.images.patches import Grid, ImageFeed, to_pixels
 from seqwright.metrics.counts import Counts, mean, scores_json, values
 from seqwright.metrics.score import Floats
 from seqwright.reporting.png import base64_png, sheet
@@ -64,7 +64,7 @@ class ImageTask:
         grid = self.sight.grid
         note(
             f"{len(self.train):,} training pictures of {grid.height} × {grid.width} × {grid.channels}, each in"
-            f" {grid.length} patches of {grid.numbers} numbers."
+            f" {grid.length} patches of {grid.patch_dim} numbers."
         )
 
     @property
@@ -79,9 +79,9 @@ class ImageTask:
     def corpus(self) -> Images:
         return self.train
 
-    def feed(self, model: Any) -> Views:
+    def feed(self, model: Any) -> ImageFeed:
         training = self.settings.training
-        return self.sight.views(self.train, self.settings.data, seed=training.seed, batch=training.batch_size)
+        return self.sight.feed(self.train, self.settings.data, seed=training.seed, batch=training.batch_size)
 
     def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid is None:
@@ -91,7 +91,7 @@ class ImageTask:
     def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
         shown = self.train if self.valid is None else self.valid
         some = shown.take(spread(len(shown), SHOWN))
-        _, batch = self.sight.views(some, self.settings.data, seed=0, batch=SHOWN).still(0)
+        _, batch = self.sight.feed(some, self.settings.data, seed=0, batch=SHOWN).eval_batch(0)
         answer = answered(model, batch, device)
         if not self.sight.names:
             picture = sheet([*shown_pictures(batch, answer, self.sight.grid), some.pixels])
@@ -157,7 +157,7 @@ class ImageRun(ImageInputRun):
             for row in range(rows if names else 0)
         ]
         pictures = Images(pixels=self.made_up(rows), labels=tuple(said) or None)
-        return self.sight.views(pictures, self.settings.data, seed=0, batch=rows).still(0)[1]
+        return self.sight.feed(pictures, self.settings.data, seed=0, batch=rows).eval_batch(0)[1]
 
     def classify(self, files: Iterable[str], **options: Any) -> Iterator[Seen]:
         """What is on each picture of some files, in order; options are those of the recipe's [decoding] section."""
@@ -165,9 +165,9 @@ class ImageRun(ImageInputRun):
         if not self.sight.names:
             raise UserError(f"{self.path} answers with pictures, not with classes; see its report.html.")
         for name in files:
-            found = self.sight.views(self.pictures([name]), self.settings.data, seed=0, batch=AT_ONCE, known=False)
+            found = self.sight.feed(self.pictures([name]), self.settings.data, seed=0, batch=AT_ONCE, labeled=False)
             for step in range(found.steps_per_epoch):
-                answers = answered(self.model, found.still(step)[1], self.device)
+                answers = answered(self.model, found.eval_batch(step)[1], self.device)
                 for row in tempered(answers, temperature):
                     label, probability = said_of(row, self.sight.names)
                     likely = (
@@ -179,9 +179,9 @@ class ImageRun(ImageInputRun):
 
     def restore(self, pictures: Images) -> Iterator[tuple[Pixels, Pixels]]:
         """Of each picture what the model was shown and what it made of that: pixels (H, W, C)."""
-        found = self.sight.views(pictures, self.settings.data, seed=0, batch=AT_ONCE)
+        found = self.sight.feed(pictures, self.settings.data, seed=0, batch=AT_ONCE)
         for step in range(found.steps_per_epoch):
-            _, batch = found.still(step)
+            _, batch = found.eval_batch(step)
             given, best = shown_pictures(batch, answered(self.model, batch, self.device), self.sight.grid)
             yield from zip(given, best, strict=True)
 
@@ -227,10 +227,10 @@ def evaluated(
 ) -> dict[str, Any]:
     """What the answers are worth; pictures are spoilt the same way every time. `fit`: with the temperature that suits
     them."""
-    found = sight.views(pictures, settings.data, seed=0, batch=AT_ONCE)
+    found = sight.feed(pictures, settings.data, seed=0, batch=AT_ONCE)
     answers, shown = [], []
     for step in range(found.steps_per_epoch):
-        rows, batch = found.still(step)
+        rows, batch = found.eval_batch(step)
         answer = answered(model, batch, device)
         if sight.names:
             answers.append(answer.reshape(-1, len(sight.names)))
@@ -282,4 +282,4 @@ def shown_pictures(batch: Batch, answer: Floats, grid: Grid) -> tuple[Pixels, Pi
     assert batch.source.features is not None
     given, target = batch.source.features.numpy(), batch.target.numpy()
     best = np.where(target == IGNORE, given, answer)
-    return to_pixels(grid.pictures(given)), to_pixels(grid.pictures(best))
+    return to_pixels(grid.images(given)), to_pixels(grid.images(best))

@@ -13,14 +13,14 @@ import torch
 from seqwright.core.batch import Batch, Source, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive, Feed, Watch, unwatched
-from seqwright.data.subword_regularization import Varied, varied_stream
-from seqwright.data.text.bptt import Rows
+from seqwright.data.subword_regularization import RegularizedFeed, regularized_stream
+from seqwright.data.text.bptt import BPTTRows
 from seqwright.data.text.corpora import Readable, read_corpora, to_stream
 from seqwright.data.text.corpus import Corpus, Document, TextFiles, document_kind, read_corpus
 from seqwright.data.text.mixture import Mixture, epochs
 from seqwright.data.text.prefixes import Documents, Prefixes
 from seqwright.data.text.stream import Stream, make_stream
-from seqwright.data.text.windows import Apart, Windows
+from seqwright.data.text.windows import DocumentMasking, Windows
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search_audit import Audit, search_audit
 from seqwright.decoding.text import Continuation, best_continuations, complete
@@ -35,7 +35,7 @@ from seqwright.training.trainer import total_steps
 
 FEEDS: dict[str, Callable[..., Feed]] = {
     "windows": Windows,
-    "bptt": Rows,
+    "bptt": BPTTRows,
     "prefixes": Prefixes,
     "documents": Documents,
 }
@@ -71,7 +71,7 @@ class TextTask:
         self.names = corpora.names
         self.streams = [to_stream(corpus, self.tokenizer) for corpus in corpora.train]
         self.valid = None if valid is None else to_stream(valid, self.tokenizer)
-        self.recut = self._recut(corpora.train) if settings.tokenizer.varies else None
+        self.recut = self._recut(corpora.train) if settings.tokenizer.regularization else None
         for name, stream in (*(("training", stream) for stream in self.streams), ("validation", self.valid)):
             if stream is not None and stream.unknown:
                 note(f"{stream.unknown:,} of {stream.targets:,} {name} tokens are <unk>.")
@@ -92,11 +92,11 @@ class TextTask:
 
     def _recut(self, train: Sequence[Readable]) -> Callable[[int], Stream]:
         """The training stream of each epoch, its words cut otherwise."""
-        key = f"tokenizer.{self.settings.tokenizer.varies[0]}"
+        key = f"tokenizer.{self.settings.tokenizer.regularization[0]}"
         if len(train) > 1 or not isinstance(train[0], Corpus):
             raise UserError(f"{key} needs one training text, neither prepared nor weighted; leave it out.")
         config, seed = self.settings.tokenizer, self.settings.training.seed
-        recut = varied_stream(self.streams[0], train[0].documents, self.tokenizer, config, seed=seed)
+        recut = regularized_stream(self.streams[0], train[0].documents, self.tokenizer, config, seed=seed)
         self.note(f"{key}: the first epoch is cut into {recut(0).targets:,} tokens.")
         return recut
 
@@ -141,7 +141,7 @@ class LanguageTask(TextTask):
             )
         if sum(stream.documents for stream in self.streams) == 1:
             self.note("the training text is one document, so data.mask_documents changes nothing.")
-        return Apart(self._examples(model), self.streams[0].sos)
+        return DocumentMasking(self._examples(model), self.streams[0].sos)
 
     def _examples(self, model: Autoregressive) -> Feed:
         training, kind, context = self.settings.training, self.settings.kind, model.context
@@ -180,7 +180,7 @@ class LanguageTask(TextTask):
         for said in getattr(feed, "notes", ()):
             self.note(said)
         recut = self.recut
-        return feed if recut is None else Varied(lambda epoch: cut_into(recut(epoch)))
+        return feed if recut is None else RegularizedFeed(lambda epoch: cut_into(recut(epoch)))
 
     def _mixture(self, examples: str, length: int) -> Feed:
         """Several corpora by weight, and how often each will be read."""

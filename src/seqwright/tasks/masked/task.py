@@ -14,7 +14,7 @@ from seqwright import __version__
 from seqwright.core.batch import IGNORE, Batch, EncoderSizes, OutputSpec, Source
 from seqwright.core.config import UserError, check_not_negative, check_sizes
 from seqwright.core.protocols import Feed, Watch, unwatched
-from seqwright.data.subword_regularization import Varied
+from seqwright.data.subword_regularization import RegularizedFeed
 from seqwright.data.text.masked import MASK, MaskedRows
 from seqwright.data.text.stream import Stream
 from seqwright.metrics.counts import Counts, nll_counts, percentage, values
@@ -92,7 +92,7 @@ class MaskedTask(TextTask):
         recut = self.recut
         if recut is None:
             return rows_of(self.streams[0], self.tokenizer, self.settings, length=length)
-        return Varied(lambda epoch: rows_of(recut(epoch), self.tokenizer, self.settings, length=length))
+        return RegularizedFeed(lambda epoch: rows_of(recut(epoch), self.tokenizer, self.settings, length=length))
 
     def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid is None:

@@ -15,7 +15,14 @@ from seqwright.core.batch import Batch, EncoderSizes, OutputSpec
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Watch, unwatched
 from seqwright.core.storage import read_json, write_json
-from seqwright.data.tagged.corpus import Tagged, TaggedConfig, impossible, read_splits, read_tagged, unbegun
+from seqwright.data.tagged.corpus import (
+    Tagged,
+    TaggedConfig,
+    count_invalid_transitions,
+    invalid_transitions,
+    read_splits,
+    read_tagged,
+)
 from seqwright.data.tagged.formats import FORMATS, Format, Sentence, sniff
 from seqwright.data.tagged.sentences import EncodedSentences, SentenceFeed, encode_sentences
 from seqwright.runs.directory import RunDirectory
@@ -37,8 +44,8 @@ AT_ONCE = 512
 @dataclass(frozen=True, kw_only=True)
 class TaggingTokenizerConfig(TokenizerConfig):
     kind: Kind = "words"
-    """words, or any other: a tag stays with its word, however that is cut. characters, bytes, or pieces learned from the
-    text: byte-bpe, bpe, unigram, wordpiece."""
+    """words, or subwords: a word is tagged at its first piece. characters, bytes, or trained on the text: byte-bpe, bpe,
+    unigram, wordpiece."""
     min_frequency: int = 2
     """Words and characters seen less often are unknown, so that unknown ones are met in training; bpe and byte-bpe
     merge no pair seen less often."""
@@ -86,7 +93,7 @@ class TaggingTask:
                 self.note(f"{leaked:,} of {len(valid.sentences):,} validation sentences are training ones, too.")
             if strange := sorted(set(valid.tags) - set(self.names)):
                 self.note(f"validation tags that training does not have, counted as wrong: {', '.join(strange)}.")
-        if begun := unbegun(train.sentences):
+        if begun := count_invalid_transitions(train.sentences):
             self.note(
                 f"{begun:,} spans of the training tags go on (I-, E-) where none of their type began, as in old files"
                 " or by mistake; they count as spans, and the tagger may answer so."
@@ -204,8 +211,8 @@ class TaggingRun(Run):
     def words(self, text: str, name: str, *, columns: bool = False) -> tuple[list[tuple[str, ...]], Format]:
         """The sentences of a text that is written as this run's data is, and how that is; tags are not needed."""
         data: TaggedConfig = self.settings.data
-        kind: Format = "columns" if columns else data.format or sniff(text, name, data.places)
-        return [sentence.words for sentence in FORMATS[kind](text, name, data.places, False)], kind
+        kind: Format = "columns" if columns else data.format or sniff(text, name, data.column_numbers)
+        return [sentence.words for sentence in FORMATS[kind](text, name, data.column_numbers, False)], kind
 
     def evaluate(
         self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
@@ -255,9 +262,11 @@ def tag(
 def encode(
     sentences: Sequence[Sentence], tokenizer: Tokenizer, names: Sequence[str], context: int | None
 ) -> EncodedSentences:
-    return encode_sentences(sentences, tokenizer, {name: number for number, name in enumerate(names)}, longest=context)
+    return encode_sentences(
+        sentences, tokenizer, {name: number for number, name in enumerate(names)}, max_length=context
+    )
 
 
 def sizes_of(tokenizer: Tokenizer, names: Sequence[str]) -> EncoderSizes:
-    asked = OutputSpec(kind="tags", count=len(names), impossible=impossible(names))
+    asked = OutputSpec(kind="tags", count=len(names), impossible=invalid_transitions(names))
     return EncoderSizes(answers=asked, vocabulary=tokenizer.vocabulary)

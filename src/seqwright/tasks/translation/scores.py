@@ -103,7 +103,7 @@ class TranslationEvaluationConfig(OutputEvaluationConfig):
 def likelihood(model: Autoregressive, pairs: EncodedPairs, device: torch.device | str) -> Floats:
     """(pairs, 2): nll sum and token count of each target, its end included; none where a side exceeds the context."""
     longest = model.context or int(max(pairs.source.lengths.max(), pairs.target.lengths.max()))
-    feed = Buckets(pairs, seed=0, tokens=TOKENS, batch=1, longest=longest)
+    feed = Buckets(pairs, seed=0, tokens=TOKENS, batch=1, max_length=longest)
     return likelihood_in(feed, model, len(pairs), device)
 
 

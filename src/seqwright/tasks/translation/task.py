@@ -15,12 +15,12 @@ from seqwright.core.batch import Batch, Source, Vocabularies
 from seqwright.core.config import UserError, to_table
 from seqwright.core.protocols import Autoregressive, Feed, Watch, unwatched
 from seqwright.core.storage import read_json, write_json, write_text
-from seqwright.data.files import named
+from seqwright.data.files import as_list
 from seqwright.data.parallel.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs, encode_sources
 from seqwright.data.parallel.formats import Pair
 from seqwright.data.parallel.pairs import Pairs, PairsConfig, format_of, read_pairs, read_splits, read_test
 from seqwright.data.parallel.sides import Sides, sides_of
-from seqwright.data.subword_regularization import RegularizedTokenizerConfig, Varied, varied_pairs
+from seqwright.data.subword_regularization import RegularizedFeed, RegularizedTokenizerConfig, regularized_pairs
 from seqwright.decoding.degeneration import Typical, typical
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search_audit import Audit, search_audit
@@ -77,7 +77,7 @@ class TranslationTokenizerConfig(RegularizedTokenizerConfig):
         return ("source", "target") if self.regularized_sides == "both" else (self.regularized_sides,)
 
     @property
-    def varied_kinds(self) -> tuple[Kind, ...]:
+    def regularized_kinds(self) -> tuple[Kind, ...]:
         of = {"source": self.source_kind or self.kind, "target": self.kind}
         return tuple(of[side] for side in self.varied_sides)
 
@@ -105,12 +105,12 @@ class TranslationTask:
                     note(f"{unknown:,} {name} tokens on the {side} side are <unk>.")
         some = list(sampled(train.pairs))
         self.typical, sides = typical(some), sides_of(some)
-        sides.refuse_mixed_up((text for pair in self.valid_pairs for text in pair.sources), "the validation pairs")
+        sides.refuse_swapped((text for pair in self.valid_pairs for text in pair.sources), "the validation pairs")
         write_json(directory.degeneration_path, {"typical": asdict(self.typical), "sides": asdict(sides)})
         self.recut: Callable[[int], EncodedPairs] | None = None
         config: TranslationTokenizerConfig = settings.tokenizer
-        if config.varies:
-            self.recut = varied_pairs(
+        if config.regularization:
+            self.recut = regularized_pairs(
                 self.train, train.pairs, config, sides=config.varied_sides, seed=settings.training.seed
             )
         vocabularies = f"{self.tokenizers.target.kind} vocabulary of {self.tokenizers.target.size:,}"
@@ -136,17 +136,17 @@ class TranslationTask:
 
         def buckets(pairs: EncodedPairs) -> Buckets:
             return Buckets(
-                pairs, seed=training.seed, tokens=data.batch_tokens, batch=training.batch_size, longest=longest
+                pairs, seed=training.seed, tokens=data.batch_tokens, batch=training.batch_size, max_length=longest
             )
 
         feed = buckets(self.train)
-        if feed.left_out:
+        if feed.skipped:
             self.note(
-                f"{feed.left_out:,} of {len(self.train):,} training pairs have a side of more than {longest} tokens"
+                f"{feed.skipped:,} of {len(self.train):,} training pairs have a side of more than {longest} tokens"
                 " and are left out (data.max_length)."
             )
         recut = self.recut
-        return feed if recut is None else Varied(lambda epoch: buckets(recut(epoch)))
+        return feed if recut is None else RegularizedFeed(lambda epoch: buckets(recut(epoch)))
 
     def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
         if self.valid is None:
@@ -273,7 +273,7 @@ class TranslationRun(Run):
     def pairs(self, on: str | Sequence[str] | None = None, *, tag: str | None = None) -> Pairs:
         """Pairs as this run reads them: its validation or "test" pairs, or files, with this tag where it wants one."""
         data: PairsConfig = self.settings.data
-        files = named(on)
+        files = as_list(on)
         if files == [TEST]:
             return read_test(data)
         if files:
@@ -284,7 +284,7 @@ class TranslationRun(Run):
             parted = format_of(files[0], data) != "lines"
             plain = replace(data, tags=() if tag is None else (tag,), format=data.format if parted else None)
             found = read_pairs(files, plain, references=max(1, len(files) - data.sources))
-            self.sides.refuse_mixed_up((text for pair in found.pairs for text in pair.sources), " ".join(files))
+            self.sides.refuse_swapped((text for pair in found.pairs for text in pair.sources), " ".join(files))
             return found
         _, valid = read_splits(data)
         if valid is None:
