@@ -3,8 +3,8 @@
     SEQWRIGHT_DATA=… python benchmarks/auxiliary_loss.py [--seeds 3] [--epochs 2]
 
 A GPT learns the sentences of SST-2 without their labels; then classifiers of the same shape are trained on the labels:
-from scratch, begun with the language model, and begun with it while half of its loss is kept (training.auxiliary_loss_weight).
-All
+from scratch, begun with the language model, and begun with it while half of its loss is kept
+(training.auxiliary_loss_weight). All
 have the same seeds, steps and rate. Accuracy is that on the test sentences.
 """
 

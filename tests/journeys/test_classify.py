@@ -150,7 +150,7 @@ def test_truncated_texts_are_counted(seqwright: Command, classifier: Path, workd
         ),
         *("--model", "lstm", *TINY),
     )
-    assert "do not fit 6 tokens and are cut (" in result.err
+    assert "exceed 6 tokens and are cut (" in result.err
     assert 'data.truncation = "head+tail"' in result.err
     assert '40 of 40 texts (100.0%) were truncated; data.truncation = "head+tail".' in (
         seqwright("evaluate", "cut", "--on", "test.tsv").out

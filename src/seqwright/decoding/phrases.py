@@ -61,8 +61,8 @@ class Automaton:
 
 
 def automaton(phrases: Sequence[bytes], pieces: Sequence[bytes], eos: int | None) -> Automaton:
-    """Automaton of the texts that contain one of the phrases in any segmentation; special tokens are empty, but the end is an
-    edge."""
+    """Automaton of the texts that contain one of the phrases in any segmentation; special tokens are empty,
+    but the end is an edge."""
     table, states = _over_bytes(phrases)
     if len(table) * len(pieces) > MOST:
         raise UserError(

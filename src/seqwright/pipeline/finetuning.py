@@ -19,8 +19,8 @@ ONE_WAY = ("text", "chat")
 
 
 def begun(table: Mapping[str, Any], task: str) -> dict[str, Any]:
-    """The recipe with the model and tokenizer of the run that `model.from` names; `training.init_from` loads its weights.
-    Keys stated by the recipe itself win."""
+    """The recipe with the model and tokenizer of the run that `model.from` names; `training.init_from` loads its
+    weights. Keys stated by the recipe itself win."""
     own = dict(table.get("model", {}))
     path = Path(str(own.pop("from")))
     base = RunDirectory.open(path).recipe()

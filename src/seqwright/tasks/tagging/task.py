@@ -44,8 +44,8 @@ AT_ONCE = 512
 @dataclass(frozen=True, kw_only=True)
 class TaggingTokenizerConfig(TokenizerConfig):
     kind: Kind = "words"
-    """words, or subwords: a word is tagged at its first piece. characters, bytes, or trained on the text: byte-bpe, bpe,
-    unigram, wordpiece."""
+    """words, or subwords: a word is tagged at its first piece. characters, bytes, or trained on the text: byte-bpe,
+    bpe, unigram, wordpiece."""
     min_frequency: int = 2
     """Words and characters seen less often are unknown, so that unknown ones are met in training; bpe and byte-bpe
     merge no pair seen less often."""
