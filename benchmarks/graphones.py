@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqwright.core.batch import Source, Vocabulary
-from seqwright.core.protocols import State
+from seqwright.core.state import State
 from seqwright.data.parallel.formats import Pair
 from seqwright.data.parallel.pairs import read_splits, read_test
 from seqwright.models.ngram.model import NGram, NGramConfig

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from seqwright.core.batch import Source
-from seqwright.core.protocols import State, per_source, shared
+from seqwright.core.state import State, per_source, shared
 from seqwright.decoding.generate import generate
 from seqwright.decoding.sampling import SamplingOptions
 from seqwright.layers.attention import Attend
@@ -127,7 +127,7 @@ def test_dropping_a_source_drops_its_group(model: Translator) -> None:
 def test_joining_admits_sources_with_their_rows(model: Translator) -> None:
     first = model.start(sources().select(indices(0)), capacity=8)
     rest = model.start(sources().select(indices(1, 2)), capacity=8)
-    log_probs, _ = model.step(indices(1, 2, 3).unsqueeze(1), first.cat(rest))
+    log_probs, _ = model.step(indices(1, 2, 3).unsqueeze(1), first.cat([rest]))
     for row in range(3):
         assert_close(log_probs[row : row + 1], said_alone(model, row, [row + 1]))
 
@@ -142,7 +142,7 @@ def test_what_all_rows_share_is_kept_whole() -> None:
     state = Counted(indices(4, 5, 6), torch.tensor(3))
     taken = state.select(indices(2, 0), indices(0))
     assert (taken.seen.tolist(), int(taken.steps)) == ([6, 4], 3)
-    joined = taken.cat(Counted(indices(9), torch.tensor(8)))
+    joined = taken.cat([Counted(indices(9), torch.tensor(8))])
     assert (joined.seen.tolist(), int(joined.steps)) == ([6, 4, 9], 8)
 
 

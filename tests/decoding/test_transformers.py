@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from seqwright.core.batch import Source
-from seqwright.core.protocols import State
+from seqwright.core.state import State
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
 from tests.decoding.signs import forbid, signs

@@ -113,7 +113,7 @@ def test_kv_cache_select_and_cat_keep_prefixes(sources: list[int]) -> None:
     selected = cache.select(torch.tensor(rows), torch.tensor(sources))
     for index, row in enumerate(rows):
         assert_close(prefix_keys(selected, index), written[row])
-    joined = append(empty(1, 6), other).select(torch.tensor([0, 0])).cat(selected)
+    joined = append(empty(1, 6), other).select(torch.tensor([0, 0])).cat([selected])
     assert joined.length.tolist() == [1, 1] + [3] * len(rows)
     new = random(len(joined.seen), 1, H, E, seed=2)
     joined = append(joined, new)

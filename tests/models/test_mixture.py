@@ -44,7 +44,7 @@ def test_stepping_selecting_and_joining_go_through(cows: list[Cows], mixture: Mi
     for t in range(batch.input.size(1)):
         stepped, state = mixture.step(batch.input[:, t : t + 1], state.select(torch.tensor([0])))
         assert_close(stepped, expected[:, t])
-    doubled = state.cat(mixture.start(Source.empty(1), capacity=9))
+    doubled = state.cat([mixture.start(Source.empty(1), capacity=9)])
     log_probs, _ = mixture.step(torch.tensor([[4], [2]]), doubled)
     assert_close(log_probs[1], expected[0, 0])
 

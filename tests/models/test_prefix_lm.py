@@ -40,7 +40,7 @@ def test_the_source_is_seen_both_ways_and_the_target_is_not() -> None:
     other = given.source.ids.clone()
     other[0, -1] = 3 + (other[0, -1] - 2) % 5
     with torch.no_grad():
-        before, after = (model.vectors(Source(mask=given.source.mask, ids=ids)) for ids in (given.source.ids, other))
+        before, after = (model.encode(Source(mask=given.source.mask, ids=ids)) for ids in (given.source.ids, other))
         assert (before - after).abs()[0, 0].max() > 1e-6, "the first token of a source knows its last"
         later = given.input.clone()
         later[:, -1] = 3 + (later[:, -1] - 2) % 8

@@ -26,7 +26,7 @@ def test_a_text_in_a_batch_is_the_text_alone(kind: str, pooling: str) -> None:
     together = [one.vector for one in embed(model, TEXTS, ids_of, pooling=pooling)]  # type: ignore[arg-type]
     for text, vector in zip(TEXTS, together, strict=True):
         ids = torch.tensor([ids_of(text)])
-        vectors = model.vectors(Source(mask=torch.ones_like(ids, dtype=torch.bool), ids=ids))[0].detach()
+        vectors = model.encode(Source(mask=torch.ones_like(ids, dtype=torch.bool), ids=ids))[0].detach()
         expected = {"mean": vectors.mean(0), "first": vectors[0], "last": vectors[-1], "max": vectors.amax(0)}
         assert np.allclose(vector, expected[pooling].numpy(), atol=1e-6)
 

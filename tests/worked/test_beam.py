@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seqwright.core.batch import Source
-from seqwright.core.protocols import State
+from seqwright.core.state import State
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.search import search
 

@@ -1,118 +1,24 @@
-"""The seam: what every model answers, and what it remembers between answers.
+"""The seam: the protocols through which training, decoding, metrics and servers know models.
 
-A model is asked for the next id. Everything else - training, search, scores, servers - is built on that question,
-and knows models only through the protocols of this file.
+An autoregressive model returns log-probabilities of the next id; everything else is built on that. What a model can do
+beyond it is a declared capability, a protocol of this file, never a `getattr`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol, Self, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqwright.core.batch import Batch, Source
-
-
-def per_source() -> Any:
-    """Marks a field of a State that holds one entry for each source, however many rows (beams) share that source."""
-    return field(metadata={"per_source": True})
-
-
-def shared() -> Any:
-    """Marks a field of a State that holds one value for all rows: a tensor on the CPU, so that reading it waits for no
-    device. Rows that join keep the greater value."""
-    return field(metadata={"shared": True})
-
-
-@dataclass
-class State:
-    """What a model remembers between steps: a dataclass of tensors (and of States), rows first.
-
-    Rows that share a source are neighbors: with R rows over B sources, row r belongs to source r // (R / B).
-    A state is used up by `step`: keep the one it returns.
-    """
-
-    def select(self, rows: Tensor, sources: Tensor | None = None) -> Self:
-        """These rows, in this order: reorders beams, fans a prompt out to samples, drops finished rows.
-
-        Fields marked `per_source` keep their entries while `sources` is None (rows move within their groups or fan
-        out); give the surviving sources where some are dropped or reordered.
-        """
-        taken: dict[str, Any] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            index = sources if f.metadata.get("per_source") else rows
-            if isinstance(value, State):
-                taken[f.name] = value.select(rows, sources)
-            elif index is not None and not f.metadata.get("shared"):
-                taken[f.name] = value.index_select(0, index)
-        return replace(self, **taken)
-
-    def reorder(self, rows: Tensor) -> Self:
-        """As `select` within groups, with as many rows as there are; this state is used up, so it may move in place."""
-        moved: dict[str, Any] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, State):
-                moved[f.name] = value.reorder(rows)
-            elif not f.metadata.get("per_source") and not f.metadata.get("shared"):
-                moved[f.name] = value.index_select(0, rows)
-        return replace(self, **moved)
-
-    def static(self, steps: int) -> Self | None:
-        """This state in shapes that so many steps of one id leave as they are, reading no number from the device: what
-        it takes to capture them. None where the model does not promise that."""
-        return None
-
-    def copy_(self, other: Self) -> Self:
-        """This state, every tensor where it was, holding what `other` holds."""
-        for (_, mine), (_, theirs) in zip(self.named_tensors(), other.named_tensors(), strict=True):
-            if mine is not theirs:
-                mine.copy_(theirs)
-        return self
-
-    def cat(self, other: Self) -> Self:
-        """The rows of both, ours first: admits new requests. Both must come from `start` with the same capacity."""
-        joined: dict[str, Any] = {}
-        for f in fields(self):
-            mine, theirs = getattr(self, f.name), getattr(other, f.name)
-            if isinstance(mine, State):
-                joined[f.name] = mine.cat(theirs)
-            else:
-                joined[f.name] = torch.maximum(mine, theirs) if f.metadata.get("shared") else torch.cat([mine, theirs])
-        return replace(self, **joined)
-
-    def detach(self) -> Self:
-        """The same values with no history: what truncated back-propagation carries to the next window."""
-        return replace(self, **{f.name: getattr(self, f.name).detach() for f in fields(self)})
-
-    def named_tensors(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
-        """Every tensor with its dotted name: what a checkpoint writes."""
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, State):
-                yield from value.named_tensors(f"{prefix}{f.name}.")
-            else:
-                yield prefix + f.name, value
-
-    def from_tensors(self, tensors: Mapping[str, Tensor], prefix: str = "") -> Self:
-        """A state of this shape holding `tensors`: what a checkpoint reads."""
-        loaded: dict[str, Any] = {}
-        for f in fields(self):
-            mine = getattr(self, f.name)
-            if isinstance(mine, State):
-                loaded[f.name] = mine.from_tensors(tensors, f"{prefix}{f.name}.")
-            else:
-                loaded[f.name] = tensors[prefix + f.name].to(mine.device)
-        return replace(self, **loaded)
+from seqwright.core.state import State
 
 
 @runtime_checkable
 class Model(Protocol):
-    """Every model, those without a next id (BERT, ViT) too."""
+    """Every model, BERT and ViT too."""
 
     def __call__(self, batch: Batch) -> Tensor:
         """Logits aligned with batch.target: (B, T, V) for tokens."""
@@ -121,7 +27,7 @@ class Model(Protocol):
 
 @runtime_checkable
 class Autoregressive(Model, Protocol):
-    """A model with a next id: n-gram, RNN, GPT, translator, mixture."""
+    """A model of the next id: n-gram, RNN, GPT, translator, mixture."""
 
     @property
     def context(self) -> int | None:
@@ -129,11 +35,11 @@ class Autoregressive(Model, Protocol):
         ...
 
     def start(self, source: Source, *, capacity: int) -> State:
-        """Before anything is said. `capacity` bounds the ids, padding included, that a row will be given."""
+        """The initial state. `capacity` bounds the ids, padding included, that a row will read."""
         ...
 
     def step(self, ids: Tensor, state: State, count: Tensor | None = None) -> tuple[Tensor, State]:
-        """Reads ids (B, T); log-probabilities (B, V), natural log, float32, after the last real one.
+        """Reads ids (B, T); log-probabilities (B, V), natural log, float32, after the last real id.
 
         `count` (B,) says how many ids of each row, at least one, are real where rows are right-padded. A chunk is a
         prefill: it equals its ids one at a time.
@@ -144,13 +50,13 @@ class Autoregressive(Model, Protocol):
         """log p(target) (B, T) float32, 0 where IGNOREd; never needs a (B * T, V) array.
 
         With a state it continues from there and returns the state after, so that windows with carried state equal one
-        long window; without one, rows begin afresh and None comes back.
+        long window; without one, rows start afresh and None comes back.
         """
         ...
 
 
 class Head(Protocol):
-    """The end of a model: what is made of hidden vectors."""
+    """Output head: hidden states to logits, loss and predictions."""
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """Logits."""
@@ -161,81 +67,141 @@ class Head(Protocol):
         ...
 
     def predict(self, hidden: Tensor, real: Tensor | None = None) -> Tensor:
-        """The most probable answer: arg max, Viterbi path, several labels, pixels; `real` says which of a row's
-        vectors count, where they are answered together."""
+        """The most probable output: arg max, Viterbi path, labels, pixels; `real` masks the positions of a row where
+        they are decoded jointly."""
         ...
 
 
 class Trainable(Model, Protocol):
-    """A model trained by gradients: hidden vectors, then a head, so that the loss decides how logits are made."""
+    """A model trained by gradient descent: hidden states, then a head, so that the loss decides how logits are made."""
 
     head: Head
 
     def hidden(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
-        """The vectors the head reads, aligned with batch.target, and the state after where one was given."""
+        """Hidden states aligned with batch.target, and the state after where one was given."""
         ...
 
-    def parameters(self) -> Iterator[torch.nn.Parameter]: ...
-
-
-@runtime_checkable
-class Encodes(Protocol):
-    """A model with an encoder to look into: language models, translators, readers."""
-
-    @property
-    def context(self) -> int | None: ...
-
-    def vectors(self, source: Source) -> Tensor:
-        """(B, S, D): what the encoder makes of each position of a source of ids."""
-        ...
-
-
-@runtime_checkable
-class TellsTokens(Protocol):
-    """A reader that can also be asked for the tokens of its own source, each from those before it."""
-
-    @property
-    def tells_tokens(self) -> bool:
-        """Whether its encoder reads from left to right, so that the answer does not stand in what is asked."""
-        ...
-
-    def hidden_and_surprise(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The vectors the head reads, and the sum over rows of the mean nll of a row's tokens: by rows, so that it adds
-        up over batches."""
-        ...
+    def parameters(self) -> Iterator[nn.Parameter]: ...
 
 
 Doing = Callable[[str], None]
-"""Told now and then what long work is at, for whoever waits."""
 
 
-def unheard(said: str) -> None:
-    """Where nobody waits."""
+def unheard(said: str) -> None: ...
 
 
 Watch = Callable[[int, int], None]
-"""Told how many of how many are done, as long work goes on."""
 
 
-def unwatched(done: int, of: int) -> None:
-    """Where nobody watches."""
+def unwatched(done: int, of: int) -> None: ...
 
 
 @runtime_checkable
 class Counted(Model, Protocol):
     """A model estimated by counting, in one pass and without gradients: n-gram, bag of n-grams, perceptron."""
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a user should know of the last fit."""
+        ...
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Numbers of the last fit for the summary."""
+        ...
+
     def fit(self, corpus: Any, doing: Doing = unheard) -> None:
-        """Counts what the data module of its task yields; says how much it read through its own fields."""
+        """Estimates the model from the examples of its task's data module."""
         ...
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All it knows, by name: what model.safetensors holds."""
+        """All its tensors by name: the content of model.safetensors."""
         ...
 
-    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> Any:
         """Becomes the model these tensors came from."""
         ...
+
+
+@runtime_checkable
+class EncodesSource(Protocol):
+    """A model with an encoder: language models, translators, classifiers, taggers, BERT."""
+
+    @property
+    def context(self) -> int | None: ...
+
+    def encode(self, source: Source) -> Tensor:
+        """(B, S, D): the encoder's hidden state at each position of a source of ids."""
+        ...
+
+
+@runtime_checkable
+class AttendsSource(Protocol):
+    """A model with attention over its source: translators, captioners, mixtures of them."""
+
+    @property
+    def source_attention(self) -> Sequence[nn.Module]:
+        """The modules that attend to the source, none in a bottleneck: each recomputes its `weights` from the arguments
+        it was called with."""
+        ...
+
+
+@runtime_checkable
+class MasksDocuments(Protocol):
+    """A language model that can keep attention inside the documents of a packed row."""
+
+    @property
+    def masks_documents(self) -> bool:
+        """Whether its encoder takes `batch.documents`."""
+        ...
+
+
+@runtime_checkable
+class ModelsSource(Protocol):
+    """A classifier whose encoder can also be trained as a language model of its source (Radford et al. 2018)."""
+
+    @property
+    def models_source(self) -> bool:
+        """Whether its encoder is causal and as wide as the embedding, which is the read-out."""
+        ...
+
+    def hidden_and_lm_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Hidden states for the head, and the sum over rows of the mean nll of a row's tokens: a sum over rows, so that
+        it adds up over batches."""
+        ...
+
+
+@runtime_checkable
+class TagsWords(Protocol):
+    """A model of a tag for each word."""
+
+    def tag(self, source: Source) -> tuple[Tensor, Tensor | None]:
+        """(B, W) tags and their probabilities, None where it has none; entries behind a row's words are undefined."""
+        ...
+
+
+@runtime_checkable
+class Ensemble(Protocol):
+    """A model of several: mixtures and products."""
+
+    models: list[Any]
+
+
+@runtime_checkable
+class ExplainsBackOff(Protocol):
+    """An n-gram model that says how a probability came about."""
+
+    def trace(self, context: Sequence[int], id: int) -> Sequence[Any]:
+        """The back-off steps from the longest context to the order that had the n-gram."""
+        ...
+
+
+@runtime_checkable
+class Adapts(Protocol):
+    """A model that may learn from the text it scores (dynamic evaluation): its scores are reported apart."""
+
+    @property
+    def adaptive(self) -> bool: ...
 
 
 class Feed(Protocol):
@@ -249,3 +215,20 @@ class Feed(Protocol):
     def batch(self, step: int) -> Batch:
         """The batch of step 0, 1, 2, … on the CPU."""
         ...
+
+
+class CountedModel:
+    """A base of counted models: the interface of an nn.Module that has no parameters, no device and no modes."""
+
+    context: int | None = None
+    notes: Sequence[str] = ()
+    facts: Mapping[str, Any] = {}
+
+    def to(self, target: torch.device | str | torch.dtype) -> CountedModel:
+        return self
+
+    def eval(self) -> CountedModel:
+        return self
+
+    def train(self, mode: bool = True) -> CountedModel:
+        return self

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Autoregressive, State
+from seqwright.core.protocols import Autoregressive
+from seqwright.core.state import State
 
 
 @dataclass
@@ -26,11 +27,11 @@ class Attended(State):
     own: State
     weights: Tensor  # (R, S)
 
-    def cat(self, other: Self) -> Self:
-        """The rows of both; the shorter sources are padded."""
-        longest = max(self.weights.size(1), other.weights.size(1))
-        padded = [nn.functional.pad(each.weights, (0, longest - each.weights.size(1))) for each in (self, other)]
-        return type(self)(self.own.cat(other.own), torch.cat(padded))
+    @classmethod
+    def aligned(cls, states: Sequence[Self]) -> list[Self]:
+        """Sources padded to the longest."""
+        length = max(state.weights.size(1) for state in states)
+        return [cls(one.own, nn.functional.pad(one.weights, (0, length - one.weights.size(1)))) for one in states]
 
 
 class Attending:

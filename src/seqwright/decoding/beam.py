@@ -10,7 +10,8 @@ from torch import Tensor
 
 from seqwright.core.batch import Source
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Autoregressive, State, per_source
+from seqwright.core.protocols import Autoregressive
+from seqwright.core.state import State, per_source
 from seqwright.decoding.attention_recorder import Attended, Attending
 from seqwright.decoding.backpointers import BackPointers
 from seqwright.decoding.bans import NOTHING, Rules

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from seqwright.core.batch import Source
-from seqwright.core.protocols import Autoregressive, State
+from seqwright.core.protocols import Autoregressive
+from seqwright.core.state import State
 from seqwright.decoding.bans import NOTHING, Rules
 from seqwright.decoding.constraints import Constraints
 from seqwright.decoding.length_penalty import best_possible, normalize

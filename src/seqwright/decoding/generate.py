@@ -10,7 +10,8 @@ from torch import Tensor
 
 from seqwright.core.batch import Source
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Autoregressive, State
+from seqwright.core.protocols import Autoregressive
+from seqwright.core.state import State
 from seqwright.decoding.processors import LogitsProcessors
 from seqwright.decoding.sampling import SamplingOptions, check_seed, choose
 
@@ -119,7 +120,7 @@ class _Reader:
         parts.append(self._begin([self.alive[p] for p in full], most=max(1, self.model.context // 2)))
         states.append(self.state)
         back = self._index(others + full).argsort()
-        joined = states[0] if len(states) == 1 else states[0].cat(states[1])
+        joined = states[0] if len(states) == 1 else states[0].cat(states[1:])
         self.state = joined.select(back, back)
         return torch.cat(parts)[back]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright.core.protocols import State, per_source
+from seqwright.core.state import State, per_source
 from seqwright.layers.attention import Attend, additive_mask
 
 
@@ -34,16 +35,11 @@ class CrossKVCache(State):
         bias = additive_mask(self.mask[:, None, None], self.key_value)
         return [CrossKV(key, value, bias) for key, value in (pair.unbind(1) for pair in self.key_value.unbind(1))]
 
-    def static(self, steps: int) -> Self:
-        return self
-
-    def cat(self, other: Self) -> Self:
-        """The sources of both, padded to the longer."""
-        longest = max(self.mask.size(1), other.mask.size(1))
-        mine, theirs = (
-            type(memory)(pad(memory.key_value, longest, -2), pad(memory.mask, longest)) for memory in (self, other)
-        )
-        return State.cat(mine, theirs)
+    @classmethod
+    def aligned(cls, states: Sequence[Self]) -> list[Self]:
+        """Sources padded to the longest."""
+        length = max(state.mask.size(1) for state in states)
+        return [cls(pad(state.key_value, length, -2), pad(state.mask, length)) for state in states]
 
 
 class CrossAttention(nn.Module):

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from seqwright.core.protocols import State
+from seqwright.core.state import State
 
 
 class CausalEncoder(Protocol):

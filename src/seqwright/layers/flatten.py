@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright.core.protocols import State
+from seqwright.core.state import State
 from seqwright.layers.encoder import CausalEncoder
 
 

@@ -7,13 +7,14 @@ prefixes are stored and read once (decision 116).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqwright.core.protocols import State, per_source, shared
+from seqwright.core.state import State, per_source, shared
 
 MIN_FREE_STEPS = 8
 """Steps for which free slots must remain after compaction; otherwise the buffers grow."""
@@ -170,11 +171,11 @@ class KVCache(State):
         views |= {name: getattr(cache, name)[:, : cache.stop] for name in ("place", "seen")}
         return replace(cache, **views)
 
-    def cat(self, other: KVCache) -> KVCache:
-        """As `State.cat`; the smaller buffers grow."""
-        slots = max(self.place.size(1), other.place.size(1))
-        ours, theirs = (cache._resized(slots)._with_zeroed_free_slots() for cache in (self, other))
-        return State.cat(ours, theirs)
+    @classmethod
+    def aligned(cls, states: Sequence[KVCache]) -> list[KVCache]:
+        """As many slots in every cache."""
+        slots = max(cache.place.size(1) for cache in states)
+        return [cache._resized(slots)._with_zeroed_free_slots() for cache in states]
 
 
 def attention_mask(query: Tensor, key: Tensor, window: int | None = None, *, bidirectional: bool = False) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import Batch, Source, Vocabularies
 from seqwright.core.config import UserError
-from seqwright.core.protocols import State
+from seqwright.core.state import State
 from seqwright.layers.encoder import Encoder, EncoderOutput, last_real
 from seqwright.layers.heads import TokenHead
 
@@ -49,10 +49,6 @@ class Translating(State):
     memory: State
     said: State
 
-    def static(self, steps: int) -> Translating | None:
-        memory, said = self.memory.static(steps), self.said.static(steps)
-        return None if memory is None or said is None else Translating(memory, said)
-
 
 class EncoderDecoder(nn.Module):
     """Embed, read, embed, say, read out. What reader and decoder are decides what the model is called."""
@@ -87,7 +83,7 @@ class EncoderDecoder(nn.Module):
         """The memory of a source."""
         return self.decoder.memory_of(self._reading(source))
 
-    def vectors(self, source: Source) -> Tensor:
+    def encode(self, source: Source) -> Tensor:
         """(B, S, D): the source as the decoder finds it."""
         return self._reading(source).vectors
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from seqwright.core.batch import IGNORE, Batch, OutputSpec, Source
-from seqwright.core.protocols import Head, State
+from seqwright.core.protocols import Head
+from seqwright.core.state import State
 from seqwright.layers.cross_entropy import token_log_probs
 from seqwright.layers.encoder import Encoder, EncoderOutput
 from seqwright.layers.heads import ClassHead, MultiLabelHead, RegressionHead, TokenHead
@@ -56,7 +57,7 @@ class EncoderModel(nn.Module):
         """Every position's vector."""
         return self.encoder(self.embedding(source), source.mask)
 
-    def vectors(self, source: Source) -> Tensor:
+    def encode(self, source: Source) -> Tensor:
         return self.read(source).vectors
 
     def pooled(self, source: Source) -> Tensor:
@@ -68,13 +69,13 @@ class EncoderModel(nn.Module):
         return self.body(self.pooled(batch.source)), None
 
     @property
-    def tells_tokens(self) -> bool:
+    def models_source(self) -> bool:
         """Whether the next token can be asked of a position: it knows only what stands before it, in vectors as wide
         as the embedding's."""
         wide = isinstance(self.embedding, Tokens) and self.embedding.embedding_dim == self.encoder.width
         return wide and getattr(self.encoder, "causal", False)
 
-    def hidden_and_surprise(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def hidden_and_lm_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """What the head reads, and the mean nll of each row's own tokens under the transposed embedding, summed."""
         source = batch.source
         assert source.ids is not None

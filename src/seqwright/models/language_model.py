@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from seqwright.core.batch import Batch, Source
-from seqwright.core.protocols import State
+from seqwright.core.state import State
 from seqwright.layers.encoder import CausalEncoder, last_real
 from seqwright.layers.heads import TokenHead
 
@@ -38,7 +38,7 @@ class LanguageModel(nn.Module):
         x = self.embedding(batch.input)
         return self.encoder(x, state) if batch.documents is None else self.encoder(x, documents=batch.documents)
 
-    def vectors(self, source: Source) -> Tensor:
+    def encode(self, source: Source) -> Tensor:
         """Hidden states (B, S, D) of a complete text. No mask is needed: a causal encoder never sees right padding."""
         return self.encoder(self.embedding(source.ids))[0]
 

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Autoregressive, State
+from seqwright.core.protocols import Autoregressive
+from seqwright.core.state import State
 
 
 @dataclass(frozen=True, kw_only=True)

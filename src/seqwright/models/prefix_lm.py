@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import Batch, Source, Vocabularies
 from seqwright.core.config import UserError
-from seqwright.core.protocols import State
+from seqwright.core.state import State
 from seqwright.layers.encoder import last_real
 from seqwright.layers.heads import TokenHead
 from seqwright.layers.kv_cache import KVCache, attention_mask
@@ -71,7 +71,7 @@ class PrefixLanguageModel(nn.Module):
         """Logits (B, T, V)."""
         return self.head(self.hidden(batch)[0])
 
-    def vectors(self, source: Source) -> Tensor:
+    def encode(self, source: Source) -> Tensor:
         """(B, S, D): the source, seen both ways."""
         mask = source.mask
         return self.encoder.run_blocks(

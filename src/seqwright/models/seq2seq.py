@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import Vocabularies
 from seqwright.core.config import UserError
-from seqwright.core.protocols import State, per_source
+from seqwright.core.state import State, per_source
 from seqwright.layers.attention import drop_full_mask
 from seqwright.layers.attention_scores import SCORES, GlobalAttention
 from seqwright.layers.cross_attention import pad
@@ -77,14 +78,11 @@ class Read(State):
     last: Tensor = per_source()
     """(B, C, L, D): hidden, and cell where there is one, of every layer."""
 
-    def cat(self, other: Self) -> Self:
-        """The sources of both; the shorter ones are padded."""
-        longest = max(self.mask.size(1), other.mask.size(1))
-        mine, theirs = (
-            type(read)(pad(read.vectors, longest), pad(read.keys, longest), pad(read.mask, longest), read.last)
-            for read in (self, other)
-        )
-        return State.cat(mine, theirs)
+    @classmethod
+    def aligned(cls, states: Sequence[Self]) -> list[Self]:
+        """Sources padded to the longest."""
+        length = max(state.mask.size(1) for state in states)
+        return [cls(pad(one.vectors, length), pad(one.keys, length), pad(one.mask, length), one.last) for one in states]
 
 
 @dataclass

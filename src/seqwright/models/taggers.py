@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import Batch, EncoderSizes, Source
 from seqwright.core.config import UserError
-from seqwright.core.protocols import State
+from seqwright.core.state import State
 from seqwright.layers.char_cnn import CharCNN
 from seqwright.layers.crf import CRFHead
 from seqwright.layers.cross_entropy import upcast

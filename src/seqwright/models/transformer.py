@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import Vocabularies
 from seqwright.core.config import check_sizes
-from seqwright.core.protocols import State
+from seqwright.core.state import State
 from seqwright.layers.attention import drop_full_mask
 from seqwright.layers.cross_attention import CrossKVCache
 from seqwright.layers.encoder import EncoderOutput

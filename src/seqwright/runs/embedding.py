@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqwright.core.batch import Source
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Encodes
+from seqwright.core.protocols import EncodesSource
 
 Pooled = Literal["mean", "first", "last", "max"]
 AT_ONCE = 512
@@ -30,7 +30,7 @@ class Embedded:
 
 
 def embed(
-    model: Encodes,
+    model: EncodesSource,
     texts: Iterable[str],
     ids_of: Callable[[str], list[int]],
     *,
@@ -45,7 +45,9 @@ def embed(
 
 
 @torch.inference_mode()
-def _chunk(model: Encodes, texts: list[list[int]], pooling: Pooled, device: torch.device | str) -> Iterator[Embedded]:
+def _chunk(
+    model: EncodesSource, texts: list[list[int]], pooling: Pooled, device: torch.device | str
+) -> Iterator[Embedded]:
     most = model.context or max(map(len, texts))
     found: dict[int, Tensor] = {}
     order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
@@ -55,7 +57,7 @@ def _chunk(model: Encodes, texts: list[list[int]], pooling: Pooled, device: torc
         ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # (B, S)
         mask = torch.arange(ids.size(1)) < torch.tensor([len(row) for row in rows]).unsqueeze(1)
         source = Source(mask=mask, ids=ids).to(device)
-        vectors = pooled(model.vectors(source).float(), source.mask, pooling)  # (B, D)
+        vectors = pooled(model.encode(source).float(), source.mask, pooling)  # (B, D)
         found |= zip(some, vectors.cpu(), strict=True)
     for n, text in enumerate(texts):
         yield Embedded(vector=found[n].numpy(), unread=max(0, len(text) - most))

@@ -12,7 +12,7 @@ import torch
 
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Encodes
+from seqwright.core.protocols import EncodesSource
 from seqwright.core.storage import load_tensors
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.embedding import Embedded, Pooled, embed
@@ -103,7 +103,7 @@ class Run(ABC):
 
     def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
         """One vector for each text, in order."""
-        if not isinstance(self.model, Encodes):
+        if not isinstance(self.model, EncodesSource):
             raise self._refused()
         return embed(self.model, texts, self.framed, pooling=pooling, device=self.device, **options)
 

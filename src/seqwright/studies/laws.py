@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from seqwright.core.batch import IGNORE, Batch, Source
-from seqwright.core.protocols import Autoregressive, State
+from seqwright.core.protocols import Autoregressive
+from seqwright.core.state import State
 from seqwright.decoding.generate import generate
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.sampling import SamplingOptions
@@ -166,7 +167,7 @@ def concatenated_states_equal_single_rows(model: Autoregressive, batch: Batch) -
     states = [model.step(batch.input[n : n + 1, :size], _start(model, batch, n))[1] for n, size in enumerate(lengths)]
     joined = states[0]
     for state in states[1:]:
-        joined = joined.cat(state)
+        joined = joined.cat([state])
     more = batch.input[:, -1:]
     continued, _ = model.step(more, joined)
     worst = 0.0

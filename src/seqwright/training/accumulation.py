@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seqwright.core.batch import Batch
 from seqwright.core.config import UserError
-from seqwright.core.protocols import State
+from seqwright.core.state import State
 from seqwright.training import machine
 from seqwright.training.objective import Objective
 from seqwright.training.trainer_state import accumulator_dtype
@@ -46,11 +46,7 @@ def select_rows(batch: Batch, rows: Tensor) -> Batch:
 
 def cat_states(states: list[State]) -> State | None:
     """The states of consecutive micro-batches concatenated; None without states."""
-    combined = states[0] if states else None
-    for state in states[1:]:
-        assert combined is not None
-        combined = combined.cat(state)
-    return combined
+    return states[0].cat(states[1:]) if states else None
 
 
 def out_of_memory_error(batch: Batch, rows: int) -> UserError:

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Head, State, TellsTokens, Trainable
+from seqwright.core.protocols import Head, ModelsSource, Trainable
+from seqwright.core.state import State
 from seqwright.layers.cross_entropy import upcast
 
 
@@ -23,7 +24,7 @@ class Objective(nn.Module):
         self.smoothing = smoothing
         self.r_drop = r_drop
         self.auxiliary = auxiliary
-        if auxiliary and not (isinstance(model, TellsTokens) and model.tells_tokens):
+        if auxiliary and not (isinstance(model, ModelsSource) and model.models_source):
             raise UserError(
                 "training.auxiliary_loss_weight needs a classifier with a causal encoder: gpt, or rnn, lstm or gru with"
                 " bidirectional = false and embedding = width."
@@ -32,8 +33,8 @@ class Objective(nn.Module):
     def forward(self, batch: Batch, state: State | None = None) -> tuple[Tensor, Tensor, State | None]:
         """(loss sum, token count, state after)."""
         if self.auxiliary:
-            assert isinstance(self.model, TellsTokens)
-            hidden, lm_loss = self.model.hidden_and_surprise(batch)
+            assert isinstance(self.model, ModelsSource)
+            hidden, lm_loss = self.model.hidden_and_lm_loss(batch)
             total, count = self.model.head.loss(hidden, batch.target, self.smoothing)
             return total + self.auxiliary * lm_loss, count, None
         hidden, after = self.model.hidden(batch, state)

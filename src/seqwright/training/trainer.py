@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Feed, State, Trainable
+from seqwright.core.protocols import Feed, Trainable
+from seqwright.core.state import State
 from seqwright.training import machine
 from seqwright.training.accumulation import accumulate, out_of_memory_error
 from seqwright.training.averaging import EMA

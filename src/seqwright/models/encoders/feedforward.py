@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import Vocabulary
 from seqwright.core.config import check_shares, check_sizes
-from seqwright.core.protocols import State
+from seqwright.core.state import State
 from seqwright.models.language_model import LanguageModel
 
 

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqwright.core.batch import Vocabulary
 from seqwright.core.config import UserError, check_shares, check_sizes
-from seqwright.core.protocols import State
+from seqwright.core.state import State
 from seqwright.layers.elman import ACTIVATIONS, Elman
 from seqwright.layers.flatten import PrefixFlatten
 from seqwright.layers.recurrent import without_autocast

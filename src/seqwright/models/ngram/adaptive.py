@@ -12,18 +12,20 @@ of autoregressive models hold (docs/decisions/0041).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from seqwright.core.batch import IGNORE, Batch, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Doing, State, unheard
+from seqwright.core.protocols import Doing, unheard
+from seqwright.core.state import State
 
 Ints = NDArray[np.int64]
 NO_CONTEXT = -1
@@ -59,6 +61,12 @@ class AdaptiveState(State):
     """(B, capacity), right-padded."""
     count: Tensor
     """(B,): number of real ids in each row."""
+
+    @classmethod
+    def aligned(cls, states: Sequence[Self]) -> list[Self]:
+        """As many columns of ids in every state."""
+        columns = max(state.ids.size(1) for state in states)
+        return [replace(state, ids=F.pad(state.ids, (0, columns - state.ids.size(1)))) for state in states]
 
 
 class Adaptive:

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from seqwright.core.batch import Batch, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Doing, State, unheard
+from seqwright.core.protocols import Doing, unheard
+from seqwright.core.state import State
 from seqwright.models.ngram.adaptive import Adaptive, AdaptiveOptions
 from seqwright.models.ngram.arpa_reading import SPECIAL_TOKENS, read_arpa
 from seqwright.models.ngram.arpa_writing import arpa_names, write_arpa
@@ -98,6 +99,9 @@ class Contexts(State):
 
     rows: Tensor
     """(B, N - 1): column m - 1 is the row of the m-gram that ends here, or -1 where the tables have none."""
+
+    def static(self, steps: int) -> None:
+        """The tables are looked up on the host."""
 
 
 class NGram:

@@ -40,8 +40,8 @@ LIKELY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 class ClassificationEvaluationConfig:
     unknown: Unknown = "few"
     """What to do with texts whose label is unknown: count them as wrong unless they are more than half (few), count
-    them as wrong however many they are (wrong), or refuse the file and name the line (refuse). Unknown labels of multi-label
-    texts are ignored."""
+    them as wrong however many they are (wrong), or refuse the file and name the line (refuse). Unknown labels of
+    multi-label texts are ignored."""
     resamples: int = 1000
     """Bootstrap resamples behind an interval; 0 for none."""
     seed: int = 1
