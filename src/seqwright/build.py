@@ -18,7 +18,7 @@ from seqwright.data.tagged.corpus import TaggedConfig
 from seqwright.data.text.corpus import TextConfig
 from seqwright.data.text.denoising import DenoisingConfig
 from seqwright.data.text.masked import MaskedConfig
-from seqwright.decoding.sampling import SamplingOptions
+from seqwright.decoding.options import SamplingOptions
 from seqwright.metrics.likelihood import EvaluationConfig
 from seqwright.models import classifiers, taggers
 from seqwright.models.bag.model import BagConfig, bag

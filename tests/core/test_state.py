@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from seqwright.core.batch import Source
 from seqwright.core.state import State, per_source, shared
 from seqwright.decoding.generate import generate
-from seqwright.decoding.sampling import SamplingOptions
+from seqwright.decoding.options import SamplingOptions
 from seqwright.layers.attention import Attend
 
 WIDTH, VOCABULARY = 4, 9

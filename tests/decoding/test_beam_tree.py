@@ -1,4 +1,4 @@
-"""What a search considered can be looked at afterwards, and listening changes nothing."""
+"""The search tree of a beam holds its outputs, and recording it changes nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from seqwright.decoding.beam_tree import History
+from seqwright.decoding.beam_tree import BeamTree
 from seqwright.decoding.mbr import least_risk
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
@@ -20,22 +20,22 @@ def test_the_tree_holds_the_outputs_with_their_scores(translator: Translator, gr
     options = SearchOptions(
         beam_size=4, n_best=4, beam_groups=groups, max_tokens=2, length_ratio=1.0, length_penalty="none"
     )
-    history = History(groups)
+    tree_of = BeamTree(groups)
     source = sources().select(indices(0, 1, 2, 0))
-    found = search(translator, source, options, sos=1, eos=END, listen=history)
+    found = search(translator, source, options, sos=1, eos=END, on_step=tree_of)
     assert found == search(translator, source, options, sos=1, eos=END)
-    assert history.as_json(0) == history.as_json(3)
+    assert tree_of.as_json(0) == tree_of.as_json(3)
     for n, own in enumerate(found):
-        tree = history.trees[n]
+        tree = tree_of.trees[n]
         told = {
-            (*history.words(n, at),): node.log_prob
+            (*tree_of.path(n, at),): node.log_prob
             for at, node in enumerate(tree)
-            if node.fate == "ended" or node.fate == "kept"
+            if node.fate == "finished" or node.fate == "kept"
         }
         for hypothesis in own:
             ids = (*hypothesis.ids, END) if hypothesis.reason == "end" else (*hypothesis.ids,)
             assert told[ids] == pytest.approx(hypothesis.log_prob)
-        assert {node.fate for node in tree} == {"kept", "ended", "dropped"}
+        assert {node.fate for node in tree} == {"kept", "finished", "dropped"}
         for node in tree:
             assert node.parent is None or tree[node.parent].log_prob >= node.log_prob
 

@@ -10,14 +10,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqwright.core.batch import Source
 from seqwright.decoding import beam
-from seqwright.decoding.bans import Rules
 from seqwright.decoding.options import SearchOptions
+from seqwright.decoding.processors import LogitsProcessors
 from seqwright.decoding.search import search
 from tests.contract.kinds import VOCABULARY, small
 from tests.contract.translators import pairs, translator
 from tests.decoding.test_search import FACTS, same
 
-STEADY = [
+STATIC = [
     "transformer",
     "transformer post",
     "transformer rotary",
@@ -38,35 +38,38 @@ def model_and_source(name: str) -> tuple[Any, Source]:
 @pytest.mark.parametrize(
     "options", [{"beam_size": 4}, {"beam_size": 4, "beam_groups": 2}, {"beam_size": 3, "min_tokens": 4}]
 )
-@pytest.mark.parametrize("name", STEADY)
-def test_a_captured_search_finds_the_same(name: str, options: dict[str, Any], stop: str, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("name", STATIC)
+def test_a_captured_search_equals_an_uncaptured_one(
+    name: str, options: dict[str, Any], stop: str, monkeypatch: Any
+) -> None:
     model, source = model_and_source(name)
     wanted = SearchOptions(max_tokens=8, n_best=2, stopping=stop, **options)
     plain = search(model, source, wanted, **FACTS)
     steps = []
     monkeypatch.setattr(beam, "CAPTURED", {"cpu"})
-    monkeypatch.setattr(beam, "STEADY", 3)
+    monkeypatch.setattr(beam, "STATIC_STEPS", 3)
     monkeypatch.setattr(beam.Captured, "__call__", lambda self: (steps.append(1), self.work()))
     same(search(model, source, wanted, **FACTS), plain)
     assert steps
 
 
-def begun(model: Any, source: Source) -> beam._Search:
+def started(model: Any, source: Source) -> beam._BeamSearch:
     """A search after its first choice."""
-    rules = Rules(eos=VOCABULARY.eos, banned=torch.tensor([VOCABULARY.pad], device=source.device))
+    options = SearchOptions(beam_size=3)
+    processors = LogitsProcessors.of([options], eos=VOCABULARY.eos, banned=[VOCABULARY.pad], device=source.device)
     prompts = [[VOCABULARY.sos]] * source.rows
-    return beam._Search(model, source, SearchOptions(beam_size=3), rules, prompts, [8] * source.rows, None, None)
+    return beam._BeamSearch(model, source, options, processors, prompts, [8] * source.rows, None, None)
 
 
-@pytest.mark.parametrize("name", STEADY)
-def test_every_tensor_stays_where_it_was(name: str, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("name", STATIC)
+def test_a_captured_step_keeps_every_tensor_in_place(name: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(beam, "CAPTURED", {"cpu"})
     with torch.inference_mode():
-        search = begun(*model_and_source(name))
+        search = started(*model_and_source(name))
         tensors = [tensor for state in (search.state, search.live) for _, tensor in state.named_tensors()]
         held = [(id(tensor), tensor.shape) for tensor in tensors]
-        search.go_on()
-        search.go_on()
+        search.advance()
+        search.advance()
     after = [tensor for state in (search.state, search.live) for _, tensor in state.named_tensors()]
     assert [(id(tensor), tensor.shape) for tensor in after] == held
     assert int(search.place) == search.length == 3
@@ -83,13 +86,13 @@ class NothingCrosses(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize("name", STEADY)
+@pytest.mark.parametrize("name", STATIC)
 def test_a_step_reads_nothing_from_the_device_and_sends_nothing(name: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(beam, "CAPTURED", {"meta"})
     model, source = model_and_source(name)
     with torch.inference_mode():
-        search = begun(model.to("meta"), source.to("meta"))
+        search = started(model.to("meta"), source.to("meta"))
         with NothingCrosses():
-            search.go_on()
-            search.go_on()
+            search.advance()
+            search.advance()
     assert search.captured is not None

@@ -11,19 +11,18 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seqwright.decoding.filters import (
-    ban,
-    bias,
     counts_of,
-    force,
     min_p,
-    no_repeat,
     penalize_counts,
     penalize_repetition,
+    repeated_ngrams,
     temper,
     top_k,
     top_p,
     typical,
 )
+from seqwright.decoding.options import SamplingOptions
+from seqwright.decoding.processors import LogitsProcessors, RowOptions
 
 
 @st.composite
@@ -87,17 +86,23 @@ def test_top_p_always_leaves_the_best(log_probs: Tensor, p: float) -> None:
     assert torch.equal(top_p(log_probs, p).argmax(-1), log_probs.argmax(-1))
 
 
+def processed(log_probs: Tensor, options: list[SamplingOptions], banned: list[int] | None = None) -> Tensor:
+    """Log-probabilities at the first position of the output, each row under its own options."""
+    rows = RowOptions.of(options, log_probs.size(1), "cpu", [0] * len(options))
+    processors = LogitsProcessors.of(options, eos=None, banned=banned or [], device="cpu")
+    return processors.process(log_probs, rows, torch.zeros(len(options), dtype=torch.long), None)
+
+
 @given(distributions(), st.data())
-def test_banned_tokens_are_gone_and_the_rest_as_before(log_probs: Tensor, data: st.DataObject) -> None:
-    banned = data.draw(st.sets(st.integers(1, log_probs.size(-1) - 1)))
-    ids = torch.tensor(sorted(banned), dtype=torch.long)
-    filtered = ban(log_probs, ids)
-    is_normalized(filtered)
-    keeps_proportions(filtered, log_probs)
+def test_banned_ids_get_probability_0_and_the_rest_is_renormalized(log_probs: Tensor, data: st.DataObject) -> None:
+    banned = sorted(data.draw(st.sets(st.integers(1, log_probs.size(-1) - 1))))
     allowed = log_probs > -math.inf
-    allowed[:, ids] = False
-    assert torch.equal(filtered > -math.inf, allowed)
-    assert_close(ban(filtered, ids), filtered)
+    allowed[:, banned] = False
+    for own, shared in ((banned, []), ([], banned)):
+        filtered = processed(log_probs, [SamplingOptions(banned_ids=tuple(own))] * len(log_probs), shared)
+        is_normalized(filtered)
+        keeps_proportions(filtered, log_probs)
+        assert torch.equal(filtered > -math.inf, allowed)
 
 
 @given(distributions(), st.floats(0.1, 10.0))
@@ -138,10 +143,10 @@ def test_typical_keeps_the_tokens_nearest_to_the_entropy(log_probs: Tensor, p: f
 
 @st.composite
 def histories(draw: st.DrawFn, size: int, rows: int) -> Tensor:
-    """Ids (B, T), rows of different lengths padded on the left with -1."""
+    """Ids (B, T), rows of different lengths right-padded with -1."""
     width = draw(st.integers(0, 9))
     lengths = [draw(st.integers(0, width)) for _ in range(rows)]
-    ids = [[-1] * (width - n) + draw(st.lists(st.integers(0, size - 1), min_size=n, max_size=n)) for n in lengths]
+    ids = [draw(st.lists(st.integers(0, size - 1), min_size=n, max_size=n)) + [-1] * (width - n) for n in lengths]
     return torch.tensor(ids, dtype=torch.long).view(rows, width)
 
 
@@ -168,36 +173,32 @@ def test_penalties_act_on_what_was_said(
 
 
 @given(distributions(), st.data(), st.integers(1, 4))
-def test_no_n_gram_is_said_twice(log_probs: Tensor, data: st.DataObject, n: int) -> None:
-    history = data.draw(histories(log_probs.size(1), log_probs.size(0)))
-    filtered = no_repeat(log_probs, history, n)
-    is_normalized(filtered)
+def test_repeated_ngrams_are_those_the_history_has(log_probs: Tensor, data: st.DataObject, n: int) -> None:
+    size = log_probs.size(1)
+    history = data.draw(histories(size, log_probs.size(0)))
+    blocked = repeated_ngrams(history, (history >= 0).sum(1), n, size)
     for row, padded in enumerate(history.tolist()):
-        said = [id for id in padded if id >= 0]
-        grams = {tuple(said[i : i + n]) for i in range(len(said) - n + 1)}
-        free = [tuple([*said, id][-n:]) not in grams or len(said) + 1 < n for id in range(log_probs.size(1))]
-        allowed = torch.tensor(free) & (log_probs[row] > -math.inf)
-        if allowed.any():
-            assert torch.equal(filtered[row] > -math.inf, allowed)
-            keeps_proportions(filtered[row : row + 1], log_probs[row : row + 1])
-        else:
-            assert_close(filtered[row], log_probs[row])
+        ids = [id for id in padded if id >= 0]
+        ngrams = {tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)}
+        assert blocked[row].tolist() == [len(ids) + 1 >= n and tuple([*ids, id][-n:]) in ngrams for id in range(size)]
 
 
 @given(distributions(), st.data())
-def test_bias_multiplies_odds(log_probs: Tensor, data: st.DataObject) -> None:
+def test_logit_bias_multiplies_odds(log_probs: Tensor, data: st.DataObject) -> None:
     numbers = st.lists(st.floats(-5, 5), min_size=log_probs.size(1), max_size=log_probs.size(1))
-    added = torch.tensor(data.draw(numbers), dtype=torch.float64)
-    filtered = bias(log_probs, added)
+    added = data.draw(numbers)
+    options = SamplingOptions(logit_bias=tuple(enumerate(added)))
+    filtered = processed(log_probs, [options] * len(log_probs))
     is_normalized(filtered)
-    assert_close(filtered - filtered[:, :1], log_probs - log_probs[:, :1] + added - added[0])
+    bias = torch.tensor(added, dtype=torch.float64)
+    assert_close(filtered - filtered[:, :1], log_probs - log_probs[:, :1] + bias - bias[0])
 
 
 @given(distributions(), st.data())
-def test_a_forced_row_says_that_and_a_free_one_is_as_before(log_probs: Tensor, data: st.DataObject) -> None:
+def test_forced_ids_take_all_mass_and_free_rows_keep_theirs(log_probs: Tensor, data: st.DataObject) -> None:
     ids = st.lists(st.integers(-1, log_probs.size(1) - 1), min_size=len(log_probs), max_size=len(log_probs))
     forced = torch.tensor(data.draw(ids))
-    filtered = force(log_probs, forced)
+    filtered = processed(log_probs, [SamplingOptions(forced_ids=(id,) if id >= 0 else ()) for id in forced.tolist()])
     is_normalized(filtered)
     assert torch.equal(filtered.argmax(-1)[forced >= 0], forced[forced >= 0])
     assert torch.equal(filtered[forced < 0], log_probs[forced < 0])

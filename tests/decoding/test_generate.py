@@ -10,8 +10,10 @@ from torch import Tensor
 
 from seqwright import build
 from seqwright.core.batch import Batch, Source
-from seqwright.decoding.generate import Row, generate
-from seqwright.decoding.sampling import SamplingOptions, uniform
+from seqwright.decoding.engine import Generation
+from seqwright.decoding.generate import generate
+from seqwright.decoding.options import SamplingOptions
+from seqwright.decoding.sampling import uniform
 from tests.contract.kinds import CONTEXT, SMALL, VOCABULARY, small
 
 KINDS = [name for name, row in SMALL.items() if row["kind"] in build.LANGUAGE_MODELS]
@@ -26,7 +28,7 @@ def next_log_probs(model: Any, ids: list[int]) -> Tensor:
     return log_probs[0]
 
 
-def same(row: Row, alone: Row) -> None:
+def same(row: Generation, alone: Generation) -> None:
     assert (row.ids, row.reason) == (alone.ids, alone.reason)
     assert row.log_prob == pytest.approx(alone.log_prob, abs=1e-9)
 
@@ -56,11 +58,11 @@ def test_greedy_is_the_best_at_every_step(name: str) -> None:
     [row] = generate(model, [[2, 4]], SamplingOptions(max_tokens=CONTEXT - 2, temperature=0))
     ids, total = [2, 4], 0.0
     with torch.no_grad():
-        for said in row.ids:
+        for id in row.ids:
             log_probs = next_log_probs(model, ids)
-            assert said == log_probs.argmax()
-            total += log_probs[said].item()
-            ids.append(said)
+            assert id == log_probs.argmax()
+            total += log_probs[id].item()
+            ids.append(id)
     assert len(row.ids) == CONTEXT - 2
     assert row.log_prob == pytest.approx(total)
 
@@ -70,14 +72,14 @@ def test_sampling_inverts_the_distribution_at_the_uniform_of_seed_and_position()
     [row] = generate(model, [[2, 4]], SamplingOptions(max_tokens=10, seed=42))
     ids = [2, 4]
     with torch.no_grad():
-        for position, said in enumerate(row.ids):
+        for position, id in enumerate(row.ids):
             below = next_log_probs(model, ids).exp().cumsum(-1)
             u = uniform(torch.tensor(42), torch.tensor(position))
-            assert said == int((below <= u).sum())
-            ids.append(said)
+            assert id == int((below <= u).sum())
+            ids.append(id)
 
 
-def test_seeds_decide() -> None:
+def test_equal_seeds_give_equal_samples() -> None:
     model, options = small("gpt"), SamplingOptions(max_tokens=12, temperature=1.5)
     rows = generate(model, [[2]] * 6, options, seeds=[1, 2, 3, 1, 2, 3])
     texts = [row.ids for row in rows]
@@ -99,7 +101,7 @@ def slid(model: Any, prompt: list[int], tokens: int) -> list[int]:
 
 
 @pytest.mark.parametrize("name", ["gpt", "gpt sinusoidal", "gpt rotary", "gpt flatten", "rnn flatten"])
-def test_a_full_context_goes_on_from_its_recent_half(name: str) -> None:
+def test_a_full_context_continues_from_its_recent_half(name: str) -> None:
     model = small(name)
     prompts = [[2], LONG[:7], LONG[:CONTEXT], LONG, LONG[:4]]
     rows = generate(model, prompts, SamplingOptions(max_tokens=3 * CONTEXT, temperature=0))
@@ -124,7 +126,7 @@ def test_the_end_id_ends_a_row_and_is_not_part_of_it() -> None:
             assert row.log_prob == pytest.approx(scored[0, len(row.prompt) - 1 :].sum().item())
 
 
-def test_banned_ids_are_never_said() -> None:
+def test_banned_ids_are_never_generated() -> None:
     options = SamplingOptions(max_tokens=30, temperature=3.0)
     banned = [0, 1, 2, 3, 7]
     for row in generate(small("gru"), PROMPTS, options, banned=banned, seeds=[1, 2, 3, 4]):
@@ -132,18 +134,18 @@ def test_banned_ids_are_never_said() -> None:
         assert len(set(row.ids)) > 3
 
 
-def test_a_listener_hears_every_id_and_may_stop_its_row() -> None:
+def test_on_token_sees_every_id_and_may_stop_its_row() -> None:
     model, options = small("gpt"), SamplingOptions(max_tokens=20, temperature=2.0)
     free = generate(model, PROMPTS, options, seeds=[1, 2, 3, 4])
-    heard: dict[int, list[int]] = {n: [] for n in range(len(PROMPTS))}
+    streamed: dict[int, list[int]] = {n: [] for n in range(len(PROMPTS))}
 
-    def listen(row: int, id: int) -> bool:
-        heard[row].append(id)
-        return row % 2 == 0 and len(heard[row]) == 5
+    def on_token(row: int, id: int) -> bool:
+        streamed[row].append(id)
+        return row % 2 == 0 and len(streamed[row]) == 5
 
-    rows = generate(model, PROMPTS, options, seeds=[1, 2, 3, 4], listen=listen)
+    rows = generate(model, PROMPTS, options, seeds=[1, 2, 3, 4], on_token=on_token)
     for n, row in enumerate(rows):
-        assert row.ids == heard[n] == free[n].ids[: 20 if n % 2 else 5]
+        assert row.ids == streamed[n] == free[n].ids[: 20 if n % 2 else 5]
         assert row.reason == ("length" if n % 2 else "stop")
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seqwright.core.batch import Source
 from seqwright.core.config import UserError
-from seqwright.decoding.constraints import wishes
+from seqwright.decoding.constraints import constraints_of
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.phrases import LETTERS, automaton, phrase
 from seqwright.decoding.search import search
@@ -127,7 +127,7 @@ def test_no_beam_says_what_is_forbidden(forbidden: list[str], required: list[str
 
 def test_words_that_cannot_be_gone_on_with_are_not_begun() -> None:
     words = [b"", b"", b"", b"", b" a", b" b"]
-    table = wishes(automaton([b"a"], words, EOS), [()], [[2]], "cpu")
+    table = constraints_of(automaton([b"a"], words, EOS), [()], [[2]], "cpu")
     assert table is not None
     # After " a" come only an end or a space: both would complete it.
     assert table.barred[0].tolist() == [False, False, False, False, True, False]
@@ -136,27 +136,27 @@ def test_words_that_cannot_be_gone_on_with_are_not_begun() -> None:
 def test_progress_is_counted_in_usual_pieces() -> None:
     found = phrase(b"ab b", PIECES, [6, 8, 5], EOS)
     assert found.cuts == (2, 3, 4)
-    table = wishes(None, [[found]], [[2]], "cpu")
+    table = constraints_of(None, [[found]], [[2]], "cpu")
     assert table is not None
     states = [table.first]
     for id in (4, 5, 8, 5, 10):  # a, b, space, b, -
         states.append(table.after(states[-1], torch.tensor([id])))
     assert [int(table.bank(state)) for state in states] == [0, 0, 1, 2, 3, 4]
-    assert [bool(table.whole(state)) for state in states] == [False, False, False, False, True, True]
+    assert [bool(table.met(state)) for state in states] == [False, False, False, False, True, True]
     likely = torch.zeros(1, len(PIECES))
     likely[0, [5, 9]] = -1.0
-    assert table.leads(likely, states[1]).tolist() == [[9]]  # not "b": "b " goes further
-    assert table.leads(likely, states[-1]).tolist() == [[-1]]
+    assert table.advancing(likely, states[1]).tolist() == [[9]]  # not "b": "b " goes further
+    assert table.advancing(likely, states[-1]).tolist() == [[-1]]
 
 
 def test_what_is_begun_with_counts() -> None:
     found = phrase(b"ab", PIECES, [6], EOS)
-    table = wishes(None, [[found], []], [[2, 6, 8], [2]], "cpu")
+    table = constraints_of(None, [[found], []], [[2, 6, 8], [2]], "cpu")
     assert table is not None
-    assert table.said[table.first[:, 1]].tolist() == [True, True]  # of the second nothing is required
-    with pytest.raises(UserError, match="already says something forbidden"):
-        wishes(automaton([b"ab"], PIECES, EOS), [()], [[2, 6, 8]], "cpu")
-    assert wishes(None, [(), ()], [[2], [2]], "cpu") is None
+    assert table.occurred[table.first[:, 1]].tolist() == [True, True]  # of the second nothing is required
+    with pytest.raises(UserError, match="already contains a forbidden phrase"):
+        constraints_of(automaton([b"ab"], PIECES, EOS), [()], [[2, 6, 8]], "cpu")
+    assert constraints_of(None, [(), ()], [[2], [2]], "cpu") is None
 
 
 def test_a_closed_phrase_has_no_other_end() -> None:

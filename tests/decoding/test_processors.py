@@ -1,4 +1,4 @@
-"""LogitsProcessors: the same answers as transformers' processors, and no row that looks at its neighbors."""
+"""LogitsProcessors: equal to the processors of transformers, and independent of the other rows of a batch."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from transformers.generation import logits_process as theirs
 from seqwright.core.config import UserError
 from seqwright.decoding.filters import min_p, top_p, typical
 from seqwright.decoding.generate import generate
-from seqwright.decoding.processors import LogitsProcessors
-from seqwright.decoding.sampling import SamplingOptions
+from seqwright.decoding.options import SamplingOptions
+from seqwright.decoding.processors import History, LogitsProcessors, RowOptions
 from tests.contract.kinds import VOCABULARY, small
 
 SIZE, ROWS, LENGTH = 12, 40, 9
@@ -30,11 +30,16 @@ def some_history() -> Tensor:
     return torch.randint(SIZE, (ROWS, LENGTH), generator=torch.Generator().manual_seed(1))
 
 
-def steered(log_probs: Tensor, history: Tensor, given: int = 0, **options: Any) -> Tensor:
-    """What our options make of it when the first `given` ids are the prompt and the others were said."""
-    rows = history.tolist()
-    steering = LogitsProcessors(SamplingOptions(**options), SIZE, [])
-    return steering(log_probs, [row[:given] for row in rows], [row[given:] for row in rows])
+def processed(log_probs: Tensor, tokens: Tensor, prompt: int = 0, **options: Any) -> Tensor:
+    """Log-probabilities under these options, where the first `prompt` tokens are the prompt, the others the output."""
+    chosen, rows = SamplingOptions(**options), len(tokens)
+    length = torch.full((rows,), tokens.size(1))
+    return LogitsProcessors.of([chosen], eos=None, banned=[], device="cpu").process(
+        log_probs,
+        RowOptions.of([chosen] * rows, SIZE, "cpu", [0] * rows),
+        length - prompt,
+        History(tokens, length, torch.full_like(length, prompt)),
+    )
 
 
 PROCESSORS = [
@@ -49,12 +54,12 @@ PROCESSORS = [
 
 
 @pytest.mark.parametrize(("options", "processor"), PROCESSORS, ids=[str(options) for options, _ in PROCESSORS])
-def test_it_does_what_transformers_does(options: dict[str, Any], processor: Any) -> None:
+def test_processors_equal_those_of_transformers(options: dict[str, Any], processor: Any) -> None:
     log_probs, history = some_log_probs(), some_history()
     expected = processor(history, log_probs.clone())
     assert not torch.equal(expected, log_probs)
-    for given in (0, 4, LENGTH):  # these look at the prompt as at what was said
-        assert_close(steered(log_probs, history, given, **options), expected.log_softmax(-1))
+    for prompt in (0, 4, LENGTH):  # these count the prompt and the output alike
+        assert_close(processed(log_probs, history, prompt, **options), expected.log_softmax(-1))
 
 
 @pytest.mark.parametrize("p", [0.05, 0.3, 0.9])
@@ -72,7 +77,7 @@ def test_truncations_are_those_of_transformers(p: float) -> None:
 def test_forced_ids_come_first_and_in_order() -> None:
     history = some_history()
     begun = theirs.ForcedBOSTokenLogitsProcessor(5)(history[:, :1], some_log_probs())
-    assert_close(steered(some_log_probs(), history[:, :1], given=1, forced_ids=(5, 6)), begun)
+    assert_close(processed(some_log_probs(), history[:, :1], prompt=1, forced_ids=(5, 6)), begun)
     options = SamplingOptions(max_tokens=4, forced_ids=(9, 4), banned_ids=(9,))
     for row in generate(small("gpt"), [[2], [2, 5, 6]], options, seeds=[1, 2]):
         assert row.ids[:2] == [9, 4]
@@ -81,16 +86,16 @@ def test_forced_ids_come_first_and_in_order() -> None:
 
 def test_presence_and_frequency_count_the_output_alone() -> None:
     log_probs, history = some_log_probs(), some_history()
-    changed = steered(log_probs, history, given=6, presence_penalty=0.5, frequency_penalty=0.25)
+    changed = processed(log_probs, history, prompt=6, presence_penalty=0.5, frequency_penalty=0.25)
     for row, ids in enumerate(history[:, 6:].tolist()):
         off = torch.tensor([0.25 * ids.count(id) + 0.5 * (id in ids) for id in range(SIZE)])
         assert_close(changed[row], (log_probs[row] - off).log_softmax(-1))
-    untouched = steered(log_probs, history, given=LENGTH, presence_penalty=0.5, frequency_penalty=0.25)
+    untouched = processed(log_probs, history, prompt=LENGTH, presence_penalty=0.5, frequency_penalty=0.25)
     assert_close(untouched, log_probs)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.3])
-def test_a_steered_row_in_a_batch_is_the_row_alone(temperature: float) -> None:
+def test_a_processed_row_in_a_batch_is_the_row_alone(temperature: float) -> None:
     options = SamplingOptions(
         max_tokens=20,
         temperature=temperature,
@@ -114,7 +119,7 @@ def test_a_steered_row_in_a_batch_is_the_row_alone(temperature: float) -> None:
         assert len(set(pairs)) == len(pairs)
 
 
-def test_what_looks_at_nothing_changes_nothing() -> None:
+def test_neutral_options_change_nothing() -> None:
     options = SamplingOptions(max_tokens=12)
     plain = generate(small("lstm"), [[2, 4]], options)
     same = generate(small("lstm"), [[2, 4]], replace(options, no_repeat_ngram=40, min_p=1e-9, typical_p=1.0))
@@ -124,20 +129,20 @@ def test_what_looks_at_nothing_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"banned_ids": (3, SIZE)}, "banned names the id 12, but the vocabulary ends at 11"),
-        ({"forced_ids": (-1,)}, "forced names the id -1"),
-        ({"logit_bias": ((99, 1.0),)}, "bias names the id 99"),
-        ({"banned_ids": tuple(range(SIZE))}, "every id is banned"),
+        ({"banned_ids": (3, VOCABULARY.size)}, f"banned_ids names the id {VOCABULARY.size}, but"),
+        ({"forced_ids": (-1,)}, "forced_ids names the id -1"),
+        ({"logit_bias": ((99, 1.0),)}, "logit_bias names the id 99"),
+        ({"banned_ids": tuple(range(VOCABULARY.size))}, "every id is banned"),
     ],
 )
-def test_ids_that_are_not_there_are_refused(options: dict[str, Any], message: str) -> None:
+def test_ids_outside_the_vocabulary_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        LogitsProcessors(SamplingOptions(**options), SIZE, [])
+        generate(small("gpt"), [[2]], SamplingOptions(**options))
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"min_p": 0.0}, {"typical_p": 1.5}, {"repetition_penalty": 0.0}, {"no_repeat_ngram": 0}, {"min_p": -1.0}],
+    [{"min_p": 0.0}, {"typical_p": 1.5}, {"repetition_penalty": 0.0}, {"no_repeat_ngram": -1}, {"min_p": -1.0}],
 )
 def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=next(iter(options))):

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from seqwright.core.config import UserError
-from seqwright.decoding.sampling import SamplingOptions, choose, draw, uniform
+from seqwright.decoding.options import SamplingOptions
+from seqwright.decoding.processors import LogitsProcessors, RowOptions
+from seqwright.decoding.sampling import draw, uniform
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -80,7 +82,7 @@ edges = st.sampled_from([0.0, math.nextafter(1, 0), 1 - 2**-52, 0.5])
     st.lists(st.one_of(st.just(0.0), st.floats(1e-300, 1.0)), min_size=1, max_size=8).filter(any),
     st.one_of(edges, st.floats(0, 1, exclude_max=True)),
 )
-def test_what_has_no_probability_is_never_drawn(weights: list[float], u: float) -> None:
+def test_tokens_of_probability_0_are_never_drawn(weights: list[float], u: float) -> None:
     u = math.floor(u * 2**52) / 2**52  # the grid that `uniform` draws from
     log_probs = torch.tensor([weights], dtype=torch.float64).log()
     chosen = draw(log_probs, torch.tensor([u], dtype=torch.float64)).item()
@@ -93,13 +95,17 @@ def test_drawing_inverts_the_cumulative_distribution() -> None:
     assert draw(log_probs, points).tolist() == [0, 0, 2, 2, 3, 3]
 
 
+def sampled(log_probs: Tensor, options: SamplingOptions, positions: Tensor) -> Tensor:
+    """One id for each row of log-probabilities, at these positions of the output."""
+    rows = RowOptions.of([options] * len(log_probs), log_probs.size(1), "cpu", [options.seed] * len(log_probs))
+    return LogitsProcessors.of([options], eos=None, banned=[], device="cpu").sample(log_probs, rows, positions, None)
+
+
 def test_draws_follow_the_distribution() -> None:
     # What follows "cows eat" in the lectures' corpus (worked example 2), and one word that never does.
     counts = torch.tensor([4, 3, 2, 0, 1, 1]) / 11
     draws = 11_000
-    options = SamplingOptions(seed=1)
-    seeds, positions = torch.full((draws,), 1), torch.arange(draws)
-    drawn = choose(counts.log().expand(draws, 6), options, seeds, positions)
+    drawn = sampled(counts.log().expand(draws, 6), SamplingOptions(seed=1), torch.arange(draws))
     seen = drawn.bincount(minlength=6)
     possible = counts > 0
     assert seen[~possible].sum() == 0
@@ -109,19 +115,18 @@ def test_draws_follow_the_distribution() -> None:
 
 def test_temperature_0_is_greedy() -> None:
     log_probs = torch.randn(20, 7).log_softmax(-1)
-    given = torch.arange(20)
-    assert torch.equal(choose(log_probs, SamplingOptions(temperature=0), given, given), log_probs.argmax(-1))
+    assert torch.equal(sampled(log_probs, SamplingOptions(temperature=0), torch.arange(20)), log_probs.argmax(-1))
 
 
 def test_filters_act_in_turn() -> None:
     log_probs = torch.tensor([0.4, 0.3, 0.2, 0.1]).log().expand(500, 4)
-    seeds, positions = torch.zeros(500), torch.arange(500)
-    two = choose(log_probs, SamplingOptions(top_k=2), seeds, positions)
+    positions = torch.arange(500)
+    two = sampled(log_probs, SamplingOptions(top_k=2), positions)
     assert set(two.tolist()) == {0, 1}
-    three = choose(log_probs, SamplingOptions(top_p=0.75), seeds, positions)
+    three = sampled(log_probs, SamplingOptions(top_p=0.75), positions)
     assert set(three.tolist()) == {0, 1, 2}
     # Tempered to the fourth power 0.4 holds 72 % of the mass, so that it alone is the nucleus of 70 %.
-    one = choose(log_probs, SamplingOptions(temperature=0.25, top_p=0.7), seeds, positions)
+    one = sampled(log_probs, SamplingOptions(temperature=0.25, top_p=0.7), positions)
     assert set(one.tolist()) == {0}
 
 

@@ -9,9 +9,10 @@ from torch.testing import assert_close
 
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
+from seqwright.decoding.exact import exact_search
 from seqwright.decoding.generate import generate
-from seqwright.decoding.options import Hypothesis, SearchOptions
-from seqwright.decoding.sampling import SamplingOptions
+from seqwright.decoding.options import Hypothesis, SamplingOptions, SearchOptions
+from seqwright.decoding.processors import LogitsProcessors
 from seqwright.decoding.search import search
 from tests.contract.kinds import SMALL, VOCABULARY, small
 from tests.core.test_state import Translator, indices, sources
@@ -27,7 +28,7 @@ END = 6  # where this translator ends at many lengths
 FACTS = {"sos": VOCABULARY.sos, "eos": VOCABULARY.eos, "banned": (VOCABULARY.unk, VOCABULARY.pad, VOCABULARY.sos)}
 
 
-def looked_for(model: object, options: SearchOptions, rows: int = 1, **more: object) -> list[list[Hypothesis]]:
+def searched(model: object, options: SearchOptions, rows: int = 1, **more: object) -> list[list[Hypothesis]]:
     return search(model, Source.empty(rows), options, **(FACTS | more))  # type: ignore[arg-type]
 
 
@@ -58,18 +59,15 @@ COUNTED = [name for name, row in SMALL.items() if row["kind"] in ("ngram", "arpa
 def test_a_very_wide_beam_is_exact(name: str, rule: str) -> None:
     model = small(name)
     common = {"max_tokens": 3, "n_best": 5, "rank_unfinished": "among" if rule == "power" else "behind"} | RULES[rule]
-    wide = looked_for(model, SearchOptions(beam_size=8**3, stopping="bound", finished=5, **common))
+    wide = searched(model, SearchOptions(beam_size=8**3, stopping="bound", finished=5, **common))
     assert len(wide[0]) == 5
-    same(wide, looked_for(model, SearchOptions(kind="exact", **common)), ties=name in COUNTED)
+    same(wide, searched(model, SearchOptions(kind="exact", **common)), ties=name in COUNTED)
 
 
-def test_leaving_out_what_cannot_win_saves_work() -> None:
-    from seqwright.decoding.bans import Rules
-    from seqwright.decoding.exact import exact_search
-
-    model, rules = small("lstm"), Rules(eos=VOCABULARY.eos, banned=torch.tensor([0, 1, 2]))
-    facts = {"prompt": [VOCABULARY.sos], "most": 4, "rules": rules}
-    options = SearchOptions(length_penalty="none", kind="exact")
+def test_exact_search_prunes_by_bounds() -> None:
+    model, options = small("lstm"), SearchOptions(length_penalty="none", kind="exact")
+    processors = LogitsProcessors.of([options], eos=VOCABULARY.eos, banned=[0, 1, 2], device="cpu")
+    facts = {"prompt": [VOCABULARY.sos], "limit": 4, "processors": processors}
     found = exact_search(model, Source.empty(1), options, **facts)
     assert found.proven
     assert found.nodes < 1 + 7 + 7**2 + 7**3
@@ -85,7 +83,7 @@ def test_leaving_out_what_cannot_win_saves_work() -> None:
 def test_exact_search_goes_deeper_than_pythons_stack() -> None:
     model, deep = small("ngram"), 1100
     options = SearchOptions(kind="exact", max_tokens=deep, min_tokens=deep - 1, length_penalty="none", max_nodes=deep)
-    ((found, *_),) = looked_for(model, options)
+    ((found, *_),) = searched(model, options)
     assert len(found.ids) == deep - 1
     assert found.reason == "end"
 
@@ -95,8 +93,8 @@ def test_rows_are_searched_as_if_alone(name: str) -> None:
     model = small(name)
     options = SearchOptions(beam_size=4, n_best=3, max_tokens=6, stopping="bound")
     prompts = [[5, 6, 7], [], [9], [4, 4]]
-    together = looked_for(model, options, len(prompts), prompts=prompts)
-    alone = [looked_for(model, options, prompts=[prompt])[0] for prompt in prompts]
+    together = searched(model, options, len(prompts), prompts=prompts)
+    alone = [searched(model, options, prompts=[prompt])[0] for prompt in prompts]
     same(together, alone)
 
 
@@ -115,7 +113,7 @@ def test_sources_of_any_length_are_searched_as_if_alone(translator: Translator, 
 @pytest.mark.parametrize("name", ["ngram", "lstm", "gpt"])
 def test_what_is_found_has_the_models_own_probability(name: str) -> None:
     model = small(name)
-    (found,) = looked_for(model, SearchOptions(beam_size=6, n_best=6, max_tokens=7))
+    (found,) = searched(model, SearchOptions(beam_size=6, n_best=6, max_tokens=7))
     for hypothesis in found:
         ids = [VOCABULARY.sos, *hypothesis.ids, *([VOCABULARY.eos] if hypothesis.reason == "end" else [])]
         rows = torch.tensor([ids])
@@ -127,7 +125,7 @@ def test_what_is_found_has_the_models_own_probability(name: str) -> None:
 def test_greedy_is_what_generation_says_at_temperature_0(name: str) -> None:
     model = small(name)
     prompts = [[5, 6], [7]]
-    found = looked_for(model, SearchOptions(kind="greedy", max_tokens=6), 2, prompts=prompts)
+    found = searched(model, SearchOptions(kind="greedy", max_tokens=6), 2, prompts=prompts)
     framed = [[VOCABULARY.sos, *prompt] for prompt in prompts]
     said = generate(
         model, framed, SamplingOptions(max_tokens=6, temperature=0), end=VOCABULARY.eos, banned=FACTS["banned"]
@@ -175,7 +173,7 @@ class Telling(Translator):
     """A translator that says where it looked."""
 
     @property
-    def asking(self) -> list[nn.Module]:
+    def source_attention(self) -> list[nn.Module]:
         return [self.attend]
 
 
@@ -200,16 +198,16 @@ def test_coverage_is_attention_summed_over_the_output(translator: Translator) ->
             penalties.append(penalty)
             assert hypothesis.score == pytest.approx(hypothesis.log_prob + penalty)
     assert min(penalties) < -0.1
-    with pytest.raises(UserError, match="coverage = 0"):
+    with pytest.raises(UserError, match="coverage_penalty = 0"):
         search(translator, sources(), options, sos=1, eos=END)
 
 
 def test_nothing_to_search_and_bad_wishes(translator: Translator) -> None:
-    assert looked_for(small("gpt"), SearchOptions(), 0) == []
+    assert searched(small("gpt"), SearchOptions(), 0) == []
     with pytest.raises(UserError, match="does not fit the context"):
-        looked_for(small("gpt"), SearchOptions(), prompts=[[5] * 20])
+        searched(small("gpt"), SearchOptions(), prompts=[[5] * 20])
     with pytest.raises(UserError, match="no <sos>"):
-        looked_for(small("gpt"), SearchOptions(), sos=None)
+        searched(small("gpt"), SearchOptions(), sos=None)
     for bad in (
         {"beam_size": 0},
         {"beam_size": 4, "beam_groups": 3},
@@ -222,9 +220,7 @@ def test_nothing_to_search_and_bad_wishes(translator: Translator) -> None:
 
 def test_a_search_fills_the_context_and_no_more() -> None:
     model = small("gpt")
-    (found,) = looked_for(
-        model, SearchOptions(beam_size=3, n_best=3, max_tokens=99, stopping="bound"), prompts=[[5, 6]]
-    )
+    (found,) = searched(model, SearchOptions(beam_size=3, n_best=3, max_tokens=99, stopping="bound"), prompts=[[5, 6]])
     assert max(len(h.ids) for h in found) <= model.context - 3 + 1
-    (cut,) = looked_for(model, SearchOptions(beam_size=3, max_tokens=99), prompts=[[5, 6]], eos=None)
+    (cut,) = searched(model, SearchOptions(beam_size=3, max_tokens=99), prompts=[[5, 6]], eos=None)
     assert (len(cut[0].ids), cut[0].reason) == (model.context - 3 + 1, "length")

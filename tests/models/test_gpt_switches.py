@@ -207,7 +207,7 @@ def test_grouped_query_attention_equals_repeated_key_value_heads(kv_heads: int) 
 def test_kv_cache_has_kv_heads() -> None:
     model = built(kv_heads=2)
     state = model.start(Batch.of_text(random_ids(), random_ids()).source, capacity=T)
-    assert dict(state.named_tensors())["key"].shape == (3, 2, T, 2, D // H)
+    assert dict(state.named_tensors())["key"].shape == (3, 2, T + 1, 2, D // H)
 
 
 @pytest.mark.parametrize("positions", ["learned", "rope", "alibi", "t5", "none"])

@@ -91,8 +91,7 @@ def command(
     """
     from seqwright.api import open as open_run
     from seqwright.core.config import UserError
-    from seqwright.decoding.options import SearchOptions
-    from seqwright.decoding.sampling import SamplingOptions
+    from seqwright.decoding.options import SamplingOptions, SearchOptions
 
     sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
     sampling |= {
@@ -125,8 +124,8 @@ def command(
         if streaming:
             click.echo(prompt_texts[0], nl=False)
         texts, seeds = [text for text, _ in requests], [number for _, number in requests]
-        on_text = (lambda row, text: click.echo(text, nl=False)) if streaming else (lambda row, text: None)
-        generated = generate(texts, seeds=seeds, listen=on_text, **options)
+        on_text = (lambda row, text: click.echo(text, nl=False)) if streaming else None
+        generated = generate(texts, seeds=seeds, on_text=on_text, **options)
         outputs = [({"seed": number}, output) for number, output in zip(seeds, generated, strict=True)]
     for n, (label, output) in enumerate(outputs, 1):
         tokens = opened.back_off(output.ids, opened.tokenizer.encode(output.prompt)) if back_off else None

@@ -1,8 +1,8 @@
-"""Search audit: how often a beam misses the best output there is, and whether the model or the search is to blame.
+"""Search audit: how often a beam misses the best output, and whether the error is the model's or the search's.
 
-An exact search, helped by what the beams found, says what the model's best output is (Stahlberg & Byrne 2019). A miss
-is an error of the search. Where the best output itself is no good - above all where it is empty - the model is to
-blame, and a wider beam makes things worse.
+An exact search, with the beams' outputs as bounds, finds the model's best output (Stahlberg & Byrne 2019). A miss is a
+search error. Where the best output itself is bad - above all where it is empty - it is a model error, and a larger beam
+makes it worse.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import torch
 
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.protocols import Autoregressive
-from seqwright.decoding.bans import Rules
 from seqwright.decoding.exact import Found, exact_search
 from seqwright.decoding.length_penalty import normalize
 from seqwright.decoding.options import Hypothesis, SearchOptions
-from seqwright.decoding.search import lengths, search
+from seqwright.decoding.processors import LogitsProcessors
+from seqwright.decoding.search import max_lengths, search
 
 SLACK = 1e-6
 """Scores nearer than this are equal: two orders of the same sums differ by as much."""
@@ -69,29 +69,31 @@ def search_audit(
     prompts: Sequence[Sequence[int]] | None = None,
     references: Sequence[Sequence[int]] | None = None,
 ) -> Audit:
-    """Beams of several widths against an exact search that gives up after `options.nodes` prefixes.
+    """Beams of several sizes against an exact search that gives up after `options.max_nodes` prefixes.
 
-    Where there are `references`, each beam is also asked which of the two the model prefers.
+    With `references`, each beam's output is also compared with the reference under the model.
     """
-    begun = [[*([] if sos is None else [sos]), *prompt] for prompt in (prompts or [()] * source.rows)]
+    prefixes = [[*([] if sos is None else [sos]), *prompt] for prompt in (prompts or [()] * source.rows)]
     facts: dict[str, Any] = {"sos": sos, "eos": eos, "banned": banned, "prompts": prompts}
     beams = {
         width: search(model, source, replace(options, kind="beam", beam_size=width, n_best=1), **facts)
         for width in widths
     }
-    rules = Rules.of(options, eos=eos, banned=banned, device=source.device)
+    processors = LogitsProcessors.of([options], eos=eos, banned=banned, device=source.device)
     found: list[Found] = []
-    for n, most in enumerate(lengths(model, source, options, begun)):
+    for n, limit in enumerate(max_lengths(model, source, options, prefixes)):
         known = [hypothesis for outputs in beams.values() for hypothesis in outputs[n]]
         row = source.select(torch.tensor([n], device=source.device))
         wanted = replace(options, kind="exact", n_best=1)
-        found.append(exact_search(model, row, wanted, prompt=begun[n], most=most, rules=rules, known=known))
+        found.append(
+            exact_search(model, row, wanted, prompt=prefixes[n], limit=limit, processors=processors, known=known)
+        )
     audit = _summary(found, beams)
     if references is None or eos is None:
         return audit
     scores = [
         _score(model, source.select(torch.tensor([n], device=source.device)), prompt, [*ids, eos], options)
-        for n, (prompt, ids) in enumerate(zip(begun, references, strict=True))
+        for n, (prompt, ids) in enumerate(zip(prefixes, references, strict=True))
     ]
     return replace(audit, widths=[_blamed(row, beams[row.width], references, scores) for row in audit.widths])
 

@@ -37,7 +37,7 @@ class Decoder(Protocol):
         ...
 
     @property
-    def asking(self) -> list[nn.Module]:
+    def source_attention(self) -> list[nn.Module]:
         """The modules that ask the memory, none in a bottleneck: each with `weights` for what it was called with."""
         ...
 
@@ -75,9 +75,9 @@ class EncoderDecoder(nn.Module):
         return self.decoder.context
 
     @property
-    def asking(self) -> list[nn.Module]:
+    def source_attention(self) -> list[nn.Module]:
         """Where it can be heard what is attended in the source."""
-        return self.decoder.asking
+        return self.decoder.source_attention
 
     def read(self, source: Source) -> State:
         """The memory of a source."""

@@ -88,9 +88,9 @@ class Mixture(Parts):
         self.context = min(sights, default=None)
 
     @property
-    def asking(self) -> list[torch.nn.Module]:
+    def source_attention(self) -> list[torch.nn.Module]:
         """Where it can be heard what the parts attend to in the source: each of their modules counts alike."""
-        return [module for model in self.models for module in getattr(model, "asking", ())]
+        return [module for model in self.models for module in getattr(model, "source_attention", ())]
 
     def start(self, source: Source, *, capacity: int) -> State:
         return _join([model.start(source, capacity=capacity) for model in self.models])

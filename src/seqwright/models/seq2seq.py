@@ -141,7 +141,7 @@ class RecurrentDecoder(nn.Module):
         return output, None if state is None else after
 
     @property
-    def asking(self) -> list[nn.Module]:
+    def source_attention(self) -> list[nn.Module]:
         return [] if self.ask is None else [self.ask]
 
     def _asked(self, hidden: Tensor, memory: Read) -> Tensor:

@@ -82,7 +82,7 @@ class TransformerDecoder(Stack):
         return self.run(x, state, count, memory=memory.layers())
 
     @property
-    def asking(self) -> list[nn.Module]:
+    def source_attention(self) -> list[nn.Module]:
         return [block.get_submodule("cross.attend") for block in self.blocks]
 
 

@@ -15,9 +15,8 @@ from torch import Tensor
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State
-from seqwright.decoding.generate import generate
-from seqwright.decoding.options import SearchOptions
-from seqwright.decoding.sampling import SamplingOptions
+from seqwright.decoding.engine import Engine, Request
+from seqwright.decoding.options import SamplingOptions, SearchOptions
 from seqwright.decoding.search import search
 
 Law = Callable[[Autoregressive, Batch], float]
@@ -198,19 +197,29 @@ def predictions_are_causal(model: Autoregressive, batch: Batch) -> float:
 
 
 def sampling_is_batch_invariant(model: Autoregressive, batch: Batch) -> float:
-    """Fraction of rows whose sample depends on the rest of the batch; prompts differ in length, outputs exceed the
-    context."""
-    count = _ragged(batch).tolist()
-    prompts = [batch.input[row, :real].tolist() for row, real in enumerate(count)]
-    seeds = [row + 5 for row in range(len(prompts))]
-    options = SamplingOptions(max_tokens=batch.input.size(1) + 4, temperature=0.8)
+    """Fraction of rows whose sample depends on what else the engine decodes: rows are admitted one step after another,
+    one is canceled, prompts differ in length, and outputs exceed the context."""
     device = batch.input.device
-    batched = generate(model, prompts, options, seeds=seeds, source=batch.source, device=device)
+    options = SamplingOptions(max_tokens=batch.input.size(1) + 4, temperature=0.8)
+    requests = [
+        Request(prompt=batch.input[row, :real].tolist(), options=options, seed=row + 5)
+        for row, real in enumerate(_ragged(batch).tolist())
+    ]
+    engine, rows = Engine(model, device=device), []
+    for n, request in enumerate(requests):
+        rows += engine.admit([request], _source(batch, n))
+        engine.step()
+    engine.cancel(rows[0].id)
+    while engine.active:
+        engine.step()
     changed = 0
-    for n, row in enumerate(batched):
-        alone = generate(model, [prompts[n]], options, seeds=[seeds[n]], source=_source(batch, n), device=device)[0]
-        changed += alone.ids != row.ids
-    return changed / len(prompts)
+    for n, row in enumerate(rows):
+        alone = Engine(model, device=device)
+        [expected] = alone.admit([requests[n]], _source(batch, n))
+        while alone.active:
+            alone.step()
+        changed += expected.ids[: len(row.ids)] != row.ids
+    return changed / len(rows)
 
 
 def beam_search_is_batch_invariant(model: Autoregressive, batch: Batch) -> float:

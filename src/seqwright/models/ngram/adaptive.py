@@ -111,7 +111,9 @@ class Adaptive:
     def step(self, ids: Tensor, state: AdaptiveState, count: Tensor | None = None) -> tuple[Tensor, AdaptiveState]:
         log_probs, trained = self.model.step(ids, state.trained, count)
         added = torch.full_like(state.count, ids.size(1)) if count is None else count
-        after = AdaptiveState(trained, _append(state, ids), state.count + added)
+        # Rows beyond the capacity are free slots of the decoding engine, which nobody reads.
+        length = (state.count + added).clamp(max=state.ids.size(1))
+        after = AdaptiveState(trained, _append(state, ids), length)
         probability = self._adapted_distribution(after, log_probs.double().exp())  # (B, V)
         return probability.log().float(), after
 
@@ -209,7 +211,7 @@ class Adaptive:
 def _append(state: AdaptiveState, ids: Tensor) -> Tensor:
     """The state's ids with new ones written after the real ones of each row."""
     positions = state.count[:, None] + torch.arange(ids.size(1), device=ids.device)
-    return state.ids.scatter(1, positions, ids)
+    return state.ids.scatter(1, positions.clamp(max=state.ids.size(1) - 1), ids)
 
 
 def _dense_ids(key: Ints) -> Ints:

@@ -35,7 +35,6 @@ from seqwright.tasks.translation.scores import (
     quality_counts,
     scored_by_length,
 )
-from seqwright.tasks.translation.translate import banned
 from seqwright.text.tokenizer import Tokenizer
 
 SHOWN = 4
@@ -235,7 +234,8 @@ def captions(
     model = prepack(model)
     for first in range(0, len(pictures), AT_ONCE):
         source = grid.source(pictures.pixels[first : first + AT_ONCE]).to(device)
-        found = search(model, source, options, sos=tokenizer.sos, eos=tokenizer.eos, banned=banned(tokenizer))
+        banned = tokenizer.never_generated(tokenizer.eos)
+        found = search(model, source, options, sos=tokenizer.sos, eos=tokenizer.eos, banned=banned)
         for best, *others in found:
             yield Caption(
                 text=tokenizer.decode(best.ids),

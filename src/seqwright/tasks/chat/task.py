@@ -23,8 +23,8 @@ from seqwright.data.chat import (
     read_conversations,
     read_splits,
 )
-from seqwright.decoding.sampling import SamplingOptions
-from seqwright.decoding.text import speak
+from seqwright.decoding.generate import stream
+from seqwright.decoding.options import SamplingOptions
 from seqwright.metrics.counts import nll_counts, scores_json
 from seqwright.metrics.likelihood import EvaluationConfig
 from seqwright.runs.directory import RunDirectory
@@ -130,14 +130,14 @@ class ChatRun(Run):
         self,
         messages: str | Sequence[Mapping[str, str]],
         *,
-        listen: Callable[[str], None] = lambda text: None,
+        on_text: Callable[[str], None] | None = None,
         **options: Any,
     ) -> ChatReply:
         """Replies to a question, or a conversation of {"role", "content"} tables; options are those of [decoding]."""
         several = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         talk = tuple(Message(entry["role"], entry["content"]) for entry in several)
         decoding = replace(self.settings.decoding, **options)
-        return reply(self.model, self.turns, talk, decoding, device=self.device, listen=listen)
+        return reply(self.model, self.turns, talk, decoding, device=self.device, on_text=on_text)
 
     def evaluate(
         self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
@@ -161,24 +161,21 @@ def reply(
     options: SamplingOptions,
     *,
     device: torch.device | str = "cpu",
-    listen: Callable[[str], None] = lambda text: None,
+    on_text: Callable[[str], None] | None = None,
 ) -> ChatReply:
     """What the assistant says next; the oldest messages are forgotten where all do not fit the model's context."""
     prompt, forgotten = fitting(turns, talk, model.context, options.max_tokens)
-    vocabulary = turns.tokenizer.vocabulary
-    reserved = (vocabulary.unk, vocabulary.pad, vocabulary.sos, vocabulary.eos, *turns.marker.values())
-    [(row, text, stopped)] = speak(
+    [(row, text, stopped)] = stream(
         model,
         turns.tokenizer,
         [prompt],
         options,
         end=turns.end,
-        banned=[id for id in reserved if id is not None],
         device=device,
-        listen=lambda _, piece: listen(piece),
+        on_text=None if on_text is None else lambda _, piece: on_text(piece),
     )
     unread = max(0, len(prompt) - model.context) if model.context is not None else 0
-    return ChatReply(content=text, reason="stop" if stopped else row.reason, forgotten=forgotten, unread=unread)
+    return ChatReply(content=text, reason="stop" if stopped else str(row.reason), forgotten=forgotten, unread=unread)
 
 
 def fitting(turns: ChatTemplate, talk: Conversation, context: int | None, tokens: int) -> tuple[list[int], int]:

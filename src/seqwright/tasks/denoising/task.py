@@ -67,7 +67,10 @@ class DenoisingTask(TextTask):
         batch = rows_of(stream, self.tokenizer, self.settings, fixed=True).batch(0)
         options = SearchOptions(kind="greedy", max_tokens=self.settings.data.length)
         few = batch.source.select(torch.arange(min(SHOWN, batch.rows)))
-        found = search(model, few.to(device), options, sos=self.tokenizer.sos, eos=self.tokenizer.eos)
+        sos, eos = self.tokenizer.sos, self.tokenizer.eos
+        # Sentinels stand in the targets of span corruption, so they may be generated.
+        banned = self.tokenizer.never_generated(eos, allowed=self.special_tokens)
+        found = search(model, few.to(device), options, sos=sos, eos=eos, banned=banned)
         return [
             {
                 "prompt": self._shown(few, row),

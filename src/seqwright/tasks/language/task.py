@@ -21,9 +21,9 @@ from seqwright.data.text.mixture import Mixture, epochs
 from seqwright.data.text.prefixes import Documents, Prefixes
 from seqwright.data.text.stream import Stream, make_stream
 from seqwright.data.text.windows import DocumentMasking, Windows
+from seqwright.decoding.generate import Continuation, best_continuations, complete
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search_audit import Audit, search_audit
-from seqwright.decoding.text import Continuation, best_continuations, complete
 from seqwright.metrics.counts import BootstrapConfig, Counts, scores_json
 from seqwright.metrics.lines import ScoredLine, score_lines
 from seqwright.runs.directory import RunDirectory
@@ -271,11 +271,12 @@ class LanguageRun(TextRun):
         self,
         prompts: str | Sequence[str] = "",
         *,
-        listen: Callable[[int, str], None] = lambda row, text: None,
+        on_text: Callable[[int, str], None] | None = None,
         seeds: Sequence[int] | None = None,
         **options: Any,
     ) -> list[Continuation]:
-        """Continues each prompt; options are those of the recipe's [decoding] section."""
+        """Continues each prompt; options are those of the recipe's [decoding] section. `on_text(row, text)` is called
+        with each row's text as it comes."""
         several = [prompts] if isinstance(prompts, str) else list(prompts)
         return complete(
             self.model,
@@ -284,7 +285,7 @@ class LanguageRun(TextRun):
             replace(self.settings.decoding, **options),
             seeds=seeds,
             device=self.device,
-            listen=listen,
+            on_text=on_text,
         )
 
     def search(self, prompts: str | Sequence[str] = "", **options: Any) -> list[list[Continuation]]:
@@ -336,14 +337,14 @@ class LanguageRun(TextRun):
 
     def search_audit(self, prompts: Sequence[str], options: SearchOptions, widths: Sequence[int]) -> Audit:
         """How often beams of these widths miss the best continuation of each prompt."""
-        vocabulary = self.tokenizer.vocabulary
+        sos, eos = self.tokenizer.sos, self.tokenizer.eos
         return search_audit(
             self.model,
             Source.empty(len(prompts), self.device),
             options,
             widths,
-            sos=vocabulary.sos,
-            eos=vocabulary.eos,
-            banned=[id for id in (vocabulary.unk, vocabulary.pad, vocabulary.sos) if id is not None],
+            sos=sos,
+            eos=eos,
+            banned=self.tokenizer.never_generated(eos),
             prompts=[self.tokenizer.encode(prompt) for prompt in prompts],
         )

@@ -163,10 +163,9 @@ class MaskedRun(TextRun):
         source = Source(mask=torch.ones_like(given, dtype=torch.bool), ids=given)
         hidden, _ = self.model.hidden(Batch.of_source(source, given))
         # Blanks stand for text, never for special_tokens.
-        banned = torch.from_numpy(~self.tokenizer.is_text).to(self.device)
-        log_probs = (
-            self.model.head(hidden[given == self.tokenizer.mask]).masked_fill(banned, -torch.inf).log_softmax(-1)
-        )
+        banned = torch.tensor(self.tokenizer.never_generated(), device=self.device)
+        logits = self.model.head(hidden[given == self.tokenizer.mask])
+        log_probs = logits.index_fill(-1, banned, -torch.inf).log_softmax(-1)
         found = log_probs.topk(min(chosen.top_k, int(self.tokenizer.is_text.sum())))  # (blanks, top)
         best = iter(found.indices[:, 0].tolist())
         said = [next(best) if id == self.tokenizer.mask else id for id in ids]

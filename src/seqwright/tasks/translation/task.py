@@ -32,7 +32,7 @@ from seqwright.tasks.base import Note, Settings, fingerprint_of, made_up_source
 from seqwright.tasks.tokenizers import learned_tokenizer
 from seqwright.tasks.translation.extractive import extracts
 from seqwright.tasks.translation.scores import extractive_counts, pair_likelihood, quality_counts, scored_by_length
-from seqwright.tasks.translation.translate import Translation, banned, translate
+from seqwright.tasks.translation.translate import Translation, translate
 from seqwright.text.backend import Kind
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig
@@ -268,7 +268,8 @@ class TranslationRun(Run):
             np.arange(len(sources)), 0
         )
         source = Source(mask=torch.from_numpy(mask), ids=torch.from_numpy(ids)).to(self.device)
-        return search_audit(self.model, source, options, widths, sos=target.sos, eos=target.eos, banned=banned(target))
+        banned = target.never_generated(target.eos)
+        return search_audit(self.model, source, options, widths, sos=target.sos, eos=target.eos, banned=banned)
 
     def pairs(self, on: str | Sequence[str] | None = None, *, tag: str | None = None) -> Pairs:
         """Pairs as this run reads them: its validation or "test" pairs, or files, with this tag where it wants one."""

@@ -15,7 +15,7 @@ from seqwright.core.batch import Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
 from seqwright.data.parallel.buckets import Side, Tokenizers, encode_sources
-from seqwright.decoding.attention_recorder import alignments, attentive, coverage
+from seqwright.decoding.attention_recorder import alignments, attends_source, coverage
 from seqwright.decoding.degeneration import Flag, Typical, watch
 from seqwright.decoding.mbr import least_risk
 from seqwright.decoding.options import Hypothesis, SearchOptions
@@ -114,7 +114,7 @@ def translate(
     """
     if isinstance(model, torch.nn.Module):
         model.eval()
-    if attention and not attentive(model):
+    if attention and not attends_source(model):
         raise UserError("this model has no attention to show.")
     lines = iter(given)
     while chunk := list(itertools.islice(lines, AT_ONCE)):
@@ -129,7 +129,7 @@ def translate(
                 _chosen(chunk[n][0], several, tokenizers.target, options, side.lengths[n] - cut.lengths[n], typical)
                 for n, several in zip(rows, outputs, strict=True)
             ]
-            looked = [n for n, (said, _) in enumerate(chosen) if attention or (said.warnings and attentive(model))]
+            looked = [n for n, (said, _) in enumerate(chosen) if attention or (said.warnings and attends_source(model))]
             aligned = _aligned(model, tokenizers, source, {n: chosen[n][1] for n in looked})
             for n, (row, (said, _)) in enumerate(zip(rows, chosen, strict=True)):
                 found[row] = _looked_into(said, aligned.get(n), attention)
@@ -154,7 +154,7 @@ def search_sources(
         options,
         sos=target.sos,
         eos=target.eos,
-        banned=banned(target),
+        banned=target.never_generated(target.eos),
         prompts=[beginning(target, options.prefix)] * source.rows,
         forbidden=forbidden,
         required=[required] * source.rows,
@@ -238,11 +238,6 @@ def _looked_into(said: Translation, alignment: Alignment | None, attention: bool
         return said
     warned = tuple(replace(flag, coverage=alignment.coverage) for flag in said.warnings)
     return replace(said, warnings=warned, attention=alignment if attention else None)
-
-
-def banned(target: Tokenizer) -> list[int]:
-    """Reserved ids that no output holds."""
-    return [id for name, id in target.special_tokens.items() if name != "<eos>"]
 
 
 def _chosen(

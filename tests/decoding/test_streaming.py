@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqwright import build
-from seqwright.decoding.sampling import SamplingOptions
-from seqwright.decoding.text import StopStrings, complete
+from seqwright.decoding.generate import StopStrings, complete
+from seqwright.decoding.options import SamplingOptions
 from seqwright.models.encoders.gpt import GPTConfig
 from seqwright.models.language_model import LanguageModel
 from seqwright.text.tokenizer import Tokenizer
@@ -84,15 +84,15 @@ def model(tokenizer: Tokenizer) -> LanguageModel:
     return made.double().eval()
 
 
-def test_what_is_heard_is_the_text_that_the_ids_say(model: LanguageModel, tokenizer: Tokenizer) -> None:
-    heard = ["", "", ""]
+def test_streamed_text_is_the_text_of_the_ids(model: LanguageModel, tokenizer: Tokenizer) -> None:
+    streamed = ["", "", ""]
 
-    def listen(row: int, text: str) -> None:
-        heard[row] += text
+    def on_text(row: int, text: str) -> None:
+        streamed[row] += text
 
     options = SamplingOptions(max_tokens=30, seed=5)
-    for row, said in enumerate(complete(model, tokenizer, PROMPTS, options, listen=listen)):
-        assert said.text == heard[row]
+    for row, said in enumerate(complete(model, tokenizer, PROMPTS, options, on_text=on_text)):
+        assert said.text == streamed[row]
         whole = tokenizer.decode(tokenizer.encode(said.prompt) + said.ids)
         assert whole == said.prompt + said.text
         assert said.reason in ("length", "end")
