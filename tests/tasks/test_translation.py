@@ -80,7 +80,7 @@ def test_outputs_begin_hold_and_avoid_what_they_are_told(run: TranslationRun) ->
         said(forbidden=(" ",))
     with pytest.raises(UserError, match="'BIG CAT' is required, but holds something forbidden"):
         said(required=("BIG CAT",), forbidden=("CAT",))
-    with pytest.raises(UserError, match="already says something forbidden"):
+    with pytest.raises(UserError, match="already contains a forbidden phrase"):
         said(prefix="CAT", forbidden=("CAT",))
 
 
