@@ -22,11 +22,14 @@ def temper(log_probs: Tensor, temperature: Parameter) -> Tensor:
     return ((wide - wide.amax(-1, keepdim=True)) / temperature).log_softmax(-1)
 
 
-def top_k(log_probs: Tensor, k: int | Tensor) -> Tensor:
-    """The k most probable tokens, and those tied with the last of them (Fan et al. 2018)."""
-    most = k if isinstance(k, int) else int(k.max())
+def top_k(log_probs: Tensor, k: int | Tensor, most: int | None = None) -> Tensor:
+    """The k most probable tokens, and those tied with the last of them (Fan et al. 2018); `most` is the largest k of a
+    tensor, known to the host."""
+    if isinstance(k, int):
+        most, k = k, torch.full_like(log_probs[..., :1], k, dtype=torch.long)
+    assert most is not None
     values = log_probs.topk(min(most, log_probs.size(-1))).values
-    last = values[..., -1:] if isinstance(k, int) else values.gather(-1, k.clamp(max=values.size(-1)) - 1)
+    last = values.gather(-1, k.clamp(max=values.size(-1)) - 1)
     return log_probs.masked_fill(log_probs < last, -torch.inf).log_softmax(-1)
 
 

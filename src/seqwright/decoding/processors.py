@@ -213,14 +213,12 @@ class LogitsProcessors:
     def sample(self, log_probs: Tensor, rows: RowOptions, generated: Tensor, history: History | None) -> Tensor:
         """One id (R,) from each row of log-probabilities (R, V), as its options have it; `generated` (R,) counts the
         tokens of its output so far, which is the position of its uniform."""
-        shaped = self._filtered(self.process(log_probs, rows, generated, history), rows)
-        greedy = rows.temperature == 0
-        if all(one.temperature == 0 for one in self.options):
-            return shaped.argmax(-1)
-        drawn = draw(shaped, uniform(rows.seed, generated))
-        if any(one.temperature == 0 for one in self.options):
-            return torch.where(greedy, shaped.argmax(-1), drawn)
-        return drawn
+        processed = self.process(log_probs, rows, generated, history)
+        greedy = [one.temperature == 0 for one in self.options]
+        if all(greedy):
+            return processed.argmax(-1)
+        drawn = draw(self._filtered(processed, rows), uniform(rows.seed, generated))
+        return torch.where(rows.temperature == 0, processed.argmax(-1), drawn) if any(greedy) else drawn
 
     def process(self, log_probs: Tensor, rows: RowOptions, generated: Tensor, history: History | None) -> Tensor:
         """Bias, bans, penalties, blocked n-grams and forced ids, renormalized."""
@@ -266,34 +264,33 @@ class LogitsProcessors:
 
     def _filtered(self, log_probs: Tensor, rows: RowOptions) -> Tensor:
         """Temperature and truncation, in transformers' order: temperature, top-k, top-p, min-p, typical."""
-        options = self.options
         # In double precision throughout, so that a row's numbers do not depend on what its neighbors use.
         log_probs = log_probs if log_probs.device.type == "mps" else log_probs.double()
-        dtype = log_probs.dtype
-        if any(one.temperature not in (0, 1) for one in options):
+        dtype, options = log_probs.dtype, self.options
+        if any(uses := [one.temperature not in (0, 1) for one in options]):
             used = (rows.temperature != 0) & (rows.temperature != 1)
             by = torch.where(used, rows.temperature, 1.0).unsqueeze(1)
-            log_probs = _where(used, filters.temper(log_probs, by), log_probs)
-        if any(one.top_k is not None for one in options):
+            log_probs = _where(used, filters.temper(log_probs, by), log_probs, every=all(uses))
+        if any(uses := [one.top_k is not None for one in options]):
             most = max(one.top_k for one in options if one.top_k is not None)
-            used = rows.top_k <= most
-            cut = filters.top_k(log_probs, rows.top_k.clamp(max=most).unsqueeze(1))
-            log_probs = _where(used, cut, log_probs)
-        if any(one.top_p is not None and one.top_p < 1 for one in options):
-            log_probs = _where(rows.top_p < 1, filters.top_p(log_probs, _column(rows.top_p, dtype)), log_probs)
-        if any(one.min_p is not None for one in options):
+            cut = filters.top_k(log_probs, rows.top_k.clamp(max=most).unsqueeze(1), most)
+            log_probs = _where(rows.top_k <= most, cut, log_probs, every=all(uses))
+        if any(uses := [one.top_p is not None and one.top_p < 1 for one in options]):
+            cut = filters.top_p(log_probs, _column(rows.top_p, dtype))
+            log_probs = _where(rows.top_p < 1, cut, log_probs, every=all(uses))
+        if any(uses := [one.min_p is not None for one in options]):
             used = rows.min_p > 0
-            share = torch.where(used, rows.min_p, 1.0).unsqueeze(1)
-            log_probs = _where(used, filters.min_p(log_probs, share), log_probs)
-        if any(one.typical_p is not None and one.typical_p < 1 for one in options):
+            cut = filters.min_p(log_probs, torch.where(used, rows.min_p, 1.0).unsqueeze(1))
+            log_probs = _where(used, cut, log_probs, every=all(uses))
+        if any(uses := [one.typical_p is not None and one.typical_p < 1 for one in options]):
             cut = filters.typical(log_probs, _column(rows.typical_p, dtype))
-            log_probs = _where(rows.typical_p < 1, cut, log_probs)
+            log_probs = _where(rows.typical_p < 1, cut, log_probs, every=all(uses))
         return log_probs
 
 
-def _where(rows: Tensor, processed: Tensor, plain: Tensor) -> Tensor:
-    """The processed rows where marked (R,), the others untouched."""
-    return torch.where(rows.unsqueeze(1), processed, plain)
+def _where(rows: Tensor, processed: Tensor, plain: Tensor, *, every: bool = False) -> Tensor:
+    """The processed rows where marked (R,), the others untouched; `every` where all are known to be marked."""
+    return processed if every else torch.where(rows.unsqueeze(1), processed, plain)
 
 
 def _column(numbers: Tensor, dtype: torch.dtype) -> Tensor:
