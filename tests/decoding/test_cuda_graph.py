@@ -13,7 +13,7 @@ from seqwright.decoding import beam
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.processors import LogitsProcessors
 from seqwright.decoding.search import search
-from tests.contract.kinds import VOCABULARY, small
+from tests.contract.kinds import SMALL, VOCABULARY, small
 from tests.contract.translators import pairs, translator
 from tests.decoding.test_search import FACTS, same
 
@@ -25,32 +25,38 @@ STATIC = [
     "gpt relative",
     "gpt as llama",
     "gpt window alibi",
+    "lstm",
+    "gru",
+    "rnn flatten",
+    "gru additive",
+    "lstm fed",
 ]
 
 
 def model_and_source(name: str) -> tuple[Any, Source]:
-    if name.startswith("gpt"):
+    if name in SMALL:
         return small(name), Source.empty(5)
     return translator(name), pairs().source
 
 
 @pytest.mark.parametrize("stop", ["finished", "bound"])
 @pytest.mark.parametrize(
-    "options", [{"beam_size": 4}, {"beam_size": 4, "beam_groups": 2}, {"beam_size": 3, "min_tokens": 4}]
+    "options",
+    [{"beam_size": 4}, {"kind": "greedy"}, {"beam_size": 4, "beam_groups": 2}, {"beam_size": 3, "min_tokens": 4}],
 )
 @pytest.mark.parametrize("name", STATIC)
 def test_a_captured_search_equals_an_uncaptured_one(
     name: str, options: dict[str, Any], stop: str, monkeypatch: Any
 ) -> None:
     model, source = model_and_source(name)
-    wanted = SearchOptions(max_tokens=8, n_best=2, stopping=stop, **options)
+    wanted = SearchOptions(max_tokens=8, stopping=stop, **options)
     plain = search(model, source, wanted, **FACTS)
     steps = []
     monkeypatch.setattr(beam, "CAPTURED", {"cpu"})
     monkeypatch.setattr(beam, "STATIC_STEPS", 3)
     monkeypatch.setattr(beam.Captured, "__call__", lambda self: (steps.append(1), self.work()))
     same(search(model, source, wanted, **FACTS), plain)
-    assert steps
+    assert steps or wanted.kind == "greedy"  # greedy outputs may end at once
 
 
 def started(model: Any, source: Source) -> beam._BeamSearch:
@@ -86,7 +92,7 @@ class NothingCrosses(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize("name", STATIC)
+@pytest.mark.parametrize("name", [name for name in STATIC if name.startswith(("gpt", "transformer"))])
 def test_a_step_reads_nothing_from_the_device_and_sends_nothing(name: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(beam, "CAPTURED", {"meta"})
     model, source = model_and_source(name)
