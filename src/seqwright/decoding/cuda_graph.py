@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -38,12 +39,17 @@ class Captured:
     def _capture(self) -> torch.cuda.CUDAGraph:
         """Begun and ended by hand: `torch.cuda.graph` also empties the cache of memory, which a search needs."""
         graph = torch.cuda.CUDAGraph()
+        # Destroying an older graph while a stream captures invalidates the capture, so nothing is collected meanwhile.
+        collecting = gc.isenabled()
+        gc.disable()
         with self._aside():
             graph.capture_begin(capture_error_mode="thread_local")  # other threads may go on with theirs
             try:
                 self.work()
             finally:
                 graph.capture_end()
+                if collecting:
+                    gc.enable()
         return graph
 
     @contextmanager

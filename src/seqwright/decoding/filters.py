@@ -17,9 +17,8 @@ Parameter = float | Tensor
 
 def temper(log_probs: Tensor, temperature: Parameter) -> Tensor:
     """Softmax temperature: flatter above 1, sharper below."""
-    wide = log_probs if log_probs.device.type == "mps" else log_probs.double()
-    # From the maximum down and in double precision, so that no temperature makes the most probable token infinite.
-    return ((wide - wide.amax(-1, keepdim=True)) / temperature).log_softmax(-1)
+    # From the maximum down, so that no temperature makes the most probable token infinite.
+    return ((log_probs - log_probs.amax(-1, keepdim=True)) / temperature).log_softmax(-1)
 
 
 def top_k(log_probs: Tensor, k: int | Tensor, most: int | None = None) -> Tensor:

@@ -264,12 +264,10 @@ class LogitsProcessors:
 
     def _filtered(self, log_probs: Tensor, rows: RowOptions) -> Tensor:
         """Temperature and truncation, in transformers' order: temperature, top-k, top-p, min-p, typical."""
-        # In double precision throughout, so that a row's numbers do not depend on what its neighbors use.
-        log_probs = log_probs if log_probs.device.type == "mps" else log_probs.double()
         dtype, options = log_probs.dtype, self.options
         if any(uses := [one.temperature not in (0, 1) for one in options]):
             used = (rows.temperature != 0) & (rows.temperature != 1)
-            by = torch.where(used, rows.temperature, 1.0).unsqueeze(1)
+            by = _column(torch.where(used, rows.temperature, 1.0), dtype)
             log_probs = _where(used, filters.temper(log_probs, by), log_probs, every=all(uses))
         if any(uses := [one.top_k is not None for one in options]):
             most = max(one.top_k for one in options if one.top_k is not None)
@@ -280,7 +278,7 @@ class LogitsProcessors:
             log_probs = _where(rows.top_p < 1, cut, log_probs, every=all(uses))
         if any(uses := [one.min_p is not None for one in options]):
             used = rows.min_p > 0
-            cut = filters.min_p(log_probs, torch.where(used, rows.min_p, 1.0).unsqueeze(1))
+            cut = filters.min_p(log_probs, _column(torch.where(used, rows.min_p, 1.0), torch.float64))
             log_probs = _where(used, cut, log_probs, every=all(uses))
         if any(uses := [one.typical_p is not None and one.typical_p < 1 for one in options]):
             cut = filters.typical(log_probs, _column(rows.typical_p, dtype))

@@ -42,6 +42,11 @@ class SlotCache(KVCache):
     def capacity(self) -> int:
         return self.key.size(2) - 1
 
+    @property
+    def stop(self) -> int:
+        """End of the slots that attention reads (exclusive)."""
+        return int(self.used)
+
     def extended(self, steps: int, count: Tensor | None = None) -> SlotCache:
         before = int(self.used)
         used = min(before + steps, self.capacity)
@@ -62,15 +67,15 @@ class SlotCache(KVCache):
                 buffer[:, self.slots] = new
             else:
                 buffer.index_put_((rows, self.slots), new)
-        used = int(self.used)
-        return self.key[:, layer, :used].transpose(1, 2), self.value[:, layer, :used].transpose(1, 2)
+        stop = self.stop
+        return self.key[:, layer, :stop].transpose(1, 2), self.value[:, layer, :stop].transpose(1, 2)
 
     @property
     def key_positions(self) -> Tensor:
-        return torch.arange(int(self.used), device=self.key.device).expand(len(self.key), -1)
+        return torch.arange(self.stop, device=self.key.device).expand(len(self.key), -1)
 
     def mask(self, positions: Tensor, window: int | None = None) -> Tensor:
-        return attention_mask(positions, torch.arange(int(self.used), device=self.key.device), window)
+        return attention_mask(positions, torch.arange(self.stop, device=self.key.device), window)
 
     def truncate(self, lengths: Tensor) -> SlotCache:
         return replace(self, length=torch.minimum(self.length, lengths))
