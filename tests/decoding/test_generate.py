@@ -14,7 +14,7 @@ from seqwright.decoding.generate import Row, generate
 from seqwright.decoding.sampling import SamplingOptions, uniform
 from tests.contract.kinds import CONTEXT, SMALL, VOCABULARY, small
 
-KINDS = [name for name, row in SMALL.items() if row["kind"] in build.LANGUAGE_MODELS]
+KINDS = [name for name, row in SMALL.items() if row["kind"] in build.task_spec("text").models]
 PROMPTS = [[2], [2, 4, 5, 6, 7], [2, 9, 9], [2, 4]]
 LONG = [2, 5, 7, 4, 6, 8, 9, 10, 4, 5, 6, 7]
 """Longer than the context."""

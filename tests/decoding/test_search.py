@@ -175,7 +175,7 @@ class Telling(Translator):
     """A translator that says where it looked."""
 
     @property
-    def asking(self) -> list[nn.Module]:
+    def source_attention(self) -> list[nn.Module]:
         return [self.attend]
 
 

@@ -10,12 +10,10 @@ import torch
 from seqwright import build
 from seqwright.core.batch import EncoderSizes, OutputSpec, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.models.classifiers import SPREAD
-from seqwright.models.encoder_mixture import EncoderMixture, EncoderMixtureConfig, mixed
-from seqwright.models.encoder_model import body
-from seqwright.models.encoders.bidirectional import BidirectionalEncoder
+from seqwright.models.encoder_mixture import EncoderMixture, EncoderMixtureConfig, weighted_mean
+from seqwright.models.encoder_model import TOKEN_STD, body
 from seqwright.models.encoders.cnn import CNNConfig, CNNEncoder
-from seqwright.models.encoders.recurrent_mlm import LSTMMLMConfig
+from seqwright.models.encoders.recurrent import BidirectionalConfig, BidirectionalEncoder
 
 
 @pytest.mark.parametrize("kernel", [2, 3, 7])
@@ -43,7 +41,7 @@ def test_a_fixed_length_reads_the_same_windows_of_every_text() -> None:
     reading = reader(x, torch.tensor([[True, True, True, False, False]]))
     alone = reader(x[:, :3], torch.ones(1, 3, dtype=torch.bool))
     assert reading.vectors.shape == (1, 4, 4)
-    assert config.positions == 4
+    assert config.output_length == 4
     assert reading.mask.all()
     torch.testing.assert_close(reading.vectors, alone.vectors)
 
@@ -53,7 +51,7 @@ def test_a_recurrent_reader_drops_of_what_it_reads_between_its_layers_and_of_wha
     torch.manual_seed(1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        reader = BidirectionalEncoder(LSTMMLMConfig(width=40, layers=layers, dropout=0.25))
+        reader = BidirectionalEncoder("lstm", BidirectionalConfig(width=40, layers=layers, dropout=0.25))
     read: list[torch.Tensor] = []
     reader.network.register_forward_pre_hook(lambda _, given: read.append(given[0]))
     said = reader(torch.ones(20, 10, 40), torch.ones(20, 10, dtype=torch.bool)).vectors
@@ -156,15 +154,15 @@ def test_token_vectors_of_recurrent_networks_begin_small(task: str) -> None:
     answers = OutputSpec(kind="tokens", count=50) if task == "masked" else OutputSpec(kind="class", count=3)
     sizes = EncoderSizes(answers=answers, vocabulary=Vocabulary(size=50))
     model = build.model(build.model_config({"kind": "lstm", "width": 64}, task=task), sizes, task=task)  # type: ignore[arg-type]
-    assert model.embedding.weight.std().item() == pytest.approx(SPREAD, rel=0.1)
+    assert model.embedding.weight.std().item() == pytest.approx(TOKEN_STD, rel=0.1)
 
 
 def test_means_of_distributions() -> None:
     told = torch.tensor([[[0.8, 0.2], [0.5, 0.5]], [[0.2, 0.8], [0.9, 0.1]]], dtype=torch.float64)  # (M, B, C)
     weights = torch.tensor([0.75, 0.25])
-    arithmetic = mixed(told.log(), weights, "arithmetic").exp()
+    arithmetic = weighted_mean(told.log(), weights, "arithmetic").exp()
     torch.testing.assert_close(arithmetic, torch.tensor([[0.65, 0.35], [0.6, 0.4]], dtype=torch.float64))
-    geometric = mixed(told.log(), torch.tensor([0.5, 0.5]), "geometric").exp()
+    geometric = weighted_mean(told.log(), torch.tensor([0.5, 0.5]), "geometric").exp()
     torch.testing.assert_close(geometric, torch.tensor([[0.5, 0.5], [0.75, 0.25]], dtype=torch.float64))
 
 

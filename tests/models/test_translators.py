@@ -9,8 +9,7 @@ from seqwright import build
 from seqwright.core.batch import Vocabularies, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.models.encoder_decoder import EncoderDecoder
-from seqwright.models.seq2seq import GRUSeq2SeqConfig
-from seqwright.models.transformer import TransformerConfig
+from tests.contract.kinds import configured
 
 
 def made(config: object, source: int = 20, target: int | None = None) -> EncoderDecoder:
@@ -27,30 +26,32 @@ def parameters(model: EncoderDecoder) -> int:
     ("width", "ffn_width", "heads", "expected"), [(512, 2048, 8, 63_082_496), (1024, 4096, 16, 214_245_376)]
 )
 def test_the_papers_base_and_big(width: int, ffn_width: int, heads: int, expected: int) -> None:
-    config = TransformerConfig(layers=6, width=width, ffn_width=ffn_width, heads=heads, norm_position="post")
+    config = configured(
+        "transformer", task="pairs", layers=6, width=width, ffn_width=ffn_width, heads=heads, norm_position="post"
+    )
     assert parameters(made(config, 37_000)) == expected
 
 
 def test_what_is_tied() -> None:
-    joint = made(TransformerConfig(width=8, heads=2))
+    joint = made(configured("transformer", task="pairs", width=8, heads=2))
     assert joint.source_embedding is joint.target_embedding
     assert joint.head.readout.weight is joint.source_embedding.weight
-    separate = made(TransformerConfig(width=8, heads=2), 20, 30)
+    separate = made(configured("transformer", task="pairs", width=8, heads=2), 20, 30)
     assert separate.head.readout.weight is separate.target_embedding.weight
     assert separate.source_embedding.weight.size(0) == 20
-    loose = made(TransformerConfig(width=8, heads=2, tied="none"))
+    loose = made(configured("transformer", task="pairs", width=8, heads=2, tied="none"))
     assert len({id(p) for p in (loose.source_embedding.weight, loose.target_embedding.weight)}) == 2
     assert loose.head.readout.weight is not loose.target_embedding.weight
 
 
 def test_three_way_needs_one_vocabulary() -> None:
     with pytest.raises(UserError, match=r"tokenizer\.joint"):
-        made(TransformerConfig(width=8, heads=2, tied="three-way"), 20, 30)
+        made(configured("transformer", task="pairs", width=8, heads=2, tied="three-way"), 20, 30)
 
 
 def test_parameter_free_attention_adds_none() -> None:
     bottleneck, free, dot = (
-        parameters(made(GRUSeq2SeqConfig(width=8, attention=kind)))  # type: ignore[arg-type]
+        parameters(made(configured("gru", task="pairs", width=8, attention=kind)))  # type: ignore[arg-type]
         for kind in ("none", "parameter-free", "dot")
     )
     assert free == bottleneck
@@ -68,7 +69,7 @@ def test_parameter_free_attention_adds_none() -> None:
 )
 def test_sizes_that_do_not_fit_are_refused(options: dict[str, object], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        GRUSeq2SeqConfig(**options)  # type: ignore[arg-type]
+        configured("gru", task="pairs", **options)  # type: ignore[arg-type]
 
 
 def test_an_unknown_attention_is_refused_with_a_suggestion() -> None:
@@ -80,7 +81,16 @@ def test_an_unknown_attention_is_refused_with_a_suggestion() -> None:
 def test_fresh_layers_leave_tokens_what_they_are(norm_position: str) -> None:
     torch.manual_seed(0)
     sides = Vocabulary(size=50)
-    config = TransformerConfig(width=64, heads=4, layers=6, dropout=0.0, norm_position=norm_position, positions="none")  # type: ignore[arg-type]
+    config = configured(
+        "transformer",
+        task="pairs",
+        width=64,
+        heads=4,
+        layers=6,
+        dropout=0.0,
+        norm_position=norm_position,
+        positions="none",
+    )  # type: ignore[arg-type]
     model = build.model(config, Vocabularies(source=sides, target=sides, joint=True), task="pairs")
     ends = [part.weight for name, part in model.reader.named_modules() if name.endswith("attention.output")]
     glorot = (2 / (64 + 64)) ** 0.5

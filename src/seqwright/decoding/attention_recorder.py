@@ -1,6 +1,6 @@
 """Where outputs looked: how much each step of a model attended to every source position.
 
-Models compute attention without keeping it. Those that can tell name the modules that ask their source (`asking`);
+Models compute attention without keeping it. Those that can tell name modules that attend to it (`source_attention`);
 forward hooks then hear what each was called with, and its `weights` say the rest. Who does not ask pays nothing.
 """
 
@@ -67,13 +67,13 @@ class Attending:
 
 def attentive(model: Autoregressive) -> bool:
     """Whether a model can say what it attends to in its source."""
-    return bool(getattr(model, "asking", ()))
+    return bool(getattr(model, "source_attention", ()))
 
 
 @contextmanager
 def heard(model: Any) -> Iterator[list[list[Tensor]]]:
     """What each module that asks the source attended to meanwhile: a list of its calls, (B, H, N, S) or (B, N, S)."""
-    calls: list[list[Tensor]] = [[] for _ in model.asking]
+    calls: list[list[Tensor]] = [[] for _ in model.source_attention]
 
     def listen(own: list[Tensor]) -> Any:
         def hook(module: Any, args: tuple[Tensor, ...], kwargs: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ def heard(model: Any) -> Iterator[list[list[Tensor]]]:
 
     handles = [
         module.register_forward_pre_hook(listen(own), with_kwargs=True)
-        for module, own in zip(model.asking, calls, strict=True)
+        for module, own in zip(model.source_attention, calls, strict=True)
     ]
     try:
         yield calls

@@ -22,6 +22,7 @@ from seqwright.core.config import (
 )
 from seqwright.data.files import DATA_ROOT, UNDER_ROOT, resolve
 from seqwright.data.samples.text import is_embedded
+from seqwright.models.config import ModelConfig
 from seqwright.pipeline.finetuning import begun
 from seqwright.training.config import TrainingConfig
 
@@ -47,7 +48,7 @@ class Recipe:
     name: str
     data: Any
     tokenizer: Any
-    model: Any
+    model: ModelConfig
     training: TrainingConfig
     decoding: Any
     evaluation: Any
@@ -55,12 +56,12 @@ class Recipe:
     @property
     def kind(self) -> str:
         """The model's kind."""
-        return build.kind_of(self.model, task=self.data.kind)
+        return self.model.kind
 
     def table(self) -> dict[str, Any]:
         """The whole recipe as plain tables, defaults included."""
-        table = {key: to_table(getattr(self, key)) for key in SECTIONS}
-        return {"name": self.name} | table | {"model": {"kind": self.kind} | table["model"]}
+        table = {key: to_table(getattr(self, key)) for key in SECTIONS if key != "model"}
+        return {"name": self.name} | {key: table.get(key, self.model.to_table()) for key in SECTIONS}
 
     def toml(self) -> str:
         return write_toml(self.table())
