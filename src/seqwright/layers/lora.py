@@ -6,6 +6,8 @@ plain model of the same shapes.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
@@ -53,7 +55,9 @@ def add_lora(model: nn.Module, *, rank: int, alpha: float) -> int:
         parametrize.register_parametrization(layer, name, LowRank(layer.get_parameter(name), rank, alpha))
     for layer in layers:
         if isinstance(layer, nn.RNNBase):
-            layer.register_forward_pre_hook(_refresh)
+            # torch.nn runs these with a list of weights, which must be the current ones; the class is the layer's own,
+            # made by the parametrization.
+            type(layer)._flat_weights = property(_weights, _ignore)  # type: ignore[assignment]
     return len(matrices)
 
 
@@ -64,9 +68,12 @@ def merge_lora(model: nn.Module) -> None:
             for name in list(module.parametrizations):  # type: ignore[arg-type]
                 parametrize.remove_parametrizations(module, name, leave_parametrized=True)
             if isinstance(module, nn.RNNBase):
-                _refresh(module)
+                module._flat_weights = _weights(module)
 
 
-def _refresh(layer: nn.RNNBase, inputs: object = None) -> None:
-    """Gives torch.nn's recurrent networks, which keep a list of their weights, the current ones before they run."""
-    layer._flat_weights = [getattr(layer, name) for name in layer._flat_weights_names]
+def _weights(layer: nn.RNNBase) -> list[Any]:
+    return [getattr(layer, name) for name in layer._flat_weights_names]
+
+
+def _ignore(layer: nn.RNNBase, weights: list[Any]) -> None:
+    """torch.nn lists them anew when they are moved."""
