@@ -15,7 +15,8 @@ from typing import Any
 from seqwright.core.batch import EncoderSizes, Vocabularies, Vocabulary
 from seqwright.core.config import ConfigLoader, Key, UserError, describe, did_you_mean, pick, to_table
 from seqwright.layers.encoder import EncoderConfig
-from seqwright.models.config import ModelConfig, encoder_and_head_keys, read_encoder_and_head
+from seqwright.models.config import ModelConfig as ModelConfig
+from seqwright.models.config import encoder_and_head_keys, read_encoder_and_head
 
 
 @functools.cache
@@ -108,7 +109,7 @@ TRANSLATORS: Models = CAPTIONERS | {
 COUNTED = ("ngram", "bag", "perceptron")
 """Kinds that are estimated by counting, without gradients."""
 DERIVED = {"arpa": "seqwright import FILE.arpa --run DIR", "mixture": "seqwright mix RUN RUN --run DIR"}
-"""Kinds that are made of what was trained elsewhere, and the command that does it."""
+"""Kinds that are converted from or composed of trained models, and the command that does it."""
 
 
 class Imported:
@@ -352,7 +353,7 @@ def pick_trained(kind: str, task: str) -> None:
 
 
 def refuse_derived(kind: str) -> None:
-    """Raises where a kind is asked to be trained that is made otherwise."""
+    """Raises for kinds that no training makes, naming the command that does."""
     if kind in DERIVED:
         raise UserError(f"a model of kind '{kind}' is not trained; make one with `{DERIVED[kind]}`.")
 

@@ -22,7 +22,6 @@ from seqwright.core.config import (
 )
 from seqwright.data.files import DATA_ROOT, UNDER_ROOT, resolve
 from seqwright.data.samples.text import is_embedded
-from seqwright.models.config import ModelConfig
 from seqwright.pipeline.finetuning import begun
 from seqwright.training.config import TrainingConfig
 
@@ -48,7 +47,7 @@ class Recipe:
     name: str
     data: Any
     tokenizer: Any
-    model: ModelConfig
+    model: build.ModelConfig
     training: TrainingConfig
     decoding: Any
     evaluation: Any
