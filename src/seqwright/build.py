@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,13 @@ def _imported(name: str) -> Any:
 
 
 class Entry:
-    """A row of a table of kinds: a configuration class, and a function that builds what it configures."""
+    """A row of a table of kinds: a configuration class, and a function that builds what it configures.
 
-    def __init__(self, config: str | type, build: str | Callable[..., Any]):
-        self._config, self._build = config, build
+    `heads` are those that an encoder is combined with.
+    """
+
+    def __init__(self, config: str | type, build: str | Callable[..., Any], heads: Sequence[str] = ()):
+        self._config, self._build, self.heads = config, build, heads
 
     @property
     def config(self) -> type:
@@ -41,9 +44,9 @@ class Entry:
         return _imported(self._build) if isinstance(self._build, str) else self._build
 
 
-def lazy(module: str, config: str, build: str) -> Entry:
+def lazy(module: str, config: str, build: str, heads: Sequence[str] = ()) -> Entry:
     """A row whose class and function are imported from a module of this package on first use."""
-    return Entry(f"{module}:{config}", f"{module}:{build}")
+    return Entry(f"{module}:{config}", f"{module}:{build}", heads)
 
 
 Models = dict[str, Entry]
@@ -57,28 +60,31 @@ HEADS: Models = {
 }
 """Head → its options, and the builder of a model from (encoder options, head options, make_encoder, sizes)."""
 
+TEXT_HEADS = ("labeled", "tagged", "masked")
+SOURCE_HEADS = (*TEXT_HEADS, "images")
+
 CAUSAL_ENCODERS: Models = {
-    "neural-bigram": lazy("models.encoders.feedforward", "NeuralBigramConfig", "neural_bigram_encoder"),
-    "feedforward": lazy("models.encoders.feedforward", "FeedforwardConfig", "feedforward_encoder"),
-    "rnn": lazy("models.encoders.recurrent", "ElmanConfig", "RecurrentEncoder"),
-    "lstm": lazy("models.encoders.recurrent", "LSTMConfig", "RecurrentEncoder"),
-    "gru": lazy("models.encoders.recurrent", "GRUConfig", "RecurrentEncoder"),
-    "gpt": lazy("models.encoders.gpt", "GPTConfig", "gpt_encoder"),
+    "neural-bigram": lazy("models.encoders.feedforward", "NeuralBigramConfig", "neural_bigram_encoder", ("text",)),
+    "feedforward": lazy("models.encoders.feedforward", "FeedforwardConfig", "feedforward_encoder", ("text",)),
+    "rnn": lazy("models.encoders.recurrent", "ElmanConfig", "RecurrentEncoder", ("text",)),
+    "lstm": lazy("models.encoders.recurrent", "LSTMConfig", "RecurrentEncoder", ("text",)),
+    "gru": lazy("models.encoders.recurrent", "GRUConfig", "RecurrentEncoder", ("text",)),
+    "gpt": lazy("models.encoders.gpt", "GPTConfig", "gpt_encoder", ("text",)),
 }
 """Encoders of language models."""
 
 ENCODERS: Models = {
-    "mlp": lazy("models.encoders.mlp", "MLPConfig", "mlp_encoder"),
-    "cnn": lazy("models.encoders.cnn", "CNNConfig", "CNNEncoder"),
-    "rnn": lazy("models.encoders.recurrent", "BidirectionalConfig", "bidirectional_rnn"),
-    "lstm": lazy("models.encoders.recurrent", "BidirectionalConfig", "bidirectional_lstm"),
-    "gru": lazy("models.encoders.recurrent", "BidirectionalConfig", "bidirectional_gru"),
-    "transformer": lazy("models.encoders.transformer", "TransformerEncoderConfig", "transformer_encoder"),
-    "gpt": CAUSAL_ENCODERS["gpt"],
-    "bert": lazy("models.encoders.bert", "BertConfig", "bert_encoder"),
-    "vit": lazy("models.encoders.vit", "ViTConfig", "vit_encoder"),
+    "mlp": lazy("models.encoders.mlp", "MLPConfig", "mlp_encoder", ("labeled",)),
+    "cnn": lazy("models.encoders.cnn", "CNNConfig", "CNNEncoder", SOURCE_HEADS),
+    "rnn": lazy("models.encoders.recurrent", "BidirectionalConfig", "bidirectional_rnn", SOURCE_HEADS),
+    "lstm": lazy("models.encoders.recurrent", "BidirectionalConfig", "bidirectional_lstm", SOURCE_HEADS),
+    "gru": lazy("models.encoders.recurrent", "BidirectionalConfig", "bidirectional_gru", SOURCE_HEADS),
+    "transformer": lazy("models.encoders.transformer", "TransformerEncoderConfig", "transformer_encoder", TEXT_HEADS),
+    "gpt": lazy("models.encoders.gpt", "GPTConfig", "gpt_encoder", ("labeled", "tagged", "images")),
+    "bert": lazy("models.encoders.bert", "BertConfig", "bert_encoder", TEXT_HEADS),
+    "vit": lazy("models.encoders.vit", "ViTConfig", "vit_encoder", ("images",)),
 }
-"""Encoders of complete sources."""
+"""Encoders of complete sources; a causal one cannot fill masks, a ViT is the Transformer of images."""
 
 REGISTERED: dict[str, Entry] = {}
 """Encoders of the user (`register_encoder`)."""
@@ -144,31 +150,24 @@ class TaskSpec:
         default_model: str,
         models: Models | None = None,
         head: str | None = None,
-        encoders: Models | None = None,
     ):
         self.names = {"data": data, "tokenizer": tokenizer, "decoding": decoding, "evaluation": evaluation}
         self.names |= {"task": task, "run": run}
         self.default_model = default_model
         self.head = head
         """Of HEADS: what every encoder is combined with."""
-        self._models, self._encoders = models or {}, encoders or {}
+        self._models = models or {}
 
     @property
     def encoders(self) -> Models:
         """Encoders that are combined with the head of the task, registered ones included."""
-        if self.head is None:
-            return {}
-        suited = {k: e for k, e in REGISTERED.items() if self.head in _heads_of(e.config)}
-        return {**self._encoders, **suited}
+        table = CAUSAL_ENCODERS if self.head == "text" else ENCODERS
+        return {kind: entry for kind, entry in (table | REGISTERED).items() if self.head in entry.heads}
 
     @property
     def models(self) -> Models:
         """Every kind of model of the task: kind → row."""
         return {**self._models, **self.encoders}
-
-
-def _of(table: Models, *kinds: str) -> Models:
-    return {kind: table[kind] for kind in kinds}
 
 
 TASKS: dict[str, TaskSpec] = {
@@ -182,7 +181,6 @@ TASKS: dict[str, TaskSpec] = {
         default_model="gpt",
         models=LANGUAGE_MODELS,
         head="text",
-        encoders=CAUSAL_ENCODERS,
     ),
     "pairs": TaskSpec(
         data="data.parallel.pairs:PairsConfig",
@@ -204,7 +202,6 @@ TASKS: dict[str, TaskSpec] = {
         default_model="bag",
         models=CLASSIFIERS,
         head="labeled",
-        encoders=_of(ENCODERS, "mlp", "cnn", "rnn", "lstm", "gru", "transformer", "gpt", "bert"),
     ),
     "images": TaskSpec(
         data="data.images.corpus:ImagesConfig",
@@ -215,7 +212,6 @@ TASKS: dict[str, TaskSpec] = {
         run="tasks.images.task:ImageRun",
         default_model="vit",
         head="images",
-        encoders=_of(ENCODERS, "vit", "lstm", "gru"),
     ),
     "tagged": TaskSpec(
         data="data.tagged.corpus:TaggedConfig",
@@ -227,7 +223,6 @@ TASKS: dict[str, TaskSpec] = {
         default_model="perceptron",
         models=TAGGERS,
         head="tagged",
-        encoders=_of(ENCODERS, "rnn", "lstm", "gru", "transformer", "gpt", "bert"),
     ),
     "captions": TaskSpec(
         data="data.images.corpus:CaptionsConfig",
@@ -248,7 +243,6 @@ TASKS: dict[str, TaskSpec] = {
         run="tasks.chat.task:ChatRun",
         default_model="gpt",
         head="text",
-        encoders=CAUSAL_ENCODERS,
     ),
     "masked": TaskSpec(
         data="data.text.masked:MaskedConfig",
@@ -259,7 +253,6 @@ TASKS: dict[str, TaskSpec] = {
         run="tasks.masked.task:MaskedRun",
         default_model="bert",
         head="masked",
-        encoders=_of(ENCODERS, "bert", "rnn", "lstm", "gru"),
     ),
     "denoising": TaskSpec(
         data="data.text.denoising:DenoisingConfig",
@@ -291,12 +284,9 @@ def model_config(table: Mapping[str, Any], reader: ConfigLoader | None = None, *
     config = None
     if not isinstance(kind, str) or kind not in spec.models:
         known = did_you_mean(str(kind), spec.models)
-        own = (
-            ""
-            if "Did you mean" in known
-            else " An encoder of your own is registered first: seqwright.register_encoder."
-        )
-        loader.problem("model.kind", f"no model kind '{kind}' for {task}.{known}{own}")
+        if "Did you mean" not in known:
+            known += " An encoder of your own is registered first: seqwright.register_encoder."
+        loader.problem("model.kind", f"no model kind '{kind}' for {task}.{known}")
     elif kind in spec.encoders:
         assert spec.head is not None
         config = read_encoder_and_head(loader, kind, options, spec.models[kind].config, HEADS[spec.head].config)
@@ -364,22 +354,18 @@ def register_encoder(kind: str, config: type[EncoderConfig], build: Callable[[An
     `config` is a frozen dataclass that extends `EncoderConfig`; `build(config)` returns an nn.Module with `width` and
     `context` that maps embeddings (B, S, D) and a mask (B, S) to an `EncoderOutput`, or a `CausalEncoder`.
     """
-    if any(kind in {**spec._models, **spec._encoders} for spec in TASKS.values()):
+    if kind not in REGISTERED and any(kind in spec.models for spec in TASKS.values()):
         raise UserError(f"'{kind}' is a kind of model already; give your encoder another name.")
     if not (is_dataclass(config) and issubclass(config, EncoderConfig)):
         raise UserError(f"{config.__name__} must be a dataclass that extends seqwright.EncoderConfig.")
     if required := [field.name for field in fields(config) if isinstance(field.default, property)]:
         raise UserError(f"{config.__name__}.{required[0]} is a property of every encoder; give the key a default.")
-    for head in _heads_of(config):
+    heads = [head for head in HEADS if head != "text" or config.autoregressive]
+    for head in heads:
         names = {field.name for field in fields(config)} & {field.name for field in fields(HEADS[head].config)}
         if names := names | ({"kind", "from"} & {field.name for field in fields(config)}):
             raise UserError(f"{config.__name__}.{min(names)} has the name of a key of every [model]; rename it.")
-    REGISTERED[kind] = Entry(config, build)
-
-
-def _heads_of(config: type[EncoderConfig]) -> list[str]:
-    """The heads that a registered encoder may have: a language model's needs a causal one."""
-    return [head for head in HEADS if head != "text" or config.autoregressive]
+    REGISTERED[kind] = Entry(config, build, heads)
 
 
 def from_arpa(path: Path) -> tuple[dict[str, Any], Any, list[str]]:

@@ -53,6 +53,11 @@ class EncoderConfig:
         """Epsilon of normalizations in a head."""
         return 1e-12
 
+    @property
+    def aligned(self) -> bool:
+        """Whether there is one hidden state for each position of the source."""
+        return self.output_length is None
+
     def initialize(self, module: nn.Module) -> None:
         """Initializes an embedding or head as the encoder's paper does; without one, PyTorch's initialization stays."""
 

@@ -56,7 +56,6 @@ def read_encoder_and_head(
     known = [key.name for key in encoder_and_head_keys(encoder, head)]
     for key in table.keys() - set(known):
         loader.problem(f"model.{key}", f"[model] has no key '{key}'.{did_you_mean(key, known)}")
-    before = len(loader.problems)
     names = {field.name for field in fields(encoder)}
     encoder_options = {key: value for key, value in table.items() if key in names}
     preset = {**head_defaults(encoder, head), **encoder.head_fixed.get(head.name, {})}
@@ -64,13 +63,14 @@ def read_encoder_and_head(
         key: list(value) if isinstance(value, tuple) else value for key, value in preset.items() if value is not None
     }
     head_options |= {key: value for key, value in table.items() if key in known and key not in names}
-    read = loader.read(encoder, encoder_options, "model"), loader.read(head, head_options, "model")
-    if read[0] is None or read[1] is None or len(loader.problems) > before:
+    encoder_config = loader.read(encoder, encoder_options, "model")
+    head_config = loader.read(head, head_options, "model")
+    if encoder_config is None or head_config is None:
         return None
     try:
-        read[1].check(read[0])
+        head_config.check(encoder_config)
     except UserError as error:
         named = next((key for key in table if key in re.findall(r"\w+", str(error))), "kind")
         loader.problem(f"model.{named}", f"[model] {error}")
         return None
-    return ModelConfig(kind, *read)
+    return ModelConfig(kind, encoder_config, head_config)

@@ -63,6 +63,8 @@ def image_model(
     assert sizes.length is not None
     assert sizes.features is not None
     output = sizes.answers
+    if output.kind in ("pixels", "tags") and not config.aligned:
+        raise UserError("an output for each patch needs a hidden state for each: set stride = 1 and leave length out.")
     # Inpainting does not read the class token, but has it too: pretrained weights then fit a classifier.
     class_token = "first" in pooling_names(head.pooling) and output.kind != "tags"
     encoder = make_encoder(config.for_images(sizes.length, class_token=class_token))

@@ -24,8 +24,8 @@ class MLMHeadConfig(HeadConfig):
 
     def check(self, encoder: EncoderConfig) -> None:
         """Refuses encoders whose output is not aligned with their input."""
-        if encoder.output_length is not None:
-            raise UserError("a masked language model needs a hidden state for each token: leave length out.")
+        if not encoder.aligned:
+            raise UserError("masked tokens need a hidden state each: set stride = 1 and leave length out.")
 
 
 def masked_lm(

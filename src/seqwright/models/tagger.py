@@ -40,8 +40,8 @@ class TaggerHeadConfig(HeadConfig):
 
     def check(self, encoder: EncoderConfig) -> None:
         """Refuses encoders whose output is not aligned with their input."""
-        if encoder.output_length is not None:
-            raise UserError("a tagger needs a hidden state for each token: leave length out.")
+        if not encoder.aligned:
+            raise UserError("a tagger needs a hidden state for each token: set stride = 1 and leave length out.")
 
 
 class CharTokenEmbedding(Tokens):

@@ -52,6 +52,10 @@ class CNNConfig(EncoderConfig):
         return len(self.kernels) * self.channels[-1]
 
     @property
+    def aligned(self) -> bool:
+        return self.length is None and self.stride == 1
+
+    @property
     def output_length(self) -> int | None:
         """Positions that remain of a fixed length after all layers."""
         remaining = self.length
