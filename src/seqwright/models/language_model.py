@@ -119,6 +119,8 @@ def language_model(
             " step: give it a `context`, the longest input."
         )
     if flatten := head.readout == "flatten":
+        if not isinstance(encoder, CausalEncoder):
+            raise UserError('readout = "flatten" needs an encoder with a decoding state: leave readout out.')
         encoder = PrefixFlatten(encoder, config.output_width, head.length or encoder.context)  # type: ignore[arg-type]
     model = LanguageModel(
         vocabulary.size, config.input_width, encoder, tied=head.tied, readout_bias=config.readout_bias or flatten
