@@ -361,10 +361,9 @@ def register_encoder(kind: str, config: type[EncoderConfig], build: Callable[[An
     if required := [field.name for field in fields(config) if isinstance(field.default, property)]:
         raise UserError(f"{config.__name__}.{required[0]} is a property of every encoder; give the key a default.")
     heads = [head for head in HEADS if head != "text" or config.autoregressive]
-    for head in heads:
-        names = {field.name for field in fields(config)} & {field.name for field in fields(HEADS[head].config)}
-        if names := names | ({"kind", "from"} & {field.name for field in fields(config)}):
-            raise UserError(f"{config.__name__}.{min(names)} has the name of a key of every [model]; rename it.")
+    reserved = {"kind", "from"} | {field.name for head in heads for field in fields(HEADS[head].config)}
+    if taken := [field.name for field in fields(config) if field.name in reserved]:
+        raise UserError(f"{config.__name__}.{taken[0]} has the name of a key of every [model]; rename it.")
     REGISTERED[kind] = Entry(config, build, heads)
 
 

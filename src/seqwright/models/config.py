@@ -54,7 +54,7 @@ def read_encoder_and_head(
 ) -> ModelConfig | None:
     """The configuration of a flat table, or None with the reasons in the loader's `problems`."""
     known = [key.name for key in encoder_and_head_keys(encoder, head)]
-    for key in table.keys() - set(known):
+    for key in (key for key in table if key not in known):
         loader.problem(f"model.{key}", f"[model] has no key '{key}'.{did_you_mean(key, known)}")
     names = {field.name for field in fields(encoder)}
     encoder_options = {key: value for key, value in table.items() if key in names}
