@@ -75,7 +75,7 @@ CAUSAL_ENCODERS: Models = {
 
 ENCODERS: Models = {
     "mlp": lazy("models.encoders.mlp", "MLPConfig", "mlp_encoder", ("labeled",)),
-    "cnn": lazy("models.encoders.cnn", "CNNConfig", "CNNEncoder", SOURCE_HEADS),
+    "cnn": lazy("models.encoders.cnn", "CNNConfig", "CNNEncoder", ("labeled", "images")),
     "rnn": lazy("models.encoders.recurrent", "BidirectionalConfig", "bidirectional_rnn", SOURCE_HEADS),
     "lstm": lazy("models.encoders.recurrent", "BidirectionalConfig", "bidirectional_lstm", SOURCE_HEADS),
     "gru": lazy("models.encoders.recurrent", "BidirectionalConfig", "bidirectional_gru", SOURCE_HEADS),
@@ -84,7 +84,8 @@ ENCODERS: Models = {
     "bert": lazy("models.encoders.bert", "BertConfig", "bert_encoder", TEXT_HEADS),
     "vit": lazy("models.encoders.vit", "ViTConfig", "vit_encoder", ("images",)),
 }
-"""Encoders of complete sources; a causal one cannot fill masks, a ViT is the Transformer of images."""
+"""Encoders of complete sources. A CNN may have a stride, so that hidden states are no longer those of tokens; a causal
+encoder cannot fill masks; the Transformer of images is the ViT."""
 
 REGISTERED: dict[str, Entry] = {}
 """Encoders of the user (`register_encoder`)."""

@@ -44,7 +44,6 @@ MASKED: dict[str, dict[str, object]] = {
     "bert": BERT,
     "bert pre": BERT | {"norm_position": "pre", "activation": "swiglu", "norm": "rmsnorm"},
     "bert rotary": BERT | {"positions": "rope", "kv_heads": 1},
-    "cnn": CNN | {"channels": [4, 3]},
     "rnn": {"kind": "rnn", "width": 6},
     "lstm": LSTM,
     "gru": {"kind": "gru", "width": 6},

@@ -20,7 +20,6 @@ LSTM: dict[str, object] = {"kind": "lstm", "width": 6, "layers": 2, "embedding":
 TRANSFORMER: dict[str, object] = {"kind": "transformer", "width": 8, "layers": 2, "heads": 2, "context": CONTEXT}
 
 TAGGERS: dict[str, dict[str, object]] = {
-    "cnn": {"kind": "cnn", "embedding": 5, "channels": [4], "kernels": [31], "char_features": 2, "crf": True},
     "rnn": {"kind": "rnn", "width": 6, "bidirectional": False, "char_features": 0},
     "lstm": LSTM,
     "lstm chain": LSTM | {"crf": True},
