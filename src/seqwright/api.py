@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqwright import build
 from seqwright.core.config import UserError, parse_override
@@ -26,14 +26,11 @@ from seqwright.pipeline.recipe import Recipe
 from seqwright.runs.directory import RunDirectory, is_run
 from seqwright.runs.listing import listing
 from seqwright.runs.run import Run, refuse_unfinished
-from seqwright.studies.check import LawResult
-from seqwright.studies.check import check as prove
-from seqwright.studies.demo import Rung
-from seqwright.studies.demo import demo as train_ladder
-from seqwright.studies.mix import mix as make_mixture
-from seqwright.studies.probe import DEFAULT_PROBES, read_probes
-from seqwright.studies.probe import probe as find_gaps
 from seqwright.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:  # studies know every task: each verb imports its own
+    from seqwright.studies.check import LawResult
+    from seqwright.studies.demo import Rung
 
 RUNS = Path("runs")
 """Where runs go unless told otherwise."""
@@ -157,24 +154,36 @@ def open(path: str | Path, *, device: str = "auto", precision: str = "fp32", set
     return kind(directory, settings, model, device=device, precision=precision)
 
 
+register_encoder = build.register_encoder
+
+
 def demo(folder: str | Path = RUNS / "demo", listener: session.Listener | None = None) -> list[Rung]:
     """The ladder of language models on a text that every Python carries, trained or found finished."""
+    from seqwright.studies.demo import demo as train_ladder
+
     return train_ladder(Path(folder), listener or session.Silence())[0]
 
 
 def check(run: Run | str | Path) -> list[LawResult]:
     """The laws that every model keeps, asked of this one."""
+    from seqwright.studies.check import check as prove
+
     return prove(run if isinstance(run, Run) else open(run, device="cpu"))
 
 
 def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[dict[str, Any]]:
     """The gaps a run shows between sentences that differ in one respect; those that ship, or of a file of yours."""
+    from seqwright.studies.probe import DEFAULT_PROBES, read_probes
+    from seqwright.studies.probe import probe as find_gaps
+
     probes = read_probes(DEFAULT_PROBES if templates is None else Path(templates))
     return find_gaps(run if isinstance(run, Run) else open(run), probes)
 
 
 def mix(runs: Sequence[str | Path], run: str | Path, *, on: str | Sequence[str] = (), geometric: bool = False) -> Run:
     """One run of several, with the weights that suit held-out text, as `seqwright mix` makes it."""
+    from seqwright.studies.mix import mix as make_mixture
+
     make_mixture([open(path) for path in runs], on, Path(run), geometric=geometric)
     return open(run)
 

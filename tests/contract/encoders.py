@@ -47,6 +47,7 @@ MASKED: dict[str, dict[str, object]] = {
     "rnn": {"kind": "rnn", "width": 6},
     "lstm": LSTM,
     "gru": {"kind": "gru", "width": 6},
+    "transformer": TRANSFORMER,
 }
 
 ANSWERS = {"class": 3, "multilabel": 4, "regression": 1}

@@ -17,8 +17,11 @@ VIT: dict[str, object] = {"kind": "vit", "width": 8, "layers": 2, "heads": 2}
 IMAGE_ENCODERS: dict[str, dict[str, object]] = {
     "vit": VIT,
     "vit mean": VIT | {"pooling": "mean", "norm_position": "post", "positions": "sinusoidal"},
+    "cnn": {"kind": "cnn", "embedding": 5, "channels": [4]},
+    "rnn": {"kind": "rnn", "width": 6, "pooling": ["last", "mean"]},
     "lstm": {"kind": "lstm", "width": 6, "layers": 2, "embedding": 5},
     "gru": {"kind": "gru", "width": 6, "pooling": "attention"},
+    "gpt": {"kind": "gpt", "width": 8, "layers": 2, "heads": 2},
 }
 ANSWERS = ("class", "frames", "inpaint", "denoise", "colorize", "denoise+colorize")
 

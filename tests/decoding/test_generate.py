@@ -16,7 +16,7 @@ from seqwright.decoding.options import SamplingOptions
 from seqwright.decoding.sampling import uniform
 from tests.contract.kinds import CONTEXT, SMALL, VOCABULARY, small
 
-KINDS = [name for name, row in SMALL.items() if row["kind"] in build.LANGUAGE_MODELS]
+KINDS = [name for name, row in SMALL.items() if row["kind"] in build.task_spec("text").models]
 PROMPTS = [[2], [2, 4, 5, 6, 7], [2, 9, 9], [2, 4]]
 LONG = [2, 5, 7, 4, 6, 8, 9, 10, 4, 5, 6, 7]
 """Longer than the context."""

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from seqwright import build
 from seqwright.decoding.generate import StopStrings, complete
 from seqwright.decoding.options import SamplingOptions
-from seqwright.models.encoders.gpt import GPTConfig
 from seqwright.models.language_model import LanguageModel
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig, train
+from tests.contract.kinds import configured
 
 texts = st.text("abc", max_size=12)
 stop_strings = st.lists(st.text("abc", min_size=1, max_size=4), max_size=3)
@@ -78,7 +78,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 @pytest.fixture
 def model(tokenizer: Tokenizer) -> LanguageModel:
     torch.manual_seed(0)
-    made = build.model(GPTConfig(layers=1, width=8, heads=2, context=12), tokenizer.vocabulary)
+    made = build.model(configured("gpt", layers=1, width=8, heads=2, context=12), tokenizer.vocabulary)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return made.double().eval()

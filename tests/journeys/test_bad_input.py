@@ -7,14 +7,11 @@ from pathlib import Path
 import pytest
 
 from seqwright import build
-from seqwright.core.config import describe
 from tests.journeys.commands import TINY, TINY_GPT, files, finish, start, synthetic_text
 from tests.journeys.conftest import Command
 
 KINDS_WITH_DROPOUT = {
-    task: [
-        kind for kind, (config, _) in task_spec.models.items() if any(key.name == "dropout" for key in describe(config))
-    ]
+    task: [kind for kind in task_spec.models if any(key.name == "dropout" for key in build.model_keys(kind, task=task))]
     for task, task_spec in build.TASKS.items()
 }
 """Model kinds that have a dropout key, by task."""

@@ -11,15 +11,15 @@ from seqwright import build
 from seqwright.core.batch import Batch, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.layers.transformer_block import Block, BlockConfig
-from seqwright.models.encoders.gpt import GPTConfig
 from seqwright.models.language_model import LanguageModel
+from tests.contract.kinds import configured
 
 WIDTH, HEADS, INNER = 12, 3, 20
 
 
 def fresh(vocabulary: int = 50, **options: object) -> LanguageModel:
     torch.manual_seed(0)
-    return build.model(GPTConfig(**options), Vocabulary(size=vocabulary))  # type: ignore[arg-type]
+    return build.model(configured("gpt", **options), Vocabulary(size=vocabulary))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("norm_position", ["pre", "post"])
@@ -125,5 +125,5 @@ def test_without_positions_the_order_of_the_context_is_lost() -> None:
 )
 def test_invalid_gpt_sizes_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(UserError) as caught:
-        GPTConfig(**options)  # type: ignore[arg-type]
+        configured("gpt", **options)  # type: ignore[arg-type]
     assert message in str(caught.value)

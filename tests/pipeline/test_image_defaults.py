@@ -25,7 +25,7 @@ def test_sizes_follow_the_pictures(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=pixels, labels=np.arange(30) % 3)
     recipe = wanted_recipe(None, images=str(tmp_path / "a.npz"))
     assert (recipe.kind, recipe.data.patch, recipe.data.shift, recipe.data.split) == ("vit", 4, 2, "stratified 20%")
-    assert recipe.model.context == 50  # 7 × 7 patches and a class token
+    assert recipe.model.config.context == 50  # 7 × 7 patches and a class token
     assert wanted_recipe(None, images=str(tmp_path / "a.npz"), model="lstm").kind == "lstm"
     with pytest.raises(UserError, match="no tokenizer to choose"):
         wanted_recipe(None, images=str(tmp_path / "a.npz"), set=['tokenizer.kind="words"'])

@@ -109,7 +109,7 @@ def test_the_sizes_batches_and_rates_of_the_papers(name: str) -> None:
     recipe = wanted_recipe(name, text=TEXT)
     expected, tokens, rate = GPTS[name]
     assert parameters(recipe) == expected
-    assert recipe.training.batch_size * recipe.model.context == pytest.approx(tokens, rel=0.05)
+    assert recipe.training.batch_size * recipe.model.config.context == pytest.approx(tokens, rel=0.05)
     assert recipe.training.learning_rate == rate
 
 
@@ -117,7 +117,8 @@ def test_the_sizes_batches_and_rates_of_the_papers(name: str) -> None:
 def test_the_sizes_of_the_practice_sheet(name: str) -> None:
     recipe = load(name)
     assert recipe.tokenizer.size == VOCABULARY
-    assert (recipe.training.sequence_length or getattr(recipe.model, "context", None) or recipe.model.length) == LENGTH
+    table = recipe.model.to_table()
+    assert (recipe.training.sequence_length or table.get("context") or table["length"]) == LENGTH
     assert parameters(recipe) == LECTURES[name]
     assert f"{LECTURES[name]:,} parameters" in about(shipped()[name])
 

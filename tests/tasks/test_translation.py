@@ -274,10 +274,10 @@ def test_tags_choose_what_is_wanted(folder: Path) -> None:
 def test_sizes_suit_the_data(folder: Path) -> None:
     files = write(folder, "sizes", 5, 0)
     small = wanted_recipe(None, pairs=files)
-    assert (small.model.width, small.data.split) == (64, "documents 3%")
+    assert (small.model.config.width, small.data.split) == (64, "documents 3%")
     for name in ("big.a", "big.b"):
         (folder / name).write_text("word " * 2_000_000)
     big = wanted_recipe(None, pairs=[str(folder / "big.a"), str(folder / "big.b")])
-    assert big.model.width > small.model.width
+    assert big.model.config.width > small.model.config.width
     with pytest.raises(UserError, match="different kinds of data"):
         wanted_recipe(None, pairs=files, text=files[0])

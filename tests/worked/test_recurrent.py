@@ -10,6 +10,7 @@ from seqwright import build
 from seqwright.core.batch import Vocabulary
 from seqwright.models.encoders.recurrent import ElmanConfig, LSTMConfig, RecurrentEncoder
 from seqwright.models.language_model import LanguageModel
+from tests.contract.kinds import configured
 
 from .golden import descend, fill, golden, near, way_2
 
@@ -28,7 +29,7 @@ GIVEN = way_2(EXAMPLE["ids"], EXAMPLE["target"])
 
 @pytest.fixture
 def model() -> LanguageModel:
-    config = ElmanConfig(width=4, readout="flatten", length=4)
+    config = configured("rnn", width=4, readout="flatten", length=4)
     made = build.model(config, Vocabulary(size=13)).double()
     given = EXAMPLE["parameters"]
     fill(made, {NAMES[name]: torch.tensor(value, dtype=torch.float64) for name, value in given.items()})

@@ -8,9 +8,9 @@ import torch
 
 from seqwright import build
 from seqwright.core.batch import Batch, Vocabulary
-from seqwright.models.encoders.feedforward import NeuralBigramConfig
 from seqwright.training.config import TrainingConfig
 from seqwright.training.trainer import Trainer
+from tests.contract.kinds import configured
 from tests.training.tiny import MemoryStore, Same
 
 from .golden import near
@@ -21,7 +21,7 @@ CÓ, LÀM, MỚI, ĂN = range(4)
 def test_the_simple_model_reaches_its_ceiling() -> None:
     given = Batch.of_text(torch.tensor([[CÓ, LÀM, MỚI, CÓ]]), torch.tensor([[LÀM, MỚI, CÓ, ĂN]]))
     torch.manual_seed(1)
-    model = build.model(NeuralBigramConfig(width=8), Vocabulary(size=4))
+    model = build.model(configured("neural-bigram", width=8), Vocabulary(size=4))
     config = TrainingConfig(steps=400, learning_rate=0.1, warmup_steps=0, weight_decay=0.0, device="cpu")
     Trainer(model, Same(given), config, MemoryStore()).fit()
     model.eval()

@@ -14,9 +14,9 @@ from seqwright import build
 from seqwright.core.batch import EncoderSizes, OutputSpec
 from seqwright.data.tagged.sentences import encode_sentences
 from seqwright.layers.pooling import FirstSubword
-from seqwright.models.classifiers import Unread
 from seqwright.models.encoder_model import Tokens
-from seqwright.models.taggers import Tagger, TagHead
+from seqwright.models.encoders.mlp import IdentityEncoder
+from seqwright.models.tagger import Tagger, TagHead
 from seqwright.text.trainers import TokenizerConfig, train
 from tests.contract.taggers import NAMES, worked
 
@@ -64,7 +64,7 @@ def test_the_tags_and_the_most_frequent_ones() -> None:
 def test_a_perceptron_reaches_the_ceiling() -> None:
     model = build.model(build.model_config({"kind": "perceptron"}, task="tagged"), SIZES, task="tagged")
     model.fit(ENCODED)
-    assert right(model.answer(BATCH.source)[0]) == 18
+    assert right(model.tag(BATCH.source)[0]) == 18
 
 
 def test_with_context_the_loss_floor_is_two_words_of_ten() -> None:
@@ -73,7 +73,7 @@ def test_with_context_the_loss_floor_is_two_words_of_ten() -> None:
     floor = 4 * math.log(2) / 20
     assert floor == pytest.approx(0.1386, abs=5e-5)
     assert floor <= trained(model) < floor + 2e-3
-    assert right(model.answer(BATCH.source)[0]) == 18
+    assert right(model.tag(BATCH.source)[0]) == 18
 
 
 def test_a_chain_decides_once_a_sentence() -> None:
@@ -81,7 +81,7 @@ def test_a_chain_decides_once_a_sentence() -> None:
     model = tagger(crf=True)
     floor = 2 * math.log(2) / 20
     assert floor <= trained(model) < floor + 5e-3
-    tags = model.answer(BATCH.source)[0]
+    tags = model.tag(BATCH.source)[0]
     assert right(tags) == 18
     assert [NAMES[tag] for tag in tags[0, 1:3]] in (["v", "p"], ["n", "v"])  # one reading, not half of each
 
@@ -89,7 +89,7 @@ def test_a_chain_decides_once_a_sentence() -> None:
 def test_the_word_alone_knows_less() -> None:
     torch.manual_seed(1)
     alone = Tagger(
-        Tokens(TOKENIZER.size, 8), Unread(8, 99), FirstSubword(8), torch.nn.Identity(), TagHead(8, len(NAMES))
+        Tokens(TOKENIZER.size, 8), IdentityEncoder(8, 99), FirstSubword(8), torch.nn.Identity(), TagHead(8, len(NAMES))
     )
     flies, like = 3 * -(math.log(1 / 3) / 3 + 2 * math.log(2 / 3) / 3), 2 * math.log(2)
     assert (flies + like) / 20 == pytest.approx(0.1648, abs=5e-5)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from seqwright import build
 from seqwright.core.batch import Vocabulary
-from seqwright.models.encoders.gpt import GPTConfig
 from seqwright.models.language_model import LanguageModel
+from tests.contract.kinds import configured
 
 from .golden import descend, fill, golden, near, way_2
 
@@ -43,7 +43,8 @@ def ours(values: dict[str, Any]) -> dict[str, Tensor]:
 
 @pytest.fixture
 def model() -> LanguageModel:
-    config = GPTConfig(
+    config = configured(
+        "gpt",
         layers=1,
         width=4,
         heads=2,

@@ -218,7 +218,11 @@ def describe(cls: type) -> tuple[Key, ...]:
     """The keys of a configuration class; the string under a field is its help."""
     helps: dict[str, str] = {}
     for base in reversed(cls.__mro__[:-1]):
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        try:
+            source = inspect.getsource(base)
+        except (OSError, TypeError):  # a class that was typed at a prompt has no help
+            continue
+        body = ast.parse(textwrap.dedent(source)).body[0]
         assert isinstance(body, ast.ClassDef)
         for statement, following in zip(body.body, body.body[1:], strict=False):
             if (

@@ -222,7 +222,10 @@ class CountedModel:
 
     context: int | None = None
     notes: Sequence[str] = ()
-    facts: Mapping[str, Any] = {}
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return {}
 
     def to(self, target: torch.device | str | torch.dtype) -> CountedModel:
         return self

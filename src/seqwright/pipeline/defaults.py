@@ -62,13 +62,10 @@ def text_recipe(
         }
     else:
         width = 2 * sizes["width"]
-        table["model"] |= {"width": width} | ({"dropout": sizes["dropout"]} if kind != "neural-bigram" else {})
-        table["training"] = {
-            "batch_size": 16,
-            "sequence_length": 64 if size > 200 * KILO else 16,
-            "steps": _steps(size),
-            "learning_rate": 2e-3,
-        }
+        table["model"] |= known_keys({"width": width, "dropout": sizes["dropout"]}, kind, "text")
+        table["training"] = {"batch_size": 16, "steps": _steps(size), "learning_rate": 2e-3}
+        if not known_keys({"context": None}, kind, "text"):  # otherwise rows have the length of the context
+            table["training"]["sequence_length"] = 64 if size > 200 * KILO else 16
     return table
 
 
@@ -180,7 +177,7 @@ def tagged_recipe(
         table["training"]["learning_rate"] = 1e-3
     if tokenizer == "words":
         data["word_dropout"] = 0.25
-    table["model"] |= sizes | {"crf": any(SPAN.search(text) for text in texts)}
+    table["model"] |= known_keys(sizes | {"crf": any(SPAN.search(text) for text in texts)}, kind, "tagged")
     return table
 
 
@@ -272,9 +269,10 @@ def masked_recipe(
     """The tables of a recipe for a masked language model of some files: the sizes of a GPT, and twice its steps,
     since only one token in seven is learned from."""
     build.pick_trained(kind, "masked")
-    table = text_recipe(files, valid, kind="gpt" if kind == "bert" else kind, tokenizer=tokenizer)
+    alike = "gpt" if kind == "bert" else kind if kind in build.task_spec("text").models else "lstm"
+    table = text_recipe(files, valid, kind=alike, tokenizer=tokenizer)
     table["data"] |= {"kind": "masked"}
-    table["model"] |= {"kind": kind}
+    table["model"] = {"kind": kind} | known_keys(table["model"], kind, "masked")
     if kind == "bert":  # pre-LN, because so little text does not reward the long warm-up that post-LN needs
         table["model"] |= {"norm_position": "pre"}
     table["training"]["steps"] *= 2
@@ -311,6 +309,12 @@ def fine_tuned(table: dict[str, Any], base: dict[str, Any], path: Path) -> dict[
 def name_of(files: Sequence[str], kind: str) -> str:
     """That of the first file, and the kind of model."""
     return f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}"
+
+
+def known_keys(model: dict[str, Any], kind: str, task: str) -> dict[str, Any]:
+    """Those options of a model that its kind has."""
+    known = {key.name for key in build.model_keys(kind, task=task)}
+    return {key: value for key, value in model.items() if key in known}
 
 
 def _steps(size: int) -> int:

@@ -41,8 +41,8 @@ def given(base: Mapping[str, Any], task: str, path: Path) -> dict[str, Any]:
     if kind not in models or kind in {*build.COUNTED, *build.DERIVED}:
         usable = ", ".join(sorted(models.keys() - {*build.COUNTED, *build.DERIVED}))
         raise UserError(f"{path} holds a '{kind}' model of {before}; what begins a model of {task} is one of {usable}.")
-    known = {field.name for field in fields(models[kind][0])}
-    defaults = {field.name: field.default for field in fields(build.task_spec(before).models[kind][0])}
+    known = {key.name for key in build.model_keys(kind, task=task)}
+    defaults = {key.name: key.default for key in build.model_keys(kind, task=before)}
     keys = {key: value for key, value in base["model"].items() if key != "kind"}
     for key in keys.keys() - known - ANSWERS:
         if keys[key] != defaults[key]:

@@ -12,7 +12,7 @@ from seqwright.data.files import resolve
 from seqwright.data.images.corpus import ImagesConfig, read_images
 from seqwright.data.images.files import sizes_of
 from seqwright.data.samples.text import is_embedded
-from seqwright.pipeline.defaults import KILO, name_of
+from seqwright.pipeline.defaults import KILO, known_keys, name_of
 
 # Up to this many pictures: layers, width and heads of a vision Transformer, epochs.
 SIZES: list[tuple[float, dict[str, Any]]] = [
@@ -48,7 +48,7 @@ def images_recipe(
     data |= {} if size is None else {"size": list(size)}
     data |= {"valid": list(valid)} if valid else {"split": f"stratified {_share(len(pictures))}%"}
     data["shift"] = min(height, width) // 14  # 2 pixels of MNIST's 28
-    model: dict[str, Any] = {"kind": kind, "width": sizes["width"], "dropout": 0.1}
+    model = {"kind": kind} | known_keys({"width": sizes["width"], "dropout": 0.1}, kind, "images")
     if kind == "vit":
         model |= {"layers": sizes["layers"], "heads": sizes["heads"], "ffn_width": 2 * sizes["width"]}
         model["context"] = (height // data["patch"]) * (width // data["patch"]) + 1

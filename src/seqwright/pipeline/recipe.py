@@ -47,7 +47,7 @@ class Recipe:
     name: str
     data: Any
     tokenizer: Any
-    model: Any
+    model: build.ModelConfig
     training: TrainingConfig
     decoding: Any
     evaluation: Any
@@ -55,12 +55,12 @@ class Recipe:
     @property
     def kind(self) -> str:
         """The model's kind."""
-        return build.kind_of(self.model, task=self.data.kind)
+        return self.model.kind
 
     def table(self) -> dict[str, Any]:
         """The whole recipe as plain tables, defaults included."""
-        table = {key: to_table(getattr(self, key)) for key in SECTIONS}
-        return {"name": self.name} | table | {"model": {"kind": self.kind} | table["model"]}
+        table = {key: to_table(getattr(self, key)) for key in SECTIONS if key != "model"}
+        return {"name": self.name} | {key: table.get(key, self.model.to_table()) for key in SECTIONS}
 
     def toml(self) -> str:
         return write_toml(self.table())

@@ -126,9 +126,9 @@ class TrainingSession:
             named = f"; {', '.join(fresh)} are new and begin fresh" if fresh else ""
             self.note(f"begun with the weights of {training.init_from}{named}.")
         if training.lora_rank is not None:
-            adapted = add_lora(self.model.encoder, rank=training.lora_rank, alpha=training.lora_alpha)
+            adapted = add_lora(self.model, rank=training.lora_rank, alpha=training.lora_alpha)
             self.listener.say(
-                f"LoRA of rank {training.lora_rank} on {adapted} matrices; the embedding is learned in full."
+                f"LoRA of rank {training.lora_rank} on {adapted} matrices; embeddings and head are learned in full."
             )
 
     def log(self, record: dict[str, Any]) -> None:
@@ -179,7 +179,7 @@ class TrainingSession:
             self.note(said)
         tensors = self.model.state_dict()
         facts = {"steps": 0, "seconds": seconds, "parameters": sum(t.numel() for t in tensors.values())}
-        return self._finish(tensors, facts | getattr(self.model, "facts", {}), "cpu")
+        return self._finish(tensors, facts | dict(self.model.facts), "cpu")
 
     def _descend(self) -> TrainingOutcome:
         trainer = self._trainer()
@@ -262,8 +262,7 @@ class TrainingSession:
         )
 
     def _sample(self, device: torch.device | str) -> list[dict[str, str]]:
-        if isinstance(self.model, torch.nn.Module):
-            self.model.eval()
+        self.model.eval()
         return self.task.sample(self.model, device)
 
     def _finish(

@@ -12,7 +12,7 @@ import torch
 
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
-from seqwright.core.protocols import EncodesSource
+from seqwright.core.protocols import Counted, EncodesSource
 from seqwright.core.storage import load_tensors
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.embedding import Embedded, Pooled, embed
@@ -64,11 +64,11 @@ class Run(ABC):
         else:
             model.load_state_dict(tensors)
         chosen = machine.device(device)
-        if hasattr(model, "to"):  # counted models have nothing to gain from a device
+        if not isinstance(model, Counted):  # counted models have nothing to gain from a device
             self.device = chosen
             model.to(self.device)
         if precision != "fp32":
-            if not (hasattr(model, "to") and SAYING & {*self.verbs}):
+            if isinstance(model, Counted) or not SAYING & {*self.verbs}:
                 raise UserError(
                     f"half precision is for networks that say something id by id; leave {directory.path} in fp32."
                 )

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, within
 from seqwright.core.config import UserError, check_sizes
-from seqwright.core.protocols import Doing, unheard
+from seqwright.core.protocols import CountedModel, Doing, unheard
 from seqwright.models.bag.char_words import word_hashes, word_ids
 from seqwright.models.bag.complement_nb import ComplementNB, fit_complement_nb
 from seqwright.models.bag.features import CSRMatrix, Ints, NGramVectorizer, hstack
@@ -89,10 +89,8 @@ class Examples(Protocol):
     def batch(self, rows: Ints) -> Batch: ...
 
 
-class Bag:
+class Bag(CountedModel):
     """A linear classifier of the n-grams in a text; before `fit` it has no features and all logits are 0."""
-
-    context = None
 
     def __init__(self, config: BagConfig, output: OutputSpec, segmented_vocabulary: int, vocabulary: int):
         self.config, self.output, self.vocabulary = config, output, vocabulary

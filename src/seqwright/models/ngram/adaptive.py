@@ -24,7 +24,7 @@ from torch import Tensor
 
 from seqwright.core.batch import IGNORE, Batch, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Doing, unheard
+from seqwright.core.protocols import CountedModel, Doing, unheard
 from seqwright.core.state import State
 
 Ints = NDArray[np.int64]
@@ -69,10 +69,9 @@ class AdaptiveState(State):
         return [replace(state, ids=F.pad(state.ids, (0, columns - state.ids.size(1)))) for state in states]
 
 
-class Adaptive:
+class Adaptive(CountedModel):
     """A static n-gram with a cache of the text; `fit`, `state_dict` and `load_state_dict` are the static model's."""
 
-    context = None
     adaptive = True
     """Scores depend on the order of the texts, which their signature states."""
 
@@ -84,7 +83,7 @@ class Adaptive:
         self.predictable[[id for id in (vocabulary.sos, vocabulary.pad) if id is not None]] = False
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self) -> list[str]:  # type: ignore[override]
         notes: list[str] = self.model.notes
         return notes
 

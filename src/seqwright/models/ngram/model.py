@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqwright.core.batch import Batch, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Doing, unheard
+from seqwright.core.protocols import CountedModel, Doing, unheard
 from seqwright.core.state import State
 from seqwright.models.ngram.adaptive import Adaptive, AdaptiveOptions
 from seqwright.models.ngram.arpa_reading import SPECIAL_TOKENS, read_arpa
@@ -104,10 +104,8 @@ class Contexts(State):
         """The tables are looked up on the host."""
 
 
-class NGram:
+class NGram(CountedModel):
     """An n-gram language model, estimated by `fit`; before that, uniform over the predictable ids."""
-
-    context = None
 
     def __init__(self, config: NGramConfig, vocabulary: Vocabulary):
         self.config = config

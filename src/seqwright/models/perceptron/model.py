@@ -19,7 +19,7 @@ from torch import Tensor
 
 from seqwright.core.batch import Batch, EncoderSizes, Source
 from seqwright.core.config import UserError, check_shares, check_sizes
-from seqwright.core.protocols import Doing, unheard
+from seqwright.core.protocols import CountedModel, Doing, unheard
 from seqwright.layers.unicode import CodePoints
 from seqwright.models.perceptron.features import VERSION, features
 
@@ -61,11 +61,8 @@ class TaggedCorpus(Protocol):
     words: Ints  # (rows,): sentence lengths
 
 
-class Perceptron:
+class Perceptron(CountedModel):
     """A linear-chain tagger: emission scores of word features, and transition scores of tag bigrams."""
-
-    context = None
-    notes: tuple[str, ...] = ()
 
     def __init__(self, config: PerceptronConfig, tags: int, impossible: Sequence[tuple[int, int]] = ()):
         self.config, self.tags, self.impossible = config, tags, impossible
@@ -132,7 +129,7 @@ class Perceptron:
         out[torch.arange(out.size(1)) < torch.from_numpy(counts).unsqueeze(1)] = torch.from_numpy(scores)
         return out
 
-    def answer(self, source: Source) -> tuple[Tensor, None]:
+    def tag(self, source: Source) -> tuple[Tensor, None]:
         """Viterbi paths (B, W), zero-padded, and None: a perceptron has no probabilities."""
         scores, counts = self._scores(source)
         tags = torch.zeros(len(counts), int(counts.max(initial=0)), dtype=torch.long)

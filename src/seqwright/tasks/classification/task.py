@@ -221,7 +221,7 @@ class ClassificationRun(Run):
         if models is None:
             return [Member(model=self.model, tokenizer=self.tokenizer, data=data)]
         tokenizers = map(Tokenizer.open, self.directory.tokenizer_paths())
-        parts = zip(models, tokenizers, self.settings.model.cutting, strict=True)
+        parts = zip(models, tokenizers, self.settings.model.config.truncation, strict=True)
         return [Member(model=model, tokenizer=own, data=replace(data, **cut)) for model, own, cut in parts]
 
     def evaluate(

@@ -12,7 +12,7 @@ import torch
 
 from seqwright.core.batch import Batch, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Autoregressive, Feed, Watch, unwatched
+from seqwright.core.protocols import Autoregressive, Feed, MasksDocuments, Watch, unwatched
 from seqwright.data.subword_regularization import RegularizedFeed, regularized_stream
 from seqwright.data.text.bptt import BPTTRows
 from seqwright.data.text.corpora import Readable, read_corpora, to_stream
@@ -134,7 +134,7 @@ class LanguageTask(TextTask):
         """Training data cut into the examples that the recipe names, or that suit the model."""
         if not self.settings.data.mask_documents:
             return self._examples(model)
-        if not getattr(model, "supports_document_mask", False):
+        if not (isinstance(model, MasksDocuments) and model.masks_documents):
             raise UserError(
                 f"this {self.settings.kind} reads a row from end to end and cannot keep its documents apart; take"
                 ' data.examples = "documents", a document a row, in place of data.mask_documents.'

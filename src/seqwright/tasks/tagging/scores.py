@@ -66,9 +66,9 @@ def answers(
         batch = encoded.batch(rows).to(device)
         if sure:
             hidden, _ = model.hidden(batch)
-            said, probabilities = model.decide(hidden, batch.source)
+            said, probabilities = model.decode(hidden, batch.source)
         else:
-            said, _ = model.answer(batch.source)
+            said, _ = model.tag(batch.source)
         real = np.arange(said.size(1)) < encoded.words[rows, None]  # (B, W)
         words = (encoded.first[rows, None] + np.arange(said.size(1)))[real]
         tags[words] = said.cpu().numpy()[real]

@@ -201,7 +201,7 @@ class TaggingRun(Run):
 
     def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
         """One vector for each text, in order, from a tagger that reads nothing but tokens."""
-        if getattr(self.settings.model, "char_features", 0):
+        if self.settings.model.to_table().get("char_features"):
             raise UserError(
                 f"{self.path} reads the letters of given words, too, and has no vectors of plain lines; a tagger with"
                 " model.char_features = 0 has, or any language model or classifier."
