@@ -8,6 +8,7 @@ from typing import Any
 
 from seqwright import build
 from seqwright.core.config import UserError, parse_override
+from seqwright.core.progress import SILENT, Progress
 from seqwright.data.files import as_list
 from seqwright.pipeline import recipe as recipes
 from seqwright.pipeline import training as session
@@ -75,7 +76,7 @@ def train(
     base: str | Path | None = None,
     set: Sequence[str] = (),
     run: str | Path | None = None,
-    listener: session.Listener | None = None,
+    progress: Progress = SILENT,
 ) -> Run:
     """Trains a recipe, or the one that suits a text, pairs (source and target files), conversations, labeled texts
     or pictures, or (`run` alone) a run begun before; the finished run, opened. `base` is a run to begin with."""
@@ -91,7 +92,7 @@ def train(
     else:
         wanted = wanted_recipe(recipe, valid=valid, model=model, base=base, set=set, run=run, **files)
     path = Path(run) if run is not None else RUNS / wanted.name
-    session.train(wanted, path, listener)
+    session.train(wanted, path, progress)
     return open(path)
 
 
@@ -153,13 +154,14 @@ def open(path: str | Path, *, device: str = "auto", precision: str = "fp32", set
     refuse_unfinished(directory)
     task = settings.data.kind
     kind = build.task_spec(task).run
-    model = build.model(settings.model, kind.sizes(directory), task=task)
-    return kind(directory, settings, model, device=device, precision=precision)
+    codec = kind.codec_class.open(directory)
+    model = build.model(settings.model, codec.sizes, task=task)
+    return kind(directory, settings, model, codec, device=device, precision=precision)
 
 
-def demo(folder: str | Path = RUNS / "demo", listener: session.Listener | None = None) -> list[Rung]:
+def demo(folder: str | Path = RUNS / "demo", progress: Progress = SILENT) -> list[Rung]:
     """The ladder of language models on a text that every Python carries, trained or found finished."""
-    return train_ladder(Path(folder), listener or session.Silence())[0]
+    return train_ladder(Path(folder), progress)[0]
 
 
 def check(run: Run | str | Path) -> list[LawResult]:

@@ -52,8 +52,9 @@ from seqwright.tasks.language.task import LanguageRun, LanguageTask
 from seqwright.tasks.masked.task import FillOptions, MaskedEvaluationConfig, MaskedRun, MaskedTask
 from seqwright.tasks.tagging.scores import TaggingEvaluationConfig
 from seqwright.tasks.tagging.task import TaggingOptions, TaggingRun, TaggingTask, TaggingTokenizerConfig
+from seqwright.tasks.translation.codec import TranslationTokenizerConfig
 from seqwright.tasks.translation.scores import TranslationEvaluationConfig
-from seqwright.tasks.translation.task import TranslationRun, TranslationTask, TranslationTokenizerConfig
+from seqwright.tasks.translation.task import TranslationRun, TranslationTask
 from seqwright.tasks.translation.translate import TranslationOptions
 from seqwright.text.trainers import TokenizerConfig
 

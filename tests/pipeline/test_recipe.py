@@ -15,8 +15,8 @@ from seqwright.core.batch import EncoderSizes, OutputSpec, Vocabularies, Vocabul
 from seqwright.core.config import UserError
 from seqwright.data.files import resolve
 from seqwright.data.images.corpus import read_images
-from seqwright.data.images.image_codec import ImageCodec
 from seqwright.pipeline.recipe import Recipe, about, load, make, shipped
+from seqwright.tasks.images.codec import ImageCodec
 from seqwright.training.schedule import schedule
 
 TEXT = "embedded:topics"
@@ -258,5 +258,5 @@ def test_recipes_that_see_fit_their_pictures(name: str, tmp_path: Path) -> None:
     recipe = load(name, train=[str(tmp_path / "some.npz")])
     pictures = read_images([str(tmp_path / "some.npz")], recipe.data)
     with torch.device("meta"):
-        model = build.model(recipe.model, ImageCodec.of(pictures, recipe.data).sizes, task="images")
+        model = build.model(recipe.model, ImageCodec.learn(pictures, recipe.data).sizes, task="images")
     assert sum(parameter.numel() for parameter in model.parameters()) < 600_000
