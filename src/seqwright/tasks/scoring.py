@@ -15,7 +15,7 @@ from seqwright.data.bucketing import BucketedFeed, Ints
 from seqwright.metrics.score import Floats
 
 
-@torch.inference_mode()
+@torch.no_grad()  # not inference_mode: marginals of a CRF are gradients of its partition function
 def score_epoch(
     model: Any,
     feed: Feed,
