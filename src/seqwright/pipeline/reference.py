@@ -1,4 +1,4 @@
-"""Every key that a recipe may have, from the configuration classes themselves: for `recipes --keys` and the docs."""
+"""The reference of recipe keys, from the configuration classes: for `recipes --keys` and docs/reference.md."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ class Entry:
 
 def entries() -> list[Entry]:
     """All keys, section by section; a section that several kinds of data share is there once."""
-    found: list[Entry] = [Entry(tuple(build.TASKS), "", None, "name", "a string", "", "What the run is called.")]
+    all_entries: list[Entry] = [Entry(tuple(build.TASKS), "", None, "name", "a string", "", "What the run is called.")]
     for section in recipe.SECTIONS:
         if section == "model":
             for task, task_spec in build.TASKS.items():
                 kinds = " | ".join(f'"{kind}"' for kind in task_spec.models)
                 about = "What the model is; its other keys depend on it."
-                found.append(Entry((task,), section, None, "kind", kinds, write_value(task_spec.default_model), about))
+                all_entries.append(
+                    Entry((task,), section, None, "kind", kinds, write_value(task_spec.default_model), about)
+                )
         for (cls, kind), tasks in _classes(section).items():
-            found += _keys_of(cls, tuple(tasks), section, kind)
-    return found
+            all_entries += _keys_of(cls, tuple(tasks), section, kind)
+    return all_entries
 
 
 def markdown() -> str:
@@ -62,13 +64,13 @@ def markdown() -> str:
 
 def _classes(section: str) -> dict[tuple[type, str | None], list[str]]:
     """The classes behind a section, with the kind of model that each is of, and the kinds of data that have it."""
-    found: dict[tuple[type, str | None], list[str]] = {}
+    tasks_of: dict[tuple[type, str | None], list[str]] = {}
     for task, task_spec in build.TASKS.items():
         cls = recipe.sections(task)[section]
-        own = [(cls, None)] if cls else [(made, kind) for kind, (made, _) in task_spec.models.items()]
-        for one in own:
-            found.setdefault(one, []).append(task)
-    return found
+        classes = [(cls, None)] if cls else [(made, kind) for kind, (made, _) in task_spec.models.items()]
+        for one in classes:
+            tasks_of.setdefault(one, []).append(task)
+    return tasks_of
 
 
 def _keys_of(cls: type, tasks: tuple[str, ...], section: str, kind: str | None) -> Iterator[Entry]:

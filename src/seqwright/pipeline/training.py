@@ -153,12 +153,12 @@ class TrainingSession:
         """Whether the recipe of a finished run now has more steps."""
         if self.recipe.kind in build.COUNTED:
             return False
-        asked, reached = self.recipe.training.steps, self.directory.summary(*STEP_KEYS)
+        steps, reached = self.recipe.training.steps, self.directory.summary(*STEP_KEYS)
         if self.recipe.training.epochs is not None:
-            asked = round(self.recipe.training.epochs * reached["steps_per_epoch"])
-        if asked and asked < reached["asked_steps"]:
-            self.progress.note(f"its {reached['asked_steps']:,} steps are more than the {asked:,} asked for: it stays.")
-        return (asked or 0) > reached["asked_steps"]
+            steps = round(self.recipe.training.epochs * reached["steps_per_epoch"])
+        if steps and steps < reached["asked_steps"]:
+            self.progress.note(f"its {reached['asked_steps']:,} steps are more than the {steps:,} asked for: it stays.")
+        return (steps or 0) > reached["asked_steps"]
 
     def _count(self) -> dict[str, Any]:
         """Fits a counted model; its summary."""

@@ -22,7 +22,7 @@ CLASSIFIER_SIZES: list[tuple[float, dict[str, Any]]] = [
 
 
 LETTERS = 8 * MEGA
-"""Characters of labeled texts up to which a bag counts letters and words; of more, words alone say as much."""
+"""Maximum number of characters of labeled texts for which a bag has character and word features; more have words."""
 FEW_TEXTS = 2000
 """Labeled texts of which none is held out where a model is counted."""
 

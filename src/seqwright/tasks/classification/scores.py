@@ -33,9 +33,9 @@ class ClassificationEvaluationConfig:
     them as wrong however many they are (wrong), or refuse the file and name the line (refuse). Unknown labels of
     multi-label texts are ignored."""
     resamples: int = 1000
-    """Bootstrap resamples behind an interval; 0 for none."""
+    """Bootstrap resamples for confidence intervals; 0 for none."""
     seed: int = 1
-    """Fixes the bootstrap."""
+    """Seed of the bootstrap."""
 
     def __post_init__(self) -> None:
         check_not_negative(self, "resamples", "seed")
@@ -44,10 +44,10 @@ class ClassificationEvaluationConfig:
 @dataclass(frozen=True, kw_only=True)
 class ClassificationOptions:
     threshold: float = 0.5
-    """Probability from which on a label is given, where a text may have several."""
+    """Minimum probability of a predicted label, for multi-label data."""
     temperature: float | None = None
-    """Divides the logits of classes: above 1 answers are less sure, 1 leaves them as they are. Left out: what suited
-    the validation texts."""
+    """Temperature scaling: divides the logits of classes; above 1 is less confident. Default: fitted to the validation
+    data (Guo et al. 2017)."""
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 1:

@@ -65,7 +65,7 @@ def captions_recipe(
     kind: str,
     tokenizer: str | None = None,
 ) -> dict[str, Any]:
-    """A recipe, as tables, for a model that says what is on pictures."""
+    """A recipe, as tables, for an image captioner."""
     pictures = read_images(files, ImagesConfig(train=tuple(files)))
     sizes = next(sizes for most, sizes in SIZES if len(pictures) <= most)
     data: dict[str, Any] = {"kind": "captions", "train": list(files), "patch": patch(*pictures.pixels.shape[1:3])}
@@ -93,8 +93,8 @@ def patch(height: int, width: int) -> int:
 def scaled(files: Sequence[str]) -> tuple[int, int] | None:
     """What image files are scaled to; nothing where they are few pixels and as many in each."""
     paths = [resolve(name) for name in files if not is_embedded(name)]
-    found = {size for path in paths for size in sizes_of(path)}
-    return SCALED if len(found) > 1 or any(max(size) > max(SCALED) for size in found) else None
+    sizes = {size for path in paths for size in sizes_of(path)}
+    return SCALED if len(sizes) > 1 or any(max(size) > max(SCALED) for size in sizes) else None
 
 
 def _share(count: int) -> int:

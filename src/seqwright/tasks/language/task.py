@@ -215,12 +215,12 @@ class LanguageTask(TextTask):
 
 @dataclass(frozen=True, kw_only=True)
 class BackOff:
-    """Which order of an n-gram answered for a token, and what the longer contexts passed on."""
+    """The n-gram that was used for a token, and the back-off weights of longer contexts."""
 
     token: str
     probability: float
     order: int
-    """Length of the n-gram that was found."""
+    """Length of the n-gram."""
     context: list[str]
     """Its tokens but the last."""
     count: int | None
@@ -240,7 +240,7 @@ class TextRun(Run):
         return document_kind(self.settings.data, self.settings.tokenizer.kind)
 
     def stream(self, on: str | Sequence[str] | None = None) -> Stream:
-        """A text as this run reads it: framed ids."""
+        """The ids of files, with `<sos>` and `<eos>` around documents, or of the validation text of the run."""
         data = self.settings.data
         if on is not None:
             corpus = read_corpus(on, self.documents, errors=data.errors, columns=data.columns)
@@ -311,15 +311,15 @@ class LanguageRun(TextRun):
         return [self._back_off(text[:place], text[place]) for place in range(len(text) - len(ids), len(text))]
 
     def _back_off(self, context: Sequence[int], id: int) -> BackOff:
-        *passed, answered = self.model.trace(context, id)
+        *longer, used = self.model.trace(context, id)
         return BackOff(
             token=self.tokenizer.tokens([id])[0],
-            probability=math.exp(answered.log_prob + sum(step.back_off for step in passed)),
-            order=len(answered.context) + 1,
-            context=self.tokenizer.tokens(answered.context),
-            count=answered.count,
-            discount=answered.discount,
-            weights=[math.exp(step.back_off) for step in passed if step.seen],
+            probability=math.exp(used.log_prob + sum(step.back_off for step in longer)),
+            order=len(used.context) + 1,
+            context=self.tokenizer.tokens(used.context),
+            count=used.count,
+            discount=used.discount,
+            weights=[math.exp(step.back_off) for step in longer if step.seen],
         )
 
     def search_audit(self, prompts: Sequence[str], options: SearchOptions, widths: Sequence[int]) -> Audit:

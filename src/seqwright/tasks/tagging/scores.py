@@ -39,9 +39,9 @@ BATCH_TOKENS = 8192
 @dataclass(frozen=True, kw_only=True)
 class TaggingEvaluationConfig:
     resamples: int = 1000
-    """Bootstrap resamples behind an interval; 0 for none."""
+    """Bootstrap resamples for confidence intervals; 0 for none."""
     seed: int = 1
-    """Fixes the bootstrap."""
+    """Seed of the bootstrap."""
 
     def __post_init__(self) -> None:
         check_not_negative(self, "resamples", "seed")

@@ -1,4 +1,4 @@
-"""Tagging: one tag per given word, sentences in batches of similar length; runs that tag."""
+"""Tagging: one tag per word, sentences in batches of similar length; runs that tag."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ READ_AHEAD = 512
 @dataclass(frozen=True, kw_only=True)
 class TaggingTokenizerConfig(TokenizerConfig):
     kind: Kind = "words"
-    """words, or subwords: a word is tagged at its first piece. characters, bytes, or trained on the text: byte-bpe,
-    bpe, unigram, wordpiece."""
+    """words, characters, bytes, or subwords trained on the text (byte-bpe, bpe, unigram, wordpiece), where a word is
+    tagged at its first piece."""
     min_frequency: int = 2
     """Words and characters seen less often are unknown, so that unknown ones are met in training; bpe and byte-bpe
     merge no pair seen less often."""

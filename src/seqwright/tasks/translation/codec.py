@@ -29,15 +29,15 @@ STATISTICS_PAIRS = 5000
 @dataclass(frozen=True, kw_only=True)
 class TranslationTokenizerConfig(RegularizedTokenizerConfig):
     joint: bool = True
-    """One vocabulary for both sides; otherwise the keys of this section are the target's."""
+    """One vocabulary for both sides; otherwise the keys of this section are those of the target."""
     source_file: str | None = None
-    """As `file`, for a separate source vocabulary; learned unless given."""
+    """As `file`, for a separate source vocabulary. Default: trained."""
     source_kind: Kind | None = None
-    """The kind of a separate source vocabulary; the target's unless given."""
+    """Kind of a separate source vocabulary. Default: that of the target."""
     source_size: int | None = None
-    """The size of a separate source vocabulary; the target's unless given."""
+    """Size of a separate source vocabulary. Default: that of the target."""
     regularized_sides: Literal["both", "source", "target"] = "both"
-    """Which sides dropout and sampling cut otherwise in training."""
+    """Sides under subword regularization (dropout, sampling) in training."""
 
     files: ClassVar[tuple[str, ...]] = ("file", "source_file")
     """The keys that name files."""

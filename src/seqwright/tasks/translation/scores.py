@@ -79,15 +79,15 @@ METRICS: dict[str, Callable[[Sequence[str], References], Counts]] = {
 @dataclass(frozen=True, kw_only=True)
 class OutputEvaluationConfig:
     metrics: tuple[Metric, ...] = ("bleu", "chrf")
-    """How outputs are compared with their references, beside the likelihood of these."""
+    """Metrics of outputs against references, beside the likelihood of these."""
     moses: Language | None = None
-    """The target's language: BLEU is then also counted on lower-cased text, cut into words by Moses' rules."""
+    """Language of the target: also reports BLEU on lowercased text tokenized by Moses rules."""
     sentences: int = 64
-    """Validation sources translated (greedily) at each evaluation during training, for the log; 0 for none."""
+    """Validation sources decoded greedily at each evaluation during training, for the log; 0 for none."""
     resamples: int = 1000
-    """Bootstrap resamples behind an interval; 0 for none."""
+    """Bootstrap resamples for confidence intervals; 0 for none."""
     seed: int = 1
-    """Fixes the bootstrap."""
+    """Seed of the bootstrap."""
 
     def __post_init__(self) -> None:
         check_not_negative(self, "sentences", "resamples", "seed")
@@ -96,10 +96,9 @@ class OutputEvaluationConfig:
 @dataclass(frozen=True, kw_only=True)
 class TranslationEvaluationConfig(OutputEvaluationConfig):
     tag: str | None = None
-    """The reserved token put before the sources of other files, for runs that were trained with tags."""
+    """Special token before the sources of other files, for runs that were trained with tags."""
     extractive: bool = False
-    """Whether ROUGE is also given of what keeps words of the source: its first line, a counted keep-or-drop model, and
-    the best that keeping words can do."""
+    """Also report ROUGE of extractive baselines: the first line, a naive Bayes keep-or-drop model, and the oracle."""
 
 
 class OutputScores(Scores):
