@@ -79,8 +79,11 @@ def command(
 
 def _print_label_errors(opened: Any, files: list[str], n: int, as_json: bool) -> None:
     """Prints the n texts whose labels are least probable under the model."""
+    from seqwright.core.config import UserError
     from seqwright.reporting.classification import label_errors_table
 
+    if not hasattr(type(opened), "label_errors"):
+        raise UserError(f"{opened.path} {opened.description}; only text classifiers list label errors.")
     label_errors = opened.label_errors(files or None, n)
     if as_json:
         print_json({"run": str(opened.path), "on": files or "validation", "label_errors": label_errors})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -19,7 +19,7 @@ from seqwright.training import machine
 from seqwright.training.weights import load_weights
 
 VERBS = (
-    *("generate", "translate", "classify", "tag", "caption", "chat", "fill", "score", "evaluate"),
+    *("generate", "translate", "classify", "tag", "caption", "chat", "fill", "score", "evaluate", "label_errors"),
     "search_audit",
 )
 """All verbs of runs; one that a run does not support raises an error that names those it does."""
@@ -127,10 +127,6 @@ class Run:
     @property
     def path(self) -> Path:
         return self.directory.path
-
-    def label_errors(self, on: str | Sequence[str] | None, limit: int) -> list[dict[str, Any]]:
-        """Not supported, but by text classifiers."""
-        raise UnsupportedVerb(f"{self.path} {self.description}; only text classifiers list label errors.")
 
     def __getattr__(self, name: str) -> Any:
         if name in VERBS:
