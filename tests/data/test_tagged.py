@@ -225,15 +225,6 @@ def test_every_sentence_once_per_epoch_and_word_dropout_favors_rare_words() -> N
     assert (again == feed.batch(3).source.ids).all()
 
 
-def test_word_dropout_drops_all_pieces_of_a_word() -> None:
-    tokenizer = train(TokenizerConfig(kind="words", pretokenizer="basic-english"), ["a , b , c d"])
-    encoded = encode_sentences([Sentence(("a,b,c", "d"), ("a", "n"))], tokenizer, TAGS)
-    assert encoded.lengths.tolist() == [8]  # <sos> a , b , c d <eos>
-    ids = encoded.batch(np.arange(1), lambda word: word == 0).source.ids
-    assert ids is not None
-    assert ids.tolist() == [[tokenizer.sos, *[tokenizer.unk] * 5, *tokenizer.encode("d"), tokenizer.eos]]
-
-
 def decoded(word: str) -> str:
     return "".join(chr(code - 1) for code in char_codes([word])[0] if code)
 

@@ -48,7 +48,6 @@ class EncodedSentences:
     counts: Ints
     """(words,): frequency of each word in these sentences."""
     unk: int
-    eos: int | None
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -69,10 +68,7 @@ class EncodedSentences:
         word = np.where(mask, self.word[at], -1)
         ids = np.where(mask, self.ids[at], 0)
         if dropped is not None:
-            # Position of the first piece of the word at each position, so that all its pieces are dropped together.
-            first = np.maximum.accumulate(np.where(word >= 0, inside, 0), axis=1)
-            drop = np.take_along_axis((word >= 0) & dropped(word), first, axis=1)
-            ids = np.where(drop & mask & (ids != self.eos), self.unk, ids)
+            ids = np.where((word >= 0) & dropped(word), self.unk, ids)
         spelling = self.spelling[word] * (word >= 0)[..., None]  # (B, S, MAX_CHARS)
         longest = int((spelling != 0).sum(-1).max(initial=1))
         positions = np.arange(self.words[rows].max(initial=0))
@@ -126,7 +122,6 @@ def encode_sentences(
         origin=origin,
         counts=np.bincount(flat, minlength=len(pieces))[flat],
         unk=0 if tokenizer.unk is None else tokenizer.unk,
-        eos=tokenizer.eos,
     )
 
 
