@@ -185,7 +185,7 @@ TASKS: dict[str, TaskSpec] = {
     ),
     "pairs": TaskSpec(
         data="data.parallel.pairs:PairsConfig",
-        tokenizer="tasks.translation.task:TranslationTokenizerConfig",
+        tokenizer="tasks.translation.codec:TranslationTokenizerConfig",
         decoding="tasks.translation.translate:TranslationOptions",
         evaluation="tasks.translation.scores:TranslationEvaluationConfig",
         task="tasks.translation.task:TranslationTask",

@@ -10,7 +10,7 @@ import torch
 from seqwright import build
 from seqwright.core.batch import Batch
 from seqwright.data.images.corpus import Images, ImagesConfig
-from seqwright.data.images.image_codec import ImageCodec
+from seqwright.tasks.images.codec import ImageCodec
 
 VIT: dict[str, object] = {"kind": "vit", "width": 8, "layers": 2, "heads": 2}
 
@@ -34,12 +34,12 @@ def seeing(name: str, answer: Any = "class", rows: int = 4) -> tuple[Any, Batch]
         labels = tuple("ab"[row % 2] for row in range(rows))
     pictures = Images(pixels=pixels, labels=labels)
     config = ImagesConfig(train="x", patch=2, objective=answer)
-    sight = ImageCodec.of(pictures, config)
+    codec = ImageCodec.learn(pictures, config)
     torch.manual_seed(7)
-    model = build.model(build.model_config(dict(IMAGE_ENCODERS[name]), task="images"), sight.sizes, task="images")
+    model = build.model(build.model_config(dict(IMAGE_ENCODERS[name]), task="images"), codec.sizes, task="images")
     for parameter in model.parameters():  # fresh weights are so small that mistakes would hide
         torch.nn.init.normal_(parameter, std=0.4)
-    batch = sight.feed(pictures, config, seed=1, batch=rows).batch(0)
+    batch = codec.feed(pictures, config, seed=1, batch=rows).batch(0)
     source = batch.source
     assert source.features is not None
     target = batch.target.double() if batch.target.is_floating_point() else batch.target

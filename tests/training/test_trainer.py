@@ -17,6 +17,7 @@ from torch.testing import assert_close
 from seqwright import build
 from seqwright.core.batch import IGNORE, Batch, Vocabulary
 from seqwright.core.config import UserError
+from seqwright.core.progress import Progress
 from seqwright.core.protocols import Feed
 from seqwright.models.config import ModelConfig
 from seqwright.training.config import TrainingConfig
@@ -226,13 +227,14 @@ def test_diverging_learning_rate_is_refused_before_anything_is_saved() -> None:
 
 @pytest.mark.parametrize(("number", "reason"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
 def test_stop_signal_finishes_the_step_saves_and_returns_the_reason(number: signal.Signals, reason: str) -> None:
-    def send_signal(step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
-        if step == 4:
-            os.kill(os.getpid(), number)
+    class SendSignal(Progress):
+        def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
+            if step == 4:
+                os.kill(os.getpid(), number)
 
     whole = train(fresh(gpt(dropout=0.2)), shuffled(), options(steps=9))
     store = MemoryStore()
-    assert Trainer(fresh(gpt(dropout=0.2)), shuffled(), options(steps=9), store, on_step=send_signal).fit() == reason
+    assert Trainer(fresh(gpt(dropout=0.2)), shuffled(), options(steps=9), store, reporter=SendSignal()).fit() == reason
     assert list(store.saved) == [4]
     resumed = MemoryStore()
     trainer = Trainer(fresh(gpt(dropout=0.2), seed=9), shuffled(), options(steps=9), resumed)

@@ -99,7 +99,7 @@ def command(
     """
     from seqwright.api import RUNS, wanted_recipe
     from seqwright.pipeline.training import train
-    from seqwright.reporting.progress import TrainingProgress
+    from seqwright.reporting.progress import TerminalProgress
     from seqwright.reporting.terminal import ngrams_table
 
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "tagged": tagged, "masked": masked}
@@ -107,7 +107,7 @@ def command(
     data = {kind: names or None for kind, names in files.items()}
     resolved = wanted_recipe(recipe, valid=valid or None, model=model, base=base, set=overrides, run=run, **data)
     path = Path(run) if run else RUNS / resolved.name
-    with TrainingProgress(quiet=quiet or as_json) as progress:
+    with TerminalProgress(quiet=quiet or as_json) as progress:
         outcome = train(resolved, path, progress)
     if as_json:
         print_json(

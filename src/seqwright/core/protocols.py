@@ -6,13 +6,14 @@ beyond it is a declared capability, a protocol of this file, never a `getattr`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from seqwright.core.batch import Batch, Source
+from seqwright.core.progress import SILENT, Progress
 from seqwright.core.state import State
 
 
@@ -84,18 +85,6 @@ class Trainable(Model, Protocol):
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
 
-Doing = Callable[[str], None]
-
-
-def unheard(said: str) -> None: ...
-
-
-Watch = Callable[[int, int], None]
-
-
-def unwatched(done: int, of: int) -> None: ...
-
-
 @runtime_checkable
 class Counted(Model, Protocol):
     """A model estimated by counting, in one pass and without gradients: n-gram, bag of n-grams, perceptron."""
@@ -110,7 +99,7 @@ class Counted(Model, Protocol):
         """Numbers of the last fit for the summary."""
         ...
 
-    def fit(self, corpus: Any, doing: Doing = unheard) -> None:
+    def fit(self, corpus: Any, progress: Progress = SILENT) -> None:
         """Estimates the model from the examples of its task's data module."""
         ...
 

@@ -1,4 +1,4 @@
-"""Every key that a recipe may have, from the configuration classes themselves: for `recipes --keys` and the docs."""
+"""The reference of recipe keys, from the configuration classes: for `recipes --keys` and docs/reference.md."""
 
 from __future__ import annotations
 
@@ -30,19 +30,22 @@ class Entry:
 
 def entries() -> list[Entry]:
     """All keys, section by section; a section that several kinds of data share is there once."""
-    found: list[Entry] = [Entry(tuple(build.TASKS), "", None, "name", "a string", "", "What the run is called.")]
+    all_entries: list[Entry] = [Entry(tuple(build.TASKS), "", None, "name", "a string", "", "What the run is called.")]
     for section in recipe.SECTIONS:
         if section == "model":
             for task, task_spec in build.TASKS.items():
                 kinds = " | ".join(f'"{kind}"' for kind in task_spec.models)
                 about = "What the model is; its other keys depend on it."
-                found.append(Entry((task,), section, None, "kind", kinds, write_value(task_spec.default_model), about))
+                all_entries.append(
+                    Entry((task,), section, None, "kind", kinds, write_value(task_spec.default_model), about)
+                )
             for (kind, keys), tasks in _models().items():
-                found += _keys_of(build.task_spec(tasks[0]).models[kind].config, keys, tuple(tasks), section, kind)
+                cls = build.task_spec(tasks[0]).models[kind].config
+                all_entries += _keys_of(cls, keys, tuple(tasks), section, kind)
             continue
         for cls, tasks in _classes(section).items():
-            found += _keys_of(cls, describe(cls), tuple(tasks), section, None)
-    return found
+            all_entries += _keys_of(cls, describe(cls), tuple(tasks), section, None)
+    return all_entries
 
 
 def markdown() -> str:

@@ -10,7 +10,7 @@ import hashlib
 import multiprocessing
 import shutil
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from seqwright.core.config import UserError
+from seqwright.core.progress import SILENT, Progress
 from seqwright.core.storage import read_json, write_chunks, write_json, write_text
 from seqwright.data.records import holds_records
 from seqwright.data.text.blocks import BLOCK, Block, Blocks, blocks
@@ -31,9 +32,6 @@ from seqwright.text.trainers import SUBWORDS, TokenizerConfig, train
 FORMAT = 2
 SAMPLE_BLOCK = 1 << 20
 """Block size in bytes of the sample that a subword tokenizer is trained on."""
-
-OnProgress = Callable[[int, int], None]
-"""Callback with (bytes of text, ids) so far, called after every encoded shard."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +80,7 @@ def prepare(
     document: Document,
     columns: Sequence[str] = (),
     workers: int = 1,
-    on_progress: OnProgress = lambda done, tokens: None,
+    progress: Progress = SILENT,
     block: int = BLOCK,
 ) -> Stream:
     """The stream of the files, encoded to a folder, or opened from it where it is complete."""
@@ -103,7 +101,7 @@ def prepare(
     check_inputs(files, folder, document, columns)
     _write_plan(folder, plan, tokenizer)
     if not (folder / "index.json").exists():
-        counts = _encode(plan, folder, tokenizer, workers, on_progress)
+        counts = _encode(plan, folder, tokenizer, workers, progress)
         _join(plan, folder, tokenizer, counts)
     return open_prepared(folder, tokenizer)
 
@@ -164,9 +162,7 @@ def _write_plan(folder: Path, plan: Plan, tokenizer: Tokenizer) -> None:
             )
 
 
-def _encode(
-    plan: Plan, folder: Path, tokenizer: Tokenizer, workers: int, on_progress: OnProgress
-) -> list[dict[str, Any]]:
+def _encode(plan: Plan, folder: Path, tokenizer: Tokenizer, workers: int, progress: Progress) -> list[dict[str, Any]]:
     """The counts of every block, each written as a shard as soon as it is encoded; existing shards are reused."""
     counts: list[dict[str, Any]] = []
     pending: deque[tuple[int, dict[str, Any] | Future[tuple[bytes, dict[str, Any]]]]] = deque()
@@ -182,7 +178,8 @@ def _encode(
             count = result
         counts.append(count)
         if isinstance(result, Future):
-            on_progress(sum(count["read"] for count in counts), sum(count["ids"] for count in counts))
+            totals = {key: sum(count[name] for count in counts) for key, name in (("bytes", "read"), ("ids", "ids"))}
+            progress.record({"kind": "encoding", **totals})
 
     pool = _pool(workers, tokenizer)
     try:

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from seqwright.core.batch import IGNORE, Batch, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.core.protocols import CountedModel, Doing, unheard
+from seqwright.core.progress import SILENT, Progress
+from seqwright.core.protocols import CountedModel
 from seqwright.core.state import State
 
 Ints = NDArray[np.int64]
@@ -92,8 +93,8 @@ class Adaptive(CountedModel):
         facts: dict[str, Any] = self.model.facts
         return facts
 
-    def fit(self, corpus: Any, doing: Doing = unheard) -> None:
-        self.model.fit(corpus, doing)
+    def fit(self, corpus: Any, progress: Progress = SILENT) -> None:
+        self.model.fit(corpus, progress)
 
     def state_dict(self) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = self.model.state_dict()

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from seqwright.core.batch import Batch, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.core.protocols import CountedModel, Doing, unheard
+from seqwright.core.progress import SILENT, Progress
+from seqwright.core.protocols import CountedModel
 from seqwright.core.state import State
 from seqwright.models.ngram.adaptive import Adaptive, AdaptiveOptions
 from seqwright.models.ngram.arpa_reading import SPECIAL_TOKENS, read_arpa
@@ -119,9 +120,9 @@ class NGram(CountedModel):
         self.notes: list[str] = []
         """Messages to the user about the estimate."""
 
-    def fit(self, corpus: Corpus, doing: Doing = unheard) -> None:
+    def fit(self, corpus: Corpus, progress: Progress = SILENT) -> None:
         """Counts n-grams and estimates all probabilities and back-off weights."""
-        doing(f"counting n-grams of up to {self.config.order} tokens")
+        progress.stage(f"counting n-grams of up to {self.config.order} tokens")
         scratch = Scratch(self.config.memory)
         counts = count_ngrams(
             corpus.ids,
@@ -131,7 +132,7 @@ class NGram(CountedModel):
             running=self.config.running,
             scratch=scratch,
         )
-        doing("estimating their probabilities")
+        progress.stage("estimating their probabilities")
         kept = apply_cutoffs(counts, self.config.cutoffs) if any(self.config.cutoffs) else None
         estimates = estimate(
             counts,

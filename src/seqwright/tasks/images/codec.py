@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from seqwright.core.batch import EncoderSizes, OutputSpec
 from seqwright.core.config import UserError
+from seqwright.core.storage import read_json, write_json
 from seqwright.data.images.corpus import Images, ImagesConfig
 from seqwright.data.images.patches import Grid, ImageFeed, Ints
 from seqwright.data.labeled.labels import Labels
+from seqwright.runs.directory import RunDirectory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +26,7 @@ class ImageCodec:
     """Class names in the order of their ids; empty for restoration."""
 
     @classmethod
-    def of(cls, images: Images, config: ImagesConfig) -> Self:
+    def learn(cls, images: Images, config: ImagesConfig) -> Self:
         """The codec of these training images."""
         grid = Grid.of(images, config)
         if config.objective not in ("class", "frames"):
@@ -39,13 +41,13 @@ class ImageCodec:
         return cls(grid=grid, objective=config.objective, names=tuple(sorted(names)))
 
     @classmethod
-    def read(cls, table: dict[str, Any]) -> Self:
-        """The codec that `table` wrote."""
+    def open(cls, directory: RunDirectory) -> Self:
+        table = read_json(directory.labels_path)
         return cls(grid=Grid(**table["grid"]), objective=table["answer"], names=tuple(table["names"]))
 
-    def table(self) -> dict[str, Any]:
-        """The codec as JSON values."""
-        return {"grid": vars(self.grid), "answer": self.objective, "names": list(self.names)}
+    def save(self, directory: RunDirectory) -> None:
+        table = {"grid": vars(self.grid), "answer": self.objective, "names": list(self.names)}
+        write_json(directory.labels_path, table)
 
     @property
     def labels(self) -> Labels:
@@ -78,10 +80,14 @@ class ImageCodec:
         targets = np.array([[ids[name] for name in row] for row in rows], np.int64)
         return targets if self.objective == "frames" else targets[:, 0]
 
-    def feed(self, images: Images, config: ImagesConfig, *, seed: int, batch: int, labeled: bool = True) -> ImageFeed:
-        """A feed of these images, with targets where they are `labeled`."""
+    def feed(self, images: Images, config: ImagesConfig, *, seed: int, batch: int) -> ImageFeed:
+        """A feed of these images for training."""
+        return ImageFeed(images, self.targets(images), self.grid, config, seed=seed, batch=batch)
+
+    def evaluation_feed(self, images: Images, config: ImagesConfig, *, batch: int, labeled: bool = True) -> ImageFeed:
+        """A feed of these images in file order, corrupted the same way every time; without targets unless `labeled`."""
         targets = self.targets(images) if labeled else None
-        return ImageFeed(images, targets, self.grid, config, seed=seed, batch=batch)
+        return ImageFeed(images, targets, self.grid, config, seed=0, batch=batch, shuffle=False)
 
 
 def _classes(label: str, objective: str) -> list[str]:
