@@ -11,8 +11,8 @@ from seqwright.commands.common import JSON, SET, MultiValueCommand, print_json, 
 KINDS = (
     "ngram, neural-bigram, feedforward, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru, gpt or transformer;"
     " for labeled texts bag, mlp, cnn, rnn, lstm, gru, transformer, gpt or bert; for tagged words perceptron, rnn,"
-    " lstm, gru, transformer, gpt or bert; for masked text bert, rnn, lstm or gru; for images vit, lstm or gru;"
-    " for captions transformer, rnn, lstm or gru"
+    " lstm, gru, transformer, gpt or bert; for masked text bert, rnn, lstm, gru or transformer; for images vit, cnn,"
+    " rnn, lstm, gru or gpt; for captions transformer, rnn, lstm or gru"
 )
 
 

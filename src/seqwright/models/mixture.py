@@ -56,7 +56,7 @@ class Parts:
         """Loads the tensors that `state_dict` returned."""
         for n, model in enumerate(self.models, 1):
             part = {name.removeprefix(f"{n}."): t for name, t in tensors.items() if name.startswith(f"{n}.")}
-            if isinstance(model, Counted):
+            if isinstance(model, (Counted, Parts)):
                 model.load_state_dict(part)
                 continue
             unknown = model.load_state_dict(part, strict=False).unexpected_keys  # tied weights have one name
@@ -153,7 +153,7 @@ class Product(Mixture):
 
 def _tensors(model: Any) -> dict[str, Tensor]:
     """The tensors of a part, tied weights under their first name."""
-    if isinstance(model, Counted):
+    if isinstance(model, (Counted, Parts)):
         return dict(model.state_dict())
     named = model.state_dict(keep_vars=True)
     first = {id(tensor): name for name, tensor in reversed(named.items())}
