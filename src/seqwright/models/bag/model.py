@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, within
+from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, token_batch_boundaries
 from seqwright.core.config import UserError, check_sizes
 from seqwright.core.protocols import Doing, unheard
 from seqwright.models.bag.char_words import word_hashes, word_ids
@@ -288,7 +288,7 @@ class Bag:
         return np.concatenate(ids), np.concatenate(lengths), np.concatenate(word_marks), torch.cat(targets)
 
     def _blocks(self, corpus: Examples) -> Iterator[tuple[Ints, Ints, Ints, Tensor]]:
-        for first, end in itertools.pairwise(within(corpus.lengths.tolist(), BLOCK_TOKENS)):
+        for first, end in itertools.pairwise(token_batch_boundaries(corpus.lengths.tolist(), BLOCK_TOKENS)):
             batch = corpus.batch(np.arange(first, end))
             yield *self._flat(batch.source), batch.target
 

@@ -21,7 +21,7 @@ from seqwright.data.parallel.formats import Pair
 from seqwright.data.parallel.pairs import Pairs, PairsConfig, format_of, read_pairs, read_splits, read_test
 from seqwright.data.parallel.sides import Sides, sides_of
 from seqwright.data.subword_regularization import RegularizedFeed, RegularizedTokenizerConfig, regularized_pairs
-from seqwright.decoding.degeneration import Typical, typical
+from seqwright.decoding.degeneration import TargetStatistics, target_statistics
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search_audit import Audit, search_audit
 from seqwright.layers.packed_linear import prepack
@@ -104,7 +104,7 @@ class TranslationTask:
                 if pairs is not None and (unknown := getattr(pairs, side).unknown):
                     note(f"{unknown:,} {name} tokens on the {side} side are <unk>.")
         some = list(sampled(train.pairs))
-        self.typical, sides = typical(some), sides_of(some)
+        self.typical, sides = target_statistics(some), sides_of(some)
         sides.refuse_swapped((text for pair in self.valid_pairs for text in pair.sources), "the validation pairs")
         write_json(directory.degeneration_path, {"typical": asdict(self.typical), "sides": asdict(sides)})
         self.recut: Callable[[int], EncodedPairs] | None = None
@@ -204,9 +204,9 @@ class TranslationRun(Run):
         return open_tokenizers(self.directory)
 
     @functools.cached_property
-    def typical(self) -> Typical:
+    def typical(self) -> TargetStatistics:
         """What its training targets do themselves, so that the watch does not mind."""
-        return Typical(**self._watch.get("typical", {}))
+        return TargetStatistics(**self._watch.get("typical", {}))
 
     @functools.cached_property
     def sides(self) -> Sides:
@@ -299,7 +299,7 @@ def evaluate(
     pairs: Sequence[Pair],
     settings: Settings,
     device: torch.device | str,
-    typical: Typical,
+    typical: TargetStatistics,
     extracted: Mapping[str, Sequence[str]],
     watch: Watch = unwatched,
 ) -> dict[str, Any]:
