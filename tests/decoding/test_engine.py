@@ -1,4 +1,4 @@
-"""The decoding engine: every sequence equals itself alone, whatever is admitted, finishes or is canceled beside it."""
+"""The decoding engine: continuous batching is batch-invariant, whatever is admitted, finished or canceled meanwhile."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Source(Movable):
 
 @dataclass(frozen=True, kw_only=True)
 class Batch(Movable):
-    """Rows of one training or scoring step. The data decide what is predicted."""
+    """Rows of one training or scoring step. The data choose the targets, the head scores them."""
 
     source: Source
     input: Tensor

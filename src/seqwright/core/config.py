@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class UserError(Exception):
-    """An error that the user can fix; its message says how. Other exceptions are bugs and keep their traceback."""
+    """An error that the user can fix, as its message explains. Other exceptions are bugs and keep their traceback."""
 
 
 class ConfigError(UserError):
