@@ -24,7 +24,7 @@ from seqwright.data.order import permutation
 from seqwright.data.parallel.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs
 from seqwright.data.parallel.pairs import PairsConfig, read_pairs
 from seqwright.data.parallel.sides import Sides
-from seqwright.decoding.degeneration import Typical
+from seqwright.decoding.degeneration import TargetStatistics
 from seqwright.tasks.translation.codec import TranslationCodec
 from seqwright.text.trainers import TokenizerConfig, train
 from seqwright.training.objective import Objective
@@ -51,7 +51,7 @@ def ours(pairs: EncodedPairs, precision: str) -> Step:
         "ffn_width": INNER,
         "dropout": DROPOUT,
     }
-    codec = TranslationCodec(tokenizers=pairs.tokenizers, typical=Typical(), sides=Sides())
+    codec = TranslationCodec(tokenizers=pairs.tokenizers, typical=TargetStatistics(), sides=Sides())
     model = build.model(build.model_config(table, task="pairs"), codec.sizes, task="pairs")
     objective = Objective(model, smoothing=SMOOTHING).train()
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)

@@ -13,39 +13,41 @@ from seqwright.decoding.filters import repeated_ngrams
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.search import search
 from tests.contract.kinds import VOCABULARY, small
-from tests.decoding.signs import forbid, require, signs
+from tests.decoding.signs import character_pieces, forbid, require
 
 WORDS = st.integers(4, VOCABULARY.size - 1)
 PHRASES = st.lists(st.lists(WORDS, min_size=1, max_size=3), max_size=3)
 TEXTS = st.lists(WORDS, max_size=12)
 MODEL = small("lstm")
-PIECES = signs(VOCABULARY.size, 4)
+PIECES = character_pieces(VOCABULARY.size, 4)
 
 
-def searched(
+def run_search(
     options: SearchOptions,
     rows: int = 1,
     forbidden: list[list[int]] | None = None,
     required: list[list[list[int]]] | None = None,
     **more: object,
 ) -> list[list[Hypothesis]]:
-    facts = {"sos": VOCABULARY.sos, "eos": VOCABULARY.eos, "banned": [0, 1, 2]} | more
-    facts["forbidden"] = None if forbidden is None else forbid(forbidden, PIECES, 3)
-    facts["required"] = None if required is None else [[require(ids, PIECES, 3) for ids in own] for own in required]
-    return search(MODEL, Source.empty(rows), options, **facts)  # type: ignore[arg-type]
+    inputs = {"sos": VOCABULARY.sos, "eos": VOCABULARY.eos, "banned": [0, 1, 2]} | more
+    inputs["forbidden"] = None if forbidden is None else forbid(forbidden, PIECES, 3)
+    inputs["required"] = None if required is None else [[require(ids, PIECES, 3) for ids in row] for row in required]
+    return search(MODEL, Source.empty(rows), options, **inputs)  # type: ignore[arg-type]
 
 
-def holds(text: list[int], phrase: list[int]) -> bool:
+def contains(text: list[int], phrase: list[int]) -> bool:
     return any(text[n : n + len(phrase)] == phrase for n in range(len(text) - len(phrase) + 1))
 
 
 @given(st.lists(PHRASES, min_size=1, max_size=3), st.integers(1, 5))
 def test_required_phrases_occur_in_every_output(required: list[list[list[int]]], width: int) -> None:
-    together = searched(SearchOptions(beam_size=width, n_best=width, max_tokens=11), len(required), required=required)
-    for own, phrases in zip(together, required, strict=True):
-        assert own
-        for hypothesis in own:  # three phrases of three words fit: the fullest bank wins one of them at every step
-            assert all(holds(hypothesis.ids, phrase) for phrase in phrases)
+    outputs = run_search(SearchOptions(beam_size=width, n_best=width, max_tokens=11), len(required), required=required)
+    for hypotheses, phrases in zip(outputs, required, strict=True):
+        assert hypotheses
+        for (
+            hypothesis
+        ) in hypotheses:  # three phrases of three words fit: the fullest bank wins one of them at every step
+            assert all(contains(hypothesis.ids, phrase) for phrase in phrases)
 
 
 @given(TEXTS, st.integers(1, 4))
@@ -54,42 +56,42 @@ def test_no_repeat_ngram_blocks_exactly_the_repeated_ngrams(text: list[int], siz
     blocked = repeated_ngrams(padded, torch.tensor([len(text)]), size, VOCABULARY.size)[0]
     ngrams = {tuple(text[n : n + size]) for n in range(len(text) - size + 1)}
     for id in range(VOCABULARY.size):
-        again = len(text) >= size - 1 and tuple([*text, id][-size:]) in ngrams
-        assert bool(blocked[id]) == again
+        repeats = len(text) >= size - 1 and tuple([*text, id][-size:]) in ngrams
+        assert bool(blocked[id]) == repeats
 
 
 @pytest.mark.parametrize("kind", ["beam", "greedy", "exact"])
 def test_constraints_hold_in_every_kind_of_search(kind: str) -> None:
     common = {"kind": kind, "max_tokens": 6, "min_tokens": 3, "no_repeat_ngram": 2, "max_nodes": 200}
-    free = searched(SearchOptions(kind=kind, max_tokens=6, min_tokens=5, max_nodes=200))[0][0].ids  # type: ignore[arg-type]
-    (own,) = searched(SearchOptions(**common), forbidden=[free[1:3]])  # type: ignore[arg-type]
-    for hypothesis in own:
+    unconstrained = run_search(SearchOptions(kind=kind, max_tokens=6, min_tokens=5, max_nodes=200))[0][0].ids  # type: ignore[arg-type]
+    (hypotheses,) = run_search(SearchOptions(**common), forbidden=[unconstrained[1:3]])  # type: ignore[arg-type]
+    for hypothesis in hypotheses:
         bigrams = list(zip(hypothesis.ids, hypothesis.ids[1:], strict=False))
         assert len(hypothesis.ids) >= 3
         assert len(set(bigrams)) == len(bigrams)
-        assert tuple(free[1:3]) not in bigrams
+        assert tuple(unconstrained[1:3]) not in bigrams
 
 
 @pytest.mark.parametrize("rule", [{"required": [[[7, 8]]]}, {"forbidden": [[7], [5, 6]]}, {}])
 @pytest.mark.parametrize("no_repeat", [0, 1])
-def test_a_very_wide_beam_is_exact_under_constraints(rule: dict[str, object], no_repeat: int) -> None:
+def test_a_very_wide_beam_equals_exact_search_under_constraints(rule: dict[str, object], no_repeat: int) -> None:
     common = {"max_tokens": 3, "n_best": 3, "no_repeat_ngram": no_repeat}
-    wide = searched(SearchOptions(beam_size=7**3, stopping="bound", finished=3, **common), **rule)  # type: ignore[arg-type]
-    exact = searched(SearchOptions(kind="exact", **common), **rule)  # type: ignore[arg-type]
+    wide = run_search(SearchOptions(beam_size=7**3, stopping="bound", finished=3, **common), **rule)  # type: ignore[arg-type]
+    exact = run_search(SearchOptions(kind="exact", **common), **rule)  # type: ignore[arg-type]
     assert [h.ids for h in wide[0]] == [h.ids for h in exact[0]]
 
 
 def test_empty_required_phrases_change_nothing() -> None:
     options = SearchOptions(beam_size=4, n_best=4, max_tokens=6)
-    plain = searched(options, 2, prompts=[[5], [6]])
-    assert searched(options, 2, prompts=[[5], [6]], required=[[], []]) == plain
-    mixed = searched(options, 2, prompts=[[5], [6]], required=[[], [[7]]])
+    plain = run_search(options, 2, prompts=[[5], [6]])
+    assert run_search(options, 2, prompts=[[5], [6]], required=[[], []]) == plain
+    mixed = run_search(options, 2, prompts=[[5], [6]], required=[[], [[7]]])
     assert [h.ids for h in mixed[0]] == [h.ids for h in plain[0]]
     assert all(7 in h.ids for h in mixed[1] if h.reason == "end")
 
 
 def test_incompatible_constraints_are_refused() -> None:
     with pytest.raises(UserError, match="use a beam"):
-        searched(SearchOptions(kind="sample"), forbidden=[[5]])
+        run_search(SearchOptions(kind="sample"), forbidden=[[5]])
     with pytest.raises(UserError, match="beam_groups = 1"):
-        searched(SearchOptions(beam_size=4, beam_groups=2), required=[[[5]]])
+        run_search(SearchOptions(beam_size=4, beam_groups=2), required=[[[5]]])

@@ -1,4 +1,4 @@
-"""The decoding engine: every sequence equals itself alone, whatever is admitted, finishes or is canceled beside it."""
+"""The decoding engine: continuous batching is batch-invariant, whatever is admitted, finished or canceled meanwhile."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def engine_of(model: Any) -> Engine:
     return Engine(model, end=VOCABULARY.eos, banned=[0, 1, 2])
 
 
-def finish(engine: Engine) -> None:
+def run_to_end(engine: Engine) -> None:
     while engine.active:
         engine.step()
 
 
-def alone(model: Any, request: Request, source: Source | None = None) -> Generation:
+def generate_alone(model: Any, request: Request, source: Source | None = None) -> Generation:
     engine = engine_of(model)
     [generation] = engine.admit([request], source)
-    finish(engine)
+    run_to_end(engine)
     return generation
 
 
-def requests(draw: random.Random, many: int, *, prompts: bool = True) -> list[Request]:
-    """Requests with prompts of 1 to 12 ids, some longer than the context, and options and seeds of their own."""
-    lengths = [draw.randrange(0, 12) if prompts else 0 for _ in range(many)]
+def random_requests(draw: random.Random, count: int, *, prompts: bool = True) -> list[Request]:
+    """Requests with prompts of 1 to 12 ids, some longer than the context, each with its options and seed."""
+    lengths = [draw.randrange(0, 12) if prompts else 0 for _ in range(count)]
     return [
         Request(
             prompt=[VOCABULARY.sos, *(draw.randrange(4, VOCABULARY.size) for _ in range(length))],
@@ -58,13 +58,15 @@ def requests(draw: random.Random, many: int, *, prompts: bool = True) -> list[Re
     ]
 
 
-def scheduled(model: Any, wanted: list[Request], draw: random.Random, source: Source | None) -> list[Generation]:
-    """All requests through one engine: admitted in random groups at random steps, some canceled on the way."""
+def continuous_batching(
+    model: Any, all_requests: list[Request], draw: random.Random, source: Source | None
+) -> list[Generation]:
+    """Generations of all requests by one engine: admitted in random groups at random steps, some canceled."""
     engine, admitted, next_request = engine_of(model), [], 0
-    while engine.active or next_request < len(wanted):
-        if next_request < len(wanted) and (not engine.active or draw.random() < 0.4):
-            many = draw.randint(1, 3)
-            group = wanted[next_request : next_request + many]
+    while engine.active or next_request < len(all_requests):
+        if next_request < len(all_requests) and (not engine.active or draw.random() < 0.4):
+            size = draw.randint(1, 3)
+            group = all_requests[next_request : next_request + size]
             rows = torch.arange(next_request, next_request + len(group))
             admitted += engine.admit(group, None if source is None else source.select(rows))
             next_request += len(group)
@@ -74,7 +76,7 @@ def scheduled(model: Any, wanted: list[Request], draw: random.Random, source: So
     return admitted
 
 
-def same(row: Generation, expected: Generation) -> None:
+def assert_same(row: Generation, expected: Generation) -> None:
     if row.reason == "canceled":
         assert row.ids == expected.ids[: len(row.ids)]
         return
@@ -84,22 +86,22 @@ def same(row: Generation, expected: Generation) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", KINDS)
-def test_engine_rows_equal_themselves_alone(name: str, seed: int) -> None:
+def test_engine_rows_are_batch_invariant(name: str, seed: int) -> None:
     model, draw = small(name), random.Random(f"{name} {seed}")
-    wanted = requests(draw, 9)
-    for request, row in zip(wanted, scheduled(model, wanted, draw, None), strict=True):
-        same(row, alone(model, request))
+    all_requests = random_requests(draw, 9)
+    for request, row in zip(all_requests, continuous_batching(model, all_requests, draw, None), strict=True):
+        assert_same(row, generate_alone(model, request))
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
-def test_engine_rows_with_sources_equal_themselves_alone(name: str) -> None:
+def test_engine_rows_with_sources_are_batch_invariant(name: str) -> None:
     model, draw = translator(name), random.Random(name)
-    wanted = requests(draw, 8, prompts=False)
+    all_requests = random_requests(draw, 8, prompts=False)
     source = pairs().source
-    source = source.select(torch.arange(len(wanted)) % source.rows)
-    for n, row in enumerate(scheduled(model, wanted, draw, source)):
+    source = source.select(torch.arange(len(all_requests)) % source.rows)
+    for n, row in enumerate(continuous_batching(model, all_requests, draw, source)):
         one = source.select(torch.tensor([n]))
-        same(row, alone(model, wanted[n], one))
+        assert_same(row, generate_alone(model, all_requests[n], one))
 
 
 def test_engine_finished_rows_free_their_slots_without_copies() -> None:
@@ -116,11 +118,11 @@ def test_engine_finished_rows_free_their_slots_without_copies() -> None:
     assert late in engine.slots  # in the slot that was freed
     assert len(engine.slots) == 5
     assert dict(engine.state.named_tensors())["key"].data_ptr() == address  # type: ignore[union-attr]
-    finish(engine)
-    same(late, alone(model, Request(prompt=[2, 9], options=short, seed=7)))
+    run_to_end(engine)
+    assert_same(late, generate_alone(model, Request(prompt=[2, 9], options=short, seed=7)))
 
 
-def test_engine_step_returns_the_rows_it_generated_for() -> None:
+def test_engine_step_returns_the_generations_it_extended() -> None:
     engine = engine_of(small("lstm"))
     one, two = engine.admit([Request(prompt=[2], options=SamplingOptions(max_tokens=4), seed=n) for n in range(2)])
     assert engine.step() == [one, two]
@@ -128,11 +130,11 @@ def test_engine_step_returns_the_rows_it_generated_for() -> None:
     engine.cancel(one.id)  # again: nothing happens
     assert engine.step() == [two]
     assert (one.reason, len(one.ids)) == ("canceled", 1)
-    finish(engine)
+    run_to_end(engine)
     assert engine.step() == []
 
 
-def test_engine_requests_that_cannot_be_generated_are_refused_on_admission() -> None:
+def test_engine_rejects_invalid_requests_on_admission() -> None:
     engine = engine_of(small("gru"))
     with pytest.raises(UserError, match="at least one id"):
         engine.admit([Request(prompt=[], options=SamplingOptions())])
@@ -142,7 +144,7 @@ def test_engine_requests_that_cannot_be_generated_are_refused_on_admission() -> 
 
 
 def test_engine_synchronizes_once_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many rows are in flight, numbers come back from the device in one transfer."""
+    """One transfer from the device per step, for any number of rows."""
     calls = []
     original = torch.Tensor.tolist
     monkeypatch.setattr(torch.Tensor, "tolist", lambda tensor: (calls.append(1), original(tensor))[1])

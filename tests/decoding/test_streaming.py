@@ -1,4 +1,4 @@
-"""Text in, text out: what is shown is the text up to the first stop string, in whatever pieces it comes."""
+"""Streaming: the streamed text is the text before the first stop string, however it is split into chunks."""
 
 from __future__ import annotations
 
@@ -19,52 +19,52 @@ texts = st.text("abc", max_size=12)
 stop_strings = st.lists(st.text("abc", min_size=1, max_size=4), max_size=3)
 
 
-def up_to_the_first(text: str, stops: list[str]) -> tuple[str, bool]:
-    """The text before the stop string that is complete first (the longest of those that end together)."""
+def before_first_stop(text: str, stops: list[str]) -> tuple[str, bool]:
+    """The text before the stop string that ends first (of those that end together, the longest); whether it stops."""
     for end in range(len(text) + 1):
-        ended = [stop for stop in stops if text[:end].endswith(stop)]
-        if ended:
-            return text[: end - max(map(len, ended))], True
+        matches = [stop for stop in stops if text[:end].endswith(stop)]
+        if matches:
+            return text[: end - max(map(len, matches))], True
     return text, False
 
 
 @given(st.lists(texts, max_size=6), stop_strings)
-def test_the_pieces_shown_are_the_text_up_to_the_first_stop(pieces: list[str], stops: list[str]) -> None:
-    expected, stops_there = up_to_the_first("".join(pieces), stops)
-    watch = StopStrings(stops)
-    shown = ""
-    for piece in pieces:
-        if not watch.stopped:
-            shown += watch.feed(piece)
-            assert expected.startswith(shown)  # nothing has to be taken back
-    assert watch.stopped == stops_there
-    if not watch.stopped:
-        shown += watch.finish()
-    assert shown == expected
+def test_streamed_text_ends_before_the_first_stop_string(chunks: list[str], stops: list[str]) -> None:
+    expected, expect_stop = before_first_stop("".join(chunks), stops)
+    matcher = StopStrings(stops)
+    streamed = ""
+    for chunk in chunks:
+        if not matcher.stopped:
+            streamed += matcher.feed(chunk)
+            assert expected.startswith(streamed)  # nothing is retracted
+    assert matcher.stopped == expect_stop
+    if not matcher.stopped:
+        streamed += matcher.finish()
+    assert streamed == expected
 
 
 @given(st.lists(texts, max_size=6), stop_strings)
-def test_no_more_is_held_back_than_could_begin_a_stop(pieces: list[str], stops: list[str]) -> None:
-    watch = StopStrings(stops)
-    for piece in pieces:
-        watch.feed(piece)
-        if watch.stopped:
+def test_only_prefixes_of_stop_strings_are_held_back(chunks: list[str], stops: list[str]) -> None:
+    matcher = StopStrings(stops)
+    for chunk in chunks:
+        matcher.feed(chunk)
+        if matcher.stopped:
             return
-        assert not watch.held or any(stop.startswith(watch.held) for stop in stops)
+        assert not matcher.held or any(stop.startswith(matcher.held) for stop in stops)
 
 
-def test_text_without_stops_passes_at_once() -> None:
-    watch = StopStrings(())
-    assert [watch.feed(piece) for piece in ("on", "ce ", "upon")] == ["on", "ce ", "upon"]
-    assert watch.finish() == ""
+def test_text_without_stop_strings_is_streamed_at_once() -> None:
+    matcher = StopStrings(())
+    assert [matcher.feed(chunk) for chunk in ("on", "ce ", "upon")] == ["on", "ce ", "upon"]
+    assert matcher.finish() == ""
 
 
-def test_the_beginning_of_a_stop_is_held_until_it_is_clear() -> None:
-    watch = StopStrings(["\n\n"])
-    assert watch.feed("a\n") == "a"
-    assert watch.feed("b\n") == "\nb"
-    assert watch.feed("\nc") == ""
-    assert watch.stopped
+def test_prefix_of_a_stop_string_is_held_until_it_is_decided() -> None:
+    matcher = StopStrings(["\n\n"])
+    assert matcher.feed("a\n") == "a"
+    assert matcher.feed("b\n") == "\nb"
+    assert matcher.feed("\nc") == ""
+    assert matcher.stopped
 
 
 PROMPTS = ["ăn", "", "quả nhớ kẻ trồng cây"]
@@ -91,25 +91,25 @@ def test_streamed_text_is_the_text_of_the_ids(model: LanguageModel, tokenizer: T
         streamed[row] += text
 
     options = SamplingOptions(max_tokens=30, seed=5)
-    for row, said in enumerate(complete(model, tokenizer, PROMPTS, options, on_text=on_text)):
-        assert said.text == streamed[row]
-        whole = tokenizer.decode(tokenizer.encode(said.prompt) + said.ids)
-        assert whole == said.prompt + said.text
-        assert said.reason in ("length", "end")
+    for row, output in enumerate(complete(model, tokenizer, PROMPTS, options, on_text=on_text)):
+        assert output.text == streamed[row]
+        decoded = tokenizer.decode(tokenizer.encode(output.prompt) + output.ids)
+        assert decoded == output.prompt + output.text
+        assert output.reason in ("length", "end")
 
 
-def test_a_stop_string_cuts_the_text_that_would_have_come(model: LanguageModel, tokenizer: Tokenizer) -> None:
-    free = complete(model, tokenizer, PROMPTS, SamplingOptions(max_tokens=30), seeds=[1, 2, 3])
-    stop = free[0].text[4:6]
-    cut = complete(model, tokenizer, PROMPTS, SamplingOptions(max_tokens=30, stop=(stop,)), seeds=[1, 2, 3])
-    for ours, whole in zip(cut, free, strict=True):
-        assert ours.text == whole.text.partition(stop)[0]
-        assert ours.reason == ("stop" if stop in whole.text else whole.reason)
-    assert cut[0].reason == "stop"
+def test_stop_string_truncates_the_text(model: LanguageModel, tokenizer: Tokenizer) -> None:
+    unstopped = complete(model, tokenizer, PROMPTS, SamplingOptions(max_tokens=30), seeds=[1, 2, 3])
+    stop = unstopped[0].text[4:6]
+    stopped = complete(model, tokenizer, PROMPTS, SamplingOptions(max_tokens=30, stop=(stop,)), seeds=[1, 2, 3])
+    for output, full in zip(stopped, unstopped, strict=True):
+        assert output.text == full.text.partition(stop)[0]
+        assert output.reason == ("stop" if stop in full.text else full.reason)
+    assert stopped[0].reason == "stop"
 
 
-def test_the_unread_front_of_a_prompt_is_counted(model: LanguageModel, tokenizer: Tokenizer) -> None:
-    said = complete(model, tokenizer, PROMPTS, SamplingOptions(max_tokens=2))
+def test_truncated_prompt_tokens_are_counted(model: LanguageModel, tokenizer: Tokenizer) -> None:
+    outputs = complete(model, tokenizer, PROMPTS, SamplingOptions(max_tokens=2))
     lengths = [1 + len(tokenizer.encode(prompt)) for prompt in PROMPTS]
-    assert [row.unread for row in said] == [max(0, length - 12) for length in lengths]
-    assert said[2].unread > 0
+    assert [row.unread for row in outputs] == [max(0, length - 12) for length in lengths]
+    assert outputs[2].unread > 0

@@ -137,7 +137,7 @@ def test_train_rejects_invalid_arguments(seqwright: Command, workdir: Path, argu
     assert files(workdir) - {"runs"} == {"text.txt"}
 
 
-SHARE = "is a share: 0 or more and below 1, not"
+SHARE = "must be at least 0 and below 1, not"
 OUT_OF_RANGE = [
     *[
         ("text", kind, f"model.dropout={share}", SHARE)

@@ -119,7 +119,7 @@ def test_without_positions_the_order_of_the_context_is_lost() -> None:
         ({"width": 9, "heads": 3, "positions": "sinusoidal"}, "width must be even, not 9"),
         ({"heads": 4, "kv_heads": 3}, "4 heads cannot share 3 key-value heads; try 1 or 2 or 4."),
         ({"attention_window": 0}, "window must be at least 1"),
-        ({"attention_dropout": 1.0}, "attention_dropout is a share"),
+        ({"attention_dropout": 1.0}, "attention_dropout must be at least 0 and below 1"),
         ({"readout": "flatten"}, "set tied = false"),
     ],
 )

@@ -96,15 +96,15 @@ def test_a_phrase_is_recognized_in_every_segmentation(kind: Kind) -> None:
     assert cuts, "no cut at all"
     assert len(cuts) > 9 or kind in ("words", "characters", "bytes")
     for ids in cuts:
-        assert never.ends[never.read(ids)]
-        assert wanted.automaton.said[wanted.automaton.read([*ids, target.eos])]  # type: ignore[list-item]
+        assert never.occurs_at_end[never.read(ids)]
+        assert wanted.automaton.occurred[wanted.automaton.read([*ids, target.eos])]  # type: ignore[list-item]
     for ids in ([], target.encode("saw cats"), target.encode("scat") if kind != "words" else []):
-        assert not never.ends[never.read(ids)]
+        assert not never.occurs_at_end[never.read(ids)]
     whole = [
         id for id, piece in enumerate(target.token_bytes) if piece.strip() == b"cat" and [id] in (target.encode("cat"),)
     ]
     for id in whole:  # in one piece it is the word, whatever follows
-        assert never.said[never.read([id, *target.encode("s")])] or kind == "words"
+        assert never.occurred[never.read([id, *target.encode("s")])] or kind == "words"
 
 
 def cuts_of(text: bytes, target: Tokenizer, at: int = 0) -> Iterator[list[int]]:

@@ -1,4 +1,4 @@
-"""Worked example 11: as many parameters as the papers' tables and the practice sheet say, counted without memory."""
+"""Worked example 11: parameter counts of the papers' tables and of the practice sheet, on the meta device."""
 
 from __future__ import annotations
 

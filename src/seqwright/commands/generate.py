@@ -134,9 +134,9 @@ def command(
 
 def _print_output(n: int, label: dict[str, int], output: Any, back_off: Any, *, streamed: bool, as_json: bool) -> None:
     """Prints one output with its warnings; a streamed text is not printed again."""
-    from seqwright.decoding.degeneration import watch
+    from seqwright.decoding.degeneration import degeneration_flags
 
-    warnings = watch(output.text, log_prob=output.log_prob, tokens=len(output.ids))
+    warnings = degeneration_flags(output.text, log_prob=output.log_prob, tokens=len(output.ids))
     if as_json:
         tokens = None if back_off is None else [asdict(token) for token in back_off]
         print_json(asdict(output) | label | {"warnings": [flag.as_json() for flag in warnings], "back_off": tokens})

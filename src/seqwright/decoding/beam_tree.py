@@ -1,4 +1,4 @@
-"""The search tree of a beam: every candidate with its score, its parent and what became of it."""
+"""The search tree of a beam: every candidate with its parent, its log-probability and whether it was kept."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from seqwright.decoding.processors import NOTHING
 
 @dataclass(frozen=True)
 class Node:
-    """A hypothesis as it was considered; its words are found by following `parent` to the root."""
+    """A candidate of one step; its ids are those on the path of `parent` links to the root."""
 
     parent: int | None
-    """The number of the node it continues; None for the first id."""
+    """Index of the node it continues; None for the first id."""
     id: int
     log_prob: float
     fate: str
@@ -22,21 +22,21 @@ class Node:
 
 
 class BeamTree:
-    """The search tree, as the callback `search(..., on_step=tree)`."""
+    """Callback that records the search tree: `search(..., on_step=tree)`."""
 
     def __init__(self, groups: int = 1) -> None:
         self.groups = groups
         self.trees: dict[int, list[Node]] = {}
-        """The nodes of each source in the order in which they were considered."""
+        """The nodes of each source, in the order of the search."""
         self.beams: dict[tuple[int, int], dict[int, int]] = {}
-        """For each group, the node of each beam."""
+        """For each (source, group), the node of each live beam."""
 
     def __call__(self, step: Step) -> None:
-        found = step.candidates
+        candidates = step.candidates
         columns = zip(
-            found.log_probs.tolist(),
-            found.parents.tolist(),
-            found.ids.tolist(),
+            candidates.log_probs.tolist(),
+            candidates.parents.tolist(),
+            candidates.ids.tolist(),
             step.finished.tolist(),
             step.beams.tolist(),
             strict=True,
@@ -58,7 +58,7 @@ class BeamTree:
         self.beams[group] = after
 
     def path(self, source: int, node: int) -> list[int]:
-        """The ids of a node's hypothesis from the first on."""
+        """The ids from the root to a node."""
         ids: list[int] = []
         at: int | None = node
         while at is not None:

@@ -85,13 +85,13 @@ def constraints_of(
     phrases = list({id(one): one for own in required for one in own}.values())
     if forbidden is None and not phrases:
         return None
-    sayable = (forbidden or phrases[0].automaton).sayable
-    never = forbidden or _constant(sayable, occurred=False)
+    has_text = (forbidden or phrases[0].automaton).has_text
+    never = forbidden or _constant(has_text, occurred=False)
     # Sources with fewer required phrases than others are padded with one that has occurred.
-    phrases = [Phrase(automaton=_constant(sayable, occurred=True), cuts=()), *phrases]
+    phrases = [Phrase(automaton=_constant(has_text, occurred=True), piece_ends=()), *phrases]
     parts = [never, *(one.automaton for one in phrases)]
-    offsets = np.cumsum([0, *(len(part.said) for part in parts)]).tolist()
-    following = np.concatenate([part.following + offset for part, offset in zip(parts, offsets, strict=False)])
+    offsets = np.cumsum([0, *(len(part.occurred) for part in parts)]).tolist()
+    following = np.concatenate([part.transitions + offset for part, offset in zip(parts, offsets, strict=False)])
     begins = {id(one): offset for one, offset in zip(phrases, offsets[1:], strict=False)}
     many = max(map(len, required), default=0)
     first = np.array([[0, *(begins[id(one)] for one in own), *[offsets[1]] * (many - len(own))] for own in required])
@@ -104,31 +104,33 @@ def constraints_of(
     others = ((0, len(following) - len(doomed)), (0, 0))
     tables = {
         "following": following,
-        "occurred": np.concatenate([part.said for part in parts]),
-        "occurs_at_end": np.concatenate([part.ends for part in parts]),
-        "matched": np.concatenate([never.progress * 0, *(one.safe for one in phrases)]),
-        "advancing_ids": np.concatenate([never.following < 0, *(one.leading for one in phrases)]),
-        "barred": np.pad(doomed[never.following], others),
-        "barred_last": np.pad((doomed | never.ends)[never.following], others),
+        "occurred": np.concatenate([part.occurred for part in parts]),
+        "occurs_at_end": np.concatenate([part.occurs_at_end for part in parts]),
+        "matched": np.concatenate([never.matched_bytes * 0, *(one.matched_pieces for one in phrases)]),
+        "advancing_ids": np.concatenate([never.transitions < 0, *(one.advancing_ids for one in phrases)]),
+        "barred": np.pad(doomed[never.transitions], others),
+        "barred_last": np.pad((doomed | never.occurs_at_end)[never.transitions], others),
         "first": first,
     }
-    largest = sum(int(one.safe.max()) for one in phrases)
+    largest = sum(int(one.matched_pieces.max()) for one in phrases)
     on_device = {name: torch.from_numpy(table).to(device) for name, table in tables.items()}
     return Constraints(**on_device, largest_bank=largest)
 
 
-def _constant(sayable: NDArray[np.bool_], *, occurred: bool) -> Automaton:
+def _constant(has_text: NDArray[np.bool_], *, occurred: bool) -> Automaton:
     """An automaton with one state: of no phrase, or of one that has occurred already."""
     one = np.array([occurred])
-    still = np.zeros((1, len(sayable)), np.int32)
-    return Automaton(following=still, progress=np.zeros(1, np.int64), said=one, ends=one, sayable=sayable)
+    still = np.zeros((1, len(has_text)), np.int32)
+    return Automaton(
+        transitions=still, matched_bytes=np.zeros(1, np.int64), occurred=one, occurs_at_end=one, has_text=has_text
+    )
 
 
 def _doomed(never: Automaton) -> NDArray[np.bool_]:
     """(S,): states in which a forbidden phrase has occurred, or from which every id leads to one."""
-    doomed = never.said
+    doomed = never.occurred
     while True:
-        more = doomed | doomed[never.following[:, never.sayable]].all(1)
+        more = doomed | doomed[never.transitions[:, never.has_text]].all(1)
         if (more == doomed).all():
             return doomed
         doomed = more

@@ -14,7 +14,7 @@ from seqwright.data.parallel.buckets import Tokenizers
 from seqwright.data.parallel.formats import Pair
 from seqwright.data.parallel.sides import Sides, sides_of
 from seqwright.data.subword_regularization import RegularizedTokenizerConfig
-from seqwright.decoding.degeneration import Typical, typical
+from seqwright.decoding.degeneration import TargetStatistics, target_statistics
 from seqwright.runs.directory import RunDirectory
 from seqwright.tasks.base import Settings
 from seqwright.tasks.codec import train_tokenizer
@@ -68,7 +68,7 @@ class TranslationCodec:
     """Source and target text to ids."""
 
     tokenizers: Tokenizers
-    typical: Typical
+    typical: TargetStatistics
     """How much training targets repeat and copy by themselves: less than that is not degenerate."""
     sides: Sides
     """The most frequent words of both sides, to notice swapped files."""
@@ -77,7 +77,7 @@ class TranslationCodec:
     def learn(cls, pairs: Sequence[Pair], settings: Settings, progress: Progress) -> Self:
         texts = list(_evenly_spaced_texts(pairs))
         tokenizers = learn_tokenizers(pairs, settings, progress)
-        return cls(tokenizers=tokenizers, typical=typical(texts), sides=sides_of(texts))
+        return cls(tokenizers=tokenizers, typical=target_statistics(texts), sides=sides_of(texts))
 
     @classmethod
     def open(cls, directory: RunDirectory) -> Self:
@@ -85,7 +85,7 @@ class TranslationCodec:
         table = read_json(path) if path.exists() else {}
         return cls(
             tokenizers=Tokenizers(source=directory.source_tokenizer, target=directory.tokenizer),
-            typical=Typical(**table.get("typical", {})),
+            typical=TargetStatistics(**table.get("typical", {})),
             sides=Sides(**{side: tuple(words) for side, words in table.get("sides", {}).items()}),
         )
 

@@ -16,8 +16,8 @@ from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
 from seqwright.data.parallel.buckets import Side, Tokenizers, encode_sources
 from seqwright.decoding.attention_recorder import alignments, attends_source, coverage
-from seqwright.decoding.degeneration import Flag, Typical, watch
-from seqwright.decoding.mbr import least_risk
+from seqwright.decoding.degeneration import Flag, TargetStatistics, degeneration_flags
+from seqwright.decoding.mbr import minimum_bayes_risk
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.phrases import Automaton, Phrase, automaton, phrase
 from seqwright.decoding.search import search
@@ -103,7 +103,7 @@ def translate(
     *,
     truncate: bool = False,
     attention: bool = False,
-    typical: Typical = Typical(),  # noqa: B008 frozen
+    typical: TargetStatistics = TargetStatistics(),  # noqa: B008 frozen
     first: int = 1,
     device: torch.device | str = "cpu",
 ) -> Iterator[Translation]:
@@ -181,14 +181,14 @@ def wished(
     if watched is not None:
         # Who says a word in one piece means it: letters after that would only be a way around.
         ends = {cut[-1]: said.split()[-1] for text, said in never.items() for cut in _cuts(target, text)}
-        watched = watched.closed(
+        watched = watched.without_end_boundary(
             [id for id, word in ends.items() if len(word) > 1 and target.token_bytes[id].strip() == word]
         )
     phrases = []
     for text in required:
         said = _surface(target, text)
         usual = min(_cuts(target, text), key=len)
-        if watched is not None and watched.ends[watched.read(usual)]:
+        if watched is not None and watched.occurs_at_end[watched.read(usual)]:
             raise UserError(f"{text!r} is required, but holds something forbidden; take one of the two back.")
         phrases.append(phrase(said, target.token_bytes, usual, target.eos))
     return watched, tuple(phrases)
@@ -246,7 +246,7 @@ def _chosen(
     target: Tokenizer,
     options: TranslationOptions,
     unread: int,
-    typical: Typical,
+    typical: TargetStatistics,
 ) -> tuple[Translation, list[int]]:
     """The best of several outputs, and its ids from the prefix on."""
     begun = target.encode(options.prefix)
@@ -255,7 +255,7 @@ def _chosen(
     if options.mbr != "none":
         # Samples come as often as they are probable; an n-best list is weighed by its log-probabilities.
         weights = None if options.kind == "sample" else [hypothesis.log_prob for hypothesis in several]
-        best, _ = least_risk(UTILITIES[options.mbr](texts), weights)
+        best, _ = minimum_bayes_risk(UTILITIES[options.mbr](texts), weights)
     text, hypothesis = texts[best], several[best]
     facts: dict[str, Any] = {"log_prob": hypothesis.log_prob, "tokens": len(hypothesis.ids)}
     facts["reason"] = hypothesis.reason
@@ -264,7 +264,7 @@ def _chosen(
         text=text,
         others=tuple(texts[:best] + texts[best + 1 :]),
         unread=int(unread),
-        warnings=tuple(watch(text, source=" ".join(source), typical=typical, **facts)),
+        warnings=tuple(degeneration_flags(text, source=" ".join(source), baseline=typical, **facts)),
         **facts,
     )
     return said, [*begun, *hypothesis.ids]
