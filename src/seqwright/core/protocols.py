@@ -39,8 +39,11 @@ class Autoregressive(Model, Protocol):
         """The initial state. `capacity` bounds the ids, padding included, that a row will read."""
         ...
 
-    def step(self, ids: Tensor, state: State, count: Tensor | None = None) -> tuple[Tensor, State]:
-        """Reads ids (B, T); log-probabilities (B, V), natural log, float32, after the last real id.
+    def step(
+        self, ids: Tensor, state: State, count: Tensor | None = None, *, all_positions: bool = False
+    ) -> tuple[Tensor, State]:
+        """Reads ids (B, T); log-probabilities (B, V), natural log, float32, after the last real id, or (B, T, V) after
+        every real one (for speculation and inspection).
 
         `count` (B,) says how many ids of each row, at least one, are real where rows are right-padded. A chunk is a
         prefill: it equals its ids one at a time.

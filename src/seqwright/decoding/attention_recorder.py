@@ -51,10 +51,12 @@ class RecordingModel:
         state = self.model.start(source, capacity=capacity)
         return AttendedState(state, torch.zeros(source.mask.shape, device=source.device))
 
-    def step(self, ids: Tensor, state: State, count: Tensor | None = None) -> tuple[Tensor, AttendedState]:
+    def step(
+        self, ids: Tensor, state: State, count: Tensor | None = None, *, all_positions: bool = False
+    ) -> tuple[Tensor, AttendedState]:
         assert isinstance(state, AttendedState)
         with record(self.model) as attention:
-            log_probs, after = self.model.step(ids, state.state, count)
+            log_probs, after = self.model.step(ids, state.state, count, all_positions=all_positions)
         weights = mean(attention, len(ids))  # (R, T, S)
         last = torch.full((len(ids),), weights.size(1), device=ids.device) if count is None else count
         return log_probs, AttendedState(after, weights[torch.arange(len(ids), device=ids.device), last - 1])

@@ -88,11 +88,13 @@ class LanguageModel(nn.Module):
         """The initial decoding state."""
         return self._causal.start(source.rows, capacity, self.embedding.weight)
 
-    def step(self, ids: Tensor, state: State, count: Tensor | None = None) -> tuple[Tensor, State]:
-        """Log-probabilities (B, V) of the next token after ids (B, T), and the state after."""
+    def step(
+        self, ids: Tensor, state: State, count: Tensor | None = None, *, all_positions: bool = False
+    ) -> tuple[Tensor, State]:
+        """Log-probabilities (B, V) of the next token after ids (B, T), or (B, T, V) after each, and the state after."""
         hidden, after = self._causal(self.embedding(ids), state, count)
         assert after is not None
-        return self.head.log_probs(last_real(hidden, count)), after
+        return self.head.log_probs(hidden if all_positions else last_real(hidden, count)), after
 
     def score(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
         """log p(target) (B, T) by teacher forcing, and the state after where one was passed."""

@@ -95,10 +95,15 @@ class Mixture(Parts):
         """The initial decoding states of all parts."""
         return _join([model.start(source, capacity=capacity) for model in self.models])
 
-    def step(self, ids: Tensor, state: State, count: Tensor | None = None) -> tuple[Tensor, State]:
-        """Log-probabilities (B, V) of the next token after ids (B, T), and the state after."""
+    def step(
+        self, ids: Tensor, state: State, count: Tensor | None = None, *, all_positions: bool = False
+    ) -> tuple[Tensor, State]:
+        """Log-probabilities (B, V) of the next token after ids (B, T), or (B, T, V) after each, and the state after."""
         states = _split(state, len(self.models))
-        steps = [model.step(ids, part, count) for model, part in zip(self.models, states, strict=True)]
+        steps = [
+            model.step(ids, part, count, all_positions=all_positions)
+            for model, part in zip(self.models, states, strict=True)
+        ]
         return self._mix([log_probs for log_probs, _ in steps]), _join([after for _, after in steps])
 
     def score(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:

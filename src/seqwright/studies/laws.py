@@ -49,6 +49,25 @@ def chunked_prefill_equals_one_chunk(model: Autoregressive, batch: Batch) -> flo
     return max_difference(chunked, whole)
 
 
+def all_positions_equal_steps(model: Autoregressive, batch: Batch) -> float:
+    """Log-probabilities at every position of a chunk = those of its ids one at a time, with the same state after."""
+    every, after = model.step(batch.input, _start(model, batch), all_positions=True)  # (B, T, V)
+    state = _start(model, batch)
+    worst = 0.0
+    for t in range(batch.input.size(1)):
+        stepped, state = model.step(batch.input[:, t : t + 1], state)
+        worst = max(worst, max_difference(every[:, t], stepped))
+    count, more = _ragged(batch), batch.input[:, :1]
+    padded, ragged = model.step(batch.input, _start(model, batch), count, all_positions=True)
+    last, plain = model.step(batch.input, _start(model, batch), count)
+    rows = torch.arange(batch.rows, device=count.device)
+    pairs = [(padded[rows, count - 1], last)]
+    pairs += [
+        (model.step(more, one)[0], model.step(more, other)[0]) for one, other in ((after, state), (ragged, plain))
+    ]
+    return max(worst, *(max_difference(one, other) for one, other in pairs))
+
+
 def ragged_prefill_equals_single_rows(model: Autoregressive, batch: Batch) -> float:
     """Prompts of different lengths in one padded chunk = each alone, and likewise a second padded chunk."""
     count = _ragged(batch)
@@ -240,6 +259,7 @@ LAWS: dict[str, Law] = {
     "stepping = teacher forcing": stepping_equals_teacher_forcing,
     "probabilities sum to one": probabilities_sum_to_one,
     "a chunk = its ids one by one": chunked_prefill_equals_one_chunk,
+    "all positions = one by one": all_positions_equal_steps,
     "ragged prompts = each alone": ragged_prefill_equals_single_rows,
     "score = log p(target)": score_equals_target_log_prob,
     "padded = unpadded": padding_has_no_effect,

@@ -108,7 +108,16 @@ class Adaptive(CountedModel):
         trained = self.model.start(source, capacity=capacity)
         return AdaptiveState(trained, ids, torch.zeros(source.rows, dtype=torch.long, device=source.device))
 
-    def step(self, ids: Tensor, state: AdaptiveState, count: Tensor | None = None) -> tuple[Tensor, AdaptiveState]:
+    def step(
+        self, ids: Tensor, state: AdaptiveState, count: Tensor | None = None, *, all_positions: bool = False
+    ) -> tuple[Tensor, AdaptiveState]:
+        """Log-probabilities (B, V) of the next token after ids (B, T), or (B, T, V) after each, and the state after."""
+        if all_positions:  # the cache differs at each position
+            steps, at = [], state
+            for column in ids.unbind(1):
+                log_probs, at = self.step(column.unsqueeze(1), at)
+                steps.append(log_probs)
+            return torch.stack(steps, 1), self.step(ids, state, count)[1]
         log_probs, trained = self.model.step(ids, state.trained, count)
         added = torch.full_like(state.count, ids.size(1)) if count is None else count
         # Rows beyond the capacity are free slots of the decoding engine, which nobody reads.

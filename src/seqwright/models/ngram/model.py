@@ -177,13 +177,19 @@ class NGram(CountedModel):
     def start(self, source: Source, *, capacity: int) -> Contexts:
         return _state(self.tables.empty_contexts(source.rows), source.device)
 
-    def step(self, ids: Tensor, state: Contexts, count: Tensor | None = None) -> tuple[Tensor, Contexts]:
+    def step(
+        self, ids: Tensor, state: Contexts, count: Tensor | None = None, *, all_positions: bool = False
+    ) -> tuple[Tensor, Contexts]:
+        """Log-probabilities (B, V) of the next token after ids (B, T), or (B, T, V) after each, and the state after."""
         before = _rows(state)  # (N - 1, B)
         after = self.tables.advance(ids.cpu().numpy(), before)  # (N - 1, B, T)
         states = np.concatenate([before[..., None], after], axis=2)  # (N - 1, B, T + 1)
         length = ids.size(1) if count is None else count.cpu().numpy()
         contexts = states[:, np.arange(ids.size(0)), length]  # (N - 1, B)
-        return torch.from_numpy(self.tables.distribution(contexts)).to(ids.device), _state(contexts, ids.device)
+        read = after.reshape(len(after), -1) if all_positions else contexts
+        log_probs = torch.from_numpy(self.tables.distribution(read)).to(ids.device)
+        log_probs = log_probs.view(*ids.shape, -1) if all_positions else log_probs
+        return log_probs, _state(contexts, ids.device)
 
     def score(self, batch: Batch, state: Contexts | None = None) -> tuple[Tensor, Contexts | None]:
         contexts = self._contexts(batch, state)
