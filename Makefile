@@ -1,6 +1,6 @@
 # The same targets on a laptop and in CI. All they need is python3 (3.11 or newer, with venv) and make.
 
-.PHONY: demo test test-all check goldens bench clean
+.PHONY: demo test test-all check goldens reference bench clean
 
 # Corpora for the tests and recipes that need more than the embedded text; without the folder those tests are skipped.
 SEQWRIGHT_DATA ?= ../shared/data
@@ -29,12 +29,17 @@ check: .venv/.ready
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	.venv/bin/codespell README.md CHANGELOG.md Makefile pyproject.toml src tests docs benchmarks
+	.venv/bin/codespell README.md CHANGELOG.md CONTRIBUTING.md Makefile pyproject.toml src tests docs benchmarks
 	$(PYTHON) -m pytest tests/test_architecture.py
 
 # Losses, scores, outputs and weights of small trainings over every family, against those on record.
 goldens: .venv/.ready
 	$(PYTHON) tests/goldens.py
+
+# The pages that are written from the code.
+reference: .venv/.ready
+	$(PYTHON) -m seqwright recipes --markdown > docs/reference.md
+	$(PYTHON) benchmarks/laws.py > docs/laws.md
 
 bench: .venv/.ready
 	set -e; for benchmark in $(sort $(wildcard benchmarks/*.py)); do echo "== $$benchmark"; $(PYTHON) $$benchmark; done

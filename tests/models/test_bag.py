@@ -201,7 +201,7 @@ def test_unknown_words_form_no_known_bigram() -> None:
     model.fit(data)
     assert model.facts["types"] == [3, 2, 4]
     others = CharacterCorpus([[1, 0, 3], [2, 0, 3], [3, 0, 1], [1, 0, 2]], torch.zeros(4, dtype=torch.long))
-    streams = model._streams(*model._flat(others.batch(np.arange(4)).source))
+    streams = model._streams(others.sources)
     assert model.vectorizers[1].transform(*streams[1]).row_sizes.flatten().tolist() == [1, 1, 1, 3]
 
 
@@ -227,7 +227,7 @@ def test_unnormalized_features_are_binary(words: int) -> None:
     data = CharacterCorpus(random_texts(60, 7), torch.arange(60) % 2)
     model = bag(BagConfig(order=2, words=words, normalize=False, l2=1.0), sizes())
     model.fit(data)
-    streams = model._streams(*model._flat(data.batch(np.arange(60)).source))
+    streams = model._streams(data.sources)
     views = [rows_of(view.transform(*stream)) for view, stream in zip(model.vectorizers, streams, strict=True)]
     first = model.vectorizers[0].width
     columns_of = [[*views[0][n], *(first + column for view in views[1:] for column in view[n])] for n in range(60)]
