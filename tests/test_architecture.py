@@ -163,6 +163,16 @@ def test_nothing_is_unpickled(path: Path) -> None:
     assert not calls & {"torch.load", "torch.save"}
 
 
+@by_file
+def test_models_are_known_by_declared_capabilities(path: Path) -> None:
+    """What a model can do beyond the seam is a protocol of core/protocols.py, never a probe for an attribute."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+            subject = ast.unparse(node.args[0]).split(".")[-1]
+            if node.func.id in ("getattr", "hasattr"):
+                assert subject not in ("model", "encoder", "decoder"), f"line {node.lineno}: {ast.unparse(node)}"
+
+
 @pytest.mark.parametrize("name", ["__init__.py", "cli.py", "__main__.py"])
 def test_the_doors_are_light(name: str) -> None:
     source = (PACKAGE / name).read_text(encoding="utf-8")

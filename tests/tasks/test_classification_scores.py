@@ -89,13 +89,13 @@ def test_negative_evaluation_options_are_refused() -> None:
 
 
 class TokenCounts(torch.nn.Module):
-    """Logits are the counts of two ids in a row, in evaluation mode; zero in training mode."""
+    """Logits are the counts of some ids in a row, in evaluation mode; zero in training mode."""
 
     context = 4
 
-    def __init__(self, a: int, b: int):
+    def __init__(self, *ids: int):
         super().__init__()
-        self.ids = a, b
+        self.ids = ids
 
     def forward(self, batch: Batch) -> torch.Tensor:
         assert batch.source.ids is not None
@@ -132,7 +132,7 @@ def test_the_prediction_for_a_long_text_is_the_mean_over_its_windows() -> None:
         done, total = progress.calls[-1]
         assert done == total == len(progress.calls)
     alone = frame(encode(texts, tokenizer), tokenizer, max_length=None, truncation="head", add_special_tokens=False)
-    outputs = predict(lambda batch: model(batch)[:, :1], alone, REGRESSION, device="cpu")
+    outputs = predict(TokenCounts(a), alone, REGRESSION, device="cpu")
     assert outputs[:, 0].tolist() == [10, 14, 10]  # standard deviations of 2 from the mean of 10
 
 

@@ -7,6 +7,7 @@ beyond it is a declared capability, a protocol of this file, never a `getattr`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -23,6 +24,10 @@ class Model(Protocol):
 
     def __call__(self, batch: Batch) -> Tensor:
         """Logits aligned with batch.target: (B, T, V) for tokens."""
+        ...
+
+    def eval(self) -> Any:
+        """Evaluation mode: no dropout."""
         ...
 
 
@@ -185,6 +190,18 @@ class ExplainsBackOff(Protocol):
 
     def trace(self, context: Sequence[int], id: int) -> Sequence[Any]:
         """The back-off steps from the longest context to the order that had the n-gram."""
+        ...
+
+
+@runtime_checkable
+class WritesARPA(Protocol):
+    """A static n-gram model, which an ARPA file can hold."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]: ...
+
+    def write_arpa(self, path: Path, tokens: Sequence[str]) -> None:
+        """Writes the n-grams; `tokens` are the names of the ids."""
         ...
 
 

@@ -47,6 +47,10 @@ class RecordingModel:
     def context(self) -> int | None:
         return self.model.context
 
+    def eval(self) -> RecordingModel:
+        self.model.eval()
+        return self
+
     def start(self, source: Source, *, capacity: int) -> AttendedState:
         state = self.model.start(source, capacity=capacity)
         return AttendedState(state, torch.zeros(source.mask.shape, device=source.device))

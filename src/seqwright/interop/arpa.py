@@ -7,6 +7,7 @@ from typing import Any
 
 from seqwright import build
 from seqwright.core.config import UserError
+from seqwright.core.protocols import WritesARPA
 from seqwright.pipeline import recipe
 from seqwright.pipeline import training as session
 from seqwright.runs.run import Run
@@ -15,7 +16,7 @@ from seqwright.text.backend import Kind, TokenizerSpec, build_backend
 
 def export_arpa(run: Run, path: Path) -> dict[str, Any]:
     """Writes the n-gram model of a run; the number of n-grams by order, and the file size."""
-    if not hasattr(run.model, "write_arpa"):
+    if not isinstance(run.model, WritesARPA):
         raise UserError(
             f"{run.path} holds a '{run.settings.kind}' model, but ARPA files hold static n-gram models only; export"
             " a run of kind ngram (without model.adaptive) or arpa."

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from seqwright.core.protocols import Ensemble
+
 M = TypeVar("M")
 
 MIN_WEIGHTS = 1 << 17
@@ -42,10 +44,10 @@ def prepack(model: M) -> M:
     are packed one by one. The model itself where packing is not available."""
     if not available():
         return model
-    if isinstance(parts := getattr(model, "models", None), list):
-        mixed: Any = copy.copy(model)
-        mixed.models = [prepack(part) for part in parts]
-        return mixed
+    if isinstance(model, Ensemble):
+        ensemble: Any = copy.copy(model)
+        ensemble.models = [prepack(part) for part in ensemble.models]
+        return ensemble
     if not isinstance(model, nn.Module):
         return model
     # deepcopy takes what is in its memo as already copied: parameters and buffers are shared.

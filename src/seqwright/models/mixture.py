@@ -64,6 +64,11 @@ class Parts:
             assert part.keys() >= _tensors(model).keys(), f"part {n} lacks some of its weights"
             model.eval()
 
+    def eval(self) -> Self:
+        for model in self.models:
+            model.eval()
+        return self
+
     def to(self, target: torch.device | str | torch.dtype) -> Self:
         """Moves the networks to a device or dtype; counted models stay on the CPU."""
         for model in self.models:

@@ -11,6 +11,7 @@ import numpy as np
 
 from seqwright import build
 from seqwright.core.config import UserError
+from seqwright.core.protocols import Ensemble
 from seqwright.core.storage import to_json
 from seqwright.data.files import as_list
 from seqwright.data.labeled.rows import read_rows, train_valid_split
@@ -132,7 +133,7 @@ def _check_compatible(one: Any, other: Run) -> None:
             f"{other.path} holds a model that {other.description}; only text classifiers can be mixed with {one.path}."
         )
     for run in (one, other):
-        if run.labels.kind != "single" or hasattr(run.model, "models"):
+        if run.labels.kind != "single" or isinstance(run.model, Ensemble):
             raise UserError(f"{run.path} is not a single-label classifier, or is a mixture itself; mix its parts.")
     if one.labels != other.labels:
         raise UserError(

@@ -25,7 +25,7 @@ def score_epoch(
     progress: Progress = SILENT,
 ) -> Floats:
     """`compute` of every batch of an epoch, in evaluation mode, concatenated in the order of the feed."""
-    evaluation_mode(model)
+    model.eval()
     blocks = []
     for step in range(feed.steps_per_epoch):
         blocks.append(compute(feed.batch(step).to(device)))
@@ -47,9 +47,3 @@ def target_nll(model: Autoregressive) -> Callable[[Batch], Floats]:
         return torch.stack([-log_probs.double().sum(1), tokens.double()], 1).cpu().numpy()
 
     return compute
-
-
-def evaluation_mode(model: Any) -> None:
-    """Turns dropout off; counted models have none."""
-    if isinstance(model, torch.nn.Module):
-        model.eval()

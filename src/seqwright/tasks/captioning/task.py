@@ -234,8 +234,7 @@ def captions(
     device: torch.device | str,
 ) -> Iterator[Caption]:
     """The captions that a search finds for images, in order; pass a `prepack`ed model."""
-    if isinstance(model, torch.nn.Module):
-        model.eval()
+    model.eval()
     for first in range(0, len(pictures), BATCH_IMAGES):
         source = grid.source(pictures.pixels[first : first + BATCH_IMAGES]).to(device)
         banned = tokenizer.never_generated(tokenizer.eos)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
 from seqwright.core.progress import SILENT, Progress
+from seqwright.core.protocols import Ensemble
 from seqwright.data.bucketing import ByLength
 from seqwright.data.labeled.labels import LabeledTexts, Labels, balance_notes
 from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, read_texts, train_valid_split
@@ -202,7 +203,7 @@ class ClassificationRun(Run):
     @functools.cached_property
     def predictor(self) -> Predictor:
         """The model, or the models of a mixture with their tokenizers."""
-        models = getattr(self.model, "models", None)
+        models = self.model.models if isinstance(self.model, Ensemble) else None
         data, tokenizers = self.settings.data, self.codec.tokenizers
         if models is None:
             members = [Member(model=self.model, tokenizer=self.codec.tokenizer, data=data)]

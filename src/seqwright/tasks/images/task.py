@@ -25,7 +25,6 @@ from seqwright.tasks.images.codec import ImageCodec
 from seqwright.tasks.images.run import ImageInputRun
 from seqwright.tasks.images.scores import BATCH_IMAGES, evaluate, predict
 from seqwright.tasks.scores import Scores
-from seqwright.tasks.scoring import evaluation_mode
 
 SAMPLES = 8
 """Images in the log at each sampling."""
@@ -167,7 +166,7 @@ class ImageRun(ImageInputRun):
 
     def _feed(self, images: Images, *, batch: int = BATCH_IMAGES, labeled: bool = True) -> ImageFeed:
         feed: ImageFeed = self.codec.evaluation_feed(images, self.settings.data, batch=batch, labeled=labeled)
-        evaluation_mode(self.model)
+        self.model.eval()
         return feed
 
     def _decoding(self, **options: Any) -> ClassificationOptions:

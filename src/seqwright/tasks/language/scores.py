@@ -11,7 +11,7 @@ from rich.table import Table
 
 from seqwright import __version__
 from seqwright.core.progress import SILENT, Progress
-from seqwright.core.protocols import Autoregressive
+from seqwright.core.protocols import Adapts, Autoregressive
 from seqwright.data.text.stream import Stream
 from seqwright.metrics.likelihood import (
     EvaluationConfig,
@@ -24,7 +24,6 @@ from seqwright.metrics.score import signature
 from seqwright.tasks.base import Settings
 from seqwright.tasks.codec import TextCodec
 from seqwright.tasks.scores import Scores
-from seqwright.tasks.scoring import evaluation_mode
 from seqwright.training import machine
 
 SHORT = 1 << 14
@@ -90,7 +89,7 @@ def evaluate_text(
 ) -> LanguageScores:
     """nll, perplexity, bits per byte and per character of a text; `rows` > 1 is faster, but starts from that many empty
     states. `mask_documents` limits attention to a token's own document."""
-    evaluation_mode(model)
+    model.eval()
     ids = torch.from_numpy(stream.ids.astype(np.int64))
     with machine.explain_out_of_memory("scoring a text", advice="lower evaluation.batch_size"):
         scored = score_text(
@@ -139,7 +138,7 @@ def _context_facts(model: Autoregressive, config: EvaluationConfig, rows: int) -
         return {"context": model.context, "stride": effective_stride(model.context, config.stride)}
     return {
         "state": "carried",
-        "adaptive": bool(getattr(model, "adaptive", False)),
+        "adaptive": isinstance(model, Adapts) and model.adaptive,
         "rows": rows if rows > 1 else None,
         "stride": "unused" if config.stride is not None else None,
     }

@@ -13,7 +13,7 @@ import torch
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
 from seqwright.core.progress import SILENT, Progress
-from seqwright.core.protocols import Autoregressive, Feed, MasksDocuments
+from seqwright.core.protocols import Autoregressive, ExplainsBackOff, Feed, MasksDocuments
 from seqwright.data.subword_regularization import RegularizedFeed, regularized_stream
 from seqwright.data.text.bptt import BPTTRows
 from seqwright.data.text.corpora import Readable, read_corpora, to_stream
@@ -305,7 +305,7 @@ class LanguageRun(TextRun):
 
     def back_off(self, ids: Sequence[int], context: Sequence[int] = ()) -> list[BackOff]:
         """How an n-gram came to the probability of each id, after <sos>, the context and the ids before it."""
-        if not hasattr(self.model, "trace"):
+        if not isinstance(self.model, ExplainsBackOff):
             raise UserError(f"{self.path} holds a '{self.settings.kind}' model, which does not back off as n-grams do.")
         assert self.tokenizer.sos is not None
         text = [self.tokenizer.sos, *context, *ids]

@@ -17,6 +17,7 @@ from seqwright import __version__
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.config import check_not_negative
 from seqwright.core.progress import SILENT, Progress
+from seqwright.core.protocols import Counted
 from seqwright.data.bucketing import ByLength, Ints
 from seqwright.data.tagged.formats import Sentence
 from seqwright.data.tagged.sentences import EncodedSentences
@@ -74,7 +75,7 @@ def predict(
     model: Any, encoded: EncodedSentences, *, device: torch.device | str = "cpu", progress: Progress = SILENT
 ) -> TagPredictions:
     """The tag of every word, in order."""
-    probabilistic = hasattr(model, "head")  # counted models have no probabilities
+    probabilistic = not isinstance(model, Counted)
     losses: list[tuple[float, int]] = []
 
     def compute(batch: Batch) -> Floats:

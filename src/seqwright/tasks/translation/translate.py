@@ -112,8 +112,7 @@ def translate(
     `attention` tells where every output looked; what is suspicious beyond the `typical` is always looked into. `first`
     is the number of the first source, for messages.
     """
-    if isinstance(model, torch.nn.Module):
-        model.eval()
+    model.eval()
     if attention and not attends_source(model):
         raise UserError("this model has no attention to show.")
     lines = iter(given)
