@@ -9,16 +9,20 @@ from seqwright.commands.common import JSON, RUN, print_json, print_table
 
 @click.command("check")
 @RUN
+@click.option("--accept", is_flag=True, help="First accept files that you changed: write a new manifest of RUN.")
 @JSON
-def command(run: str, as_json: bool) -> int:
+def command(run: str, accept: bool, as_json: bool) -> int:
     """Check the laws that every model obeys on the model of RUN: cached = uncached, padded = unpadded, …
 
     Prints the largest absolute difference per law; exits with status 1 if one exceeds its tolerance.
     """
     from seqwright.api import open as open_run
     from seqwright.reporting.terminal import Column, table
+    from seqwright.runs.directory import RunDirectory
     from seqwright.studies.check import check
 
+    if accept:
+        RunDirectory.accept(run)
     results = check(open_run(run, device="cpu"))
     rows = [{"law": f.law, "difference": f.difference, "tolerance": f.tolerance, "holds": f.holds} for f in results]
     if as_json:

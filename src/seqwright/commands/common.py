@@ -84,12 +84,12 @@ def print_back_off(tokens: Any) -> None:
     print_table(back_off_table(tokens))
 
 
-def print_scores(scores: Any) -> None:
-    """Prints scores with their confidence intervals, then the signature they share."""
+def print_scores(scores: Any, fingerprint: str) -> None:
+    """Prints scores with their confidence intervals, then the signature they share and the model they belong to."""
     from seqwright.reporting.terminal import scores_table, signature
 
     print_table(scores_table(scores))
-    click.echo(signature(scores))
+    click.echo(f"{signature(scores)}|model:{fingerprint[:8]}")
 
 
 def predict_images(

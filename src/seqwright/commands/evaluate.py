@@ -70,9 +70,9 @@ def command(
     with scoring(quiet=as_json) as watch:
         scores = opened.evaluate(files or None, watch=watch, **options)
     if as_json:
-        print_json({"run": run, "on": files or "validation"} | scores)
+        print_json({"run": run, "fingerprint": opened.directory.fingerprint, "on": files or "validation"} | scores)
         return
-    print_scores(scores["scores"])
+    print_scores(scores["scores"], opened.directory.fingerprint)
     _print_classes(scores.get("details", {}))
     if "per_span" in scores.get("details", {}):
         print_table(spans_table(scores["details"]["per_span"]))

@@ -121,6 +121,6 @@ def command(
         if "discounts" in outcome.summary:
             print_table(ngrams_table(outcome.summary["types"], outcome.summary["discounts"]))
         if "scores" in outcome.summary:
-            print_scores(outcome.summary["scores"])
+            print_scores(outcome.summary["scores"], outcome.summary["fingerprint"])
     # Exit status 128 + signal number, as shells report it.
     return {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129}.get(outcome.stopped or "", 0)

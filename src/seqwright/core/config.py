@@ -101,8 +101,10 @@ def refuse(problems: list[str]) -> None:
 class ConfigLoader:
     """Fills dataclasses from plain tables, remembering where each key was written and every problem met."""
 
-    def __init__(self, origin: str, origins: Mapping[str, str] | None = None):
+    def __init__(self, origin: str, origins: Mapping[str, str] | None = None, *, noun: str = "a recipe"):
         self.origin = origin
+        self.noun = noun
+        """What holds the keys outside of any section, for messages."""
         self.origins = origins or {}
         """Dotted keys that were written elsewhere than in the file (`--set`)."""
         self.problems: list[str] = []
@@ -120,7 +122,7 @@ class ConfigLoader:
         types_of = _types(typing.cast(type, cls))
         values: dict[str, Any] = {}
         prefix = f"{section}." if section else ""
-        place = f"[{section}]" if section else "a recipe"
+        place = f"[{section}]" if section else self.noun
         for key, value in table.items():
             dotted = prefix + key
             if key not in types_of:
@@ -265,10 +267,12 @@ def _convert(value: Any, wanted: Any) -> Any:
     if wanted is Any:
         return value
     if origin is typing.Literal:
-        if value in arguments and type(value) in {type(a) for a in arguments}:
+        if any(value == a and type(value) is type(a) for a in arguments):
             return value
         raise ValueError(f"is {_show(value)}.{did_you_mean(str(value), map(str, arguments))}")
     if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in arguments:  # JSON has a null, TOML has none
+            return None
         for argument in arguments:
             if argument is type(None):
                 continue
@@ -276,6 +280,19 @@ def _convert(value: Any, wanted: Any) -> Any:
                 return _convert(value, argument)
             except ValueError:
                 continue
+    elif origin is list:
+        if isinstance(value, list):
+            return [_convert(item, arguments[0]) for item in value]
+    elif origin is dict:
+        if isinstance(value, Mapping):
+            return {key: _convert(item, arguments[1]) for key, item in value.items()}
+    elif isinstance(wanted, type) and is_dataclass(wanted):
+        if isinstance(value, Mapping):
+            loader = ConfigLoader("wrong", noun="it")
+            made = loader.read(wanted, value)
+            if made is None:
+                raise ValueError(f"is {loader.problems[0]}")
+            return made
     elif origin is tuple:
         repeated = arguments[-1] is Ellipsis
         if isinstance(value, list) and (repeated or len(value) == len(arguments)):
@@ -302,7 +319,9 @@ def _name(wanted: Any) -> str:
         if arguments[-1] is Ellipsis:
             return f"a list of {_name(arguments[0])}"
         return f"a list [{', '.join(_name(a) for a in arguments)}]"
-    if is_dataclass(wanted):
+    if origin is list:
+        return f"a list of {_name(arguments[0])}"
+    if is_dataclass(wanted) or origin is dict:
         return "a section"
     names = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", Any: "tables"}
     return names.get(wanted, str(wanted))

@@ -13,7 +13,7 @@ import torch
 
 from seqwright import build
 from seqwright.core.config import UserError, to_table
-from seqwright.core.storage import load_tensors, save_tensors, write_json, write_text
+from seqwright.core.storage import load_tensors, write_text
 from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.pipeline import recipe
 from seqwright.pipeline.recipe import Recipe
@@ -105,7 +105,7 @@ class TrainingSession:
             return TrainingOutcome(path=path, summary=self.directory.summary(), already=True)
         if not self.directory.learned:
             self.directory.clear()
-        write_text(self.directory.recipe_path, self.recipe.toml())
+        self.directory.write_recipe(self.recipe.toml())
         self.known = set(self.directory.notes())
         self.task = build.task_spec(self.recipe.data.kind).task(self.recipe, self.directory, self.note)
         refuse_too_large(self.recipe, self.task.sizes)
@@ -224,7 +224,10 @@ class TrainingSession:
 
     def _say_what_goes_on(self, trainer: Trainer, checkpoint: Checkpoint) -> None:
         self.log({"kind": "resume", "step": checkpoint.step})
-        self.listener.say(checkpoint.note or f"going on from step {checkpoint.step:,}.")
+        if checkpoint.note:
+            self.note(checkpoint.note)
+        else:
+            self.listener.say(f"going on from step {checkpoint.step:,}.")
         schedule = self.recipe.training.schedule
         if self.directory.finished and schedule not in ENDLESS:
             self.note(
@@ -274,7 +277,7 @@ class TrainingSession:
         about = {"kind": self.recipe.kind, "step": " ".join(map(str, steps))}
         if self.directory.tokenizer_path.exists():
             about["tokenizer"] = self.directory.tokenizer.hash
-        save_tensors(self.directory.model_path, tensors, about)
+        self.directory.save_model(tensors, about)
         self.listener.say("weights are saved; scoring the validation data, if there is any, and writing the report.")
         scores = self.task.evaluate(self.model, device, quick=False) or {}
         if self.recipe.kind in build.COUNTED:
@@ -282,8 +285,8 @@ class TrainingSession:
                 self.log({"kind": "sample", "step": 0, **text})
         summary = {"kind": self.recipe.kind} | facts | scores
         summary["seconds"] = round(summary["seconds"], 3)
-        write_text(self.directory.report_path, report(facts_of(self.directory, summary)))
-        write_json(self.directory.summary_path, summary)
+        summary["fingerprint"] = self.directory.fingerprint
+        self.directory.finish(summary, report(facts_of(self.directory, summary)))
         return summary
 
 
@@ -323,11 +326,10 @@ def keep(
             for said in notes:
                 directory.note(said)
             tensors = model.state_dict()
-            save_tensors(directory.model_path, tensors, {"kind": made.kind, "step": "0"})
-            summary = {"kind": made.kind, "steps": 0, "seconds": 0.0}
+            directory.save_model(tensors, {"kind": made.kind, "step": "0"})
+            summary = {"kind": made.kind, "steps": 0, "seconds": 0.0, "fingerprint": directory.fingerprint}
             summary |= {"parameters": sum(tensor.numel() for tensor in tensors.values())} | facts
-            write_text(directory.report_path, report(facts_of(directory, summary)))
-            write_json(directory.summary_path, summary)
+            directory.finish(summary, report(facts_of(directory, summary)))
         except BaseException:
             directory.model_path.unlink(missing_ok=True)
             directory.report_path.unlink(missing_ok=True)

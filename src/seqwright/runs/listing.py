@@ -31,7 +31,7 @@ def listing(folder: str | Path) -> list[dict[str, Any]]:
 
 def _row(path: Path) -> dict[str, Any]:
     try:
-        run = RunDirectory.open(path)
+        run = RunDirectory.open(path, contents=False)
     except UserError as error:
         return {"run": str(path), "state": f"damaged: {error}"}
     row: dict[str, Any] = {"run": str(path), "kind": run.recipe().get("model", {}).get("kind")}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
@@ -51,6 +52,7 @@ class Run(ABC):
         self.directory, self.settings, self.model, self.precision = directory, settings, model, precision
         self.device = torch.device("cpu")
         tensors, about = load_tensors(directory.model_path)
+        refuse_non_finite(directory.model_path, tensors, counted=not isinstance(model, torch.nn.Module))
         if "tokenizer" in about or directory.tokenizer_path.exists():  # pictures need none
             self.tokenizer = directory.tokenizer
             if about.get("tokenizer", self.tokenizer.hash) != self.tokenizer.hash:
@@ -119,6 +121,16 @@ class Run(ABC):
     def _refused(self) -> UnsupportedVerb:
         instead = " or ".join(f"`seqwright {verb.replace('_', '-')}`" for verb in self.verbs)
         return UnsupportedVerb(f"{self.path} holds a '{self.settings.kind}' model, which {self.does}; try {instead}.")
+
+
+def refuse_non_finite(path: Path, tensors: Mapping[str, Tensor], *, counted: bool) -> None:
+    """Raises where weights are NaN or infinite; tables of counted models may hold log 0."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not (~tensor.isnan() if counted else tensor.isfinite()).all():
+            raise UserError(
+                f"{path}: '{name}' has values that are not finite; no score of it would mean anything. Train again"
+                " with a lower training.learning_rate."
+            )
 
 
 def refuse_unfinished(directory: RunDirectory) -> None:

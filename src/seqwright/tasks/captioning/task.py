@@ -114,7 +114,8 @@ class CaptioningTask:
         grid = Grid.cut(train, data.patch, columns=data.patches == "columns")
         if valid is not None:
             valid = grid.fitted(valid)
-        write_json(directory.labels_path, {"grid": vars(grid)})
+        if not directory.labels_path.exists():  # of another session: its hash is in the manifest
+            write_json(directory.labels_path, {"grid": vars(grid)})
         self.tokenizer = saved_tokenizer(settings, directory, captions_of(train), note)
         self.train = Captioned.of(train, grid, self.tokenizer)
         self.valid = None if valid is None else Captioned.of(valid, grid, self.tokenizer)

@@ -57,7 +57,8 @@ class ImageTask:
         if self.valid is not None:
             self.valid = self.sight.grid.fitted(self.valid)
             self.sight.targets(self.valid)  # an unknown class is refused before anything is learned
-        write_json(directory.labels_path, self.sight.table())
+        if not directory.labels_path.exists():  # of another session: its hash is in the manifest
+            write_json(directory.labels_path, self.sight.table())
         held_out = held_out_notes(data.split, None if self.valid is None else len(self.valid), "pictures")
         for said in (*self.train.notes, *held_out):
             note(said)

@@ -70,7 +70,8 @@ class TaggingTask:
                 " data.columns, or give other files."
             )
         self.known = {word for sentence in self.train.sentences for word in sentence.words}
-        write_json(directory.labels_path, {"tags": self.names, "words": sorted(self.known)})
+        if not directory.labels_path.exists():  # of another session: its hash is in the manifest
+            write_json(directory.labels_path, {"tags": self.names, "words": sorted(self.known)})
         texts = [" ".join(sentence.words) for sentence in self.train.sentences]
         self.tokenizer = saved_tokenizer(settings, directory, texts, note)
         if data.word_dropout and self.tokenizer.kind != "words":

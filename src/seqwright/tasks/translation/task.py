@@ -106,7 +106,8 @@ class TranslationTask:
         some = list(sampled(train.pairs))
         self.typical, sides = typical(some), sides_of(some)
         sides.refuse_swapped((text for pair in self.valid_pairs for text in pair.sources), "the validation pairs")
-        write_json(directory.degeneration_path, {"typical": asdict(self.typical), "sides": asdict(sides)})
+        if not directory.degeneration_path.exists():  # of another session: its hash is in the manifest
+            write_json(directory.degeneration_path, {"typical": asdict(self.typical), "sides": asdict(sides)})
         self.recut: Callable[[int], EncodedPairs] | None = None
         config: TranslationTokenizerConfig = settings.tokenizer
         if config.regularization:

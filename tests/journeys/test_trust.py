@@ -1,0 +1,221 @@
+"""Received and damaged runs: what is read is what was written, and a hostile file harms nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from seqwright.core.config import UserError
+from seqwright.core.storage import load_tensors, save_tensors
+from seqwright.runs.directory import RunDirectory
+from seqwright.runs.environment import commit, environment
+from tests.journeys.commands import TINY_GPT, records
+from tests.journeys.conftest import Command
+
+BOUND = ("model.safetensors", "tokenizer.json", "recipe.toml", "summary.json", "environment.json", "log.jsonl")
+
+
+def flip_bit(path: Path, rng: random.Random) -> None:
+    data = bytearray(path.read_bytes())
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_every_flipped_bit_of_a_run_is_refused(run_copy: Path, name: str) -> None:
+    intact = (run_copy / name).read_bytes()
+    rng = random.Random(name)
+    for _ in range(30):
+        flip_bit(run_copy / name, rng)
+        with pytest.raises(UserError, match=name.replace(".", r"\.") + "|has run format|was made by"):
+            RunDirectory.open(run_copy)
+        (run_copy / name).write_bytes(intact)
+    RunDirectory.open(run_copy)
+
+
+def test_every_command_refuses_damaged_weights(seqwright: Command, run_copy: Path) -> None:
+    flip_bit(run_copy / "model.safetensors", random.Random(1))
+    for command in (["evaluate", "run"], ["generate", "run", "a"], ["score", "run", "text.txt"], ["check", "run"]):
+        result = seqwright(*command)
+        assert result.status == 2
+        assert "run/model.safetensors is damaged" in result.err
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json"])
+def test_a_flipped_bit_in_a_checkpoint_falls_back_to_the_one_before(
+    seqwright: Command, run_copy: Path, name: str
+) -> None:
+    flip_bit(run_copy / "checkpoints" / "step-00000006" / name, random.Random(name))
+    result = seqwright("train", "--run", "run", "--set", "training.steps=8")
+    assert result.status == 0, result.err
+    assert "went back to step 5" in result.err
+    assert any("went back to step 5" in note["text"] for note in records(run_copy, "note"))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_non_finite_weights_are_refused(seqwright: Command, run_copy: Path, value: float) -> None:
+    tensors, about = load_tensors(run_copy / "model.safetensors")
+    next(iter(tensors.values())).view(-1)[0] = value
+    save_tensors(run_copy / "model.safetensors", tensors, about)
+    RunDirectory(run_copy).seal()
+    result = seqwright("evaluate", "run")
+    assert result.status == 2
+    assert "has values that are not finite" in result.err
+
+
+def test_heads_are_bound_to_the_weights(seqwright: Command, run_copy: Path) -> None:
+    """Two heads or four have the same weight shapes: only a hash tells the models apart."""
+    recipe = run_copy / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("heads = 2", "heads = 4"))
+    assert seqwright("evaluate", "run").status == 2
+
+
+def test_labels_are_bound_to_the_weights(seqwright: Command, workdir: Path) -> None:
+    (workdir / "labeled.tsv").write_text("cat\tthe cat sat\ndog\tdogs run by\n" * 20)
+    assert seqwright("train", "--labeled", "labeled.tsv", "--model", "bag", "--run", "run").status == 0
+    before = seqwright("evaluate", "run", "--on", "labeled.tsv", "--json").json["fingerprint"]
+    labels = json.loads((workdir / "run" / "labels.json").read_text())
+    (workdir / "run" / "labels.json").write_text(json.dumps(labels | {"names": labels["names"][::-1]}))
+    result = seqwright("classify", "run", "dogs run")
+    assert result.status == 2
+    assert "run/labels.json is damaged" in result.err
+    assert seqwright("check", "run", "--accept").status == 0
+    assert seqwright("evaluate", "run", "--on", "labeled.tsv", "--json").json["fingerprint"] != before
+
+
+def test_a_resumed_run_needs_the_tokenizer_of_its_checkpoint(seqwright: Command, run_copy: Path) -> None:
+    for name in ("summary.json", "model.safetensors", "manifest.json"):
+        (run_copy / name).unlink()
+    tokenizer = run_copy / "tokenizer.json"
+    tokenizer.write_text(tokenizer.read_text().replace('"version": "1.0"', '"version":  "1.0"'))
+    result = seqwright("train", "--run", "run")
+    assert result.status == 2
+    assert "tokenizer.json is not what step 6 was trained with." in result.err
+
+
+def test_scores_name_the_model_they_belong_to(seqwright: Command, run_copy: Path) -> None:
+    fingerprint = json.loads((run_copy / "summary.json").read_text())["fingerprint"]
+    assert seqwright("evaluate", "run", "--json").json["fingerprint"] == fingerprint
+    assert f"|model:{fingerprint[:8]}" in seqwright("evaluate", "run").out
+
+
+def test_an_additional_file_is_no_part_of_a_run(run_copy: Path) -> None:
+    (run_copy / "source-tokenizer.json").write_bytes((run_copy / "tokenizer.json").read_bytes())
+    with pytest.raises(UserError, match=r"source-tokenizer\.json is damaged: manifest\.json does not list it"):
+        RunDirectory.open(run_copy)
+
+
+def test_a_missing_manifest_is_refused(seqwright: Command, run_copy: Path) -> None:
+    (run_copy / "manifest.json").unlink()
+    result = seqwright("evaluate", "run")
+    assert result.status == 2
+    assert "run/manifest.json is missing." in result.err
+
+
+@pytest.mark.parametrize("moment", ["recipe", "weights", "log", "summary"])
+def test_a_kill_between_the_manifest_and_a_file_is_no_damage(
+    run_copy: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest announces a file before it is replaced, so both the old and the new one open."""
+    run = RunDirectory.open(run_copy)
+    replace = Path.replace
+    names = {"recipe": "recipe.toml", "weights": "model.safetensors", "log": "log.jsonl", "summary": "summary.json"}
+
+    def killed(path: Path, target: Path) -> Path:
+        if path.name == names[moment]:
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    for kill in (killed, replace):
+        monkeypatch.setattr(Path, "replace", kill)
+        try:
+            if moment == "recipe":
+                run.write_recipe(run.recipe_path.read_text().replace("steps = 6", "steps = 7"))
+            elif moment == "weights":
+                tensors, about = load_tensors(run.model_path)
+                run.save_model({name: tensor * 2 for name, tensor in tensors.items()}, about)
+            elif moment == "log":
+                run.rewind(3)
+            else:
+                run.finish(run.summary() | {"seconds": 9.0}, "")
+        except KeyboardInterrupt:
+            pass
+        RunDirectory.open(run_copy)
+    monkeypatch.undo()
+    flip_bit(run_copy / names[moment], random.Random(0))
+    with pytest.raises(UserError):
+        RunDirectory.open(run_copy)
+
+
+def link(path: Path, outside: Path) -> None:
+    if path.is_dir():
+        path.rename(outside / path.name)
+    elif path.exists():
+        path.replace(outside / path.name)
+    else:
+        (outside / path.name).write_text("precious")
+    path.symlink_to(outside / path.name)
+
+
+@pytest.mark.parametrize(
+    "name", [".lock", "log.jsonl", "checkpoints", "tensorboard", "recipe.toml", "model.safetensors", "summary.json"]
+)
+def test_a_received_run_writes_nothing_through_a_link(
+    seqwright: Command, run_copy: Path, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (run_copy / ".lock").unlink(missing_ok=True)
+    if name == "tensorboard":
+        (run_copy / name).mkdir()
+    link(run_copy / name, outside)
+    before = {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()}
+    for command in (["train", "--run", "run"], ["train", "--run", "run", "--set", "training.steps=8"]):
+        result = seqwright(*command)
+        assert result.status == 2
+        assert f"run/{name} is a link; runs and prepared data hold regular files only." in result.err
+    assert {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "model.safetensors", "environment.json", "checkpoints/latest"])
+def test_a_fifo_in_a_run_does_not_hang(seqwright: Command, run_copy: Path, name: str) -> None:
+    (run_copy / name).unlink()
+    os.mkfifo(run_copy / name)
+    assert seqwright("evaluate", "run").status == 2
+
+
+def test_training_into_a_folder_with_a_linked_lock_is_refused(seqwright: Command, workdir: Path) -> None:
+    (workdir / "victim").write_text("")
+    (workdir / "run").mkdir()
+    (workdir / "run" / ".lock").symlink_to(workdir / "victim")
+    assert seqwright("train", "--text", "text.txt", *TINY_GPT, "--run", "run").status == 2
+    assert (workdir / "victim").read_text() == ""
+
+
+def test_no_code_of_a_repository_runs(seqwright: Command, workdir: Path) -> None:
+    """`git describe --dirty` runs core.fsmonitor; the commit is read from files instead."""
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(workdir)]
+    for command in (["init", "-q"], ["add", "text.txt"], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *command], check=True, capture_output=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    (workdir / "hook").write_text(f"#!/bin/sh\ntouch {workdir}/executed\n")
+    (workdir / "hook").chmod(0o755)
+    subprocess.run([*git, "config", "core.fsmonitor", str(workdir / "hook")], check=True)
+    assert seqwright("train", "--text", "text.txt", "--model", "ngram", "--run", "run").status == 0
+    assert not (workdir / "executed").exists()
+    assert json.loads((workdir / "run" / "environment.json").read_text())["commit"] == head
+    subprocess.run([*git, "-c", "core.fsmonitor=false", "pack-refs", "--all"], check=True)
+    assert commit(workdir / "run") == head
+    subprocess.run([*git, "-c", "core.fsmonitor=false", "worktree", "add", "-q", "tree"], check=True)
+    assert commit(workdir / "tree") == head
+    for damage in ("ref: refs/heads/none", "", "x" * 40, "ref: ../../../../../etc/passwd", "ref: " + "a" * 300):
+        (workdir / ".git" / "HEAD").write_text(damage)
+        assert commit(workdir) is None
+
+
+def test_the_environment_names_the_sources() -> None:
+    assert len(environment()["sources"]) == 64
