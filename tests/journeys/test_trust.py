@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
+import lzma
 import os
 import random
 import subprocess
@@ -219,3 +222,92 @@ def test_no_code_of_a_repository_runs(seqwright: Command, workdir: Path) -> None
 
 def test_the_environment_names_the_sources() -> None:
     assert len(environment()["sources"]) == 64
+
+
+def test_a_prepared_folder_names_a_dtype_of_ids_only(seqwright: Command, workdir: Path) -> None:
+    """dtype "O" would read the ids as addresses of objects."""
+    assert seqwright("data", "prepare", "text.txt", "--out", "ids").status == 0
+    train = (
+        "train",
+        "--text",
+        "ids",
+        "--set",
+        "tokenizer.file=ids/tokenizer.json",
+        "--set",
+        "data.document=line",
+        *TINY_GPT[2:],
+        "--run",
+        "run",
+    )
+    index = json.loads((workdir / "ids" / "index.json").read_text())
+    damages = [{"dtype": "O"}, {"dtype": "float64"}, {"ids": -1}, {"unended": [[1]]}, {"bytes": "many"}, {"mine": 1}]
+    for damage in damages:
+        (workdir / "ids" / "index.json").write_text(json.dumps(index | damage))
+        result = seqwright(*train)
+        assert result.status == 2, damage
+        assert "ids/index.json is damaged" in result.err or "is missing or cut short" in result.err
+    (workdir / "ids" / "index.json").write_text(json.dumps(index))
+    ids = (workdir / "ids" / "ids.bin").read_bytes()
+    flip_bit(workdir / "ids" / "ids.bin", random.Random(0))
+    result = seqwright(*train)
+    assert result.status == 2
+    assert "ids.bin is damaged: its sha256 is not that of index.json" in result.err
+    beyond = b"\xff\xff" + ids[2:]
+    (workdir / "ids" / "ids.bin").write_bytes(beyond)
+    hashed = index | {"sha256": hashlib.sha256(beyond).hexdigest()}
+    (workdir / "ids" / "index.json").write_text(json.dumps(hashed))
+    assert "has ids beyond its vocabulary" in seqwright(*train).err
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("summary.json", '{"kind": "gpt", "parameters": "many", "steps": 1, "seconds": 1}'),
+        ("summary.json", "[" * 100_000),
+        ("recipe.toml", "x = " + "[" * 100_000),
+        ("recipe.toml", "model = 3\n"),
+        ("environment.json", '{"format": []}'),
+        ("tokenizer.json", '{"model": {"vocab": {"a": 300000000}}}'),
+        ("tokenizer.json", "[]"),
+        ("log.jsonl", '{"kind": ["x"]}\n'),
+        ("log.jsonl", '{"kind": "note"}\n'),
+        ("log.jsonl", '{"kind": "train", "step": "first"}\n'),
+        ("manifest.json", '{"files": {"../../secret": {"size": 1, "sha256": ""}}}'),
+        ("manifest.json", '{"files": []}'),
+    ],
+)
+def test_hostile_run_files_are_refused(seqwright: Command, run_copy: Path, name: str, text: str) -> None:
+    (run_copy / name).write_text(text)
+    if name != "manifest.json":
+        RunDirectory(run_copy).seal()
+    for command in (["evaluate", "run"], ["train", "--run", "run", "--set", "training.steps=8"]):
+        assert seqwright(*command).status == 2
+    assert "run" in seqwright("runs", ".").out
+
+
+@pytest.mark.parametrize(
+    ("files", "command", "message"),
+    [
+        ({"a.txt.gz": gzip.compress(bytes(3000))}, ["train", "--text", "a.txt.gz"], "SEQWRIGHT_MAX_DECOMPRESSED_BYTES"),
+        ({"a.txt.xz": lzma.compress(b"x" * 3000)}, ["score", "run", "a.txt.xz"], "SEQWRIGHT_MAX_DECOMPRESSED_BYTES"),
+        (
+            {"a.gz": gzip.compress(b"x " * 3000)},
+            ["data", "prepare", "a.gz", "--out", "o"],
+            "SEQWRIGHT_MAX_DECOMPRESSED_BYTES",
+        ),
+    ],
+)
+def test_decompression_is_limited(
+    seqwright: Command,
+    run_copy: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    files: dict[str, bytes],
+    command: list[str],
+    message: str,
+) -> None:
+    for name, data in files.items():
+        Path(name).write_bytes(data)
+    monkeypatch.setenv("SEQWRIGHT_MAX_DECOMPRESSED_BYTES", "1000")
+    result = seqwright(*command)
+    assert result.status == 2
+    assert message in result.err

@@ -284,7 +284,7 @@ def test_killed_at_any_moment_a_complete_checkpoint_is_found(run: RunDirectory) 
     step = 0
     for _ in range(8):
         process = start_writer(save_for_ever, run)
-        time.sleep(moments.uniform(0.005, 0.15))
+        time.sleep(moments.uniform(0.005, 0.3))
         kill(process)
         opened = RunDirectory.open(run.path)
         with opened.writing():

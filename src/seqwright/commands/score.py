@@ -91,7 +91,7 @@ def _texts(lines: Iterable[str], field: str | None, offset: int) -> Iterator[str
     for number, line in enumerate(lines, offset + 1):
         try:
             text = json.loads(line)[field]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             text = None
         if not isinstance(text, str):
             raise UserError(

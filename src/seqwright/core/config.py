@@ -165,7 +165,7 @@ def parse_override(text: str) -> tuple[str, Any]:
         raise UserError(f"--set {text}: expected key=value, as in --set training.steps=100.")
     try:
         table = tomllib.loads(f"x = {raw}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         bare = raw.strip()
         if bare.startswith("[") and bare.endswith("]"):  # a shell takes the quotes out of ["a", "b"]
             return key, [item.strip() for item in bare[1:-1].split(",")]

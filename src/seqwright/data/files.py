@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from seqwright.core.config import UserError, did_you_mean
+from seqwright.core.limits import check_limit, limit
 
 Errors = Literal["strict", "replace"]
 
@@ -27,6 +28,7 @@ UNDER_ROOT = f"${DATA_ROOT}/"
 
 COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 """Functions that open compressed files, by suffix."""
+MAX_DECOMPRESSED = "SEQWRIGHT_MAX_DECOMPRESSED_BYTES"
 TEXTS = (".txt", ".text", ".md", ".markdown", ".rst", ".jsonl", ".ndjson", ".csv", ".tsv")
 """Suffixes of the files that are read from a folder; a file named directly may have any suffix."""
 
@@ -107,7 +109,7 @@ def lines_of(path: Path) -> Iterator[str]:
     """Lines of a file without their endings (LF or CRLF), read lazily: the file may be larger than memory."""
     opener: Callable[..., IO[bytes]] = COMPRESSED.get(path.suffix, open)
     with _naming(path), opener(path, "rb") as file:
-        for number, raw in enumerate(file, 1):
+        for number, raw in enumerate(_limited_lines(file, path) if path.suffix in COMPRESSED else file, 1):
             line = decode_line(raw, number, str(path))
             yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
 
@@ -125,11 +127,18 @@ def decode_line(raw: bytes, number: int, source: str) -> str:
 def read_bytes(path: Path) -> bytes:
     """The decompressed content of a file."""
     with _naming(path):
-        if path.suffix == ".gz":
-            return gzip.decompress(path.read_bytes())
-        if path.suffix == ".xz":
-            return lzma.decompress(path.read_bytes())
-        return path.read_bytes()
+        if path.suffix not in COMPRESSED:
+            return path.read_bytes()
+        with COMPRESSED[path.suffix](path, "rb") as file:
+            data: bytes = file.read(limit(MAX_DECOMPRESSED) + 1)
+    check_limit(MAX_DECOMPRESSED, len(data), f"{path} decompresses to {len(data):,} bytes or more")
+    return data
+
+
+def _limited_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
+    while line := file.readline(limit(MAX_DECOMPRESSED) + 1):
+        check_limit(MAX_DECOMPRESSED, len(line), f"{path} has a line of {len(line):,} bytes or more")
+        yield line
 
 
 @contextmanager

@@ -98,7 +98,8 @@ class Checkpoints:
                 save_tensors(folder / f"{name}.safetensors", tensors)
             write_json(folder / STATE, {"step": step, "groups": sorted(groups), "state": state})
             files = records_of({path.name: path for path in sorted(folder.iterdir())})
-            Manifest(files=files, model=self._model_records()).write(folder)
+            # Not written atomically: the folder is, and syncs its files.
+            (folder / NAME).write_text(Manifest(files=files, model=self._model_records()).json(), encoding="utf-8")
         write_text(self.pointer, f"{step}\n")
         newest = [s for s in self.steps() if s <= step][-keep:]
         for old in self.steps():

@@ -12,22 +12,20 @@ used. From the first weights on, manifest.json has the sha256 of every file, che
 
 from __future__ import annotations
 
-import fcntl
 import functools
-import os
-import platform
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from torch import Tensor
 
 from seqwright import __version__
 from seqwright.core.config import UserError, did_you_mean
-from seqwright.core.regular_files import FileRecord, open_regular, refuse_irregular
+from seqwright.core.lock import NAME as LOCK
+from seqwright.core.lock import is_lock, lock
+from seqwright.core.regular_files import FileRecord, refuse_irregular
 from seqwright.core.storage import (
     append_jsonl,
     check_tensors,
@@ -55,31 +53,11 @@ from seqwright.runs.manifest import (
     records_of,
     run_files,
 )
+from seqwright.runs.schemas import Environment, Summary, check_log
 from seqwright.text.tokenizer import Tokenizer
 
 FORMAT = 3
 """The version of the layout; raised when files or recipe keys change. Older runs are refused, not converted."""
-HOLDER = "process {process} on {node} since {time}"
-"""What the lock file says."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Environment:
-    """The keys of environment.json that are read again; it has more."""
-
-    format: int
-    seqwright: str = "of unknown version"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    """The keys that every summary.json has; those of a task follow."""
-
-    kind: str
-    parameters: int
-    steps: int
-    seconds: float
-    warnings: tuple[str, ...] = ()
 
 
 class RunDirectory:
@@ -99,7 +77,7 @@ class RunDirectory:
         self.report_path = path / "report.html"
         self.tensorboard_path = path / "tensorboard"
         self.manifest_path = path / NAME
-        self.lock_path = path / ".lock"
+        self.lock_path = path / LOCK
         self.checkpoints = Checkpoints(path / "checkpoints")
         self.made_folder = False
         """Whether the folder was not there before this sitting, and goes when the run is taken back."""
@@ -228,11 +206,9 @@ class RunDirectory:
 
     def _is_mark(self, path: Path) -> bool:
         """Whether this is the lock or the environment that `create` writes before anything else."""
-        if path.is_symlink():
-            return False
-        if path == self.lock_path and path.is_file():
-            return path.read_bytes()[:8] in (b"", HOLDER[:8].encode())
-        if path == self.environment_path:
+        if is_lock(path):
+            return True
+        if path == self.environment_path and not path.is_symlink():
             with suppress(UserError):
                 made = read_json(path)
                 return isinstance(made, dict) and "format" in made
@@ -240,40 +216,24 @@ class RunDirectory:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Holds the lock, which is the system's: a dead holder holds nothing."""
-        with self._lock() as file:
-            with suppress(OSError):  # who holds it is a courtesy; a full disk is met, and named, by what must be kept
-                file.truncate(0)
-                holder = HOLDER.format(process=os.getpid(), node=platform.node(), time=now())
-                os.write(file.fileno(), holder.encode())
+        """Holds the lock."""
+        try:
+            held = lock(self.path, "Wait for it, stop it, or give this one another folder with --run.")
+        except FileNotFoundError:
+            raise UserError(_taken_back(self.path)) from None
+        with held:
             recover(self.path)
             recover(self.checkpoints.path)
             yield
 
-    def _lock(self) -> IO[str]:
-        """The lock file, locked. One that `discard` unlinked while we waited for it guards nothing: then again."""
-        while True:
-            try:
-                with write_errors(self.path):
-                    file = os.fdopen(open_regular(self.lock_path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+")
-            except FileNotFoundError:
-                raise UserError(_taken_back(self.path)) from None
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                with suppress(FileNotFoundError):
-                    if os.path.samestat(os.fstat(file.fileno()), self.lock_path.stat()):
-                        return file
-            except BlockingIOError:
-                file.seek(0)
-                raise UserError(
-                    f"{self.path} is being written by {file.read() or 'another process'}. "
-                    "Wait for it, stop it, or give this one another folder with --run."
-                ) from None
-            file.close()
-
     def recipe(self) -> dict[str, Any]:
         """The resolved recipe as plain tables."""
-        return read_toml(self.recipe_path)
+        recipe = read_toml(self.recipe_path)
+        if wrong := [key for key, table in recipe.items() if not isinstance(table, str if key == "name" else dict)]:
+            raise UserError(
+                f"{self.recipe_path} is damaged: [{wrong[0]}] is no section. Restore it from a copy, or train again."
+            )
+        return recipe
 
     def environment(self) -> Any:
         """Versions, hardware and command of the process that created the run."""
@@ -348,7 +308,9 @@ class RunDirectory:
 
     def records(self) -> list[dict[str, Any]]:
         """The log, oldest first."""
-        return read_jsonl(self.log_path, "kind") if self.log_path.exists() else []
+        records = read_jsonl(self.log_path, "kind") if self.log_path.exists() else []
+        check_log(records, self.log_path)
+        return records
 
     def note(self, text: str) -> None:
         """Puts on record what a reader of the numbers should know: a fall-back, a truncation, a held-out part."""

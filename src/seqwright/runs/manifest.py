@@ -15,7 +15,7 @@ from typing import Any
 
 from seqwright.core.config import UserError
 from seqwright.core.regular_files import FileRecord
-from seqwright.core.storage import read_record, write_json
+from seqwright.core.storage import read_record, to_json, write_text
 
 NAME = "manifest.json"
 LOG = "log.jsonl"
@@ -50,7 +50,11 @@ class Manifest:
         return read_record(folder / NAME, cls)
 
     def write(self, folder: Path) -> None:
-        write_json(folder / NAME, asdict(self))
+        write_text(folder / NAME, self.json())
+
+    def json(self) -> str:
+        """The contents of manifest.json."""
+        return to_json(asdict(self), indent=2) + "\n"
 
     def check(self, folder: Path, known: Mapping[str, Path], *, contents: bool = True) -> dict[str, FileRecord]:
         """The records of the files that are there; UserError for a changed, missing or additional one.

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from seqwright.core.batch import EncoderSizes, OutputSpec
 from seqwright.core.config import UserError
-from seqwright.data.images.corpus import Images, ImagesConfig
+from seqwright.core.storage import read_record
+from seqwright.data.images.corpus import Images, ImagesConfig, Objective
 from seqwright.data.images.patches import Grid, ImageFeed, Ints
 from seqwright.data.labeled.labels import Labels
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedCodec:
+    """The keys of labels.json of an image run."""
+
+    grid: Grid
+    answer: Objective
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +50,10 @@ class ImageCodec:
         return cls(grid=grid, objective=config.objective, names=tuple(sorted(names)))
 
     @classmethod
-    def read(cls, table: dict[str, Any]) -> Self:
-        """The codec that `table` wrote."""
-        return cls(grid=Grid(**table["grid"]), objective=table["answer"], names=tuple(table["names"]))
+    def read(cls, path: Path) -> Self:
+        """The codec of a labels.json."""
+        saved = read_record(path, SavedCodec)
+        return cls(grid=saved.grid, objective=saved.answer, names=saved.names)
 
     def table(self) -> dict[str, Any]:
         """The codec as JSON values."""

@@ -13,7 +13,7 @@ import torch
 from seqwright.core.batch import Batch, Source, Vocabularies
 from seqwright.core.config import UserError, to_table
 from seqwright.core.protocols import Autoregressive, Watch, unwatched
-from seqwright.core.storage import read_json, write_json
+from seqwright.core.storage import read_record, write_json
 from seqwright.data.bucketing import ByLength, Ints
 from seqwright.data.images.corpus import CaptionsConfig, Images, read_splits
 from seqwright.data.images.patches import Grid
@@ -278,5 +278,12 @@ def _likelihood(model: Autoregressive, examples: Captioned, device: torch.device
     return likelihood_counts(rows, examples.tokenizer, kept.pictures.fingerprint)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SavedGrid:
+    """The keys of labels.json of a captioner."""
+
+    grid: Grid
+
+
 def _grid(directory: RunDirectory) -> Grid:
-    return Grid(**read_json(directory.labels_path)["grid"])
+    return read_record(directory.labels_path, SavedGrid).grid

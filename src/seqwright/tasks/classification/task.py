@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from seqwright.core.batch import Batch, EncoderSizes, Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Watch, unwatched
-from seqwright.core.storage import read_json, write_json
+from seqwright.core.storage import read_record, write_json
 from seqwright.data.bucketing import ByLength
 from seqwright.data.labeled.labels import LabeledTexts, Labels, balance_notes
 from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, read_texts, train_valid_split
@@ -309,4 +309,4 @@ def saved_labels(directory: RunDirectory, rows: Rows, data: LabeledConfig) -> La
 
 
 def open_labels(directory: RunDirectory) -> Labels:
-    return Labels.read(read_json(directory.labels_path))
+    return read_record(directory.labels_path, Labels)

@@ -14,7 +14,7 @@ from seqwright import __version__
 from seqwright.core.batch import IGNORE, Batch, EncoderSizes, Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Watch, unwatched
-from seqwright.core.storage import read_json, write_json
+from seqwright.core.storage import write_json
 from seqwright.data.images.corpus import Images, ImagesConfig, read_splits
 from seqwright.data.images.files import Pixels
 from seqwright.data.images.image_codec import ImageCodec
@@ -137,11 +137,11 @@ class ImageRun(ImageInputRun):
 
     @staticmethod
     def sizes(directory: RunDirectory) -> EncoderSizes:
-        return ImageCodec.read(read_json(directory.labels_path)).sizes
+        return ImageCodec.read(directory.labels_path).sizes
 
     @functools.cached_property
     def sight(self) -> ImageCodec:
-        return ImageCodec.read(read_json(self.directory.labels_path))
+        return ImageCodec.read(self.directory.labels_path)
 
     @property
     def grid(self) -> Grid:

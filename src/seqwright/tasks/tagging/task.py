@@ -14,7 +14,7 @@ import torch
 from seqwright.core.batch import Batch, EncoderSizes, OutputSpec
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Watch, unwatched
-from seqwright.core.storage import read_json, write_json
+from seqwright.core.storage import read_record, write_json
 from seqwright.data.tagged.corpus import (
     Tagged,
     TaggedConfig,
@@ -172,6 +172,14 @@ class TaggedSentence:
     """Of each tag; None where a model has none."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SavedTags:
+    """The keys of labels.json of a tagger: its tags by id, and the words of its training data."""
+
+    tags: list[str]
+    words: list[str]
+
+
 class TaggingRun(Run):
     """A trained tagger: `run = seqwright.open("runs/x"); run.tag(["Time flies"])`."""
 
@@ -180,13 +188,12 @@ class TaggingRun(Run):
 
     @staticmethod
     def sizes(directory: RunDirectory) -> EncoderSizes:
-        return sizes_of(directory.tokenizer, read_json(directory.labels_path)["tags"])
+        return sizes_of(directory.tokenizer, read_record(directory.labels_path, SavedTags).tags)
 
     @functools.cached_property
     def labels(self) -> dict[str, list[str]]:
         """The tags by number, and the words of the training data."""
-        found: dict[str, list[str]] = read_json(self.directory.labels_path)
-        return found
+        return vars(read_record(self.directory.labels_path, SavedTags))
 
     def example(self, rows: int, length: int) -> Batch:
         """Sentences of different lengths, made of the words that were learned from."""

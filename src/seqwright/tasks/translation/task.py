@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +14,7 @@ import torch
 from seqwright.core.batch import Batch, Source, Vocabularies
 from seqwright.core.config import UserError, to_table
 from seqwright.core.protocols import Autoregressive, Feed, Watch, unwatched
-from seqwright.core.storage import read_json, write_json, write_text
+from seqwright.core.storage import read_record, write_json, write_text
 from seqwright.data.files import as_list
 from seqwright.data.parallel.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs, encode_sources
 from seqwright.data.parallel.formats import Pair
@@ -181,6 +181,14 @@ class TranslationTask:
         return list(translate(prepack(model), self.tokenizers, given, quick, truncate=True, device=device))
 
 
+@dataclass(frozen=True, kw_only=True)
+class SavedStatistics:
+    """The keys of degeneration.json: statistics of the training pairs."""
+
+    typical: Typical = field(default_factory=Typical)
+    sides: Sides = field(default_factory=Sides)
+
+
 class TranslationRun(Run):
     """A trained translator: `run = seqwright.open("runs/x"); run.translate(["A dog runs."])`."""
 
@@ -207,17 +215,17 @@ class TranslationRun(Run):
     @functools.cached_property
     def typical(self) -> Typical:
         """What its training targets do themselves, so that the watch does not mind."""
-        return Typical(**self._watch.get("typical", {}))
+        return self._saved.typical
 
     @functools.cached_property
     def sides(self) -> Sides:
         """The commonest words of both sides in its training."""
-        return Sides(**{side: tuple(words) for side, words in self._watch.get("sides", {}).items()})
+        return self._saved.sides
 
     @functools.cached_property
-    def _watch(self) -> dict[str, Any]:
+    def _saved(self) -> SavedStatistics:
         path = self.directory.degeneration_path
-        return read_json(path) if path.exists() else {}
+        return read_record(path, SavedStatistics) if path.exists() else SavedStatistics()
 
     def framed(self, text: str) -> list[int]:
         """Sources are ended, and never begun."""
