@@ -197,7 +197,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
 
 def remove_directory(path: Path) -> None:
     """Deletes a directory by renaming it first, so that a crash leaves no partial directory under its name."""
-    temporary = _temporary_path(path, "tmp", _random_suffix())
+    temporary = temporary_path(path, "tmp", random_suffix())
     path.rename(temporary)
     shutil.rmtree(temporary)
 
@@ -251,9 +251,9 @@ def write_errors(path: Path) -> Iterator[None]:
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """A temporary path whose file or directory is fsynced and renamed to `path` when the block succeeds."""
-    suffix = _random_suffix()
+    suffix = random_suffix()
     # A directory even for a single file: it also holds the temporary file that safetensors writes beside its target.
-    temporary = _temporary_path(path, "tmp", suffix)
+    temporary = temporary_path(path, "tmp", suffix)
     staged = temporary / path.name
     with write_errors(path):
         temporary.mkdir(parents=True)
@@ -261,7 +261,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
             yield staged
             sync(staged)
             if staged.is_dir() and path.is_dir():  # rename(2) replaces a file, but not a non-empty directory
-                replaced = _temporary_path(path, "old", suffix)
+                replaced = temporary_path(path, "old", suffix)
                 path.rename(replaced)
                 staged.rename(path)
                 shutil.rmtree(replaced)
@@ -341,10 +341,11 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _random_suffix() -> str:
+def random_suffix() -> str:
+    """Eight random hexadecimal digits."""
     return secrets.token_hex(4)
 
 
-def _temporary_path(path: Path, state: str, suffix: str) -> Path:
+def temporary_path(path: Path, state: str, suffix: str) -> Path:
     """The temporary path beside `path` for its new (tmp) or replaced (old) contents."""
     return path.with_name(f".{state}-{suffix}-{path.name}")

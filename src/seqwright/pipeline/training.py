@@ -317,24 +317,17 @@ def keep(
 ) -> dict[str, Any]:
     """A finished run of a model that was made elsewhere (imported, mixed), with other files beside it that its kind
     needs; its summary, written last."""
-    directory = RunDirectory.create(path, recipe=made.toml())
-    with directory.writing():
-        try:
-            write_text(directory.tokenizer_path, tokenizer)
-            for name, text in (beside or {}).items():
-                write_text(directory.path / name, text)
-            for said in notes:
-                directory.note(said)
-            tensors = model.state_dict()
-            directory.save_model(tensors, {"kind": made.kind, "step": "0"})
-            summary = {"kind": made.kind, "steps": 0, "seconds": 0.0, "fingerprint": directory.fingerprint}
-            summary |= {"parameters": sum(tensor.numel() for tensor in tensors.values())} | facts
-            directory.finish(summary, report(facts_of(directory, summary)))
-        except BaseException:
-            directory.model_path.unlink(missing_ok=True)
-            directory.report_path.unlink(missing_ok=True)
-            directory.discard()
-            raise
+    with RunDirectory.staged(path, recipe=made.toml()) as directory:
+        write_text(directory.tokenizer_path, tokenizer)
+        for name, text in (beside or {}).items():
+            write_text(directory.path / name, text)
+        for said in notes:
+            directory.note(said)
+        tensors = model.state_dict()
+        directory.save_model(tensors, {"kind": made.kind, "step": "0"})
+        summary = {"kind": made.kind, "steps": 0, "seconds": 0.0, "fingerprint": directory.fingerprint}
+        summary |= {"parameters": sum(tensor.numel() for tensor in tensors.values())} | facts
+        directory.finish(summary, report(facts_of(directory, summary)))
     return summary
 
 

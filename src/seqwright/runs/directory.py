@@ -24,7 +24,7 @@ from torch import Tensor
 from seqwright import __version__
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.lock import NAME as LOCK
-from seqwright.core.lock import is_lock, lock
+from seqwright.core.lock import is_lock, lock, new_directory
 from seqwright.core.regular_files import FileRecord, refuse_irregular
 from seqwright.core.storage import (
     append_jsonl,
@@ -100,6 +100,22 @@ class RunDirectory:
                 run.discard()
                 raise
         return run
+
+    @classmethod
+    @contextmanager
+    def staged(cls, path: Path, *, recipe: str) -> Iterator[Self]:
+        """A new run in a temporary folder, renamed to `path` when the block succeeds; a kill leaves nothing there."""
+        final = cls(path)
+        final._refuse_other_things()
+        if is_run(path):
+            raise UserError(f"{path} already holds a run. Choose another folder, or delete it to start again.")
+        if path.is_dir() and any(path.iterdir()):  # what a killed `create` left
+            with final._alone():
+                final.discard()
+        with new_directory(path) as folder:
+            run = cls.create(folder, recipe=recipe)
+            with run.writing():
+                yield run
 
     @classmethod
     def open(cls, path: Path | str, *, contents: bool = True) -> Self:
