@@ -9,6 +9,7 @@ import lzma
 import os
 import random
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -311,3 +312,89 @@ def test_decompression_is_limited(
     result = seqwright(*command)
     assert result.status == 2
     assert message in result.err
+
+
+HOSTILE = "\x1b]0;pwned\x07\x9b31m\u202e"
+"""Sets the title of a terminal, colors it with an 8-bit CSI, and reverses what follows."""
+
+
+def test_no_text_commands_the_terminal(seqwright: Command, run_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("hostile.txt").write_text(f"the cat {HOSTILE}sat\n" * 3)
+    rows = "".join(f"{label}\t{HOSTILE} the {label[:3]} {n}\n" for n in range(20) for label in (HOSTILE, "dog"))
+    Path("labeled.tsv").write_text(rows)
+    assert seqwright("train", "--labeled", "labeled.tsv", "--model", "bag", "--run", "labels").status == 0
+    commands = [
+        ["score", "run", "hostile.txt"],
+        ["score", "run", "hostile.txt", "--keep-below", "1e9"],
+        ["generate", "run", HOSTILE, "--max-tokens", "3"],
+        ["tokenize", "run", "hostile.txt"],
+        ["data", "audit", "hostile.txt"],
+        ["classify", "labels", "hostile.txt"],
+        ["evaluate", "labels", "--on", "labeled.tsv"],
+        ["score", "run", "hostile.txt", "--json"],
+        ["generate", HOSTILE],
+    ]
+    for terminal in (True, False):
+        monkeypatch.setattr("_pytest.capture.CaptureIO.isatty", lambda self: terminal)  # noqa: B023
+        shown = [seqwright(*command) for command in commands]
+        for command, result in zip(commands, shown, strict=True):
+            text = result.out + result.err
+            assert "Traceback" not in text
+            if terminal:
+                assert "\x1b]" not in text, command
+                assert not set(text) & {"\x07", "\x9b", "\u202e"}, command
+        if not terminal:
+            assert HOSTILE in shown[0].out
+
+
+LONG = "a" * 300
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "--text", "text.txt", "--set", "data.kind=[]"],
+        ["train", "--text", "text.txt", "--set", "model.kind=[]"],
+        ["train", "--text", "text.txt", "--set", "tokenizer.kind={}"],
+        ["train", "--text", "text.txt", "--set", "training.steps=" + "9" * 5000],
+        ["train", "--text", "text.txt", "--set", "x=" + "[" * 3000],
+        ["train", "--text", "text.txt", "--model", "ngram", "--set", f"name={LONG}"],
+        ["train", "--text", "text.txt", "--model", "ngram", "--run", LONG],
+        ["train", "--text", LONG],
+        ["train", LONG],
+        ["evaluate", LONG],
+        ["runs", LONG],
+        ["tokenize", "run", LONG + "/a"],
+        ["data", "prepare", "text.txt", "--out", LONG],
+        ["import", f"{LONG}.arpa", "--run", "imported"],
+        ["export", "run", "a.arpa", "--to", "arpa"],
+    ],
+    ids=lambda command: " ".join(command)[:60],
+)
+def test_odd_arguments_are_errors_with_one_sentence(seqwright: Command, run_copy: Path, command: list[str]) -> None:
+    assert seqwright(*command).status == 2
+
+
+def test_search_audit_of_nothing(seqwright: Command, run_copy: Path) -> None:
+    assert seqwright("search-audit", "run").status == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_device_as_standard_output(run_copy: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "seqwright", "runs", "."], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert process.returncode == 2
+    assert process.stderr.startswith("error: No space left on device.")
+
+
+def test_a_folder_in_the_place_of_weights(seqwright: Command, run_copy: Path) -> None:
+    (run_copy / "model.safetensors").unlink()
+    (run_copy / "model.safetensors").mkdir()
+    assert "model.safetensors is a folder" in seqwright("evaluate", "run").err
+
+
+def test_an_idx_header_that_overflows(seqwright: Command, workdir: Path) -> None:
+    (workdir / "images.idx").write_bytes(b"\0\0\x08\x04" + b"\xff" * 16)
+    assert "is damaged: its header declares" in seqwright("train", "--images", "images.idx").err

@@ -11,6 +11,8 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from seqwright.core.printable import printable
+
 CHUNK_LINES = 1 << 16
 """Maximum number of lines of a file in one chunk."""
 READ_BYTES = 1 << 16
@@ -63,11 +65,17 @@ def repeat_options(args: list[str]) -> list[str]:
     return rewritten
 
 
+def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
+    """Prints text, which may come from files and models: on a terminal its control characters are escaped."""
+    stream = sys.stderr if err else sys.stdout
+    click.echo(printable(text) if stream.isatty() else text, nl=nl, err=err)
+
+
 def print_json(value: Any) -> None:
     """Prints one line of JSON; NaN and infinities, which JSON lacks, become null."""
     from seqwright.core.storage import to_json
 
-    click.echo(to_json(value))
+    echo(to_json(value))
 
 
 def print_table(table: Any) -> None:
@@ -89,7 +97,7 @@ def print_scores(scores: Any, fingerprint: str) -> None:
     from seqwright.reporting.terminal import scores_table, signature
 
     print_table(scores_table(scores))
-    click.echo(f"{signature(scores)}|model:{fingerprint[:8]}")
+    echo(f"{signature(scores)}|model:{fingerprint[:8]}")
 
 
 def predict_images(

@@ -13,6 +13,7 @@ from seqwright.commands.common import (
     RUN,
     SET,
     MultiValueCommand,
+    echo,
     options_from,
     print_json,
     print_scores,
@@ -80,25 +81,25 @@ def command(
         if unseen := scores.get(f"unlearned_{what}"):
             counts = ", ".join(f"{name} ({count:,})" for name, count in sorted(unseen.items()))
             treatment = opened.labels.unknown_treatment if what == "labels" else "counted as wrong"
-            click.echo(f"{what} not seen in training, {treatment}: {counts}.")
+            echo(f"{what} not seen in training, {treatment}: {counts}.")
     if scores.get("cut"):
-        click.echo(
+        echo(
             f"{scores['cut']:,} of {scores['texts']:,} texts ({scores['cut'] / scores['texts']:.1%}) were"
             f' truncated; data.truncation = "{opened.settings.data.truncation}".'
         )
     if scores.get("lower_case"):
-        click.echo(
+        echo(
             "outputs are lowercased (tokenizer.lowercase) and references are not; lowercase the references to compare."
         )
     for name, reason in scores.get("refused", {}).items():
-        click.echo(f"{name.replace('_', ' ')} is not reported: {reason}.")
+        echo(f"{name.replace('_', ' ')} is not reported: {reason}.")
     if scores.get("impossible"):
-        click.echo(
+        echo(
             f"{scores['impossible']:,} of {scores['tokens']:,} tokens have probability zero under this model, so"
             " perplexity is infinite; model.unknown = true gives unknown tokens probability mass."
         )
     if "random_windows_nll" in scores:
-        click.echo(f"NLL over random windows: {scores['random_windows_nll']:.4f} ({scores['random_windows']})")
+        echo(f"NLL over random windows: {scores['random_windows_nll']:.4f} ({scores['random_windows']})")
 
 
 def _print_label_errors(opened: Any, files: list[str], n: int, as_json: bool) -> None:
@@ -122,5 +123,5 @@ def _print_classes(details: dict[str, Any]) -> None:
         for table in class_tables(details):
             print_table(table)
         if details.get("mistakes"):
-            click.echo("most confident errors:")
+            echo("most confident errors:")
             print_table(label_errors_table(details["mistakes"]))

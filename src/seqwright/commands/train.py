@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.common import JSON, SET, MultiValueCommand, print_json, print_scores, print_table
+from seqwright.commands.common import JSON, SET, MultiValueCommand, echo, print_json, print_scores, print_table
 
 KINDS = (
     "ngram, neural-bigram, feedforward, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru, gpt or transformer;"
@@ -114,10 +114,10 @@ def command(
             {"run": str(path), "stopped": outcome.stopped, "already": outcome.already, "summary": outcome.summary}
         )
     elif outcome.summary is None:
-        click.echo(f"stopped by {outcome.stopped}, checkpoint saved; `seqwright train --run {path}` resumes.", err=True)
+        echo(f"stopped by {outcome.stopped}, checkpoint saved; `seqwright train --run {path}` resumes.", err=True)
     else:
         state = "was already finished" if outcome.already else "is finished"
-        click.echo(f"{path} {state}: {outcome.summary['parameters']:,} parameters, report in {path / 'report.html'}")
+        echo(f"{path} {state}: {outcome.summary['parameters']:,} parameters, report in {path / 'report.html'}")
         if "discounts" in outcome.summary:
             print_table(ngrams_table(outcome.summary["types"], outcome.summary["discounts"]))
         if "scores" in outcome.summary:

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.status import Status
 from rich.text import Text
 
+from seqwright.core.printable import printable
 from seqwright.reporting.numbers import count, duration, figure
 
 LINE_SECONDS = 10.0
@@ -92,7 +93,7 @@ class TrainingProgress:
 
     def say(self, text: str) -> None:
         """Prints a note."""
-        self.console.print(Text(text), style="dim", soft_wrap=True)
+        self.console.print(Text(printable(text)), style="dim", soft_wrap=True)
 
     def doing(self, text: str) -> None:
         """Shows the status of work without steps, such as fitting counts; an empty text clears it."""

@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from seqwright.core.printable import printable
 from seqwright.reporting.numbers import figure, interval
 from seqwright.reporting.run_facts import title
 
@@ -56,7 +57,7 @@ def signature(scores: Mapping[str, Mapping[str, Any]]) -> str:
 def _cell(value: Any, column: Column) -> str:
     if value is None:
         return ""
-    return column.write(value) if column.write else str(value)
+    return printable(column.write(value) if column.write else str(value))
 
 
 def spans_table(rows: Iterable[Mapping[str, Any]]) -> Table:
