@@ -23,6 +23,7 @@ from seqwright.pipeline.defaults import (
 )
 from seqwright.pipeline.image_defaults import captions_recipe, images_recipe
 from seqwright.pipeline.recipe import Recipe
+from seqwright.pipeline.trust import refuse_untrusted, without_untrusted
 from seqwright.runs.directory import RunDirectory, is_run
 from seqwright.runs.listing import listing
 from seqwright.runs.run import Run, refuse_unfinished
@@ -75,10 +76,12 @@ def train(
     base: str | Path | None = None,
     set: Sequence[str] = (),
     run: str | Path | None = None,
+    trust: bool = False,
     listener: session.Listener | None = None,
 ) -> Run:
     """Trains a recipe, or the one that suits a text, pairs (source and target files), conversations, labeled texts
-    or pictures, or (`run` alone) a run begun before; the finished run, opened. `base` is a run to begin with."""
+    or pictures, or (`run` alone) a run begun before; the finished run, opened. `base` is a run to begin with. `trust`
+    lets a run that comes from elsewhere name the files it is trained on."""
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "masked": masked}
     files |= {"tagged": tagged, "images": images, "captions": captions}
     if isinstance(recipe, Recipe):
@@ -89,7 +92,7 @@ def train(
             )
         wanted = recipe
     else:
-        wanted = wanted_recipe(recipe, valid=valid, model=model, base=base, set=set, run=run, **files)
+        wanted = wanted_recipe(recipe, valid=valid, model=model, base=base, set=set, run=run, trust=trust, **files)
     path = Path(run) if run is not None else RUNS / wanted.name
     session.train(wanted, path, listener)
     return open(path)
@@ -103,6 +106,7 @@ def wanted_recipe(
     base: str | Path | None = None,
     set: Sequence[str] = (),
     run: str | Path | None = None,
+    trust: bool = False,
     **files: Files | None,
 ) -> Recipe:
     """The recipe of a file or name, or the one that suits the user's own files (of one kind in SUITED), or the one that
@@ -138,18 +142,31 @@ def wanted_recipe(
     if not is_run(Path(run)):
         raise UserError(f"no run at {run} to go on with; name a recipe, or {yours}.")
     begun = RunDirectory.open(run)
-    return recipes.make(begun.recipe(), overrides, origin=str(begun.recipe_path), settled=True)
+    settings = recipes.make(begun.recipe(), overrides, origin=str(begun.recipe_path), settled=True)
+    if not trust:
+        refuse_untrusted(settings, begun, dict(map(parse_override, overrides)))
+    return settings
 
 
-def open(path: str | Path, *, device: str = "auto", precision: str = "fp32", set: Sequence[str] = ()) -> Run:
+def open(
+    path: str | Path,
+    *,
+    device: str = "auto",
+    precision: str = "fp32",
+    set: Sequence[str] = (),
+    trust: bool = False,
+) -> Run:
     """A finished run, ready to use; its class is the one that fits its task. `set` says where files that it is given
     differ from those it was trained on: `data.columns=["1","3"]`. With `precision` bf16 or fp16, models that say
-    something hold weights and states so; log-probabilities stay float32."""
+    something hold weights and states so; log-probabilities stay float32. `trust` lets a run that comes from elsewhere
+    name the data it is evaluated on."""
     directory = RunDirectory.open(path)
     for override in set:
         if parse_override(override)[0] not in READING:
             raise UserError(f"--set {override}: of a run's data, only {', '.join(READING)} can be set.")
     settings = recipes.make(directory.recipe(), set, origin=str(directory.recipe_path), settled=True)
+    if not trust:
+        settings = without_untrusted(settings, directory)
     refuse_unfinished(directory)
     task = settings.data.kind
     kind = build.task_spec(task).run

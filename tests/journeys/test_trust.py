@@ -8,6 +8,7 @@ import json
 import lzma
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -398,3 +399,25 @@ def test_a_folder_in_the_place_of_weights(seqwright: Command, run_copy: Path) ->
 def test_an_idx_header_that_overflows(seqwright: Command, workdir: Path) -> None:
     (workdir / "images.idx").write_bytes(b"\0\0\x08\x04" + b"\xff" * 16)
     assert "is damaged: its header declares" in seqwright("train", "--images", "images.idx").err
+
+
+def test_a_received_run_reads_no_file_that_its_user_has_not_named(
+    seqwright: Command, trained: Path, workdir: Path
+) -> None:
+    received = shutil.copytree(trained, workdir / "received")
+    outside = str(trained.parent / "text.txt")
+    more = ("train", "--run", received, "--set", "training.steps=8")
+    for command in (more, ("train", "--run", received), ("evaluate", received)):
+        result = seqwright(*command)
+        assert result.status == 2
+        assert outside in result.err
+        assert "--trust" in result.err
+    assert seqwright("evaluate", received, "--on", "text.txt").status == 0
+    assert seqwright("generate", received, "the", "--max-tokens", "2").status == 0
+    assert seqwright("evaluate", received, "--trust").status == 0
+    assert seqwright(*more, "--trust").status == 0
+    assert seqwright("train", "--run", trained).status == 0
+    recipe = received / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace(outside, "$SEQWRIGHT_DATA/../../../../../../etc/passwd"))
+    RunDirectory(received).seal()
+    assert seqwright(*more).status == 2

@@ -36,6 +36,8 @@ PRECISION = click.option(
     help="dtype of weights and KV cache; bf16 and fp16 are faster on a GPU and may change the output.",
 )
 
+TRUST = click.option("--trust", is_flag=True, help="Read the data files that a run made elsewhere names.")
+
 BACK_OFF = click.option(
     "--back-off", is_flag=True, help="n-grams only: the order that was used for each token and its back-off weights."
 )

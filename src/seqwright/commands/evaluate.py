@@ -12,6 +12,7 @@ from seqwright.commands.common import (
     PRECISION,
     RUN,
     SET,
+    TRUST,
     MultiValueCommand,
     echo,
     options_from,
@@ -34,6 +35,7 @@ from seqwright.commands.common import (
 @click.option("--label-errors", type=click.IntRange(1), help="List the N most likely label errors.")
 @click.argument("more", nargs=-1, metavar="")
 @SET
+@TRUST
 @DEVICE
 @PRECISION
 @JSON
@@ -43,6 +45,7 @@ def command(
     label_errors: int | None,
     more: tuple[str, ...],
     overrides: tuple[str, ...],
+    trust: bool,
     device: str,
     precision: str,
     as_json: bool,
@@ -63,7 +66,7 @@ def command(
     from seqwright.reporting.terminal import spans_table
 
     columns, others = split_data_overrides(overrides)
-    opened, files = open_run(run, device=device, precision=precision, set=columns), list(on)
+    opened, files = open_run(run, device=device, precision=precision, set=columns, trust=trust), list(on)
     options = options_from(others, "evaluation", type(opened.settings.evaluation))
     if label_errors is not None:
         _print_label_errors(opened, files, label_errors, as_json)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.common import JSON, SET, MultiValueCommand, echo, print_json, print_scores, print_table
+from seqwright.commands.common import JSON, SET, TRUST, MultiValueCommand, echo, print_json, print_scores, print_table
 
 KINDS = (
     "ngram, neural-bigram, feedforward, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru, gpt or transformer;"
@@ -61,6 +61,7 @@ KINDS = (
 @click.option(
     "--run", "run", type=click.Path(), help="Folder of the run. Default: runs/NAME. Given alone: resume that run."
 )
+@TRUST
 @click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
 @SET
 @JSON
@@ -78,6 +79,7 @@ def command(
     valid: tuple[str, ...],
     model: str | None,
     run: str | None,
+    trust: bool,
     quiet: bool,
     overrides: tuple[str, ...],
     as_json: bool,
@@ -105,7 +107,9 @@ def command(
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "tagged": tagged, "masked": masked}
     files |= {"images": images, "captions": captions}
     data = {kind: names or None for kind, names in files.items()}
-    resolved = wanted_recipe(recipe, valid=valid or None, model=model, base=base, set=overrides, run=run, **data)
+    resolved = wanted_recipe(
+        recipe, valid=valid or None, model=model, base=base, set=overrides, run=run, trust=trust, **data
+    )
     path = Path(run) if run else RUNS / resolved.name
     with TrainingProgress(quiet=quiet or as_json) as progress:
         outcome = train(resolved, path, progress)

@@ -26,6 +26,9 @@ DATA_ROOT = "SEQWRIGHT_DATA"
 UNDER_ROOT = f"${DATA_ROOT}/"
 """Prefix of paths that are searched under the data root only."""
 
+UNTRUSTED = "untrusted:"
+"""Prefix of paths that a received run names (`pipeline/trust.py`)."""
+
 COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 """Functions that open compressed files, by suffix."""
 MAX_DECOMPRESSED = "SEQWRIGHT_MAX_DECOMPRESSED_BYTES"
@@ -43,6 +46,11 @@ def as_list(files: Sequence[str] | str | None) -> list[str]:
 
 def resolve(path: str, base: Path | None = None) -> Path:
     """The existing path that a recipe's path refers to: in `base` (or the working directory), then the data root."""
+    if path.startswith(UNTRUSTED):
+        raise UserError(
+            f"this run comes from elsewhere and names {path.removeprefix(UNTRUSTED)}, outside of the data root and this"
+            " folder. Name your own data with --on FILE, or add --trust to read what it names."
+        )
     relative = Path(path.removeprefix(UNDER_ROOT)).expanduser()
     root = os.environ.get(DATA_ROOT)
     if path.startswith(UNDER_ROOT) and not root:

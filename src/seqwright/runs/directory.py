@@ -94,7 +94,8 @@ class RunDirectory:
             if is_run(run.path):
                 raise UserError(f"{path} already holds a run. Choose another folder, or delete it to start again.")
             try:
-                write_json(run.environment_path, {"format": FORMAT, **environment()})
+                inode = run.path.stat().st_ino
+                write_json(run.environment_path, {"format": FORMAT, "inode": inode, **environment()})
                 write_text(run.recipe_path, recipe)
             except BaseException:
                 run.discard()
@@ -245,9 +246,12 @@ class RunDirectory:
     def recipe(self) -> dict[str, Any]:
         """The resolved recipe as plain tables."""
         recipe = read_toml(self.recipe_path)
-        if wrong := [key for key, table in recipe.items() if not isinstance(table, str if key == "name" else dict)]:
+        wrong = [key for key, table in recipe.items() if not isinstance(table, str if key == "name" else dict)]
+        if not wrong and not isinstance(recipe.get("model", {}).get("kind", ""), str):
+            wrong = ["model.kind"]
+        if wrong:
             raise UserError(
-                f"{self.recipe_path} is damaged: [{wrong[0]}] is no section. Restore it from a copy, or train again."
+                f"{self.recipe_path} is damaged: [{wrong[0]}] is wrong. Restore it from a copy, or train again."
             )
         return recipe
 
@@ -265,6 +269,11 @@ class RunDirectory:
             )
         to_record(summary, Summary, self.summary_path, extensible=True)
         return dict(summary)
+
+    @property
+    def native(self) -> bool:
+        """Whether the run was created in this folder, rather than copied or received."""
+        return read_record(self.environment_path, Environment, extensible=True).inode == self.path.stat().st_ino
 
     @property
     def finished(self) -> bool:

@@ -17,6 +17,8 @@ class Environment:
     """The keys of environment.json that are read again; it has more."""
 
     format: int
+    inode: int = 0
+    """Of the run's folder when it was created."""
     seqwright: str = "of unknown version"
 
 
