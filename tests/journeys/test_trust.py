@@ -421,3 +421,17 @@ def test_a_received_run_reads_no_file_that_its_user_has_not_named(
     recipe.write_text(recipe.read_text().replace(outside, "$SEQWRIGHT_DATA/../../../../../../etc/passwd"))
     RunDirectory(received).seal()
     assert seqwright(*more).status == 2
+
+
+def test_a_certificate_holds_for_the_checked_model_only(seqwright: Command, run_copy: Path) -> None:
+    assert seqwright("check", "run", "--save").status == 0
+    certificate = json.loads((run_copy / "certificate.json").read_text())
+    summary = json.loads((run_copy / "summary.json").read_text())
+    assert certificate["holds"]
+    assert certificate["fingerprint"] == summary["fingerprint"]
+    assert certificate["files"]["model.safetensors"]["size"] == (run_copy / "model.safetensors").stat().st_size
+    assert certificate["environment"]["sources"]
+    assert "laws hold" in seqwright("runs", ".").out
+    assert certificate["laws"][0]["law"] in (run_copy / "report.html").read_text()
+    assert seqwright("train", "--run", "run", "--set", "training.steps=8").status == 0
+    assert "laws hold" not in seqwright("runs", ".").out

@@ -333,10 +333,12 @@ def keep(
 
 def facts_of(directory: RunDirectory, summary: dict[str, Any] | None = None) -> RunFacts:
     """What the report pages are drawn from."""
+    certificate = directory.certificate() if summary is None else None
     return RunFacts(
         name=directory.recipe().get("name", directory.path.name),
         recipe=directory.recipe(),
         environment=directory.environment(),
         log=directory.records(),
         summary=summary if summary is not None else directory.summary(),
+        laws=[vars(law) for law in certificate.laws] if certificate else [],
     )

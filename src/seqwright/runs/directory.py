@@ -46,6 +46,7 @@ from seqwright.core.storage import (
 from seqwright.runs.checkpoints import Checkpoints
 from seqwright.runs.environment import environment, now
 from seqwright.runs.manifest import (
+    LOG,
     NAME,
     Manifest,
     fingerprint,
@@ -53,7 +54,7 @@ from seqwright.runs.manifest import (
     records_of,
     run_files,
 )
-from seqwright.runs.schemas import Environment, Summary, check_log
+from seqwright.runs.schemas import Certificate, Environment, Summary, check_log
 from seqwright.text.tokenizer import Tokenizer
 
 FORMAT = 3
@@ -76,6 +77,7 @@ class RunDirectory:
         self.environment_path = path / "environment.json"
         self.report_path = path / "report.html"
         self.tensorboard_path = path / "tensorboard"
+        self.certificate_path = path / "certificate.json"
         self.manifest_path = path / NAME
         self.lock_path = path / LOCK
         self.checkpoints = Checkpoints(path / "checkpoints")
@@ -269,6 +271,15 @@ class RunDirectory:
             )
         to_record(summary, Summary, self.summary_path, extensible=True)
         return dict(summary)
+
+    def certificate(self) -> Certificate | None:
+        """What `check --save` stored of this very model; None where nothing was, or its files were changed since."""
+        if not self.certificate_path.exists() or not self.manifest_path.exists():
+            return None
+        certificate = read_record(self.certificate_path, Certificate, extensible=True)
+        bound = {name: record for name, record in Manifest.read(self.path).files.items() if name != LOG}
+        same = all(certificate.files.get(name) == record for name, record in bound.items())
+        return certificate if same else None
 
     @property
     def native(self) -> bool:

@@ -64,7 +64,7 @@ class Run(ABC):
             load_weights(model, tensors)
             model.eval()
         else:
-            model.load_state_dict(tensors)
+            load_counted(model, tensors, directory.model_path)
         chosen = machine.device(device)
         if hasattr(model, "to"):  # counted models have nothing to gain from a device
             self.device = chosen
@@ -131,6 +131,14 @@ def refuse_non_finite(path: Path, tensors: Mapping[str, Tensor], *, counted: boo
                 f"{path}: '{name}' has values that are not finite; no score of it would mean anything. Train again"
                 " with a lower training.learning_rate."
             )
+
+
+def load_counted(model: Any, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Loads the tables of a counted model; UserError where they are not those of its recipe."""
+    try:
+        model.load_state_dict(tensors)
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
+        raise UserError(f"{path} does not hold the tables of its recipe ({error!r:.120}); train it again.") from error
 
 
 def refuse_unfinished(directory: RunDirectory) -> None:

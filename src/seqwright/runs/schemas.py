@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seqwright.core.config import UserError
+from seqwright.core.regular_files import FileRecord
 
 Number = float | None
 """A score; null where it is infinite or undefined."""
@@ -51,6 +52,26 @@ class Summary:
             numbers = [score.get(key) for key in ("value", "low", "high")] if score else []
             if not all(number is None or type(number) in (int, float) for number in numbers):
                 raise UserError(f"the score '{name}' is no number.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LawRecord:
+    """One law of a certificate."""
+
+    law: str
+    difference: float | None
+    tolerance: float
+    holds: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """The keys of certificate.json that are read again."""
+
+    holds: bool
+    fingerprint: str
+    files: dict[str, FileRecord]
+    laws: tuple[LawRecord, ...]
 
 
 Types = type | tuple[type, ...]

@@ -215,7 +215,10 @@ class Tokenizer:
             for chunk in batch:
                 _check_surrogates(chunk)
             normalized = [self.normalize(chunk) for chunk in batch]
-            ids, counts = self._encode(normalized)
+            with damage_named():  # a library meets some damage of its file only now
+                ids, counts = self._encode(normalized)
+                if np.any((ids >= self.size) & (ids != self._unknown_id)):
+                    raise ValueError("it has two tokens of one name")
             exact = exact and self._is_exact(batch, normalized, ids, counts)
             unknown_ids = int(np.count_nonzero(ids == self._unknown_id))
             if unknown_ids and self.unk is None:

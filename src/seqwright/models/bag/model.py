@@ -267,6 +267,8 @@ class Bag:
             self.complement_nb = ComplementNB.load_state_dict(tensors)
         else:
             self.weight, self.bias = tensors["weight"], tensors["bias"]
+            if self.weight.shape != (len(self.idf), self.output.count) or self.bias.shape != (self.output.count,):
+                raise ValueError(f"weights of shape {tuple(self.weight.shape)}, not of {self.output.count} labels")
 
     def __call__(self, batch: Batch) -> Tensor:
         """Logits (B, C)."""
