@@ -158,10 +158,8 @@ class Perceptron:
             )
         self.keys = tensors["keys"].numpy().view(np.uint64)
         self.weights, self.transitions = (tensors[name].numpy() for name in ("weights", "transitions"))
-        if self.weights.shape != (len(self.keys) + 1, self.tags) or self.transitions.shape != (
-            self.tags + 1,
-            self.tags,
-        ):
+        shapes = [(len(self.keys) + 1, self.tags), (self.tags + 1, self.tags)]
+        if [self.weights.shape, self.transitions.shape] != shapes:
             raise ValueError(f"weights of {self.weights.shape[-1:]} tags, not {self.tags}")
 
     def _scores(self, source: Source) -> tuple[Floats, Ints]:
