@@ -81,6 +81,8 @@ class RunDirectory:
         self.manifest_path = path / NAME
         self.lock_path = path / LOCK
         self.checkpoints = Checkpoints(path / "checkpoints")
+        self.hashed: dict[str, FileRecord] = {}
+        """Records of the files that `open` has hashed."""
         self.made_folder = False
         """Whether the folder was not there before this sitting, and goes when the run is taken back."""
 
@@ -125,7 +127,8 @@ class RunDirectory:
         """An existing run whose files are all checked; without `contents` the hashes of its files are not."""
         run = cls._readable(Path(path))
         if run.finished or run.model_path.exists():
-            run.check(contents=contents)
+            checked = run.check(contents=contents)
+            run.hashed = checked if contents else {}
         return run
 
     @classmethod
@@ -171,7 +174,8 @@ class RunDirectory:
     @functools.cached_property
     def fingerprint(self) -> str:
         """sha256 over weights, tokenizers, labels and [model]: which model a score belongs to."""
-        weights = {self.model_path.name: FileRecord.of(self.model_path)}
+        name = self.model_path.name
+        weights = {name: self.hashed.get(name) or FileRecord.of(self.model_path)}  # large: not twice
         return fingerprint(weights | model_records(self.path, self.recipe().get("model")))
 
     def seal(self, announced: Mapping[str, FileRecord] | None = None) -> None:
@@ -179,6 +183,7 @@ class RunDirectory:
         if self.log_path.exists():
             sync(self.log_path)
         self.__dict__.pop("fingerprint", None)
+        self.hashed = {}
         Manifest(files=records_of(run_files(self.path))).announce(self.path, announced or {}).write(self.path)
 
     def write_recipe(self, text: str) -> None:

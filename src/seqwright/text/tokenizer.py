@@ -219,13 +219,13 @@ class Tokenizer:
                 ids, counts = self._encode(normalized)
                 if np.any((ids >= self.size) & (ids != self._unknown_id)):
                     raise ValueError("it has two tokens of one name")
-            exact = exact and self._is_exact(batch, normalized, ids, counts)
             unknown_ids = int(np.count_nonzero(ids == self._unknown_id))
             if unknown_ids and self.unk is None:
                 first = next(unit for chunk in batch for unit in self.unknowns(chunk))
                 raise UserError(
                     f"{first!r} is not in the vocabulary, and there is no <unk>: add it to tokenizer.special_tokens."
                 )
+            exact = exact and self._is_exact(batch, normalized, ids, counts)
             unknown += unknown_ids
             arrays.append(ids)
             lengths.extend([0] * (text_indices[-1] + 1 - len(lengths)))
