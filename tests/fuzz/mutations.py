@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from typing import Any
@@ -42,12 +43,12 @@ def mutated_json(value: Any, rng: random.Random) -> Any:
     for _ in range(rng.randint(1, 3)):
         holders = [holder for holder in _holders(value) if holder]
         if not holders:
-            return rng.choice(INTERESTING)
+            return copy.deepcopy(rng.choice(INTERESTING))
         holder = rng.choice(holders)
         key = rng.choice(list(holder)) if isinstance(holder, dict) else rng.randrange(len(holder))
         kind = rng.randrange(6)
         if kind <= 2:
-            holder[key] = rng.choice(INTERESTING)
+            holder[key] = copy.deepcopy(rng.choice(INTERESTING))
         elif kind == 3:
             del holder[key]
         elif kind == 4 and isinstance(holder, dict):

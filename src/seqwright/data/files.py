@@ -12,7 +12,7 @@ import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -61,8 +61,9 @@ def resolve(path: str, base: Path | None = None) -> Path:
     candidates = [relative] if relative.is_absolute() else [folder / relative for folder in folders]
     for candidate in candidates:
         # A file may be called "a[1].txt", so an existing path is tried before a glob pattern.
-        if candidate.exists() or (is_pattern(candidate) and expand(candidate)[0]):
-            return candidate
+        with suppress(OSError, ValueError):  # names that are too long, or hold NUL: no such file
+            if candidate.exists() or (is_pattern(candidate) and expand(candidate)[0]):
+                return candidate
     tried = " or ".join(str(candidate) for candidate in candidates)
     unset = "" if root or relative.is_absolute() else f" {DATA_ROOT} (the data root, searched second) is not set."
     raise UserError(f"no file {tried}.{_nearest(candidates)}{unset}")
@@ -172,7 +173,9 @@ def _position(data: bytes, offset: int) -> str:
 
 def _nearest(candidates: list[Path]) -> str:
     for candidate in candidates:
-        if candidate.parent.is_dir():
+        with suppress(OSError, ValueError):
+            if not candidate.parent.is_dir():
+                continue
             hint = did_you_mean(candidate.name, sorted(entry.name for entry in candidate.parent.iterdir()))
             if hint.startswith(" Did"):
                 return hint

@@ -262,6 +262,8 @@ class Bag:
         keys = [[tensors[f"{name}.{n + 1}"].numpy() for n in range(order)] for name, order in views]
         self.vectorizers = self._vectorizers(keys)
         self.mean_square_norm = tensors["typical"]
+        if self.mean_square_norm.shape != (len(self.orders),):
+            raise ValueError("norms of another number of views")
         self.idf = tensors.get("rarity", torch.ones(sum(view.width for view in self.vectorizers)))
         if "rest" in tensors:
             self.complement_nb = ComplementNB.load_state_dict(tensors)
