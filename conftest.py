@@ -37,6 +37,9 @@ def set_up(namespace: dict[str, Any]) -> None:
 def tear_down(namespace: dict[str, Any]) -> None:
     import shutil
 
+    from seqwright import build
+
+    build.REGISTERED.clear()  # encoders that a page registered
     os.chdir(namespace["before"])
     shutil.rmtree(namespace["folder"])
 

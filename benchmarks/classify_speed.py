@@ -30,7 +30,7 @@ from seqwright.data.bucketing import ByLength
 from seqwright.data.labeled.labels import LabeledTexts, Labels
 from seqwright.data.labeled.sources import Sources
 from seqwright.layers.encoder import EncoderOutput
-from seqwright.tasks.classification.scores import answers
+from seqwright.tasks.classification.predictor import predict
 from seqwright.training.config import TrainingConfig
 from seqwright.training.trainer import Trainer
 
@@ -57,7 +57,7 @@ def texts(count: int, longest: int) -> LabeledTexts:
         starts=np.cumsum(lengths) - lengths,
         lengths=lengths,
         origin=np.arange(count),
-        cut=0,
+        truncated=0,
         lost=np.zeros(count, np.int64),
         pad=0,
     )
@@ -176,9 +176,9 @@ def main() -> None:
     sizes = EncoderSizes(answers=OutputSpec(kind="class", count=CLASSES), vocabulary=Vocabulary(size=VOCABULARY))
     config = build.model_config(dict(MODELS[given.kind]), task="labeled")
     model = build.model(config, sizes, task="labeled").to(device)
-    labels = Labels(kind="one", names=("0", "1"))
+    labels = Labels(kind="single", names=("0", "1"))
     models = plain_models(model) | {"ours": model}
-    likely = {"ours": torch.from_numpy(answers(model, examples.sources, labels, device))}
+    likely = {"ours": torch.from_numpy(predict(model, examples.sources, labels, device=device))}
     for name in models.keys() - {"ours"}:
         likely[name] = plain_prediction(models[name], examples, given.rows, device).double().softmax(-1)
     training: dict[str, Way] = {
@@ -186,7 +186,7 @@ def main() -> None:
     } | {"ours": lambda own: our_training(own, examples, given.rows, device)}
     prediction: dict[str, Way] = {
         name: lambda own: plain_prediction(own, examples, given.rows, device) for name in models
-    } | {"ours": lambda own: answers(own, examples.sources, labels, device)}
+    } | {"ours": lambda own: predict(own, examples.sources, labels, device=device)}
     tokens = int(examples.lengths.sum())
     for work, ways in {"training": training, "prediction": prediction}.items():
         # In turn, so that whatever else the machine does meets all of them; the first round warms up.

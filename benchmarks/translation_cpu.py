@@ -23,7 +23,9 @@ from seqwright.core.batch import IGNORE, Batch
 from seqwright.data.order import permutation
 from seqwright.data.parallel.buckets import Buckets, EncodedPairs, Tokenizers, encode_pairs
 from seqwright.data.parallel.pairs import PairsConfig, read_pairs
-from seqwright.tasks.translation.task import sizes_of
+from seqwright.data.parallel.sides import Sides
+from seqwright.decoding.degeneration import TargetStatistics
+from seqwright.tasks.translation.codec import TranslationCodec
 from seqwright.text.trainers import TokenizerConfig, train
 from seqwright.training.objective import Objective
 
@@ -46,10 +48,11 @@ def ours(pairs: EncodedPairs, precision: str) -> Step:
         "layers": LAYERS,
         "width": WIDTH,
         "heads": HEADS,
-        "inner": INNER,
+        "ffn_width": INNER,
         "dropout": DROPOUT,
     }
-    model = build.model(build.model_config(table, task="pairs"), sizes_of(pairs.tokenizers), task="pairs")
+    codec = TranslationCodec(tokenizers=pairs.tokenizers, typical=TargetStatistics(), sides=Sides())
+    model = build.model(build.model_config(table, task="pairs"), codec.sizes, task="pairs")
     objective = Objective(model, smoothing=SMOOTHING).train()
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 

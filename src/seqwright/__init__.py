@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from seqwright.api import mix as mix
     from seqwright.api import open as open
     from seqwright.api import probe as probe
+    from seqwright.api import register_encoder as register_encoder
     from seqwright.api import tokenizer as tokenizer
     from seqwright.api import train as train
     from seqwright.core.config import UserError as UserError
+    from seqwright.layers.encoder import EncoderConfig as EncoderConfig
+    from seqwright.layers.encoder import EncoderOutput as EncoderOutput
 
-_VERBS = ("check", "demo", "list_recipes", "list_runs", "load", "mix", "open", "probe", "tokenizer", "train")
-_HOMES = dict.fromkeys(_VERBS, "api") | {"UserError": "core.config"}
+_VERBS = ("check", "demo", "list_recipes", "list_runs", "load", "mix", "open", "probe", "register_encoder", "tokenizer")
+_HOMES = dict.fromkeys((*_VERBS, "train"), "api") | {"UserError": "core.config"}
+_HOMES |= dict.fromkeys(("EncoderConfig", "EncoderOutput"), "layers.encoder")
 
 
 def __dir__() -> list[str]:

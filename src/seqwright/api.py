@@ -1,58 +1,35 @@
-"""The verbs of the command line as Python functions; those that need a run are methods of what `open` returns."""
+"""The commands as Python functions; those that need a run are methods of what `open` returns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqwright import build
 from seqwright.core.config import UserError, parse_override
+from seqwright.core.progress import SILENT, Progress
 from seqwright.data.files import as_list
 from seqwright.pipeline import recipe as recipes
 from seqwright.pipeline import training as session
-from seqwright.pipeline.defaults import (
-    chat_recipe,
-    fine_tuned,
-    kinds_of,
-    labeled_recipe,
-    masked_recipe,
-    pairs_recipe,
-    tagged_recipe,
-    text_recipe,
-)
-from seqwright.pipeline.image_defaults import captions_recipe, images_recipe
+from seqwright.pipeline.defaults import DEFAULT_RECIPES, default_recipe, fine_tuned, kinds_of
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.trust import refuse_untrusted, without_untrusted
 from seqwright.runs.directory import RunDirectory, is_run
 from seqwright.runs.listing import listing
 from seqwright.runs.run import Run, refuse_unfinished
-from seqwright.studies.check import LawResult
-from seqwright.studies.check import check as prove
-from seqwright.studies.demo import Rung
-from seqwright.studies.demo import demo as train_ladder
-from seqwright.studies.mix import mix as make_mixture
-from seqwright.studies.probe import DEFAULT_PROBES, read_probes
-from seqwright.studies.probe import probe as find_gaps
 from seqwright.text.tokenizer import Tokenizer
 
+if TYPE_CHECKING:  # studies know every task: each verb imports its own
+    from seqwright.studies.check import LawResult
+    from seqwright.studies.demo import Rung
+
 RUNS = Path("runs")
-"""Where runs go unless told otherwise."""
-SUITED = {
-    "text": text_recipe,
-    "pairs": pairs_recipe,
-    "chat": chat_recipe,
-    "labeled": labeled_recipe,
-    "masked": masked_recipe,
-    "tagged": tagged_recipe,
-    "images": images_recipe,
-    "captions": captions_recipe,
-}
-"""What makes a recipe for a user's own data, by the kind of data; `train` takes its files under that name."""
+"""The default folder of runs."""
 Files = str | Sequence[str]
 
 READING = ("data.columns", "data.separator", "data.format", "data.errors")
-"""How files are read, which may be another for every file."""
+"""Keys of [data] that say how files are parsed; they may differ from those of training."""
 
 
 def load(recipe: str | Path, *, set: Sequence[str] = ()) -> Recipe:
@@ -77,11 +54,11 @@ def train(
     set: Sequence[str] = (),
     run: str | Path | None = None,
     trust: bool = False,
-    listener: session.Listener | None = None,
+    progress: Progress = SILENT,
 ) -> Run:
-    """Trains a recipe, or the one that suits a text, pairs (source and target files), conversations, labeled texts
-    or pictures, or (`run` alone) a run begun before; the finished run, opened. `base` is a run to begin with. `trust`
-    lets a run that comes from elsewhere name the files it is trained on."""
+    """Trains a recipe, or the default one for users' files (text, pairs of source and target files, conversations,
+    labeled texts, …), or resumes a run (`run` alone); returns the finished run. `base` is a run to fine-tune. `trust`
+    lets a run that was made elsewhere name the files it is trained on."""
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "masked": masked}
     files |= {"tagged": tagged, "images": images, "captions": captions}
     if isinstance(recipe, Recipe):
@@ -94,7 +71,7 @@ def train(
     else:
         wanted = wanted_recipe(recipe, valid=valid, model=model, base=base, set=set, run=run, trust=trust, **files)
     path = Path(run) if run is not None else RUNS / wanted.name
-    session.train(wanted, path, listener)
+    session.train(wanted, path, progress)
     return open(path)
 
 
@@ -109,42 +86,42 @@ def wanted_recipe(
     trust: bool = False,
     **files: Files | None,
 ) -> Recipe:
-    """The recipe of a file or name, or the one that suits the user's own files (of one kind in SUITED), or the one that
-    a run was begun with."""
+    """The recipe of a file or name, the default one for users' files (of one kind in DEFAULT_RECIPES), or that of an
+    existing run."""
     overrides = [*([f'model.kind="{model}"'] if model else []), *set]
-    assert files.keys() <= SUITED.keys(), f"no kinds of data: {files.keys() - SUITED.keys()}"
-    given = [kind for kind in SUITED if files.get(kind) is not None]
-    if len(given) > 1:
-        flags = " and ".join(f"--{kind}" for kind in given)
+    assert files.keys() <= DEFAULT_RECIPES.keys(), f"no kinds of data: {files.keys() - DEFAULT_RECIPES.keys()}"
+    kinds_of_data = [kind for kind in DEFAULT_RECIPES if files.get(kind) is not None]
+    if len(kinds_of_data) > 1:
+        flags = " and ".join(f"--{kind}" for kind in kinds_of_data)
         raise UserError(f"{flags} are different kinds of data; give one of them.")
-    [kind] = given or [""]
-    own = as_list(files[kind]) if kind else []
+    [kind] = kinds_of_data or [""]
+    names = as_list(files[kind]) if kind else []
     if recipe is not None:
-        if own and Path(recipe).suffix != ".toml" and Path(recipe).is_file():
-            several = " ".join(f"--{kind} {name}" for name in (*own, recipe))
+        if names and Path(recipe).suffix != ".toml" and Path(recipe).is_file():
+            several = " ".join(f"--{kind} {name}" for name in (*names, recipe))
             raise UserError(f"{recipe} is no recipe (.toml); several files are named one by one: {several}.")
-        beginning = [f'model.from="{Path(base).resolve()}"'] if base else []
-        return recipes.load(recipe, [*beginning, *overrides], train=own, valid=as_list(valid))
-    if own:
-        chosen = dict(map(parse_override, overrides))
+        initial = [f'model.from="{Path(base).resolve()}"'] if base else []
+        return recipes.load(recipe, [*initial, *overrides], train=names, valid=as_list(valid))
+    if names:
+        keys = dict(map(parse_override, overrides))
         before = None if base is None else RunDirectory.open(base).recipe()
         kinds = {} if before is None else kinds_of(before, kind)
-        asked = {"kind": chosen.get("model.kind"), "tokenizer": chosen.get("tokenizer.kind")}
-        kinds |= {key: str(value) for key, value in asked.items() if value is not None}
-        table = SUITED[kind](own, as_list(valid), **kinds)
+        overridden = {"kind": keys.get("model.kind"), "tokenizer": keys.get("tokenizer.kind")}
+        kinds |= {key: str(value) for key, value in overridden.items() if value is not None}
+        table = default_recipe(kind, names, as_list(valid), **kinds)
         if before is not None:
             table = fine_tuned(table, before, Path(str(base)))
         return recipes.make(table, overrides, origin=f"--{kind}", base=Path())
-    *some, last = (f"--{kind}" for kind in SUITED if kind not in ("text", "pairs"))
+    *some, last = (f"--{kind}" for kind in DEFAULT_RECIPES if kind not in ("text", "pairs"))
     yours = f"give your own data with --text FILE, --pairs SOURCE TARGET, {', '.join(some)} or {last} FILE"
     if run is None or valid is not None:
         raise UserError(f"name a recipe, or {yours}.")
     if not is_run(Path(run)):
         raise UserError(f"no run at {run} to go on with; name a recipe, or {yours}.")
-    begun = RunDirectory.open(run)
-    settings = recipes.make(begun.recipe(), overrides, origin=str(begun.recipe_path), settled=True)
+    existing = RunDirectory.open(run)
+    settings = recipes.make(existing.recipe(), overrides, origin=str(existing.recipe_path), settled=True)
     if not trust:
-        refuse_untrusted(settings, begun, dict(map(parse_override, overrides)))
+        refuse_untrusted(settings, existing, dict(map(parse_override, overrides)))
     return settings
 
 
@@ -156,10 +133,10 @@ def open(
     set: Sequence[str] = (),
     trust: bool = False,
 ) -> Run:
-    """A finished run, ready to use; its class is the one that fits its task. `set` says where files that it is given
-    differ from those it was trained on: `data.columns=["1","3"]`. With `precision` bf16 or fp16, models that say
-    something hold weights and states so; log-probabilities stay float32. `trust` lets a run that comes from elsewhere
-    name the data it is evaluated on."""
+    """A finished run, opened for inference, of the class of its task. `set` overrides how files are parsed where they
+    differ from the training files: `data.columns=["1","3"]`. `precision` bf16 or fp16 is the dtype of weights and KV
+    cache of generative models; log-probabilities stay float32. `trust` lets a run that was made elsewhere name the data
+    it is evaluated on."""
     directory = RunDirectory.open(path)
     for override in set:
         if parse_override(override)[0] not in READING:
@@ -170,28 +147,41 @@ def open(
     refuse_unfinished(directory)
     task = settings.data.kind
     kind = build.task_spec(task).run
-    model = build.model(settings.model, kind.sizes(directory), task=task)
-    return kind(directory, settings, model, device=device, precision=precision)
+    codec = kind.codec_class.open(directory)
+    model = build.model(settings.model, codec.sizes, task=task)
+    return kind(directory, settings, model, codec, device=device, precision=precision)
 
 
-def demo(folder: str | Path = RUNS / "demo", listener: session.Listener | None = None) -> list[Rung]:
-    """The ladder of language models on a text that every Python carries, trained or found finished."""
-    return train_ladder(Path(folder), listener or session.Silence())[0]
+register_encoder = build.register_encoder
+
+
+def demo(folder: str | Path = RUNS / "demo", progress: Progress = SILENT) -> list[Rung]:
+    """Trains a ladder of language models on a text that ships with Python; finished ones are reused."""
+    from seqwright.studies.demo import demo as train_ladder
+
+    return train_ladder(Path(folder), progress)[0]
 
 
 def check(run: Run | str | Path) -> list[LawResult]:
-    """The laws that every model keeps, asked of this one."""
+    """The results of the laws that every model obeys, for this run."""
+    from seqwright.studies.check import check as prove
+
     return prove(run if isinstance(run, Run) else open(run, device="cpu"))
 
 
 def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[dict[str, Any]]:
-    """The gaps a run shows between sentences that differ in one respect; those that ship, or of a file of yours."""
+    """Gaps between sentences that differ in one respect, of the probes that ship or of a file."""
+    from seqwright.studies.probe import DEFAULT_PROBES, read_probes
+    from seqwright.studies.probe import probe as find_gaps
+
     probes = read_probes(DEFAULT_PROBES if templates is None else Path(templates))
     return find_gaps(run if isinstance(run, Run) else open(run), probes)
 
 
 def mix(runs: Sequence[str | Path], run: str | Path, *, on: str | Sequence[str] = (), geometric: bool = False) -> Run:
-    """One run of several, with the weights that suit held-out text, as `seqwright mix` makes it."""
+    """A mixture of runs with weights tuned on held-out data, as `seqwright mix` writes it."""
+    from seqwright.studies.mix import mix as make_mixture
+
     make_mixture([open(path) for path in runs], on, Path(run), geometric=geometric)
     return open(run)
 
@@ -202,10 +192,10 @@ def tokenizer(path: str | Path) -> Tokenizer:
 
 
 def list_recipes() -> dict[str, str]:
-    """What ships with seqwright: the name of each recipe and what it shows."""
+    """The recipes that ship with seqwright, with their descriptions."""
     return {name: recipes.about(path) for name, path in recipes.shipped().items()}
 
 
 def list_runs(folder: str | Path = RUNS) -> list[dict[str, Any]]:
-    """The runs in a folder and what they reached."""
+    """The runs in a folder and their scores."""
     return listing(folder)

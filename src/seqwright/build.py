@@ -1,286 +1,340 @@
-"""From configurations to objects: the only place where kinds are listed, and where verbs and models meet."""
+"""From configurations to objects: the only tables of kinds, and the only place where verbs and models meet.
+
+Rows name modules that are imported on first use: opening a bigram imports no vision Transformer, CRF or sacrebleu.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from seqwright.core.batch import EncoderSizes, Vocabularies, Vocabulary
-from seqwright.core.config import ConfigLoader, UserError, did_you_mean, pick, to_table
-from seqwright.data.chat import ChatConfig
-from seqwright.data.images.corpus import CaptionsConfig, ImagesConfig
-from seqwright.data.labeled.rows import LabeledConfig
-from seqwright.data.parallel.pairs import PairsConfig
-from seqwright.data.subword_regularization import RegularizedTokenizerConfig
-from seqwright.data.tagged.corpus import TaggedConfig
-from seqwright.data.text.corpus import TextConfig
-from seqwright.data.text.denoising import DenoisingConfig
-from seqwright.data.text.masked import MaskedConfig
-from seqwright.decoding.sampling import SamplingOptions
-from seqwright.metrics.likelihood import EvaluationConfig
-from seqwright.models import classifiers, taggers
-from seqwright.models.bag.model import BagConfig, bag
-from seqwright.models.encoder_mixture import EncoderMixture, EncoderMixtureConfig
-from seqwright.models.encoders.bert import BertConfig, bert
-from seqwright.models.encoders.feedforward import FeedforwardConfig, NeuralBigramConfig, feedforward, neural_bigram
-from seqwright.models.encoders.gpt import GPTConfig, gpt
-from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, recurrent
-from seqwright.models.encoders.recurrent_mlm import (
-    ElmanMLMConfig,
-    GRUMLMConfig,
-    LSTMMLMConfig,
-    recurrent_mlm,
-)
-from seqwright.models.encoders.vit import ImageGRUConfig, ImageLSTMConfig, ViTConfig, image_recurrent, vit
-from seqwright.models.mixture import Mixture, MixtureConfig, Product
-from seqwright.models.ngram.model import ArpaConfig, NGramConfig, arpa, ngram, open_arpa
-from seqwright.models.perceptron.model import PerceptronConfig, perceptron
-from seqwright.models.prefix_lm import PrefixLMConfig, prefix
-from seqwright.models.seq2seq import ElmanSeq2SeqConfig, GRUSeq2SeqConfig, LSTMSeq2SeqConfig, seq2seq
-from seqwright.models.transformer import TransformerConfig, transformer
-from seqwright.runs.run import Run
-from seqwright.tasks.base import Task
-from seqwright.tasks.captioning.task import CaptioningEvaluationConfig, CaptioningOptions, CaptioningRun, CaptioningTask
-from seqwright.tasks.chat.task import ChatRun, ChatTask
-from seqwright.tasks.classification.scores import ClassificationEvaluationConfig, ClassificationOptions
-from seqwright.tasks.classification.task import ClassificationRun, ClassificationTask
-from seqwright.tasks.denoising.task import DenoisingRun, DenoisingTask
-from seqwright.tasks.images.task import ImageRun, ImageTask, NoTokenizer
-from seqwright.tasks.language.task import LanguageRun, LanguageTask
-from seqwright.tasks.masked.task import FillOptions, MaskedEvaluationConfig, MaskedRun, MaskedTask
-from seqwright.tasks.tagging.scores import TaggingEvaluationConfig
-from seqwright.tasks.tagging.task import TaggingOptions, TaggingRun, TaggingTask, TaggingTokenizerConfig
-from seqwright.tasks.translation.scores import TranslationEvaluationConfig
-from seqwright.tasks.translation.task import TranslationRun, TranslationTask, TranslationTokenizerConfig
-from seqwright.tasks.translation.translate import TranslationOptions
-from seqwright.text.trainers import TokenizerConfig
-
-Models = Mapping[str, tuple[type, Callable[[Any, Any], Any]]]
-"""kind → (configuration class, builder of (configuration, sizes of the task))."""
+from seqwright.core.config import ConfigLoader, Key, UserError, describe, did_you_mean, pick, to_table
+from seqwright.layers.encoder import EncoderConfig
+from seqwright.models.config import ModelConfig as ModelConfig
+from seqwright.models.config import encoder_and_head_keys, read_encoder_and_head
 
 
-def mixture(config: MixtureConfig, sizes: Vocabulary | Vocabularies) -> Mixture:
-    """Several language models, or several translators, as one."""
-    task = "pairs" if isinstance(sizes, Vocabularies) else "text"
-    parts = [model(model_config(part, task=task), sizes, task=task) for part in config.parts.values()]
-    return (Product if config.mean == "geometric" else Mixture)(parts, config.weights)
+@functools.cache
+def _imported(name: str) -> Any:
+    """The object of "module:name", a module of this package."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(f"seqwright.{module}"), attribute)
 
 
+class Entry:
+    """A row of a table of kinds: a configuration class, and a function that builds what it configures.
+
+    `heads` are those that an encoder is combined with.
+    """
+
+    def __init__(self, config: str | type, build: str | Callable[..., Any], heads: Sequence[str] = ()):
+        self._config, self._build, self.heads = config, build, heads
+
+    @property
+    def config(self) -> type:
+        return _imported(self._config) if isinstance(self._config, str) else self._config
+
+    @property
+    def build(self) -> Callable[..., Any]:
+        return _imported(self._build) if isinstance(self._build, str) else self._build
+
+
+def lazy(module: str, config: str, build: str, heads: Sequence[str] = ()) -> Entry:
+    """A row whose class and function are imported from a module of this package on first use."""
+    return Entry(f"{module}:{config}", f"{module}:{build}", heads)
+
+
+Models = dict[str, Entry]
+
+HEADS: Models = {
+    "text": lazy("models.language_model", "LMHeadConfig", "language_model"),
+    "labeled": lazy("models.classifier", "ClassifierHeadConfig", "classifier"),
+    "tagged": lazy("models.tagger", "TaggerHeadConfig", "tagger"),
+    "masked": lazy("models.masked_lm", "MLMHeadConfig", "masked_lm"),
+    "images": lazy("models.image_model", "ImageHeadConfig", "image_model"),
+}
+"""Head → its options, and the builder of a model from (encoder options, head options, make_encoder, sizes)."""
+
+TEXT_HEADS = ("labeled", "tagged", "masked")
+SOURCE_HEADS = (*TEXT_HEADS, "images")
+
+CAUSAL_ENCODERS: Models = {
+    "neural-bigram": lazy("models.encoders.feedforward", "NeuralBigramConfig", "neural_bigram_encoder", ("text",)),
+    "feedforward": lazy("models.encoders.feedforward", "FeedforwardConfig", "feedforward_encoder", ("text",)),
+    "rnn": lazy("models.encoders.recurrent", "ElmanConfig", "RecurrentEncoder", ("text",)),
+    "lstm": lazy("models.encoders.recurrent", "LSTMConfig", "RecurrentEncoder", ("text",)),
+    "gru": lazy("models.encoders.recurrent", "GRUConfig", "RecurrentEncoder", ("text",)),
+    "gpt": lazy("models.encoders.gpt", "GPTConfig", "gpt_encoder", ("text",)),
+}
+"""Encoders of language models."""
+
+ENCODERS: Models = {
+    "mlp": lazy("models.encoders.mlp", "MLPConfig", "mlp_encoder", ("labeled",)),
+    "cnn": lazy("models.encoders.cnn", "CNNConfig", "CNNEncoder", ("labeled", "images")),
+    "rnn": lazy("models.encoders.recurrent", "BidirectionalConfig", "bidirectional_rnn", SOURCE_HEADS),
+    "lstm": lazy("models.encoders.recurrent", "BidirectionalConfig", "bidirectional_lstm", SOURCE_HEADS),
+    "gru": lazy("models.encoders.recurrent", "BidirectionalConfig", "bidirectional_gru", SOURCE_HEADS),
+    "transformer": lazy("models.encoders.transformer", "TransformerEncoderConfig", "transformer_encoder", TEXT_HEADS),
+    "gpt": lazy("models.encoders.gpt", "GPTConfig", "gpt_encoder", ("labeled", "tagged", "images")),
+    "bert": lazy("models.encoders.bert", "BertConfig", "bert_encoder", TEXT_HEADS),
+    "vit": lazy("models.encoders.vit", "ViTConfig", "vit_encoder", ("images",)),
+}
+"""Encoders of complete sources. A CNN may have a stride, so that hidden states are no longer those of tokens; a causal
+encoder cannot fill masks; the Transformer of images is the ViT."""
+
+REGISTERED: dict[str, Entry] = {}
+"""Encoders of the user (`register_encoder`)."""
+
+MIXTURE = Entry("models.mixture:MixtureConfig", "build:mixture")
 LANGUAGE_MODELS: Models = {
-    "ngram": (NGramConfig, ngram),
-    "arpa": (ArpaConfig, arpa),
-    "mixture": (MixtureConfig, mixture),
-    "neural-bigram": (NeuralBigramConfig, neural_bigram),
-    "feedforward": (FeedforwardConfig, feedforward),
-    "rnn": (ElmanConfig, recurrent),
-    "lstm": (LSTMConfig, recurrent),
-    "gru": (GRUConfig, recurrent),
-    "gpt": (GPTConfig, gpt),
+    "ngram": lazy("models.ngram.model", "NGramConfig", "ngram"),
+    "arpa": lazy("models.ngram.model", "ArpaConfig", "arpa"),
+    "mixture": MIXTURE,
 }
-
-TRANSLATORS: Models = {
-    "transformer": (TransformerConfig, transformer),
-    "rnn": (ElmanSeq2SeqConfig, seq2seq),
-    "lstm": (LSTMSeq2SeqConfig, seq2seq),
-    "gru": (GRUSeq2SeqConfig, seq2seq),
-    "gpt": (PrefixLMConfig, prefix),
-    "mixture": (MixtureConfig, mixture),
-}
-
-CAPTIONERS: Models = {kind: TRANSLATORS[kind] for kind in ("transformer", "rnn", "lstm", "gru")}
-"""Those that keep what was read apart from what is said, so that it may be no text."""
-
-
-def encoder_mixture(config: EncoderMixtureConfig, sizes: EncoderSizes) -> EncoderMixture:
-    """Several classifiers as one, each with its own vocabulary."""
-    tables = [part["model"] for part in config.parts.values()]
-    parts = [
-        model(model_config(table, task="labeled"), replace(sizes, vocabulary=vocabulary), task="labeled")
-        for table, vocabulary in zip(tables, config.vocabularies, strict=True)
-    ]
-    return EncoderMixture(parts, config)
-
-
 CLASSIFIERS: Models = {
-    "mlp": (classifiers.MLPConfig, classifiers.mlp),
-    "cnn": (classifiers.CNNClassifierConfig, classifiers.cnn),
-    "rnn": (classifiers.ElmanClassifierConfig, classifiers.recurrent),
-    "lstm": (classifiers.LSTMClassifierConfig, classifiers.recurrent),
-    "gru": (classifiers.GRUClassifierConfig, classifiers.recurrent),
-    "transformer": (classifiers.TransformerClassifierConfig, classifiers.transformer),
-    "gpt": (classifiers.GPTClassifierConfig, classifiers.gpt),
-    "bert": (classifiers.BertClassifierConfig, classifiers.bert),
-    "bag": (BagConfig, bag),
-    "mixture": (EncoderMixtureConfig, encoder_mixture),
+    "bag": lazy("models.bag.model", "BagConfig", "bag"),
+    "mixture": Entry("models.encoder_mixture:EncoderMixtureConfig", "build:encoder_mixture"),
 }
-
-IMAGE_ENCODERS: Models = {
-    "vit": (ViTConfig, vit),
-    "lstm": (ImageLSTMConfig, image_recurrent),
-    "gru": (ImageGRUConfig, image_recurrent),
+TAGGERS: Models = {"perceptron": lazy("models.perceptron.model", "PerceptronConfig", "perceptron")}
+CAPTIONERS: Models = {
+    "transformer": lazy("models.transformer", "TransformerConfig", "transformer"),
+    "rnn": lazy("models.seq2seq", "Seq2SeqConfig", "rnn_seq2seq"),
+    "lstm": lazy("models.seq2seq", "Seq2SeqConfig", "lstm_seq2seq"),
+    "gru": lazy("models.seq2seq", "Seq2SeqConfig", "gru_seq2seq"),
 }
-
-MASKED: Models = {
-    "bert": (BertConfig, bert),
-    "rnn": (ElmanMLMConfig, recurrent_mlm),
-    "lstm": (LSTMMLMConfig, recurrent_mlm),
-    "gru": (GRUMLMConfig, recurrent_mlm),
-}
-
-TAGGERS: Models = {
-    "rnn": (taggers.ElmanTaggerConfig, taggers.recurrent_tagger),
-    "lstm": (taggers.LSTMTaggerConfig, taggers.recurrent_tagger),
-    "gru": (taggers.GRUTaggerConfig, taggers.recurrent_tagger),
-    "transformer": (taggers.TransformerTaggerConfig, taggers.transformer_tagger),
-    "gpt": (taggers.GPTTaggerConfig, taggers.gpt_tagger),
-    "bert": (taggers.BertTaggerConfig, taggers.bert_tagger),
-    "perceptron": (PerceptronConfig, perceptron),
+"""Encoder-decoders whose source need not be text."""
+TRANSLATORS: Models = CAPTIONERS | {
+    "gpt": lazy("models.prefix_lm", "PrefixLMConfig", "prefix_lm"),
+    "mixture": MIXTURE,
 }
 
 COUNTED = ("ngram", "bag", "perceptron")
 """Kinds that are estimated by counting, without gradients."""
 DERIVED = {"arpa": "seqwright import FILE.arpa --run DIR", "mixture": "seqwright mix RUN RUN --run DIR"}
-"""Kinds that are made of what was trained elsewhere, and the command that does it."""
-
-ASSISTANTS: Models = {kind: entry for kind, entry in LANGUAGE_MODELS.items() if kind not in {*COUNTED, *DERIVED}}
+"""Kinds that are converted from or composed of trained models, and the command that does it."""
 
 
-@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """An attribute whose object is imported on first use; `names` of its instance has the module."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, spec: TaskSpec, owner: type) -> Any:
+        return _imported(spec.names[self.name])
+
+
 class TaskSpec:
-    """All that belongs to a kind of data: the sections of its recipes, its models, how it trains and what it does."""
+    """All that belongs to a kind of data: the sections of its recipes, its models, its task and its run."""
 
-    data: type
-    tokenizer: type
-    decoding: type
-    evaluation: type
-    models: Models
-    default_model: str
-    task: type[Task]
-    run: type[Run]
+    data = Imported()
+    tokenizer = Imported()
+    decoding = Imported()
+    evaluation = Imported()
+    task = Imported()
+    run = Imported()
+
+    def __init__(
+        self,
+        *,
+        data: str,
+        tokenizer: str,
+        decoding: str,
+        evaluation: str,
+        task: str,
+        run: str,
+        default_model: str,
+        models: Models | None = None,
+        head: str | None = None,
+    ):
+        self.names = {"data": data, "tokenizer": tokenizer, "decoding": decoding, "evaluation": evaluation}
+        self.names |= {"task": task, "run": run}
+        self.default_model = default_model
+        self.head = head
+        """Of HEADS: what every encoder is combined with."""
+        self._models = models or {}
+
+    @property
+    def encoders(self) -> Models:
+        """Encoders that are combined with the head of the task, registered ones included."""
+        table = CAUSAL_ENCODERS if self.head == "text" else ENCODERS
+        return {kind: entry for kind, entry in (table | REGISTERED).items() if self.head in entry.heads}
+
+    @property
+    def models(self) -> Models:
+        """Every kind of model of the task: kind → row."""
+        return {**self._models, **self.encoders}
 
 
 TASKS: dict[str, TaskSpec] = {
     "text": TaskSpec(
-        data=TextConfig,
-        tokenizer=RegularizedTokenizerConfig,
-        decoding=SamplingOptions,
-        evaluation=EvaluationConfig,
-        models=LANGUAGE_MODELS,
+        data="data.text.corpus:TextConfig",
+        tokenizer="data.subword_regularization:RegularizedTokenizerConfig",
+        decoding="decoding.options:SamplingOptions",
+        evaluation="metrics.likelihood:EvaluationConfig",
+        task="tasks.language.task:LanguageTask",
+        run="tasks.language.task:LanguageRun",
         default_model="gpt",
-        task=LanguageTask,
-        run=LanguageRun,
+        models=LANGUAGE_MODELS,
+        head="text",
     ),
     "pairs": TaskSpec(
-        data=PairsConfig,
-        tokenizer=TranslationTokenizerConfig,
-        decoding=TranslationOptions,
-        evaluation=TranslationEvaluationConfig,
-        models=TRANSLATORS,
+        data="data.parallel.pairs:PairsConfig",
+        tokenizer="tasks.translation.codec:TranslationTokenizerConfig",
+        decoding="tasks.translation.translate:TranslationOptions",
+        evaluation="tasks.translation.scores:TranslationEvaluationConfig",
+        task="tasks.translation.task:TranslationTask",
+        run="tasks.translation.task:TranslationRun",
         default_model="transformer",
-        task=TranslationTask,
-        run=TranslationRun,
+        models=TRANSLATORS,
     ),
     "labeled": TaskSpec(
-        data=LabeledConfig,
-        tokenizer=TokenizerConfig,
-        decoding=ClassificationOptions,
-        evaluation=ClassificationEvaluationConfig,
-        models=CLASSIFIERS,
+        data="data.labeled.rows:LabeledConfig",
+        tokenizer="text.trainers:TokenizerConfig",
+        decoding="tasks.classification.scores:ClassificationOptions",
+        evaluation="tasks.classification.scores:ClassificationEvaluationConfig",
+        task="tasks.classification.task:ClassificationTask",
+        run="tasks.classification.task:ClassificationRun",
         default_model="bag",
-        task=ClassificationTask,
-        run=ClassificationRun,
+        models=CLASSIFIERS,
+        head="labeled",
     ),
     "images": TaskSpec(
-        data=ImagesConfig,
-        tokenizer=NoTokenizer,
-        decoding=ClassificationOptions,
-        evaluation=ClassificationEvaluationConfig,
-        models=IMAGE_ENCODERS,
+        data="data.images.corpus:ImagesConfig",
+        tokenizer="tasks.images.task:NoTokenizer",
+        decoding="tasks.classification.scores:ClassificationOptions",
+        evaluation="tasks.classification.scores:ClassificationEvaluationConfig",
+        task="tasks.images.task:ImageTask",
+        run="tasks.images.task:ImageRun",
         default_model="vit",
-        task=ImageTask,
-        run=ImageRun,
+        head="images",
     ),
     "tagged": TaskSpec(
-        data=TaggedConfig,
-        tokenizer=TaggingTokenizerConfig,
-        decoding=TaggingOptions,
-        evaluation=TaggingEvaluationConfig,
-        models=TAGGERS,
+        data="data.tagged.corpus:TaggedConfig",
+        tokenizer="tasks.tagging.task:TaggingTokenizerConfig",
+        decoding="tasks.tagging.task:TaggingOptions",
+        evaluation="tasks.tagging.scores:TaggingEvaluationConfig",
+        task="tasks.tagging.task:TaggingTask",
+        run="tasks.tagging.task:TaggingRun",
         default_model="perceptron",
-        task=TaggingTask,
-        run=TaggingRun,
+        models=TAGGERS,
+        head="tagged",
     ),
     "captions": TaskSpec(
-        data=CaptionsConfig,
-        tokenizer=TokenizerConfig,
-        decoding=CaptioningOptions,
-        evaluation=CaptioningEvaluationConfig,
-        models=CAPTIONERS,
+        data="data.images.corpus:CaptionsConfig",
+        tokenizer="text.trainers:TokenizerConfig",
+        decoding="tasks.captioning.task:CaptioningOptions",
+        evaluation="tasks.captioning.task:CaptioningEvaluationConfig",
+        task="tasks.captioning.task:CaptioningTask",
+        run="tasks.captioning.task:CaptioningRun",
         default_model="transformer",
-        task=CaptioningTask,
-        run=CaptioningRun,
+        models=CAPTIONERS,
     ),
     "chat": TaskSpec(
-        data=ChatConfig,
-        tokenizer=TokenizerConfig,
-        decoding=SamplingOptions,
-        evaluation=EvaluationConfig,
-        models=ASSISTANTS,
+        data="data.chat:ChatConfig",
+        tokenizer="text.trainers:TokenizerConfig",
+        decoding="decoding.options:SamplingOptions",
+        evaluation="metrics.likelihood:EvaluationConfig",
+        task="tasks.chat.task:ChatTask",
+        run="tasks.chat.task:ChatRun",
         default_model="gpt",
-        task=ChatTask,
-        run=ChatRun,
+        head="text",
     ),
     "masked": TaskSpec(
-        data=MaskedConfig,
-        tokenizer=RegularizedTokenizerConfig,
-        decoding=FillOptions,
-        evaluation=MaskedEvaluationConfig,
-        models=MASKED,
+        data="data.text.masked:MaskedConfig",
+        tokenizer="data.subword_regularization:RegularizedTokenizerConfig",
+        decoding="tasks.masked.task:FillOptions",
+        evaluation="tasks.masked.task:MaskedEvaluationConfig",
+        task="tasks.masked.task:MaskedTask",
+        run="tasks.masked.task:MaskedRun",
         default_model="bert",
-        task=MaskedTask,
-        run=MaskedRun,
+        head="masked",
     ),
     "denoising": TaskSpec(
-        data=DenoisingConfig,
-        tokenizer=RegularizedTokenizerConfig,
-        decoding=TranslationOptions,
-        evaluation=MaskedEvaluationConfig,
-        models=TRANSLATORS,
+        data="data.text.denoising:DenoisingConfig",
+        tokenizer="data.subword_regularization:RegularizedTokenizerConfig",
+        decoding="tasks.translation.translate:TranslationOptions",
+        evaluation="tasks.masked.task:MaskedEvaluationConfig",
+        task="tasks.denoising.task:DenoisingTask",
+        run="tasks.denoising.task:DenoisingRun",
         default_model="transformer",
-        task=DenoisingTask,
-        run=DenoisingRun,
+        models=TRANSLATORS,
     ),
 }
 
 
 def task_spec(kind: str) -> TaskSpec:
-    """The task_spec of a kind of data."""
+    """The TaskSpec of a kind of data."""
     if kind not in TASKS:
         raise UserError(f"no data kind '{kind}'.{did_you_mean(kind, TASKS)}")
     return TASKS[kind]
 
 
 def model_config(table: Mapping[str, Any], reader: ConfigLoader | None = None, *, task: str = "text") -> Any:
-    """The configuration that a [model] table describes; its `kind` picks the class from the models of the task."""
-    own = reader or ConfigLoader("[model]")
-    models = task_spec(task).models
-    rest = {key: value for key, value in table.items() if key != "kind"}
-    kind = table.get("kind", task_spec(task).default_model)
+    """The ModelConfig of a [model] table, whose `kind` picks the classes from the models of the task; None where there
+    are problems and a reader collects them."""
+    loader = reader or ConfigLoader("[model]")
+    spec = task_spec(task)
+    kind = table.get("kind", spec.default_model)
+    options = {key: value for key, value in table.items() if key != "kind"}
     config = None
-    if isinstance(kind, str) and kind in models:
-        config = own.read(models[kind][0], rest, "model")
+    if not isinstance(kind, str) or kind not in spec.models:
+        known = did_you_mean(str(kind), spec.models)
+        if "Did you mean" not in known:
+            known += " An encoder of your own is registered first: seqwright.register_encoder."
+        loader.problem("model.kind", f"no model kind '{kind}' for {task}.{known}")
+    elif kind in spec.encoders:
+        assert spec.head is not None
+        config = read_encoder_and_head(loader, kind, options, spec.models[kind].config, HEADS[spec.head].config)
     else:
-        own.problem("model.kind", f"no model kind '{kind}' for {task}.{did_you_mean(str(kind), models)}")
+        read = loader.read(spec.models[kind].config, options, "model")
+        config = None if read is None else ModelConfig(kind, read)
     if reader is None:
-        own.finish()
+        loader.finish()
     return config
 
 
-def kind_of(config: Any, *, task: str = "text") -> str:
-    """The word that picks this configuration's class."""
-    return next(kind for kind, (cls, _) in task_spec(task).models.items() if type(config) is cls)
+def model_keys(kind: str, *, task: str) -> tuple[Key, ...]:
+    """The keys of a [model] table of a kind."""
+    spec = task_spec(task)
+    config = spec.models[kind].config
+    if kind not in spec.encoders or spec.head is None:
+        return describe(config)
+    return encoder_and_head_keys(config, HEADS[spec.head].config)
+
+
+def model(config: ModelConfig, sizes: Any, *, task: str = "text") -> Any:
+    """The newly initialized model of a configuration, for a vocabulary or other sizes of the task."""
+    build = task_spec(task).models[config.kind].build
+    if config.head is None:
+        return build(config.config, sizes)
+    return HEADS[config.head.name].build(config.config, config.head, build, sizes)
+
+
+def mixture(config: Any, sizes: Vocabulary | Vocabularies) -> Any:
+    """A mixture of language models, or of translators, from a `MixtureConfig`."""
+    from seqwright.models.mixture import Mixture, Product
+
+    task = "pairs" if isinstance(sizes, Vocabularies) else "text"
+    parts = [model(model_config(part, task=task), sizes, task=task) for part in config.parts.values()]
+    return (Product if config.mean == "geometric" else Mixture)(parts, config.weights)
+
+
+def encoder_mixture(config: Any, sizes: EncoderSizes) -> Any:
+    """A mixture of classifiers from an `EncoderMixtureConfig`, each with its vocabulary."""
+    from seqwright.models.encoder_mixture import EncoderMixture
+
+    tables = [part["model"] for part in config.parts.values()]
+    parts = [
+        model(model_config(table, task="labeled"), replace(sizes, vocabulary=vocabulary), task="labeled")
+        for table, vocabulary in zip(tables, config.vocabularies, strict=True)
+    ]
+    return EncoderMixture(parts, config)
 
 
 def pick_trained(kind: str, task: str) -> None:
@@ -290,17 +344,33 @@ def pick_trained(kind: str, task: str) -> None:
 
 
 def refuse_derived(kind: str) -> None:
-    """Raises where a kind is asked to be trained that is made otherwise."""
+    """Raises for kinds that no training makes, naming the command that does."""
     if kind in DERIVED:
         raise UserError(f"a model of kind '{kind}' is not trained; make one with `{DERIVED[kind]}`.")
 
 
-def model(config: Any, sizes: Any, *, task: str = "text") -> Any:
-    """The model of a configuration, with fresh weights, for a vocabulary or whatever else the task counts in."""
-    return task_spec(task).models[kind_of(config, task=task)][1](config, sizes)
+def register_encoder(kind: str, config: type[EncoderConfig], build: Callable[[Any], Any]) -> None:
+    """Adds an encoder of the user under a kind that no table has.
+
+    `config` is a frozen dataclass that extends `EncoderConfig`; `build(config)` returns an nn.Module with `width` and
+    `context` that maps embeddings (B, S, D) and a mask (B, S) to an `EncoderOutput`, or a `CausalEncoder`.
+    """
+    if kind not in REGISTERED and any(kind in spec.models for spec in TASKS.values()):
+        raise UserError(f"'{kind}' is a kind of model already; give your encoder another name.")
+    if not (is_dataclass(config) and issubclass(config, EncoderConfig)):
+        raise UserError(f"{config.__name__} must be a dataclass that extends seqwright.EncoderConfig.")
+    if required := [field.name for field in fields(config) if isinstance(field.default, property)]:
+        raise UserError(f"{config.__name__}.{required[0]} is a property of every encoder; give the key a default.")
+    heads = [head for head in HEADS if head != "text" or config.autoregressive]
+    reserved = {"kind", "from"} | {field.name for head in heads for field in fields(HEADS[head].config)}
+    if taken := [field.name for field in fields(config) if field.name in reserved]:
+        raise UserError(f"{config.__name__}.{taken[0]} has the name of a key of every [model]; rename it.")
+    REGISTERED[kind] = Entry(config, build, heads)
 
 
 def from_arpa(path: Path) -> tuple[dict[str, Any], Any, list[str]]:
-    """The [model] table of an ARPA file, its model, and its tokens by id, special_tokens first."""
+    """The [model] table of an ARPA file, its model, and its tokens by id, special tokens first."""
+    from seqwright.models.ngram.model import open_arpa
+
     config, opened, tokens = open_arpa(path)
     return {"kind": "arpa"} | to_table(config), opened, tokens

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from seqwright import build
 from seqwright.core.batch import IGNORE, Batch, EncoderSizes, OutputSpec, Source
+from seqwright.models.bag.model import Unpadded
 
 from .kinds import CONTEXT, VOCABULARY
 
@@ -47,6 +47,7 @@ MASKED: dict[str, dict[str, object]] = {
     "rnn": {"kind": "rnn", "width": 6},
     "lstm": LSTM,
     "gru": {"kind": "gru", "width": 6},
+    "transformer": TRANSFORMER,
 }
 
 ANSWERS = {"class": 3, "multilabel": 4, "regression": 1}
@@ -72,26 +73,23 @@ def _far(model: Any) -> Any:
     return model.double().eval()
 
 
-class Several:
-    """Many texts for a model that counts them."""
+class LabeledCorpus:
+    """Labeled texts for a counted model, as concatenated ids."""
 
     def __init__(self) -> None:
-        self.batches = [texts(rows=1, seed=seed) for seed in range(60)]
-        self.lengths = np.full(60, CONTEXT)
-
-    def batch(self, rows: NDArray[np.int64]) -> Batch:
-        sources = [self.batches[row].source for row in rows]
-        ids, segments = (torch.cat([getattr(one, name) for one in sources]) for name in ("ids", "segments"))
-        target = torch.cat([self.batches[row].target for row in rows])
-        mask = torch.ones(len(rows), CONTEXT, dtype=torch.bool)
-        return Batch.of_source(Source(mask=mask, ids=ids, segments=segments), target)
+        batches = [texts(rows=1, seed=seed) for seed in range(60)]
+        ids, segments = (
+            torch.cat([getattr(batch.source, name)[0] for batch in batches]).numpy() for name in ("ids", "segments")
+        )
+        self.sources = Unpadded(ids, np.full(60, CONTEXT), segments, None)
+        self.row_targets = torch.cat([batch.target for batch in batches])
 
 
 def bag(segments: int = 2) -> Any:
     """The counted kind, counted."""
     sizes = EncoderSizes(answers=OutputSpec(kind="class", count=3), vocabulary=VOCABULARY, segments=segments)
     model = build.model(build.model_config({"kind": "bag", "order": 2}, task="labeled"), sizes, task="labeled")
-    model.fit(Several())
+    model.fit(LabeledCorpus())
     return model
 
 

@@ -10,15 +10,18 @@ import torch
 from seqwright import build
 from seqwright.core.batch import Batch
 from seqwright.data.images.corpus import Images, ImagesConfig
-from seqwright.data.images.image_codec import ImageCodec
+from seqwright.tasks.images.codec import ImageCodec
 
 VIT: dict[str, object] = {"kind": "vit", "width": 8, "layers": 2, "heads": 2}
 
 IMAGE_ENCODERS: dict[str, dict[str, object]] = {
     "vit": VIT,
     "vit mean": VIT | {"pooling": "mean", "norm_position": "post", "positions": "sinusoidal"},
+    "cnn": {"kind": "cnn", "embedding": 5, "channels": [4]},
+    "rnn": {"kind": "rnn", "width": 6, "pooling": ["last", "mean"]},
     "lstm": {"kind": "lstm", "width": 6, "layers": 2, "embedding": 5},
     "gru": {"kind": "gru", "width": 6, "pooling": "attention"},
+    "gpt": {"kind": "gpt", "width": 8, "layers": 2, "heads": 2},
 }
 ANSWERS = ("class", "frames", "inpaint", "denoise", "colorize", "denoise+colorize")
 
@@ -31,12 +34,12 @@ def seeing(name: str, answer: Any = "class", rows: int = 4) -> tuple[Any, Batch]
         labels = tuple("ab"[row % 2] for row in range(rows))
     pictures = Images(pixels=pixels, labels=labels)
     config = ImagesConfig(train="x", patch=2, objective=answer)
-    sight = ImageCodec.of(pictures, config)
+    codec = ImageCodec.learn(pictures, config)
     torch.manual_seed(7)
-    model = build.model(build.model_config(dict(IMAGE_ENCODERS[name]), task="images"), sight.sizes, task="images")
+    model = build.model(build.model_config(dict(IMAGE_ENCODERS[name]), task="images"), codec.sizes, task="images")
     for parameter in model.parameters():  # fresh weights are so small that mistakes would hide
         torch.nn.init.normal_(parameter, std=0.4)
-    batch = sight.feed(pictures, config, seed=1, batch=rows).batch(0)
+    batch = codec.feed(pictures, config, seed=1, batch=rows).batch(0)
     source = batch.source
     assert source.features is not None
     target = batch.target.double() if batch.target.is_floating_point() else batch.target

@@ -10,6 +10,7 @@ import torch
 from seqwright import build
 from seqwright.core.batch import IGNORE, Batch, Vocabulary
 from seqwright.core.protocols import Counted
+from seqwright.models.config import ModelConfig
 
 VOCABULARY = Vocabulary(size=11, unk=0, pad=1, sos=2, eos=3)
 CONTEXT = 8
@@ -68,6 +69,11 @@ SMALL["mixture"] = {
     "weights": [0.5, 0.3, 0.2],
     "parts": {"1": SMALL["ngram adaptive"], "2": SMALL["gpt rotary"], "3": SMALL["lstm tied"]},
 }
+
+
+def configured(kind: str, *, task: str = "text", **options: object) -> ModelConfig:
+    """The configuration of a [model] table."""
+    return build.model_config({"kind": kind} | options, task=task)
 
 
 def small(name: str, *, dtype: torch.dtype = torch.float64):

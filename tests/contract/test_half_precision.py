@@ -11,7 +11,7 @@ from seqwright.core.batch import Batch
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
 from seqwright.training.machine import DTYPES
-from tests.decoding.test_search import FACTS
+from tests.decoding.test_search import SPECIAL_IDS
 
 from .kinds import SMALL, batch, small
 from .translators import TRANSLATORS, pairs, translator
@@ -39,6 +39,8 @@ def test_a_step_in_half_precision_is_near(name: str, precision: str) -> None:
 @pytest.mark.parametrize("name", ["transformer", "lstm"])
 def test_a_search_in_half_precision_scores_in_float32(name: str) -> None:
     model, source = translator(name).to(torch.bfloat16), pairs().source
-    for several in search(model, source, SearchOptions(beam_size=3, max_tokens=6, length_penalty="none"), **FACTS):
+    for several in search(
+        model, source, SearchOptions(beam_size=3, max_tokens=6, length_penalty="none"), **SPECIAL_IDS
+    ):
         assert several[0].score == several[0].log_prob
         assert torch.tensor(several[0].log_prob, dtype=torch.bfloat16).item() != several[0].log_prob

@@ -13,7 +13,7 @@ from .images import ANSWERS, IMAGE_ENCODERS, seeing
 
 
 def test_every_kind_has_a_row() -> None:
-    assert set(build.IMAGE_ENCODERS) == {str(row["kind"]) for row in IMAGE_ENCODERS.values()}
+    assert set(build.task_spec("images").models) == {str(row["kind"]) for row in IMAGE_ENCODERS.values()}
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
@@ -46,7 +46,7 @@ def test_hidden_patches_are_not_seen() -> None:
 def test_only_a_class_token_stands_in_front() -> None:
     for name, answer, more in (("vit", "class", 1), ("vit", "frames", 0), ("vit mean", "class", 0)):
         model, given = seeing(name, answer)
-        assert model.read(given.source).vectors.size(1) == given.source.mask.size(1) + more
+        assert model.encoded(given.source).vectors.size(1) == given.source.mask.size(1) + more
     model, given = seeing("vit")
     before = model(given)
     model.encoder.token[0] += 1

@@ -19,7 +19,7 @@ NEURAL = [name for name, row in TAGGERS.items() if row["kind"] not in build.COUN
 
 
 def test_every_kind_has_a_row() -> None:
-    assert set(build.TAGGERS) == {str(row["kind"]) for row in TAGGERS.values()}
+    assert set(build.task_spec("tagged").models) == {str(row["kind"]) for row in TAGGERS.values()}
 
 
 @pytest.mark.parametrize("name", TAGGERS)
@@ -51,9 +51,9 @@ def test_answers_of_a_batch_are_those_of_its_rows(name: str) -> None:
     model, given = tagger(name), sentences()
     counts = given.source.word_starts.sum(1).tolist()  # type: ignore[union-attr]
     with torch.no_grad():
-        tags, likely = model.answer(given.source)
+        tags, likely = model.tag(given.source)
         for row, words in enumerate(counts):
-            own, sure = model.answer(select_rows(given, torch.tensor([row])).source)
+            own, sure = model.tag(select_rows(given, torch.tensor([row])).source)
             assert torch.equal(tags[row, :words], own[0, :words])
             if likely is not None:
                 assert (likely[row, :words] - sure[0, :words]).abs().max() <= 1e-9
@@ -64,7 +64,7 @@ def test_what_a_perceptron_knows_is_in_its_tensors() -> None:
     model, given = tagger("perceptron"), sentences()
     empty = fresh("perceptron")
     empty.load_state_dict(model.state_dict())
-    assert torch.equal(empty.answer(given.source)[0], model.answer(given.source)[0])
+    assert torch.equal(empty.tag(given.source)[0], model.tag(given.source)[0])
     assert torch.equal(empty(given), model(given))
 
 

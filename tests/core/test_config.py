@@ -1,4 +1,4 @@
-"""Strict loading: what is right comes through exactly, and every mistake is named with its place and the next move."""
+"""Strict configuration loading: exact round trips; every problem has its origin, key and a suggestion."""
 
 import tomllib
 from dataclasses import dataclass
@@ -48,19 +48,19 @@ class Recipe:
 
 
 def problems(table: dict[str, Any], origins: dict[str, str] | None = None) -> list[str]:
-    reader = ConfigLoader("r.toml", origins)
-    assert reader.read(Recipe, table) is None
+    loader = ConfigLoader("r.toml", origins)
+    assert loader.read(Recipe, table) is None
     with pytest.raises(ConfigError) as caught:
-        reader.finish()
-    assert str(caught.value) == "\n".join(reader.problems)
-    return reader.problems
+        loader.finish()
+    assert str(caught.value) == "\n".join(loader.problems)
+    return loader.problems
 
 
-def test_a_right_table_is_read_exactly() -> None:
+def test_valid_table_is_loaded_exactly() -> None:
     table = {"name": "x", "files": ["a", "b"], "schedule": {"rate": 1, "betas": [0, 0.5]}, "extra": {"warmup": 3}}
-    reader = ConfigLoader("r.toml")
-    recipe = reader.read(Recipe, table)
-    reader.finish()
+    loader = ConfigLoader("r.toml")
+    recipe = loader.read(Recipe, table)
+    loader.finish()
     assert recipe == Recipe(
         name="x", files=("a", "b"), schedule=Schedule(rate=1.0, betas=(0.0, 0.5)), extra=Schedule(warmup=3)
     )
@@ -68,8 +68,8 @@ def test_a_right_table_is_read_exactly() -> None:
 
 
 def test_all_problems_are_reported_at_once_with_file_key_and_suggestion() -> None:
-    found = problems({"shape": "cosin", "fused": 1, "limit": True, "schedule": {"rat": 1, "warmup": "3"}})
-    assert found == [
+    messages = problems({"shape": "cosin", "fused": 1, "limit": True, "schedule": {"rat": 1, "warmup": "3"}})
+    assert messages == [
         "r.toml: shape is \"cosin\". Did you mean 'cosine'?",
         "r.toml: fused must be true or false, not 1.",
         "r.toml: limit must be a whole number, not true.",
@@ -80,7 +80,7 @@ def test_all_problems_are_reported_at_once_with_file_key_and_suggestion() -> Non
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "message"),
     [
         ({"schedule": 3}, "schedule must be a section, not 3."),
         ({"extra": "x"}, 'extra must be a section, not "x".'),
@@ -97,14 +97,14 @@ def test_all_problems_are_reported_at_once_with_file_key_and_suggestion() -> Non
         ({"extra": {"warmup": 11}}, "[extra] warmup 11 is longer than 10."),
     ],
 )
-def test_a_wrong_value_is_named(table: dict[str, Any], told: str) -> None:
-    assert problems({"name": "x", **table}) == [f"r.toml: {told}"]
+def test_invalid_value_is_reported_with_its_key(table: dict[str, Any], message: str) -> None:
+    assert problems({"name": "x", **table}) == [f"r.toml: {message}"]
 
 
 @pytest.mark.parametrize(
     "override", ["sched.rate=1", "schedule.rat=1", "schedule={rat=1}", "schedule.rate=fast", "schedule.warmup=11"]
 )
-def test_an_override_is_blamed_for_its_own_mistake(override: str) -> None:
+def test_problem_of_an_override_has_the_override_as_its_origin(override: str) -> None:
     table: dict[str, Any] = {"name": "x"}
     key, value = parse_override(override)
     set_dotted(table, key, value)
@@ -132,24 +132,24 @@ def test_an_override_is_blamed_for_its_own_mistake(override: str) -> None:
         (" a.b =1", 1),
     ],
 )
-def test_overrides_are_toml_or_plain_words(text: str, value: Any) -> None:
+def test_overrides_are_toml_values_or_strings(text: str, value: Any) -> None:
     parsed = parse_override(text)
     assert parsed == ("a.b", value)
     assert type(parsed[1]) is type(value)
 
 
 @pytest.mark.parametrize("text", ["a.b", "=3", ""])
-def test_an_override_without_key_or_value_is_refused(text: str) -> None:
+def test_override_without_key_or_value_is_rejected(text: str) -> None:
     with pytest.raises(UserError, match="expected key=value"):
         parse_override(text)
 
 
-def test_an_override_inside_a_value_is_refused() -> None:
+def test_override_inside_a_value_is_rejected() -> None:
     with pytest.raises(UserError, match="'steps' is a value, not a section"):
         set_dotted({"training": {"steps": 3}}, "training.steps.more", 1)
 
 
-def test_suggestions_forgive_capitals_and_list_what_is_known_when_it_is_little() -> None:
+def test_did_you_mean_ignores_case_and_lists_few_known_names() -> None:
     assert did_you_mean("GTP", ["lstm", "gpt"]) == " Did you mean 'gpt'?"
     assert did_you_mean("mean.csv", ["Mean.csv"]) == " Did you mean 'Mean.csv'?"
     assert did_you_mean("zzz", ["lstm", "gpt"]) == " Known: lstm, gpt."
@@ -157,19 +157,19 @@ def test_suggestions_forgive_capitals_and_list_what_is_known_when_it_is_little()
     assert did_you_mean("zzz", map(str, range(25))) == ""
 
 
-def test_pick_names_the_table() -> None:
+def test_pick_suggests_a_known_kind() -> None:
     assert pick("gpt", {"gpt": 1}, "model") == 1
     with pytest.raises(UserError, match=r"no model kind 'gbt'\. Did you mean 'gpt'\?"):
         pick("gbt", {"gpt": 1}, "model")
 
 
-def test_a_recipe_written_and_read_is_the_same() -> None:
+def test_recipe_round_trips_through_toml() -> None:
     recipe = Recipe(name='a "b"\n\\', files=("x", "ÿ"), extra=Schedule(rate=1e-5, warmup=2))
-    again = ConfigLoader("r.toml").read(Recipe, tomllib.loads(write_toml(to_table(recipe))))
-    assert again == recipe
+    loaded = ConfigLoader("r.toml").read(Recipe, tomllib.loads(write_toml(to_table(recipe))))
+    assert loaded == recipe
 
 
-def test_none_is_not_written_as_its_default() -> None:
+def test_none_cannot_be_written_where_the_default_is_a_value() -> None:
     @dataclass(frozen=True)
     class Clip:
         norm: float | None = 1.0
@@ -178,7 +178,7 @@ def test_none_is_not_written_as_its_default() -> None:
         to_table(Clip(norm=None))
 
 
-characters = st.characters(exclude_categories=["Cs"])  # a lone surrogate is no text
+characters = st.characters(exclude_categories=["Cs"])  # lone surrogates cannot be encoded
 values = st.recursive(
     st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(characters),
     lambda inner: st.lists(inner, max_size=3),
@@ -192,11 +192,11 @@ tables = st.recursive(
 
 
 @given(tables)
-def test_what_is_written_as_toml_reads_the_same(table: dict[str, Any]) -> None:
+def test_any_table_round_trips_through_toml(table: dict[str, Any]) -> None:
     assert tomllib.loads(write_toml(table)) == table
 
 
-def test_the_string_under_a_field_is_its_help() -> None:
+def test_describe_takes_the_string_under_a_field_as_help() -> None:
     rate, warmup, betas = describe(Schedule)
     assert (rate.name, rate.type, rate.default, rate.help) == ("rate", "a number", 0.1, "How large a step is.")
     assert warmup.help == "Steps of rising rate, from zero."

@@ -8,6 +8,7 @@ import json
 import re
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from seqwright.core import storage
 from seqwright.core.config import UserError
+from seqwright.core.progress import Progress
 from seqwright.data.text import prepare as module
 from seqwright.data.text.blocks import Blocks, blocks
 from seqwright.data.text.corpus import Document, read_corpus
@@ -85,13 +87,14 @@ def test_an_interrupted_preparation_resumes(files, tmp_path, monkeypatch) -> Non
     uninterrupted = prepare(files, tmp_path / "whole", tokenizer, document="line", block=300)
     done: list[int] = []
 
-    def stop(size: int, tokens: int) -> None:
-        done.append(size)
-        if len(done) == 4:
-            raise KeyboardInterrupt
+    class Stop(Progress):
+        def record(self, record: dict[str, Any]) -> None:
+            done.append(record["bytes"])
+            if len(done) == 4:
+                raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepare(files, tmp_path / "out", tokenizer, document="line", block=300, on_progress=stop)
+        prepare(files, tmp_path / "out", tokenizer, document="line", block=300, progress=Stop())
     (tmp_path / "out" / "parts" / "00004.bin").write_bytes(b"torn")
     encoded: list[str] = []
     work = module._work

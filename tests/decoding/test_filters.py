@@ -1,4 +1,4 @@
-"""Filters: whatever the distribution, what comes back is one, over exactly the tokens that may be said."""
+"""Filters: for any distribution, the result is normalized over exactly the tokens that are kept."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seqwright.decoding.filters import (
-    ban,
-    bias,
     counts_of,
-    force,
     min_p,
-    no_repeat,
     penalize_counts,
     penalize_repetition,
+    repeated_ngrams,
     temper,
     top_k,
     top_p,
     typical,
 )
+from seqwright.decoding.options import SamplingOptions
+from seqwright.decoding.processors import LogitsProcessors, RowOptions
 
 
 @st.composite
@@ -32,17 +31,17 @@ def distributions(draw: st.DrawFn) -> Tensor:
     rows, size = draw(st.integers(1, 3)), draw(st.integers(2, 9))
     steps = st.one_of(st.integers(-8, 8).map(float), st.just(-math.inf))
     logits = torch.tensor(draw(st.lists(st.lists(steps, min_size=size, max_size=size), min_size=rows, max_size=rows)))
-    logits[:, 0] = logits[:, 0].clamp(min=-8)  # something must be possible
+    logits[:, 0] = logits[:, 0].clamp(min=-8)  # at least one token has probability
     return logits.double().log_softmax(-1)
 
 
-def is_normalized(log_probs: Tensor) -> None:
+def assert_normalized(log_probs: Tensor) -> None:
     assert not log_probs.isnan().any()
     assert_close(log_probs.exp().sum(-1), torch.ones(len(log_probs), dtype=torch.float64))
 
 
-def keeps_proportions(filtered: Tensor, log_probs: Tensor) -> None:
-    """Survivors stand to each other as before."""
+def assert_proportional(filtered: Tensor, log_probs: Tensor) -> None:
+    """The probabilities that are kept have the same ratios as before."""
     for after, before in zip(filtered, log_probs, strict=True):
         kept = after > -math.inf
         shift = (after - before)[kept]
@@ -51,10 +50,10 @@ def keeps_proportions(filtered: Tensor, log_probs: Tensor) -> None:
 
 
 @given(distributions(), st.integers(1, 12))
-def test_top_k_keeps_the_k_best(log_probs: Tensor, k: int) -> None:
+def test_top_k_keeps_the_k_most_probable_tokens(log_probs: Tensor, k: int) -> None:
     filtered = top_k(log_probs, k)
-    is_normalized(filtered)
-    keeps_proportions(filtered, log_probs)
+    assert_normalized(filtered)
+    assert_proportional(filtered, log_probs)
     for after, before in zip(filtered, log_probs, strict=True):
         kept = after > -math.inf
         last = before.sort(descending=True).values[min(k, len(before)) - 1]
@@ -64,66 +63,73 @@ def test_top_k_keeps_the_k_best(log_probs: Tensor, k: int) -> None:
 
 
 @given(distributions(), st.integers(1, 12))
-def test_top_k_again_changes_nothing(log_probs: Tensor, k: int) -> None:
+def test_top_k_is_idempotent(log_probs: Tensor, k: int) -> None:
     once = top_k(log_probs, k)
     assert_close(top_k(once, k), once)
 
 
 @given(distributions(), st.floats(0.01, 1.0))
-def test_top_p_keeps_the_smallest_set_that_holds_p(log_probs: Tensor, p: float) -> None:
+def test_top_p_keeps_the_smallest_nucleus_of_mass_p(log_probs: Tensor, p: float) -> None:
     filtered = top_p(log_probs, p)
-    is_normalized(filtered)
-    keeps_proportions(filtered, log_probs)
+    assert_normalized(filtered)
+    assert_proportional(filtered, log_probs)
     for after, before in zip(filtered, log_probs.exp(), strict=True):
         kept = after > -math.inf
         assert before[kept].sum() >= p - 1e-9
-        assert before[kept].sum() - before[kept].min() < p + 1e-9  # one fewer would not do
+        assert before[kept].sum() - before[kept].min() < p + 1e-9  # without the least probable it is below p
         if (~kept).any():
-            assert before[kept].min() >= before[~kept].max()  # and no other set is smaller
+            assert before[kept].min() >= before[~kept].max()  # the most probable tokens: no other nucleus is smaller
 
 
 @given(distributions(), st.floats(0.01, 1.0))
-def test_top_p_always_leaves_the_best(log_probs: Tensor, p: float) -> None:
+def test_top_p_keeps_the_most_probable_token(log_probs: Tensor, p: float) -> None:
     assert torch.equal(top_p(log_probs, p).argmax(-1), log_probs.argmax(-1))
 
 
+def processed(log_probs: Tensor, options: list[SamplingOptions], banned: list[int] | None = None) -> Tensor:
+    """Log-probabilities at the first position of the output, each row with its options."""
+    rows = RowOptions.of(options, log_probs.size(1), "cpu", [0] * len(options))
+    processors = LogitsProcessors.of(options, eos=None, banned=banned or [], device="cpu")
+    return processors.process(log_probs, rows, torch.zeros(len(options), dtype=torch.long), None)
+
+
 @given(distributions(), st.data())
-def test_banned_tokens_are_gone_and_the_rest_as_before(log_probs: Tensor, data: st.DataObject) -> None:
-    banned = data.draw(st.sets(st.integers(1, log_probs.size(-1) - 1)))
-    ids = torch.tensor(sorted(banned), dtype=torch.long)
-    filtered = ban(log_probs, ids)
-    is_normalized(filtered)
-    keeps_proportions(filtered, log_probs)
+def test_banned_ids_get_probability_0_and_the_rest_is_renormalized(log_probs: Tensor, data: st.DataObject) -> None:
+    banned = sorted(data.draw(st.sets(st.integers(1, log_probs.size(-1) - 1))))
     allowed = log_probs > -math.inf
-    allowed[:, ids] = False
-    assert torch.equal(filtered > -math.inf, allowed)
-    assert_close(ban(filtered, ids), filtered)
+    allowed[:, banned] = False
+    for of_row, shared in ((banned, []), ([], banned)):
+        filtered = processed(log_probs, [SamplingOptions(banned_ids=tuple(of_row))] * len(log_probs), shared)
+        assert_normalized(filtered)
+        assert_proportional(filtered, log_probs)
+        assert torch.equal(filtered > -math.inf, allowed)
 
 
 @given(distributions(), st.floats(0.1, 10.0))
-def test_temperature_divides_differences(log_probs: Tensor, temperature: float) -> None:
+def test_temperature_divides_logit_differences(log_probs: Tensor, temperature: float) -> None:
     tempered = temper(log_probs, temperature)
-    is_normalized(tempered)
+    assert_normalized(tempered)
     first = log_probs[:, :1]
     assert_close(tempered - tempered[:, :1], (log_probs - first) / temperature)
     assert_close(temper(log_probs, 1.0), log_probs)
 
 
 @given(distributions(), st.floats(0.01, 1.0))
-def test_min_p_keeps_what_is_near_the_best(log_probs: Tensor, p: float) -> None:
+def test_min_p_keeps_tokens_above_a_share_of_the_maximum(log_probs: Tensor, p: float) -> None:
     filtered = min_p(log_probs, p)
-    is_normalized(filtered)
-    keeps_proportions(filtered, log_probs)
-    probable = log_probs.exp()
-    near = (probable / probable.amax(-1, keepdim=True) / p - 1).abs() < 1e-9  # either answer is right on the border
-    assert ((filtered > -math.inf) == (probable >= p * probable.amax(-1, keepdim=True)))[~near].all()
+    assert_normalized(filtered)
+    assert_proportional(filtered, log_probs)
+    probs = log_probs.exp()
+    threshold = p * probs.amax(-1, keepdim=True)
+    on_threshold = (probs / threshold - 1).abs() < 1e-9  # rounding decides
+    assert ((filtered > -math.inf) == (probs >= threshold))[~on_threshold].all()
 
 
 @given(distributions(), st.floats(0.01, 1.0))
-def test_typical_keeps_the_tokens_nearest_to_the_entropy(log_probs: Tensor, p: float) -> None:
+def test_typical_p_keeps_the_tokens_closest_to_the_entropy(log_probs: Tensor, p: float) -> None:
     filtered = typical(log_probs, p)
-    is_normalized(filtered)
-    keeps_proportions(filtered, log_probs)
+    assert_normalized(filtered)
+    assert_proportional(filtered, log_probs)
     for after, before in zip(filtered, log_probs, strict=True):
         possible = before > -math.inf
         entropy = -(before.exp() * before)[possible].sum()
@@ -138,73 +144,69 @@ def test_typical_keeps_the_tokens_nearest_to_the_entropy(log_probs: Tensor, p: f
 
 @st.composite
 def histories(draw: st.DrawFn, size: int, rows: int) -> Tensor:
-    """Ids (B, T), rows of different lengths padded on the left with -1."""
+    """Ids (B, T), rows of different lengths right-padded with -1."""
     width = draw(st.integers(0, 9))
     lengths = [draw(st.integers(0, width)) for _ in range(rows)]
-    ids = [[-1] * (width - n) + draw(st.lists(st.integers(0, size - 1), min_size=n, max_size=n)) for n in lengths]
+    ids = [draw(st.lists(st.integers(0, size - 1), min_size=n, max_size=n)) + [-1] * (width - n) for n in lengths]
     return torch.tensor(ids, dtype=torch.long).view(rows, width)
 
 
 @given(distributions(), st.data(), st.floats(0.1, 4.0), st.floats(-2.0, 2.0), st.floats(-2.0, 2.0))
-def test_penalties_act_on_what_was_said(
+def test_repetition_presence_and_frequency_penalties_follow_the_counts(
     log_probs: Tensor, data: st.DataObject, repetition: float, presence: float, frequency: float
 ) -> None:
     history = data.draw(histories(log_probs.size(1), log_probs.size(0)))
     counts = counts_of(history, log_probs.size(1))
     assert counts.tolist() == [[row.count(id) for id in range(log_probs.size(1))] for row in history.tolist()]
-    repeated = penalize_repetition(log_probs, counts, repetition)
-    told = penalize_counts(log_probs, counts, presence=presence, frequency=frequency)
-    for filtered in (repeated, told):
-        is_normalized(filtered)
+    repetition_penalized = penalize_repetition(log_probs, counts, repetition)
+    count_penalized = penalize_counts(log_probs, counts, presence=presence, frequency=frequency)
+    for filtered in (repetition_penalized, count_penalized):
+        assert_normalized(filtered)
     for row, before in enumerate(log_probs):
         possible = before > -math.inf
         expected = torch.where(counts[row] > 0, repetition * before, before).log_softmax(-1)
-        assert_close(repeated[row], expected)
-        off = frequency * counts[row] + presence * (counts[row] > 0)
-        assert_close(told[row][possible], (before - off).log_softmax(-1)[possible])
-    nothing = torch.zeros_like(counts)
-    assert_close(penalize_repetition(log_probs, nothing, repetition), log_probs)
-    assert_close(penalize_counts(log_probs, nothing, presence=presence, frequency=frequency), log_probs)
+        assert_close(repetition_penalized[row], expected)
+        penalty = frequency * counts[row] + presence * (counts[row] > 0)
+        assert_close(count_penalized[row][possible], (before - penalty).log_softmax(-1)[possible])
+    no_counts = torch.zeros_like(counts)
+    assert_close(penalize_repetition(log_probs, no_counts, repetition), log_probs)
+    assert_close(penalize_counts(log_probs, no_counts, presence=presence, frequency=frequency), log_probs)
 
 
 @given(distributions(), st.data(), st.integers(1, 4))
-def test_no_n_gram_is_said_twice(log_probs: Tensor, data: st.DataObject, n: int) -> None:
-    history = data.draw(histories(log_probs.size(1), log_probs.size(0)))
-    filtered = no_repeat(log_probs, history, n)
-    is_normalized(filtered)
+def test_repeated_ngrams_are_the_ngrams_of_the_history(log_probs: Tensor, data: st.DataObject, n: int) -> None:
+    size = log_probs.size(1)
+    history = data.draw(histories(size, log_probs.size(0)))
+    blocked = repeated_ngrams(history, (history >= 0).sum(1), n, size)
     for row, padded in enumerate(history.tolist()):
-        said = [id for id in padded if id >= 0]
-        grams = {tuple(said[i : i + n]) for i in range(len(said) - n + 1)}
-        free = [tuple([*said, id][-n:]) not in grams or len(said) + 1 < n for id in range(log_probs.size(1))]
-        allowed = torch.tensor(free) & (log_probs[row] > -math.inf)
-        if allowed.any():
-            assert torch.equal(filtered[row] > -math.inf, allowed)
-            keeps_proportions(filtered[row : row + 1], log_probs[row : row + 1])
-        else:
-            assert_close(filtered[row], log_probs[row])
+        ids = [id for id in padded if id >= 0]
+        ngrams = {tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)}
+        assert blocked[row].tolist() == [len(ids) + 1 >= n and tuple([*ids, id][-n:]) in ngrams for id in range(size)]
 
 
 @given(distributions(), st.data())
-def test_bias_multiplies_odds(log_probs: Tensor, data: st.DataObject) -> None:
+def test_logit_bias_multiplies_odds(log_probs: Tensor, data: st.DataObject) -> None:
     numbers = st.lists(st.floats(-5, 5), min_size=log_probs.size(1), max_size=log_probs.size(1))
-    added = torch.tensor(data.draw(numbers), dtype=torch.float64)
-    filtered = bias(log_probs, added)
-    is_normalized(filtered)
-    assert_close(filtered - filtered[:, :1], log_probs - log_probs[:, :1] + added - added[0])
+    biases = data.draw(numbers)
+    options = SamplingOptions(logit_bias=tuple(enumerate(biases)))
+    filtered = processed(log_probs, [options] * len(log_probs))
+    assert_normalized(filtered)
+    bias = torch.tensor(biases, dtype=torch.float64)
+    assert_close(filtered - filtered[:, :1], log_probs - log_probs[:, :1] + bias - bias[0])
 
 
 @given(distributions(), st.data())
-def test_a_forced_row_says_that_and_a_free_one_is_as_before(log_probs: Tensor, data: st.DataObject) -> None:
+def test_forced_ids_get_probability_1_and_other_rows_are_unchanged(log_probs: Tensor, data: st.DataObject) -> None:
     ids = st.lists(st.integers(-1, log_probs.size(1) - 1), min_size=len(log_probs), max_size=len(log_probs))
     forced = torch.tensor(data.draw(ids))
-    filtered = force(log_probs, forced)
-    is_normalized(filtered)
+    filtered = processed(log_probs, [SamplingOptions(forced_ids=(id,) if id >= 0 else ()) for id in forced.tolist()])
+    assert_normalized(filtered)
     assert torch.equal(filtered.argmax(-1)[forced >= 0], forced[forced >= 0])
     assert torch.equal(filtered[forced < 0], log_probs[forced < 0])
 
 
 @given(distributions(), st.integers(1, 12), st.floats(0.01, 1.0))
-def test_rows_do_not_know_each_other(log_probs: Tensor, k: int, p: float) -> None:
+def test_filters_are_batch_invariant(log_probs: Tensor, k: int, p: float) -> None:
     for row in range(len(log_probs)):
         alone = slice(row, row + 1)
         assert torch.equal(top_k(log_probs, k)[alone], top_k(log_probs[alone], k))

@@ -7,14 +7,11 @@ from pathlib import Path
 import pytest
 
 from seqwright import build
-from seqwright.core.config import describe
 from tests.journeys.commands import TINY, TINY_GPT, files, finish, start, synthetic_text
 from tests.journeys.conftest import Command
 
 KINDS_WITH_DROPOUT = {
-    task: [
-        kind for kind, (config, _) in task_spec.models.items() if any(key.name == "dropout" for key in describe(config))
-    ]
+    task: [kind for kind in task_spec.models if any(key.name == "dropout" for key in build.model_keys(kind, task=task))]
     for task, task_spec in build.TASKS.items()
 }
 """Model kinds that have a dropout key, by task."""
@@ -140,7 +137,7 @@ def test_train_rejects_invalid_arguments(seqwright: Command, workdir: Path, argu
     assert files(workdir) - {"runs"} == {"text.txt"}
 
 
-SHARE = "is a share: 0 or more and below 1, not"
+SHARE = "must be at least 0 and below 1, not"
 OUT_OF_RANGE = [
     *[
         ("text", kind, f"model.dropout={share}", SHARE)
@@ -216,7 +213,7 @@ def test_check_rejects_models_with_a_too_short_context(seqwright: Command, workd
     [
         (["generate", "RUN", "--temperature", "-1"], "temperature must be 0 (greedy) or more, not -1.0."),
         (["generate", "RUN", "--temperature", "nan"], "decoding.temperature must be a number"),
-        (["generate", "RUN", "--top-p", "1.5"], "top_p is a share of the probability: above 0 and at most 1, not 1.5."),
+        (["generate", "RUN", "--top-p", "1.5"], "top_p is a probability mass: above 0 and at most 1, not 1.5."),
         (["generate", "RUN", "--top-k", "0"], "top_k must be at least 1, not 0."),
         (["generate", "RUN", "--max-tokens", "0"], "max_tokens must be at least 1, not 0."),
         (["generate", "RUN", "--stop", ""], "it would end every output at once."),

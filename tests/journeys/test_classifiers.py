@@ -80,7 +80,7 @@ def test_classifiers_with_different_tokenizers_are_ensembled(folder: Path, tmp_p
     assert listed["state"] == "finished, as tuned"
     assert f"mixture accuracy {summary['tuned']['accuracy']:.2f} %" in (tmp_path / "mixed" / "report.html").read_text()
     again = sw.mix([folder / "words", folder / "pieces"], tmp_path / "again")
-    assert again.settings.model.weights == sw.open(tmp_path / "mixed").settings.model.weights
+    assert again.settings.model.config.weights == sw.open(tmp_path / "mixed").settings.model.config.weights
 
 
 def test_mixture_weights_tuned_on_training_texts_give_a_warning(

@@ -71,7 +71,7 @@ def test_colorization_scores_and_report(tmp_path: Path) -> None:
     assert scores["psnr"] > scores["psnr_shown"] - 3
     page = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
     assert 'src="data:image/png;base64,' in page
-    given, made = next(iter(opened.restore(opened.pictures())))
+    given, made = next(iter(opened.restore(opened.images())))
     assert given.shape == made.shape == (16, 16, 3)
 
 

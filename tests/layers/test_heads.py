@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from seqwright.core.batch import IGNORE
 from seqwright.layers.encoder import last_real
 from seqwright.layers.heads import ClassHead, MultiLabelHead, RegressionHead, TokenHead
-from seqwright.tasks.images.task import errors, normal
+from seqwright.tasks.images.scores import gaussian_nll, squared_errors
 
 
 def test_token_head_log_probs_score_loss_and_predictions_agree() -> None:
@@ -84,5 +84,5 @@ def test_regression_head_loss_and_scores_have_one_unit() -> None:
     expected = -torch.distributions.Normal(predicted[real], (2 * torch.pi) ** -0.5).log_prob(target[real]).sum()
     assert_close(total, expected)
     assert count == real.sum() == 3 * 5 * 4 - 4
-    sums = errors(predicted.detach().numpy(), target.numpy()).sum(0, keepdims=True)
-    assert normal(np.float64(sums))[0] == pytest.approx((expected / count).item(), rel=1e-5)
+    sums = squared_errors(predicted.detach().numpy(), target.numpy()).sum(0, keepdims=True)
+    assert gaussian_nll(np.float64(sums))[0] == pytest.approx((expected / count).item(), rel=1e-5)

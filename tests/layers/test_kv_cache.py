@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,6 +11,8 @@ from torch.testing import assert_close
 
 from seqwright.layers.attention import SelfAttention, additive_mask
 from seqwright.layers.kv_cache import KVCache
+from seqwright.layers.slot_cache import SlotCache
+from seqwright.layers.tree_cache import TreeCache
 
 H, E = 3, 5
 
@@ -17,11 +21,11 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def empty(rows: int, capacity: int, layers: int = 2) -> KVCache:
-    return KVCache.empty(rows, layers, H, E, capacity, torch.zeros((), dtype=torch.float64))
+def empty(rows: int, capacity: int, layers: int = 2) -> SlotCache:
+    return SlotCache.empty(rows, layers, H, E, capacity, torch.zeros((), dtype=torch.float64))
 
 
-def append(cache: KVCache, new: Tensor, count: Tensor | None = None) -> KVCache:
+def append(cache: Any, new: Tensor, count: Tensor | None = None) -> Any:
     """The cache after tokens with these keys (R, T, H, E) in every layer and their negatives as values."""
     cache = cache.extended(new.size(1), count)
     for layer in range(cache.key.size(1)):
@@ -31,6 +35,8 @@ def append(cache: KVCache, new: Tensor, count: Tensor | None = None) -> KVCache:
 
 def prefix_keys(cache: KVCache, row: int, layer: int = 1) -> Tensor:
     """(K, H, E): the keys of a row's prefix, by position."""
+    cache = cache.tree() if isinstance(cache, SlotCache) else cache
+    assert isinstance(cache, TreeCache)
     source, slots = row // cache.branches, cache.seen[row].nonzero().squeeze(1)
     slots = slots[cache.place[source, slots].argsort()]
     assert_close(cache.value[source, layer, slots], -cache.key[source, layer, slots])
@@ -43,7 +49,7 @@ def test_kv_cache_row_sees_its_real_tokens() -> None:
     assert_close(prefix_keys(cache, 0), torch.cat([first[0], second[0]]))
     assert_close(prefix_keys(cache, 1), torch.cat([first[1, :1], second[1]]))
     assert cache.length.tolist() == [5, 3]
-    assert cache.key_positions.tolist() == [[0, 1, 2, 3, 4], [0, 1, 2, 1, 2]]  # positions of padding do not matter
+    assert cache.key_positions.tolist() == [[0, 1, 2, 3, 4]] * 2
 
 
 def test_kv_cache_select_drops_slots_of_dropped_rows() -> None:
@@ -63,7 +69,7 @@ def test_kv_cache_mask_is_causal_and_windowed() -> None:
     after = cache.extended(2)
     assert after.mask(positions).long().tolist() == [
         [[[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]],
-        [[[1, 0, 0, 1, 0], [1, 0, 0, 1, 1]]],
+        [[[1, 1, 0, 0, 0], [1, 1, 1, 0, 0]]],
     ]
     assert after.mask(positions, window=2)[0].long().tolist() == [[[0, 0, 1, 1, 0], [0, 0, 0, 1, 1]]]
 
@@ -128,6 +134,43 @@ def test_kv_cache_selections_of_one_state_are_independent() -> None:
     first = append(cache.select(torch.tensor([0, 0])), one)
     append(cache.select(torch.tensor([0, 0])), other)
     assert_close(prefix_keys(first, 1), torch.cat([prompt[0], one[1]]))
+
+
+@pytest.mark.parametrize("beams", [1, 2])
+def test_kv_cache_truncate_forgets_the_last_tokens(beams: int) -> None:
+    """A truncated row continues as one that never read the tokens behind (speculation)."""
+    prompt, wrong, right = random(2, 3, H, E), random(2 * beams, 2, H, E, seed=1), random(2 * beams, 1, H, E, seed=2)
+    rows = torch.arange(2).repeat_interleave(beams)
+    cache = append(append(empty(2, 6), prompt).select(rows), wrong)
+    kept = torch.tensor([3, 4]).repeat_interleave(beams)
+    cache = append(cache.truncate(kept), right)
+    assert cache.length.tolist() == (kept + 1).tolist()
+    for row, length in enumerate(kept.tolist()):
+        expected = torch.cat([prompt[rows[row]], wrong[row, : length - 3], right[row]])
+        assert_close(prefix_keys(cache, row), expected)
+
+
+def test_kv_cache_put_replaces_rows_in_place() -> None:
+    """A freed slot is taken over without copying the other rows."""
+    old, new, more = random(3, 2, H, E), random(1, 3, H, E, seed=1), random(3, 1, H, E, seed=2)
+    cache = append(empty(3, 6), old)
+    address = cache.key.data_ptr()
+    cache = cache.put(torch.tensor([1]), append(empty(1, 6), new))
+    assert cache.key.data_ptr() == address
+    cache = append(cache, more)
+    for row, prefix in enumerate((old[0], new[0], old[2])):
+        assert_close(prefix_keys(cache, row), torch.cat([prefix, more[row]]))
+
+
+def test_kv_cache_rows_beyond_the_capacity_leave_the_others_alone() -> None:
+    """Free slots of the engine are stepped although nobody reads them."""
+    old, new = random(2, 2, H, E), random(1, 1, H, E, seed=1)
+    cache = append(empty(2, 3), old)
+    steps = [random(2, 1, H, E, seed=2 + n) for n in range(3)]
+    for step in steps:
+        cache = append(cache, step)
+    cache = append(cache.put(torch.tensor([0]), append(empty(1, 3), new)), steps[0])
+    assert_close(prefix_keys(cache, 0), torch.cat([new[0], steps[0][0]]))
 
 
 def test_padded_slots_of_kv_cache_are_never_attended() -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
+from seqwright.core.batch import Batch
 from seqwright.core.config import UserError
-from seqwright.layers.lora import add_lora, merge_lora
+from seqwright.layers.lora import TRAINED_IN_FULL, add_lora, merge_lora
+from tests.contract import captioners, encoders, images, kinds, taggers, translators
 
 
 def network() -> nn.Sequential:
@@ -54,6 +59,54 @@ def test_merge_lora_is_a_no_op_without_lora() -> None:
     assert_close(dict(plain.state_dict()), before)
 
 
-def test_lora_refuses_a_model_without_linear_layers() -> None:
+def test_lora_refuses_a_model_without_weight_matrices() -> None:
     with pytest.raises(UserError, match=r"leave training\.lora_rank out"):
-        add_lora(nn.GRU(3, 3), rank=1, alpha=1.0)
+        add_lora(nn.Sequential(nn.LayerNorm(3)), rank=1, alpha=1.0)
+
+
+MODELS: dict[str, Callable[[], tuple[Any, Batch]]] = {
+    **{f"text/{name}": lambda name=name: (kinds.small(name), kinds.batch()) for name in ("lstm", "rnn sigmoid", "gpt")},
+    **{
+        f"pairs/{name}": lambda name=name: (translators.translator(name), translators.pairs())
+        for name in ("lstm", "gpt")
+    },
+    "pairs/transformer": lambda: (translators.translator("transformer"), translators.pairs()),
+    **{
+        f"labeled/{name}": lambda name=name: (encoders.classifier(name), encoders.texts())
+        for name in ("cnn", "gru", "bert")
+    },
+    "masked/lstm": lambda: (encoders.filler("lstm"), encoders.blanks()),
+    "tagged/lstm": lambda: (taggers.tagger("lstm"), taggers.sentences()),
+    "tagged/bert": lambda: (taggers.tagger("bert"), taggers.sentences()),
+    "images/vit": lambda: images.seeing("vit"),
+    "images/gru": lambda: images.seeing("gru"),
+    "captions/transformer": lambda: (captioners.captioner("transformer"), captioners.captioned()),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_lora_trains_and_merges_every_network(name: str) -> None:
+    model, batch = MODELS[name]()
+    names, plain = list(model.state_dict()), model(batch)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    assert add_lora(model, rank=1, alpha=1.0) > 0
+    assert_close(model(batch), plain)
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    for _ in range(2):  # after the first step `up` is no longer zero, and `down` has a gradient
+        optimizer.zero_grad()
+        total, _ = model.head.loss(model.hidden(batch)[0], batch.target)
+        total.backward()
+        optimizer.step()
+    adapted = model(batch)
+    merge_lora(model)
+    assert_close(model(batch), adapted)
+    assert sorted(model.state_dict()) == sorted(names)
+    assert (adapted - plain).abs().max() > 1e-6
+    for key, parameter in model.named_parameters():
+        change = parameter.detach() - before[key]
+        if key.split(".")[0] in TRAINED_IN_FULL:
+            continue
+        if parameter.dim() < 2 or "positions" in key:
+            assert not change.any(), key
+        else:
+            assert torch.linalg.matrix_rank(change.flatten(1), atol=1e-9) <= 1, key

@@ -9,9 +9,12 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.testing import assert_close
 
 from seqwright.layers.recurrent import run_padded
-from seqwright.models.encoders.bidirectional import BidirectionalEncoder
-from seqwright.models.encoders.recurrent import LSTMConfig, RecurrentEncoder
-from seqwright.models.taggers import LSTMTaggerConfig
+from seqwright.models.encoders.recurrent import (
+    BidirectionalConfig,
+    BidirectionalEncoder,
+    LSTMConfig,
+    RecurrentEncoder,
+)
 
 NETWORKS = {
     "lstm": nn.LSTM,
@@ -74,7 +77,7 @@ def test_autocast_is_disabled_for_recurrent_networks(dtype):
     torch.manual_seed(1)
     x, mask = torch.randn(5, 9, 6).to(dtype), torch.arange(9) < LENGTHS.unsqueeze(1)
     bidirectional, causal = (
-        BidirectionalEncoder(LSTMTaggerConfig(width=6)).eval(),
+        BidirectionalEncoder("lstm", BidirectionalConfig(width=6)).eval(),
         RecurrentEncoder(LSTMConfig(width=6)).eval(),
     )
     for encode in (lambda x: bidirectional(x, mask).vectors, lambda x: causal(x)[0]):

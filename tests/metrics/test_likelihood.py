@@ -14,6 +14,7 @@ from torch import Tensor
 
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
+from seqwright.core.progress import Progress
 from seqwright.metrics import likelihood
 from seqwright.metrics.likelihood import EvaluationConfig, ScoredText, likelihood_scores, random_windows, score_text
 from tests.contract.kinds import CONTEXT, VOCABULARY, small
@@ -99,7 +100,12 @@ def test_parallel_slices_equal_slices_alone(rows: int, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("name", ["gpt", "lstm"])
 def test_progress_callback_ends_with_the_text(name: str) -> None:
     calls: list[tuple[int, int]] = []
-    score_text(small(name), text(40), sos=SOS, rows=3, watch=lambda done, total: calls.append((done, total)))
+
+    class Calls(Progress):
+        def advance(self, done: int, total: int) -> None:
+            calls.append((done, total))
+
+    score_text(small(name), text(40), sos=SOS, rows=3, progress=Calls())
     assert calls[-1] == (39, 39)
     assert [done for done, _ in calls] == sorted({done for done, _ in calls})
 

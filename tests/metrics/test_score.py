@@ -73,3 +73,8 @@ def test_no_bootstrap_interval_with_too_few_units_or_no_resamples() -> None:
 def test_score_as_json() -> None:
     score = Score(value=1.5, low=1.0, high=2.0, signature="nll|text")
     assert score.as_json() == {"value": 1.5, "low": 1.0, "high": 2.0, "signature": "nll|text"}
+
+
+def test_signature_states_facts_in_order() -> None:
+    facts = score.signature("nll", tokens=0, adaptive=True, rows=None, permuted=False, seed=1)
+    assert facts == "nll|tokens:0|adaptive|seed:1"

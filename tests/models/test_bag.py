@@ -16,7 +16,7 @@ from seqwright.core.config import UserError
 from seqwright.models.bag.char_words import word_hashes, word_ids
 from seqwright.models.bag.features import CSRMatrix, NGramVectorizer
 from seqwright.models.bag.linear import fit_linear
-from seqwright.models.bag.model import BLOCK_TOKENS, BagConfig, bag
+from seqwright.models.bag.model import BagConfig, Unpadded, bag
 
 WORDS = 12
 
@@ -27,6 +27,15 @@ class Corpus:
     def __init__(self, texts: list[list[int]], target: torch.Tensor):
         self.texts, self.target = texts, target
         self.lengths = np.array([len(text) for text in texts])
+
+    @property
+    def sources(self) -> Unpadded:
+        """All texts without padding."""
+        return Unpadded.of(self.batch(np.arange(len(self.texts))).source)
+
+    @property
+    def row_targets(self) -> torch.Tensor:
+        return self.target
 
     def batch(self, rows: np.ndarray) -> Batch:
         width = max(1, max(self.lengths[rows]))
@@ -359,7 +368,8 @@ def test_texts_of_a_pair_have_separate_features() -> None:
     )
     plain = Source(mask=batch.source.mask, ids=batch.source.ids)
     second = Source(mask=batch.source.mask, ids=batch.source.ids, segments=segments)
-    assert (pairs._flat(second)[0] == pairs._flat(plain)[0] + WORDS).all()
+    (one, _), (two, _) = (pairs._marked(Unpadded.of(source)) for source in (plain, second))
+    assert (two == one + WORDS).all()
     assert pairs.vectorizers[0].vocabulary == 2 * WORDS
 
 
@@ -371,20 +381,14 @@ def test_invalid_bag_configs_are_refused(wrong: dict[str, float]) -> None:
         BagConfig(**wrong)  # type: ignore[arg-type]
 
 
-def test_one_very_long_text_does_not_pad_all_others() -> None:
+@pytest.mark.parametrize("block", [1, 7, 1 << 20])
+def test_ragged_texts_have_the_logits_of_padded_ones_however_many_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
     data = corpus()
-    data.texts[7] = [5] * 100_000
-    data.lengths[7] = 100_000
-    sizes_read: list[int] = []
-    original = data.batch
-
-    def recorded(rows: np.ndarray) -> Batch:
-        batch = original(rows)
-        sizes_read.append(batch.source.mask.numel())
-        return batch
-
-    data.batch = recorded  # type: ignore[method-assign]
+    data.texts[7] = [5] * 1000  # longer than a block
+    data.lengths[7] = 1000
     model = bag(BagConfig(l2=1.0), sizes())
     model.fit(data)
-    assert max(sizes_read) <= BLOCK_TOKENS
-    assert model(original(np.arange(4))).shape == (4, 2)
+    monkeypatch.setattr("seqwright.models.bag.model.BLOCK_TOKENS", block)
+    assert_close(model.logits(data.sources), model(data.batch(np.arange(len(data.texts)))))

@@ -1,4 +1,4 @@
-"""Readers of texts: what convolutions see, where weights begin, settings that are refused."""
+"""Classifiers and other encoder models: convolution windows, initialization, mixtures, invalid options."""
 
 from __future__ import annotations
 
@@ -10,60 +10,58 @@ import torch
 from seqwright import build
 from seqwright.core.batch import EncoderSizes, OutputSpec, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.models.classifiers import SPREAD
-from seqwright.models.encoder_mixture import EncoderMixture, EncoderMixtureConfig, mixed
-from seqwright.models.encoder_model import body
-from seqwright.models.encoders.bidirectional import BidirectionalEncoder
+from seqwright.models.encoder_mixture import EncoderMixture, EncoderMixtureConfig, weighted_mean
+from seqwright.models.encoder_model import TOKEN_STD, body
 from seqwright.models.encoders.cnn import CNNConfig, CNNEncoder
-from seqwright.models.encoders.recurrent_mlm import LSTMMLMConfig
+from seqwright.models.encoders.recurrent import BidirectionalConfig, BidirectionalEncoder
 
 
 @pytest.mark.parametrize("kernel", [2, 3, 7])
-def test_windows_are_centered_and_see_zeros_beyond_a_text(kernel: int) -> None:
+def test_convolution_windows_are_centered_with_zero_padding(kernel: int) -> None:
     torch.manual_seed(1)
-    reader = CNNEncoder(CNNConfig(embedding=3, channels=(4,), kernels=(kernel,))).double()
-    x, layer = torch.randn(1, 5, 3, dtype=torch.double), reader.towers[0][0]  # type: ignore[index]
-    vectors = reader(x, torch.ones(1, 5, dtype=torch.bool)).vectors
-    for place in range(5):
+    encoder = CNNEncoder(CNNConfig(embedding=3, channels=(4,), kernels=(kernel,))).double()
+    x, layer = torch.randn(1, 5, 3, dtype=torch.double), encoder.towers[0][0]  # type: ignore[index]
+    vectors = encoder(x, torch.ones(1, 5, dtype=torch.bool)).vectors
+    for position in range(5):
         window = torch.zeros(kernel, 3, dtype=torch.double)
         for offset in range(kernel):
-            at = place + offset - (kernel - 1) // 2
+            at = position + offset - (kernel - 1) // 2
             if 0 <= at < 5:
                 window[offset] = x[0, at]
         expected = torch.einsum("ock,kc->o", layer.weight, window) + layer.bias
-        torch.testing.assert_close(vectors[0, place], expected.relu())
+        torch.testing.assert_close(vectors[0, position], expected.relu())
 
 
-def test_a_fixed_length_reads_the_same_windows_of_every_text() -> None:
-    """Zeros behind a text are read as its tokens are, and every window counts."""
+def test_a_fixed_length_has_the_same_windows_for_every_text() -> None:
+    """Padding is convolved like tokens, and no window is masked."""
     torch.manual_seed(1)
     config = CNNConfig(embedding=3, channels=(4,), kernels=(3,), stride=2, length=9)
-    reader = CNNEncoder(config).double()
+    encoder = CNNEncoder(config).double()
     x = torch.randn(1, 5, 3, dtype=torch.double)
-    reading = reader(x, torch.tensor([[True, True, True, False, False]]))
-    alone = reader(x[:, :3], torch.ones(1, 3, dtype=torch.bool))
-    assert reading.vectors.shape == (1, 4, 4)
-    assert config.positions == 4
-    assert reading.mask.all()
-    torch.testing.assert_close(reading.vectors, alone.vectors)
+    encoded = encoder(x, torch.tensor([[True, True, True, False, False]]))
+    alone = encoder(x[:, :3], torch.ones(1, 3, dtype=torch.bool))
+    assert encoded.vectors.shape == (1, 4, 4)
+    assert config.output_length == 4
+    assert encoded.mask.all()
+    torch.testing.assert_close(encoded.vectors, alone.vectors)
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_a_recurrent_reader_drops_of_what_it_reads_between_its_layers_and_of_what_it_says(layers: int) -> None:
+def test_dropout_of_a_recurrent_encoder_is_on_input_output_and_between_layers(layers: int) -> None:
     torch.manual_seed(1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        reader = BidirectionalEncoder(LSTMMLMConfig(width=40, layers=layers, dropout=0.25))
-    read: list[torch.Tensor] = []
-    reader.network.register_forward_pre_hook(lambda _, given: read.append(given[0]))
-    said = reader(torch.ones(20, 10, 40), torch.ones(20, 10, dtype=torch.bool)).vectors
-    for vectors in (read[0], said):
+        encoder = BidirectionalEncoder("lstm", BidirectionalConfig(width=40, layers=layers, dropout=0.25))
+    inputs: list[torch.Tensor] = []
+    encoder.network.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
+    outputs = encoder(torch.ones(20, 10, 40), torch.ones(20, 10, dtype=torch.bool)).vectors
+    for vectors in (inputs[0], outputs):
         assert (vectors == 0).float().mean().item() == pytest.approx(0.25, abs=0.03)
-    assert reader.network.dropout == (0.25 if layers > 1 else 0)
+    assert encoder.network.dropout == (0.25 if layers > 1 else 0)
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "message"),
     [
         ({"kind": "cnn", "pooling": "flatten"}, "go together"),
         ({"kind": "cnn", "length": 20, "pooling": "flatten"}, "one kernel"),
@@ -77,19 +75,19 @@ def test_a_recurrent_reader_drops_of_what_it_reads_between_its_layers_and_of_wha
         ({"kind": "transformer", "pooling": "last"}, "pooling"),
     ],
 )
-def test_settings_that_make_no_model_are_refused(table: dict[str, object], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_invalid_options_are_refused(table: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         build.model_config(table, task="labeled")
 
 
 @pytest.mark.parametrize("kind", ["lstm", "transformer", "gpt", "bert"])
-def test_filters_of_letters_are_none_or_some(kind: str) -> None:
+def test_negative_char_features_are_refused(kind: str) -> None:
     build.model_config({"kind": kind, "char_features": 0}, task="tagged")
     with pytest.raises(UserError, match="char_features must not be below 0"):
         build.model_config({"kind": kind, "char_features": -1}, task="tagged")
 
 
-def test_layers_before_the_answer() -> None:
+def test_body_is_dropout_linear_and_relu() -> None:
     layers, width = body(8, (1, 4), 0.5)
     assert width == 4
     assert [type(part).__name__ for part in layers] == ["Dropout", *("Linear", "ReLU", "Dropout") * 2]
@@ -110,22 +108,22 @@ def fresh(kind: str, task: str) -> torch.nn.Module:
     ("kind", "task"),
     [("bert", "masked"), ("bert", "labeled"), ("bert", "tagged"), ("gpt", "labeled"), ("gpt", "tagged")],
 )
-def test_weights_begin_as_in_the_papers(kind: str, task: str) -> None:
-    """Normal with deviation 0.02, biases 0; GPT-2's branches end in less, since 2 · layers of them add up."""
-    model, seen = fresh(kind, task), 0
+def test_initialization_is_that_of_the_papers(kind: str, task: str) -> None:
+    """Normal with standard deviation 0.02, biases 0; GPT-2's residual output projections divided by √(2 · layers)."""
+    model, checked = fresh(kind, task), 0
     for name, part in model.named_modules():
         if not isinstance(part, torch.nn.Linear | torch.nn.Embedding) or (name == "head.readout" and task != "masked"):
             continue
-        ends = kind == "gpt" and name.endswith(("attention.output", "feed_forward.down"))
+        residual = kind == "gpt" and name.endswith(("attention.output", "feed_forward.down"))
         if part.weight.numel() >= 1000:
-            assert part.weight.std().item() == pytest.approx(0.01 if ends else 0.02, rel=0.1), name
-            seen += 1
+            assert part.weight.std().item() == pytest.approx(0.01 if residual else 0.02, rel=0.1), name
+            checked += 1
         if isinstance(part, torch.nn.Linear) and part.bias is not None:
             assert not part.bias.any(), name
-    assert seen >= 10
+    assert checked >= 10
 
 
-def picture_reader() -> torch.nn.Module:
+def image_model() -> torch.nn.Module:
     torch.manual_seed(3)
     sizes = EncoderSizes(answers=OutputSpec(kind="class", count=3), features=12, length=6)
     config = build.model_config({"kind": "vit", "width": 64, "heads": 4, "layers": 2}, task="images")
@@ -133,8 +131,8 @@ def picture_reader() -> torch.nn.Module:
 
 
 @pytest.mark.parametrize("task", ["labeled", "tagged", "images"])
-def test_transformers_begin_with_glorot_s_weights(task: str) -> None:
-    model = picture_reader() if task == "images" else fresh("transformer", task)
+def test_transformers_have_glorot_s_initialization(task: str) -> None:
+    model = image_model() if task == "images" else fresh("transformer", task)
     parts = model.encoder.named_modules()  # type: ignore[union-attr,operator]
     maps = [part for name, part in parts if name.endswith(("feed_forward.up", "feed_forward.down"))]
     assert len(maps) == 4
@@ -143,28 +141,28 @@ def test_transformers_begin_with_glorot_s_weights(task: str) -> None:
         assert not part.bias.any()
 
 
-def test_a_bert_adds_its_own_epsilon_everywhere() -> None:
+def test_norm_eps_of_a_bert_is_that_of_its_head_too() -> None:
     sizes = EncoderSizes(answers=OutputSpec(kind="tokens", count=50), vocabulary=Vocabulary(size=50))
     config = build.model_config({"kind": "bert", "width": 8, "heads": 2, "norm_eps": 0.25}, task="masked")
     model = build.model(config, sizes, task="masked")
-    found = {part.eps for part in model.modules() if isinstance(part, torch.nn.LayerNorm)}
-    assert found == {0.25}
+    epsilons = {part.eps for part in model.modules() if isinstance(part, torch.nn.LayerNorm)}
+    assert epsilons == {0.25}
 
 
 @pytest.mark.parametrize("task", ["masked", "labeled"])
-def test_token_vectors_of_recurrent_networks_begin_small(task: str) -> None:
+def test_token_embeddings_of_recurrent_encoders_are_initialized_small(task: str) -> None:
     answers = OutputSpec(kind="tokens", count=50) if task == "masked" else OutputSpec(kind="class", count=3)
     sizes = EncoderSizes(answers=answers, vocabulary=Vocabulary(size=50))
     model = build.model(build.model_config({"kind": "lstm", "width": 64}, task=task), sizes, task=task)  # type: ignore[arg-type]
-    assert model.embedding.weight.std().item() == pytest.approx(SPREAD, rel=0.1)
+    assert model.embedding.weight.std().item() == pytest.approx(TOKEN_STD, rel=0.1)
 
 
-def test_means_of_distributions() -> None:
-    told = torch.tensor([[[0.8, 0.2], [0.5, 0.5]], [[0.2, 0.8], [0.9, 0.1]]], dtype=torch.float64)  # (M, B, C)
+def test_arithmetic_and_geometric_means_of_distributions() -> None:
+    probs = torch.tensor([[[0.8, 0.2], [0.5, 0.5]], [[0.2, 0.8], [0.9, 0.1]]], dtype=torch.float64)  # (M, B, C)
     weights = torch.tensor([0.75, 0.25])
-    arithmetic = mixed(told.log(), weights, "arithmetic").exp()
+    arithmetic = weighted_mean(probs.log(), weights, "arithmetic").exp()
     torch.testing.assert_close(arithmetic, torch.tensor([[0.65, 0.35], [0.6, 0.4]], dtype=torch.float64))
-    geometric = mixed(told.log(), torch.tensor([0.5, 0.5]), "geometric").exp()
+    geometric = weighted_mean(probs.log(), torch.tensor([0.5, 0.5]), "geometric").exp()
     torch.testing.assert_close(geometric, torch.tensor([[0.5, 0.5], [0.75, 0.25]], dtype=torch.float64))
 
 
@@ -172,9 +170,9 @@ def test_mixtures_need_parts_and_weights_for_each() -> None:
     with pytest.raises(UserError, match="parts are tables"):
         EncoderMixtureConfig(weights=(1.0,), parts=["a"])
     models = [fresh("bert", "labeled") for _ in range(2)]
-    for some, weights in ((models[:1], (1.0,)), (models, (1.0,)), (models, (0.5, 0.25, 0.25))):
+    for parts, weights in ((models[:1], (1.0,)), (models, (1.0,)), (models, (0.5, 0.25, 0.25))):
         with pytest.raises(UserError, match="two or more parts and a weight for each"):
-            EncoderMixture(some, EncoderMixtureConfig(weights=weights, parts={}))
+            EncoderMixture(parts, EncoderMixtureConfig(weights=weights, parts={}))
     with pytest.raises(UserError, match="no weight of a mixture is negative"):
         EncoderMixture(models, EncoderMixtureConfig(weights=(1.25, -0.25), parts={}))
     assert EncoderMixture(models, EncoderMixtureConfig(weights=(1.0, 0.0), parts={})).context == 16

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from seqwright import build
 from seqwright.core.batch import Batch, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.models.encoders.feedforward import FeedforwardConfig, NeuralBigramConfig
+from tests.contract.kinds import configured
 
 
 def logits(config: object, ids: list[int]) -> torch.Tensor:
@@ -23,7 +23,7 @@ def logits(config: object, ids: list[int]) -> torch.Tensor:
 
 @pytest.mark.parametrize("window", [1, 2, 4])
 def test_predictions_depend_on_context_size_tokens(window: int) -> None:
-    config = FeedforwardConfig(context_size=window, width=6, embedding=4)
+    config = configured("feedforward", context_size=window, width=6, embedding=4)
     context = [1, 2, 3, 4][-window:]
     outputs = [logits(config, [*earlier, *context])[-1] for earlier in ([5, 6, 7], [8, 5, 5])]
     assert_close(outputs[0], outputs[1])
@@ -33,7 +33,7 @@ def test_predictions_depend_on_context_size_tokens(window: int) -> None:
 
 def test_context_before_the_first_token_is_zero() -> None:
     torch.manual_seed(0)
-    model = build.model(FeedforwardConfig(context_size=3, width=6, embedding=4), Vocabulary(size=9)).double()
+    model = build.model(configured("feedforward", context_size=3, width=6, embedding=4), Vocabulary(size=9)).double()
     ids = torch.tensor([[5, 6]])
     hidden, _ = model.hidden(Batch.of_text(ids, ids))
     vectors = model.embedding(ids[0])
@@ -43,20 +43,20 @@ def test_context_before_the_first_token_is_zero() -> None:
 
 
 def test_neural_bigram_depends_on_the_last_token_alone() -> None:
-    outputs = logits(NeuralBigramConfig(width=5), [3, 1, 3, 8, 3])
+    outputs = logits(configured("neural-bigram", width=5), [3, 1, 3, 8, 3])
     assert_close(outputs[0], outputs[2])
     assert_close(outputs[0], outputs[4])
     assert not torch.allclose(outputs[0], outputs[1])
 
 
 @pytest.mark.parametrize(
-    ("config", "options"),
+    ("kind", "options"),
     [
-        (NeuralBigramConfig, {"width": 0}),
-        (FeedforwardConfig, {"context_size": 0}),
-        (FeedforwardConfig, {"embedding": 0}),
+        ("neural-bigram", {"width": 0}),
+        ("feedforward", {"context_size": 0}),
+        ("feedforward", {"embedding": 0}),
     ],
 )
-def test_sizes_below_one_are_refused(config: type, options: dict[str, int]) -> None:
+def test_sizes_below_one_are_refused(kind: str, options: dict[str, int]) -> None:
     with pytest.raises(UserError, match=f"{next(iter(options))} must be at least 1, not 0"):
-        config(**options)
+        configured(kind, **options)

@@ -11,15 +11,15 @@ from seqwright import build
 from seqwright.core.batch import Batch, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.layers.transformer_block import Block, BlockConfig
-from seqwright.models.encoders.gpt import GPTConfig
 from seqwright.models.language_model import LanguageModel
+from tests.contract.kinds import configured
 
 WIDTH, HEADS, INNER = 12, 3, 20
 
 
 def fresh(vocabulary: int = 50, **options: object) -> LanguageModel:
     torch.manual_seed(0)
-    return build.model(GPTConfig(**options), Vocabulary(size=vocabulary))  # type: ignore[arg-type]
+    return build.model(configured("gpt", **options), Vocabulary(size=vocabulary))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("norm_position", ["pre", "post"])
@@ -119,11 +119,11 @@ def test_without_positions_the_order_of_the_context_is_lost() -> None:
         ({"width": 9, "heads": 3, "positions": "sinusoidal"}, "width must be even, not 9"),
         ({"heads": 4, "kv_heads": 3}, "4 heads cannot share 3 key-value heads; try 1 or 2 or 4."),
         ({"attention_window": 0}, "window must be at least 1"),
-        ({"attention_dropout": 1.0}, "attention_dropout is a share"),
+        ({"attention_dropout": 1.0}, "attention_dropout must be at least 0 and below 1"),
         ({"readout": "flatten"}, "set tied = false"),
     ],
 )
 def test_invalid_gpt_sizes_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(UserError) as caught:
-        GPTConfig(**options)  # type: ignore[arg-type]
+        configured("gpt", **options)  # type: ignore[arg-type]
     assert message in str(caught.value)

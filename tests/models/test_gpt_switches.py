@@ -13,11 +13,10 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from seqwright import build
 from seqwright.core.batch import Batch, Vocabulary
-from seqwright.core.config import UserError, describe
+from seqwright.core.config import UserError
 from seqwright.layers.attention import SelfAttention
-from seqwright.models.encoders.gpt import GPTConfig
 from seqwright.models.language_model import LanguageModel
-from tests.contract.kinds import SMALL
+from tests.contract.kinds import SMALL, configured
 
 V, D, H, T = 23, 24, 4, 12
 
@@ -52,7 +51,7 @@ def built(**options: Any) -> LanguageModel:
     """A small GPT with large random weights, in evaluation mode."""
     torch.manual_seed(0)
     sizes = {"layers": 2, "width": D, "heads": H, "context": 16}
-    model: LanguageModel = build.model(GPTConfig(**(sizes | options)), Vocabulary(size=V))
+    model: LanguageModel = build.model(configured("gpt", **(sizes | options)), Vocabulary(size=V))
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.3)
     return model.eval()
@@ -73,7 +72,7 @@ def training_logits(model: LanguageModel) -> Tensor:
 
 
 def test_every_gpt_option_is_tested() -> None:
-    assert SIZES.keys() | SWITCHES.keys() == {key.name for key in describe(GPTConfig)}
+    assert SIZES.keys() | SWITCHES.keys() == {key.name for key in build.model_keys("gpt", task="text")}
 
 
 @pytest.mark.parametrize("name", SWITCHES)
@@ -85,7 +84,7 @@ def test_gpt_option_changes_training(name: str) -> None:
 
 @pytest.mark.parametrize("name", SWITCHES)
 def test_gpt_option_cites_a_paper_and_is_covered_by_the_laws(name: str) -> None:
-    [key] = [key for key in describe(GPTConfig) if key.name == name]
+    [key] = [key for key in build.model_keys("gpt", task="text") if key.name == name]
     assert name in WITHOUT_PAPER or re.search(r"[A-Z]\w+ (et al\. |& [A-Z]\w+ )?20\d\d", key.help), key.help
     # Dropout and epsilon change no code path in evaluation mode, where the laws are tested.
     assert (
@@ -207,7 +206,7 @@ def test_grouped_query_attention_equals_repeated_key_value_heads(kv_heads: int) 
 def test_kv_cache_has_kv_heads() -> None:
     model = built(kv_heads=2)
     state = model.start(Batch.of_text(random_ids(), random_ids()).source, capacity=T)
-    assert dict(state.named_tensors())["key"].shape == (3, 2, T, 2, D // H)
+    assert dict(state.named_tensors())["key"].shape == (3, 2, T + 1, 2, D // H)
 
 
 @pytest.mark.parametrize("positions", ["learned", "rope", "alibi", "t5", "none"])
@@ -269,4 +268,4 @@ def test_attention_and_embedding_dropout_override_dropout(name: str) -> None:
 )
 def test_invalid_rope_base_and_norm_eps_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        GPTConfig(**options)
+        configured("gpt", **options)

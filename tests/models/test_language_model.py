@@ -8,14 +8,13 @@ from torch.testing import assert_close
 
 from seqwright import build
 from seqwright.core.batch import IGNORE, Batch, Vocabulary
-from seqwright.models.encoders.gpt import GPTConfig
-from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig
 from seqwright.models.language_model import LanguageModel
+from tests.contract.kinds import configured
 
 BATCH = Batch.of_text(torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]]), torch.tensor([[2, 3, 4, 5], [6, 7, IGNORE, IGNORE]]))
 FLAT = [
-    ElmanConfig(width=6, readout="flatten", length=7),
-    GPTConfig(width=6, heads=2, layers=2, context=7, tied=False, readout="flatten"),
+    configured("rnn", width=6, readout="flatten", length=7),
+    configured("gpt", width=6, heads=2, layers=2, context=7, tied=False, readout="flatten"),
 ]
 
 
@@ -25,19 +24,19 @@ def fresh(config: object) -> LanguageModel:
 
 
 def test_tied_embedding_is_one_matrix() -> None:
-    model = fresh(GPTConfig(width=8, heads=2))
+    model = fresh(configured("gpt", width=8, heads=2))
     assert model.head.readout.weight is model.embedding.weight
     assert model.head.readout.bias is None
     model(BATCH).sum().backward()
-    untied = fresh(GPTConfig(width=8, heads=2, tied=False))
+    untied = fresh(configured("gpt", width=8, heads=2, tied=False))
     untied.load_state_dict(model.state_dict())
     untied(BATCH).sum().backward()
     assert_close(model.embedding.weight.grad, untied.embedding.weight.grad + untied.head.readout.weight.grad)
 
 
 def test_context_length_is_that_of_the_encoder() -> None:
-    assert fresh(GPTConfig(width=8, heads=2, context=5)).context == 5
-    assert fresh(GRUConfig(width=8)).context is None
+    assert fresh(configured("gpt", width=8, heads=2, context=5)).context == 5
+    assert fresh(configured("gru", width=8)).context is None
     assert [fresh(config).context for config in FLAT] == [7, 7]
 
 

@@ -1,4 +1,4 @@
-"""Mixtures: the average they say, the laws of the seam, and parts written and read."""
+"""Mixtures: weighted means, the laws of autoregressive models, saving and loading of the parts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mixture(cows: list[Cows]) -> Mixture:
     return Mixture([each.model for each in cows], [0.5, 0.3, 0.2])
 
 
-def test_it_is_the_weighted_average(cows: list[Cows], mixture: Mixture) -> None:
+def test_mixture_is_the_weighted_average(cows: list[Cows], mixture: Mixture) -> None:
     batch = cows[0].batch("<sos> do cows eat corn or hay <eos>")
     parts = [each.model(batch).exp() for each in cows]
     expected = 0.5 * parts[0] + 0.3 * parts[1] + 0.2 * parts[2]
@@ -37,7 +37,7 @@ def test_it_is_the_weighted_average(cows: list[Cows], mixture: Mixture) -> None:
     assert isinstance(mixture, Autoregressive)
 
 
-def test_stepping_selecting_and_joining_go_through(cows: list[Cows], mixture: Mixture) -> None:
+def test_step_select_and_cat_act_on_every_part(cows: list[Cows], mixture: Mixture) -> None:
     batch = cows[0].batch("<sos> do cows eat corn or hay <eos>")
     expected = mixture(batch)
     state = mixture.start(batch.source, capacity=9)
@@ -50,43 +50,43 @@ def test_stepping_selecting_and_joining_go_through(cows: list[Cows], mixture: Mi
 
 
 def test_carried_states_equal_one_long_window(cows: list[Cows], mixture: Mixture) -> None:
-    whole = cows[0].batch("<sos> do cows eat corn or hay <eos>")
-    state = mixture.start(whole.source, capacity=9)
+    batch = cows[0].batch("<sos> do cows eat corn or hay <eos>")
+    state = mixture.start(batch.source, capacity=9)
     parts = []
     for text in ("<sos> do cows eat", "eat corn or hay <eos>"):
         part, state = mixture.score(cows[0].batch(text), state)
         parts.append(part)
-    assert_close(torch.cat(parts, 1), mixture.score(whole)[0])
+    assert_close(torch.cat(parts, 1), mixture.score(batch)[0])
 
 
 def test_a_product_is_the_geometric_mean(cows: list[Cows]) -> None:
     product = Product([each.model for each in cows], [0.5, 0.3, 0.2])
-    whole = cows[0].batch("<sos> do cows eat corn or hay <eos>")
-    parts = [each.model(whole).log_softmax(-1) for each in cows]
+    batch = cows[0].batch("<sos> do cows eat corn or hay <eos>")
+    parts = [each.model(batch).log_softmax(-1) for each in cows]
     expected = (0.5 * parts[0] + 0.3 * parts[1] + 0.2 * parts[2]).log_softmax(-1)
-    assert_close(product(whole), expected)
-    state = product.start(whole.source, capacity=9)
-    for t in range(whole.input.size(1)):
-        stepped, state = product.step(whole.input[:, t : t + 1], state)
+    assert_close(product(batch), expected)
+    state = product.start(batch.source, capacity=9)
+    for t in range(batch.input.size(1)):
+        stepped, state = product.step(batch.input[:, t : t + 1], state)
         assert_close(stepped, expected[:, t])
-    scored, nothing = product.score(whole)
-    assert nothing is None
-    assert_close(scored, expected.gather(-1, whole.target[..., None])[..., 0])
-    _, state = product.score(cows[0].batch("<sos> do cows eat"), product.start(whole.source, capacity=9))
+    scored, after = product.score(batch)
+    assert after is None
+    assert_close(scored, expected.gather(-1, batch.target[..., None])[..., 0])
+    _, state = product.score(cows[0].batch("<sos> do cows eat"), product.start(batch.source, capacity=9))
     rest, _ = product.score(cows[0].batch("eat corn or hay <eos>"), state)
     assert_close(rest, scored[:, 3:])
     vetoed = product._mix([torch.tensor([[0.0, -torch.inf]]), torch.tensor([[-torch.inf, 0.0]]), torch.zeros(1, 2)])
     assert vetoed.tolist() == [[-torch.inf, -torch.inf]]
 
 
-def test_weights_must_make_sense(cows: list[Cows]) -> None:
+def test_invalid_weights_are_refused(cows: list[Cows]) -> None:
     models = [each.model for each in cows]
     for weights in ([0.5, 0.5], [0.5, 0.6, 0.2], [1.5, -0.3, -0.2]):
         with pytest.raises(UserError, match="weight"):
             Mixture(models, weights)
 
 
-def test_what_the_parts_know_is_written_and_read(cows: list[Cows], mixture: Mixture) -> None:
+def test_state_dict_holds_all_parts(cows: list[Cows], mixture: Mixture) -> None:
     batch = cows[0].batch("<sos> do cows eat corn or hay <eos>")
     fresh = Mixture([NGram(each.model.config, each.model.vocabulary) for each in cows], mixture.weights)
     assert not torch.equal(fresh(batch), mixture(batch))
@@ -98,21 +98,21 @@ def test_what_the_parts_know_is_written_and_read(cows: list[Cows], mixture: Mixt
 @pytest.mark.parametrize("weights", [[1.0], [0.3, 0.7]])
 @pytest.mark.parametrize("name", ["transformer", "gru additive"])
 def test_a_model_alone_or_with_itself_is_the_model(name: str, weights: list[float], mean: type[Mixture]) -> None:
-    model, given = translator(name), pairs()
+    model, batch = translator(name), pairs()
     together = mean([model] * len(weights), weights)
     with torch.no_grad():
-        assert_close(together(given), model(given).log_softmax(-1))
-        assert_close(together.score(given)[0], model.score(given)[0])
+        assert_close(together(batch), model(batch).log_softmax(-1))
+        assert_close(together.score(batch)[0], model.score(batch)[0])
         facts = {"sos": VOCABULARY.sos, "eos": VOCABULARY.eos, "banned": [0, 1, 2]}
-        said, alone = (search(one, given.source, SearchOptions(max_tokens=8), **facts) for one in (together, model))
-    assert [own[0].ids for own in said] == [own[0].ids for own in alone]
+        mixed, alone = (search(one, batch.source, SearchOptions(max_tokens=8), **facts) for one in (together, model))
+    assert [beam[0].ids for beam in mixed] == [beam[0].ids for beam in alone]
 
 
-def test_tied_weights_are_written_once() -> None:
+def test_tied_weights_are_saved_once() -> None:
     model = translator("transformer")
     mixture = Mixture([model, translator("gru dot")], [0.5, 0.5])
-    own = [tensor for name, tensor in mixture.state_dict().items() if name.startswith("1.")]
-    assert sum(tensor.numel() for tensor in own) == sum(parameter.numel() for parameter in model.parameters())
+    first = [tensor for name, tensor in mixture.state_dict().items() if name.startswith("1.")]
+    assert sum(tensor.numel() for tensor in first) == sum(parameter.numel() for parameter in model.parameters())
     fresh = Mixture([translator("transformer").apply(_blank), translator("gru dot").apply(_blank)], [0.5, 0.5])
     fresh.load_state_dict(mixture.state_dict())
     with torch.no_grad():

@@ -9,33 +9,34 @@ from torch.testing import assert_close
 from seqwright import build
 from seqwright.core.batch import Batch, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.models.encoders.recurrent import ElmanConfig, GRUConfig, LSTMConfig, RecurrentConfig
+from seqwright.models.config import ModelConfig
 from seqwright.models.language_model import LanguageModel
+from tests.contract.kinds import configured
 
 BATCH = Batch.of_text(torch.tensor([[1, 2, 3, 4]]), torch.tensor([[2, 3, 4, 5]]))
 
 
-def fresh(config: RecurrentConfig) -> LanguageModel:
+def fresh(config: ModelConfig) -> LanguageModel:
     torch.manual_seed(0)
     return build.model(config, Vocabulary(size=9))
 
 
 def test_forget_bias_initializes_the_forget_gates() -> None:
-    model = fresh(LSTMConfig(width=4, layers=2, forget_bias=1.5))
+    model = fresh(configured("lstm", width=4, layers=2, forget_bias=1.5))
     for layer in range(2):
         biases = [model.get_parameter(f"encoder.network.{name}_l{layer}") for name in ("bias_ih", "bias_hh")]
         assert_close(sum(bias[4:8] for bias in biases), torch.full((4,), 1.5))
 
 
 def test_embedding_size_may_differ_from_width() -> None:
-    model = fresh(GRUConfig(width=6, embedding=3))
+    model = fresh(configured("gru", width=6, embedding=3))
     assert model.embedding.weight.shape == (9, 3)
     assert model(BATCH).shape == (1, 4, 9)
 
 
 def test_flatten_readout_may_step_beyond_the_context() -> None:
     """On a GPU, finished rows of a search are stepped along with the others."""
-    model = fresh(ElmanConfig(width=4, readout="flatten", length=3)).eval()
+    model = fresh(configured("rnn", width=4, readout="flatten", length=3)).eval()
     state = model.start(Source.empty(2), capacity=8)
     for _ in range(3):
         _, state = model.step(torch.ones(2, 1, dtype=torch.long), state)
@@ -46,14 +47,14 @@ def test_flatten_readout_may_step_beyond_the_context() -> None:
 
 
 def test_tied_model_has_small_initial_logits() -> None:
-    model = fresh(LSTMConfig(width=64, tied=True))
+    model = fresh(configured("lstm", width=64, tied=True))
     assert model.head.readout.weight is model.embedding.weight
     assert model(BATCH).std() < 1
 
 
-@pytest.mark.parametrize("config", [ElmanConfig, LSTMConfig, GRUConfig])
-def test_dropout_is_active_in_training_only(config: type[RecurrentConfig]) -> None:
-    model = fresh(config(width=6, layers=2, dropout=0.5))
+@pytest.mark.parametrize("kind", ["rnn", "lstm", "gru"])
+def test_dropout_is_active_in_training_only(kind: str) -> None:
+    model = fresh(configured(kind, width=6, layers=2, dropout=0.5))
     assert not torch.equal(model(BATCH), model(BATCH))
     model.eval()
     assert torch.equal(model(BATCH), model(BATCH))
@@ -61,7 +62,7 @@ def test_dropout_is_active_in_training_only(config: type[RecurrentConfig]) -> No
 
 def test_dropout_is_never_applied_to_recurrent_connections() -> None:
     """With all inputs dropped, the hidden state is deterministic and not zero."""
-    model = fresh(LSTMConfig(width=6))
+    model = fresh(configured("lstm", width=6))
     model.encoder.dropout.p = 1.0  # type: ignore[union-attr]
     initial = model.start(Source.empty(1), capacity=4)
     after = []
@@ -75,7 +76,7 @@ def test_dropout_is_never_applied_to_recurrent_connections() -> None:
 
 @pytest.mark.parametrize("activation", ["tanh", "relu", "sigmoid", "linear"])
 def test_elman_recurrence_with_each_activation(activation: str) -> None:
-    model = fresh(ElmanConfig(width=3, activation=activation)).double()  # type: ignore[arg-type]
+    model = fresh(configured("rnn", width=3, activation=activation)).double()  # type: ignore[arg-type]
     function = {"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid, "linear": lambda x: x}[activation]
     w = {name.removesuffix("_l0"): p for name, p in model.get_submodule("encoder.network").named_parameters()}
     hidden, _ = model.hidden(BATCH)
@@ -99,4 +100,4 @@ def test_elman_recurrence_with_each_activation(activation: str) -> None:
 )
 def test_invalid_recurrent_options_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        LSTMConfig(**options)  # type: ignore[arg-type]
+        configured("lstm", **options)  # type: ignore[arg-type]

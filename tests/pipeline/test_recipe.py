@@ -15,8 +15,8 @@ from seqwright.core.batch import EncoderSizes, OutputSpec, Vocabularies, Vocabul
 from seqwright.core.config import UserError
 from seqwright.data.files import resolve
 from seqwright.data.images.corpus import read_images
-from seqwright.data.images.image_codec import ImageCodec
 from seqwright.pipeline.recipe import Recipe, about, load, make, shipped
+from seqwright.tasks.images.codec import ImageCodec
 from seqwright.training.schedule import schedule
 
 TEXT = "embedded:topics"
@@ -105,30 +105,31 @@ def parameters(recipe: Recipe) -> int:
 
 
 @pytest.mark.parametrize("name", GPTS)
-def test_the_sizes_batches_and_rates_of_the_papers(name: str) -> None:
+def test_recipes_have_the_hyperparameters_of_the_papers(name: str) -> None:
     recipe = wanted_recipe(name, text=TEXT)
     expected, tokens, rate = GPTS[name]
     assert parameters(recipe) == expected
-    assert recipe.training.batch_size * recipe.model.context == pytest.approx(tokens, rel=0.05)
+    assert recipe.training.batch_size * recipe.model.config.context == pytest.approx(tokens, rel=0.05)
     assert recipe.training.learning_rate == rate
 
 
 @pytest.mark.parametrize("name", LECTURES)
-def test_the_sizes_of_the_practice_sheet(name: str) -> None:
+def test_recipes_have_the_parameter_counts_of_the_practice_sheet(name: str) -> None:
     recipe = load(name)
     assert recipe.tokenizer.size == VOCABULARY
-    assert (recipe.training.sequence_length or getattr(recipe.model, "context", None) or recipe.model.length) == LENGTH
+    table = recipe.model.to_table()
+    assert (recipe.training.sequence_length or table.get("context") or table["length"]) == LENGTH
     assert parameters(recipe) == LECTURES[name]
     assert f"{LECTURES[name]:,} parameters" in about(shipped()[name])
 
 
-def test_the_practice_sheet_says_so_too() -> None:
+def test_parameter_counts_equal_those_in_the_practice_sheet() -> None:
     assert LECTURES["lecture-generation"] == LECTURES["lecture-generation-way1"] == 290_024
     assert LECTURES["lecture-generation-way2"] == 5_282_024
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_a_recipe_says_what_it_shows_and_loads(name: str) -> None:
+def test_a_shipped_recipe_has_a_description_and_loads(name: str) -> None:
     assert len(about(shipped()[name])) > 40
     recipe = wanted_recipe(name, text=TEXT)
     assert recipe.name == name
@@ -154,7 +155,7 @@ def test_every_shipped_recipe_is_checked_here() -> None:
     assert shipped().keys() == sized | counted | tagging | others | begun
 
 
-def test_the_page_of_results_names_recipes_that_there_are() -> None:
+def test_the_results_page_names_shipped_recipes() -> None:
     page = (Path(__file__).parents[2] / "docs" / "results.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row) if not name.startswith("-")}
@@ -162,7 +163,7 @@ def test_the_page_of_results_names_recipes_that_there_are() -> None:
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
-def test_the_sizes_of_translators(name: str) -> None:
+def test_parameter_counts_of_translators(name: str) -> None:
     recipe = wanted_recipe(name, pairs=["embedded:signatures"])
     size = TRANSLATORS[name]
     assert recipe.data.kind == "pairs"
@@ -175,7 +176,7 @@ def test_the_sizes_of_translators(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
-def test_the_sizes_of_classifiers(name: str) -> None:
+def test_parameter_counts_of_classifiers(name: str) -> None:
     recipe = wanted_recipe(name, labeled="embedded:languages")
     size = CLASSIFIERS[name]
     assert recipe.data.kind == "labeled"
@@ -187,7 +188,7 @@ def test_the_sizes_of_classifiers(name: str) -> None:
     assert sum(parameter.numel() for parameter in model.parameters()) == size
 
 
-def test_the_papers_translator_follows_its_schedule() -> None:
+def test_the_translator_of_the_paper_has_its_schedule() -> None:
     training = wanted_recipe("wmt14-base", pairs=["embedded:signatures"]).training
     share = schedule(training.schedule, steps=100_000, warmup=training.warmup_steps, final=training.final_lr_ratio)
     for step in (0, 1000, 3999, 4000, 50_000):
@@ -195,14 +196,12 @@ def test_the_papers_translator_follows_its_schedule() -> None:
         assert training.learning_rate * share(step) == pytest.approx(paper, rel=1e-3)
 
 
-def test_a_recipe_for_any_text_asks_for_one() -> None:
+def test_a_recipe_without_data_asks_for_a_file() -> None:
     with pytest.raises(UserError, match=r"gpt2\.toml: \[data\] train names no file; give your own text with --text"):
         load("gpt2")
 
 
-def test_settled_files_of_the_data_root_are_found_under_any_root_and_nowhere_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resolved_files_move_with_the_data_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder, text in (("here", "another\n"), ("one", "the text\n"), ("two", "the text\n")):
         (tmp_path / folder / "books").mkdir(parents=True)
         (tmp_path / folder / "books" / "a.txt").write_text(text)
@@ -218,7 +217,7 @@ def test_settled_files_of_the_data_root_are_found_under_any_root_and_nowhere_els
     assert load(recipe).data == settled.data
 
 
-def test_own_files_are_named_from_here_and_take_the_place_of_the_recipes(
+def test_users_files_replace_those_of_the_recipe_and_resolve_against_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("train.txt", "valid.txt"):
@@ -251,12 +250,12 @@ IMAGE_ENCODERS = {
 
 
 @pytest.mark.parametrize("name", IMAGE_ENCODERS)
-def test_recipes_that_see_fit_their_pictures(name: str, tmp_path: Path) -> None:
+def test_image_recipes_fit_their_images(name: str, tmp_path: Path) -> None:
     pixels = np.zeros((20, *IMAGE_ENCODERS[name]), np.uint8)
     labels = [" ".join("01234567890"[n : n + 6]) if name == "digit-strips" else str(n % 2) for n in range(20) if n < 5]
     np.savez(tmp_path / "some.npz", images=pixels[: len(labels)], labels=np.array(labels))
     recipe = load(name, train=[str(tmp_path / "some.npz")])
     pictures = read_images([str(tmp_path / "some.npz")], recipe.data)
     with torch.device("meta"):
-        model = build.model(recipe.model, ImageCodec.of(pictures, recipe.data).sizes, task="images")
+        model = build.model(recipe.model, ImageCodec.learn(pictures, recipe.data).sizes, task="images")
     assert sum(parameter.numel() for parameter in model.parameters()) < 600_000

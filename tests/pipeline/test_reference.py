@@ -97,7 +97,7 @@ def made_with(entry: Entry) -> tuple[Recipe, Any]:
     pytest.fail(f"no value fits {named(entry)}: add one to VALUES, or what it needs to TOGETHER{problems}")
 
 
-def test_the_page_is_current() -> None:
+def test_the_reference_page_is_current() -> None:
     assert PAGE.read_text(encoding="utf-8") == reference.markdown(), "run `seqwright recipes --markdown`"
 
 
@@ -107,7 +107,7 @@ def test_every_key_has_a_help(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize("entry", [entry for entry in KEYS if entry.type != "a section"], ids=named)
-def test_every_key_is_read_and_written_back(entry: Entry) -> None:
+def test_every_key_round_trips(entry: Entry) -> None:
     made, value = made_with(entry)
     written = tomllib.loads(made.toml())
     assert section(written, entry.section)[entry.key] == value

@@ -14,9 +14,9 @@ def test_encoding_prints_progress_rate_and_eta(monkeypatch, capsys: pytest.Captu
     """10 MB were done before; 20 MB more take 20 seconds, so the remaining 70 MB take 70."""
     clock = iter([0.0, 20.0, 25.0, 40.0])
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    with progress.encoding(100_000_000) as update:
+    with progress.EncodingProgress(100_000_000) as encoding:
         for done in (10_000_000, 15_000_000, 30_000_000):
-            update(done, done // 4)
+            encoding.record({"kind": "encoding", "bytes": done, "ids": done // 4})
     first, last = capsys.readouterr().err.splitlines()
     assert first == "encoding  10.0 MB of 100 MB  2.50 M ids"
     assert last == "encoding  30.0 MB of 100 MB  7.50 M ids  1.00 MB/s  1 m 10 s left"
@@ -25,21 +25,21 @@ def test_encoding_prints_progress_rate_and_eta(monkeypatch, capsys: pytest.Captu
 def test_encoding_of_unknown_size_has_no_eta(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
     clock = iter([0.0, 20.0, 40.0])
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    with progress.encoding(None) as update:
-        update(0, 0)
-        update(30_000_000, 10)
+    with progress.EncodingProgress(None) as encoding:
+        encoding.record({"kind": "encoding", "bytes": 0, "ids": 0})
+        encoding.record({"kind": "encoding", "bytes": 30_000_000, "ids": 10})
     assert capsys.readouterr().err.splitlines()[-1] == "encoding  30.0 MB  10 ids  1.50 MB/s"
 
 
 def test_quiet_prints_nothing(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(progress, "LINE_SECONDS", -1)
-    with progress.encoding(100, quiet=True) as update:
-        update(50, 10)
+    with progress.EncodingProgress(100, quiet=True) as encoding:
+        encoding.record({"kind": "encoding", "bytes": 50, "ids": 10})
     assert capsys.readouterr().err == ""
 
 
 def test_sample_lines_of_outputs_and_continuations(capsys: pytest.CaptureFixture[str]) -> None:
-    reporter = progress.TrainingProgress()
+    reporter = progress.TerminalProgress()
     output = {
         "kind": "sample",
         "step": 1,
@@ -60,17 +60,17 @@ def test_status_lines_of_work_without_steps(monkeypatch, capsys: pytest.CaptureF
     """One line every ten seconds without a terminal, none for shorter work."""
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    with progress.TrainingProgress() as reporter:
+    with progress.TerminalProgress() as reporter:
         for clock.now, text in ((100, "one"), (105, "two"), (111, "three"), (112, "four"), (122, "five"), (140, "")):
-            reporter.doing(text)
+            reporter.stage(text)
     assert capsys.readouterr().err.splitlines() == ["three", "five"]
 
 
 def test_terminal_status_is_shown_and_cleared() -> None:
-    reporter, screen = progress.TrainingProgress(), io.StringIO()
+    reporter, screen = progress.TerminalProgress(), io.StringIO()
     reporter.console = progress.Console(file=screen, force_terminal=True)
-    reporter.doing("counting")
-    reporter.doing("learning [n-grams]")
-    reporter.doing("")
+    reporter.stage("counting")
+    reporter.stage("learning [n-grams]")
+    reporter.stage("")
     assert reporter.status is None
     assert "learning [n-grams]" in screen.getvalue()

@@ -33,7 +33,7 @@ def test_a_text_in_a_batch_is_the_text_alone(kind: str, pooling: str) -> None:
 
 def test_what_does_not_fit_is_counted() -> None:
     model = small("gpt")
-    found = list(embed(model, ["3" * 20, "4"], ids_of, at_once=1))
+    found = list(embed(model, ["3" * 20, "4"], ids_of, read_ahead=1))
     assert [one.unread for one in found] == [21 - model.context, 0]
     whole = next(embed(model, ["3" * (model.context - 1)], ids_of))
     assert np.allclose(found[0].vector, whole.vector, atol=1e-6)

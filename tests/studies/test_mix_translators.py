@@ -58,7 +58,7 @@ def test_mixture_translates_scores_and_passes_the_laws(trained: Trained, geometr
     batched = [(one.text, round(one.log_prob, 4)) for one in run.translate(lines)]
     assert batched == [(one.text, round(one.log_prob, 4)) for line in lines for one in run.translate([line])]
     assert all(result.holds for result in check(run))
-    assert run.typical == trained.first.typical
+    assert run.codec.typical == trained.first.codec.typical
     assert listing(trained.folder)
     audit = run.search_audit(lines, SearchOptions(max_tokens=6, max_nodes=200), [1, 4])
     assert audit.sources == 3

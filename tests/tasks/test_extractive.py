@@ -9,7 +9,7 @@ from seqwright.tasks.translation.extractive import KeepDrop, extracts, lead, ora
 CODE = "@cached\ndef getUserName(self):\n    return self.name_of[7]"
 
 
-def test_names_fall_into_words() -> None:
+def test_identifiers_are_split_into_words() -> None:
     assert words("getUserName(name_of, HTTP2)") == ["get", "user", "name", "of", "http", "2"]
     assert lead(CODE) == "def get user name self"
     assert lead("") == ""
@@ -22,14 +22,14 @@ def pairs(first: int) -> list[Pair]:
     return [Pair((f"def x():\n    return {noun}",), (f"the {noun}",)) for noun in nouns]
 
 
-def test_it_keeps_what_was_worth_keeping() -> None:
+def test_keep_drop_keeps_words_that_targets_keep() -> None:
     keep = KeepDrop(pairs(0))
     assert keep("def x():\n    return nounc") == "nounc"
     assert keep("") == ""
     assert keep("return") == "return"  # something is better than nothing
 
 
-def test_the_oracle_is_above_the_learned_and_the_learned_above_the_lead() -> None:
+def test_rouge_of_oracle_exceeds_keep_drop_and_that_of_keep_drop_exceeds_lead() -> None:
     held_out = pairs(3)
     kept = extracts(pairs(0), held_out)
     scores = {name: rouge(own, [pair.targets for pair in held_out], "1").value for name, own in kept.items()}

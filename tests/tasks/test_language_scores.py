@@ -1,4 +1,4 @@
-"""Signatures: they say how a score was really taken."""
+"""Signatures of likelihoods state the context that was really used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from seqwright.core.config import UserError
 from seqwright.data.text.corpus import Corpus
 from seqwright.data.text.stream import make_stream
 from seqwright.metrics.likelihood import EvaluationConfig
-from seqwright.tasks.language import scores as evaluate
+from seqwright.tasks.codec import TextCodec
+from seqwright.tasks.language import scores as module
 from seqwright.tasks.language.scores import evaluate_text
 from seqwright.text.trainers import TokenizerConfig, train
 from tests.contract.kinds import CONTEXT, small
@@ -18,7 +19,7 @@ SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
 
 
 @pytest.mark.parametrize(
-    ("name", "stride", "said"),
+    ("name", "stride", "facts"),
     [
         ("gpt", 5000, f"|context:{CONTEXT}|stride:{CONTEXT}|"),
         ("gpt", 3, f"|context:{CONTEXT}|stride:3|"),
@@ -27,21 +28,23 @@ SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
         ("lstm", None, "|state:carried|tokenizer:"),
     ],
 )
-def test_the_stride_that_is_said_is_the_one_that_was_taken(name: str, stride: int | None, said: str) -> None:
+def test_the_signature_has_the_effective_stride(name: str, stride: int | None, facts: str) -> None:
     texts = ["abcdefg" * 4]
     tokenizer = train(TokenizerConfig(kind="characters", special_tokens=SPECIALS), texts)
     stream = make_stream(Corpus(documents=texts, kind="file"), tokenizer)
-    scores = evaluate_text(small(name), tokenizer, stream, EvaluationConfig(stride=stride, resamples=0))
-    assert said in scores["scores"]["nll"]["signature"]
+    scores = evaluate_text(
+        small(name), TextCodec(tokenizer=tokenizer), stream, EvaluationConfig(stride=stride, resamples=0)
+    )
+    assert facts in scores["scores"]["nll"]["signature"]
 
 
-def test_a_text_that_does_not_fit_the_memory_says_what_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_names_the_option_to_lower(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     texts = ["abcdefg" * 4]
     tokenizer = train(TokenizerConfig(kind="characters", special_tokens=SPECIALS), texts)
     stream = make_stream(Corpus(documents=texts, kind="file"), tokenizer)
-    monkeypatch.setattr(evaluate, "score_text", full)
+    monkeypatch.setattr(module, "score_text", full)
     with pytest.raises(UserError, match=r"out of memory for scoring a text; lower evaluation\.batch"):
-        evaluate_text(small("gpt"), tokenizer, stream, EvaluationConfig())
+        evaluate_text(small("gpt"), TextCodec(tokenizer=tokenizer), stream, EvaluationConfig())

@@ -13,9 +13,7 @@ from seqwright.text.trainers import TokenizerConfig
 from seqwright.text.trainers import train as train_tokenizer
 
 
-def test_a_translator_takes_a_tokenizer_from_under_the_data_root(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokenizer_files_resolve_against_the_data_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A recipe names such a file by the root's own name, so that a run means the same wherever the root lies."""
     monkeypatch.setenv("SEQWRIGHT_DATA", str(tmp_path))
     lines = [f"{n} plus {n}" for n in range(20)]

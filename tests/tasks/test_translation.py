@@ -61,7 +61,7 @@ def test_it_learns_to_translate(run: TranslationRun) -> None:
     assert said == ["SAT CAT THE", "", "DOGS BIG"]
 
 
-def test_outputs_begin_hold_and_avoid_what_they_are_told(run: TranslationRun) -> None:
+def test_outputs_obey_prefix_required_and_forbidden_phrases(run: TranslationRun) -> None:
     def said(**options: object) -> str:
         return next(run.translate(["the cat sat"], **options)).text
 
@@ -80,12 +80,12 @@ def test_outputs_begin_hold_and_avoid_what_they_are_told(run: TranslationRun) ->
         said(forbidden=(" ",))
     with pytest.raises(UserError, match="'BIG CAT' is required, but holds something forbidden"):
         said(required=("BIG CAT",), forbidden=("CAT",))
-    with pytest.raises(UserError, match="already says something forbidden"):
+    with pytest.raises(UserError, match="already contains a forbidden phrase"):
         said(prefix="CAT", forbidden=("CAT",))
 
 
 @pytest.mark.parametrize("kind", ["words", "characters", "bytes", "bpe", "byte-bpe", "unigram", "wordpiece"])
-def test_a_word_is_known_in_every_cut(kind: Kind) -> None:
+def test_a_phrase_is_recognized_in_every_segmentation(kind: Kind) -> None:
     texts = ["the cats saw the cat", "a catalog of cats, that cat!", "ca t at t c"] * 9
     target = train_tokenizer(
         TokenizerConfig(kind=kind, size=None if kind in ("words", "characters", "bytes") else 300), texts
@@ -96,15 +96,15 @@ def test_a_word_is_known_in_every_cut(kind: Kind) -> None:
     assert cuts, "no cut at all"
     assert len(cuts) > 9 or kind in ("words", "characters", "bytes")
     for ids in cuts:
-        assert never.ends[never.read(ids)]
-        assert wanted.automaton.said[wanted.automaton.read([*ids, target.eos])]  # type: ignore[list-item]
+        assert never.occurs_at_end[never.read(ids)]
+        assert wanted.automaton.occurred[wanted.automaton.read([*ids, target.eos])]  # type: ignore[list-item]
     for ids in ([], target.encode("saw cats"), target.encode("scat") if kind != "words" else []):
-        assert not never.ends[never.read(ids)]
+        assert not never.occurs_at_end[never.read(ids)]
     whole = [
         id for id, piece in enumerate(target.token_bytes) if piece.strip() == b"cat" and [id] in (target.encode("cat"),)
     ]
     for id in whole:  # in one piece it is the word, whatever follows
-        assert never.said[never.read([id, *target.encode("s")])] or kind == "words"
+        assert never.occurred[never.read([id, *target.encode("s")])] or kind == "words"
 
 
 def cuts_of(text: bytes, target: Tokenizer, at: int = 0) -> Iterator[list[int]]:
@@ -125,26 +125,26 @@ def test_weights_are_packed_once_for_all_lines(run: TranslationRun, monkeypatch:
     assert packed == [opened.model]
 
 
-def test_a_line_is_translated_as_if_alone(run: TranslationRun) -> None:
+def test_a_line_in_a_batch_is_translated_as_if_alone(run: TranslationRun) -> None:
     lines = [" ".join(line) for line in sentences(20, 9)]
     together = [(one.text, round(one.log_prob, 4)) for one in run.translate(lines)]
     alone = [(one.text, round(one.log_prob, 4)) for line in lines for one in run.translate([line])]
     assert together == alone
 
 
-def test_it_says_where_it_looked(run: TranslationRun) -> None:
-    plain, told = (next(run.translate(["the cat sat"], attention=asked)) for asked in (False, True))
+def test_attention_is_returned_on_request(run: TranslationRun) -> None:
+    plain, aligned = (next(run.translate(["the cat sat"], attention=attention)) for attention in (False, True))
     assert plain.attention is None
-    assert told.attention is not None
-    assert told.attention.source == ["the", "cat", "sat", "<eos>"]
-    assert told.attention.target == ["SAT", "CAT", "THE", "<eos>"]
-    assert [round(sum(row), 4) for row in told.attention.weights] == [1.0] * 4
-    assert 0 < told.attention.coverage <= 1
-    assert len(told.attention.links.split()) == 3
-    assert (told.text, told.log_prob) == (plain.text, plain.log_prob)
+    assert aligned.attention is not None
+    assert aligned.attention.source == ["the", "cat", "sat", "<eos>"]
+    assert aligned.attention.target == ["SAT", "CAT", "THE", "<eos>"]
+    assert [round(sum(row), 4) for row in aligned.attention.weights] == [1.0] * 4
+    assert 0 < aligned.attention.coverage <= 1
+    assert len(aligned.attention.links.split()) == 3
+    assert (aligned.text, aligned.log_prob) == (plain.text, plain.log_prob)
 
 
-def test_a_coverage_penalty_makes_outputs_look_at_more(run: TranslationRun) -> None:
+def test_a_coverage_penalty_raises_coverage(run: TranslationRun) -> None:
     lines = [" ".join(line) for line in sentences(40, 11) if len(line) > 3]
 
     def covered(strength: float) -> float:
@@ -155,20 +155,20 @@ def test_a_coverage_penalty_makes_outputs_look_at_more(run: TranslationRun) -> N
     assert covered(2.0) > covered(0.0)
 
 
-def test_the_watch_knows_what_training_targets_do(run: TranslationRun) -> None:
-    assert run.typical.ratio == 1.0
+def test_statistics_of_training_targets_are_saved_for_the_degeneration_check(run: TranslationRun) -> None:
+    assert run.codec.typical.ratio == 1.0
     (said,) = run.translate(["the cat sat"], kind="sample", temperature=50.0, seed=3)
     assert all(flag.coverage is not None and flag.confidence is not None for flag in said.warnings)
 
 
-def test_files_of_the_wrong_side_are_noticed(run: TranslationRun) -> None:
-    assert run.sides.swapped(["the cat sat"] * 20) is None
+def test_swapped_files_are_refused(run: TranslationRun) -> None:
+    assert run.codec.sides.swapped(["the cat sat"] * 20) is None
     with pytest.raises(UserError, match="in that order"):
         Sides(source=("der", "hund"), target=("the", "dog")).refuse_swapped(["The dog"] * 10, "b.en b.de")
     assert Sides(source=("der",), target=("the",)).swapped(["the"] * 19) is None  # too few words to tell
 
 
-def test_its_scores_are_those_of_training_and_of_the_search(run: TranslationRun, folder: Path) -> None:
+def test_scores_equal_those_of_training_and_state_the_search(run: TranslationRun, folder: Path) -> None:
     files = [str(folder / "valid.src"), str(folder / "valid.tgt")]
     scores = run.evaluate(files)
     assert scores["nll"] == pytest.approx(run.directory.summary()["nll"], abs=1e-6)
@@ -180,7 +180,7 @@ def test_its_scores_are_those_of_training_and_of_the_search(run: TranslationRun,
     assert twice["bleu"] == pytest.approx(scores["bleu"])
 
 
-def test_extracts_stand_beside_rouge(run: TranslationRun, folder: Path) -> None:
+def test_extractive_baselines_are_scored_beside_rouge(run: TranslationRun, folder: Path) -> None:
     files = [str(folder / "valid.src"), str(folder / "valid.tgt")]
     scores = run.evaluate(files, metrics=("rouge_1", "exact_match"), extractive=True, resamples=0)
     # The targets are the source's words backwards: keeping them all is perfect, but for repeated ones.
@@ -200,7 +200,7 @@ def test_test_pairs_are_scored_by_name(folder: Path) -> None:
     assert made.evaluate("test")["nll"] != made.evaluate()["nll"]
 
 
-def test_the_likelihood_is_that_of_each_pair(run: TranslationRun) -> None:
+def test_the_likelihood_of_a_batch_is_that_of_each_pair(run: TranslationRun) -> None:
     from seqwright.data.parallel.buckets import encode_pairs
     from seqwright.tasks.translation.scores import likelihood
 
@@ -211,7 +211,7 @@ def test_the_likelihood_is_that_of_each_pair(run: TranslationRun) -> None:
         assert together[n] == pytest.approx(alone[0], abs=1e-4)
 
 
-def test_sources_that_do_not_fit_are_refused_or_cut_and_counted(run: TranslationRun) -> None:
+def test_sources_beyond_the_context_are_refused_or_truncated(run: TranslationRun) -> None:
     long = " ".join(["cat"] * 600)
     with pytest.raises(UserError, match=r"source 2 has 601 tokens.*--truncate"):
         list(run.translate(["cat", long]))
@@ -219,27 +219,27 @@ def test_sources_that_do_not_fit_are_refused_or_cut_and_counted(run: Translation
     assert [one.unread for one in said] == [0, 601 - 512]
 
 
-def test_minimum_bayes_risk_chooses_among_several(run: TranslationRun) -> None:
+def test_minimum_bayes_risk_needs_several_candidates(run: TranslationRun) -> None:
     (said,) = run.translate(["the cat sat"], n_best=3, mbr="chrf")
     assert len(said.others) == 2
     with pytest.raises(UserError, match="raise best"):
         list(run.translate(["the cat sat"], mbr="chrf"))
 
 
-def test_the_log_shows_sources_outputs_and_references(run: TranslationRun) -> None:
+def test_the_log_has_samples_and_quick_scores(run: TranslationRun) -> None:
     samples = [record for record in run.directory.records() if record["kind"] == "sample"]
     assert samples[0]["reference"] == run.pairs().pairs[0].targets[0]
     evaluations = [record for record in run.directory.records() if record["kind"] == "evaluation"]
     assert {"nll", "bleu", "chrf"} <= evaluations[-1].keys()
 
 
-def test_what_it_cannot_do_names_what_it_can(run: TranslationRun) -> None:
+def test_an_unsupported_verb_names_the_supported_ones(run: TranslationRun) -> None:
     with pytest.raises(UserError, match="turns sources into targets; try `seqwright translate`"):
         run.generate("x")
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
-def test_recurrent_ones_with_two_vocabularies_too(kind: str, folder: Path) -> None:
+def test_recurrent_translators_with_separate_vocabularies(kind: str, folder: Path) -> None:
     train, valid = write(folder, f"{kind}-train", 60, 1), write(folder, f"{kind}-valid", 10, 2)
     steps = ["training.steps=5", "tokenizer.joint=false", "tokenizer.source_kind=characters"]
     made = sw.train(pairs=train, valid=valid, model=kind, set=[*SMALL, *steps], run=folder / kind)
@@ -249,7 +249,7 @@ def test_recurrent_ones_with_two_vocabularies_too(kind: str, folder: Path) -> No
     assert sw.open(folder / kind).evaluate()["nll"] == pytest.approx(made.directory.summary()["nll"], abs=1e-6)
 
 
-def test_tags_choose_what_is_wanted(folder: Path) -> None:
+def test_tags_control_the_output(folder: Path) -> None:
     lines = sentences(300, 3)
     for name, turn in (("up", str.upper), ("down", str.lower)):
         (folder / f"tag.{name}").write_text("".join(turn(" ".join(line)) + "\n" for line in lines))
@@ -271,13 +271,13 @@ def test_tags_choose_what_is_wanted(folder: Path) -> None:
         list(made.translate(["the cat"], tag="<left>"))
 
 
-def test_sizes_suit_the_data(folder: Path) -> None:
+def test_default_sizes_follow_the_size_of_the_data(folder: Path) -> None:
     files = write(folder, "sizes", 5, 0)
     small = wanted_recipe(None, pairs=files)
-    assert (small.model.width, small.data.split) == (64, "documents 3%")
+    assert (small.model.config.width, small.data.split) == (64, "documents 3%")
     for name in ("big.a", "big.b"):
         (folder / name).write_text("word " * 2_000_000)
     big = wanted_recipe(None, pairs=[str(folder / "big.a"), str(folder / "big.b")])
-    assert big.model.width > small.model.width
+    assert big.model.config.width > small.model.config.width
     with pytest.raises(UserError, match="different kinds of data"):
         wanted_recipe(None, pairs=files, text=files[0])

@@ -18,9 +18,9 @@ from seqwright.training.config import TrainingConfig
         ({"learning_rate": -1.0}, "learning_rate must not be below 0"),
         ({"max_grad_norm": -1.0}, "max_grad_norm must not be below 0"),
         ({"epochs": 0.0}, "epochs must be above 0"),
-        ({"beta1": 1.0}, "beta1 is a share: 0 or more and below 1, not 1.0"),
-        ({"beta2": 1.5}, "beta2 is a share"),
-        ({"ema_decay": 1.0}, "ema_decay is a share"),
+        ({"beta1": 1.0}, "beta1 must be at least 0 and below 1, not 1.0"),
+        ({"beta2": 1.5}, "beta2 must be at least 0 and below 1"),
+        ({"ema_decay": 1.0}, "ema_decay must be at least 0 and below 1"),
         (
             {"keep_last": 0, "final_lr_ratio": 2.0},
             "keep_last must be at least 1, not 0; final_lr_ratio must be between 0 and 1",

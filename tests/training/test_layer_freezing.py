@@ -137,7 +137,7 @@ def test_auxiliary_loss_is_the_mean_nll_of_each_row(kind: str) -> None:
     expected = 0.0
     for row, length in enumerate(inputs.source.mask.sum(1).tolist()):
         ids = inputs.source.ids[row : row + 1, :length]
-        vectors = model.read(Source(mask=torch.ones_like(ids, dtype=torch.bool), ids=ids)).vectors[0]
+        vectors = model.encoded(Source(mask=torch.ones_like(ids, dtype=torch.bool), ids=ids)).vectors[0]
         log_probs = (vectors @ model.embedding.weight.T).log_softmax(-1)[:-1]
         if length > 1:
             expected -= float(log_probs.gather(1, ids[0, 1:, None]).mean())

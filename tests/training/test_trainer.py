@@ -17,12 +17,12 @@ from torch.testing import assert_close
 from seqwright import build
 from seqwright.core.batch import IGNORE, Batch, Vocabulary
 from seqwright.core.config import UserError
+from seqwright.core.progress import Progress
 from seqwright.core.protocols import Feed
-from seqwright.models.encoders.feedforward import NeuralBigramConfig
-from seqwright.models.encoders.gpt import GPTConfig
-from seqwright.models.encoders.recurrent import LSTMConfig
+from seqwright.models.config import ModelConfig
 from seqwright.training.config import TrainingConfig
 from seqwright.training.trainer import Trainer, total_steps
+from tests.contract.kinds import configured
 
 from .tiny import VOCABULARY, MemoryStore, Same, Shuffled, Slices, random_ids
 
@@ -32,12 +32,12 @@ def fresh(config: object, seed: int = 0) -> nn.Module:
     return build.model(config, Vocabulary(size=VOCABULARY))
 
 
-def gpt(dropout: float = 0.0) -> GPTConfig:
-    return GPTConfig(layers=2, width=8, heads=2, context=8, dropout=dropout)
+def gpt(dropout: float = 0.0) -> ModelConfig:
+    return configured("gpt", layers=2, width=8, heads=2, context=8, dropout=dropout)
 
 
-def lstm(dropout: float = 0.0) -> LSTMConfig:
-    return LSTMConfig(layers=2, width=6, dropout=dropout)
+def lstm(dropout: float = 0.0) -> ModelConfig:
+    return configured("lstm", layers=2, width=6, dropout=dropout)
 
 
 def shuffled() -> Shuffled:
@@ -127,7 +127,7 @@ def test_carried_state_is_reset_with_each_epoch() -> None:
 
 def test_batch_size_1_equals_sgd_by_hand() -> None:
     feed = Shuffled(random_ids(4, 9), rows=1)
-    model = fresh(NeuralBigramConfig(width=5)).double()
+    model = fresh(configured("neural-bigram", width=5)).double()
     by_hand = copy.deepcopy(model)
     train(model, feed, plain(epochs=2, learning_rate=0.3))
     for step in range(8):
@@ -227,13 +227,14 @@ def test_diverging_learning_rate_is_refused_before_anything_is_saved() -> None:
 
 @pytest.mark.parametrize(("number", "reason"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
 def test_stop_signal_finishes_the_step_saves_and_returns_the_reason(number: signal.Signals, reason: str) -> None:
-    def send_signal(step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
-        if step == 4:
-            os.kill(os.getpid(), number)
+    class SendSignal(Progress):
+        def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
+            if step == 4:
+                os.kill(os.getpid(), number)
 
     whole = train(fresh(gpt(dropout=0.2)), shuffled(), options(steps=9))
     store = MemoryStore()
-    assert Trainer(fresh(gpt(dropout=0.2)), shuffled(), options(steps=9), store, on_step=send_signal).fit() == reason
+    assert Trainer(fresh(gpt(dropout=0.2)), shuffled(), options(steps=9), store, reporter=SendSignal()).fit() == reason
     assert list(store.saved) == [4]
     resumed = MemoryStore()
     trainer = Trainer(fresh(gpt(dropout=0.2), seed=9), shuffled(), options(steps=9), resumed)

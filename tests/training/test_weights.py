@@ -9,12 +9,12 @@ from torch import nn
 from seqwright import build
 from seqwright.core.batch import Vocabulary
 from seqwright.core.config import UserError
-from seqwright.models.encoders.gpt import GPTConfig
 from seqwright.training.weights import init_from, load_weights, weights
+from tests.contract.kinds import configured
 
 
 def gpt(**options: object) -> nn.Module:
-    return build.model(GPTConfig(layers=1, width=8, heads=2, context=4, **options), Vocabulary(size=5))  # type: ignore[arg-type]
+    return build.model(configured("gpt", layers=1, width=8, heads=2, context=4, **options), Vocabulary(size=5))  # type: ignore[arg-type]
 
 
 def test_tied_weights_are_saved_once_and_stay_tied() -> None:

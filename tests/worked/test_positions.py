@@ -1,4 +1,4 @@
-"""Worked example 7: sinusoids, rotations and normalization by hand."""
+"""Worked example 7: sinusoidal and rotary positions and layer normalization by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqwright.layers.transformer_block import Block, BlockConfig
 from .golden import near
 
 
-def test_the_table_of_sinusoids() -> None:
+def test_sinusoidal_positions() -> None:
     near(
         sinusoids(torch.arange(5), 4),
         [
@@ -26,7 +26,7 @@ def test_the_table_of_sinusoids() -> None:
     )
 
 
-def test_products_of_sinusoids_know_distance_only() -> None:
+def test_dot_products_of_sinusoids_depend_on_distance_only() -> None:
     table = sinusoids(torch.arange(5), 4)
     by_distance = torch.tensor([2, 1.5403, 0.5837, 0.0096, 0.3456])  # not monotone
     distance = (torch.arange(5).unsqueeze(1) - torch.arange(5)).abs()
@@ -34,7 +34,7 @@ def test_products_of_sinusoids_know_distance_only() -> None:
 
 
 @pytest.mark.parametrize("shift", [1, 3, 17])
-def test_a_shift_is_a_rotation(shift: int) -> None:
+def test_shift_of_sinusoidal_positions_is_a_rotation(shift: int) -> None:
     width = 8
     positions = torch.arange(40)
     angles = [shift / 10000 ** (2 * i / width) for i in range(width // 2)]
@@ -51,13 +51,13 @@ def test_a_shift_is_a_rotation(shift: int) -> None:
     ("first", "second", "product"),
     [(0, 0, 1.0), (7, 7, 1.0), (1, 0, -5.35), (3, 2, -5.35), (10, 9, -5.35), (2, 0, -6.7812), (5, 3, -6.7812)],
 )
-def test_rotated_products_know_distance_only(first: int, second: int, product: float) -> None:
+def test_rotary_dot_products_depend_on_distance_only(first: int, second: int, product: float) -> None:
     rotary = Rotary(2, 16)
     query = rotary(torch.tensor([[[[1.0, 2.0]]]], dtype=torch.float64), torch.tensor([[first]]))
     key = rotary(torch.tensor([[[[3.0, -1.0]]]], dtype=torch.float64), torch.tensor([[second]]))
     near((query * key).sum(), product, 2 if product == -5.35 else 4)
 
 
-def test_layer_norm_divides_by_the_population_deviation() -> None:
+def test_layer_norm_divides_by_the_population_standard_deviation() -> None:
     norm = Block(BlockConfig(width=4, heads=1)).attention_norm
     near(norm(torch.tensor([1.0, 2, 3, 4])), [-1.3416, -0.4472, 0.4472, 1.3416])

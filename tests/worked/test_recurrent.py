@@ -1,4 +1,4 @@
-"""Worked examples 4 and 7: an Elman network forward, backward and after a step; gates and counting networks by hand."""
+"""Worked examples 4 and 7: forward, backward and SGD step of an Elman RNN; an LSTM and linear RNNs by hand."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from seqwright import build
 from seqwright.core.batch import Vocabulary
 from seqwright.models.encoders.recurrent import ElmanConfig, LSTMConfig, RecurrentEncoder
 from seqwright.models.language_model import LanguageModel
+from tests.contract.kinds import configured
 
-from .golden import descend, fill, golden, near, way_2
+from .golden import golden, last_position_batch, near, set_parameters, sgd_step
 
 EXAMPLE = golden("rnn")
 NAMES = {
@@ -23,37 +24,37 @@ NAMES = {
     "readout.weight": "head.readout.weight",
     "readout.bias": "head.readout.bias",
 }
-GIVEN = way_2(EXAMPLE["ids"], EXAMPLE["target"])
+BATCH = last_position_batch(EXAMPLE["ids"], EXAMPLE["target"])
 
 
 @pytest.fixture
 def model() -> LanguageModel:
-    config = ElmanConfig(width=4, readout="flatten", length=4)
+    config = configured("rnn", width=4, readout="flatten", length=4)
     made = build.model(config, Vocabulary(size=13)).double()
-    given = EXAMPLE["parameters"]
-    fill(made, {NAMES[name]: torch.tensor(value, dtype=torch.float64) for name, value in given.items()})
+    parameters = EXAMPLE["parameters"]
+    set_parameters(made, {NAMES[name]: torch.tensor(value, dtype=torch.float64) for name, value in parameters.items()})
     return made
 
 
 def loss_of(model: LanguageModel) -> Tensor:
-    hidden, _ = model.hidden(GIVEN)
-    total, count = model.head.loss(hidden, GIVEN.target)
+    hidden, _ = model.hidden(BATCH)
+    total, count = model.head.loss(hidden, BATCH.target)
     assert count == 1
     return total
 
 
-def test_the_hidden_states(model: LanguageModel) -> None:
-    hidden, _ = model.hidden(GIVEN)
+def test_elman_hidden_states(model: LanguageModel) -> None:
+    hidden, _ = model.hidden(BATCH)
     near(hidden[0, -1].view(4, 4), EXAMPLE["hidden"], 6)
 
 
-def test_the_probabilities_and_the_loss(model: LanguageModel) -> None:
-    probabilities = model(GIVEN)[0, -1].softmax(-1)
+def test_elman_probabilities_and_loss(model: LanguageModel) -> None:
+    probabilities = model(BATCH)[0, -1].softmax(-1)
     near(probabilities, EXAMPLE["probabilities"], 6)
     near(loss_of(model), 2.588474, 6)
 
 
-def test_every_gradient(model: LanguageModel) -> None:
+def test_elman_gradients(model: LanguageModel) -> None:
     loss_of(model).backward()
     named = dict(model.named_parameters())
     assert set(named) == set(NAMES.values())
@@ -65,22 +66,22 @@ def test_every_gradient(model: LanguageModel) -> None:
 
 
 @pytest.mark.parametrize(
-    ("learning", "loss"),
+    ("trained", "loss"),
     [
         ("encoder.", 2.505397),
         (("encoder.", "head."), 1.894523),
         ("", 1.892993),
     ],
 )
-def test_one_step_of_gradient_descent(model: LanguageModel, learning: str | tuple[str, ...], loss: float) -> None:
+def test_elman_loss_after_an_sgd_step(model: LanguageModel, trained: str | tuple[str, ...], loss: float) -> None:
     loss_of(model).backward()
-    descend([p for name, p in model.named_parameters() if name.startswith(learning)], 0.1)
+    sgd_step([p for name, p in model.named_parameters() if name.startswith(trained)], 0.1)
     near(loss_of(model), loss, 6)
 
 
-def test_the_target_is_more_probable_afterwards(model: LanguageModel) -> None:
+def test_elman_target_probability_after_an_sgd_step(model: LanguageModel) -> None:
     loss_of(model).backward()
-    descend(model.parameters(), 0.1)
+    sgd_step(model.parameters(), 0.1)
     near((-loss_of(model)).exp(), EXAMPLE["target_probability_after"], 6)
     near((-loss_of(model)).exp(), 0.1506)
 
@@ -92,7 +93,7 @@ def test_the_target_is_more_probable_afterwards(model: LanguageModel) -> None:
         (1.0, [0.5568, 0.1353, 0.4270], [0.3696, 0.0467, 0.2551]),
     ],
 )
-def test_an_lstm_of_one_unit(forget_bias: float, cells: list[float], hiddens: list[float]) -> None:
+def test_lstm_of_one_unit_with_forget_bias(forget_bias: float, cells: list[float], hiddens: list[float]) -> None:
     encoder = RecurrentEncoder(LSTMConfig(width=1, forget_bias=forget_bias))
     network = encoder.network
     with torch.no_grad():
@@ -100,7 +101,7 @@ def test_an_lstm_of_one_unit(forget_bias: float, cells: list[float], hiddens: li
             if name.startswith("weight"):
                 parameter.fill_(1.0)
             else:
-                parameter[[0, 2, 3]] = 0.0  # all biases but the forget gate's, which the configuration set
+                parameter[[0, 2, 3]] = 0.0  # all biases but the forget gate's, which the config sets
     state = encoder.start(1, 3, network.weight_ih_l0)
     for x, cell, hidden in zip([1.0, -1.0, 0.5], cells, hiddens, strict=True):
         output, state = encoder(torch.tensor([[[x]]]), state)
@@ -108,22 +109,22 @@ def test_an_lstm_of_one_unit(forget_bias: float, cells: list[float], hiddens: li
         near(output.flatten(), [hidden])
 
 
-def linear_network(input_weights: list[float]) -> RecurrentEncoder:
+def linear_rnn(input_weights: list[float]) -> RecurrentEncoder:
     """h_t = w · x_t + h_(t-1)."""
     config = ElmanConfig(width=1, embedding=len(input_weights), activation="linear")
     encoder = RecurrentEncoder(config).double()
     zero, one = torch.zeros(1), torch.ones(1, 1)
-    fill(encoder.network, {"weight_ih_l0": torch.tensor([input_weights]), "weight_hh_l0": one})
-    fill(encoder.network, {"bias_ih_l0": zero, "bias_hh_l0": zero})
+    set_parameters(encoder.network, {"weight_ih_l0": torch.tensor([input_weights]), "weight_hh_l0": one})
+    set_parameters(encoder.network, {"bias_ih_l0": zero, "bias_hh_l0": zero})
     return encoder
 
 
-def test_the_summation_network() -> None:
-    totals, _ = linear_network([1.0])(torch.tensor([[[2.0], [-0.5], [1.0], [1.0]]], dtype=torch.float64))
+def test_linear_rnn_sums_its_inputs() -> None:
+    totals, _ = linear_rnn([1.0])(torch.tensor([[[2.0], [-0.5], [1.0], [1.0]]], dtype=torch.float64))
     near(totals.flatten(), [2, 1.5, 2.5, 3.5], 12)
 
 
-def test_the_comparison_network() -> None:
+def test_linear_rnn_compares_two_sums() -> None:
     pairs = torch.tensor([[[2.0, -2.0], [0.0, 3.5], [1.0, 2.2]]], dtype=torch.float64)
-    difference, _ = linear_network([1.0, -1.0])(pairs)
+    difference, _ = linear_rnn([1.0, -1.0])(pairs)
     near(torch.sigmoid(5 * difference).flatten(), [1.0000, 0.9241, 0.0293])

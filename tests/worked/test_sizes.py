@@ -1,4 +1,4 @@
-"""Worked example 11: as many parameters as the papers' tables and the practice sheet say, counted without memory."""
+"""Worked example 11: parameter counts of the papers' tables and of the practice sheet, on the meta device."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import torch
 
 from seqwright import build
 from seqwright.core.batch import Vocabulary
-from seqwright.models.encoders.gpt import GPTConfig
-from seqwright.models.encoders.recurrent import ElmanConfig
+from tests.contract.kinds import configured
 
 
 def parameters(config: object, vocabulary: int) -> int:
@@ -18,12 +17,12 @@ def parameters(config: object, vocabulary: int) -> int:
 
 
 def test_gpt() -> None:
-    config = GPTConfig(layers=12, width=768, heads=12, context=512, norm_position="post")
+    config = configured("gpt", layers=12, width=768, heads=12, context=512, norm_position="post")
     assert parameters(config, 40_478) == 116_534_784
 
 
 def test_gpt_2() -> None:
-    config = GPTConfig(layers=48, width=1600, heads=25, context=1024)
+    config = configured("gpt", layers=48, width=1600, heads=25, context=1024)
     assert parameters(config, 50_257) == 1_557_611_200
 
 
@@ -42,9 +41,9 @@ def test_gpt_2() -> None:
     ids=["small", "medium", "large", "xl", "2.7b", "6.7b", "13b", "175b"],
 )
 def test_gpt_3(layers: int, width: int, heads: int, expected: int) -> None:
-    assert parameters(GPTConfig(layers=layers, width=width, heads=heads, context=2048), 50_257) == expected
+    assert parameters(configured("gpt", layers=layers, width=width, heads=heads, context=2048), 50_257) == expected
 
 
 def test_the_practice_networks() -> None:
-    assert parameters(ElmanConfig(width=128), 1000) == 290_024
-    assert parameters(ElmanConfig(width=128, readout="flatten", length=40), 1000) == 5_282_024
+    assert parameters(configured("rnn", width=128), 1000) == 290_024
+    assert parameters(configured("rnn", width=128, readout="flatten", length=40), 1000) == 5_282_024

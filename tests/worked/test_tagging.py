@@ -1,4 +1,4 @@
-"""Worked example 10: twenty tagged words, of which no tagger can have more than eighteen right."""
+"""Worked example 10: twenty tagged words on which the best possible accuracy is 18 of 20."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from seqwright import build
 from seqwright.core.batch import EncoderSizes, OutputSpec
 from seqwright.data.tagged.sentences import encode_sentences
 from seqwright.layers.pooling import FirstSubword
-from seqwright.models.classifiers import Unread
 from seqwright.models.encoder_model import Tokens
-from seqwright.models.taggers import Tagger, TagHead
+from seqwright.models.encoders.mlp import IdentityEncoder
+from seqwright.models.tagger import Tagger, TagHead
 from seqwright.text.trainers import TokenizerConfig, train
 from tests.contract.taggers import NAMES, worked
 
@@ -32,7 +32,7 @@ def right(tags: torch.Tensor) -> int:
 
 
 def trained(model: Any, steps: int = 150) -> float:
-    """The loss of a word after so many steps."""
+    """The mean loss per word after training."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
     for _ in range(steps):
         total, count = model.head.loss(model.hidden(BATCH)[0], BATCH.target)
@@ -52,7 +52,7 @@ def tagger(**options: Any) -> Any:
     return build.model(build.model_config(table, task="tagged"), SIZES, task="tagged")
 
 
-def test_the_tags_and_the_most_frequent_ones() -> None:
+def test_most_frequent_tag_baseline() -> None:
     pairs = [pair for sentence in SENTENCES for pair in zip(sentence.words, sentence.tags, strict=True)]
     assert Counter(tag for _, tag in pairs) == {"n": 10, "v": 5, "p": 3, "d": 2}
     by_word: dict[str, Counter[str]] = {}
@@ -61,35 +61,35 @@ def test_the_tags_and_the_most_frequent_ones() -> None:
     assert sum(counts.most_common(1)[0][1] for counts in by_word.values()) == 18
 
 
-def test_a_perceptron_reaches_the_ceiling() -> None:
+def test_perceptron_reaches_the_best_accuracy() -> None:
     model = build.model(build.model_config({"kind": "perceptron"}, task="tagged"), SIZES, task="tagged")
     model.fit(ENCODED)
-    assert right(model.answer(BATCH.source)[0]) == 18
+    assert right(model.tag(BATCH.source)[0]) == 18
 
 
-def test_with_context_the_loss_floor_is_two_words_of_ten() -> None:
-    """Each of two ambiguous words in two sentences is worth log 2, and no more can be known."""
+def test_softmax_tagger_reaches_its_loss_bound() -> None:
+    """Two ambiguous words in each of two sentences cost log 2 each."""
     model = tagger()
     floor = 4 * math.log(2) / 20
     assert floor == pytest.approx(0.1386, abs=5e-5)
     assert floor <= trained(model) < floor + 2e-3
-    assert right(model.answer(BATCH.source)[0]) == 18
+    assert right(model.tag(BATCH.source)[0]) == 18
 
 
-def test_a_chain_decides_once_a_sentence() -> None:
-    """Its floor is half of that: the second word's tag follows from the first's, where tags are found together."""
+def test_crf_tagger_decides_once_per_sentence() -> None:
+    """Its bound is half of that: with joint tags the second ambiguous tag follows from the first."""
     model = tagger(crf=True)
     floor = 2 * math.log(2) / 20
     assert floor <= trained(model) < floor + 5e-3
-    tags = model.answer(BATCH.source)[0]
+    tags = model.tag(BATCH.source)[0]
     assert right(tags) == 18
-    assert [NAMES[tag] for tag in tags[0, 1:3]] in (["v", "p"], ["n", "v"])  # one reading, not half of each
+    assert [NAMES[tag] for tag in tags[0, 1:3]] in (["v", "p"], ["n", "v"])  # one analysis, not half of each
 
 
-def test_the_word_alone_knows_less() -> None:
+def test_tagger_without_context_has_a_higher_loss_bound() -> None:
     torch.manual_seed(1)
     alone = Tagger(
-        Tokens(TOKENIZER.size, 8), Unread(8, 99), FirstSubword(8), torch.nn.Identity(), TagHead(8, len(NAMES))
+        Tokens(TOKENIZER.size, 8), IdentityEncoder(8, 99), FirstSubword(8), torch.nn.Identity(), TagHead(8, len(NAMES))
     )
     flies, like = 3 * -(math.log(1 / 3) / 3 + 2 * math.log(2 / 3) / 3), 2 * math.log(2)
     assert (flies + like) / 20 == pytest.approx(0.1648, abs=5e-5)

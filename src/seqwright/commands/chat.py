@@ -38,7 +38,7 @@ def command(
     echo "What is a list?" | seqwright chat runs/helper --json
     """
     from seqwright.api import open as open_run
-    from seqwright.decoding.sampling import SamplingOptions
+    from seqwright.decoding.options import SamplingOptions
 
     flags = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     options = options_from(overrides, "decoding", SamplingOptions, flags)
@@ -55,7 +55,7 @@ def command(
         if not line.strip():
             continue
         messages.append({"role": "user", "content": line})
-        reply = chat(messages, listen=_discard if as_json else _stream, **options)
+        reply = chat(messages, on_text=None if as_json else _stream, **options)
         messages.append({"role": "assistant", "content": reply.content})
         if as_json:
             print_json({"role": "assistant"} | _fields(reply))
@@ -84,9 +84,6 @@ def _user_turns() -> Any:
 
 def _stream(text: str) -> None:
     echo(text, nl=False)
-
-
-def _discard(text: str) -> None: ...
 
 
 def _fields(reply: Any) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def command(
     if text_or_file is not None and is_file(text_or_file) and holds_records(Path(text_or_file)):
         lines = opened.texts(Path(text_or_file))
     interactive = text_or_file in (None, "-") and sys.stdin.isatty()
-    for prediction in classify(lines, **({"at_once": 1} if interactive else {}), **options):
+    for prediction in classify(lines, **({"read_ahead": 1} if interactive else {}), **options):
         if as_json:
             print_json(
                 {
@@ -78,7 +78,7 @@ def command(
                 }
             )
         else:
-            echo(prediction.said)
+            echo(str(prediction))
 
 
 def _classify_images(opened: Any, files: Sequence[str], options: dict[str, Any], as_json: bool) -> None:
@@ -89,4 +89,4 @@ def _classify_images(opened: Any, files: Sequence[str], options: dict[str, Any],
         if as_json:
             print_json(location | asdict(prediction))
         else:
-            echo(prediction.said if [*files] == [location["file"]] else f"{location['file']}: {prediction.said}")
+            echo(str(prediction) if [*files] == [location["file"]] else f"{location['file']}: {prediction}")

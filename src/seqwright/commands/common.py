@@ -99,7 +99,7 @@ def print_scores(scores: Any, fingerprint: str) -> None:
     from seqwright.reporting.terminal import scores_table, signature
 
     print_table(scores_table(scores))
-    echo(f"{signature(scores)}|model:{fingerprint[:8]}")
+    echo(signature(scores, fingerprint))
 
 
 def predict_images(

@@ -105,7 +105,7 @@ def prepare(
     from seqwright.data.files import COMPRESSED, expand, resolve
     from seqwright.data.text.prepare import check_inputs, train_tokenizer
     from seqwright.data.text.prepare import prepare as encode
-    from seqwright.reporting.progress import encoding
+    from seqwright.reporting.progress import EncodingProgress
     from seqwright.text.importing import import_tokenizer
     from seqwright.text.trainers import TokenizerConfig
 
@@ -124,8 +124,9 @@ def prepare(
     for note in loaded.notes:
         echo(note, err=True)
     uncompressed = all(path.suffix not in COMPRESSED for path in paths)
-    with encoding(sum(path.stat().st_size for path in paths) if uncompressed else None, quiet=as_json) as watch:
-        stream = encode(paths, folder, loaded, document=document, columns=columns, workers=workers, on_progress=watch)
+    size = sum(path.stat().st_size for path in paths) if uncompressed else None
+    with EncodingProgress(size, quiet=as_json) as progress:
+        stream = encode(paths, folder, loaded, document=document, columns=columns, workers=workers, progress=progress)
     if stream.lossy:
         echo(f"{stream.lossy}, so bits per byte are not reported.", err=True)
     summary = {"folder": out, "ids": len(stream.ids), "documents": stream.documents, "unknown": stream.unknown}

@@ -19,11 +19,11 @@ def command(folder: str, quiet: bool, as_json: bool) -> None:
     Takes a few minutes on a laptop CPU. Run it again to resume, or to print the results once more.
     """
     from seqwright.reporting.numbers import count, duration, figure
-    from seqwright.reporting.progress import TrainingProgress
+    from seqwright.reporting.progress import TerminalProgress
     from seqwright.reporting.terminal import Column, table
     from seqwright.studies.demo import demo
 
-    with TrainingProgress(quiet=quiet or as_json) as progress:
+    with TerminalProgress(quiet=quiet or as_json) as progress:
         rungs, page = demo(Path(folder), progress)
     if as_json:
         rows = [{"name": r.name, "run": str(r.path), "summary": r.summary, "sample": r.sample} for r in rungs]

@@ -17,7 +17,6 @@ from seqwright.commands.common import (
     echo,
     options_from,
     print_json,
-    print_scores,
     print_table,
     split_data_overrides,
 )
@@ -62,8 +61,7 @@ def command(
     if more:
         raise click.UsageError(f"name files with --on, as in --on {' '.join(more)}.")
     from seqwright.api import open as open_run
-    from seqwright.reporting.progress import scoring
-    from seqwright.reporting.terminal import spans_table
+    from seqwright.reporting.progress import TerminalProgress
 
     columns, others = split_data_overrides(overrides)
     opened, files = open_run(run, device=device, precision=precision, set=columns, trust=trust), list(on)
@@ -71,38 +69,17 @@ def command(
     if label_errors is not None:
         _print_label_errors(opened, files, label_errors, as_json)
         return
-    with scoring(quiet=as_json) as watch:
-        scores = opened.evaluate(files or None, watch=watch, **options)
+    with TerminalProgress(quiet=as_json) as progress:
+        scores = opened.evaluate(files or None, progress=progress, **options)
+    fingerprint = opened.directory.fingerprint
     if as_json:
-        print_json({"run": run, "fingerprint": opened.directory.fingerprint, "on": files or "validation"} | scores)
+        print_json({"run": run, "fingerprint": fingerprint, "on": files or "validation"} | scores.as_json())
         return
-    print_scores(scores["scores"], opened.directory.fingerprint)
-    _print_classes(scores.get("details", {}))
-    if "per_span" in scores.get("details", {}):
-        print_table(spans_table(scores["details"]["per_span"]))
-    for what in ("tags", "labels"):
-        if unseen := scores.get(f"unlearned_{what}"):
-            counts = ", ".join(f"{name} ({count:,})" for name, count in sorted(unseen.items()))
-            treatment = opened.labels.unknown_treatment if what == "labels" else "counted as wrong"
-            echo(f"{what} not seen in training, {treatment}: {counts}.")
-    if scores.get("cut"):
-        echo(
-            f"{scores['cut']:,} of {scores['texts']:,} texts ({scores['cut'] / scores['texts']:.1%}) were"
-            f' truncated; data.truncation = "{opened.settings.data.truncation}".'
-        )
-    if scores.get("lower_case"):
-        echo(
-            "outputs are lowercased (tokenizer.lowercase) and references are not; lowercase the references to compare."
-        )
-    for name, reason in scores.get("refused", {}).items():
-        echo(f"{name.replace('_', ' ')} is not reported: {reason}.")
-    if scores.get("impossible"):
-        echo(
-            f"{scores['impossible']:,} of {scores['tokens']:,} tokens have probability zero under this model, so"
-            " perplexity is infinite; model.unknown = true gives unknown tokens probability mass."
-        )
-    if "random_windows_nll" in scores:
-        echo(f"NLL over random windows: {scores['random_windows_nll']:.4f} ({scores['random_windows']})")
+    for part in scores.printed(fingerprint):
+        if isinstance(part, str):
+            echo(part)
+        else:
+            print_table(part)
 
 
 def _print_label_errors(opened: Any, files: list[str], n: int, as_json: bool) -> None:
@@ -110,21 +87,10 @@ def _print_label_errors(opened: Any, files: list[str], n: int, as_json: bool) ->
     from seqwright.core.config import UserError
     from seqwright.reporting.classification import label_errors_table
 
-    if opened.settings.data.kind != "labeled":
-        raise UserError(f"{opened.path} {opened.does}; only text classifiers list label errors.")
+    if not hasattr(type(opened), "label_errors"):
+        raise UserError(f"{opened.path} {opened.description}; only text classifiers list label errors.")
     label_errors = opened.label_errors(files or None, n)
     if as_json:
         print_json({"run": str(opened.path), "on": files or "validation", "label_errors": label_errors})
     else:
         print_table(label_errors_table(label_errors))
-
-
-def _print_classes(details: dict[str, Any]) -> None:
-    if details:
-        from seqwright.reporting.classification import class_tables, label_errors_table
-
-        for table in class_tables(details):
-            print_table(table)
-        if details.get("mistakes"):
-            echo("most confident errors:")
-            print_table(label_errors_table(details["mistakes"]))

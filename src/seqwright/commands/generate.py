@@ -92,8 +92,7 @@ def command(
     """
     from seqwright.api import open as open_run
     from seqwright.core.config import UserError
-    from seqwright.decoding.options import SearchOptions
-    from seqwright.decoding.sampling import SamplingOptions
+    from seqwright.decoding.options import SamplingOptions, SearchOptions
 
     sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
     sampling |= {
@@ -126,8 +125,8 @@ def command(
         if streaming:
             echo(prompt_texts[0], nl=False)
         texts, seeds = [text for text, _ in requests], [number for _, number in requests]
-        on_text = (lambda row, text: echo(text, nl=False)) if streaming else (lambda row, text: None)
-        generated = generate(texts, seeds=seeds, listen=on_text, **options)
+        on_text = (lambda row, text: echo(text, nl=False)) if streaming else None
+        generated = generate(texts, seeds=seeds, on_text=on_text, **options)
         outputs = [({"seed": number}, output) for number, output in zip(seeds, generated, strict=True)]
     for n, (label, output) in enumerate(outputs, 1):
         tokens = opened.back_off(output.ids, opened.tokenizer.encode(output.prompt)) if back_off else None
@@ -136,9 +135,9 @@ def command(
 
 def _print_output(n: int, label: dict[str, int], output: Any, back_off: Any, *, streamed: bool, as_json: bool) -> None:
     """Prints one output with its warnings; a streamed text is not printed again."""
-    from seqwright.decoding.degeneration import watch
+    from seqwright.decoding.degeneration import degeneration_flags
 
-    warnings = watch(output.text, log_prob=output.log_prob, tokens=len(output.ids))
+    warnings = degeneration_flags(output.text, log_prob=output.log_prob, tokens=len(output.ids))
     if as_json:
         tokens = None if back_off is None else [asdict(token) for token in back_off]
         print_json(asdict(output) | label | {"warnings": [flag.as_json() for flag in warnings], "back_off": tokens})

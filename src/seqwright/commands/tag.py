@@ -59,9 +59,9 @@ def command(run: str, file: str | None, columns: bool, overrides: tuple[str, ...
     if columns or "\t" in first or (file is not None and plain_suffix(Path(file)) in TAGGED_SUFFIXES):
         sentences, kind = opened.words("\n".join(lines), file or "standard input", columns=columns)
         inputs, by_token = iter(sentences), kind in ("columns", "conllu")
-    elif len(first.split()) == 2 and first.split()[1] in opened.labels["tags"]:
+    elif len(first.split()) == 2 and first.split()[1] in opened.codec.tags:
         echo(f"note: {first!r} is parsed as two words; --columns parses it as a word and its tag.", err=True)
-    for sentence in tag(inputs, **({"at_once": 1} if interactive else {})):
+    for sentence in tag(inputs, **({"read_ahead": 1} if interactive else {})):
         if as_json:
             print_json({"tokens": sentence.words, "tags": sentence.tags, "probabilities": sentence.probabilities})
         elif by_token:

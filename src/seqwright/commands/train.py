@@ -11,8 +11,8 @@ from seqwright.commands.common import JSON, SET, TRUST, MultiValueCommand, echo,
 KINDS = (
     "ngram, neural-bigram, feedforward, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru, gpt or transformer;"
     " for labeled texts bag, mlp, cnn, rnn, lstm, gru, transformer, gpt or bert; for tagged words perceptron, rnn,"
-    " lstm, gru, transformer, gpt or bert; for masked text bert, rnn, lstm or gru; for images vit, lstm or gru;"
-    " for captions transformer, rnn, lstm or gru"
+    " lstm, gru, transformer, gpt or bert; for masked text bert, rnn, lstm, gru or transformer; for images vit, cnn,"
+    " rnn, lstm, gru or gpt; for captions transformer, rnn, lstm or gru"
 )
 
 
@@ -101,7 +101,7 @@ def command(
     """
     from seqwright.api import RUNS, wanted_recipe
     from seqwright.pipeline.training import train
-    from seqwright.reporting.progress import TrainingProgress
+    from seqwright.reporting.progress import TerminalProgress
     from seqwright.reporting.terminal import ngrams_table
 
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "tagged": tagged, "masked": masked}
@@ -111,7 +111,7 @@ def command(
         recipe, valid=valid or None, model=model, base=base, set=overrides, run=run, trust=trust, **data
     )
     path = Path(run) if run else RUNS / resolved.name
-    with TrainingProgress(quiet=quiet or as_json) as progress:
+    with TerminalProgress(quiet=quiet or as_json) as progress:
         outcome = train(resolved, path, progress)
     if as_json:
         print_json(

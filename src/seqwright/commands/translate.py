@@ -67,7 +67,7 @@ def command(
     def translations() -> Iterator[Any]:
         first_line = 1
         for lines in text_or_line_chunks(file):
-            if first_line == 1 and (reason := opened.sides.swapped(lines)):
+            if first_line == 1 and (reason := opened.codec.sides.swapped(lines)):
                 echo(f"the sources look like targets: {reason}.", err=True)
             yield from translate(
                 [line.split("\t") if multi_source else line for line in lines], first=first_line, **options

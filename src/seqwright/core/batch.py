@@ -1,4 +1,4 @@
-"""What a model is given: a source (in full), an input (known so far) and a target (to predict)."""
+"""Batches of training and scoring: source (encoder input), input (decoder input) and target, and their vocabularies."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 IGNORE = -100
-"""The target id where no loss is taken (padding, overlap between windows, a prompt)."""
+"""Target id without loss (padding, overlap between windows, a prompt): the default ignore_index of PyTorch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """How many ids there are, and which of them are reserved; text never produces a reserved id by itself."""
+    """The size of a vocabulary and its special tokens; encoding text never yields a special token."""
 
     size: int
     unk: int | None = None
@@ -29,47 +29,48 @@ class Vocabulary:
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabularies:
-    """The two sides of a source-to-target task; with a joint vocabulary they are one and the same."""
+    """The vocabularies of source and target; with a joint vocabulary both are the same."""
 
     source: Vocabulary | None
-    """None where features are read."""
+    """None for sources of features."""
     target: Vocabulary
     joint: bool = False
     features: int = 0
-    """Numbers of a source position, where no ids are read: those of a patch."""
+    """Feature dimension of a source position, instead of ids: the values of a patch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputSpec:
-    """What a reader is asked: the kind of its answers, and how many there are to choose from."""
+    """The output of an encoder model: the kind of its predictions, and their number."""
 
     kind: Literal["class", "multilabel", "regression", "tags", "tokens", "pixels"]
-    """One class of a text, any number of labels, a number; a class of every word; masked tokens; masked patches."""
+    """A class, any number of labels or a value for each text; a tag for each word; masked tokens; masked patches."""
     count: int
-    """Classes, labels, tags or tokens; 1 for a number; the numbers of a patch."""
+    """Classes, labels, tags or tokens; 1 for regression; the values of a patch."""
     impossible: tuple[tuple[int, int], ...] = ()
-    """Pairs of tags of which the second cannot follow the first, which is `count` where a sentence begins."""
+    """Invalid transitions between tags (from, to); `count` stands for the start of a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSizes:
-    """What a reader is built for: what it is given, and what it answers."""
+    """Input and output sizes that an encoder model is built for."""
 
     answers: OutputSpec
     vocabulary: Vocabulary | None = None
-    """Of ids; None where features are read."""
+    """None for sources of features."""
     features: int | None = None
-    """Numbers of a position, where no ids are read: those of a patch."""
+    """Feature dimension of a position, instead of ids: the values of a patch."""
     length: int | None = None
-    """Positions of every source, where all have as many (the patches of an image)."""
+    """Fixed number of source positions (the patches of an image)."""
     segments: int = 1
-    """Parts of a source: 2 for pairs of texts."""
+    """Number of segment ids: 2 for pairs of texts."""
 
 
 class Movable:
-    """A dataclass of optional tensors that can be sent to a device as one thing."""
+    """A dataclass of optional tensors that moves to a device as a whole."""
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
+        """A copy with all tensors on a device."""
         moved = {}
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
@@ -80,26 +81,26 @@ class Movable:
 
 @dataclass(frozen=True, kw_only=True)
 class Source(Movable):
-    """What is given in full before anything is said: ids or float features. It always knows its rows; S may be 0."""
+    """The encoder input: ids or float features. The mask gives the number of rows even where S is 0."""
 
     mask: Tensor
-    """(B, S) bool; True = real."""
+    """(B, S) bool; True = real, False = padding."""
     ids: Tensor | None = None
     """(B, S) long."""
     features: Tensor | None = None
     """(B, S, D) float: patches of an image, frames of a recording."""
     segments: Tensor | None = None
-    """(B, S) long: which sentence of a pair, which of several sources."""
+    """(B, S) long: segment ids as in BERT: the sentence of a pair, one of several sources, or masked patches."""
     word_starts: Tensor | None = None
-    """(B, S) bool: positions at which a given word begins (a tag per word, whole-word masks)."""
+    """(B, S) bool: first subword of each word (tagging, whole-word masking)."""
     words: Tensor | None = None
-    """(B, S) long, where ids are characters: 1 where a word begins, 2 where it goes on, 0 between words."""
+    """(B, S) long, where ids are characters: 1 for the first character of a word, 2 for the others, 0 between words."""
     spelling: Tensor | None = None
-    """(B, S, C) long: the code points of the word that begins at a position, counted from 1; 0 behind them."""
+    """(B, S, C) long: code points + 1 of the word whose first subword is at a position; 0 for padding."""
 
     @classmethod
     def empty(cls, rows: int, device: torch.device | str = "cpu") -> Self:
-        """The source of a language model: rows, and nothing said to them."""
+        """The source of a language model: no positions, (B, 0)."""
         return cls(mask=torch.zeros(rows, 0, dtype=torch.bool, device=device))
 
     @property
@@ -111,56 +112,57 @@ class Source(Movable):
         return self.mask.device
 
     def select(self, rows: Tensor) -> Self:
-        """These rows alone."""
-        taken = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{k: v.index_select(0, rows) for k, v in taken.items() if v is not None})
+        """The source of these rows."""
+        tensors = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{k: v.index_select(0, rows) for k, v in tensors.items() if v is not None})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch(Movable):
-    """Rows of one training or scoring step; what to predict is decided by the data alone."""
+    """Rows of one training or scoring step. The data choose the targets, the head scores them."""
 
     source: Source
     input: Tensor
-    """(B, T) long, right-padded: what is known when target[:, t] is predicted is input[:, : t + 1]; (B, 0) for
-    readers, who know their source alone."""
+    """(B, T) long, right-padded: target[:, t] is predicted from input[:, : t + 1] (teacher forcing); (B, 0) for encoder
+    models."""
     target: Tensor
-    """(B, T) long for tokens, IGNORE where no loss is taken. Readers: classes (B,), tags of words (B, W) or masked
-    tokens (B, S), long; labels (B, C), numbers (B, 1) or patches (B, S, P), float."""
+    """(B, T) long, IGNORE where no loss is taken. Encoder models: classes (B,), tags of words (B, W) or masked tokens
+    (B, S), long; multi-hot labels (B, C), regression values (B, 1) or patches (B, S, P), float."""
     documents: Tensor | None = None
-    """(B, T) long: which document of its row an input token belongs to, where tokens may look no further."""
+    """(B, T) long: document number of each input token, where attention stays within documents (decision 65)."""
 
     @classmethod
     def of_text(cls, input: Tensor, target: Tensor) -> Self:
-        """A language model's batch: no source."""
+        """The batch of a language model: no source."""
         return cls(source=Source.empty(input.size(0), input.device), input=input, target=target)
 
     @classmethod
     def of_source(cls, source: Source, target: Tensor) -> Self:
-        """A reader's batch: a source and what to answer."""
-        nothing = torch.zeros(source.rows, 0, dtype=torch.long, device=source.device)
-        return cls(source=source, input=nothing, target=target)
+        """The batch of an encoder model: a source and its target, no decoder input."""
+        empty = torch.zeros(source.rows, 0, dtype=torch.long, device=source.device)
+        return cls(source=source, input=empty, target=target)
 
     @property
     def rows(self) -> int:
         return self.input.size(0)
 
     def with_documents(self, sos: int) -> Self:
-        """The same rows, with the documents that `<sos>` begins kept apart."""
+        """The same rows with document numbers: each `<sos>` starts a document."""
         return replace(self, documents=(self.input == sos).cumsum(1))
 
     @property
     def count(self) -> int:
-        """How many targets carry loss: the divisor of a mean. Meant for batches on the CPU."""
+        """Number of targets with loss: the divisor of a mean. It synchronizes, so it is for batches on the CPU."""
         return int((self.target != IGNORE).sum())
 
 
-def within(lengths: Sequence[int], tokens: int) -> list[int]:
-    """Where batches of neighbors begin and end: rows · longest within the tokens, or one row."""
-    found, widest = [0], 0
+def token_batch_boundaries(lengths: Sequence[int], batch_tokens: int) -> list[int]:
+    """Boundaries of batches of consecutive rows whose padded size, rows · longest, is at most `batch_tokens`; a longer
+    row is a batch by itself."""
+    boundaries, longest = [0], 0
     for n, length in enumerate(lengths):
-        widest = max(widest, length)
-        if n > found[-1] and (n + 1 - found[-1]) * widest > tokens:
-            found.append(n)
-            widest = length
-    return [*found, len(lengths)]
+        longest = max(longest, length)
+        if n > boundaries[-1] and (n + 1 - boundaries[-1]) * longest > batch_tokens:
+            boundaries.append(n)
+            longest = length
+    return [*boundaries, len(lengths)]

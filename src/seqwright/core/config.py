@@ -1,7 +1,6 @@
-"""Options: frozen dataclasses beside the code that reads them, filled from TOML and `--set` without forgiving a typo.
+"""Configuration: frozen dataclasses, loaded strictly from TOML tables and `--set` overrides.
 
-Loading collects every problem before it complains, each with its file and dotted key, and a suggestion where one is
-near.
+All problems of a recipe are reported together, each with its file and dotted key, and with the closest known name.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any, TypeVar
 
-from seqwright.core.synonyms import OURS
+from seqwright.core.synonyms import KEYS_BY_SYNONYM
 
 T = TypeVar("T")
 
 
 class UserError(Exception):
-    """Something the user can mend; the message says how. Everything else is a bug and keeps its traceback."""
+    """An error that the user can fix, as its message explains. Other exceptions are bugs and keep their traceback."""
 
 
 class ConfigError(UserError):
-    """Every problem found in a recipe, one a line."""
+    """All problems of a recipe, one per line."""
 
     def __init__(self, problems: list[str]):
         self.problems = problems
@@ -40,73 +39,74 @@ class ConfigError(UserError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A sentence that suggests the known name of a synonym, or the nearest by spelling, or lists the known when few."""
-    spelled = {name.casefold(): name for name in known}
-    for ours in OURS.get(word.casefold().replace("-", "_"), OURS.get(word.casefold(), ())):
-        if ours in spelled:
-            return f" Did you mean '{ours}'?"
-    near = difflib.get_close_matches(word.casefold(), spelled, n=1, cutoff=0.6)
-    if near:
-        return f" Did you mean '{spelled[near[0]]}'?"
-    return f" Known: {', '.join(spelled.values())}." if 0 < len(spelled) <= 24 else ""
+    """A suggestion: the known name of a synonym, else the closest by spelling, else the known names if they are few."""
+    names = {name.casefold(): name for name in known}
+    folded = word.casefold()
+    for key in KEYS_BY_SYNONYM.get(folded.replace("-", "_"), KEYS_BY_SYNONYM.get(folded, ())):
+        if key in names:
+            return f" Did you mean '{key}'?"
+    closest = difflib.get_close_matches(folded, names, n=1, cutoff=0.6)
+    if closest:
+        return f" Did you mean '{names[closest[0]]}'?"
+    return f" Known: {', '.join(names.values())}." if 0 < len(names) <= 24 else ""
 
 
 def pick(kind: str, table: Mapping[str, Any], what: str) -> Any:
-    """The entry of a table of kinds, or an error that suggests one."""
+    """The entry of a kind in its table; an unknown kind is an error with a suggestion."""
     if kind not in table:
         raise UserError(f"no {what} kind '{kind}'.{did_you_mean(kind, table)}")
     return table[kind]
 
 
 def check_sizes(config: object, *names: str) -> None:
-    """Refuses sizes below one."""
+    """Raises for sizes below 1."""
     refuse(wrong_sizes(config, *names))
 
 
 def check_shares(config: object, *names: str) -> None:
-    """Refuses shares below zero, and those that leave nothing."""
+    """Raises for fractions outside [0, 1)."""
     refuse(wrong_shares(config, *names))
 
 
 def check_not_negative(config: object, *names: str) -> None:
-    """Refuses numbers below zero."""
+    """Raises for negative numbers."""
     refuse(wrong_negatives(config, *names))
 
 
 def wrong_sizes(config: object, *names: str) -> list[str]:
-    """What is wrong with the options that count something; those not given, or given in words, are fine."""
+    """The problems of sizes below 1; options that are None or strings are skipped."""
     return [f"{name} must be at least 1, not {value}" for name, value in _numbers(config, names) if value < 1]
 
 
 def wrong_shares(config: object, *names: str) -> list[str]:
-    """What is wrong with the options that are a part of a whole, and not all of it."""
+    """The problems of fractions outside [0, 1): dropout rates, decay rates, parts of a data set."""
     return [
-        f"{name} is a share: 0 or more and below 1, not {value}"
+        f"{name} must be at least 0 and below 1, not {value}"
         for name, value in _numbers(config, names)
         if not 0 <= value < 1
     ]
 
 
 def wrong_negatives(config: object, *names: str) -> list[str]:
-    """What is wrong with the options that may be zero, but not less."""
+    """The problems of negative numbers."""
     return [f"{name} must not be below 0, but is {value}" for name, value in _numbers(config, names) if value < 0]
 
 
 def refuse(problems: list[str]) -> None:
-    """Raises all problems in one sentence; without any, nothing."""
+    """Raises a UserError with all problems, if there are any."""
     if problems:
         raise UserError("; ".join(problems) + ".")
 
 
 class ConfigLoader:
-    """Fills dataclasses from plain tables, remembering where each key was written and every problem met."""
+    """Loads dataclasses from plain tables; collects problems, each with the origin of its key."""
 
     def __init__(self, origin: str, origins: Mapping[str, str] | None = None, *, noun: str = "a recipe"):
         self.origin = origin
         self.noun = noun
         """What holds the keys outside of any section, for messages."""
         self.origins = origins or {}
-        """Dotted keys that were written elsewhere than in the file (`--set`)."""
+        """Origins of dotted keys that are not from the file (`--set`)."""
         self.problems: list[str] = []
 
     def problem(self, key: str, text: str) -> None:
@@ -144,7 +144,7 @@ class ConfigLoader:
             return None
         try:
             return cls(**values)
-        except UserError as error:  # a check of values, made by the dataclass itself, which names its keys
+        except UserError as error:  # validation in __post_init__, whose message names the keys
             words = set(re.findall(r"\w+", str(error)))
             named = [prefix + key for key in values if key in words and prefix + key in self.origins]
             origin = self.origins[named[0]] if named else self.origin
@@ -152,13 +152,13 @@ class ConfigLoader:
             return None
 
     def finish(self) -> None:
-        """Raises everything that was wrong, at once."""
+        """Raises all problems as one ConfigError."""
         if self.problems:
             raise ConfigError(self.problems)
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """`a.b=value` as a dotted key and a value: TOML where it parses to one of our types, otherwise plain strings."""
+    """`a.b=value` as a dotted key and a value: TOML where it parses to a type that keys have, otherwise a string."""
     key, equals, raw = text.partition("=")
     key = key.strip()
     if not equals or not key:
@@ -175,7 +175,7 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def set_dotted(table: dict[str, Any], key: str, value: Any) -> None:
-    """Writes a value into nested tables, making them on the way."""
+    """Sets a value in nested tables, creating missing ones."""
     *parents, last = key.split(".")
     for parent in parents:
         table = table.setdefault(parent, {})
@@ -185,12 +185,12 @@ def set_dotted(table: dict[str, Any], key: str, value: Any) -> None:
 
 
 def to_table(config: Any) -> dict[str, Any]:
-    """A dataclass as plain tables; keys that are None are left out (TOML has no null)."""
+    """A dataclass as plain tables, without keys that are None (TOML has no null)."""
     table: dict[str, Any] = {}
     for f in fields(config):
         value = getattr(config, f.name)
-        if value is None and f.default not in (None, MISSING):  # left out, it would come back as its default
-            raise UserError(f"{type(config).__name__}.{f.name} cannot be None: a recipe has no way to say so.")
+        if value is None and f.default not in (None, MISSING):  # omitted, it would be loaded as its default
+            raise UserError(f"{type(config).__name__}.{f.name} cannot be None: TOML has no null; set a value.")
         if value is not None:
             table[f.name] = (
                 to_table(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
@@ -207,7 +207,7 @@ def write_toml(table: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a configuration, for help and documentation."""
+    """One configuration key, for `--help` and the reference."""
 
     name: str
     type: str
@@ -220,7 +220,11 @@ def describe(cls: type) -> tuple[Key, ...]:
     """The keys of a configuration class; the string under a field is its help."""
     helps: dict[str, str] = {}
     for base in reversed(cls.__mro__[:-1]):
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        try:
+            source = inspect.getsource(base)
+        except (OSError, TypeError):  # a class that was typed at a prompt has no help
+            continue
+        body = ast.parse(textwrap.dedent(source)).body[0]
         assert isinstance(body, ast.ClassDef)
         for statement, following in zip(body.body, body.body[1:], strict=False):
             if (
@@ -230,15 +234,15 @@ def describe(cls: type) -> tuple[Key, ...]:
                 and isinstance(following.value, ast.Constant)
             ):
                 helps[statement.target.id] = " ".join(str(following.value.value).split())
-    found = []
+    keys = []
     for f in fields(cls):
         default = None if f.default is MISSING else f.default
-        found.append(Key(f.name, _name(_types(cls)[f.name]), default, helps.get(f.name, "")))
-    return tuple(found)
+        keys.append(Key(f.name, _name(_types(cls)[f.name]), default, helps.get(f.name, "")))
+    return tuple(keys)
 
 
 def section_of(cls: type, key: str) -> type | None:
-    """The configuration class that a key holds, where it holds one."""
+    """The configuration class of a key that is a section; None for values."""
     return _section(_types(cls)[key])
 
 
@@ -250,7 +254,7 @@ def _numbers(config: object, names: Iterable[str]) -> Iterator[tuple[str, int | 
 
 
 def _section(wanted: Any) -> type | None:
-    """The dataclass a key holds, where it holds one (or none)."""
+    """The dataclass of a type that is one or `| None`; None for other types."""
     choices = [c for c in typing.get_args(wanted) or (wanted,) if c is not type(None)]
     return choices[0] if len(choices) == 1 and is_dataclass(choices[0]) and isinstance(choices[0], type) else None
 
@@ -262,7 +266,7 @@ def _types(cls: type) -> dict[str, Any]:
 
 
 def _convert(value: Any, wanted: Any) -> Any:
-    """The value as the wanted type, exactly: no bool passes for an int, no string for a number."""
+    """The value as the wanted type. The only coercion is int to float: no bool is an int, no string a number."""
     origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
     if wanted is Any:
         return value
@@ -347,11 +351,11 @@ def _bare(key: str) -> str:
 
 
 def write_value(value: Any) -> str:
-    """A value as TOML writes it."""
+    """A value in TOML syntax."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        # JSON's escapes are TOML's, but for DEL, which TOML wants escaped.
+        # TOML has the escapes of JSON, and also requires DEL to be escaped.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, int):
         return str(value)

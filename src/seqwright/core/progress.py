@@ -21,7 +21,7 @@ class Progress:
         """After every optimizer step."""
 
     def record(self, record: dict[str, Any]) -> None:
-        """A line of log.jsonl."""
+        """Measurements: a line of log.jsonl, or the bytes and ids encoded so far."""
 
 
 SILENT = Progress()

@@ -6,13 +6,14 @@ beyond it is a declared capability, a protocol of this file, never a `getattr`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from seqwright.core.batch import Batch, Source
+from seqwright.core.progress import SILENT, Progress
 from seqwright.core.state import State
 
 
@@ -38,8 +39,11 @@ class Autoregressive(Model, Protocol):
         """The initial state. `capacity` bounds the ids, padding included, that a row will read."""
         ...
 
-    def step(self, ids: Tensor, state: State, count: Tensor | None = None) -> tuple[Tensor, State]:
-        """Reads ids (B, T); log-probabilities (B, V), natural log, float32, after the last real id.
+    def step(
+        self, ids: Tensor, state: State, count: Tensor | None = None, *, all_positions: bool = False
+    ) -> tuple[Tensor, State]:
+        """Reads ids (B, T); log-probabilities (B, V), natural log, float32, after the last real id, or (B, T, V) after
+        every real one (for speculation and inspection).
 
         `count` (B,) says how many ids of each row, at least one, are real where rows are right-padded. A chunk is a
         prefill: it equals its ids one at a time.
@@ -84,18 +88,6 @@ class Trainable(Model, Protocol):
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
 
-Doing = Callable[[str], None]
-
-
-def unheard(said: str) -> None: ...
-
-
-Watch = Callable[[int, int], None]
-
-
-def unwatched(done: int, of: int) -> None: ...
-
-
 @runtime_checkable
 class Counted(Model, Protocol):
     """A model estimated by counting, in one pass and without gradients: n-gram, bag of n-grams, perceptron."""
@@ -110,7 +102,7 @@ class Counted(Model, Protocol):
         """Numbers of the last fit for the summary."""
         ...
 
-    def fit(self, corpus: Any, doing: Doing = unheard) -> None:
+    def fit(self, corpus: Any, progress: Progress = SILENT) -> None:
         """Estimates the model from the examples of its task's data module."""
         ...
 
@@ -222,7 +214,10 @@ class CountedModel:
 
     context: int | None = None
     notes: Sequence[str] = ()
-    facts: Mapping[str, Any] = {}
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return {}
 
     def to(self, target: torch.device | str | torch.dtype) -> CountedModel:
         return self

@@ -1,4 +1,4 @@
-"""Names that other tools give to our keys, so that "did you mean" understands them."""
+"""Synonyms of recipe keys and kinds in other tools, for "did you mean"."""
 
 from __future__ import annotations
 
@@ -106,11 +106,11 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "text": ("lm", "language-modeling", "causal-lm"),
     "pairs": ("translation", "seq2seq", "parallel"),
 }
-"""Our name → other tools' names (PyTorch, transformers, fairseq, OpenNMT, nanoGPT, spaCy, scikit-learn) and plain
+"""Key or kind → its names in PyTorch, transformers, fairseq, OpenNMT, nanoGPT, spaCy and scikit-learn, and plain
 synonyms."""
 
-OURS: dict[str, tuple[str, ...]] = {
+KEYS_BY_SYNONYM: dict[str, tuple[str, ...]] = {
     other: tuple(name for name, others in SYNONYMS.items() if other in others)
     for other in {other for others in SYNONYMS.values() for other in others}
 }
-"""The same the other way round."""
+"""The inverse: synonym → keys or kinds."""

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seqwright.core.batch import Batch, within
+from seqwright.core.batch import Batch, token_batch_boundaries
 from seqwright.data.order import permutation
 
 Ints = NDArray[np.int64]
@@ -90,4 +90,4 @@ def batch_boundaries(lengths: Ints, tokens: int | None, batch: int) -> list[int]
     """Boundaries of batches among ordered lengths: `batch` rows each, or rows · longest within a budget of `tokens`."""
     if tokens is None:
         return [*range(0, len(lengths), batch), len(lengths)]
-    return within(lengths.tolist(), tokens)
+    return token_batch_boundaries(lengths.tolist(), tokens)

@@ -157,9 +157,16 @@ class Conversations:
     carried = False
 
     def __init__(
-        self, conversations: Sequence[Conversation], template: ChatTemplate, *, context: int, batch: int, seed: int
+        self,
+        conversations: Sequence[Conversation],
+        template: ChatTemplate,
+        *,
+        context: int,
+        batch: int,
+        seed: int,
+        shuffle: bool = True,
     ):
-        self.rows, self.seed = batch, seed
+        self.rows, self.seed, self.shuffle = batch, seed, shuffle
         tokenizer = template.tokenizer
         self.pad = template.sos if tokenizer.pad is None else tokenizer.pad
         self.examples: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
@@ -195,7 +202,9 @@ class Conversations:
 
     def batch(self, step: int) -> Batch:
         epoch, number = divmod(step, self.steps_per_epoch)
-        return self.of(permutation(self.seed, epoch, len(self.examples))[number * self.rows : (number + 1) * self.rows])
+        count = len(self.examples)
+        order = permutation(self.seed, epoch, count) if self.shuffle else np.arange(count)
+        return self.of(order[number * self.rows : (number + 1) * self.rows])
 
     def of(self, indices: Sequence[int] | NDArray[np.int64]) -> Batch:
         """The batch of these examples."""

@@ -1,7 +1,8 @@
-"""Where outputs looked: how much each step of a model attended to every source position.
+"""Attention over the source, recorded by forward hooks: alignments, coverage, and states that carry the weights.
 
-Models compute attention without keeping it. Those that can tell name the modules that ask their source (`asking`);
-forward hooks then hear what each was called with, and its `weights` say the rest. Who does not ask pays nothing.
+Models compute attention without keeping it. Those with cross-attention name the modules that compute it
+(`AttendsSource`); a hook gets what each was called with, and its `weights` recomputes the softmax. Without a hook
+nothing is paid.
 """
 
 from __future__ import annotations
@@ -9,54 +10,56 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Autoregressive
+from seqwright.core.protocols import AttendsSource, Autoregressive
 from seqwright.core.state import State
 
 
 @dataclass
-class Attended(State):
-    """A model's state, and how its last step attended."""
+class AttendedState(State):
+    """A model's state, and the attention weights of its last step."""
 
-    own: State
+    state: State
     weights: Tensor  # (R, S)
 
     @classmethod
-    def aligned(cls, states: Sequence[Self]) -> list[Self]:
-        """Sources padded to the longest."""
-        length = max(state.weights.size(1) for state in states)
-        return [cls(one.own, nn.functional.pad(one.weights, (0, length - one.weights.size(1)))) for one in states]
+    def aligned(cls, states: Sequence[AttendedState]) -> list[AttendedState]:
+        width = max(one.weights.size(1) for one in states)
+        pads = [width - one.weights.size(1) for one in states]
+        return [cls(one.state, nn.functional.pad(one.weights, (0, pad))) for one, pad in zip(states, pads, strict=True)]
 
 
-class Attending:
-    """A model that attends, with a state that says where: the same answers, step by step."""
+class RecordingModel:
+    """A model with cross-attention whose state carries the attention weights of each step; its numbers are the same."""
 
     def __init__(self, model: Any):
-        if not attentive(model):
-            raise UserError("this model does not say what it attends to; set coverage = 0, and ask for no attention.")
+        if not attends_source(model):
+            raise UserError("this model has no attention over its source; set coverage_penalty = 0.")
         self.model = model
 
     @property
     def context(self) -> int | None:
         return self.model.context
 
-    def start(self, source: Source, *, capacity: int) -> Attended:
-        own = self.model.start(source, capacity=capacity)
-        return Attended(own, torch.zeros(source.mask.shape, device=source.device))
+    def start(self, source: Source, *, capacity: int) -> AttendedState:
+        state = self.model.start(source, capacity=capacity)
+        return AttendedState(state, torch.zeros(source.mask.shape, device=source.device))
 
-    def step(self, ids: Tensor, state: State, count: Tensor | None = None) -> tuple[Tensor, Attended]:
-        assert isinstance(state, Attended)
-        with heard(self.model) as attention:
-            log_probs, own = self.model.step(ids, state.own, count)
+    def step(
+        self, ids: Tensor, state: State, count: Tensor | None = None, *, all_positions: bool = False
+    ) -> tuple[Tensor, AttendedState]:
+        assert isinstance(state, AttendedState)
+        with record(self.model) as attention:
+            log_probs, after = self.model.step(ids, state.state, count, all_positions=all_positions)
         weights = mean(attention, len(ids))  # (R, T, S)
         last = torch.full((len(ids),), weights.size(1), device=ids.device) if count is None else count
-        return log_probs, Attended(own, weights[torch.arange(len(ids), device=ids.device), last - 1])
+        return log_probs, AttendedState(after, weights[torch.arange(len(ids), device=ids.device), last - 1])
 
     def __call__(self, batch: Batch) -> Tensor:
         return self.model(batch)
@@ -65,25 +68,26 @@ class Attending:
         return self.model.score(batch, state)
 
 
-def attentive(model: Autoregressive) -> bool:
-    """Whether a model can say what it attends to in its source."""
-    return bool(getattr(model, "asking", ()))
+def attends_source(model: Autoregressive) -> bool:
+    """Whether a model has attention over its source; a bottleneck has none."""
+    return isinstance(model, AttendsSource) and bool(model.source_attention)
 
 
 @contextmanager
-def heard(model: Any) -> Iterator[list[list[Tensor]]]:
-    """What each module that asks the source attended to meanwhile: a list of its calls, (B, H, N, S) or (B, N, S)."""
-    calls: list[list[Tensor]] = [[] for _ in model.asking]
+def record(model: AttendsSource) -> Iterator[list[list[Tensor]]]:
+    """Records the weights of every source attention while entered: for each module its calls, (B, H, N, S) or
+    (B, N, S)."""
+    calls: list[list[Tensor]] = [[] for _ in model.source_attention]
 
-    def listen(own: list[Tensor]) -> Any:
+    def hook_of(own: list[Tensor]) -> Any:
         def hook(module: Any, args: tuple[Tensor, ...], kwargs: dict[str, Any]) -> None:
             own.append(module.weights(*args[:2], **kwargs))
 
         return hook
 
     handles = [
-        module.register_forward_pre_hook(listen(own), with_kwargs=True)
-        for module, own in zip(model.asking, calls, strict=True)
+        module.register_forward_pre_hook(hook_of(own), with_kwargs=True)
+        for module, own in zip(model.source_attention, calls, strict=True)
     ]
     try:
         yield calls
@@ -93,7 +97,8 @@ def heard(model: Any) -> Iterator[list[list[Tensor]]]:
 
 
 def mean(calls: Sequence[Sequence[Tensor]], rows: int) -> Tensor:
-    """(R, T, S): over heads and layers, of which none is the alignment by itself. Beams come folded into queries."""
+    """(R, T, S): the mean over heads and layers, of which none is the alignment by itself. Beams come folded into the
+    query axis."""
     layers = [
         torch.cat([(call.mean(1) if call.dim() == 4 else call).reshape(rows, -1, call.size(-1)) for call in own], 1)
         for own in calls
@@ -103,18 +108,18 @@ def mean(calls: Sequence[Sequence[Tensor]], rows: int) -> Tensor:
 
 @torch.inference_mode()
 def alignments(model: Any, source: Source, outputs: Sequence[Sequence[int]], *, sos: int, eos: int) -> list[Tensor]:
-    """For each source, (T + 1, S): where the model looked before it said each id of the output, and its end.
+    """For each source, (T + 1, S): the attention weights with which each id of the output, and <eos>, was predicted.
 
-    Read off one pass of teacher forcing, which equals the steps of the search.
+    From one pass of teacher forcing, which equals the steps of the search.
     """
     longest = max(map(len, outputs)) + 1
     input = torch.tensor([[sos, *ids, *[eos] * (longest - len(ids) - 1)] for ids in outputs], device=source.device)
-    with heard(model) as attention:
+    with record(model) as attention:
         model.score(Batch(source=source, input=input, target=torch.full_like(input, IGNORE)))
     weights, sizes = mean(attention, len(outputs)), source.mask.sum(1).tolist()
     return [own[: len(ids) + 1, :size] for own, ids, size in zip(weights, outputs, sizes, strict=True)]
 
 
 def coverage(weights: Tensor) -> float:
-    """The share of a source that an output (T, S) attended to: each position counts for one at most."""
+    """The share of a source that was attended to, from weights (T, S): each position counts for at most one."""
     return float(weights.sum(0).clamp(max=1).mean())

@@ -1,6 +1,6 @@
-"""The trail of a beam search: who continued whom, so that hypotheses are written out once, when the search is over.
+"""Back-pointers of a beam search: hypotheses are backtraced once, when the search is over (decision 55).
 
-A step writes a few small tables; no row of ids is copied while the beam reorders itself.
+A step writes a few small tables; no row of ids is copied while the beam is reordered.
 """
 
 from __future__ import annotations
@@ -15,97 +15,97 @@ from seqwright.decoding.options import Hypothesis, SearchOptions
 
 
 class BackPointers:
-    """Back-pointers of B sources with G queues of K beams each."""
+    """Back-pointers of B sources with G groups of K beams each."""
 
-    def __init__(self, most: Sequence[int], groups: int, beams: int, like: Tensor):
-        self.most, self.groups = most, groups
-        shape = (max(most), len(most) * groups, beams)
+    def __init__(self, limits: Sequence[int], groups: int, beams: int, like: Tensor):
+        self.limits, self.groups = limits, groups
+        shape = (max(limits), len(limits) * groups, beams)
         self.parents = torch.zeros(shape, dtype=torch.long, device=like.device)
         self.ids = torch.zeros_like(self.parents)
-        self.heirs = torch.zeros_like(self.parents)
-        """The beam that an ended hypothesis continued."""
-        self.ended = torch.full(shape, -torch.inf, dtype=like.dtype, device=like.device)
-        self.scores = torch.full_like(self.ended, -torch.inf)
-        self.live = torch.full_like(self.ended[0], -torch.inf)
-        """Log-probabilities of the hypotheses that a source was cut off with."""
+        self.finished_parents = torch.zeros_like(self.parents)
+        """The beam that a finished hypothesis continues."""
+        self.finished_log_probs = torch.full(shape, -torch.inf, dtype=like.dtype, device=like.device)
+        self.scores = torch.full_like(self.finished_log_probs, -torch.inf)
+        self.unfinished_log_probs = torch.full_like(self.finished_log_probs[0], -torch.inf)
+        """(B · G, K) log-probabilities of the hypotheses that reach the maximum length without <eos>."""
 
-    def end(self, queues: Tensor, length: Tensor, log_probs: Tensor, scores: Tensor, parents: Tensor) -> None:
-        """Hypotheses whose end is the id at this place, counted from 1, minus infinity for none: all (Q, K)."""
-        at = self._at(queues, length)
-        self.ended[at], self.scores[at], self.heirs[at] = log_probs, scores, parents
+    def finish(self, group: Tensor, length: Tensor, log_probs: Tensor, scores: Tensor, parents: Tensor) -> None:
+        """Records finished hypotheses of `length` ids, <eos> included, with -inf where there is none: all (Q, K)."""
+        at = self._at(group, length)
+        self.finished_log_probs[at], self.scores[at], self.finished_parents[at] = log_probs, scores, parents
 
-    def grow(self, queues: Tensor, length: Tensor, parents: Tensor, ids: Tensor) -> None:
-        """Hypotheses that go on with these ids: all (Q, K)."""
-        at = self._at(queues, length)
+    def grow(self, group: Tensor, length: Tensor, parents: Tensor, ids: Tensor) -> None:
+        """Records the next ids of the live hypotheses and their parents: all (Q, K)."""
+        at = self._at(group, length)
         self.parents[at], self.ids[at] = parents, ids
 
-    def _at(self, queues: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-        """An index without axes would be fetched from its device; this one stays there."""
-        return (length.long() - 1).expand_as(queues), queues
+    def _at(self, group: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+        """(step, group) as index tensors: a zero-dimensional index would be copied to the host, a synchronization."""
+        return (length.long() - 1).expand_as(group), group
 
-    def cut(self, queues: Tensor, log_probs: Tensor, where: Tensor) -> None:
-        """What was alive (Q, K) in queues (Q,) that reached their cut-off at this step."""
-        self.live[queues] = torch.where(where.unsqueeze(1), log_probs, self.live[queues])
+    def cut(self, group: Tensor, log_probs: Tensor, where: Tensor) -> None:
+        """Records the live hypotheses (Q, K) of the groups (Q,) that reach their maximum length at this step."""
+        self.unfinished_log_probs[group] = torch.where(where.unsqueeze(1), log_probs, self.unfinished_log_probs[group])
 
     def hypotheses(self, options: SearchOptions) -> list[list[Hypothesis]]:
-        """The best of each source, best first; fewer where the search found fewer."""
-        for name in ("parents", "ids", "heirs", "ended", "scores", "live"):
+        """The n-best list of each source, best first; shorter where the search has fewer hypotheses."""
+        for name in ("parents", "ids", "finished_parents", "finished_log_probs", "scores", "unfinished_log_probs"):
             setattr(self, name, getattr(self, name).cpu())
-        complete, cut = self._complete(options.n_best), self._cut(options)
-        found = []
-        for one, other in zip(complete, cut, strict=True):
-            both = one + other
+        outputs = []
+        for finished, unfinished in zip(self._finished(options.n_best), self._unfinished(options), strict=True):
+            ranked = finished + unfinished
             if options.rank_unfinished == "among":
-                both.sort(key=lambda hypothesis: -hypothesis.score)
-            # Groups may have found the same words.
-            distinct = {(*hypothesis.ids, hypothesis.reason): hypothesis for hypothesis in reversed(both)}
-            found.append(list(reversed(distinct.values()))[: options.n_best])
-        return found
+                ranked.sort(key=lambda hypothesis: -hypothesis.score)
+            # Groups of a diverse beam search may have hypotheses in common.
+            distinct = {(*hypothesis.ids, hypothesis.reason): hypothesis for hypothesis in reversed(ranked)}
+            outputs.append(list(reversed(distinct.values()))[: options.n_best])
+        return outputs
 
-    def _complete(self, many: int) -> list[list[Hypothesis]]:
-        """The best that ended."""
+    def _finished(self, n_best: int) -> list[list[Hypothesis]]:
+        """The best hypotheses that end in <eos>."""
         steps, _, beams = self.scores.shape
-        sources = len(self.most)
-        # (B, G · T · K): queues of a source beside each other
+        sources = len(self.limits)
+        # (B, G · T · K): the groups of a source side by side
         flat = self.scores.view(steps, sources, self.groups, beams).permute(1, 2, 0, 3).flatten(1)
-        scores, places = flat.topk(min(many * self.groups, flat.size(1)))  # the same words may end every group
-        group, step, beam = places // (steps * beams), places // beams % steps, places % beams
-        queue = torch.arange(sources).unsqueeze(1) * self.groups + group
-        log_probs = self.ended[step, queue, beam]
-        texts = self._written(step - 1, queue, self.heirs[step, queue, beam])
-        return _gathered(texts, log_probs, scores, "end")
+        # Every group may have the same hypotheses: n_best distinct ones are among the first n_best · G.
+        scores, indices = flat.topk(min(n_best * self.groups, flat.size(1)))
+        group_index, step, beam = indices // (steps * beams), indices // beams % steps, indices % beams
+        group = torch.arange(sources).unsqueeze(1) * self.groups + group_index
+        log_probs = self.finished_log_probs[step, group, beam]
+        ids = self._backtrace(step - 1, group, self.finished_parents[step, group, beam])
+        return _by_source(ids, log_probs, scores, "end")
 
-    def _cut(self, options: SearchOptions) -> list[list[Hypothesis]]:
-        """Those cut off before their end."""
-        beams = self.live.size(1)
-        flat = self.live.view(len(self.most), -1)  # (B, G · K)
-        log_probs, places = flat.sort(dim=1, descending=True, stable=True)
-        most = torch.tensor(self.most).unsqueeze(1)
-        queue = torch.arange(len(self.most)).unsqueeze(1) * self.groups + places // beams
-        texts = self._written((most - 1).expand_as(places), queue, places % beams)
-        return _gathered(texts, log_probs, normalize(log_probs, most, options), "length")
+    def _unfinished(self, options: SearchOptions) -> list[list[Hypothesis]]:
+        """The hypotheses without <eos>, most probable first."""
+        beams = self.unfinished_log_probs.size(1)
+        flat = self.unfinished_log_probs.view(len(self.limits), -1)  # (B, G · K)
+        log_probs, indices = flat.sort(dim=1, descending=True, stable=True)
+        limits = torch.tensor(self.limits).unsqueeze(1)
+        group = torch.arange(len(self.limits)).unsqueeze(1) * self.groups + indices // beams
+        ids = self._backtrace((limits - 1).expand_as(indices), group, indices % beams)
+        return _by_source(ids, log_probs, normalize(log_probs, limits, options), "length")
 
-    def _written(self, step: Tensor, queue: Tensor, beam: Tensor) -> list[list[list[int]]]:
-        """The ids (B, N) of hypotheses whose last id was said at a step, by a beam of a queue: walked back together."""
+    def _backtrace(self, step: Tensor, group: Tensor, beam: Tensor) -> list[list[list[int]]]:
+        """The ids of hypotheses (B, N) from the step, group and beam of their last ids, all backtraced together."""
         lengths = (step + 1).tolist()
         ids = torch.zeros(*step.shape, max(1, int(step.max()) + 1), dtype=torch.long)
         for t in range(int(step.max()), -1, -1):
-            said = t <= step
-            ids[..., t] = torch.where(said, self.ids[t, queue, beam], 0)
-            beam = torch.where(said, self.parents[t, queue, beam], beam)
+            reached = t <= step
+            ids[..., t] = torch.where(reached, self.ids[t, group, beam], 0)
+            beam = torch.where(reached, self.parents[t, group, beam], beam)
         return [
-            [text[:length] for text, length in zip(texts, own, strict=True)]
-            for texts, own in zip(ids.tolist(), lengths, strict=True)
+            [row[:length] for row, length in zip(source_ids, source_lengths, strict=True)]
+            for source_ids, source_lengths in zip(ids.tolist(), lengths, strict=True)
         ]
 
 
-def _gathered(texts: list[list[list[int]]], log_probs: Tensor, scores: Tensor, reason: str) -> list[list[Hypothesis]]:
-    """One list a source, without the places that nothing filled."""
+def _by_source(ids: list[list[list[int]]], log_probs: Tensor, scores: Tensor, reason: str) -> list[list[Hypothesis]]:
+    """The hypotheses of each source, without those of probability 0 (empty slots)."""
     return [
         [
-            Hypothesis(ids=ids, log_prob=log_prob, score=score, reason=reason)
-            for ids, log_prob, score in zip(*own, strict=True)
+            Hypothesis(ids=row, log_prob=log_prob, score=score, reason=reason)
+            for row, log_prob, score in zip(*columns, strict=True)
             if log_prob > -torch.inf
         ]
-        for own in zip(texts, log_probs.tolist(), scores.tolist(), strict=True)
+        for columns in zip(ids, log_probs.tolist(), scores.tolist(), strict=True)
     ]

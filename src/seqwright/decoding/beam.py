@@ -1,4 +1,4 @@
-"""Beam search: the best few continuations of each source, for any autoregressive model, each source as if alone."""
+"""Beam search: the best hypotheses of each source, for any autoregressive model, each source as if alone."""
 
 from __future__ import annotations
 
@@ -12,55 +12,56 @@ from seqwright.core.batch import Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State, per_source
-from seqwright.decoding.attention_recorder import Attended, Attending
+from seqwright.decoding.attention_recorder import AttendedState, RecordingModel
 from seqwright.decoding.backpointers import BackPointers
-from seqwright.decoding.bans import NOTHING, Rules
-from seqwright.decoding.candidates import Candidates, by_banks, by_groups
+from seqwright.decoding.candidates import Candidates, diverse_candidates, required_candidates
 from seqwright.decoding.constraints import Constraints
 from seqwright.decoding.cuda_graph import Captured
 from seqwright.decoding.length_penalty import best_possible, normalize
 from seqwright.decoding.options import Hypothesis, SearchOptions
+from seqwright.decoding.processors import NOTHING, History, LogitsProcessors
 
-LOOK = 8
-"""Steps between looks at a device for sources that are done; a CPU is looked at after every one."""
-WORTH = 0.75
+LOOK_EVERY = 8
+"""Steps between looks at a device for finished sources; a CPU is looked at after every step."""
+COMPACT = 0.75
 """The share of a batch's sources still searched at which the others are dropped: dropping copies every state."""
-WORTH_CAPTURING = 0.25
-"""The same where steps are captured: smaller ones have to be captured anew, and cost a device hardly less."""
-STEADY = 64
-"""Steps for which a state is brought to shapes that stay: with fewer they are captured more often, with more they read
-more slots that are yet empty or that no beam sees any more."""
+COMPACT_CAPTURED = 0.25
+"""The same where steps are captured: smaller shapes are captured anew, and cost a device hardly less."""
+STATIC_STEPS = 64
+"""Steps for which a state gets static shapes: with fewer, steps are captured more often; with more, attention reads
+more slots that are still empty or that no beam sees any more."""
 CAPTURED = {"cuda"}
-"""Kinds of devices on which the steps of a model whose states are steady are captured."""
+"""Devices on which the steps of a model with static states are captured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What a step of the search looked at, for those who listen."""
+    """The candidates of one step, for callbacks."""
 
-    queues: Tensor
-    """(Q,) numbers of the queues still in the batch; each source has as many as there are groups."""
+    groups: Tensor
+    """(Q,) numbers of the groups still searched; each source has `beam_groups` of them."""
     candidates: Candidates
-    ended: Tensor
-    """(Q, C) those put aside as complete."""
-    places: Tensor
-    """(Q, C) the beam that each survivor takes; NOTHING for the others."""
+    finished: Tensor
+    """(Q, C) those that ended here."""
+    beams: Tensor
+    """(Q, C) the beam that each survivor becomes; NOTHING for the others."""
 
 
 @dataclass
 class Beams(State):
-    """What a search remembers beside the model's own state. Sources have G queues of K beams; queues come first."""
+    """The live hypotheses: Q groups of K beams that compete, all beams of a source or, in diverse search, some."""
 
-    queue: Tensor  # (Q,) numbers
-    most: Tensor  # (Q,) where each is cut off
+    group: Tensor  # (Q,) numbers
+    limit: Tensor  # (Q,) maximum length
     totals: Tensor  # (Q, K) log-probabilities of the live hypotheses
-    parents: Tensor  # (Q, K) the beams they continue, whose place in the model's state they have yet to take
-    ids: Tensor  # (Q, K) what each said last
-    pool: Tensor  # (Q, N) the best scores of those that ended
+    parents: Tensor  # (Q, K) the beams they continue, whose rows of the model's state they have yet to take
+    ids: Tensor  # (Q, K) the last id of each
+    pool: Tensor  # (Q, N) the best scores of finished hypotheses
     done: Tensor  # (Q,)
-    said: Tensor  # (Q, K, T) all ids read and said, padded on the left; T = 0 where no rule asks
-    covered: Tensor  # (Q, K, S) attention that each source position has had; S = 0 where none is asked for
-    wished: Tensor  # (Q, K, 1 + C) where each stands with what is forbidden and required; no column where nothing is
+    tokens: Tensor  # (Q, K, T) prompt and output, right-padded; T = 0 where no processor needs them
+    covered: Tensor  # (Q, K, S) cumulative attention to each source position; S = 0 without a coverage penalty
+    progress: Tensor  # (Q, K, 1 + C) automaton states of forbidden and required phrases; no column without any
+    prompt: Tensor  # (Q,) length of the prompt
     mask: Tensor = per_source()  # (B, S)
 
 
@@ -71,23 +72,23 @@ def beam_search(
     options: SearchOptions,
     *,
     prompts: Sequence[Sequence[int]],
-    most: Sequence[int],
-    rules: Rules,
-    wishes: Constraints | None = None,
-    listen: Callable[[Step], None] | None = None,
+    limits: Sequence[int],
+    processors: LogitsProcessors,
+    constraints: Constraints | None = None,
+    on_step: Callable[[Step], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses of each source, each at most `most` tokens long; `listen` hears what every step looked at."""
-    search = _Search(model, source, options, rules, prompts, most, wishes, listen)
-    while search.length < max(most) and search.drop():
-        search.go_on()
-    return search.trail.hypotheses(options)
+    """The best hypotheses of each source, each at most `limits[n]` tokens long; `on_step` is called at every step."""
+    search = _BeamSearch(model, source, options, processors, prompts, limits, constraints, on_step)
+    while search.length < max(limits) and search.compact():
+        search.advance()
+    return search.back_pointers.hypotheses(options)
 
 
-class _Search:
-    """A beam search under way: what may come first is chosen, then the model reads it and the next is chosen.
+class _BeamSearch:
+    """A beam search under way.
 
-    A step leaves every shape as it was between two drops, and reads no number from the device, so that where the
-    model's state is steady too, it can be captured.
+    Between two compactions a step leaves every shape as it was and reads nothing from the device, so that it can be
+    captured where the model's state is static, too.
     """
 
     def __init__(
@@ -95,92 +96,96 @@ class _Search:
         model: Autoregressive,
         source: Source,
         options: SearchOptions,
-        rules: Rules,
+        processors: LogitsProcessors,
         prompts: Sequence[Sequence[int]],
-        most: Sequence[int],
-        wishes: Constraints | None,
-        listen: Callable[[Step], None] | None,
+        limits: Sequence[int],
+        constraints: Constraints | None,
+        on_step: Callable[[Step], None] | None,
     ):
-        self.constrained = wishes is not None and wishes.first.size(1) > 1
-        if options.beam_groups > 1 and self.constrained:
-            raise UserError("required words and groups cannot be had together; set groups = 1.")
-        self.model: Autoregressive = Attending(model) if options.coverage_penalty else model
-        self.options, self.rules, self.wishes, self.listen = options, rules, wishes, listen
+        self.requiring = constraints is not None and constraints.first.size(1) > 1
+        if options.beam_groups > 1 and self.requiring:
+            raise UserError("required phrases and diverse beam search do not go together; set beam_groups = 1.")
+        self.model: Autoregressive = RecordingModel(model) if options.coverage_penalty else model
+        self.options, self.processors, self.constraints, self.on_step = options, processors, constraints, on_step
         self.beams = options.beam_size // options.beam_groups  # K
         self.length = 1
-        """How many ids each beam has said, the one being chosen included."""
-        # The same for the device. A float64 without axes counts as a number: scores keep their own precision.
+        """Length of the live hypotheses, the id being chosen included."""
+        # The same on the device. A float64 without axes counts as a number: scores keep their own precision.
         self.place = torch.ones((), dtype=torch.float64, device=source.device)
-        log_probs = self._read_prompts(source, prompts, max(most))
-        self.trail = BackPointers(most, options.beam_groups, self.beams, log_probs)
-        self._begin(source, prompts, most, log_probs)
+        log_probs = self._read_prompts(source, prompts, max(limits))
+        self.back_pointers = BackPointers(limits, options.beam_groups, self.beams, log_probs)
+        self._start(source, prompts, limits, log_probs)
         self._cover()
         self._choose(log_probs)
         self.captured: Captured | None = None
-        self.steady = self._hold_steady()
+        self.static = self._make_static()
 
-    def _read_prompts(self, source: Source, prompts: Sequence[Sequence[int]], most: int) -> Tensor:
-        """One row for each source, then a beam of them; log-probabilities (R, V) of what may come first."""
+    def _read_prompts(self, source: Source, prompts: Sequence[Sequence[int]], limit: int) -> Tensor:
+        """Prefills one row for each source, then expands it to the beam: log-probabilities (R, V) of the first id."""
         device, width = source.device, max(map(len, prompts))
         ids = torch.tensor([[*p, *[p[-1]] * (width - len(p))] for p in prompts], device=device)
         ragged = min(map(len, prompts)) < width
         count = torch.tensor([len(p) for p in prompts], device=device) if ragged else None
-        state = self.model.start(source, capacity=width + most - 1)
+        state = self.model.start(source, capacity=width + limit - 1)
         log_probs, state = self.model.step(ids, state, count)
-        fan = torch.arange(source.rows, device=device).repeat_interleave(self.options.beam_size)
-        self.state = state.select(fan)
-        return log_probs.index_select(0, fan)
+        rows = torch.arange(source.rows, device=device).repeat_interleave(self.options.beam_size)
+        self.state = state.select(rows)
+        return log_probs.index_select(0, rows)
 
-    def _begin(self, source: Source, prompts: Sequence[Sequence[int]], most: Sequence[int], like: Tensor) -> None:
-        device, queues, width = source.device, source.rows * self.options.beam_groups, max(map(len, prompts))
-        totals = like.new_full((queues, self.beams), -torch.inf)
-        totals[:, 0] = 0  # the beams of a queue begin as one
-        said = (
-            [[NOTHING] * (width - len(p)) + list(p) for p in prompts]
-            if self.rules.no_repeat_ngram
-            else [[]] * source.rows
-        )
-        read = torch.tensor(said, dtype=torch.long, device=device).repeat_interleave(self.options.beam_size, 0)
+    def _start(self, source: Source, prompts: Sequence[Sequence[int]], limits: Sequence[int], like: Tensor) -> None:
+        device, groups = source.device, source.rows * self.options.beam_groups
+        totals = like.new_full((groups, self.beams), -torch.inf)
+        totals[:, 0] = 0  # the beams of a group begin as one
         first = torch.zeros_like(totals, dtype=torch.long)
-        wished = read.new_empty(source.rows, 0) if self.wishes is None else self.wishes.first
+        needed = prompts if self.processors.needs_history else [[]] * source.rows
+        room = max(map(len, needed)) + max(limits) if self.processors.needs_history else 0
+        history = History.of(needed, room, device)
+        progress = first.new_empty(source.rows, 0) if self.constraints is None else self.constraints.first
+        positions = source.mask.size(1) if self.options.coverage_penalty else 0
         self.live = Beams(
-            queue=torch.arange(queues, device=device),
-            most=torch.tensor(most, device=device).repeat_interleave(self.options.beam_groups),
+            group=torch.arange(groups, device=device),
+            limit=torch.tensor(limits, device=device).repeat_interleave(self.options.beam_groups),
             totals=totals,
             parents=first,
             ids=first,
-            pool=totals.new_full((queues, self.options.enough), -torch.inf),
-            done=torch.zeros(queues, dtype=torch.bool, device=device),
-            said=read.view(queues, self.beams, -1),
-            covered=totals.new_zeros(queues, self.beams, source.mask.size(1) if self.options.coverage_penalty else 0),
-            wished=wished.repeat_interleave(self.options.beam_size, 0).view(queues, self.beams, -1),
+            pool=totals.new_full((groups, self.options.enough), -torch.inf),
+            done=torch.zeros(groups, dtype=torch.bool, device=device),
+            tokens=self._by_beam(history.tokens),
+            covered=totals.new_zeros(groups, self.beams, positions),
+            progress=self._by_beam(progress),
+            prompt=history.length.repeat_interleave(self.options.beam_groups),
             mask=source.mask,
         )
 
-    def _hold_steady(self) -> bool:
-        """Whether steps can be captured; if so, the model's state is brought to shapes that stay for some of them."""
-        watched = (
-            self.rules.no_repeat_ngram
-            or self.wishes is not None
+    def _by_beam(self, rows: Tensor) -> Tensor:
+        """(Q, K, …) from one row for each source."""
+        groups = len(rows) * self.options.beam_groups
+        return rows.repeat_interleave(self.options.beam_size, 0).view(groups, self.beams, *rows.shape[1:])
+
+    def _make_static(self) -> bool:
+        """Whether steps can be captured; if so, the model's state gets static shapes for some of them."""
+        dynamic = (
+            self.processors.needs_history
+            or self.constraints is not None
             or self.options.coverage_penalty
-            or self.listen is not None
+            or self.on_step is not None
         )
-        if self.place.device.type not in CAPTURED or watched:
+        if self.place.device.type not in CAPTURED or dynamic:
             return False
-        self.captured, self.until = None, min(self.length + STEADY, max(self.trail.most))
+        self.captured, self.until = None, min(self.length + STATIC_STEPS, max(self.back_pointers.limits))
         state = self.state.static(max(1, self.until - self.length))
         self.state = state or self.state
         return state is not None
 
-    def go_on(self) -> None:
-        """The model reads what each beam said, and what may come next is chosen."""
-        if self.steady and self.length == self.until:
-            self._hold_steady()
+    def advance(self) -> None:
+        """The model reads the last id of each beam, and the next ones are chosen."""
+        if self.static and self.length == self.until:
+            self._make_static()
         self.length += 1
-        if not self.steady:
+        if not self.static:
             self._step()
             return
-        if self.length == self.rules.min_tokens + 1:  # from here on hypotheses may end
+        if self.length == self.processors.min_tokens + 1:  # from here on hypotheses may end: another graph
             self.captured = None
         self.captured = self.captured or Captured(self._step_in_place, self.place.device)
         self.captured()
@@ -200,93 +205,103 @@ class _Search:
         self.state, self.live = state.copy_(self.state), live.copy_(self.live)
 
     def _choose(self, log_probs: Tensor) -> None:
-        """Of what may come next, what ends is put aside, and the best others are the new beams."""
-        found = self._candidates(log_probs)
-        ended = self._put_aside(found)
-        going = self._survive(found)
-        if self.listen is not None:
-            beams = torch.arange(self.beams, device=going.device).expand_as(going)
-            places = torch.full_like(found.ids, NOTHING).scatter(1, going, beams)
-            self.listen(Step(queues=self.live.queue, candidates=found, ended=ended, places=places))
+        """Finished candidates go to the pool, the best others are the new beams."""
+        candidates = self._candidates(log_probs)
+        finished = self._finish(candidates)
+        survivors = self._survive(candidates)
+        if self.on_step is not None:
+            numbers = torch.arange(self.beams, device=survivors.device).expand_as(survivors)
+            beams = torch.full_like(candidates.ids, NOTHING).scatter(1, survivors, numbers)
+            self.on_step(Step(groups=self.live.group, candidates=candidates, finished=finished, beams=beams))
 
     def _candidates(self, log_probs: Tensor) -> Candidates:
-        live, never = self.live, self.rules.never(self.length - 1)
-        allowed = self.rules.restrict(log_probs, live.said.flatten(0, 1))
-        if self.wishes is not None:
-            last = (live.most == self.place).repeat_interleave(self.beams)
-            allowed = self.wishes.restrict(allowed, live.wished.flatten(0, 1), last, self.rules.eos)
-        if self.wishes is None or not self.constrained:
-            return by_groups(allowed, live.totals, never, self.options.beam_groups, self.options.diversity_penalty)
-        return by_banks(allowed, live.totals, live.wished, self.wishes, never, self.rules.eos)
+        live, options, never = self.live, self.options, self.processors.never(self.length - 1)
+        allowed = self.processors.constrain(log_probs, self._history())
+        if self.constraints is not None:
+            last = (live.limit == self.place).repeat_interleave(self.beams)
+            allowed = self.constraints.restrict(allowed, live.progress.flatten(0, 1), last, self.processors.eos)
+        if self.constraints is None or not self.requiring:
+            return diverse_candidates(allowed, live.totals, never, options.beam_groups, options.diversity_penalty)
+        return required_candidates(allowed, live.totals, live.progress, self.constraints, never, self.processors.eos)
 
-    def _put_aside(self, found: Candidates) -> Tensor:
-        """What ended among the first K candidates is kept: an end that does not make the beam is none."""
+    def _history(self) -> History | None:
+        """The tokens of every beam, where a processor needs them."""
+        if not self.processors.needs_history:
+            return None
+        prompt = self.live.prompt.repeat_interleave(self.beams)
+        return History(self.live.tokens.flatten(0, 1), prompt + self.length - 1, prompt)
+
+    def _finish(self, candidates: Candidates) -> Tensor:
+        """(Q, C): which of the first K candidates end in <eos>; an end that does not make the beam is none."""
         live, first = self.live, slice(self.beams)
-        among = torch.arange(found.ids.size(1), device=found.ids.device) < self.beams
-        ended = (found.ids == self.rules.eos) & (found.log_probs > -torch.inf) & ~live.done.unsqueeze(1) & among
-        parents = found.parents[:, first]
-        log_probs = found.log_probs[:, first].masked_fill(~ended[:, first], -torch.inf)
+        among = torch.arange(candidates.ids.size(1), device=candidates.ids.device) < self.beams
+        finished = (candidates.ids == self.processors.eos) & (candidates.log_probs > -torch.inf)
+        finished = finished & ~live.done.unsqueeze(1) & among
+        parents = candidates.parents[:, first]
+        log_probs = candidates.log_probs[:, first].masked_fill(~finished[:, first], -torch.inf)
         scores = normalize(log_probs, self.place, self.options)
         if self.options.coverage_penalty:
             scores = scores + self._coverage().gather(1, parents)
-        self.trail.end(live.queue, self.place, log_probs, scores, parents)
+        self.back_pointers.finish(live.group, self.place, log_probs, scores, parents)
         live.pool = torch.cat([live.pool, scores], 1).topk(live.pool.size(1)).values
-        return ended
+        return finished
 
-    def _survive(self, found: Candidates) -> Tensor:
-        """The first K candidates that do not end become the beams, in this order: (Q, K)."""
+    def _survive(self, candidates: Candidates) -> Tensor:
+        """(Q, K): the first K candidates that do not end, which become the beams in this order."""
         live = self.live
-        ends = found.ids == self.rules.eos
-        going = ends.long().argsort(dim=1, stable=True)[:, : self.beams]  # (Q, K)
+        ends = candidates.ids == self.processors.eos
+        survivors = ends.long().argsort(dim=1, stable=True)[:, : self.beams]  # (Q, K)
+        totals = candidates.log_probs.masked_fill(ends, -torch.inf)
         live.parents, live.ids, live.totals = (
-            x.gather(1, going) for x in (found.parents, found.ids, found.log_probs.masked_fill(ends, -torch.inf))
+            x.gather(1, survivors) for x in (candidates.parents, candidates.ids, totals)
         )
-        if self.wishes is not None:
-            live.wished = self.wishes.after(self._inherited(live.wished), live.ids)
-        if self.rules.no_repeat_ngram:
-            live.said = torch.cat([self._inherited(live.said), live.ids.unsqueeze(-1)], -1)
+        if self.constraints is not None:
+            live.progress = self.constraints.after(self._inherited(live.progress), live.ids)
+        if self.processors.needs_history:
+            place = (live.prompt + self.length - 1).view(-1, 1, 1).expand(-1, self.beams, 1)
+            live.tokens = self._inherited(live.tokens).scatter(2, place, live.ids.unsqueeze(-1))
         if self.options.coverage_penalty:
             live.covered = self._inherited(live.covered)
-        self.trail.grow(live.queue, self.place, live.parents, live.ids)
-        self.trail.cut(live.queue, self._presentable(), (live.most == self.place) & ~live.done)
+        self.back_pointers.grow(live.group, self.place, live.parents, live.ids)
+        self.back_pointers.cut(live.group, self._presentable(), (live.limit == self.place) & ~live.done)
         live.done = live.done | self._over()
-        return going
+        return survivors
 
-    def _inherited(self, own: Tensor) -> Tensor:
-        """What the parents of the beams had, (Q, K, …)."""
-        return own.gather(1, self.live.parents.unsqueeze(-1).expand_as(own))
+    def _inherited(self, values: Tensor) -> Tensor:
+        """Those of the beams' parents, (Q, K, …)."""
+        return values.gather(1, self.live.parents.unsqueeze(-1).expand_as(values))
 
     def _presentable(self) -> Tensor:
-        """Totals (Q, K) without hypotheses that lack a required phrase, where others of the queue have them all."""
-        if self.wishes is None or not self.constrained:
+        """Totals (Q, K) without hypotheses that lack a required phrase, where others of the group have them all."""
+        if self.constraints is None or not self.requiring:
             return self.live.totals
-        whole = self.wishes.whole(self.live.wished) & (self.live.totals > -torch.inf)  # (Q, K)
-        return self.live.totals.masked_fill(~whole & whole.any(1, keepdim=True), -torch.inf)
+        met = self.constraints.met(self.live.progress) & (self.live.totals > -torch.inf)  # (Q, K)
+        return self.live.totals.masked_fill(~met & met.any(1, keepdim=True), -torch.inf)
 
     def _over(self) -> Tensor:
-        """Queues (Q,) that need not go on."""
-        best, worst, most = self.live.totals.amax(1), self.live.pool[:, -1], self.live.most
+        """(Q,): groups that need no further step."""
+        best, worst, limit = self.live.totals.amax(1), self.live.pool[:, -1], self.live.limit
         match self.options.stopping:
             case "finished":
                 over = worst > -torch.inf
             case "bound":
-                over = best_possible(best, self.place, most, self.options) <= worst
+                over = best_possible(best, self.place, limit, self.options) <= worst
             case "now":
                 over = normalize(best, self.place, self.options) <= worst
-        return over | (best == -torch.inf) | (most <= self.place)
+        return over | (best == -torch.inf) | (limit <= self.place)
 
-    def drop(self) -> bool:
-        """Leaves out sources that are done where enough of them are; False where no other is left."""
+    def compact(self) -> bool:
+        """Drops finished sources where enough of them are; False where no other is left."""
         done = self.live.done.view(-1, self.options.beam_groups)  # (B, G)
-        if done.device.type != "cpu" and self.length % LOOK:
+        if done.device.type != "cpu" and self.length % LOOK_EVERY:
             return True
         kept = (~done.all(1)).nonzero().squeeze(1)
-        if 0 < len(kept) <= (WORTH_CAPTURING if self.steady else WORTH) * len(done):
-            queues = torch.arange(done.numel(), device=done.device).view_as(done)[kept]
+        if 0 < len(kept) <= (COMPACT_CAPTURED if self.static else COMPACT) * len(done):
+            groups = torch.arange(done.numel(), device=done.device).view_as(done)[kept]
             self.state = self.state.select(self._rows()[kept].flatten(), kept)
-            self.live = self.live.select(queues.flatten(), kept)
+            self.live = self.live.select(groups.flatten(), kept)
             self.live.parents = torch.arange(self.beams, device=kept.device).expand_as(self.live.parents).clone()
-            self._hold_steady()
+            self._make_static()
         return len(kept) > 0
 
     def _rows(self) -> Tensor:
@@ -297,7 +312,7 @@ class _Search:
 
     def _cover(self) -> None:
         if self.options.coverage_penalty:
-            assert isinstance(self.state, Attended)
+            assert isinstance(self.state, AttendedState)
             self.live.covered = self.live.covered + self.state.weights.view_as(self.live.covered)
 
     def _coverage(self) -> Tensor:

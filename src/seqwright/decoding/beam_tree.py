@@ -1,64 +1,64 @@
-"""The history of a beam search: the tree of all that was considered, with scores, for those who want to look."""
+"""The search tree of a beam: every candidate with its parent, its log-probability and whether it was kept."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from seqwright.decoding.bans import NOTHING
 from seqwright.decoding.beam import Step
+from seqwright.decoding.processors import NOTHING
 
 
 @dataclass(frozen=True)
 class Node:
-    """A hypothesis as it was considered; its words are found by following `parent` to the root."""
+    """A candidate of one step; its ids are those on the path of `parent` links to the root."""
 
     parent: int | None
-    """The number of the node it continues; None for the first word."""
+    """Index of the node it continues; None for the first id."""
     id: int
     log_prob: float
     fate: str
-    """"kept" in the beam, "ended" and put aside, or "dropped"."""
+    """"kept" in the beam, "finished" by <eos>, or "dropped"."""
 
 
-class History:
-    """Listens to `search(..., listen=history)`; costs nothing where nobody listens."""
+class BeamTree:
+    """Callback that records the search tree: `search(..., on_step=tree)`."""
 
     def __init__(self, groups: int = 1) -> None:
         self.groups = groups
         self.trees: dict[int, list[Node]] = {}
-        """Nodes of each source in the order in which they were considered."""
-        self.places: dict[tuple[int, int], dict[int, int]] = {}
-        """For each queue, which node sits in which beam."""
+        """The nodes of each source, in the order of the search."""
+        self.beams: dict[tuple[int, int], dict[int, int]] = {}
+        """For each (source, group), the node of each live beam."""
 
     def __call__(self, step: Step) -> None:
-        found = step.candidates
+        candidates = step.candidates
         columns = zip(
-            found.log_probs.tolist(),
-            found.parents.tolist(),
-            found.ids.tolist(),
-            step.ended.tolist(),
-            step.places.tolist(),
+            candidates.log_probs.tolist(),
+            candidates.parents.tolist(),
+            candidates.ids.tolist(),
+            step.finished.tolist(),
+            step.beams.tolist(),
             strict=True,
         )
-        queues = [divmod(queue, self.groups) for queue in step.queues.tolist()]
-        for queue, column in zip(queues, columns, strict=True):
-            self._grow(queue, list(zip(*column, strict=True)))
+        groups = [divmod(group, self.groups) for group in step.groups.tolist()]
+        for group, column in zip(groups, columns, strict=True):
+            self._grow(group, list(zip(*column, strict=True)))
 
-    def _grow(self, queue: tuple[int, int], candidates: list[tuple[Any, ...]]) -> None:
-        tree = self.trees.setdefault(queue[0], [])
-        before, after = self.places.get(queue), {}
-        for log_prob, parent, id, ended, place in candidates:
+    def _grow(self, group: tuple[int, int], candidates: list[tuple[Any, ...]]) -> None:
+        tree = self.trees.setdefault(group[0], [])
+        before, after = self.beams.get(group), {}
+        for log_prob, parent, id, finished, beam in candidates:
             if log_prob == float("-inf"):
                 continue
-            if place != NOTHING:
-                after[place] = len(tree)
-            fate = "ended" if ended else "kept" if place != NOTHING else "dropped"
+            if beam != NOTHING:
+                after[beam] = len(tree)
+            fate = "finished" if finished else "kept" if beam != NOTHING else "dropped"
             tree.append(Node(None if before is None else before[parent], id, log_prob, fate))
-        self.places[queue] = after
+        self.beams[group] = after
 
-    def words(self, source: int, node: int) -> list[int]:
-        """The ids of a node's hypothesis from the first on."""
+    def path(self, source: int, node: int) -> list[int]:
+        """The ids from the root to a node."""
         ids: list[int] = []
         at: int | None = node
         while at is not None:

@@ -1,7 +1,8 @@
-"""Captured work: a CUDA device repeats it as one graph, without being told each kernel anew; others are just called."""
+"""CUDA graphs: a step is captured once and replayed without launching its kernels one by one (decision 70)."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -9,21 +10,22 @@ import torch
 
 
 class Captured:
-    """Work on tensors that stay where they are, of shapes that stay as they are, reading no number from the device.
+    """A function captured as a CUDA graph; on other devices it is just called.
 
-    The first call runs it and so warms up what may not be made during a capture (libraries' handles and workspaces);
-    the second captures it; from then on it is replayed.
+    Its tensors must keep their addresses and shapes, and it must not read values from the device. The first call is a
+    warm-up, since library handles and workspaces cannot be created during a capture; the second captures; later ones
+    replay.
     """
 
-    def __init__(self, work: Callable[[], None], device: torch.device):
-        self.work, self.device = work, device
+    def __init__(self, function: Callable[[], None], device: torch.device):
+        self.function, self.device = function, device
         self.calls = 0
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self) -> None:
         self.calls += 1
         if self.device.type != "cuda":
-            self.work()
+            self.function()
         elif self.calls == 1:
             self._warm_up()
         else:
@@ -31,26 +33,31 @@ class Captured:
             self.graph.replay()
 
     def _warm_up(self) -> None:
-        """A capture runs on a stream of its own, so what it needs is made on one."""
-        with self._aside():
-            self.work()
+        """Runs on a side stream, as the capture does: cuBLAS workspaces belong to a stream."""
+        with self._side_stream():
+            self.function()
 
     def _capture(self) -> torch.cuda.CUDAGraph:
-        """Begun and ended by hand: `torch.cuda.graph` also empties the cache of memory, which a search needs."""
+        """Captures without `torch.cuda.graph`, which also empties the caching allocator that a search needs."""
         graph = torch.cuda.CUDAGraph()
-        with self._aside():
+        # Destroying an older graph while a stream captures invalidates the capture, so nothing is collected meanwhile.
+        collecting = gc.isenabled()
+        gc.disable()
+        with self._side_stream():
             graph.capture_begin(capture_error_mode="thread_local")  # other threads may go on with theirs
             try:
-                self.work()
+                self.function()
             finally:
                 graph.capture_end()
+                if collecting:
+                    gc.enable()
         return graph
 
     @contextmanager
-    def _aside(self) -> Iterator[None]:
-        """On another stream, after what this one was told and before what it will be told."""
-        here, aside = torch.cuda.current_stream(self.device), torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
-        aside.wait_stream(here)
-        with torch.cuda.stream(aside):
+    def _side_stream(self) -> Iterator[None]:
+        """A side stream, ordered after the work queued on the current stream and before what is queued later."""
+        current, side = torch.cuda.current_stream(self.device), torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        side.wait_stream(current)
+        with torch.cuda.stream(side):
             yield
-        here.wait_stream(aside)
+        current.wait_stream(side)

@@ -1,42 +1,21 @@
-"""Generation: one loop for every autoregressive model, prompts of any lengths together, each row as if alone."""
+"""Generation: prompts to continuations through the decoding engine, as ids or as streamed text with stop strings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from seqwright.core.batch import Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
-from seqwright.core.state import State
-from seqwright.decoding.processors import LogitsProcessors
-from seqwright.decoding.sampling import SamplingOptions, check_seed, choose
+from seqwright.decoding.engine import Engine, Generation, Request
+from seqwright.decoding.options import SamplingOptions, SearchOptions
+from seqwright.decoding.search import search
+from seqwright.text.tokenizer import StreamingDecoder, Tokenizer
 
 
-@dataclass
-class Row:
-    """One continuation as it grows."""
-
-    prompt: list[int]
-    seed: int
-    ids: list[int] = field(default_factory=list)
-    log_prob: float = 0.0
-    """Of the ids said, under the model itself, whatever the filters did."""
-    seen: int = 0
-    """Ids that the row's state holds."""
-    reason: str = "length"
-    """Why it ended: "length", "end" (the model said so) or "stop" (the listener did)."""
-
-    def recent(self, most: int | None) -> list[int]:
-        """The last ids of prompt and continuation together."""
-        together = self.prompt + self.ids
-        return together if most is None else together[-most:]
-
-
-@torch.inference_mode()
 def generate(
     model: Autoregressive,
     prompts: Sequence[Sequence[int]],
@@ -47,112 +26,189 @@ def generate(
     seeds: Sequence[int] | None = None,
     source: Source | None = None,
     device: torch.device | str = "cpu",
-    listen: Callable[[int, int], bool] = lambda row, id: False,
-) -> list[Row]:
-    """Continues each prompt (at least one id); `listen(row, id)` hears every id said and may answer True to stop a row.
+    on_token: Callable[[int, int], bool] | None = None,
+) -> list[Generation]:
+    """Continues each prompt (at least one id); `on_token(row, id)` is called for every generated id, and True stops
+    the row.
 
-    A row that fills the model's context goes on from its most recent half, re-read from the beginning.
+    A row that fills the model's context continues from its most recent half, which is read again.
     """
     seeds = [options.seed] * len(prompts) if seeds is None else seeds
     if len(seeds) != len(prompts):
         raise UserError(f"{len(prompts)} prompts need as many seeds, not {len(seeds)}.")
-    for seed in seeds:
-        check_seed(seed)
-    rows = [Row(list(prompt), seed) for prompt, seed in zip(prompts, seeds, strict=True)]
-    longest = max((len(row.prompt) for row in rows), default=0)
-    capacity = (
-        longest + options.max_tokens if model.context is None else min(model.context, longest + options.max_tokens)
+
+    def callback(row: int) -> Callable[[int], bool] | None:
+        return None if on_token is None else lambda id: on_token(row, id)
+
+    requests = [
+        Request(prompt=prompt, options=options, seed=seed, on_token=callback(row))
+        for row, (prompt, seed) in enumerate(zip(prompts, seeds, strict=True))
+    ]
+    engine = Engine(model, end=end, banned=banned, device=device)
+    generations = engine.admit(requests, source)
+    while engine.active:
+        engine.step()
+    return generations
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continuation:
+    """The text that a model generated after a prompt."""
+
+    prompt: str
+    text: str
+    ids: list[int]
+    log_prob: float
+    """Of all generated ids, natural log."""
+    reason: str
+    """Why it ended: "length", "end" or "stop"."""
+    unread: int
+    """Tokens at the front of the prompt that did not fit the model's context."""
+
+
+class StopStrings:
+    """Passes text on as it comes, but for a tail that may still become a stop string."""
+
+    def __init__(self, stops: Sequence[str]):
+        self.stops = stops
+        self.held = ""
+        self.stopped = False
+
+    def feed(self, text: str) -> str:
+        """The text that can be shown now."""
+        self.held += text
+        found = [(place + len(stop), place) for stop in self.stops if (place := self.held.find(stop)) >= 0]
+        if found:
+            # The first to be complete ends the text: then the output does not depend on how the text was cut.
+            self.stopped = True
+            shown, self.held = self.held[: min(found)[1]], ""
+            return shown
+        keep = max((self._overlap(stop) for stop in self.stops), default=0)
+        shown, self.held = self.held[: len(self.held) - keep], self.held[len(self.held) - keep :]
+        return shown
+
+    def finish(self) -> str:
+        """What was held back for a stop string that never came."""
+        shown, self.held = self.held, ""
+        return shown
+
+    def _overlap(self, stop: str) -> int:
+        """Length of the longest suffix of the held text that is a prefix of `stop`."""
+        longest = min(len(stop) - 1, len(self.held))
+        return next((size for size in range(longest, 0, -1) if self.held.endswith(stop[:size])), 0)
+
+
+def complete(
+    model: Autoregressive,
+    tokenizer: Tokenizer,
+    prompts: Sequence[str],
+    options: SamplingOptions,
+    *,
+    seeds: Sequence[int] | None = None,
+    device: torch.device | str = "cpu",
+    on_text: Callable[[int, str], None] | None = None,
+) -> list[Continuation]:
+    """Continues each prompt; `on_text(row, text)` is called with each row's text as it comes, in whole characters."""
+    beginning = [] if tokenizer.sos is None else [tokenizer.sos]
+    outputs = stream(
+        model,
+        tokenizer,
+        [beginning + tokenizer.encode(prompt) for prompt in prompts],
+        options,
+        end=tokenizer.eos,
+        seeds=seeds,
+        device=device,
+        on_text=on_text,
+        after=prompts,
     )
-    reader = _Reader(model, rows, source or Source.empty(len(rows), device), capacity)
-    steering: LogitsProcessors | None = None
-    while reader.alive:
-        log_probs = reader.read()
-        alive = [rows[n] for n in reader.alive]
-        steering = steering or LogitsProcessors(options, log_probs.size(-1), banned, device)
-        steered = steering(log_probs, [row.prompt for row in alive], [row.ids for row in alive])
-        own = torch.tensor([row.seed for row in alive], device=device)
-        position = torch.tensor([len(row.ids) for row in alive], device=device)
-        chosen = choose(steered, options, own, position)
-        said = log_probs.gather(-1, chosen.unsqueeze(-1)).squeeze(-1).tolist()
-        going = []
-        for place, (n, id, log_prob) in enumerate(zip(reader.alive, chosen.tolist(), said, strict=True)):
-            row = rows[n]
-            row.log_prob += log_prob
-            if id == end:
-                row.reason = "end"
-                continue
-            row.ids.append(id)
-            if listen(n, id):
-                row.reason = "stop"
-            elif len(row.ids) < options.max_tokens:
-                going.append(place)
-        reader.keep(going)
-    return rows
+    return [
+        Continuation(
+            prompt=prompt,
+            text=text,
+            ids=row.ids,
+            log_prob=row.log_prob,
+            reason="stop" if stopped else str(row.reason),
+            unread=max(0, len(row.prompt) - model.context) if model.context is not None else 0,
+        )
+        for prompt, (row, text, stopped) in zip(prompts, outputs, strict=True)
+    ]
 
 
-class _Reader:
-    """Keeps the state of the rows still alive, and brings it up to date with what they said."""
+def stream(
+    model: Autoregressive,
+    tokenizer: Tokenizer,
+    prompts: Sequence[Sequence[int]],
+    options: SamplingOptions,
+    *,
+    end: int | None,
+    seeds: Sequence[int] | None = None,
+    device: torch.device | str = "cpu",
+    on_text: Callable[[int, str], None] | None = None,
+    after: Sequence[str] | None = None,
+) -> list[tuple[Generation, str, bool]]:
+    """Each row of ids continued: its ids, its text up to a stop string, and whether a stop string ended it.
 
-    def __init__(self, model: Autoregressive, rows: list[Row], source: Source, capacity: int):
-        self.model = model
-        self.rows = rows
-        self.source = source
-        self.capacity = capacity
-        self.alive = list(range(len(rows)))
-        self.state: State | None = None
+    `after` are the texts that the outputs continue; without them an output begins a text of its own.
+    """
+    decoders = [StreamingDecoder(tokenizer, after="" if after is None else after[n]) for n in range(len(prompts))]
+    stops = [StopStrings(options.stop) for _ in prompts]
+    texts = ["" for _ in prompts]
 
-    def read(self) -> Tensor:
-        """Log-probabilities (B, V) of the next id of each living row."""
-        if self.state is None:
-            return self._begin(self.alive, most=self.model.context)
-        full = [p for p, n in enumerate(self.alive) if self.rows[n].seen == self.model.context]
-        if not full:
-            return self._go_on(self.alive)
-        # Full rows start again from their recent half while the others go on; then the rows return to their places.
-        assert self.model.context is not None
-        others = [p for p in range(len(self.alive)) if p not in set(full)]
-        parts, states = [], []
-        held = self.state
-        if others:
-            self.state = held.select(self._index(others), self._index(others))
-            parts.append(self._go_on([self.alive[p] for p in others]))
-            states.append(self.state)
-        parts.append(self._begin([self.alive[p] for p in full], most=max(1, self.model.context // 2)))
-        states.append(self.state)
-        back = self._index(others + full).argsort()
-        joined = states[0] if len(states) == 1 else states[0].cat(states[1:])
-        self.state = joined.select(back, back)
-        return torch.cat(parts)[back]
+    def show(row: int, text: str) -> None:
+        if text:
+            texts[row] += text
+            if on_text is not None:
+                on_text(row, text)
 
-    def keep(self, places: list[int]) -> None:
-        """Drops every row but those at these places."""
-        if len(places) < len(self.alive):
-            index = self._index(places)
-            self.alive = [self.alive[p] for p in places]
-            if self.alive and self.state is not None:
-                self.state = self.state.select(index, index)
+    def on_token(row: int, id: int) -> bool:
+        show(row, stops[row].feed(decoders[row].feed(id)))
+        return stops[row].stopped
 
-    def _begin(self, numbers: list[int], most: int | None) -> Tensor:
-        """Reads the recent ids of these rows as one right-padded chunk."""
-        texts = [self.rows[n].recent(most) for n in numbers]
-        counts = [len(text) for text in texts]
-        width = max(counts)
-        ids = torch.tensor([text + text[-1:] * (width - len(text)) for text in texts], device=self.source.device)
-        count = None if min(counts) == width else torch.tensor(counts, device=self.source.device)
-        state = self.model.start(self.source.select(self._index(numbers)), capacity=self.capacity)
-        log_probs, self.state = self.model.step(ids, state, count)
-        for n, seen in zip(numbers, counts, strict=True):
-            self.rows[n].seen = seen
-        return log_probs
+    banned = tokenizer.never_generated(end)
+    rows = generate(model, prompts, options, end=end, banned=banned, seeds=seeds, device=device, on_token=on_token)
+    for row in range(len(prompts)):
+        if not stops[row].stopped:
+            show(row, stops[row].feed(decoders[row].finish()))
+        if not stops[row].stopped:
+            show(row, stops[row].finish())
+    return [(row, texts[n], stops[n].stopped) for n, row in enumerate(rows)]
 
-    def _go_on(self, numbers: list[int]) -> Tensor:
-        """Reads the one id that each of these rows said last."""
-        ids = torch.tensor([[self.rows[n].ids[-1]] for n in numbers], device=self.source.device)
-        assert self.state is not None
-        log_probs, self.state = self.model.step(ids, self.state)
-        for n in numbers:
-            self.rows[n].seen += 1
-        return log_probs
 
-    def _index(self, places: list[int]) -> Tensor:
-        return torch.tensor(places, dtype=torch.long, device=self.source.device)
+def best_continuations(
+    model: Autoregressive,
+    tokenizer: Tokenizer,
+    prompts: Sequence[str],
+    options: SearchOptions,
+    *,
+    device: torch.device | str = "cpu",
+) -> list[list[Continuation]]:
+    """The most probable continuations of each prompt that a search finds, best first."""
+    outputs = search(
+        model,
+        Source.empty(len(prompts), device),
+        options,
+        sos=tokenizer.sos,
+        eos=tokenizer.eos,
+        banned=tokenizer.never_generated(tokenizer.eos),
+        prompts=[tokenizer.encode(prompt) for prompt in prompts],
+    )
+    return [
+        [
+            Continuation(
+                prompt=prompt,
+                text=_text(tokenizer, prompt, hypothesis.ids),
+                ids=hypothesis.ids,
+                log_prob=hypothesis.log_prob,
+                reason=hypothesis.reason,
+                unread=0,
+            )
+            for hypothesis in hypotheses
+        ]
+        for prompt, hypotheses in zip(prompts, outputs, strict=True)
+    ]
+
+
+def _text(tokenizer: Tokenizer, prompt: str, ids: Sequence[int]) -> str:
+    """The text that ids add to a prompt."""
+    decoder = StreamingDecoder(tokenizer, after=prompt)
+    return "".join(decoder.feed(id) for id in ids) + decoder.finish()

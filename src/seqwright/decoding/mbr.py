@@ -1,6 +1,7 @@
-"""Minimum Bayes risk: of several outputs, the one that would do best on average if the others were right.
+"""Minimum Bayes risk (MBR) decoding: of several outputs, the one with the greatest expected utility.
 
-Kumar & Byrne 2004; Eikema & Aziz 2020 draw the outputs by sampling. Utilities come from outside: any metric serves.
+Kumar & Byrne 2004; Eikema & Aziz 2020 draw the outputs by sampling. Utilities are computed by the caller: any metric of
+two texts serves.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def least_risk(utilities: NDArray[np.float64], log_probs: Sequence[float] | None = None) -> tuple[int, float]:
-    """The number of the best output and its expected utility, given utilities (N, N) of output i against j.
+def minimum_bayes_risk(utilities: NDArray[np.float64], log_probs: Sequence[float] | None = None) -> tuple[int, float]:
+    """The index of the best output and its expected utility, from utilities (N, N) of output i against j.
 
-    Samples weigh alike: they come as often as they are probable. An n-best list is weighed by its log-probabilities.
+    Samples have equal weights: probable outputs are drawn more often. An n-best list is weighted by the softmax of its
+    log-probabilities.
     """
     weights = np.zeros(len(utilities)) if log_probs is None else np.asarray(log_probs, np.float64)
     weights = np.exp(weights - weights.max())

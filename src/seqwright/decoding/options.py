@@ -1,7 +1,8 @@
-"""What a search is asked for, and what it answers."""
+"""Options of decoding: how tokens are sampled, and how outputs are searched for."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,81 +10,141 @@ from seqwright.core.config import UserError, check_not_negative, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hypothesis:
-    """One output that a search found."""
+class ProcessorOptions:
+    """Options of the logits processors, which sampling and search share."""
 
-    ids: list[int]
-    """What was said after the prompt, without the end."""
-    log_prob: float
-    """log p(ids and end | source) under the model itself, natural log."""
-    score: float
-    """What hypotheses are compared by: the log-probability, normalized for length and coverage."""
-    reason: str
-    """"end" where the model said so, "length" where the search was cut off."""
+    temperature: float = 1.0
+    """Softmax temperature; above 1 flattens the distribution, below 1 sharpens it, 0 is greedy."""
+    top_k: int | None = None
+    """Sample from the k most probable tokens."""
+    top_p: float | None = None
+    """Nucleus sampling: sample from the smallest set of tokens that holds this probability mass."""
+    min_p: float | None = None
+    """Sample from tokens at least this many times as probable as the most probable one."""
+    typical_p: float | None = None
+    """Locally typical sampling: sample from the most typical tokens that hold this probability mass."""
+    repetition_penalty: float = 1.0
+    """Penalize tokens already in the prompt or output; above 1 discourages repetition."""
+    presence_penalty: float = 0.0
+    """Subtracted from the log-probability of tokens already in the output."""
+    frequency_penalty: float = 0.0
+    """Subtracted from the log-probability of a token for each time it is already in the output."""
+    no_repeat_ngram: int = 0
+    """Block n-grams of this size that are already in the prompt or output; 0 allows all."""
+    min_tokens: int = 0
+    """Minimum number of new tokens before <eos>."""
+    seed: int = 0
+    """The same seed, input and model give the same output, whatever else is in the batch."""
+
+    def __post_init__(self) -> None:
+        check_sizes(self, "top_k")
+        check_not_negative(self, "no_repeat_ngram", "min_tokens")
+        check_seed(self.seed)
+        if not 0 <= self.temperature < math.inf:
+            raise UserError(f"temperature must be 0 (greedy) or more, not {self.temperature}.")
+        for name in ("top_p", "min_p", "typical_p"):
+            mass = getattr(self, name)
+            if mass is not None and not 0 < mass <= 1:
+                raise UserError(f"{name} is a probability mass: above 0 and at most 1, not {mass}.")
+        if self.repetition_penalty <= 0:
+            raise UserError(f"repetition_penalty must be above 0 (1 changes nothing), not {self.repetition_penalty}.")
+
+    @property
+    def penalized(self) -> bool:
+        """Whether a penalty depends on the tokens generated so far."""
+        return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions:
-    kind: Literal["beam", "greedy", "exact", "sample"] = "beam"
-    """How outputs are looked for: beam (the best few at every step), greedy (the best one), exact (all there are: small
-    cases), sample (drawn by chance)."""
-    beam_size: int = 5
-    """Hypotheses kept for each source at every step of a beam."""
-    n_best: int = 1
-    """Outputs returned for each source, best first."""
+class SamplingOptions(ProcessorOptions):
     max_tokens: int = 200
-    """The most tokens said, the end included (the cut-off T)."""
-    length_ratio: float = 0.0
-    """Tokens allowed beyond `length` for each token of the source: T = length_ratio · |x| + length."""
-    min_tokens: int = 0
-    """Tokens that must be said before the end."""
-    length_penalty: Literal["none", "power", "gnmt", "average", "reward"] = "gnmt"
-    """How hypotheses of different lengths |y| compare: by log-probability (none), divided by |y|^alpha (power), by ((5
-    + |y|) / 6)^alpha (gnmt, Wu et al. 2016) or by |y| (average), or with alpha added for each token (reward)."""
-    length_alpha: float = 0.6
-    """The strength of the normalization."""
-    coverage_penalty: float = 0.0
-    """Strength of the penalty for source tokens that were hardly attended to (Wu et al. 2016); needs a model with
-    attention."""
-    stopping: Literal["finished", "bound", "now"] = "finished"
-    """When a beam ends: enough hypotheses have ended (finished), no live one can still win (bound), or none would win
-    if it ended now (now)."""
-    finished: int | None = None
-    """How many ended hypotheses are enough; the width unless given."""
-    rank_unfinished: Literal["behind", "among"] = "behind"
-    """Where hypotheses cut off before their end rank: behind those that ended, or among them by score."""
-    beam_groups: int = 1
-    """Parts of a beam that avoid each other's words (diverse beam search, Vijayakumar et al. 2018)."""
-    diversity_penalty: float = 0.5
-    """What a word costs a group for each earlier group that says it at the same step."""
-    no_repeat_ngram: int = 0
-    """No run of so many tokens may occur twice in an output; 0 allows all."""
-    temperature: float = 1.0
-    """For kind = "sample": flatter above 1, sharper below."""
-    top_k: int | None = None
-    """For kind = "sample": only the k most probable tokens may be drawn."""
-    top_p: float | None = None
-    """For kind = "sample": only the fewest tokens that hold this share of the probability may be drawn."""
-    seed: int = 0
-    """For kind = "sample": the same seed, source and model give the same outputs, whatever else is in the batch."""
-    max_nodes: int | None = None
-    """For kind = "exact": the most prefixes looked at for a source before the search gives up unproven."""
+    """Maximum number of new tokens."""
+    banned_ids: tuple[int, ...] = ()
+    """Ids that are never generated."""
+    forced_ids: tuple[int, ...] = ()
+    """Ids that the output begins with."""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """Pairs [id, bias]: added to the log-probability of the id."""
+    stop: tuple[str, ...] = ()
+    """Stop strings: the output ends before the first of them."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self, "max_tokens")
+        if "" in self.stop:
+            raise UserError("stop must not hold an empty string: it would end every output at once.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(ProcessorOptions):
+    kind: Literal["beam", "greedy", "exact", "sample"] = "beam"
+    """Beam search, greedy search, exact search (depth first with bounds: small cases), or sampling."""
+    beam_size: int = 5
+    """Hypotheses kept for each source at every step."""
+    n_best: int = 1
+    """Outputs returned for each source, best first; with kind = "sample", the number of samples."""
+    max_tokens: int = 200
+    """Maximum number of new tokens, <eos> included (the cut-off T)."""
+    length_ratio: float = 0.0
+    """New tokens allowed beyond max_tokens for each source token: T = length_ratio · |x| + max_tokens."""
+    length_penalty: Literal["none", "power", "gnmt", "average", "reward"] = "gnmt"
+    """How the log-probabilities of hypotheses of length |y| compare: as they are (none), divided by |y|^α (power), by
+    ((5 + |y|) / 6)^α (gnmt, Wu et al. 2016) or by |y| (average), or plus α |y| (reward, He et al. 2016)."""
+    length_alpha: float = 0.6
+    """Strength α of the length penalty."""
+    coverage_penalty: float = 0.0
+    """Strength β of the penalty for source tokens with little attention (Wu et al. 2016); needs a model with
+    cross-attention."""
+    stopping: Literal["finished", "bound", "now"] = "finished"
+    """When a beam search ends: enough hypotheses are finished (finished), no live one can still win (bound), or none
+    would win if it ended now (now)."""
+    finished: int | None = None
+    """Finished hypotheses that are enough; beam_size unless given."""
+    rank_unfinished: Literal["behind", "among"] = "behind"
+    """Rank of hypotheses cut off before <eos>: behind the finished ones, or among them by score."""
+    beam_groups: int = 1
+    """Groups of diverse beam search (Vijayakumar et al. 2018)."""
+    diversity_penalty: float = 0.5
+    """Penalty of a token for each earlier group that chose it at the same step."""
+    max_nodes: int | None = None
+    """With kind = "exact": prefixes expanded for a source before the search gives up unproven."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_sizes(self, "beam_size", "n_best", "max_tokens", "beam_groups", "finished", "max_nodes")
-        check_not_negative(
-            self, "length_ratio", "min_tokens", "coverage_penalty", "diversity_penalty", "no_repeat_ngram"
-        )
+        check_not_negative(self, "length_ratio", "coverage_penalty", "diversity_penalty")
         if self.beam_size % self.beam_groups:
             raise UserError(
-                f"a beam of {self.beam_size} cannot be split into {self.beam_groups} groups; make width a multiple."
+                f"a beam of {self.beam_size} cannot be split into {self.beam_groups} groups; make beam_size a multiple."
             )
         if self.kind == "beam" and self.n_best > self.beam_size:
-            raise UserError(f"a beam of {self.beam_size} cannot answer the {self.n_best} best; raise width.")
+            raise UserError(f"a beam of {self.beam_size} has no {self.n_best} best outputs; raise beam_size.")
         if self.coverage_penalty and self.kind not in ("beam", "greedy"):
-            raise UserError(f"a coverage penalty is taken by beams, not by kind = '{self.kind}'.")
+            raise UserError(f"coverage_penalty is for beam search, not for kind = '{self.kind}'.")
+        if self.penalized and self.kind == "exact":
+            raise UserError("exact search is exact under the model alone; leave the penalties out.")
 
     @property
     def enough(self) -> int:
-        """Ended hypotheses of a group after which it may stop."""
+        """Finished hypotheses of a group after which it may stop."""
         return self.finished or self.beam_size // self.beam_groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hypothesis:
+    """One output of a search."""
+
+    ids: list[int]
+    """Generated ids without <eos>."""
+    log_prob: float
+    """log p(ids and <eos> | source) under the model itself, natural log."""
+    score: float
+    """The log-probability with length and coverage penalties: what hypotheses are ranked by."""
+    reason: str
+    """"end" where <eos> was generated, "length" where the output was cut off."""
+
+
+def check_seed(seed: int) -> None:
+    """Raises where a seed does not fit in a tensor."""
+    if not -(1 << 63) <= seed < 1 << 63:
+        raise UserError(f"seed must fit in 64 bits, but is {seed}.")

@@ -1,24 +1,23 @@
-"""Search: from sources to their best outputs, by whichever kind of search the options name."""
+"""Search: from sources to their best outputs, by beam, greedy or exact search, or by sampling."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import torch
 
-from seqwright.core.batch import Source
+from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
-from seqwright.decoding.bans import Rules
 from seqwright.decoding.beam import Step, beam_search
-from seqwright.decoding.constraints import wishes
+from seqwright.decoding.constraints import constraints_of
+from seqwright.decoding.engine import Engine, Request
 from seqwright.decoding.exact import exact_search
-from seqwright.decoding.generate import generate
 from seqwright.decoding.length_penalty import normalize
-from seqwright.decoding.options import Hypothesis, SearchOptions
+from seqwright.decoding.options import Hypothesis, ProcessorOptions, SamplingOptions, SearchOptions
 from seqwright.decoding.phrases import Automaton, Phrase
-from seqwright.decoding.sampling import SamplingOptions
+from seqwright.decoding.processors import LogitsProcessors
 
 
 def search(
@@ -32,27 +31,28 @@ def search(
     prompts: Sequence[Sequence[int]] | None = None,
     forbidden: Automaton | None = None,
     required: Sequence[Sequence[Phrase]] | None = None,
-    listen: Callable[[Step], None] | None = None,
+    on_step: Callable[[Step], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best outputs of each source, best first.
 
-    `banned` ids are never said. `prompts` are what each output begins with: read after <sos>, neither scored nor
-    counted in the length. What the `forbidden` automaton looks for occurs in no output, `required` phrases (for each
-    source) in all that end, prompts included. `listen` hears every step of a beam.
+    `banned` ids are never generated. `prompts` are prefixes of the outputs: read after <sos>, neither scored nor
+    counted in the length. No output contains a phrase of the `forbidden` automaton, and every finished one contains the
+    `required` phrases of its source, prompts included. `on_step` is called with every step of a beam.
     """
     if source.rows == 0:
         return []
-    beginning = [] if sos is None else [sos]
-    begun = [[*beginning, *prompt] for prompt in (prompts if prompts is not None else [()] * source.rows)]
-    if not all(begun):
+    first = [] if sos is None else [sos]
+    prefixes = [[*first, *prompt] for prompt in (prompts if prompts is not None else [()] * source.rows)]
+    if not all(prefixes):
         raise UserError("this model has no <sos>: a search needs a prompt to begin with.")
-    most = lengths(model, source, options, begun)
-    rules = Rules.of(options, eos=eos, banned=banned, device=source.device)
-    wished = wishes(forbidden, [()] * source.rows if required is None else required, begun, source.device)
+    limits = max_lengths(model, source, options, prefixes)
+    processors = LogitsProcessors.of([options], eos=eos, banned=banned, device=source.device)
+    phrases = [()] * source.rows if required is None else required
+    constraints = constraints_of(forbidden, phrases, prefixes, source.device)
     if options.kind == "sample":
-        if rules.no_repeat_ngram or rules.min_tokens or wished is not None:
-            raise UserError('rules on what is said are kept by searches, not by kind = "sample"; use a beam.')
-        return sample(model, source, options, prompts=begun, most=most, eos=eos, banned=banned)
+        if constraints is not None:
+            raise UserError('forbidden and required phrases need a search, not kind = "sample"; use a beam.')
+        return sample(model, source, options, prompts=prefixes, limits=limits, eos=eos, banned=banned)
     if options.kind == "exact":
         return [
             exact_search(
@@ -60,30 +60,40 @@ def search(
                 source.select(torch.tensor([n], device=source.device)),
                 options,
                 prompt=prompt,
-                most=most[n],
-                rules=rules,
-                wishes=None if wished is None else replace(wished, first=wished.first[n : n + 1]),
+                limit=limits[n],
+                processors=processors,
+                constraints=None if constraints is None else replace(constraints, first=constraints.first[n : n + 1]),
             ).best
-            for n, prompt in enumerate(begun)
+            for n, prompt in enumerate(prefixes)
         ]
     if options.kind == "greedy":
         options = replace(options, kind="beam", beam_size=1, beam_groups=1, n_best=1, stopping="finished", finished=1)
-    return beam_search(model, source, options, prompts=begun, most=most, rules=rules, wishes=wished, listen=listen)
+    outputs = beam_search(
+        model,
+        source,
+        options,
+        prompts=prefixes,
+        limits=limits,
+        processors=processors,
+        constraints=constraints,
+        on_step=on_step,
+    )
+    return _rescored(model, source, prefixes, outputs, eos) if options.penalized else outputs
 
 
-def lengths(
+def max_lengths(
     model: Autoregressive, source: Source, options: SearchOptions, prompts: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Where each output is cut off: T = length_ratio · |x| + length, or where the model's context ends."""
-    most = (source.mask.sum(1).cpu() * options.length_ratio).long() + options.max_tokens
+    """Where each output is cut off: T = length_ratio · |x| + max_tokens, or where the model's context ends."""
+    limits = (source.mask.sum(1).cpu() * options.length_ratio).long() + options.max_tokens
     if model.context is None:
-        return most.tolist()
+        return limits.tolist()
     for prompt in prompts:
         if len(prompt) > model.context:
             raise UserError(
                 f"a prompt of {len(prompt)} tokens does not fit the context of {model.context}; shorten it."
             )
-    return [min(t, model.context - len(p) + 1) for t, p in zip(most.tolist(), prompts, strict=True)]
+    return [min(t, model.context - len(p) + 1) for t, p in zip(limits.tolist(), prompts, strict=True)]
 
 
 def sample(
@@ -92,32 +102,23 @@ def sample(
     options: SearchOptions,
     *,
     prompts: Sequence[Sequence[int]],
-    most: Sequence[int],
+    limits: Sequence[int],
     eos: int | None,
     banned: Sequence[int],
 ) -> list[list[Hypothesis]]:
-    """As many outputs of each source as the options call best, drawn with seeds that count up; the same may recur."""
+    """`n_best` samples of each source, best first, with seeds that count up; the same output may recur."""
     many = options.n_best
+    shared = {f.name: getattr(options, f.name) for f in fields(ProcessorOptions)}
+    requests = [
+        Request(prompt=prompt, options=SamplingOptions(**shared, max_tokens=limit), seed=options.seed + n)
+        for prompt, limit in zip(prompts, limits, strict=True)
+        for n in range(many)
+    ]
     rows = torch.arange(source.rows, device=source.device).repeat_interleave(many)
-    said = [0] * len(rows)
-
-    def enough(row: int, id: int) -> bool:
-        said[row] += 1
-        return said[row] == most[row // many]
-
-    drawn = generate(
-        model,
-        [prompt for prompt in prompts for _ in range(many)],
-        SamplingOptions(
-            max_tokens=max(most), temperature=options.temperature, top_k=options.top_k, top_p=options.top_p
-        ),
-        end=eos,
-        banned=banned,
-        seeds=[options.seed + n for _ in prompts for n in range(many)],
-        source=source.select(rows),
-        device=source.device,
-        listen=enough,
-    )
+    engine = Engine(model, end=eos, banned=banned, device=source.device)
+    drawn = engine.admit(requests, source.select(rows))
+    while engine.active:
+        engine.step()
     hypotheses = [
         Hypothesis(
             ids=row.ids,
@@ -128,4 +129,27 @@ def sample(
         for row in drawn
     ]
     grouped = [hypotheses[n * many : (n + 1) * many] for n in range(source.rows)]
-    return [sorted(own, key=lambda hypothesis: -hypothesis.score) for own in grouped]
+    return [sorted(group, key=lambda hypothesis: -hypothesis.score) for group in grouped]
+
+
+@torch.inference_mode()
+def _rescored(
+    model: Autoregressive,
+    source: Source,
+    prompts: Sequence[Sequence[int]],
+    outputs: list[list[Hypothesis]],
+    eos: int | None,
+) -> list[list[Hypothesis]]:
+    """The same hypotheses with log-probabilities of the model itself: penalties are part of the score alone."""
+    rescored = []
+    for n, hypotheses in enumerate(outputs):
+        row = source.select(torch.tensor([n], device=source.device))
+        group = []
+        for one in hypotheses:
+            ids = [*one.ids, *([eos] if one.reason == "end" and eos is not None else [])]
+            given = torch.tensor([[*prompts[n], *ids[:-1]]], device=source.device)
+            target = torch.tensor([[IGNORE] * (len(prompts[n]) - 1) + ids], device=source.device)
+            log_probs, _ = model.score(Batch(source=row, input=given, target=target))
+            group.append(replace(one, log_prob=float(log_probs.sum())))
+        rescored.append(group)
+    return rescored

@@ -1,8 +1,8 @@
-"""Search audit: how often a beam misses the best output there is, and whether the model or the search is to blame.
+"""Search audit: search errors and model errors of beam search, against exact search.
 
-An exact search, helped by what the beams found, says what the model's best output is (Stahlberg & Byrne 2019). A miss
-is an error of the search. Where the best output itself is no good - above all where it is empty - the model is to
-blame, and a wider beam makes things worse.
+Exact search, bounded by the outputs of the beams, proves which output scores highest (Stahlberg & Byrne 2019). A beam
+that misses this optimum makes a search error. Where the optimum is itself bad, above all where it is empty, the error
+is the model's, and a larger beam makes it worse.
 """
 
 from __future__ import annotations
@@ -15,43 +15,45 @@ import torch
 
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.protocols import Autoregressive
-from seqwright.decoding.bans import Rules
 from seqwright.decoding.exact import Found, exact_search
 from seqwright.decoding.length_penalty import normalize
 from seqwright.decoding.options import Hypothesis, SearchOptions
-from seqwright.decoding.search import lengths, search
+from seqwright.decoding.processors import LogitsProcessors
+from seqwright.decoding.search import max_lengths, search
 
-SLACK = 1e-6
-"""Scores nearer than this are equal: two orders of the same sums differ by as much."""
+TOLERANCE = 1e-6
+"""Scores closer than this are equal: the same sum in another order differs by as much."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Width:
-    """What a beam of one width did."""
+class WidthErrors:
+    """The errors of one beam size."""
 
     width: int
     missed: int
-    """Sources whose best output it did not find, of those with a proven best."""
+    """Sources with a search error, of those with a proven optimum."""
     gap: float
-    """By how much what it found scores less, on average over all proven sources."""
+    """Mean difference between the score of the optimum and of the beam's output, over all proven sources."""
     search_errors: int | None = None
-    """Sources whose reference the model prefers to what the beam found: it was there, and was missed."""
+    """Sources whose reference scores higher than the beam's output."""
     model_errors: int | None = None
-    """Sources for which the model prefers what the beam found to the reference."""
+    """Sources whose reference scores no higher than the beam's output, which differs from it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
+    """The result of a search audit; its fields are the JSON of `seqwright search-audit --json`."""
+
     sources: int
     proven: int
-    """Sources whose best output is known for sure; for the others the exact search gave up."""
+    """Sources whose optimum is proven; for the others the exact search gave up."""
     empty: int
-    """Proven best outputs that say nothing: errors of the model."""
+    """Empty optima: model errors."""
     nodes: int
-    """Prefixes that the exact search looked at."""
-    widths: list[Width]
+    """Prefixes expanded by the exact search."""
+    widths: list[WidthErrors]
     best: list[Hypothesis | None]
-    """The best output of each source; None where it is not proven."""
+    """The optimum of each source; None where it is not proven."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -69,72 +71,78 @@ def search_audit(
     prompts: Sequence[Sequence[int]] | None = None,
     references: Sequence[Sequence[int]] | None = None,
 ) -> Audit:
-    """Beams of several widths against an exact search that gives up after `options.nodes` prefixes.
+    """The errors of beams of several sizes; the exact search of a source gives up after `options.max_nodes` prefixes.
 
-    Where there are `references`, each beam is also asked which of the two the model prefers.
+    With `references`, the scores of each beam's outputs are also compared with those of the references.
     """
-    begun = [[*([] if sos is None else [sos]), *prompt] for prompt in (prompts or [()] * source.rows)]
-    facts: dict[str, Any] = {"sos": sos, "eos": eos, "banned": banned, "prompts": prompts}
+    prefixes = [[*([] if sos is None else [sos]), *prompt] for prompt in (prompts or [()] * source.rows)]
+    inputs: dict[str, Any] = {"sos": sos, "eos": eos, "banned": banned, "prompts": prompts}
     beams = {
-        width: search(model, source, replace(options, kind="beam", beam_size=width, n_best=1), **facts)
+        width: search(model, source, replace(options, kind="beam", beam_size=width, n_best=1), **inputs)
         for width in widths
     }
-    rules = Rules.of(options, eos=eos, banned=banned, device=source.device)
-    found: list[Found] = []
-    for n, most in enumerate(lengths(model, source, options, begun)):
+    processors = LogitsProcessors.of([options], eos=eos, banned=banned, device=source.device)
+    results: list[Found] = []
+    for n, limit in enumerate(max_lengths(model, source, options, prefixes)):
         known = [hypothesis for outputs in beams.values() for hypothesis in outputs[n]]
         row = source.select(torch.tensor([n], device=source.device))
-        wanted = replace(options, kind="exact", n_best=1)
-        found.append(exact_search(model, row, wanted, prompt=begun[n], most=most, rules=rules, known=known))
-    audit = _summary(found, beams)
+        exact = replace(options, kind="exact", n_best=1)
+        results.append(
+            exact_search(model, row, exact, prompt=prefixes[n], limit=limit, processors=processors, known=known)
+        )
+    audit = _summary(results, beams)
     if references is None or eos is None:
         return audit
     scores = [
         _score(model, source.select(torch.tensor([n], device=source.device)), prompt, [*ids, eos], options)
-        for n, (prompt, ids) in enumerate(zip(begun, references, strict=True))
+        for n, (prompt, ids) in enumerate(zip(prefixes, references, strict=True))
     ]
-    return replace(audit, widths=[_blamed(row, beams[row.width], references, scores) for row in audit.widths])
+    return replace(
+        audit, widths=[_with_reference_errors(row, beams[row.width], references, scores) for row in audit.widths]
+    )
 
 
 @torch.inference_mode()
 def _score(model: Autoregressive, source: Source, prompt: list[int], ids: list[int], options: SearchOptions) -> float:
-    """What a reference would score as an output."""
+    """The score of a reference as if it were an output."""
     input = torch.tensor([[*prompt, *ids[:-1]]], device=source.device)
     target = torch.tensor([[IGNORE] * (len(prompt) - 1) + ids], device=source.device)
     log_probs, _ = model.score(Batch(source=source, input=input, target=target))
     return float(normalize(log_probs.sum(), len(ids), options))
 
 
-def _blamed(
-    row: Width, outputs: list[list[Hypothesis]], references: Sequence[Sequence[int]], scores: list[float]
-) -> Width:
+def _with_reference_errors(
+    row: WidthErrors, outputs: list[list[Hypothesis]], references: Sequence[Sequence[int]], scores: list[float]
+) -> WidthErrors:
+    """The errors of one beam size, those against the references included."""
     search_errors = model_errors = 0
-    for own, reference, score in zip(outputs, references, scores, strict=True):
-        missed = not own or score > own[0].score + SLACK
+    for hypotheses, reference, score in zip(outputs, references, scores, strict=True):
+        missed = not hypotheses or score > hypotheses[0].score + TOLERANCE
         search_errors += missed
-        model_errors += not missed and own[0].ids != list(reference)
+        model_errors += not missed and hypotheses[0].ids != list(reference)
     return replace(row, search_errors=search_errors, model_errors=model_errors)
 
 
-def _summary(found: list[Found], beams: dict[int, list[list[Hypothesis]]]) -> Audit:
-    best = [one.best[0] if one.proven and one.best else None for one in found]
+def _summary(results: list[Found], beams: dict[int, list[list[Hypothesis]]]) -> Audit:
+    best = [result.best[0] if result.proven and result.best else None for result in results]
     proven = [n for n, hypothesis in enumerate(best) if hypothesis is not None]
     widths = []
     for width, outputs in beams.items():
         gaps = [_gap(best[n], outputs[n]) for n in proven]
-        widths.append(Width(width=width, missed=sum(gap > SLACK for gap in gaps), gap=sum(gaps) / max(1, len(gaps))))
+        missed = sum(gap > TOLERANCE for gap in gaps)
+        widths.append(WidthErrors(width=width, missed=missed, gap=sum(gaps) / max(1, len(gaps))))
     return Audit(
-        sources=len(found),
+        sources=len(results),
         proven=len(proven),
         empty=sum(hypothesis is not None and not hypothesis.ids for hypothesis in best),
-        nodes=sum(one.nodes for one in found),
+        nodes=sum(result.nodes for result in results),
         widths=widths,
         best=best,
     )
 
 
 def _gap(best: Hypothesis | None, outputs: list[Hypothesis]) -> float:
-    """How much less a beam's output scores than the best; one that was cut off misses by all there is."""
+    """Score of the optimum less that of a beam's output; infinite where only the optimum is finished."""
     assert best is not None
     if not outputs or (outputs[0].reason, best.reason) == ("length", "end"):
         return float("inf")

@@ -40,11 +40,11 @@ class Elman(nn.Module):
     def _run(self, x: Tensor, hidden: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
         last = []
         for layer in range(self.layers):
-            weight = self.get_parameter(f"weight_hh_l{layer}")
+            weight = getattr(self, f"weight_hh_l{layer}")
             projected = nn.functional.linear(
                 x if layer == 0 else self.dropout(x),
-                self.get_parameter(f"weight_ih_l{layer}"),
-                self.get_parameter(f"bias_ih_l{layer}") + self.get_parameter(f"bias_hh_l{layer}"),
+                getattr(self, f"weight_ih_l{layer}"),
+                getattr(self, f"bias_ih_l{layer}") + getattr(self, f"bias_hh_l{layer}"),
             )
             state, outputs = hidden[layer], []
             for t in range(x.size(1)):

@@ -1,42 +1,72 @@
-"""Encoder protocols: embeddings in, hidden states out, one per position; causal (stateful) or over a full source."""
+"""Encoders: embeddings in, hidden states out, one per position; causal (stateful) or over a complete source."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqwright.core.state import State
 
 
-class CausalEncoder(Protocol):
-    """Left-to-right encoder: output t depends on x[:, : t + 1] and, with a state, on everything before it."""
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """Base of encoder options: beside its own keys, what any head needs to know of the encoder."""
 
-    width: int
-    """Size of the hidden states."""
-    context: int | None
-    """Maximum number of positions; None where unlimited."""
-    supports_document_mask: bool
-    """Whether attention can be masked to the documents of a packed row."""
+    autoregressive: ClassVar[bool] = False
+    """Whether the encoder is causal whatever its options, so that it may be a language model."""
+    poolings: ClassVar[tuple[str, ...]] = ("mean", "max", "attention", "first", "final")
+    """Poolings to one vector per source that are defined for the encoder; the first is the default."""
+    head_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Head → key → default, where it is not the head's."""
+    head_fixed: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Head → key → value, where the encoder leaves no choice: no keys of a recipe."""
+    token_std: ClassVar[float | None] = None
+    """Standard deviation of new token embeddings (and untied output layers) in the encoder's paper."""
+    readout_bias: ClassVar[bool] = True
+    """Whether the output layer of a language model has a bias."""
 
-    def start(self, rows: int, capacity: int, like: Tensor) -> State:
-        """The initial state; `like` gives device and dtype."""
-        ...
+    @property
+    def causal(self) -> bool:
+        """Whether output t depends on x[:, : t + 1] alone."""
+        return self.autoregressive
 
-    def __call__(
-        self,
-        x: Tensor,
-        state: State | None = None,
-        count: Tensor | None = None,
-        documents: Tensor | None = None,
-    ) -> tuple[Tensor, State | None]:
-        """Hidden states (B, T, D) and, where a state was passed, the state after; `count` (B,) is how many positions of
-        each right-padded row are real.
+    @property
+    def input_width(self) -> int:
+        """Size of the embeddings that the encoder takes."""
+        raise NotImplementedError(f"{type(self).__name__} needs a property `input_width`")
 
-        `documents` (B, T) masks attention to a token's document: needs supports_document_mask, and no state.
-        """
-        ...
+    @property
+    def output_width(self) -> int:
+        """Size of the hidden states."""
+        return self.input_width
+
+    @property
+    def output_length(self) -> int | None:
+        """Number of output positions where every source is padded to one length; None where lengths vary."""
+        return None
+
+    @property
+    def head_norm_eps(self) -> float:
+        """Epsilon of normalizations in a head."""
+        return 1e-12
+
+    @property
+    def aligned(self) -> bool:
+        """Whether there is one hidden state for each position of the source."""
+        return self.output_length is None
+
+    def initialize(self, module: nn.Module) -> None:
+        """Initializes an embedding or head as the encoder's paper does; without one, PyTorch's initialization stays."""
+
+    def check_pooling(self, names: tuple[str, ...]) -> None:
+        """Refuses poolings that these options do not define."""
+
+    def for_images(self, length: int, *, class_token: bool) -> EncoderConfig:
+        """The options for images of `length` patches; `class_token`: pooled at the first position."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -60,6 +90,36 @@ class Encoder(Protocol):
 
     def __call__(self, x: Tensor, mask: Tensor) -> EncoderOutput:
         """Encodes embeddings (B, S, D); positions where mask (B, S) is False do not affect the real ones."""
+        ...
+
+
+@runtime_checkable
+class CausalEncoder(Protocol):
+    """Left-to-right encoder with a state: output t depends on x[:, : t + 1] and on everything before the state."""
+
+    width: int
+    """Size of the hidden states."""
+    context: int | None
+    """Maximum number of positions; None where unlimited."""
+    masks_documents: bool
+    """Whether attention can be masked to the documents of a packed row."""
+
+    def start(self, rows: int, capacity: int, like: Tensor) -> State:
+        """The initial state; `like` (..., D) gives device, dtype and size of the embeddings."""
+        ...
+
+    def __call__(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        count: Tensor | None = None,
+        documents: Tensor | None = None,
+    ) -> tuple[Tensor, State | None]:
+        """Hidden states (B, T, D) and, where a state was passed, the state after; `count` (B,) is how many positions of
+        each right-padded row are real.
+
+        `documents` (B, T) masks attention to a token's document: needs masks_documents, and no state.
+        """
         ...
 
 

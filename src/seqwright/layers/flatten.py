@@ -27,7 +27,7 @@ class FlattenState(State):
 class PrefixFlatten(nn.Module):
     """[h_1 … h_t 0 … 0] as one vector for each t; the zero padding contributes nothing to a linear output layer."""
 
-    supports_document_mask = False
+    masks_documents = False
 
     def __init__(self, encoder: nn.Module, width: int, context: int):
         super().__init__()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +12,18 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import IGNORE
 from seqwright.layers.cross_entropy import cross_entropy, token_log_probs, upcast
+from seqwright.layers.encoder import EncoderConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadConfig:
+    """Base of head options, which are combined with those of any encoder."""
+
+    name: ClassVar[str]
+    """The head's name in `EncoderConfig.head_defaults` and `head_fixed`."""
+
+    def check(self, encoder: EncoderConfig) -> None:
+        """Refuses options that do not fit those of the encoder."""
 
 
 class TokenHead(nn.Module):

@@ -6,11 +6,19 @@ plain model of the same shapes.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from seqwright.core.config import UserError
+from seqwright.layers.elman import Elman
+
+TRAINED_IN_FULL = ("embedding", "source_embedding", "target_embedding", "pooling", "body", "head")
+"""Children of a model whose parameters have no low-rank update: they belong to the task, or look up tokens."""
+ADAPTED = (nn.Linear, nn.Conv1d, nn.RNNBase, Elman)
+"""Layers whose weight matrices have one."""
 
 
 class LowRank(nn.Module):
@@ -18,29 +26,54 @@ class LowRank(nn.Module):
 
     def __init__(self, weight: Tensor, rank: int, alpha: float):
         super().__init__()
-        rows, columns = weight.shape
+        rows, columns = len(weight), weight[0].numel()  # kernels of a convolution are flattened
         self.scale = alpha / rank
         # A (down) random, B (up) zero, as in the paper.
         self.down = nn.Parameter(torch.randn(rank, columns, device=weight.device, dtype=weight.dtype) / rank**0.5)
         self.up = nn.Parameter(weight.new_zeros(rows, rank))
 
     def forward(self, weight: Tensor) -> Tensor:
-        return weight + self.scale * (self.up @ self.down)
+        return weight + self.scale * (self.up @ self.down).view_as(weight)
 
 
-def add_lora(encoder: nn.Module, *, rank: int, alpha: float) -> int:
-    """Freezes an encoder and adds a low-rank update to each of its linear layers; returns the number of layers."""
-    encoder.requires_grad_(False)
-    linear = [module for module in encoder.modules() if isinstance(module, nn.Linear)]
-    if not linear:
-        raise UserError("LoRA adapts linear layers, and this encoder has none; leave training.lora_rank out.")
-    for module in linear:
-        parametrize.register_parametrization(module, "weight", LowRank(module.weight, rank, alpha))
-    return len(linear)
+def add_lora(model: nn.Module, *, rank: int, alpha: float) -> int:
+    """Freezes a model, except embeddings and head, and adds a low-rank update to each weight matrix of its linear,
+    convolutional and recurrent layers; returns the number of matrices."""
+    adapted = [child for name, child in model.named_children() if name not in TRAINED_IN_FULL]
+    for child in adapted:
+        child.requires_grad_(False)
+    layers = [module for child in adapted for module in child.modules() if isinstance(module, ADAPTED)]
+    matrices = [
+        (layer, name)
+        for layer in layers
+        for name, parameter in layer.named_parameters(recurse=False)
+        if parameter.dim() > 1
+    ]
+    if not matrices:
+        raise UserError("LoRA adapts weight matrices, and this encoder has none; leave training.lora_rank out.")
+    for layer, name in matrices:
+        parametrize.register_parametrization(layer, name, LowRank(layer.get_parameter(name), rank, alpha))
+    for layer in layers:
+        if isinstance(layer, nn.RNNBase):
+            # torch.nn runs these with a list of weights, which must be the current ones; the class is the layer's own,
+            # made by the parametrization.
+            type(layer)._flat_weights = property(_weights, _ignore)  # type: ignore[assignment]
+    return len(matrices)
 
 
 def merge_lora(model: nn.Module) -> None:
     """Merges the low-rank updates into the weights, which get their plain names back; no-op without LoRA."""
     for module in list(model.modules()):
-        if parametrize.is_parametrized(module, "weight"):
-            parametrize.remove_parametrizations(module, "weight", leave_parametrized=True)
+        if parametrize.is_parametrized(module):
+            for name in list(module.parametrizations):  # type: ignore[arg-type]
+                parametrize.remove_parametrizations(module, name, leave_parametrized=True)
+            if isinstance(module, nn.RNNBase):
+                module._flat_weights = _weights(module)
+
+
+def _weights(layer: nn.RNNBase) -> list[Any]:
+    return [getattr(layer, name) for name in layer._flat_weights_names]
+
+
+def _ignore(layer: nn.RNNBase, weights: list[Any]) -> None:
+    """torch.nn lists them anew when they are moved."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.layers.attention import SelfAttention
 from seqwright.layers.cross_attention import CrossAttention, CrossKV
+from seqwright.layers.encoder import EncoderConfig
 from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.positions import Rotary
 
@@ -24,7 +25,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockConfig:
+class BlockConfig(EncoderConfig):
     """Options of the blocks of every Transformer."""
 
     width: int = 128
@@ -78,6 +79,14 @@ class BlockConfig:
             raise UserError(
                 f"{self.heads} heads cannot share {self.kv_heads} key-value heads; try {' or '.join(divisors)}."
             )
+
+    @property
+    def input_width(self) -> int:
+        return self.width
+
+    @property
+    def head_norm_eps(self) -> float:
+        return self.norm_eps
 
     @property
     def head_size(self) -> int:

@@ -16,6 +16,7 @@ from seqwright.layers.cross_attention import CrossKV
 from seqwright.layers.document_mask import document_positions, same_document
 from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.positions import Learned, NoPositions, Rotary, Sinusoidal
+from seqwright.layers.slot_cache import SlotCache
 from seqwright.layers.transformer_block import Block, BlockConfig, normalization
 
 
@@ -87,9 +88,9 @@ class Stack(nn.Module):
         self.post = config.norm_position == "post"
         self.norm = nn.Identity() if self.post else normalization(config)
 
-    def empty_cache(self, rows: int, capacity: int, like: Tensor) -> KVCache:
+    def empty_cache(self, rows: int, capacity: int, like: Tensor) -> SlotCache:
         """An empty KV cache for this stack."""
-        return KVCache.empty(rows, len(self.blocks), self.kv_heads, self.head_size, capacity, like)
+        return SlotCache.empty(rows, len(self.blocks), self.kv_heads, self.head_size, capacity, like)
 
     def run(
         self,

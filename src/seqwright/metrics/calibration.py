@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqwright.metrics.counts import Counts, mean
-from seqwright.metrics.score import Floats
+from seqwright.metrics.score import Floats, signature
 
 BINS = 15
 """Equal-width confidence bins between 0 and 1 (Guo et al. 2017)."""
@@ -28,22 +28,28 @@ def log_softmax(logits: Floats) -> Floats:
 
 def probability_counts(log_probs: Floats, targets: Ints) -> Iterator[Counts]:
     """Counts of nll (log loss, nats), multi-class Brier score (0 to 2) and calibration error (per cent)."""
-    facts = f"examples:{len(targets)}|classes:{log_probs.shape[1]}"
+    facts = signature(examples=len(targets), classes=log_probs.shape[1])
     ones = np.ones(len(targets))
     nll = -log_probs[np.arange(len(targets)), targets]
     probs = np.exp(log_probs)
     brier = ((probs - (targets[:, None] == np.arange(log_probs.shape[1]))) ** 2).sum(1)  # (N,) (Brier 1950)
     for name, values in (("nll", nll), ("brier", brier)):
         rows = np.stack([values, ones], 1)
-        yield Counts(name=name, rows=rows, formula=mean, signature=f"{name}|{facts}", better=-1)
+        yield Counts(name=name, rows=rows, formula=mean, signature=signature(name, facts), better=-1)
     yield calibration_counts(log_probs, targets)
 
 
 def calibration_counts(log_probs: Floats, targets: Ints) -> Counts:
     """Counts of the expected calibration error (ECE) of class log-probabilities (N, C)."""
-    signature = f"calibration_error|examples:{len(targets)}|classes:{log_probs.shape[1]}|bins:{BINS}-equal-width"
+    facts = signature(examples=len(targets), classes=log_probs.shape[1], bins=f"{BINS}-equal-width")
     rows = _binned(log_probs, targets)
-    return Counts(name="calibration_error", rows=rows, formula=calibration_error, signature=signature, better=-1)
+    return Counts(
+        name="calibration_error",
+        rows=rows,
+        formula=calibration_error,
+        signature=signature("calibration_error", facts),
+        better=-1,
+    )
 
 
 def calibration_error(sums: Floats) -> Floats:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from seqwright.core.batch import IGNORE
 from seqwright.metrics.counts import Counts, percentage, prf_row
-from seqwright.metrics.score import Floats
+from seqwright.metrics.score import Floats, signature
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -42,8 +42,8 @@ def _f1_counts(predicted: Flags, targets: Flags, classes: Sequence[str], *, bina
     rows = _outcomes(predicted, targets)
     if binary and len(classes) == 2:
         # Every C-th column from 1: true positives, predictions and targets of the positive class.
-        signature = f"{_signature('f1', targets, classes)}|positive:{classes[1]}"
-        yield Counts(name="f1", rows=rows[:, 1 :: targets.shape[1]], formula=macro_f1, signature=signature)
+        facts = signature(_signature("f1", targets, classes), positive=classes[1])
+        yield Counts(name="f1", rows=rows[:, 1 :: targets.shape[1]], formula=macro_f1, signature=facts)
     for name, formula in (("macro_f1", macro_f1), ("weighted_f1", weighted_f1)):
         yield Counts(name=name, rows=rows, formula=formula, signature=_signature(name, targets, classes))
 
@@ -105,4 +105,4 @@ def per_class(predicted: Flags, targets: Flags, classes: Sequence[str]) -> list[
 
 
 def _signature(name: str, targets: NDArray[Any], classes: Sequence[str]) -> str:
-    return f"{name}|examples:{len(targets)}|classes:{len(classes)}"
+    return signature(name, examples=len(targets), classes=len(classes))

@@ -7,20 +7,22 @@ from collections.abc import Iterator
 import numpy as np
 
 from seqwright.metrics.counts import Counts, mean
-from seqwright.metrics.score import Floats
+from seqwright.metrics.score import Floats, signature
 
 
 def regression_counts(predicted: Floats, targets: Floats) -> Iterator[Counts]:
     """Counts of Pearson and Spearman correlation, MSE and MAE."""
-    facts = f"examples:{len(targets)}"
-    yield Counts(name="pearson", rows=_moments(predicted, targets), formula=pearson, signature=f"pearson|{facts}")
+    facts = signature(examples=len(targets))
+    yield Counts(
+        name="pearson", rows=_moments(predicted, targets), formula=pearson, signature=signature("pearson", facts)
+    )
     # Bootstrap resamples keep the ranks of the full sample: re-ranking would not be additive.
     ranks = _moments(_ranks(predicted), _ranks(targets))
-    yield Counts(name="spearman", rows=ranks, formula=pearson, signature=f"spearman|{facts}|ties:mean")
+    yield Counts(name="spearman", rows=ranks, formula=pearson, signature=signature("spearman", facts, ties="mean"))
     ones = np.ones(len(targets))
     for name, errors in (("mse", (predicted - targets) ** 2), ("mae", np.abs(predicted - targets))):
         rows = np.stack([errors, ones], 1)
-        yield Counts(name=name, rows=rows, formula=mean, signature=f"{name}|{facts}", better=-1)
+        yield Counts(name=name, rows=rows, formula=mean, signature=signature(name, facts), better=-1)
 
 
 def pearson(sums: Floats) -> Floats:

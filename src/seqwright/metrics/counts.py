@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from seqwright.metrics.score import Floats, Score, bootstrap
+from seqwright.metrics.score import Floats, Score, bootstrap, signature
 
 PRF = Literal["precision", "recall", "f1"]
 LENGTH_EDGES = (10, 20, 30, 40, 50)
@@ -81,7 +81,7 @@ def nll_counts(rows: Floats, facts: str) -> list[Counts]:
     is the signature without the metric's name."""
     formulas: dict[str, Callable[[Floats], Floats]] = {"nll": mean, "perplexity": lambda sums: np.exp(mean(sums))}
     return [
-        Counts(name=name, rows=rows, formula=formula, signature=f"{name}|{facts}", better=-1)
+        Counts(name=name, rows=rows, formula=formula, signature=signature(name, facts), better=-1)
         for name, formula in formulas.items()
     ]
 

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError, check_not_negative, check_sizes
-from seqwright.core.protocols import Autoregressive, Counted, Watch, unwatched
+from seqwright.core.progress import SILENT, Progress
+from seqwright.core.protocols import Autoregressive, Counted
 from seqwright.metrics.counts import Counts, nll_counts, scores_json
 from seqwright.metrics.score import Floats
 
@@ -95,7 +96,7 @@ def score_text(
     rows: int = 1,
     mask_documents: bool = False,
     device: torch.device | str = "cpu",
-    watch: Watch = unwatched,
+    progress: Progress = SILENT,
 ) -> ScoredText:
     """Log-probability of every token of a text (N,).
 
@@ -121,7 +122,7 @@ def score_text(
     for first, window_log_probs in parts:
         log_probs[first : first + len(window_log_probs)] = window_log_probs
         done += len(window_log_probs)
-        watch(done, target.numel())
+        progress.advance(done, target.numel())
     return ScoredText(log_probs=log_probs, mask=(target != IGNORE).numpy())
 
 

@@ -26,6 +26,12 @@ class Score:
         return asdict(self)
 
 
+def signature(*words: str, **facts: object) -> str:
+    """What a score depends on, as "word|key:value|…", in order; True is its key alone, None and False are left out."""
+    stated = {key: value for key, value in facts.items() if value is not None and value is not False}
+    return "|".join([*words, *(key if value is True else f"{key}:{value}" for key, value in stated.items())])
+
+
 MIN_UNITS = 10
 """Fewer resampling units have no meaningful bootstrap interval."""
 BLOCK_UNITS = 1 << 21

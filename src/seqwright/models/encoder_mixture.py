@@ -1,7 +1,7 @@
-"""Several readers as one: what each says of a text is averaged, whatever tokens each reads it in.
+"""Mixtures of classifiers: weighted means of their class probabilities, each with its own tokenizer.
 
-A bag of n-grams and a network err in different places, so that together they are better than either (Mesnil et al.
-2015). Every part keeps its own vocabulary; weights and the kind of mean are those that suit held-out texts.
+A bag of n-grams and a network make different errors, so that together they are better than either (Mesnil et al. 2015).
+Weights and kind of mean are those with the least loss on held-out texts.
 """
 
 from __future__ import annotations
@@ -21,28 +21,30 @@ from seqwright.models.mixture import Parts
 @dataclass(frozen=True, kw_only=True)
 class EncoderMixtureConfig:
     weights: tuple[float, ...]
-    """How much each part counts."""
+    """Weight of each part."""
     mean: Literal["arithmetic", "geometric"] = "geometric"
-    """arithmetic: Σ weight p, weights adding up to one; geometric: ∝ Π p^weight, whose weights also say how sure."""
+    """arithmetic: Σ weight p, with weights that sum to one; geometric: ∝ Π p^weight, whose weights sum to an inverse
+    temperature."""
     parts: Any
-    """Of each part its [model] table, its vocabulary and how it cuts texts, as [model.parts.1.model], …."""
+    """[model] table, vocabulary and truncation of each part, as [model.parts.1.model], …."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.parts, dict) or not all(isinstance(part, dict) for part in self.parts.values()):
             raise UserError("parts are tables, as in [model.parts.1]; `seqwright mix RUN RUN --on FILE` writes them.")
 
     @property
-    def cutting(self) -> list[dict[str, Any]]:
-        """How each part cuts texts."""
+    def truncation(self) -> list[dict[str, Any]]:
+        """The keys of [data] by which each part truncates texts."""
         return [part["data"] for part in self.parts.values()]
 
     @property
     def vocabularies(self) -> list[Vocabulary]:
+        """The vocabulary of each part."""
         return [Vocabulary(**part["vocabulary"]) for part in self.parts.values()]
 
 
 class EncoderMixture(Parts):
-    """Log-probabilities of classes, mixed."""
+    """Weighted mean of the class probabilities of several classifiers."""
 
     def __init__(self, models: Sequence[Any], config: EncoderMixtureConfig):
         self.models = list(models)
@@ -53,19 +55,18 @@ class EncoderMixture(Parts):
         if any(weight < 0 for weight in config.weights):
             raise UserError(f"no weight of a mixture is negative, unlike {list(config.weights)}.")
         self.weights, self.mean = torch.tensor(config.weights, dtype=torch.float64), config.mean
-        sights = [model.context for model in self.models if model.context is not None]
-        self.context = min(sights, default=None)
+        self.context = min((model.context for model in self.models if model.context is not None), default=None)
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Log-probabilities (B, C) of a source that all parts read in the same ids."""
+        """Log-probabilities (B, C) of a source whose ids are those of all parts."""
         return self.mix(torch.stack([model(batch).log_softmax(-1).cpu() for model in self.models]))
 
     def mix(self, log_probs: Tensor) -> Tensor:
-        """(M, B, C) of the parts to (B, C)."""
-        return mixed(log_probs, self.weights, self.mean)
+        """Log-probabilities (B, C) from those of the parts (M, B, C)."""
+        return weighted_mean(log_probs, self.weights, self.mean)
 
 
-def mixed(log_probs: Tensor, weights: Tensor, mean: str) -> Tensor:
+def weighted_mean(log_probs: Tensor, weights: Tensor, mean: str) -> Tensor:
     """The weighted mean of distributions (M, B, C), as log-probabilities (B, C)."""
     weights = weights.to(log_probs).view(-1, 1, 1)
     if mean == "arithmetic":

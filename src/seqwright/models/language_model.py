@@ -2,12 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
 from torch import Tensor, nn
 
-from seqwright.core.batch import Batch, Source
+from seqwright.core.batch import Batch, Source, Vocabulary
+from seqwright.core.config import UserError, check_sizes
 from seqwright.core.state import State
-from seqwright.layers.encoder import CausalEncoder, last_real
-from seqwright.layers.heads import TokenHead
+from seqwright.layers.encoder import CausalEncoder, EncoderConfig, last_real
+from seqwright.layers.flatten import PrefixFlatten
+from seqwright.layers.heads import HeadConfig, TokenHead
+from seqwright.layers.recompute import Recompute
+
+
+@dataclass(frozen=True, kw_only=True)
+class LMHeadConfig(HeadConfig):
+    """Options of a language modeling head."""
+
+    name: ClassVar[str] = "text"
+
+    tied: bool = False
+    """Tie the output layer to the embedding (Press & Wolf 2017); needs an embedding as wide as the hidden states."""
+    readout: Literal["each", "flatten"] = "each"
+    """Input of the output layer: each position's hidden state (each), or all so far, flattened and zero-padded to
+    `length`, or to the context (flatten, the lectures' way 2)."""
+    length: int | None = None
+    """Fixed number of positions of readout = "flatten"."""
+
+    def __post_init__(self) -> None:
+        check_sizes(self, "length")
+        if self.tied and self.readout == "flatten":
+            raise UserError('readout = "flatten" has length × width inputs and cannot be tied: set tied = false.')
+
+    def check(self, encoder: EncoderConfig) -> None:
+        """Refuses options that do not fit the encoder's."""
+        if self.tied and encoder.input_width != encoder.output_width:
+            raise UserError(
+                f"tied = true needs embedding = width; they are {encoder.input_width} and {encoder.output_width}."
+            )
+        bounded = "length" in encoder.head_fixed.get(self.name, {})  # by the encoder's context
+        if not bounded and (self.readout == "flatten") != (self.length is not None):
+            raise UserError('readout = "flatten" and length go together; give both or neither.')
 
 
 class LanguageModel(nn.Module):
@@ -18,8 +55,9 @@ class LanguageModel(nn.Module):
     ):
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, embedding)
-        self.encoder: CausalEncoder = encoder  # type: ignore[assignment]
-        self.head = TokenHead(self.encoder.width, vocabulary, bias=readout_bias)
+        self.encoder: Any = encoder
+        self.stateful = isinstance(encoder, CausalEncoder)
+        self.head = TokenHead(encoder.width, vocabulary, bias=readout_bias)  # type: ignore[arg-type]
         if tied:
             self.head.readout.weight = self.embedding.weight
 
@@ -29,18 +67,18 @@ class LanguageModel(nn.Module):
         return self.encoder.context
 
     @property
-    def supports_document_mask(self) -> bool:
+    def masks_documents(self) -> bool:
         """Whether attention can be masked to the documents of a packed row."""
-        return self.encoder.supports_document_mask
+        return self._causal.masks_documents
 
     def hidden(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
         """Hidden states (B, T, D) and, where a state was passed, the state after."""
         x = self.embedding(batch.input)
-        return self.encoder(x, state) if batch.documents is None else self.encoder(x, documents=batch.documents)
+        return self._causal(x, state) if batch.documents is None else self._causal(x, documents=batch.documents)
 
     def encode(self, source: Source) -> Tensor:
         """Hidden states (B, S, D) of a complete text. No mask is needed: a causal encoder never sees right padding."""
-        return self.encoder(self.embedding(source.ids))[0]
+        return self._causal(self.embedding(source.ids))[0]
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits (B, T, V)."""
@@ -48,15 +86,51 @@ class LanguageModel(nn.Module):
 
     def start(self, source: Source, *, capacity: int) -> State:
         """The initial decoding state."""
-        return self.encoder.start(source.rows, capacity, self.embedding.weight)
+        return self._causal.start(source.rows, capacity, self.embedding.weight)
 
-    def step(self, ids: Tensor, state: State, count: Tensor | None = None) -> tuple[Tensor, State]:
-        """Log-probabilities (B, V) of the next token after ids (B, T), and the state after."""
-        hidden, after = self.encoder(self.embedding(ids), state, count)
+    def step(
+        self, ids: Tensor, state: State, count: Tensor | None = None, *, all_positions: bool = False
+    ) -> tuple[Tensor, State]:
+        """Log-probabilities (B, V) of the next token after ids (B, T), or (B, T, V) after each, and the state after."""
+        hidden, after = self._causal(self.embedding(ids), state, count)
         assert after is not None
-        return self.head.log_probs(last_real(hidden, count)), after
+        return self.head.log_probs(hidden if all_positions else last_real(hidden, count)), after
 
     def score(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
         """log p(target) (B, T) by teacher forcing, and the state after where one was passed."""
         hidden, after = self.hidden(batch, state)
         return self.head.score(hidden, batch.target), after
+
+    @property
+    def _causal(self) -> CausalEncoder:
+        """The encoder with a state: its own, or recomputation."""
+        return self.encoder if self.stateful else Recompute(self.encoder)
+
+
+def language_model(
+    config: EncoderConfig,
+    head: LMHeadConfig,
+    make_encoder: Callable[[EncoderConfig], nn.Module],
+    vocabulary: Vocabulary,
+) -> LanguageModel:
+    """A newly initialized language model."""
+    encoder = make_encoder(config)
+    if not isinstance(encoder, CausalEncoder) and encoder.context is None:
+        raise UserError(
+            f"{type(encoder).__name__} has no decoding state, so a language model encodes its input again at every"
+            " step: give it a `context`, the longest input."
+        )
+    if flatten := head.readout == "flatten":
+        if not isinstance(encoder, CausalEncoder):
+            raise UserError('readout = "flatten" needs an encoder with a decoding state: leave readout out.')
+        encoder = PrefixFlatten(encoder, config.output_width, head.length or encoder.context)  # type: ignore[arg-type]
+    model = LanguageModel(
+        vocabulary.size, config.input_width, encoder, tied=head.tied, readout_bias=config.readout_bias or flatten
+    )
+    if config.token_std is not None:
+        nn.init.normal_(model.embedding.weight, std=config.token_std)
+        if not head.tied:
+            nn.init.normal_(model.head.readout.weight, std=config.token_std)
+    elif head.tied:  # nn.Embedding's unit normals would give initial logits of size √D
+        nn.init.normal_(model.embedding.weight, std=config.input_width**-0.5)
+    return model

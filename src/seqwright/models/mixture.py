@@ -1,7 +1,7 @@
-"""Mixtures: several models answer, and their probabilities are averaged.
+"""Mixtures: weighted means of the next-token distributions of several models.
 
-Whatever is behind the seam can be mixed, an n-gram with an LSTM too, as long as the vocabulary is one. The weights are
-those under which held-out text is most probable (`metrics/interpolation.py`).
+Any autoregressive models of one vocabulary can be mixed, an n-gram with an LSTM too. The weights are those under which
+held-out text is most probable (`metrics/interpolation.py`).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from torch import Tensor
 
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Autoregressive
+from seqwright.core.protocols import AttendsSource, Autoregressive, Counted
 from seqwright.core.state import State
 
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureConfig:
     weights: tuple[float, ...]
-    """How much each part counts."""
+    """Weight of each part."""
     mean: Literal["arithmetic", "geometric"] = "arithmetic"
-    """arithmetic: Σ weight p, weights adding up to one; geometric: ∝ Π p^weight, in which every part has a veto."""
+    """arithmetic: Σ weight p, with weights that sum to one; geometric: ∝ Π p^weight, in which every part has a veto."""
     parts: Any
-    """The [model] tables of the parts, as [model.parts.1], [model.parts.2], …."""
+    """[model] tables of the parts, as [model.parts.1], [model.parts.2], …."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.parts, dict) or not all(isinstance(part, dict) for part in self.parts.values()):
@@ -34,88 +34,95 @@ class MixtureConfig:
 
 
 @dataclass
-class Both(State):
-    """The states of two models; of more than two, the second is itself a Both."""
+class MixtureState(State):
+    """The states of two models; for more than two, `rest` is itself a MixtureState."""
 
     first: State
     rest: State
 
 
 class Parts:
-    """Several models, kept, opened and moved as one."""
+    """Several models, saved, loaded and moved as one."""
 
     models: list[Any]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All that the parts know; names are `1.embedding.weight`, …."""
+        """The tensors of all parts; names are `1.embedding.weight`, …."""
         return {
-            f"{n}.{name}": tensor for n, model in enumerate(self.models, 1) for name, tensor in _known(model).items()
+            f"{n}.{name}": tensor for n, model in enumerate(self.models, 1) for name, tensor in _tensors(model).items()
         }
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
-        """Becomes the mixture these tensors came from."""
+        """Loads the tensors that `state_dict` returned."""
         for n, model in enumerate(self.models, 1):
-            own = {name.removeprefix(f"{n}."): t for name, t in tensors.items() if name.startswith(f"{n}.")}
-            if isinstance(model, torch.nn.Module):
-                unknown = model.load_state_dict(own, strict=False).unexpected_keys  # tied ones go by their first name
-                assert not unknown, f"part {n} has no {unknown}"
-                assert own.keys() >= _known(model).keys(), f"part {n} lacks some of its weights"
-                model.eval()
-            else:
-                model.load_state_dict(own)
+            part = {name.removeprefix(f"{n}."): t for name, t in tensors.items() if name.startswith(f"{n}.")}
+            if isinstance(model, (Counted, Parts)):
+                model.load_state_dict(part)
+                continue
+            unknown = model.load_state_dict(part, strict=False).unexpected_keys  # tied weights have one name
+            assert not unknown, f"part {n} has no {unknown}"
+            assert part.keys() >= _tensors(model).keys(), f"part {n} lacks some of its weights"
+            model.eval()
 
     def to(self, target: torch.device | str | torch.dtype) -> Self:
-        """Moves the neural parts, or holds them in another type; counted ones stay as they are, on the CPU."""
+        """Moves the networks to a device or dtype; counted models stay on the CPU."""
         for model in self.models:
-            if hasattr(model, "to"):
-                model.to(target)
+            model.to(target)
         return self
 
 
 class Mixture(Parts):
     """p(w | h) = Σ weight_i p_i(w | h)."""
 
-    needs = "the weights of a mixture add up to one"
+    rule = "the weights of a mixture sum to one"
 
     def __init__(self, models: Sequence[Autoregressive], weights: Sequence[float] | Tensor):
         self.models = list(models)
         self.weights = torch.as_tensor(weights, dtype=torch.float64)
         if not self.models or len(self.models) != len(self.weights):
             raise UserError(f"a mixture needs models and a weight for each, not {len(self.weights)} weights.")
-        if (self.weights < 0).any() or not self._balanced():
-            raise UserError(f"{self.needs}; none is negative, unlike {self.weights.tolist()}.")
-        sights = [model.context for model in self.models if model.context is not None]
-        self.context = min(sights, default=None)
+        if (self.weights < 0).any() or not self._valid_weights():
+            raise UserError(f"{self.rule}; none is negative, unlike {self.weights.tolist()}.")
+        self.context = min((model.context for model in self.models if model.context is not None), default=None)
 
     @property
-    def asking(self) -> list[torch.nn.Module]:
-        """Where it can be heard what the parts attend to in the source: each of their modules counts alike."""
-        return [module for model in self.models for module in getattr(model, "asking", ())]
+    def source_attention(self) -> list[torch.nn.Module]:
+        """The modules of all parts that attend to the source, each with the same weight."""
+        attentive = [model for model in self.models if isinstance(model, AttendsSource)]
+        return [module for model in attentive for module in model.source_attention]
 
     def start(self, source: Source, *, capacity: int) -> State:
+        """The initial decoding states of all parts."""
         return _join([model.start(source, capacity=capacity) for model in self.models])
 
-    def step(self, ids: Tensor, state: State, count: Tensor | None = None) -> tuple[Tensor, State]:
-        answers = [
-            model.step(ids, own, count) for model, own in zip(self.models, _split(state, len(self.models)), strict=True)
+    def step(
+        self, ids: Tensor, state: State, count: Tensor | None = None, *, all_positions: bool = False
+    ) -> tuple[Tensor, State]:
+        """Log-probabilities (B, V) of the next token after ids (B, T), or (B, T, V) after each, and the state after."""
+        states = _split(state, len(self.models))
+        steps = [
+            model.step(ids, part, count, all_positions=all_positions)
+            for model, part in zip(self.models, states, strict=True)
         ]
-        return self._mix([log_probs for log_probs, _ in answers]), _join([after for _, after in answers])
+        return self._mix([log_probs for log_probs, _ in steps]), _join([after for _, after in steps])
 
     def score(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
+        """log p(target) (B, T), and the state after where one was passed."""
         states = [None] * len(self.models) if state is None else _split(state, len(self.models))
-        answers = [model.score(batch, own) for model, own in zip(self.models, states, strict=True)]
-        mixed = self._mix([scores for scores, _ in answers])
-        after = [own for _, own in answers if own is not None]
+        scores = [model.score(batch, part) for model, part in zip(self.models, states, strict=True)]
+        mixed = self._mix([log_probs for log_probs, _ in scores])
+        after = [part for _, part in scores if part is not None]
         return mixed.masked_fill(batch.target == IGNORE, 0), _join(after) if after else None
 
     def __call__(self, batch: Batch) -> Tensor:
+        """Log-probabilities (B, T, V)."""
         return self._mix([model(batch).log_softmax(-1) for model in self.models])
 
-    def _balanced(self) -> bool:
+    def _valid_weights(self) -> bool:
         return bool(torch.isclose(self.weights.sum(), torch.ones(()).double()))
 
     def _mix(self, log_probs: list[Tensor]) -> Tensor:
-        """log Σ weight_i p_i; models may lie on several devices, the first says where the answer goes."""
+        """log Σ weight_i p_i, on the device of the first model."""
         device = log_probs[0].device
         stacked = torch.stack([p.to(device) for p in log_probs], -1)
         return torch.logsumexp(stacked + self.weights.log().to(stacked), -1)
@@ -124,33 +131,34 @@ class Mixture(Parts):
 class Product(Mixture):
     """p(w | h) ∝ Π p_i(w | h)^weight_i: the geometric mean, in which every model has a veto (Hinton 2002).
 
-    What the weights add up to says how sure it is: 1 is no surer than its parts. What a token's probability is depends
-    on all the others, so `score` goes step by step.
+    The sum of the weights is an inverse temperature: at 1 it is no sharper than its parts. The normalizer needs the
+    probabilities of all tokens, so `score` steps through the targets.
     """
 
-    needs = "the weights of a product are not all zero"
+    rule = "the weights of a product are not all zero"
 
     def score(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
         after = self.start(batch.source, capacity=batch.input.size(1)) if state is None else state
-        said = []
+        log_p = []
         for t in range(batch.input.size(1)):
             log_probs, after = self.step(batch.input[:, t : t + 1], after)
-            said.append(log_probs.gather(-1, batch.target[:, t : t + 1].clamp(min=0)))
-        scores = torch.cat(said, 1).masked_fill(batch.target == IGNORE, 0)
+            log_p.append(log_probs.gather(-1, batch.target[:, t : t + 1].clamp(min=0)))
+        scores = torch.cat(log_p, 1).masked_fill(batch.target == IGNORE, 0)
         return scores, None if state is None else after
 
-    def _balanced(self) -> bool:
+    def _valid_weights(self) -> bool:
         return bool(self.weights.any())
 
     def _mix(self, log_probs: list[Tensor]) -> Tensor:
         device = log_probs[0].device
-        weighed = [float(weight) * p.to(device) for weight, p in zip(self.weights, log_probs, strict=True) if weight]
-        # Where the models agree on no token at all, none has any mass.
-        return torch.stack(weighed).sum(0).log_softmax(-1).nan_to_num(nan=-torch.inf, neginf=-torch.inf)
+        weighted = [float(weight) * p.to(device) for weight, p in zip(self.weights, log_probs, strict=True) if weight]
+        # Where every token is impossible for some model, none has any mass.
+        return torch.stack(weighted).sum(0).log_softmax(-1).nan_to_num(nan=-torch.inf, neginf=-torch.inf)
 
 
-def _known(model: Any) -> dict[str, Tensor]:
-    if not isinstance(model, torch.nn.Module):
+def _tensors(model: Any) -> dict[str, Tensor]:
+    """The tensors of a part, tied weights under their first name."""
+    if isinstance(model, (Counted, Parts)):
         return dict(model.state_dict())
     named = model.state_dict(keep_vars=True)
     first = {id(tensor): name for name, tensor in reversed(named.items())}
@@ -159,11 +167,11 @@ def _known(model: Any) -> dict[str, Tensor]:
 
 def _join(states: list[State]) -> State:
     first, *rest = states
-    return Both(first, _join(rest)) if rest else first
+    return MixtureState(first, _join(rest)) if rest else first
 
 
-def _split(state: State, many: int) -> list[State]:
-    if many == 1:
+def _split(state: State, count: int) -> list[State]:
+    if count == 1:
         return [state]
-    assert isinstance(state, Both)
-    return [state.first, *_split(state.rest, many - 1)]
+    assert isinstance(state, MixtureState)
+    return [state.first, *_split(state.rest, count - 1)]

@@ -1,5 +1,5 @@
-"""The prefix language model: one stack of blocks that sees a source both ways and says its target from left to right
-(Liu et al. 2018; Raffel et al. 2020)."""
+"""Prefix language model: one Transformer stack, bidirectional over the source and causal over the target (Liu et al.
+2018; Raffel et al. 2020)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from seqwright.models.encoders.gpt import GPTEncoder, initialize
 @dataclass(frozen=True, kw_only=True)
 class PrefixLMConfig(StackSizes):
     context: int = 256
-    """The longest source and target together, in tokens; each may take half."""
+    """Context length: maximum tokens of source and target together; each may take half."""
     positions: Literal["learned", "sinusoidal", "rope", "none"] = "learned"
-    """How a token knows where it stands; targets stand behind their own source."""
+    """Positional encoding; positions of a target continue those of its source."""
     tied: bool = True
-    """Whether the read-out is the embedding transposed."""
+    """Tie the output layer to the embedding (Press & Wolf 2017)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -35,7 +35,7 @@ class PrefixLMConfig(StackSizes):
 
 
 class PrefixLanguageModel(nn.Module):
-    """Embed, encode, read out, as a GPT whose source is given in full: without one it is that GPT."""
+    """Embed → encode → linear: a GPT with bidirectional attention over the source; without a source, that GPT."""
 
     def __init__(self, config: PrefixLMConfig, vocabulary: int):
         super().__init__()
@@ -48,71 +48,77 @@ class PrefixLanguageModel(nn.Module):
 
     @property
     def context(self) -> int:
+        """Maximum length of a source, and of a target."""
         return self.encoder.context // 2
 
     def hidden(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
-        """(B, T, D), and the state after where one was given, which then stands for the source."""
+        """Hidden states (B, T, D), and the state after where one was passed, which then replaces the source."""
         x = self.embedding(batch.input)
         if state is not None:
             assert isinstance(state, KVCache)
             return self.encoder(x, state)
         mask = batch.source.mask  # (B, S)
-        given, said = mask.size(1), x.size(1)
-        inside = torch.arange(said, device=x.device)
-        positions = torch.cat([self._places(mask), mask.sum(1, keepdim=True) + inside], 1)  # (B, S + T)
-        seen = torch.zeros(len(mask), given + said, given + said, dtype=torch.bool, device=x.device)
-        seen[:, :, :given] = mask.unsqueeze(1)
-        seen[:, given:, given:] = attention_mask(inside.unsqueeze(0), inside)[0]
-        whole = torch.cat([self._embedded(batch.source), x], 1)
-        hidden = self.encoder.run_blocks(whole, self._within(positions), mask=seen.unsqueeze(1))
-        return hidden[:, given:], None
+        prefix, length = mask.size(1), x.size(1)
+        steps = torch.arange(length, device=x.device)
+        positions = torch.cat([self._source_positions(mask), mask.sum(1, keepdim=True) + steps], 1)  # (B, S + T)
+        visible = torch.zeros(len(mask), prefix + length, prefix + length, dtype=torch.bool, device=x.device)
+        visible[:, :, :prefix] = mask.unsqueeze(1)
+        visible[:, prefix:, prefix:] = attention_mask(steps.unsqueeze(0), steps)[0]
+        both = torch.cat([self._embedded(batch.source), x], 1)
+        hidden = self.encoder.run_blocks(both, self._clamped(positions), mask=visible.unsqueeze(1))
+        return hidden[:, prefix:], None
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits (B, T, V)."""
         return self.head(self.hidden(batch)[0])
 
     def encode(self, source: Source) -> Tensor:
-        """(B, S, D): the source, seen both ways."""
-        mask = source.mask
-        return self.encoder.run_blocks(
-            self._embedded(source), self._within(self._places(mask)), mask=mask[:, None, None]
-        )
+        """(B, S, D): hidden states of the source."""
+        return self._run_source(source)
 
     def start(self, source: Source, *, capacity: int) -> KVCache:
+        """The initial decoding state: a KV cache of the source."""
         mask = source.mask
         state = self.encoder.start(source.rows, mask.size(1) + capacity, self.embedding.weight)
         if not mask.size(1):
             return state
-        read = state.extended(mask.size(1), mask.sum(1))
-        self.encoder.run_blocks(
-            self._embedded(source), self._within(self._places(mask)), read, mask=mask[:, None, None]
-        )
-        return read
+        prefilled = state.extended(mask.size(1), mask.sum(1))
+        self._run_source(source, prefilled)
+        return prefilled
 
-    def step(self, ids: Tensor, state: State, count: Tensor | None = None) -> tuple[Tensor, State]:
+    def step(
+        self, ids: Tensor, state: State, count: Tensor | None = None, *, all_positions: bool = False
+    ) -> tuple[Tensor, State]:
+        """Log-probabilities (B, V) of the next token after ids (B, T), or (B, T, V) after each, and the state after."""
         assert isinstance(state, KVCache)
         hidden, after = self.encoder(self.embedding(ids), state, count)
         assert after is not None
-        return self.head.log_probs(last_real(hidden, count)), after
+        return self.head.log_probs(hidden if all_positions else last_real(hidden, count)), after
 
     def score(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
+        """log p(target) (B, T) by teacher forcing, and the state after where one was passed."""
         hidden, after = self.hidden(batch, state)
         return self.head.score(hidden, batch.target), after
+
+    def _run_source(self, source: Source, cache: KVCache | None = None) -> Tensor:
+        """Hidden states (B, S, D) of the source; its keys and values are written to the cache, where one is passed."""
+        positions = self._clamped(self._source_positions(source.mask))
+        return self.encoder.run_blocks(self._embedded(source), positions, cache, mask=source.mask[:, None, None])
 
     def _embedded(self, source: Source) -> Tensor:
         ids = source.mask.new_zeros(source.mask.shape, dtype=torch.long) if source.ids is None else source.ids
         return self.embedding(ids)  # (B, S, D)
 
-    def _places(self, mask: Tensor) -> Tensor:
+    def _source_positions(self, mask: Tensor) -> Tensor:
         return torch.arange(mask.size(1), device=mask.device).expand(len(mask), -1)  # (B, S)
 
-    def _within(self, positions: Tensor) -> Tensor:
-        """Positions that the tables know; beyond them stands only padding."""
+    def _clamped(self, positions: Tensor) -> Tensor:
+        """Positions within the context; only padding lies beyond it."""
         return positions.clamp(max=self.encoder.context - 1)
 
 
-def prefix(config: PrefixLMConfig, sizes: Vocabularies) -> PrefixLanguageModel:
-    """A prefix language model with fresh weights."""
+def prefix_lm(config: PrefixLMConfig, sizes: Vocabularies) -> PrefixLanguageModel:
+    """A newly initialized prefix language model."""
     if not sizes.joint:
-        raise UserError("a prefix language model reads and says one vocabulary: set tokenizer.joint = true.")
+        raise UserError("a prefix language model has one vocabulary for both sides: set tokenizer.joint = true.")
     return PrefixLanguageModel(config, sizes.target.size)

@@ -1,4 +1,4 @@
-"""Recipes: a TOML file and `--set` overrides to one checked, complete description of a run."""
+"""Recipes: a TOML file and `--set` overrides to one validated, complete description of a run."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from seqwright.core.config import (
 )
 from seqwright.data.files import DATA_ROOT, UNDER_ROOT, resolve
 from seqwright.data.samples.text import is_embedded
-from seqwright.pipeline.finetuning import begun
+from seqwright.pipeline.finetuning import fine_tuning
 from seqwright.training.config import TrainingConfig
 
 DEFAULT_TASK = "text"
 SHIPPED = Path(__file__).parents[1] / "recipes"
 
-RIVALS = (("training.steps", "training.epochs"), ("data.valid", "data.split"))
-"""Keys of which a recipe has one or the other."""
+EXCLUSIVE = (("training.steps", "training.epochs"), ("data.valid", "data.split"))
+"""Mutually exclusive keys."""
 
 MAY_CHANGE = {
     "name",
     *(f"training.{key}" for key in ("steps", "epochs", "log_every", "evaluate_every", "sample_every")),
     *(f"training.{key}" for key in ("checkpoint_every", "keep_last", "keep_best", "patience", "writers", "device")),
 }
-"""Keys that may differ when a run goes on, beside [evaluation] and [decoding]: they change when it stops or what is
-looked at, not what is learned."""
+"""Keys that may change when a run is resumed, beside [evaluation] and [decoding]: they do not change what is
+learned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Recipe:
     name: str
     data: Any
     tokenizer: Any
-    model: Any
+    model: build.ModelConfig
     training: TrainingConfig
     decoding: Any
     evaluation: Any
@@ -55,18 +55,18 @@ class Recipe:
     @property
     def kind(self) -> str:
         """The model's kind."""
-        return build.kind_of(self.model, task=self.data.kind)
+        return self.model.kind
 
     def table(self) -> dict[str, Any]:
-        """The whole recipe as plain tables, defaults included."""
-        table = {key: to_table(getattr(self, key)) for key in SECTIONS}
-        return {"name": self.name} | table | {"model": {"kind": self.kind} | table["model"]}
+        """The recipe as plain tables, defaults included."""
+        table = {key: to_table(getattr(self, key)) for key in SECTIONS if key != "model"}
+        return {"name": self.name} | {key: table.get(key, self.model.to_table()) for key in SECTIONS}
 
     def toml(self) -> str:
         return write_toml(self.table())
 
     def remade(self, name: str, model: Mapping[str, Any]) -> Recipe:
-        """The recipe of a model that is made of others: the same data, asked and measured alike."""
+        """The recipe of a model derived from others: the same [data], [tokenizer], [decoding] and [evaluation]."""
         table = self.table()
         kept = {key: table[key] for key in ("data", "tokenizer", "decoding", "evaluation")}
         return make({"name": name, "model": model} | kept, origin="mix", settled=True)
@@ -76,7 +76,7 @@ SECTIONS = ("data", "tokenizer", "model", "training", "decoding", "evaluation")
 
 
 def sections(task: str) -> dict[str, type | None]:
-    """The classes behind the sections of a recipe; none for [model], whose kind picks it."""
+    """The configuration class of each section of a recipe; None for [model], whose kind picks it."""
     task_spec = build.task_spec(task)
     return {
         "data": task_spec.data,
@@ -93,7 +93,7 @@ def load(
 ) -> Recipe:
     """The recipe of a file, or of a name that ships with seqwright, with `key=value` overrides.
 
-    `train` and `valid` are files of the user's own, in the place of the recipe's and named from where one stands.
+    `train` and `valid` are users' files that replace those of the recipe; they resolve against the working directory.
     """
     path = find(recipe)
     try:
@@ -104,9 +104,9 @@ def load(
         raise UserError(f"{path} is no valid TOML: {error}.") from error
     table.setdefault("name", path.stem)
     data = table.setdefault("data", {})
-    if isinstance(data, dict):  # otherwise `make` says what is wrong
+    if isinstance(data, dict):  # otherwise `make` reports it
         table["data"] = _with_files(data, train, valid)
-    # What ships with seqwright names files of the data root, or of the folder one stands in.
+    # Shipped recipes name files under the data root, or in the working directory.
     base = Path() if SHIPPED in path.parents else path.parent
     return make(table, overrides, origin=str(path), base=base)
 
@@ -119,15 +119,15 @@ def make(
     base: Path | None = None,
     settled: bool = False,
 ) -> Recipe:
-    """A checked recipe from plain tables; every problem is reported at once.
+    """A validated recipe from plain tables; all problems are reported at once.
 
-    File names are settled against `base`, unless they are already: a finished run is of use without its texts.
+    File names are resolved against `base` unless `settled`: a finished run can be opened without its texts.
     """
     table = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
     origins = {}
     for override in overrides:
         key, value = parse_override(override)
-        _drop_rival(table, key)
+        _drop_exclusive(table, key)
         set_dotted(table, key, value)
         origins[key] = f"--set {override}"
     reader = ConfigLoader(origin, origins)
@@ -138,7 +138,7 @@ def make(
         reader.problem("name", f"name must be a string that can name a folder, without / or \\, not {name!r}.")
     task = _task(table, reader)
     if isinstance(table.get("model"), Mapping) and "from" in table["model"]:
-        table = begun(table, task)
+        table = fine_tuning(table, task)
     read: dict[str, Any] = {}
     for key, cls in sections(task).items():
         section = table.get(key, {})
@@ -154,17 +154,17 @@ def make(
     return Recipe(name=name, **read)
 
 
-def _drop_rival(table: dict[str, Any], key: str) -> None:
-    """Forgets the recipe's own answer to a question that an override answers by another key."""
-    for pair in RIVALS:
+def _drop_exclusive(table: dict[str, Any], key: str) -> None:
+    """Drops the key of a recipe that excludes the key of an override."""
+    for pair in EXCLUSIVE:
         if key in pair:
-            section, rival = pair[1 - pair.index(key)].split(".")
+            section, other = pair[1 - pair.index(key)].split(".")
             if isinstance(table.get(section), dict):
-                table[section].pop(rival, None)
+                table[section].pop(other, None)
 
 
 def _task(table: Mapping[str, Any], reader: ConfigLoader) -> str:
-    """The kind of data that a recipe is about; text where it does not say, or says what is not known."""
+    """The kind of data of a recipe; text by default, and where the kind is unknown."""
     data = table.get("data", {})
     kind = data.get("kind", DEFAULT_TASK) if isinstance(data, Mapping) else DEFAULT_TASK
     if not isinstance(kind, str) or kind not in build.TASKS:
@@ -190,7 +190,7 @@ def shipped() -> dict[str, Path]:
 
 
 def about(path: Path) -> str:
-    """What a recipe says of itself: its first comment."""
+    """The description of a recipe: its first comment."""
     lines = []
     for line in path.read_text(encoding="utf-8").split("\n"):
         if not line.startswith("#"):
@@ -200,7 +200,7 @@ def about(path: Path) -> str:
 
 
 def settle(section: Any, base: Path | None) -> Any:
-    """File names that mean the same wherever they are read: absolute, or said to be under the data root."""
+    """A section with resolved file names: absolute, or relative to the data root."""
     settled: dict[str, Any] = {}
     for key in section.files:
         names = getattr(section, key)
@@ -212,17 +212,17 @@ def settle(section: Any, base: Path | None) -> Any:
 
 
 def _with_files(data: dict[str, Any], train: Sequence[str], valid: Sequence[str]) -> dict[str, Any]:
-    """[data] about other files; what measured the old ones goes with them."""
-    own = dict(data)
+    """[data] with other files; the validation data of the old ones is dropped."""
+    changed = dict(data)
     if train:
-        if own.pop("valid", None) is not None and not valid:
-            way = "stratified" if own.get("kind") == "labeled" else "tail"
-            own["split"] = f"{way} 5%"  # the recipe meant to be measured, and its own text is not this one
-        own["train"] = [_settle(name, None) for name in train]
+        if changed.pop("valid", None) is not None and not valid:
+            split = "stratified" if changed.get("kind") == "labeled" else "tail"
+            changed["split"] = f"{split} 5%"  # the recipe has validation data, but of other files
+        changed["train"] = [_settle(name, None) for name in train]
     if valid:
-        own.pop("split", None)
-        own["valid"] = [_settle(name, None) for name in valid]
-    return own
+        changed.pop("split", None)
+        changed["valid"] = [_settle(name, None) for name in valid]
+    return changed
 
 
 def _settle(name: str, base: Path | None) -> str:
@@ -236,7 +236,7 @@ def _settle(name: str, base: Path | None) -> str:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Dotted keys that two recipes disagree on, with both values."""
+    """Dotted keys whose values differ between two recipes, with both values."""
     for key in dict.fromkeys([*old, *new]):
         before, after = old.get(key), new.get(key)
         if isinstance(before, Mapping) or isinstance(after, Mapping):
@@ -246,7 +246,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 
 
 def check_same(old: Recipe, new: Recipe, where: Path) -> None:
-    """Refuses to go on with a run under another recipe, but for the keys that do not change what is learned."""
+    """Raises where a run would be resumed under another recipe, except for keys that do not change what is learned."""
     changed = [
         d
         for d in differences(old.table(), new.table())

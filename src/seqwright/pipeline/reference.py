@@ -1,12 +1,13 @@
-"""Every key that a recipe may have, from the configuration classes themselves: for `recipes --keys` and the docs."""
+"""The reference of recipe keys, from the configuration classes: for `recipes --keys` and docs/reference.md."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from seqwright import build
-from seqwright.core.config import describe, section_of, write_value
+from seqwright.core.config import Key, describe, section_of, write_value
 from seqwright.pipeline import recipe
 
 
@@ -29,16 +30,22 @@ class Entry:
 
 def entries() -> list[Entry]:
     """All keys, section by section; a section that several kinds of data share is there once."""
-    found: list[Entry] = [Entry(tuple(build.TASKS), "", None, "name", "a string", "", "What the run is called.")]
+    all_entries: list[Entry] = [Entry(tuple(build.TASKS), "", None, "name", "a string", "", "What the run is called.")]
     for section in recipe.SECTIONS:
         if section == "model":
             for task, task_spec in build.TASKS.items():
                 kinds = " | ".join(f'"{kind}"' for kind in task_spec.models)
                 about = "What the model is; its other keys depend on it."
-                found.append(Entry((task,), section, None, "kind", kinds, write_value(task_spec.default_model), about))
-        for (cls, kind), tasks in _classes(section).items():
-            found += _keys_of(cls, tuple(tasks), section, kind)
-    return found
+                all_entries.append(
+                    Entry((task,), section, None, "kind", kinds, write_value(task_spec.default_model), about)
+                )
+            for (kind, keys), tasks in _models().items():
+                cls = build.task_spec(tasks[0]).models[kind].config
+                all_entries += _keys_of(cls, keys, tuple(tasks), section, kind)
+            continue
+        for cls, tasks in _classes(section).items():
+            all_entries += _keys_of(cls, describe(cls), tuple(tasks), section, None)
+    return all_entries
 
 
 def markdown() -> str:
@@ -60,26 +67,33 @@ def markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _classes(section: str) -> dict[tuple[type, str | None], list[str]]:
-    """The classes behind a section, with the kind of model that each is of, and the kinds of data that have it."""
-    found: dict[tuple[type, str | None], list[str]] = {}
+def _classes(section: str) -> dict[Any, list[str]]:
+    """The classes behind a section other than [model], with the kinds of data that have it."""
+    tasks: dict[Any, list[str]] = {}
+    for task in build.TASKS:
+        tasks.setdefault(recipe.sections(task)[section], []).append(task)
+    return tasks
+
+
+def _models() -> dict[tuple[str, tuple[Key, ...]], list[str]]:
+    """The kinds of models with their keys, and the kinds of data that have them."""
+    tasks: dict[tuple[str, tuple[Key, ...]], list[str]] = {}
     for task, task_spec in build.TASKS.items():
-        cls = recipe.sections(task)[section]
-        own = [(cls, None)] if cls else [(made, kind) for kind, (made, _) in task_spec.models.items()]
-        for one in own:
-            found.setdefault(one, []).append(task)
-    return found
+        for kind in task_spec.models:
+            tasks.setdefault((kind, build.model_keys(kind, task=task)), []).append(task)
+    return tasks
 
 
-def _keys_of(cls: type, tasks: tuple[str, ...], section: str, kind: str | None) -> Iterator[Entry]:
+def _keys_of(cls: type, keys: Sequence[Key], tasks: tuple[str, ...], section: str, kind: str | None) -> Iterator[Entry]:
     inner = []
-    for key in describe(cls):
+    own = {key.name for key in describe(cls)}  # those of a head hold no sections
+    for key in keys:
         default = "" if key.default is None else write_value(key.default)
         yield Entry(tasks, section, kind, key.name, key.type, default, key.help)
-        if (nested := section_of(cls, key.name)) is not None:
+        if key.name in own and (nested := section_of(cls, key.name)) is not None:
             inner.append((nested, f"{section}.{key.name}"))
     for nested, place in inner:
-        yield from _keys_of(nested, tasks, place, kind)
+        yield from _keys_of(nested, describe(nested), tasks, place, kind)
 
 
 def _plain(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -136,6 +136,15 @@ def class_tables(details: Mapping[str, Any]) -> list[Table]:
         columns = [Column("true", "true"), Column("predicted", "predicted"), Column("examples", "examples", str)]
         tables += [terminal_table(frequent, columns)] if frequent else []
     return tables
+
+
+def class_report(details: Mapping[str, Any]) -> Iterator[str | Table]:
+    """Terminal tables of classes, confusions and the most confident errors; nothing where there are no classes."""
+    if details:
+        yield from class_tables(details)
+    if details.get("mistakes"):
+        yield "most confident errors:"
+        yield label_errors_table(details["mistakes"])
 
 
 def label_errors_table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from rich.status import Status
 from rich.text import Text
 
 from seqwright.core.printable import printable
+from seqwright.core.progress import Progress
 from seqwright.reporting.numbers import count, duration, figure
 
 LINE_SECONDS = 10.0
@@ -23,79 +23,73 @@ SAMPLE_CHARACTERS, SOURCE_CHARACTERS = 160, 60
 """Maximum number of characters of a sample on a line, and of its source."""
 
 
-@contextlib.contextmanager
-def scoring(*, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar for evaluation; yields a callback `update(done, total)`."""
-    console = Console(file=sys.stderr, quiet=quiet)
-    columns = (
-        TextColumn("scoring"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.percentage:.0f} %"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task("scoring", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+class EncodingProgress(Progress):
+    """Progress of tokenizing `total` bytes (None: unknown): bytes, ids, rate and ETA.
 
-
-@contextlib.contextmanager
-def encoding(total: int | None, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar for tokenizing `total` bytes (None: unknown); yields a callback `update(bytes_done, ids_done)`.
-
-    The rate is measured from the first call on, so that shards finished before a resume do not count.
+    The rate is measured from the first record on, so that shards finished before a resume do not count.
     """
-    console = Console(file=sys.stderr, quiet=quiet, highlight=False)
-    columns = (TextColumn("encoding"), BarColumn(bar_width=24), TextColumn("{task.fields[status]}"))
-    first: tuple[float, int] | None = None
-    last_line = time.monotonic()
 
-    def update(done: int, ids: int) -> None:
-        nonlocal first, last_line
-        now = time.monotonic()
-        first = first or (now, done)
-        rate = (done - first[1]) / max(now - first[0], 1e-9)
-        status = f"{count(done)}B" + ("" if total is None else f" of {count(total)}B") + f"  {count(ids)} ids"
+    def __init__(self, total: int | None, *, quiet: bool = False):
+        self.total = total
+        self.console = Console(file=sys.stderr, quiet=quiet, highlight=False)
+        columns = (TextColumn("encoding"), BarColumn(bar_width=24), TextColumn("{task.fields[status]}"))
+        shown = self.console.is_terminal and not quiet
+        self.bar = Bar(*columns, console=self.console, transient=True, disable=not shown)
+        self.task = self.bar.add_task("encoding", total=total, status="")
+        self.first: tuple[float, int] | None = None
+        self.last_line = time.monotonic()
+
+    def __enter__(self) -> EncodingProgress:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.bar.stop()
+
+    def record(self, record: dict[str, Any]) -> None:
+        """Updates the bar with the "bytes" and "ids" so far."""
+        done, ids, now = record["bytes"], record["ids"], time.monotonic()
+        self.first = self.first or (now, done)
+        rate = (done - self.first[1]) / max(now - self.first[0], 1e-9)
+        size = f"{count(done)}B" + ("" if self.total is None else f" of {count(self.total)}B")
+        status = f"{size}  {count(ids)} ids"
         if rate:
             status += f"  {count(rate)}B/s"
-            status += "" if total is None else f"  {duration(max(0, total - done) / rate)} left"
-        bar.update(task, completed=done, status=status)
-        if not console.is_terminal and now - last_line > LINE_SECONDS:
-            last_line = now
-            console.print(Text(f"encoding  {status}"), soft_wrap=True)
-
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task("encoding", total=total, status="")
-        yield update
+            status += "" if self.total is None else f"  {duration(max(0, self.total - done) / rate)} left"
+        self.bar.update(self.task, completed=done, status=status)
+        if not self.console.is_terminal and now - self.last_line > LINE_SECONDS:
+            self.last_line = now
+            self.console.print(Text(f"encoding  {status}"), soft_wrap=True)
 
 
-class TrainingProgress:
-    """Training callback that prints notes, steps, evaluations and samples to standard error."""
+class TerminalProgress(Progress):
+    """Progress of training and scoring: notes, bars, evaluations and samples on standard error."""
 
     def __init__(self, *, quiet: bool = False):
         self.console = Console(file=sys.stderr, quiet=quiet, highlight=False)
-        self.bar: Progress | None = None
+        self.bar: Bar | None = None
         self.task: Any = None
         self.started: tuple[float, int] | None = None
         self.last_line = 0.0
         self.status: Status | None = None
 
-    def __enter__(self) -> TrainingProgress:
+    def __enter__(self) -> TerminalProgress:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.doing("")
+        self.stage("")
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
         self.started = None
 
-    def say(self, text: str) -> None:
+    def note(self, text: str) -> None:
         """Prints a note."""
         self.console.print(Text(printable(text)), style="dim", soft_wrap=True)
 
-    def doing(self, text: str) -> None:
+    def stage(self, text: str) -> None:
         """Shows the status of work without steps, such as fitting counts; an empty text clears it."""
         if self.console.is_terminal:
             self._spin(text)
@@ -103,6 +97,16 @@ class TrainingProgress:
             if self.last_line:  # no line for work that takes less than LINE_SECONDS
                 self.console.print(Text(text), soft_wrap=True)
             self.last_line = time.monotonic()
+
+    def advance(self, done: int, total: int) -> None:
+        """Updates the bar of an evaluation; nothing is shown where standard error is no terminal."""
+        if not self.console.is_terminal:
+            return
+        if self.bar is None:
+            percentage = TextColumn("{task.percentage:.0f} %")
+            self._start(TextColumn("scoring"), BarColumn(bar_width=24), percentage, TimeRemainingColumn(), total=total)
+        assert self.bar is not None
+        self.bar.update(self.task, completed=done, total=total)
 
     def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
         """Updates the bar after an optimizer step; `loss` is the last logged one, None before the first."""
@@ -140,17 +144,17 @@ class TrainingProgress:
 
     def _draw(self, step: int, steps: int, status: str) -> None:
         if self.bar is None:
-            columns = (
-                BarColumn(bar_width=24),
-                TextColumn("{task.completed:,}/{task.total:,}"),
-                TextColumn("{task.fields[status]}"),
-            )
-            self.bar = Progress(*columns, console=self.console, transient=True, refresh_per_second=4)
-            self.bar.start()
-            self.task = self.bar.add_task("training", total=steps, status=status)
+            numbers, text = TextColumn("{task.completed:,}/{task.total:,}"), TextColumn("{task.fields[status]}")
+            self._start(BarColumn(bar_width=24), numbers, text, total=steps, status=status)
+        assert self.bar is not None
         self.bar.update(self.task, completed=step, total=steps, status=status)
         if step == steps:
             self.__exit__(None, None, None)
+
+    def _start(self, *columns: ProgressColumn, total: int, **fields: Any) -> None:
+        self.bar = Bar(*columns, console=self.console, transient=True, refresh_per_second=4)
+        self.bar.start()
+        self.task = self.bar.add_task("", total=total, **fields)
 
 
 def _sample_line(record: dict[str, Any]) -> str:

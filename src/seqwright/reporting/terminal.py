@@ -48,10 +48,10 @@ def scores_table(scores: Mapping[str, Mapping[str, Any]]) -> Table:
     return table(rows, columns)
 
 
-def signature(scores: Mapping[str, Mapping[str, Any]]) -> str:
-    """The signatures of scores as one line, without metric names and duplicates."""
+def signature(scores: Mapping[str, Mapping[str, Any]], fingerprint: str) -> str:
+    """The signatures of scores as one line, without metric names and duplicates, and the model they belong to."""
     signatures = dict.fromkeys(str(score.get("signature", "")).partition("|")[2] for score in scores.values())
-    return " ; ".join(signatures)
+    return f"{' ; '.join(signatures)}|model:{fingerprint[:8]}"
 
 
 def _cell(value: Any, column: Column) -> str:

@@ -17,8 +17,8 @@ from seqwright.core.config import UserError
 from seqwright.core.protocols import EncodesSource
 
 Pooled = Literal["mean", "first", "last", "max"]
-AT_ONCE = 512
-"""Texts read ahead, so that texts of like length can share a batch."""
+READ_AHEAD = 512
+"""Texts read ahead, so that texts of similar length share a batch."""
 BATCH = 64
 
 
@@ -35,36 +35,36 @@ def embed(
     ids_of: Callable[[str], list[int]],
     *,
     pooling: Pooled = "mean",
-    at_once: int = AT_ONCE,
+    read_ahead: int = READ_AHEAD,
     device: torch.device | str = "cpu",
 ) -> Iterator[Embedded]:
-    """A vector for each text, in order: of its first or last token, or the mean or largest of all, framing included."""
+    """A vector for each text, in order: of its first or last token, or mean or max over all, special ones included."""
     lines = iter(texts)
-    while chunk := [ids_of(text) for text in itertools.islice(lines, at_once)]:
-        yield from _chunk(model, chunk, pooling, device)
+    while ids := [ids_of(text) for text in itertools.islice(lines, read_ahead)]:
+        yield from _embed_chunk(model, ids, pooling, device)
 
 
 @torch.inference_mode()
-def _chunk(
+def _embed_chunk(
     model: EncodesSource, texts: list[list[int]], pooling: Pooled, device: torch.device | str
 ) -> Iterator[Embedded]:
-    most = model.context or max(map(len, texts))
-    found: dict[int, Tensor] = {}
+    limit = model.context or max(map(len, texts))
+    vectors: dict[int, Tensor] = {}
     order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
     for start in range(0, len(order), BATCH):
-        some = order[start : start + BATCH]
-        rows = [torch.tensor(texts[n][:most]) for n in some]
+        indices = order[start : start + BATCH]
+        rows = [torch.tensor(texts[n][:limit]) for n in indices]
         ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # (B, S)
         mask = torch.arange(ids.size(1)) < torch.tensor([len(row) for row in rows]).unsqueeze(1)
         source = Source(mask=mask, ids=ids).to(device)
-        vectors = pooled(model.encode(source).float(), source.mask, pooling)  # (B, D)
-        found |= zip(some, vectors.cpu(), strict=True)
+        pooled_states = pooled(model.encode(source).float(), source.mask, pooling)  # (B, D)
+        vectors |= zip(indices, pooled_states.cpu(), strict=True)
     for n, text in enumerate(texts):
-        yield Embedded(vector=found[n].numpy(), unread=max(0, len(text) - most))
+        yield Embedded(vector=vectors[n].numpy(), unread=max(0, len(text) - limit))
 
 
 def pooled(vectors: Tensor, mask: Tensor, pooling: Pooled) -> Tensor:
-    """(B, D) of (B, S, D); what is not real never counts."""
+    """(B, D) of (B, S, D); padding is ignored."""
     if pooling == "first":
         return vectors[:, 0]
     if pooling == "last":

@@ -1,11 +1,10 @@
-"""A trained run, opened: settings, tokenizer and weights together. What it can do is said by its task."""
+"""A trained run, opened: settings, codec and weights together. Its task adds the verbs."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
-from seqwright.core.protocols import EncodesSource
+from seqwright.core.protocols import Counted, EncodesSource
 from seqwright.core.storage import load_tensors
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.embedding import Embedded, Pooled, embed
@@ -24,36 +23,61 @@ VERBS = (
     *("generate", "translate", "classify", "tag", "caption", "chat", "fill", "score", "evaluate", "label_errors"),
     "search_audit",
 )
-"""Everything that some run can do; a run asked for what it cannot do names what it can."""
-SAYING = {"generate", "translate", "caption", "chat"}
-"""Verbs that say something id by id, where half precision saves what counts: reading all weights for every id."""
+"""All verbs of runs; one that a run does not support raises an error that names those it does."""
+GENERATIVE = {"generate", "translate", "caption", "chat"}
+"""Verbs that decode token by token, bound by the memory traffic of the weights: half precision halves it."""
 
 
 class UnsupportedVerb(UserError, AttributeError):
-    """A run was asked for what its models do not do."""
+    """A verb that the models of this run do not support."""
 
 
-class Run(ABC):
-    """What a run directory holds, ready to use. `seqwright.open` picks the class that fits the run's task."""
+class Codec(Protocol):
+    """Raw data to ids and back: tokenizers and labels, learned from the training data and saved with the run.
 
-    does: str
-    """What its models do, in words."""
+    A task (training) and its run (inference) share it, so that ids mean the same to both.
+    """
+
+    @classmethod
+    def open(cls, directory: RunDirectory) -> Self:
+        """The codec that `save` wrote."""
+        ...
+
+    def save(self, directory: RunDirectory) -> None:
+        """Writes it to the files of a run."""
+        ...
+
+    @property
+    def sizes(self) -> Any:
+        """What a model is built for: a `Vocabulary`, `Vocabularies` or `EncoderSizes`."""
+        ...
+
+
+class Run:
+    """A run directory, opened for inference. `seqwright.open` picks the class that fits the run's task."""
+
+    description: str
+    """What its models do, for messages: "continues text"."""
     verbs: tuple[str, ...]
-    """Which of VERBS it answers."""
-
-    @staticmethod
-    @abstractmethod
-    def sizes(directory: RunDirectory) -> Any:
-        """What the run's model was built for, read from its folder."""
+    """Those of VERBS that it supports."""
+    codec_class: type[Codec]
 
     def __init__(
-        self, directory: RunDirectory, settings: Any, model: Any, *, device: str = "auto", precision: str = "fp32"
+        self,
+        directory: RunDirectory,
+        settings: Any,
+        model: Any,
+        codec: Any,
+        *,
+        device: str = "auto",
+        precision: str = "fp32",
     ):
-        self.directory, self.settings, self.model, self.precision = directory, settings, model, precision
+        self.directory, self.settings, self.model, self.codec = directory, settings, model, codec
+        self.precision = precision
         self.device = torch.device("cpu")
         tensors, about = load_tensors(directory.model_path)
         refuse_non_finite(directory.model_path, tensors, counted=not isinstance(model, torch.nn.Module))
-        if "tokenizer" in about or directory.tokenizer_path.exists():  # pictures need none
+        if "tokenizer" in about or directory.tokenizer_path.exists():  # images have none
             self.tokenizer = directory.tokenizer
             if about.get("tokenizer", self.tokenizer.hash) != self.tokenizer.hash:
                 raise UserError(
@@ -65,49 +89,42 @@ class Run(ABC):
             model.eval()
         else:
             load_counted(model, tensors, directory.model_path)
-        chosen = machine.device(device)
-        if hasattr(model, "to"):  # counted models have nothing to gain from a device
-            self.device = chosen
+        best = machine.device(device)
+        if not isinstance(model, Counted):  # counted models stay on the CPU
+            self.device = best
             model.to(self.device)
         if precision != "fp32":
-            if not (hasattr(model, "to") and SAYING & {*self.verbs}):
+            if isinstance(model, Counted) or not GENERATIVE & {*self.verbs}:
                 raise UserError(
                     f"half precision is for networks that say something id by id; leave {directory.path} in fp32."
                 )
             model.to(machine.DTYPES[precision])
 
-    def signed(self, scores: dict[str, Any]) -> dict[str, Any]:
-        """These scores, their signatures saying the precision where it is not that of training's scores."""
-        if self.precision != "fp32":
-            for score in scores["scores"].values():
-                score["signature"] += f"|precision:{self.precision}"
-        return scores
-
     def source(self, rows: int, length: int) -> Source:
-        """A made-up source for each of so many rows, as this run's models are given: nothing, unless it reads one."""
+        """Synthetic sources (rows, length) for laws and checks; empty where models have no source."""
         return Source.empty(rows)
 
     def example(self, rows: int, length: int) -> Batch:
-        """Made-up rows of ids that the tokenizer can produce, the same every time."""
+        """A synthetic batch of ids that the tokenizer can produce, the same every time."""
         vocabulary = self.tokenizer.vocabulary
         reserved = set(self.tokenizer.special_tokens.values())
         ids = np.array([id for id in range(vocabulary.size) if id not in reserved])
-        drawn = np.random.default_rng(1).choice(ids, (rows, length + 1))
+        random_ids = np.random.default_rng(1).choice(ids, (rows, length + 1))
         if vocabulary.sos is not None:
-            drawn[:, 0] = vocabulary.sos
-        said = torch.from_numpy(drawn)
-        return Batch(source=self.source(rows, length), input=said[:, :-1].contiguous(), target=said[:, 1:].contiguous())
+            random_ids[:, 0] = vocabulary.sos
+        text = torch.from_numpy(random_ids)
+        return Batch(source=self.source(rows, length), input=text[:, :-1].contiguous(), target=text[:, 1:].contiguous())
 
-    def framed(self, text: str) -> list[int]:
-        """A text as its encoder reads it."""
+    def encode_source(self, text: str) -> list[int]:
+        """Ids of a text with the special tokens that its encoder expects."""
         ids = (self.tokenizer.sos, *self.tokenizer.encode(text), self.tokenizer.eos)
         return [id for id in ids if id is not None]
 
     def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
         """One vector for each text, in order."""
         if not isinstance(self.model, EncodesSource):
-            raise self._refused()
-        return embed(self.model, texts, self.framed, pooling=pooling, device=self.device, **options)
+            raise self._unsupported()
+        return embed(self.model, texts, self.encode_source, pooling=pooling, device=self.device, **options)
 
     @property
     def path(self) -> Path:
@@ -115,12 +132,14 @@ class Run(ABC):
 
     def __getattr__(self, name: str) -> Any:
         if name in VERBS:
-            raise self._refused()
+            raise self._unsupported()
         raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
 
-    def _refused(self) -> UnsupportedVerb:
+    def _unsupported(self) -> UnsupportedVerb:
         instead = " or ".join(f"`seqwright {verb.replace('_', '-')}`" for verb in self.verbs)
-        return UnsupportedVerb(f"{self.path} holds a '{self.settings.kind}' model, which {self.does}; try {instead}.")
+        return UnsupportedVerb(
+            f"{self.path} holds a '{self.settings.kind}' model, which {self.description}; try {instead}."
+        )
 
 
 def refuse_non_finite(path: Path, tensors: Mapping[str, Tensor], *, counted: bool) -> None:
@@ -142,7 +161,7 @@ def load_counted(model: Any, tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def refuse_unfinished(directory: RunDirectory) -> None:
-    """Raises where a run has no weights to open yet."""
+    """Raises where a run has no final weights yet."""
     if not directory.model_path.exists():
         steps = directory.checkpoints.steps()
         reached = f"is at step {steps[-1]:,}" if steps else "has no checkpoint yet"

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seqwright.core.progress import Progress
 from seqwright.core.storage import write_text
 from seqwright.pipeline import recipe
-from seqwright.pipeline.training import Listener, facts_of, train
+from seqwright.pipeline.training import facts_of, train
 from seqwright.reporting.comparison import comparison
 from seqwright.runs.directory import RunDirectory
 
@@ -49,12 +50,12 @@ class Rung:
     sample: str
 
 
-def demo(folder: Path, listener: Listener) -> tuple[list[Rung], Path]:
+def demo(folder: Path, progress: Progress) -> tuple[list[Rung], Path]:
     """Trains each model in its own run (finished runs are reused); the rungs, and the comparison page."""
     rungs = []
     for name, overrides in LADDER.items():
-        listener.say(f"— {name}")
-        outcome = train(recipe.make(_merged(name, overrides), origin="demo"), folder / name, listener)
+        progress.note(f"— {name}")
+        outcome = train(recipe.make(_merged(name, overrides), origin="demo"), folder / name, progress)
         if outcome.summary is None:
             raise KeyboardInterrupt
         samples = [r["text"] for r in RunDirectory.open(outcome.path).records() if r["kind"] == "sample"]

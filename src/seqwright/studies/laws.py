@@ -15,9 +15,8 @@ from torch import Tensor
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State
-from seqwright.decoding.generate import generate
-from seqwright.decoding.options import SearchOptions
-from seqwright.decoding.sampling import SamplingOptions
+from seqwright.decoding.engine import Engine, Request
+from seqwright.decoding.options import SamplingOptions, SearchOptions
 from seqwright.decoding.search import search
 
 Law = Callable[[Autoregressive, Batch], float]
@@ -48,6 +47,25 @@ def chunked_prefill_equals_one_chunk(model: Autoregressive, batch: Batch) -> flo
             chunked, state = model.step(ids, state)
     whole, _ = model.step(batch.input, _start(model, batch))
     return max_difference(chunked, whole)
+
+
+def all_positions_equal_steps(model: Autoregressive, batch: Batch) -> float:
+    """Log-probabilities at every position of a chunk = those of its ids one at a time, with the same state after."""
+    every, after = model.step(batch.input, _start(model, batch), all_positions=True)  # (B, T, V)
+    state = _start(model, batch)
+    worst = 0.0
+    for t in range(batch.input.size(1)):
+        stepped, state = model.step(batch.input[:, t : t + 1], state)
+        worst = max(worst, max_difference(every[:, t], stepped))
+    count, more = _ragged(batch), batch.input[:, :1]
+    padded, ragged = model.step(batch.input, _start(model, batch), count, all_positions=True)
+    last, plain = model.step(batch.input, _start(model, batch), count)
+    rows = torch.arange(batch.rows, device=count.device)
+    pairs = [(padded[rows, count - 1], last)]
+    pairs += [
+        (model.step(more, one)[0], model.step(more, other)[0]) for one, other in ((after, state), (ragged, plain))
+    ]
+    return max(worst, *(max_difference(one, other) for one, other in pairs))
 
 
 def ragged_prefill_equals_single_rows(model: Autoregressive, batch: Batch) -> float:
@@ -198,19 +216,29 @@ def predictions_are_causal(model: Autoregressive, batch: Batch) -> float:
 
 
 def sampling_is_batch_invariant(model: Autoregressive, batch: Batch) -> float:
-    """Fraction of rows whose sample depends on the rest of the batch; prompts differ in length, outputs exceed the
-    context."""
-    count = _ragged(batch).tolist()
-    prompts = [batch.input[row, :real].tolist() for row, real in enumerate(count)]
-    seeds = [row + 5 for row in range(len(prompts))]
-    options = SamplingOptions(max_tokens=batch.input.size(1) + 4, temperature=0.8)
+    """Fraction of rows whose sample depends on what else the engine decodes: rows are admitted one step after another,
+    one is canceled, prompts differ in length, and outputs exceed the context."""
     device = batch.input.device
-    batched = generate(model, prompts, options, seeds=seeds, source=batch.source, device=device)
+    options = SamplingOptions(max_tokens=batch.input.size(1) + 4, temperature=0.8)
+    requests = [
+        Request(prompt=batch.input[row, :real].tolist(), options=options, seed=row + 5)
+        for row, real in enumerate(_ragged(batch).tolist())
+    ]
+    engine, rows = Engine(model, device=device), []
+    for n, request in enumerate(requests):
+        rows += engine.admit([request], _source(batch, n))
+        engine.step()
+    engine.cancel(rows[0].id)
+    while engine.active:
+        engine.step()
     changed = 0
-    for n, row in enumerate(batched):
-        alone = generate(model, [prompts[n]], options, seeds=[seeds[n]], source=_source(batch, n), device=device)[0]
-        changed += alone.ids != row.ids
-    return changed / len(prompts)
+    for n, row in enumerate(rows):
+        alone = Engine(model, device=device)
+        [expected] = alone.admit([requests[n]], _source(batch, n))
+        while alone.active:
+            alone.step()
+        changed += expected.ids[: len(row.ids)] != row.ids
+    return changed / len(rows)
 
 
 def beam_search_is_batch_invariant(model: Autoregressive, batch: Batch) -> float:
@@ -231,6 +259,7 @@ LAWS: dict[str, Law] = {
     "stepping = teacher forcing": stepping_equals_teacher_forcing,
     "probabilities sum to one": probabilities_sum_to_one,
     "a chunk = its ids one by one": chunked_prefill_equals_one_chunk,
+    "all positions = one by one": all_positions_equal_steps,
     "ragged prompts = each alone": ragged_prefill_equals_single_rows,
     "score = log p(target)": score_equals_target_log_prob,
     "padded = unpadded": padding_has_no_effect,

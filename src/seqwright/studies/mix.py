@@ -78,8 +78,8 @@ def _check_compatible(one: Run, other: Run) -> None:
     for run in (one, other):
         if "generate" not in run.verbs:
             raise UserError(
-                f"{run.path} holds a model that {run.does}; only language models, translators and text classifiers can"
-                " be mixed."
+                f"{run.path} holds a model that {run.description}; only language models, translators and text"
+                " classifiers can be mixed."
             )
     if one.tokenizer.hash != other.tokenizer.hash:
         raise UserError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ def mix_classifiers(runs: Sequence[Any], on: str | Sequence[str] | None, path: P
     }
     table = {"kind": "mixture", "weights": weights.tolist(), "mean": mean, "parts": parts}
     settings = first.settings.remade(path.name, table)
-    model = build.model(settings.model, type(first).sizes(first.directory), task="labeled")
+    model = build.model(settings.model, first.codec.sizes, task="labeled")
     model.models = [run.model for run in runs]
     part_facts = [
         {"run": str(run.path), "weight": float(weight)} | _metrics(of_run, targets)
@@ -106,7 +106,7 @@ def _training_overlap(runs: Sequence[Any], texts: Sequence[tuple[str, ...]]) -> 
 
 def _log_probs(run: Any, texts: Sequence[tuple[str, ...]]) -> Floats:
     """Log-probabilities (N, C) at temperature 1: tuned weights calibrate anyway."""
-    return log_probs_of(run.predictor(replace(run.settings.decoding, temperature=1.0))(texts).found)
+    return log_probs_of(run.predictor(run.predictor.encode(texts)).outputs)
 
 
 def _select_mean(log_probs: Floats, targets: Any) -> tuple[str, Floats, Floats]:
@@ -129,7 +129,7 @@ def _check_compatible(one: Any, other: Run) -> None:
     """Raises unless two runs are single-label classifiers of the same classes."""
     if other.settings.data.kind != "labeled":
         raise UserError(
-            f"{other.path} holds a model that {other.does}; only text classifiers can be mixed with {one.path}."
+            f"{other.path} holds a model that {other.description}; only text classifiers can be mixed with {one.path}."
         )
     for run in (one, other):
         if run.labels.kind != "single" or hasattr(run.model, "models"):

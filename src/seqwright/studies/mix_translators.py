@@ -21,7 +21,7 @@ from seqwright.metrics.score import Floats
 from seqwright.pipeline import training as session
 from seqwright.runs.run import Run
 from seqwright.studies.mix_files import training_overlap
-from seqwright.tasks.translation.scores import TOKENS
+from seqwright.tasks.translation.scores import BATCH_TOKENS
 from seqwright.text.tokenizer import Tokenizer
 
 MAX_LOG_PROBS = 1 << 24
@@ -41,7 +41,7 @@ def mix_translators(runs: Sequence[Any], on: str | Sequence[str], path: Path, *,
     settings = first.settings.remade(
         path.name, {"kind": "mixture", "weights": weights.tolist(), "mean": mean, "parts": parts}
     )
-    model = build.model(settings.model, type(first).sizes(first.directory), task="pairs")
+    model = build.model(settings.model, first.codec.sizes, task="pairs")
     model.models = [run.model for run in runs]
     perplexities = tuned.pop("alone", [{}] * len(runs))
     part_facts = [
@@ -94,7 +94,7 @@ def _batches(runs: Sequence[Any], on: str | Sequence[str]) -> Iterator[Batch]:
     encoded = encode_pairs(runs[0].pairs(on, tag=runs[0].settings.evaluation.tag).pairs, runs[0].tokenizers)
     contexts = [run.model.context for run in runs if run.model.context is not None]
     max_length = min(contexts, default=int(max(encoded.source.lengths.max(), encoded.target.lengths.max())))
-    feed = Buckets(encoded, seed=0, tokens=TOKENS, batch=1, max_length=max_length)
+    feed = Buckets(encoded, seed=0, tokens=BATCH_TOKENS, batch=1, max_length=max_length)
     return (feed.batch(step) for step in range(feed.steps_per_epoch))
 
 
@@ -128,7 +128,9 @@ def _perplexity(log_probs: Floats) -> dict[str, float]:
 def _check_compatible(one: Any, other: Run) -> None:
     """Raises unless two runs are translators with the same vocabularies, number of sources and tags."""
     if "translate" not in other.verbs:
-        raise UserError(f"{other.path} holds a model that {other.does}; only translators can be mixed with {one.path}.")
+        raise UserError(
+            f"{other.path} holds a model that {other.description}; only translators can be mixed with {one.path}."
+        )
     for side, key in (("target", "file"), ("source", "source_file")):
         mine, theirs = (getattr(run.tokenizers, side) for run in (one, other))
         if mine.hash != theirs.hash:

@@ -141,7 +141,7 @@ def _scorer(run: Any) -> tuple[Callable[[Sentences], dict[str, Floats]], str]:
     if "score" in run.verbs:
         return lambda pairs: {"log p": np.array([line.log_prob for line in run.score([t for _, t in pairs])])}, "nats"
     raise UserError(
-        f"{run.path} holds a model that {run.does}; probe a language model, translator or classifier instead."
+        f"{run.path} holds a model that {run.description}; probe a language model, translator or classifier instead."
     )
 
 

@@ -1,35 +1,34 @@
-"""A task: what a kind of data makes of a run - its tokenizer, examples, scores and samples.
+"""A task: what a kind of data makes of a training - its codec, examples, scores and samples.
 
 `data.kind` in a recipe picks the task from `build.TASKS`. A session trains any task through this protocol; what can be
-done with a finished run is the business of the task's `Run`.
+done with a finished run is the business of the task's `Run`. Both share a `Codec`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from seqwright.core.batch import Batch, Source
+from seqwright.core.progress import Progress
 from seqwright.core.protocols import Feed
 from seqwright.runs.directory import RunDirectory
+from seqwright.runs.run import Codec
+from seqwright.tasks.scores import Scores
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.training.config import TrainingConfig
 
-Note = Callable[[str], None]
-"""Says a sentence and puts it on record."""
 
-
-def fingerprint_of(*parts: str) -> str:
+def combined_fingerprint(*parts: str) -> str:
     """One fingerprint of several."""
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
 def held_out_notes(split: str | None, count: int | None, what: str) -> list[str]:
-    """What should be said of validation data: that there is none, or which part of the training data it was."""
+    """Notes on the validation data: that there is none, or which split of the training data it is."""
     if count is None:
         return [
             f"all {what} are learned from, so the run has no score of its own, and samples are training {what}; give"
@@ -38,23 +37,23 @@ def held_out_notes(split: str | None, count: int | None, what: str) -> list[str]
     return [] if split is None else [f"held out for validation: {split} of the {what} ({count:,})."]
 
 
-def spread(count: int, most: int) -> range:
-    """At most so many of `count` places, evenly spread: what is sampled for the log."""
-    return range(0, count, max(1, count // most))[:most]
+def evenly_spaced(count: int, limit: int) -> range:
+    """At most `limit` of `count` indices, evenly spaced: what is sampled for the log."""
+    return range(0, count, max(1, count // limit))[:limit]
 
 
-def made_up_source(tokenizer: Tokenizer, rows: int, length: int, *, ended: bool = False) -> Source:
+def synthetic_source(tokenizer: Tokenizer, rows: int, length: int, *, eos: bool = False) -> Source:
     """Sources of different lengths, of ids that the tokenizer can produce; ended by `<eos>` where sources are."""
     plain = torch.from_numpy(np.flatnonzero(tokenizer.is_text))
-    drawn = plain[torch.arange(rows * length) * 7919 % len(plain)].view(rows, length)
+    ids = plain[torch.arange(rows * length) * 7919 % len(plain)].view(rows, length)
     lengths = torch.tensor([max(1, length - 3 * row) for row in range(rows)])
-    if ended:
-        drawn[torch.arange(rows), lengths - 1] = tokenizer.eos  # type: ignore[assignment]
-    marks = None
+    if eos:
+        ids[torch.arange(rows), lengths - 1] = tokenizer.eos  # type: ignore[assignment]
+    words = None
     if tokenizer.kind == "characters":
-        flat = tokenizer.word_bio(drawn.flatten().numpy(), np.arange(0, rows * length, length))
-        marks = torch.from_numpy(flat).long().view(rows, length)
-    return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=drawn, words=marks)
+        flat = tokenizer.word_bio(ids.flatten().numpy(), np.arange(0, rows * length, length))
+        words = torch.from_numpy(flat).long().view(rows, length)
+    return Source(mask=torch.arange(length) < lengths.unsqueeze(1), ids=ids, words=words)
 
 
 class Settings(Protocol):
@@ -82,30 +81,30 @@ class Settings(Protocol):
 
 
 class Task(Protocol):
-    """The data side of a training. Made from (settings, directory, note); what it noticed is noted on the way."""
+    """The training side of a task. Reads its data when it is made, and notes what the user should know of it."""
 
-    def __init__(self, settings: Settings, directory: RunDirectory, note: Note): ...
+    def __init__(self, settings: Settings, directory: RunDirectory, progress: Progress): ...
 
     @property
-    def sizes(self) -> Any:
-        """What a model of this task is built for: a `Vocabulary`, or several, or classes."""
+    def codec(self) -> Codec:
+        """Tokenizers, labels and sizes, shared with the run."""
         ...
 
     @property
     def fingerprint(self) -> str:
-        """Of training and validation data: a resumed run must find what it left, or scores could not be compared."""
+        """Of training and validation data: a run is resumed on the same data only, or scores could not be compared."""
         ...
 
     @property
     def corpus(self) -> Any:
-        """What counted models count."""
+        """The training data of counted models."""
         ...
 
     def feed(self, model: Any) -> Feed:
-        """Examples in the order of training."""
+        """Training examples in order."""
         ...
 
-    def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
+    def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> Scores | None:
         """Scores on the validation data, "nll" among them; `quick` ones are for the log. None without such data."""
         ...
 
@@ -114,5 +113,5 @@ class Task(Protocol):
         ...
 
     def show(self, batch: Batch) -> str:
-        """The beginning of a batch as a person reads it."""
+        """The beginning of a batch as text."""
         ...

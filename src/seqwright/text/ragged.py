@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,30 @@ class Ragged:
         for rows, matrix in groups:
             ragged.ids[starts[rows, None] + np.arange(matrix.shape[1])] = matrix
         return ragged
+
+
+class RaggedTexts(Protocol):
+    """Texts or pairs of texts as concatenated rows of ids, without padding."""
+
+    @property
+    def ids(self) -> Ints:
+        """(N,) ids of all rows, concatenated."""
+        ...
+
+    @property
+    def lengths(self) -> Ints:
+        """(R,) ids in each row."""
+        ...
+
+    @property
+    def segments(self) -> NDArray[np.integer] | None:
+        """(N,) index of the text of a pair that each id belongs to."""
+        ...
+
+    @property
+    def words(self) -> NDArray[np.integer] | None:
+        """(N,) word boundaries where ids are characters (`Source.words`)."""
+        ...
 
 
 def concatenated_ranges(starts: Ints, lengths: Ints) -> Ints:

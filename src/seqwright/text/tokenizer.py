@@ -151,6 +151,11 @@ class Tokenizer:
         """(V,) mask: True for text, False for special tokens."""
         return np.array([bool(piece) for piece in self._token_bytes.pieces])
 
+    def never_generated(self, end: int | None = None, *, allowed: Iterable[str] = ()) -> list[int]:
+        """Ids that no output may hold: every special token but the one that ends it and those `allowed` by name."""
+        kept = {end, *(self.special_tokens[name] for name in allowed)}
+        return [id for id in self.special_tokens.values() if id not in kept]
+
     @functools.cached_property
     def _word_borders(self) -> NDArray[np.bool_]:
         """(2, V): whether an id always begins a word, and whether the id after it does."""

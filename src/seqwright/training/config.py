@@ -64,8 +64,8 @@ class TrainingConfig:
     """Fine-tuning: a finished run whose weights and tokenizer (extended by new tokens) initialize this one. The model
     must have the same kind and sizes; `--from RUN` or model.from copies them."""
     lora_rank: int | None = None
-    """LoRA (Hu et al. 2022): rank of the trainable updates of the encoder's linear layers, whose weights stay frozen;
-    merged at the end. Needs init_from; off by default."""
+    """LoRA (Hu et al. 2022): rank of the trainable updates of the weight matrices of encoder and decoder, which stay
+    frozen; merged at the end. Embeddings and head are trained in full. Needs init_from; off by default."""
     lora_alpha: float = 16.0
     """LoRA alpha: low-rank updates are scaled by lora_alpha / lora_rank."""
     layer_decay: float = 1.0

@@ -10,7 +10,7 @@ from seqwright.core.config import UserError
 from seqwright.training.config import TrainingConfig
 from seqwright.training.weights import is_task_specific
 
-LAYER = re.compile(r"\.blocks\.(\d+)\.|_l(\d+)(?:_reverse)?$")
+LAYER = re.compile(r"\.blocks\.(\d+)\.|_l(\d+)(?:_reverse)?(?:\.|$)")
 """The layer number in a parameter's name: Transformer blocks, and torch.nn's stacked recurrent networks."""
 TOP_LAYER = ("encoder.norm.", "reader.norm.", "decoder.norm.", "decoder.keys_values.")
 """Prefixes of parameters that count with the last layer: final normalizations, and the decoder's projection of the

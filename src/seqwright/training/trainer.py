@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
+from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Feed, Trainable
 from seqwright.core.state import State
 from seqwright.training import machine
@@ -54,17 +55,11 @@ class CheckpointStore(Protocol):
         """Removes the log records after a step."""
 
 
-class StepCallback(Protocol):
-    """Callback after every step, for progress bars."""
-
-    def __call__(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None: ...
-
-
 class Trainer:
     """Trains a model on a feed.
 
     Callbacks: `evaluate` returns validation scores with "nll", or None; `sample` returns output texts for the log;
-    `format_batch` shows a batch in error messages; `on_step` follows progress.
+    `format_batch` shows a batch in error messages; `reporter` is told of every step.
     """
 
     def __init__(
@@ -74,10 +69,10 @@ class Trainer:
         config: TrainingConfig,
         store: CheckpointStore,
         *,
-        evaluate: Callable[[], dict[str, Any] | None] = lambda: None,
+        evaluate: Callable[[], Mapping[str, Any] | None] = lambda: None,
         sample: Callable[[], list[dict[str, str]]] | None = None,
         format_batch: Callable[[Batch], str] = lambda batch: str(batch.input[0].tolist()),
-        on_step: StepCallback = lambda step, steps, loss, tokens_per_second: None,
+        reporter: Progress = SILENT,
     ):
         self.device = machine.device(config.device)
         self.model = model.to(self.device)
@@ -90,7 +85,7 @@ class Trainer:
         self.optimizer = optimizer(self.model, config)
         self.freezing = LayerFreezing(self.model, config, feed.steps_per_epoch)
         self.feed, self.config, self.store = feed, config, store
-        self.evaluate, self.sample, self.format_batch, self.on_step = evaluate, sample, format_batch, on_step
+        self.evaluate, self.sample, self.format_batch, self.reporter = evaluate, sample, format_batch, reporter
         self.steps = total_steps(config, feed)
         self.lr_ratio = schedule(
             config.schedule, steps=self.steps, warmup=warmup_steps(config, self.steps), final=config.final_lr_ratio
@@ -178,7 +173,7 @@ class Trainer:
         seconds = time.perf_counter() - start
         self.progress.seconds += seconds
         self.interval.seconds += seconds
-        self.on_step(self.progress.step, self.steps, self.last_loss, self.interval.tokens_per_second)
+        self.reporter.step(self.progress.step, self.steps, self.last_loss, self.interval.tokens_per_second)
 
     def _step(self) -> None:
         """One optimizer step on one batch of the feed, or none where the step is skipped."""

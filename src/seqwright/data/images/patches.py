@@ -127,22 +127,28 @@ class ImageFeed:
     carried = False
 
     def __init__(
-        self, images: Images, targets: Ints | None, grid: Grid, config: ImagesConfig, *, seed: int, batch: int
+        self,
+        images: Images,
+        targets: Ints | None,
+        grid: Grid,
+        config: ImagesConfig,
+        *,
+        seed: int,
+        batch: int,
+        shuffle: bool = True,
     ):
+        """Unless `shuffle`, images are in file order and not augmented: those of an evaluation."""
         self.images, self.targets, self.grid, self.config = images, targets, grid, config
-        self.seed, self.size = seed, batch
+        self.seed, self.size, self.shuffle = seed, batch, shuffle
         self.steps_per_epoch = -(-len(images) // batch)
 
     def batch(self, step: int) -> Batch:
         epoch, number = divmod(step, self.steps_per_epoch)
-        order = permutation(self.seed, epoch, len(self.images))
+        count = len(self.images)
+        order = permutation(self.seed, epoch, count) if self.shuffle else np.arange(count)
         rows = order[number * self.size : (number + 1) * self.size]
-        return self.make_batch(rows, self._augmented(self.images.pixels[rows], step), step)
-
-    def eval_batch(self, step: int) -> tuple[Ints, Batch]:
-        """The row numbers and the batch of a step in file order, without augmentation."""
-        rows = np.arange(step * self.size, min((step + 1) * self.size, len(self.images)))
-        return rows, self.make_batch(rows, self.images.pixels[rows], step)
+        pixels = self.images.pixels[rows]
+        return self.make_batch(rows, self._augmented(pixels, step) if self.shuffle else pixels, step)
 
     def make_batch(self, rows: Ints, pixels: Pixels, step: int) -> Batch:
         """The batch of images (B, H, W, C) under the objective."""

@@ -145,6 +145,11 @@ class LabeledTexts:
     def batch(self, rows: Ints) -> Batch:
         return Batch.of_source(self.sources.padded(rows), torch.from_numpy(self.targets[self.sources.origin[rows]]))
 
+    @property
+    def row_targets(self) -> torch.Tensor:
+        """Targets of each row of the sources."""
+        return torch.from_numpy(self.targets[self.sources.origin])
+
     def oversampling(self) -> Ints:
         """(rows,): visits per epoch of each row that make the classes about equally frequent."""
         classes = self.targets[self.sources.origin]

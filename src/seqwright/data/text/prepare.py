@@ -10,7 +10,7 @@ import hashlib
 import multiprocessing
 import shutil
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ import numpy as np
 
 from seqwright.core.config import UserError
 from seqwright.core.lock import is_lock, lock
+from seqwright.core.progress import SILENT, Progress
 from seqwright.core.regular_files import FileRecord, refuse_irregular
 from seqwright.core.storage import (
     is_leftover,
@@ -45,9 +46,6 @@ SAMPLE_BLOCK = 1 << 20
 """Block size in bytes of the sample that a subword tokenizer is trained on."""
 
 LOCKED = "Wait for it, stop it, or choose another folder."
-
-OnProgress = Callable[[int, int], None]
-"""Callback with (bytes of text, ids) so far, called after every encoded shard."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +134,7 @@ def prepare(
     document: Document,
     columns: Sequence[str] = (),
     workers: int = 1,
-    on_progress: OnProgress = lambda done, tokens: None,
+    progress: Progress = SILENT,
     block: int = BLOCK,
 ) -> Stream:
     """The stream of the files, encoded to a folder, or opened from it where it is complete."""
@@ -163,7 +161,7 @@ def prepare(
         recover(folder / "parts")
         _write_plan(folder, plan, tokenizer)
         if not (folder / "index.json").exists():
-            counts = _encode(plan, folder, tokenizer, workers, on_progress)
+            counts = _encode(plan, folder, tokenizer, workers, progress)
             _join(plan, folder, tokenizer, counts)
         if (folder / "parts").exists():  # also those that a killed process left after index.json
             shutil.rmtree(folder / "parts")
@@ -241,9 +239,7 @@ def _write_plan(folder: Path, plan: Plan, tokenizer: Tokenizer) -> None:
         write_text(folder / "tokenizer.json", tokenizer.json)
 
 
-def _encode(
-    plan: Plan, folder: Path, tokenizer: Tokenizer, workers: int, on_progress: OnProgress
-) -> list[dict[str, Any]]:
+def _encode(plan: Plan, folder: Path, tokenizer: Tokenizer, workers: int, progress: Progress) -> list[dict[str, Any]]:
     """The counts of every block, each written as a shard as soon as it is encoded; existing shards are reused."""
     counts: list[dict[str, Any]] = []
     pending: deque[tuple[int, dict[str, Any] | Future[tuple[bytes, dict[str, Any]]]]] = deque()
@@ -259,7 +255,8 @@ def _encode(
             count = result
         counts.append(count)
         if isinstance(result, Future):
-            on_progress(sum(count["read"] for count in counts), sum(count["ids"] for count in counts))
+            totals = {key: sum(count[name] for count in counts) for key, name in (("bytes", "read"), ("ids", "ids"))}
+            progress.record({"kind": "encoding", **totals})
 
     pool = _pool(workers, tokenizer)
     try:

@@ -7,18 +7,20 @@ and an L2-regularized regression learns how far to trust them (docs/decisions/00
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
-from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, within
+from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source
 from seqwright.core.config import UserError, check_sizes
-from seqwright.core.protocols import Doing, unheard
+from seqwright.core.progress import SILENT, Progress
+from seqwright.core.protocols import CountedModel
 from seqwright.models.bag.char_words import word_hashes, word_ids
 from seqwright.models.bag.complement_nb import ComplementNB, fit_complement_nb
 from seqwright.models.bag.features import CSRMatrix, Ints, NGramVectorizer, hstack
@@ -32,9 +34,10 @@ from seqwright.models.bag.selection import (
     can_use_ridge,
     select,
 )
+from seqwright.text.ragged import RaggedTexts
 
 BLOCK_TOKENS = 1 << 22
-"""Tokens taken from the corpus at a time, padding included: one very long text must not pad a thousand others."""
+"""Maximum number of tokens that are vectorized together in prediction: bounds memory."""
 DEFAULT_MIN_DF = 2
 """Minimum document frequency of n-grams unless configured or selected on held-out texts."""
 MAX_WEIGHTS = 20_000_000
@@ -84,15 +87,37 @@ class Examples(Protocol):
     """Training data of a bag: texts and their targets."""
 
     @property
-    def lengths(self) -> Ints: ...
+    def sources(self) -> RaggedTexts: ...
 
-    def batch(self, rows: Ints) -> Batch: ...
+    @property
+    def row_targets(self) -> Tensor:
+        """Target of each row of the sources."""
+        ...
 
 
-class Bag:
+@dataclass(frozen=True)
+class Unpadded:
+    """The rows of a padded source as ragged texts."""
+
+    ids: Ints
+    lengths: Ints
+    segments: NDArray[np.integer] | None
+    words: NDArray[np.integer] | None
+
+    @classmethod
+    def of(cls, source: Source) -> Unpadded:
+        assert source.ids is not None
+        mask = source.mask.cpu()
+
+        def real(values: Tensor | None) -> Ints | None:
+            return None if values is None else values.cpu()[mask].numpy()
+
+        ids = source.ids.cpu()[mask].numpy()
+        return cls(ids, mask.sum(1).numpy(), real(source.segments), real(source.words))
+
+
+class Bag(CountedModel):
     """A linear classifier of the n-grams in a text; before `fit` it has no features and all logits are 0."""
-
-    context = None
 
     def __init__(self, config: BagConfig, output: OutputSpec, segmented_vocabulary: int, vocabulary: int):
         self.config, self.output, self.vocabulary = config, output, vocabulary
@@ -121,18 +146,19 @@ class Bag:
         """Maximum n-gram order of each view: tokens, and the words they spell."""
         return [self.config.order, self.config.words] if self.config.words else [self.config.order]
 
-    def fit(self, corpus: Examples, doing: Doing = unheard) -> None:
+    def fit(self, corpus: Examples, progress: Progress = SILENT) -> None:
         """Counts n-grams, selects hyperparameters on held-out texts, and fits the weights."""
-        doing("counting n-grams")
-        ids, lengths, word_marks, target = self._corpus(corpus)
+        progress.stage("counting n-grams")
+        texts, target = corpus.sources, corpus.row_targets
         if self.config.words:
-            self.word_hashes = np.unique(word_hashes(ids, word_marks, lengths)[0])
-        streams = self._streams(ids, lengths, word_marks)
+            ids, word_marks = self._marked(texts)
+            self.word_hashes = np.unique(word_hashes(ids, word_marks, texts.lengths)[0])
+        streams = self._streams(texts)
         features = self._without_weights(streams)
         if features is None:
-            self._learn(*self._selected(streams, target, doing), target, doing)
+            self._learn(*self._selected(streams, target, progress), target, progress)
             return
-        doing(f"counting {features.width:,} n-grams of {self.output.count:,} classes")
+        progress.stage(f"counting {features.width:,} n-grams of {self.output.count:,} classes")
         self.complement_nb, note = fit_complement_nb(features, target, self.output.count, self.config.smoothing)
         self.notes.append(f"{self.output.count:,} classes: fitted by complement naive Bayes alone{note}.")
 
@@ -146,10 +172,10 @@ class Bag:
         frequent = int((torch.bincount(features.columns) >= DEFAULT_MIN_DF).sum())
         return features if frequent * self.output.count > MAX_WEIGHTS else None
 
-    def _learn(self, x: CSRMatrix, chosen: Candidate, target: Tensor, doing: Doing) -> None:
+    def _learn(self, x: CSRMatrix, chosen: Candidate, target: Tensor, progress: Progress) -> None:
         """Fits the weights with the selected hyperparameters; an average of two linear models is one linear model."""
         self.l2, self.naive_bayes = chosen.l2, chosen.naive_bayes
-        doing(f"learning the weights of {x.width:,} n-grams")
+        progress.stage(f"learning the weights of {x.width:,} n-grams")
         self.weight, self.bias = torch.zeros(x.width, self.output.count), torch.zeros(self.output.count)
         if chosen.ridge_share < 1:
             scale = self.scale(x, target, chosen.naive_bayes)
@@ -164,7 +190,7 @@ class Bag:
     def _add(self, weight: Tensor, bias: Tensor, by: float) -> None:
         self.weight, self.bias = self.weight + by * weight, self.bias + by * bias
 
-    def _selected(self, streams: Streams, target: Tensor, doing: Doing) -> tuple[CSRMatrix, Candidate]:
+    def _selected(self, streams: Streams, target: Tensor, progress: Progress) -> tuple[CSRMatrix, Candidate]:
         """The features and hyperparameters of least held-out loss."""
         min_df = self.config.min_df or (DEFAULT_MIN_DF if len(target) >= MIN_TEXTS else 1)
         x = self._features(streams, min_df)
@@ -173,7 +199,7 @@ class Bag:
         try_both = can_grid_search(x, self.output) and self.naive_bayes and self.config.naive_bayes is None
 
         def selected(x: CSRMatrix, min_df: int, *naive_bayes: bool) -> Candidate:
-            return select(x, target, self.output, self.scale, min_df=min_df, naive_bayes=naive_bayes, doing=doing)
+            return select(x, target, self.output, self.scale, min_df=min_df, naive_bayes=naive_bayes, progress=progress)
 
         best = selected(x, min_df, *((True, False) if try_both else (self.naive_bayes,)))
         if self.config.min_df is None and (can_cross_validate(x, self.output) or can_use_ridge(x, self.output)):
@@ -273,39 +299,42 @@ class Bag:
                 raise ValueError(f"weights of shape {tuple(self.weight.shape)}, not of {self.output.count} labels")
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Logits (B, C)."""
-        streams = self._streams(*self._flat(batch.source))
+        """Logits (B, C) of a padded batch."""
+        return self._logits(Unpadded.of(batch.source)).to(batch.source.device)
+
+    def logits(self, texts: RaggedTexts) -> Tensor:
+        """Logits (R, C) of ragged texts, BLOCK_TOKENS at a time."""
+        ends = np.cumsum(texts.lengths)
+        blocks = np.split(np.arange(len(ends)), np.flatnonzero(np.diff(ends // BLOCK_TOKENS)) + 1)
+        return torch.cat([self._logits(_rows(texts, rows, ends)) for rows in blocks])
+
+    def _logits(self, texts: RaggedTexts) -> Tensor:
+        streams = self._streams(texts)
         x = self._normalized([view.transform(*stream) for view, stream in zip(self.vectorizers, streams, strict=True)])
-        logits = self.complement_nb(x) if self.complement_nb else x @ self.weight + self.bias
-        return logits.to(batch.source.device)
+        return self.complement_nb(x) if self.complement_nb else x @ self.weight + self.bias
 
-    def _streams(self, ids: Ints, lengths: Ints, word_marks: Ints) -> Streams:
+    def _streams(self, texts: RaggedTexts) -> Streams:
         """The concatenated token ids and text lengths, and those of the words they spell."""
+        ids, word_marks = self._marked(texts)
         if not self.config.words:
-            return [(ids, lengths)]
-        hashes, counts = word_hashes(ids, word_marks, lengths)
-        return [(ids, lengths), (word_ids(hashes, self.word_hashes), counts)]
+            return [(ids, texts.lengths)]
+        hashes, counts = word_hashes(ids, word_marks, texts.lengths)
+        return [(ids, texts.lengths), (word_ids(hashes, self.word_hashes), counts)]
 
-    def _corpus(self, corpus: Examples) -> tuple[Ints, Ints, Ints, Tensor]:
-        """The concatenated ids of all texts, their lengths, word marks, and targets."""
-        ids, lengths, word_marks, targets = zip(*self._blocks(corpus), strict=True)
-        return np.concatenate(ids), np.concatenate(lengths), np.concatenate(word_marks), torch.cat(targets)
-
-    def _blocks(self, corpus: Examples) -> Iterator[tuple[Ints, Ints, Ints, Tensor]]:
-        for first, end in itertools.pairwise(within(corpus.lengths.tolist(), BLOCK_TOKENS)):
-            batch = corpus.batch(np.arange(first, end))
-            yield *self._flat(batch.source), batch.target
-
-    def _flat(self, source: Source) -> tuple[Ints, Ints, Ints]:
-        """The ids without padding, text lengths, and word marks. Ids of the second text of a pair are offset by the
-        vocabulary size, so that its n-grams are features of their own."""
-        assert source.ids is not None
-        if self.config.words and source.words is None:
+    def _marked(self, texts: RaggedTexts) -> tuple[Ints, Ints]:
+        """Ids and word marks. Ids of the second text of a pair are offset by the vocabulary size, so that its n-grams
+        are features of their own."""
+        if self.config.words and texts.words is None:
             raise UserError('model.words counts words spelled by characters; set tokenizer.kind = "characters".')
-        ids = source.ids if source.segments is None else source.ids + self.vocabulary * source.segments
-        mask = source.mask.cpu().numpy()
-        word_marks = mask[mask].astype(np.int64) if source.words is None else source.words.cpu().numpy()[mask]
-        return ids.cpu().numpy()[mask], mask.sum(1), word_marks
+        ids = texts.ids if texts.segments is None else texts.ids + self.vocabulary * texts.segments.astype(np.int64)
+        return ids, np.ones_like(ids) if texts.words is None else texts.words.astype(np.int64)
+
+
+def _rows(texts: RaggedTexts, rows: Ints, ends: Ints) -> Unpadded:
+    """A range of rows of ragged texts."""
+    span = slice(int(ends[rows[0]] - texts.lengths[rows[0]]), int(ends[rows[-1]]))
+    segments, words = (None if part is None else part[span] for part in (texts.segments, texts.words))
+    return Unpadded(texts.ids[span], texts.lengths[rows], segments, words)
 
 
 def bag(config: BagConfig, sizes: EncoderSizes) -> Bag:

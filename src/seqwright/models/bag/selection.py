@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqwright.core.batch import OutputSpec
-from seqwright.core.protocols import Doing
+from seqwright.core.progress import Progress
 from seqwright.models.bag.features import CSRMatrix
 from seqwright.models.bag.linear import LOSSES, fit_linear
 from seqwright.models.bag.ridge import gram_matrix, inverse_document_frequency, solve_dual
@@ -101,7 +101,7 @@ def select(
     *,
     min_df: int,
     naive_bayes: Sequence[bool],
-    doing: Doing,
+    progress: Progress,
 ) -> Candidate:
     """The candidate of least held-out loss over the given weightings; the first, unscored, where none can be scored."""
     unscored = Candidate(float("inf"), naive_bayes=naive_bayes[0])
@@ -119,24 +119,24 @@ def select(
     for weighted in naive_bayes if can_use_lbfgs(x, output) else ():
         for fold in folds:
             fold.fit_scale(scale, weighted, min_df)
-        candidates.append(min(one for hinge in hinges for one in _l2_path(folds, weighted, hinge, 0.0, doing)))
+        candidates.append(min(one for hinge in hinges for one in _l2_path(folds, weighted, hinge, 0.0, progress)))
         if weighted and output.kind == "class":
             loss, center = min((_naive_bayes_loss(folds, center), center) for center in NAIVE_BAYES_SCALES)
             if loss < candidates[-1].loss:
-                candidates.append(min(_l2_path(folds, weighted, candidates[-1].hinge, center, doing)))
+                candidates.append(min(_l2_path(folds, weighted, candidates[-1].hinge, center, progress)))
     if can_use_ridge(x, output):
-        ridge = min(_ridge_path(folds, min_df, doing))
+        ridge = min(_ridge_path(folds, min_df, progress))
         candidates += [*_ensembles(min(candidates), ridge, folds), ridge] if candidates else [ridge]
     return min(candidates)
 
 
-def _ridge_path(folds: Sequence[Fold], min_df: int, doing: Doing) -> Iterator[Candidate]:
+def _ridge_path(folds: Sequence[Fold], min_df: int, progress: Progress) -> Iterator[Candidate]:
     """Ridge regression from strong to weak regularization, until the held-out loss rises."""
     truth, least = torch.cat([fold.truth for fold in folds]), float("inf")
     for fold in folds:
         fold.fit_gram(min_df)
     for l2 in RIDGE_GRID:
-        doing(f"{folds[0].x.width:,} n-grams: trying ridge regression with l2 = {l2:g}")
+        progress.stage(f"{folds[0].x.width:,} n-grams: trying ridge regression with l2 = {l2:g}")
         logits = torch.cat([fold.ridge_logits(l2) for fold in folds])
         loss, by = min((float(F.cross_entropy(by * logits, truth)), by) for by in LOGIT_SCALES)
         accuracy = 100 * float((logits.argmax(1) == truth).float().mean())
@@ -161,14 +161,16 @@ def _ensembles(best: Candidate, ridge: Candidate, folds: Sequence[Fold]) -> Iter
         yield replace(both, loss=float(F.cross_entropy(logits, truth)), accuracy=accuracy)
 
 
-def _l2_path(folds: Sequence[Fold], naive_bayes: bool, hinge: bool, center: float, doing: Doing) -> Iterator[Candidate]:
+def _l2_path(
+    folds: Sequence[Fold], naive_bayes: bool, hinge: bool, center: float, progress: Progress
+) -> Iterator[Candidate]:
     """L-BFGS from strong to weak regularization, until the held-out loss rises."""
     output, truth, least = folds[0].output, torch.cat([fold.truth for fold in folds]), float("inf")
     for fold in folds:
         fold.reset(center)
     for l2 in L2_GRID:
         so_far = f"; the least loss so far is {least:.4f}" if least < float("inf") else ""
-        doing(f"{folds[0].x.width:,} n-grams: trying l2 = {l2:g}{so_far}")
+        progress.stage(f"{folds[0].x.width:,} n-grams: trying l2 = {l2:g}{so_far}")
         logits = torch.cat([fold.fit_predict("squared_hinge" if hinge else output.kind, l2, center) for fold in folds])
         loss, logit_scale = min(
             (float(LOSSES[output.kind](by * logits, truth)), by) for by in (LOGIT_SCALES if hinge else (1.0,))

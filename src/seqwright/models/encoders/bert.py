@@ -1,17 +1,13 @@
-"""BERT: bidirectional Transformer encoder for masked language modeling (Devlin et al. 2019)."""
+"""BERT: post-LN bidirectional Transformer encoder (Devlin et al. 2019)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import nn
 
-from seqwright.core.batch import EncoderSizes
-from seqwright.layers.heads import MLMHead
-from seqwright.layers.pooling import NoPooling
-from seqwright.models.encoder_model import EncoderModel, Tokens
-from seqwright.models.transformer import TransformerEncoder, TransformerEncoderConfig
+from seqwright.models.encoders.transformer import TransformerEncoder, TransformerEncoderConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,29 +28,20 @@ class BertConfig(TransformerEncoderConfig):
     dropout: float = 0.1
     """Dropout rate of embeddings, sublayer outputs and attention weights."""
 
+    poolings: ClassVar[tuple[str, ...]] = ("first", "mean", "max", "attention")
+    token_std: ClassVar[float | None] = 0.02
 
-def bert(config: BertConfig, sizes: EncoderSizes) -> EncoderModel:
-    """A newly initialized BERT with a masked language modeling head tied to the embedding."""
-    assert sizes.vocabulary is not None
-    embedding = Tokens(sizes.vocabulary.size, config.width, segments=sizes.segments)
-    head = MLMHead(config.width, sizes.answers.count, epsilon=config.norm_eps)
-    for part in (embedding, head):
-        initialize(part)
-    head.readout.weight = embedding.weight
-    return EncoderModel(embedding, bert_encoder(config), NoPooling(config.width), nn.Identity(), head)
+    def initialize(self, module: nn.Module) -> None:
+        """The paper's initialization: normal with standard deviation 0.02, biases 0."""
+        for part in module.modules():
+            if isinstance(part, nn.Linear | nn.Embedding):
+                nn.init.normal_(part.weight, std=0.02)
+            if isinstance(part, nn.Linear) and part.bias is not None:
+                nn.init.zeros_(part.bias)
 
 
 def bert_encoder(config: BertConfig) -> TransformerEncoder:
-    """A newly initialized BERT encoder, without embedding and head."""
+    """A newly initialized BERT encoder."""
     encoder = TransformerEncoder(config, embedding_norm=config.norm_position == "post")
-    initialize(encoder)
+    config.initialize(encoder)
     return encoder
-
-
-def initialize(module: nn.Module) -> None:
-    """The paper's initialization: normal with standard deviation 0.02, biases 0."""
-    for part in module.modules():
-        if isinstance(part, nn.Linear | nn.Embedding):
-            nn.init.normal_(part.weight, std=0.02)
-        if isinstance(part, nn.Linear) and part.bias is not None:
-            nn.init.zeros_(part.bias)

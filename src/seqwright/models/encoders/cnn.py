@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -11,11 +12,11 @@ from torch import Tensor, nn
 
 from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.layers.cross_attention import pad
-from seqwright.layers.encoder import EncoderOutput
+from seqwright.layers.encoder import EncoderConfig, EncoderOutput
 
 
 @dataclass(frozen=True, kw_only=True)
-class CNNConfig:
+class CNNConfig(EncoderConfig):
     embedding: int = 128
     """Embedding size."""
     channels: tuple[int, ...] = (128,)
@@ -30,6 +31,8 @@ class CNNConfig:
     dropout: float = 0.0
     """Dropout rate of the embeddings."""
 
+    poolings: ClassVar[tuple[str, ...]] = ("max", "mean", "attention", "flatten")
+
     def __post_init__(self) -> None:
         check_sizes(self, "embedding", "stride", "length")
         check_shares(self, "dropout")
@@ -37,15 +40,28 @@ class CNNConfig:
             raise UserError("channels and kernels must be non-empty lists of sizes of at least 1.")
         if self.length is not None and len(self.kernels) > 1:
             raise UserError("kernels of different widths leave different lengths of a fixed length; give one kernel.")
-        if self.length is not None and self.positions < 1:
+        if self.output_length is not None and self.output_length < 1:
             raise UserError(f"no window of {self.kernels[0]} fits length {self.length} in every layer; raise length.")
 
     @property
-    def positions(self) -> int:
+    def input_width(self) -> int:
+        return self.embedding
+
+    @property
+    def output_width(self) -> int:
+        return len(self.kernels) * self.channels[-1]
+
+    @property
+    def aligned(self) -> bool:
+        return self.length is None and self.stride == 1
+
+    @property
+    def output_length(self) -> int | None:
         """Positions that remain of a fixed length after all layers."""
-        remaining = self.length or 0
-        for _ in self.channels:
-            remaining = (remaining - self.kernels[0]) // self.stride + 1
+        remaining = self.length
+        if remaining is not None:
+            for _ in self.channels:
+                remaining = (remaining - self.kernels[0]) // self.stride + 1
         return remaining
 
 
@@ -56,7 +72,7 @@ class CNNEncoder(nn.Module):
         super().__init__()
         self.stride, self.kernels = config.stride, config.kernels
         self.context = config.length
-        self.width = len(config.kernels) * config.channels[-1]
+        self.width = config.output_width
         sizes = (config.embedding, *config.channels)
         self.towers = nn.ModuleList(
             nn.ModuleList(nn.Conv1d(a, b, kernel, config.stride) for a, b in pairwise(sizes))

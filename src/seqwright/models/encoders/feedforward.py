@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from seqwright.core.batch import Vocabulary
 from seqwright.core.config import check_shares, check_sizes
 from seqwright.core.state import State
-from seqwright.models.language_model import LanguageModel
+from seqwright.layers.encoder import EncoderConfig
+
+PLAIN_READOUT: Mapping[str, Mapping[str, Any]] = {"text": {"tied": False, "readout": "each", "length": None}}
+"""As in the paper: an output layer of its own over each hidden state."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeuralBigramConfig:
+class NeuralBigramConfig(EncoderConfig):
     width: int = 128
     """Size of the embedding and of the hidden layer."""
+
+    autoregressive: ClassVar[bool] = True
+    head_fixed: ClassVar[Mapping[str, Mapping[str, Any]]] = PLAIN_READOUT
 
     def __post_init__(self) -> None:
         check_sizes(self, "width")
 
+    @property
+    def input_width(self) -> int:
+        return self.width
+
 
 @dataclass(frozen=True, kw_only=True)
-class FeedforwardConfig:
+class FeedforwardConfig(EncoderConfig):
     context_size: int = 8
     """Number of preceding tokens that predict the next (n-gram order - 1)."""
     width: int = 256
@@ -33,9 +44,20 @@ class FeedforwardConfig:
     dropout: float = 0.0
     """Dropout rate of the hidden layer."""
 
+    autoregressive: ClassVar[bool] = True
+    head_fixed: ClassVar[Mapping[str, Mapping[str, Any]]] = PLAIN_READOUT
+
     def __post_init__(self) -> None:
         check_sizes(self, "context_size", "width", "embedding")
         check_shares(self, "dropout")
+
+    @property
+    def input_width(self) -> int:
+        return self.embedding
+
+    @property
+    def output_width(self) -> int:
+        return self.width
 
 
 @dataclass
@@ -49,7 +71,7 @@ class FeedforwardEncoder(nn.Module):
     """tanh(W [x_(t-n+1) … x_t] + b) over the last n = `window` embeddings: a smooth n-gram model."""
 
     context = None
-    supports_document_mask = False
+    masks_documents = False
 
     def __init__(self, size: int, window: int, width: int, dropout: float = 0.0):
         super().__init__()
@@ -77,12 +99,11 @@ class FeedforwardEncoder(nn.Module):
         return hidden, WindowState(history.gather(1, index.unsqueeze(-1).expand(-1, -1, self.size)))
 
 
-def feedforward(config: FeedforwardConfig, vocabulary: Vocabulary) -> LanguageModel:
-    """A newly initialized feed-forward language model."""
-    encoder = FeedforwardEncoder(config.embedding, config.context_size, config.width, config.dropout)
-    return LanguageModel(vocabulary.size, config.embedding, encoder)
+def feedforward_encoder(config: FeedforwardConfig) -> FeedforwardEncoder:
+    """A newly initialized feed-forward encoder."""
+    return FeedforwardEncoder(config.embedding, config.context_size, config.width, config.dropout)
 
 
-def neural_bigram(config: NeuralBigramConfig, vocabulary: Vocabulary) -> LanguageModel:
-    """A newly initialized neural bigram: the next token from the last one alone."""
-    return LanguageModel(vocabulary.size, config.width, FeedforwardEncoder(config.width, 1, config.width))
+def neural_bigram_encoder(config: NeuralBigramConfig) -> FeedforwardEncoder:
+    """A newly initialized encoder of the last token alone."""
+    return FeedforwardEncoder(config.width, 1, config.width)

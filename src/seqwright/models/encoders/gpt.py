@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from seqwright.core.batch import Vocabulary
-from seqwright.core.config import UserError
-from seqwright.layers.flatten import PrefixFlatten
 from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.transformer_stack import Stack, StackConfig, StackSizes
-from seqwright.models.language_model import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig(StackConfig):
-    tied: bool = True
-    """Tie the output layer to the embedding (Press & Wolf 2017)."""
-    readout: Literal["each", "flatten"] = "each"
-    """Input of the output layer: each position's hidden state (each), or all so far, flattened and zero-padded to the
-    context (flatten, the lectures' way 2)."""
+    autoregressive: ClassVar[bool] = True
+    poolings: ClassVar[tuple[str, ...]] = ("final", "mean", "max", "attention")
+    head_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"text": {"tied": True}}
+    head_fixed: ClassVar[Mapping[str, Mapping[str, Any]]] = {"text": {"length": None}}
+    """A flattened prefix has the length of the context."""
+    token_std: ClassVar[float | None] = 0.02
+    readout_bias: ClassVar[bool] = False
+    """As in GPT-2, the output layer has no bias."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.readout == "flatten" and self.tied:
-            raise UserError('readout = "flatten" has context × width inputs and cannot be tied: set tied = false.')
+    def initialize(self, module: nn.Module) -> None:
+        initialize(module, self.layers)
 
 
 class GPTEncoder(Stack):
     """Causal Transformer stack with a KV cache as its state."""
 
-    supports_document_mask = True
+    masks_documents = True
 
     def __init__(self, config: StackSizes, *, causal: bool = True):
         super().__init__(config, config.layers, causal=causal)
@@ -51,20 +49,11 @@ class GPTEncoder(Stack):
         return self.run(x, state, count, documents=documents)
 
 
-def gpt(config: GPTConfig, vocabulary: Vocabulary) -> LanguageModel:
-    """A newly initialized GPT."""
-    encoder: nn.Module = GPTEncoder(config)
+def gpt_encoder(config: GPTConfig) -> GPTEncoder:
+    """A newly initialized GPT encoder."""
+    encoder = GPTEncoder(config)
     initialize(encoder, config.layers)
-    if config.readout == "flatten":
-        encoder = PrefixFlatten(encoder, config.width, config.context)
-    # As in GPT-2, the output layer has no bias.
-    model = LanguageModel(
-        vocabulary.size, config.width, encoder, tied=config.tied, readout_bias=config.readout == "flatten"
-    )
-    nn.init.normal_(model.embedding.weight, std=0.02)
-    if not config.tied:
-        nn.init.normal_(model.head.readout.weight, std=0.02)
-    return model
+    return encoder
 
 
 def initialize(module: nn.Module, layers: int) -> None:

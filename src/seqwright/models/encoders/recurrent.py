@@ -1,26 +1,35 @@
-"""Recurrent language models: Elman (1990), LSTM (Hochreiter & Schmidhuber 1997; Gers et al. 2000), GRU (Cho et al.
-2014)."""
+"""Recurrent encoders: Elman (1990), LSTM (Hochreiter & Schmidhuber 1997; Gers et al. 2000), GRU (Cho et al. 2014).
+
+`RecurrentEncoder` is causal and carries its state, for language models and decoders; `BidirectionalEncoder` encodes a
+complete source in one or both directions (Schuster & Paliwal 1997).
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seqwright.core.batch import Vocabulary
 from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.core.state import State
+from seqwright.layers.attention import drop_full_mask
 from seqwright.layers.elman import ACTIVATIONS, Elman
-from seqwright.layers.flatten import PrefixFlatten
-from seqwright.layers.recurrent import without_autocast
-from seqwright.models.language_model import LanguageModel
+from seqwright.layers.encoder import EncoderConfig, EncoderOutput
+from seqwright.layers.recurrent import run_padded, without_autocast
+
+Cell = Literal["rnn", "lstm", "gru"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentConfig:
+class RecurrentConfig(EncoderConfig):
+    """Options of every cell; its class picks the cell."""
+
     layers: int = 1
     """Number of stacked layers."""
     width: int = 256
@@ -29,23 +38,32 @@ class RecurrentConfig:
     """Embedding size; as width by default."""
     dropout: float = 0.0
     """Dropout rate of each layer's input and of the output, never of recurrent connections (Zaremba et al. 2014)."""
-    tied: bool = False
-    """Tie the output layer to the embedding (needs embedding = width)."""
-    readout: Literal["each", "flatten"] = "each"
-    """Input of the output layer: each position's hidden state (each), or all so far, flattened and zero-padded to
-    `length` (flatten, the lectures' way 2)."""
-    length: int | None = None
-    """Fixed number of positions of readout = "flatten"."""
+
+    autoregressive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_sizes(self, "layers", "width", "embedding", "length")
+        check_sizes(self, "layers", "width", "embedding")
         check_shares(self, "dropout")
-        if self.tied and self.embedding not in (None, self.width):
-            raise UserError(f"tied = true needs embedding = width; they are {self.embedding} and {self.width}.")
-        if self.tied and self.readout == "flatten":
-            raise UserError('readout = "flatten" has length × width inputs and cannot be tied: set tied = false.')
-        if (self.readout == "flatten") != (self.length is not None):
-            raise UserError('readout = "flatten" and length go together; give both or neither.')
+
+    @property
+    def input_width(self) -> int:
+        return self.embedding or self.width
+
+    @property
+    def output_width(self) -> int:
+        return self.width
+
+    @abstractmethod
+    def network(self) -> nn.Module:
+        """The newly initialized cells of all layers."""
+
+    @property
+    def _sizes(self) -> tuple[int, int, int]:
+        return self.input_width, self.width, self.layers
+
+    @property
+    def _dropout_between_layers(self) -> float:
+        return self.dropout if self.layers > 1 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,16 +71,35 @@ class ElmanConfig(RecurrentConfig):
     activation: Literal["tanh", "relu", "sigmoid", "linear"] = "tanh"
     """Activation of the recurrence."""
 
+    def network(self) -> nn.Module:
+        dropout = self._dropout_between_layers
+        if self.activation in ("tanh", "relu"):
+            return nn.RNN(*self._sizes, nonlinearity=self.activation, batch_first=True, dropout=dropout)
+        return Elman(*self._sizes, activation=ACTIVATIONS[self.activation], dropout=dropout)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMConfig(RecurrentConfig):
     forget_bias: float = 1.0
     """Initial bias of the forget gates; above 0 the cell remembers by default (Jozefowicz et al. 2015)."""
 
+    def network(self) -> nn.Module:
+        network = nn.LSTM(*self._sizes, batch_first=True, dropout=self._dropout_between_layers)
+        for layer in range(self.layers):
+            for name in ("bias_ih", "bias_hh"):  # gate order i f g o; both biases are added
+                bias = network.get_parameter(f"{name}_l{layer}")
+                with torch.no_grad():
+                    bias[self.width : 2 * self.width] = self.forget_bias if name == "bias_ih" else 0.0
+        return network
+
 
 @dataclass(frozen=True, kw_only=True)
 class GRUConfig(RecurrentConfig):
-    """No further options."""
+    def network(self) -> nn.Module:
+        return nn.GRU(*self._sizes, batch_first=True, dropout=self._dropout_between_layers)
+
+
+CELLS: dict[Cell, type[RecurrentConfig]] = {"rnn": ElmanConfig, "lstm": LSTMConfig, "gru": GRUConfig}
 
 
 @dataclass
@@ -84,32 +121,15 @@ class RecurrentEncoder(nn.Module):
     """Unidirectional recurrent encoder of unlimited context length; its state is the hidden (and cell) state."""
 
     context = None
-    supports_document_mask = False
+    masks_documents = False
 
     def __init__(self, config: RecurrentConfig):
         super().__init__()
         self.width = config.width
         self.layers = config.layers
         self.dropout = nn.Dropout(config.dropout)
-        between = config.dropout if config.layers > 1 else 0.0
-        sizes = (config.embedding or config.width, config.width, config.layers)
-        self.network: nn.Module
-        if isinstance(config, LSTMConfig):
-            self.network = nn.LSTM(*sizes, batch_first=True, dropout=between)
-            for layer in range(config.layers):
-                for name in ("bias_ih", "bias_hh"):  # gate order i f g o; both biases are added
-                    bias = self.network.get_parameter(f"{name}_l{layer}")
-                    with torch.no_grad():
-                        bias[config.width : 2 * config.width] = config.forget_bias if name == "bias_ih" else 0.0
-        elif isinstance(config, GRUConfig):
-            self.network = nn.GRU(*sizes, batch_first=True, dropout=between)
-        else:
-            assert isinstance(config, ElmanConfig)
-            if config.activation in ("tanh", "relu"):
-                self.network = nn.RNN(*sizes, nonlinearity=config.activation, batch_first=True, dropout=between)
-            else:
-                self.network = Elman(*sizes, activation=ACTIVATIONS[config.activation], dropout=between)
-        self.has_cell = isinstance(config, LSTMConfig)
+        self.network = config.network()
+        self.has_cell = isinstance(self.network, nn.LSTM)
 
     def start(self, rows: int, capacity: int, like: Tensor) -> Hidden | HiddenAndCell:
         zeros = like.new_zeros(rows, self.layers, self.width)
@@ -135,12 +155,78 @@ class RecurrentEncoder(nn.Module):
         return self.dropout(output), type(before)(*rows_first)
 
 
-def recurrent(config: RecurrentConfig, vocabulary: Vocabulary) -> LanguageModel:
-    """A newly initialized recurrent language model."""
-    encoder: nn.Module = RecurrentEncoder(config)
-    if config.length is not None:
-        encoder = PrefixFlatten(encoder, config.width, config.length)
-    model = LanguageModel(vocabulary.size, config.embedding or config.width, encoder, tied=config.tied)
-    if config.tied:  # nn.Embedding's unit normals would give initial logits of size √D
-        nn.init.normal_(model.embedding.weight, std=config.width**-0.5)
-    return model
+@dataclass(frozen=True, kw_only=True)
+class BidirectionalConfig(EncoderConfig):
+    layers: int = 1
+    """Number of stacked layers (per direction)."""
+    width: int = 256
+    """Hidden size; a bidirectional encoder gives half of it to each direction."""
+    embedding: int | None = None
+    """Embedding size; as width by default."""
+    bidirectional: bool = True
+    """Bidirectional recurrence (Schuster & Paliwal 1997)."""
+    dropout: float = 0.2
+    """Dropout rate of each layer's input and of the output, never of recurrent connections (Zaremba et al. 2014)."""
+
+    poolings: ClassVar[tuple[str, ...]] = ("max", "last", "backward", "final", "mean", "attention")
+    head_defaults: ClassVar[dict[str, dict[str, str]]] = {"images": {"pooling": "last"}}
+
+    def __post_init__(self) -> None:
+        check_sizes(self, "layers", "width", "embedding")
+        check_shares(self, "dropout")
+        if self.bidirectional and self.width % 2:
+            raise UserError(f"a bidirectional encoder halves the width: it must be even, not {self.width}.")
+
+    @property
+    def input_width(self) -> int:
+        return self.embedding or self.width
+
+    @property
+    def output_width(self) -> int:
+        return self.width
+
+    @property
+    def causal(self) -> bool:
+        return not self.bidirectional
+
+    def check_pooling(self, names: tuple[str, ...]) -> None:
+        if "backward" in names and not self.bidirectional:
+            raise UserError('pooling = "backward" reads the backward direction; set bidirectional = true.')
+
+
+NETWORKS: dict[Cell, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
+
+
+class BidirectionalEncoder(nn.Module):
+    """Recurrent encoder of a padded source; its final states are part of the output."""
+
+    context = None
+
+    def __init__(self, cell: Cell, config: BidirectionalConfig):
+        super().__init__()
+        self.width = config.width
+        self.directions = 2 if config.bidirectional else 1
+        self.network = NETWORKS[cell](
+            config.input_width,
+            config.width // self.directions,
+            config.layers,
+            batch_first=True,
+            dropout=config.dropout if config.layers > 1 else 0.0,
+            bidirectional=config.bidirectional,
+        )
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
+        with without_autocast(self.network, self.dropout(x)) as x:
+            # Padding needs care (decision 125); on a CPU, a batch without any takes torch.nn's own path.
+            vectors, last = self.network(x) if drop_full_mask(mask) is None else run_padded(self.network, x, mask)
+        last = torch.stack(last if isinstance(last, tuple) else (last,))  # (C, L · directions, B, D / directions)
+        last = (
+            last.view(len(last), -1, self.directions, *last.shape[2:]).permute(3, 0, 1, 2, 4).flatten(-2)
+        )  # (B, C, L, D)
+        return EncoderOutput(self.dropout(vectors), mask, last)
+
+
+bidirectional_rnn = partial(BidirectionalEncoder, "rnn")
+bidirectional_lstm = partial(BidirectionalEncoder, "lstm")
+bidirectional_gru = partial(BidirectionalEncoder, "gru")

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from seqwright.core.batch import IGNORE, Batch, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Doing, unheard
+from seqwright.core.progress import SILENT, Progress
+from seqwright.core.protocols import CountedModel
 from seqwright.core.state import State
 
 Ints = NDArray[np.int64]
@@ -69,10 +70,9 @@ class AdaptiveState(State):
         return [replace(state, ids=F.pad(state.ids, (0, columns - state.ids.size(1)))) for state in states]
 
 
-class Adaptive:
+class Adaptive(CountedModel):
     """A static n-gram with a cache of the text; `fit`, `state_dict` and `load_state_dict` are the static model's."""
 
-    context = None
     adaptive = True
     """Scores depend on the order of the texts, which their signature states."""
 
@@ -84,7 +84,7 @@ class Adaptive:
         self.predictable[[id for id in (vocabulary.sos, vocabulary.pad) if id is not None]] = False
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self) -> list[str]:  # type: ignore[override]
         notes: list[str] = self.model.notes
         return notes
 
@@ -93,8 +93,8 @@ class Adaptive:
         facts: dict[str, Any] = self.model.facts
         return facts
 
-    def fit(self, corpus: Any, doing: Doing = unheard) -> None:
-        self.model.fit(corpus, doing)
+    def fit(self, corpus: Any, progress: Progress = SILENT) -> None:
+        self.model.fit(corpus, progress)
 
     def state_dict(self) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = self.model.state_dict()
@@ -108,10 +108,21 @@ class Adaptive:
         trained = self.model.start(source, capacity=capacity)
         return AdaptiveState(trained, ids, torch.zeros(source.rows, dtype=torch.long, device=source.device))
 
-    def step(self, ids: Tensor, state: AdaptiveState, count: Tensor | None = None) -> tuple[Tensor, AdaptiveState]:
+    def step(
+        self, ids: Tensor, state: AdaptiveState, count: Tensor | None = None, *, all_positions: bool = False
+    ) -> tuple[Tensor, AdaptiveState]:
+        """Log-probabilities (B, V) of the next token after ids (B, T), or (B, T, V) after each, and the state after."""
+        if all_positions:  # the cache differs at each position
+            steps, at = [], state
+            for column in ids.unbind(1):
+                log_probs, at = self.step(column.unsqueeze(1), at)
+                steps.append(log_probs)
+            return torch.stack(steps, 1), self.step(ids, state, count)[1]
         log_probs, trained = self.model.step(ids, state.trained, count)
         added = torch.full_like(state.count, ids.size(1)) if count is None else count
-        after = AdaptiveState(trained, _append(state, ids), state.count + added)
+        # Rows beyond the capacity are free slots of the decoding engine, which nobody reads.
+        length = (state.count + added).clamp(max=state.ids.size(1))
+        after = AdaptiveState(trained, _append(state, ids), length)
         probability = self._adapted_distribution(after, log_probs.double().exp())  # (B, V)
         return probability.log().float(), after
 
@@ -209,7 +220,7 @@ class Adaptive:
 def _append(state: AdaptiveState, ids: Tensor) -> Tensor:
     """The state's ids with new ones written after the real ones of each row."""
     positions = state.count[:, None] + torch.arange(ids.size(1), device=ids.device)
-    return state.ids.scatter(1, positions, ids)
+    return state.ids.scatter(1, positions.clamp(max=state.ids.size(1) - 1), ids)
 
 
 def _dense_ids(key: Ints) -> Ints:

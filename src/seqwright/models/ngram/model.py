@@ -14,7 +14,8 @@ from torch import Tensor
 
 from seqwright.core.batch import Batch, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Doing, unheard
+from seqwright.core.progress import SILENT, Progress
+from seqwright.core.protocols import CountedModel
 from seqwright.core.state import State
 from seqwright.models.ngram.adaptive import Adaptive, AdaptiveOptions
 from seqwright.models.ngram.arpa_reading import SPECIAL_TOKENS, read_arpa
@@ -104,10 +105,8 @@ class Contexts(State):
         """The tables are looked up on the host."""
 
 
-class NGram:
+class NGram(CountedModel):
     """An n-gram language model, estimated by `fit`; before that, uniform over the predictable ids."""
-
-    context = None
 
     def __init__(self, config: NGramConfig, vocabulary: Vocabulary):
         self.config = config
@@ -121,9 +120,9 @@ class NGram:
         self.notes: list[str] = []
         """Messages to the user about the estimate."""
 
-    def fit(self, corpus: Corpus, doing: Doing = unheard) -> None:
+    def fit(self, corpus: Corpus, progress: Progress = SILENT) -> None:
         """Counts n-grams and estimates all probabilities and back-off weights."""
-        doing(f"counting n-grams of up to {self.config.order} tokens")
+        progress.stage(f"counting n-grams of up to {self.config.order} tokens")
         scratch = Scratch(self.config.memory)
         counts = count_ngrams(
             corpus.ids,
@@ -133,7 +132,7 @@ class NGram:
             running=self.config.running,
             scratch=scratch,
         )
-        doing("estimating their probabilities")
+        progress.stage("estimating their probabilities")
         kept = apply_cutoffs(counts, self.config.cutoffs) if any(self.config.cutoffs) else None
         estimates = estimate(
             counts,
@@ -178,13 +177,19 @@ class NGram:
     def start(self, source: Source, *, capacity: int) -> Contexts:
         return _state(self.tables.empty_contexts(source.rows), source.device)
 
-    def step(self, ids: Tensor, state: Contexts, count: Tensor | None = None) -> tuple[Tensor, Contexts]:
+    def step(
+        self, ids: Tensor, state: Contexts, count: Tensor | None = None, *, all_positions: bool = False
+    ) -> tuple[Tensor, Contexts]:
+        """Log-probabilities (B, V) of the next token after ids (B, T), or (B, T, V) after each, and the state after."""
         before = _rows(state)  # (N - 1, B)
         after = self.tables.advance(ids.cpu().numpy(), before)  # (N - 1, B, T)
         states = np.concatenate([before[..., None], after], axis=2)  # (N - 1, B, T + 1)
         length = ids.size(1) if count is None else count.cpu().numpy()
         contexts = states[:, np.arange(ids.size(0)), length]  # (N - 1, B)
-        return torch.from_numpy(self.tables.distribution(contexts)).to(ids.device), _state(contexts, ids.device)
+        read = after.reshape(len(after), -1) if all_positions else contexts
+        log_probs = torch.from_numpy(self.tables.distribution(read)).to(ids.device)
+        log_probs = log_probs.view(*ids.shape, -1) if all_positions else log_probs
+        return log_probs, _state(contexts, ids.device)
 
     def score(self, batch: Batch, state: Contexts | None = None) -> tuple[Tensor, Contexts | None]:
         contexts = self._contexts(batch, state)

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from seqwright.core.batch import Batch, EncoderSizes, Source
 from seqwright.core.config import UserError, check_shares, check_sizes
-from seqwright.core.protocols import Doing, unheard
+from seqwright.core.progress import SILENT, Progress
+from seqwright.core.protocols import CountedModel
 from seqwright.layers.unicode import CodePoints
 from seqwright.models.perceptron.features import VERSION, features
 
@@ -61,11 +62,8 @@ class TaggedCorpus(Protocol):
     words: Ints  # (rows,): sentence lengths
 
 
-class Perceptron:
+class Perceptron(CountedModel):
     """A linear-chain tagger: emission scores of word features, and transition scores of tag bigrams."""
-
-    context = None
-    notes: tuple[str, ...] = ()
 
     def __init__(self, config: PerceptronConfig, tags: int, impossible: Sequence[tuple[int, int]] = ()):
         self.config, self.tags, self.impossible = config, tags, impossible
@@ -76,13 +74,13 @@ class Perceptron:
         self.transitions = np.zeros((tags + 1, tags), np.float32)
         """(C + 1, C): from the previous tag (row) to the next; the last row is the start of a sentence."""
 
-    def fit(self, corpus: TaggedCorpus, doing: Doing = unheard) -> None:
+    def fit(self, corpus: TaggedCorpus, progress: Progress = SILENT) -> None:
         """Trains the models and averages their weights."""
         hashes = features(corpus.spelling, corpus.words)
         keys, counts = np.unique(hashes, return_counts=True)
         self.keys = keys[counts >= self._min_count(counts)]
         rows = self._feature_rows(hashes)
-        trained = [self._train(rows, corpus, model, doing) for model in range(self.config.averaged_models)]
+        trained = [self._train(rows, corpus, model, progress) for model in range(self.config.averaged_models)]
         self.weights, self.transitions = (np.mean(tables, 0) for tables in zip(*trained, strict=True))
         # A tag that starts spans anywhere in training, as I- does in IOB1, may follow any tag; forbidding transitions
         # that training merely did not show would cost accuracy (docs/decisions/0131).
@@ -110,12 +108,14 @@ class Perceptron:
         before[corpus.first] = self.tags
         return set(zip(before.tolist(), corpus.tags.tolist(), strict=True))
 
-    def _train(self, rows: Ints, corpus: TaggedCorpus, model: int, doing: Doing) -> list[Floats]:
+    def _train(self, rows: Ints, corpus: TaggedCorpus, model: int, progress: Progress) -> list[Floats]:
         """Averaged weights and transitions of one model."""
         dropout, unknown = self.config.feature_dropout, len(self.keys)
         trainer = PerceptronTrainer(unknown + 1, self.tags)
         for epoch in range(self.config.epochs):
-            doing(f"perceptron {model + 1} of {self.config.averaged_models}, pass {epoch + 1} of {self.config.epochs}")
+            progress.stage(
+                f"perceptron {model + 1} of {self.config.averaged_models}, pass {epoch + 1} of {self.config.epochs}"
+            )
             generator = np.random.default_rng([self.config.seed + model, epoch])
             for sentence in generator.permutation(len(corpus.words)):
                 words = slice(corpus.first[sentence], corpus.first[sentence] + corpus.words[sentence])
@@ -132,7 +132,7 @@ class Perceptron:
         out[torch.arange(out.size(1)) < torch.from_numpy(counts).unsqueeze(1)] = torch.from_numpy(scores)
         return out
 
-    def answer(self, source: Source) -> tuple[Tensor, None]:
+    def tag(self, source: Source) -> tuple[Tensor, None]:
         """Viterbi paths (B, W), zero-padded, and None: a perceptron has no probabilities."""
         scores, counts = self._scores(source)
         tags = torch.zeros(len(counts), int(counts.max(initial=0)), dtype=torch.long)

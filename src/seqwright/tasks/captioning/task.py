@@ -1,19 +1,20 @@
-"""Images to words: captions learned by teacher forcing, searched for as translations are; runs that caption."""
+"""Image captioning: captions learned by teacher forcing and decoded by search; runs that caption."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 
 from seqwright.core.batch import Batch, Source, Vocabularies
 from seqwright.core.config import UserError, to_table
-from seqwright.core.protocols import Autoregressive, Watch, unwatched
-from seqwright.core.storage import read_record, write_json
+from seqwright.core.progress import SILENT, Progress
+from seqwright.core.protocols import Autoregressive
+from seqwright.core.storage import read_record, write_json, write_text
 from seqwright.data.bucketing import ByLength, Ints
 from seqwright.data.images.corpus import CaptionsConfig, Images, read_splits
 from seqwright.data.images.patches import Grid
@@ -21,204 +22,213 @@ from seqwright.data.parallel.buckets import Side, encode_targets, teacher_forcin
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
 from seqwright.layers.packed_linear import prepack
-from seqwright.metrics.counts import Counts, values
+from seqwright.metrics.counts import Counts
 from seqwright.reporting.png import base64_png, sheet
 from seqwright.runs.directory import RunDirectory
-from seqwright.tasks.base import Note, Settings, fingerprint_of, held_out_notes, spread
+from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, held_out_notes
+from seqwright.tasks.codec import TextCodec, learn_tokenizer, open_or_learn
 from seqwright.tasks.images.run import ImageInputRun
-from seqwright.tasks.tokenizers import saved_tokenizer
+from seqwright.tasks.scores import Scores
 from seqwright.tasks.translation.scores import (
     Metric,
     OutputEvaluationConfig,
+    OutputScores,
+    feed_likelihood,
     likelihood_counts,
-    likelihood_in,
     quality_counts,
-    scored_by_length,
+    scores_by_length,
 )
-from seqwright.tasks.translation.translate import banned
 from seqwright.text.tokenizer import Tokenizer
 
-SHOWN = 4
+SAMPLES = 4
 """Images in the log at each sampling."""
-AT_ONCE = 64
-"""Images captioned or scored together."""
+BATCH_IMAGES = 64
+"""Images per batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptioningOptions(SearchOptions):
     max_tokens: int = 64
-    """The most tokens said, the end included (the cut-off T)."""
+    """Maximum number of new tokens, `<eos>` included (the cut-off T)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptioningEvaluationConfig(OutputEvaluationConfig):
     metrics: tuple[Metric, ...] = ("exact_match", "word_error_rate")
-    """How captions are compared with those of the pictures, beside the likelihood of these."""
+    """Metrics of captions against the references, beside the likelihood of these."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Captioned:
-    """Images with their captions: picture n is followed by text n."""
+class SavedGrid:
+    """The keys of labels.json of a captioner."""
 
-    pictures: Images
     grid: Grid
-    target: Side
-    tokenizer: Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptioningCodec(TextCodec):
+    """Images to patches, and captions to ids."""
+
+    grid: Grid
 
     @classmethod
-    def of(cls, pictures: Images, grid: Grid, tokenizer: Tokenizer) -> Captioned:
-        """Captions as ids."""
-        return cls(
-            pictures=pictures, grid=grid, target=encode_targets(captions_of(pictures), tokenizer), tokenizer=tokenizer
-        )
+    def learn(cls, images: Images, settings: Settings, progress: Progress) -> Self:
+        data: CaptionsConfig = settings.data
+        grid = Grid.cut(images, data.patch, columns=data.patches == "columns")
+        return cls(tokenizer=learn_tokenizer(settings, captions_of(images), progress), grid=grid)
+
+    @classmethod
+    def open(cls, directory: RunDirectory) -> Self:
+        return cls(tokenizer=directory.tokenizer, grid=read_record(directory.labels_path, SavedGrid).grid)
+
+    def save(self, directory: RunDirectory) -> None:
+        write_json(directory.labels_path, {"grid": vars(self.grid)})
+        write_text(directory.tokenizer_path, self.tokenizer.json)
+
+    @property
+    def sizes(self) -> Vocabularies:
+        return Vocabularies(source=None, target=self.tokenizer.vocabulary, features=self.grid.patch_dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionedImages:
+    """Images with their captions, encoded."""
+
+    images: Images
+    target: Side
+    codec: CaptioningCodec
+
+    @classmethod
+    def encode(cls, images: Images, codec: CaptioningCodec) -> CaptionedImages:
+        return cls(images=images, target=encode_targets(captions_of(images), codec.tokenizer), codec=codec)
 
     @property
     def lengths(self) -> Ints:
-        """The patches of a picture, or more where more is said: batches are mixed, short captions with long ones."""
-        return np.maximum(self.grid.length, self.target.lengths)
+        """The longer of patches and caption: images are all of one length, so that batches mix short captions."""
+        return np.maximum(self.codec.grid.length, self.target.lengths)
 
     def batch(self, rows: Ints) -> Batch:
-        """These pictures, and what is said of them."""
-        return teacher_forcing(self.grid.source(self.pictures.pixels[rows]), self.target, rows, self.tokenizer)
+        """These images with their captions, for teacher forcing."""
+        source = self.codec.grid.source(self.images.pixels[rows])
+        return teacher_forcing(source, self.target, rows, self.codec.tokenizer)
 
-    def within(self, longest: int) -> Captioned:
-        """Those whose captions have no more tokens than this."""
-        kept = np.flatnonzero(self.target.lengths <= longest).tolist()
+    def within(self, max_length: int) -> CaptionedImages:
+        """Those whose captions have at most `max_length` tokens."""
+        kept = np.flatnonzero(self.target.lengths <= max_length).tolist()
         if not kept:
-            raise UserError(f"every caption has more than {longest} tokens; raise data.max_length or model.context.")
-        if len(kept) == len(self.pictures):
+            raise UserError(f"every caption has more than {max_length} tokens; raise data.max_length or model.context.")
+        if len(kept) == len(self.images):
             return self
-        return Captioned.of(self.pictures.take(kept), self.grid, self.tokenizer)
+        return CaptionedImages.encode(self.images.take(kept), self.codec)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Caption:
-    """What a model says of a picture."""
+    """The caption of an image."""
 
     text: str
     log_prob: float
-    """Of the ids said and their end, natural log."""
+    """Of the ids and `<eos>`, natural log."""
     reason: str
-    """"end" where the model said so, "length" where it was cut off."""
+    """"end" where the model ended it, "length" where it was cut off."""
     others: tuple[str, ...] = ()
     """The rest of the n best, best first."""
 
 
 class CaptioningTask:
-    """The data side of training a model that says what is on pictures."""
+    """Training of a captioner."""
 
-    def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
-        self.settings, self.note = settings, note
+    def __init__(self, settings: Settings, directory: RunDirectory, progress: Progress):
+        self.settings, self.progress, note = settings, progress, progress.note
         data: CaptionsConfig = settings.data
         train, valid = read_splits(data)
-        grid = Grid.cut(train, data.patch, columns=data.patches == "columns")
-        if valid is not None:
-            valid = grid.fitted(valid)
-        if not directory.labels_path.exists():  # of another session: its hash is in the manifest
-            write_json(directory.labels_path, {"grid": vars(grid)})
-        self.tokenizer = saved_tokenizer(settings, directory, captions_of(train), note)
-        self.train = Captioned.of(train, grid, self.tokenizer)
-        self.valid = None if valid is None else Captioned.of(valid, grid, self.tokenizer)
-        for said in (*train.notes, *held_out_notes(data.split, None if valid is None else len(valid), "pictures")):
-            note(said)
+        self.codec = open_or_learn(CaptioningCodec, directory, lambda: CaptioningCodec.learn(train, settings, progress))
+        grid, tokenizer = self.codec.grid, self.codec.tokenizer
+        self.train = CaptionedImages.encode(train, self.codec)
+        self.valid = None if valid is None else CaptionedImages.encode(grid.fitted(valid), self.codec)
+        for text in (*train.notes, *held_out_notes(data.split, None if valid is None else len(valid), "pictures")):
+            note(text)
         for name, part in (("training", self.train), ("validation", self.valid)):
             if part is not None and part.target.unknown:
                 note(f"{part.target.unknown:,} tokens of {name} captions are <unk>.")
         note(
             f"{len(train):,} training pictures of {grid.height} × {grid.width} × {grid.channels}, each in {grid.length}"
-            f" patches of {grid.patch_dim} numbers; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
+            f" patches of {grid.patch_dim} numbers; {tokenizer.kind} vocabulary of {tokenizer.size:,}."
         )
 
     @property
-    def sizes(self) -> Vocabularies:
-        return sizes_of(self.train.grid, self.tokenizer)
-
-    @property
     def fingerprint(self) -> str:
-        return fingerprint_of(*(one.pictures.fingerprint for one in (self.train, self.valid) if one is not None))
+        parts = (part.images.fingerprint for part in (self.train, self.valid) if part is not None)
+        return combined_fingerprint(*parts)
 
     @property
-    def corpus(self) -> Captioned:
+    def corpus(self) -> CaptionedImages:
         return self.train
 
     def feed(self, model: Autoregressive) -> ByLength:
-        training, context = self.settings.training, model.context
-        if context is not None and self.train.grid.length > context:
-            raise UserError(f"a picture has {self.train.grid.length} patches; set model.context to that or more.")
-        longest = min(self.settings.data.max_length, context or self.settings.data.max_length)
-        kept = self.train.within(longest)
-        if left_out := len(self.train.pictures) - len(kept.pictures):
-            self.note(f"{left_out:,} training captions have more than {longest} tokens and are left out.")
+        training, context, length = self.settings.training, model.context, self.codec.grid.length
+        if context is not None and length > context:
+            raise UserError(f"a picture has {length} patches; set model.context to that or more.")
+        max_length = min(self.settings.data.max_length, context or self.settings.data.max_length)
+        kept = self.train.within(max_length)
+        if skipped := len(self.train.images) - len(kept.images):
+            self.progress.note(f"{skipped:,} training captions have more than {max_length} tokens and are left out.")
         return ByLength(kept, seed=training.seed, batch=training.batch_size)
 
-    def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
+    def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> Scores | None:
         if self.valid is None:
             return None
-        if not quick:
-            return evaluated(model, self.valid, self.settings, device)
-        config = self.settings.evaluation
-        counts = [*_likelihood(model, self.valid, device)]
-        if some := self.valid.pictures.take(range(min(config.sentences, len(self.valid.pictures)))):
-            outputs = [said.text for said in self._caption(model, some, device)]
-            references = [(caption,) for caption in captions_of(some)]
-            counts += quality_counts(outputs, references, config, self._quick)
-        return values(counts)
+        return evaluate(model, self.codec, self.valid, self.settings, device=device, quick=quick)
 
     def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
-        shown = (self.valid or self.train).pictures
-        some = shown.take(spread(len(shown), SHOWN))
-        said = [one.text for one in self._caption(model, some, device)]
+        all_images = (self.valid or self.train).images
+        images = all_images.take(evenly_spaced(len(all_images), SAMPLES))
+        options = greedy(self.settings.decoding)
+        texts = [
+            caption.text
+            for caption in captions(prepack(model), images, self.codec.grid, self.codec.tokenizer, options, device)
+        ]
         return [
             {
                 "prompt": "",
-                "text": "\n".join(said),
-                "reference": "\n".join(captions_of(some)),
-                "picture": base64_png(sheet([picture[None] for picture in some.pixels])),
+                "text": "\n".join(texts),
+                "reference": "\n".join(captions_of(images)),
+                "picture": base64_png(sheet([picture[None] for picture in images.pixels])),
             }
         ]
 
     def show(self, batch: Batch) -> str:
-        return f"a picture → {self.tokenizer.decode(batch.input[0].tolist())[:100]!r}"
-
-    @property
-    def _quick(self) -> CaptioningOptions:
-        return replace(self.settings.decoding, kind="greedy", n_best=1)
-
-    def _caption(self, model: Autoregressive, some: Images, device: torch.device | str) -> Iterator[Caption]:
-        return captions(model, some, self.train.grid, self.tokenizer, self._quick, device)
+        return f"a picture → {self.codec.tokenizer.decode(batch.input[0].tolist())[:100]!r}"
 
 
 class CaptioningRun(ImageInputRun):
     """A trained captioner: `run = seqwright.open("runs/x"); run.caption(["a.png"])`."""
 
-    does = "says what is on pictures"
+    description = "says what is on pictures"
     verbs = ("caption", "evaluate")
-
-    @staticmethod
-    def sizes(directory: RunDirectory) -> Vocabularies:
-        return sizes_of(_grid(directory), directory.tokenizer)
+    codec_class = CaptioningCodec
 
     @functools.cached_property
-    def grid(self) -> Grid:
-        return _grid(self.directory)
+    def searched(self) -> Any:
+        """The model with packed weights for searches: packed once, not for every file."""
+        return prepack(self.model)
 
     def source(self, rows: int, length: int) -> Source:
-        """Made-up pictures."""
-        return self.grid.source(self.made_up(rows))
+        """Synthetic images."""
+        return self.grid.source(self.synthetic_pixels(rows))
 
     def caption(self, files: Iterable[str], **options: Any) -> Iterator[Caption]:
-        """What each picture of some files shows, in order; options are those of the recipe's [decoding] section."""
+        """The caption of each image of files, in order; options are those of the recipe's [decoding] section."""
         chosen = replace(self.settings.decoding, **options)
         for name in files:
-            yield from captions(self.model, self.pictures([name]), self.grid, self.tokenizer, chosen, self.device)
+            yield from captions(self.searched, self.images([name]), self.grid, self.tokenizer, chosen, self.device)
 
-    def evaluate(
-        self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
-    ) -> dict[str, Any]:
-        """Scores on captioned pictures, or on the run's own validation pictures."""
+    def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
+        """Scores on captioned images of files, or on the validation images of the run."""
         settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
-        examples = Captioned.of(self.pictures(on), self.grid, self.tokenizer)
-        return self.signed(evaluated(self.model, examples, settings, self.device, watch))
+        examples = CaptionedImages.encode(self.images(on), self.codec)
+        scores = evaluate(self.model, self.codec, examples, settings, device=self.device, progress=progress)
+        return scores.with_precision(self.precision)
 
 
 @torch.inference_mode()
@@ -230,13 +240,13 @@ def captions(
     options: SearchOptions,
     device: torch.device | str,
 ) -> Iterator[Caption]:
-    """What a search finds to say of each picture, in order."""
+    """The captions that a search finds for images, in order; pass a `prepack`ed model."""
     if isinstance(model, torch.nn.Module):
         model.eval()
-    model = prepack(model)
-    for first in range(0, len(pictures), AT_ONCE):
-        source = grid.source(pictures.pixels[first : first + AT_ONCE]).to(device)
-        found = search(model, source, options, sos=tokenizer.sos, eos=tokenizer.eos, banned=banned(tokenizer))
+    for first in range(0, len(pictures), BATCH_IMAGES):
+        source = grid.source(pictures.pixels[first : first + BATCH_IMAGES]).to(device)
+        banned = tokenizer.never_generated(tokenizer.eos)
+        found = search(model, source, options, sos=tokenizer.sos, eos=tokenizer.eos, banned=banned)
         for best, *others in found:
             yield Caption(
                 text=tokenizer.decode(best.ids),
@@ -246,44 +256,48 @@ def captions(
             )
 
 
-def evaluated(
-    model: Autoregressive, examples: Captioned, settings: Settings, device: torch.device | str, watch: Watch = unwatched
-) -> dict[str, Any]:
-    """How probable the captions are to a model, and how like them what it says is."""
-    found, pictures = [], examples.pictures
-    for said in captions(model, pictures, examples.grid, examples.tokenizer, settings.decoding, device):
-        found.append(said.text)
-        watch(len(found), len(pictures))
-    references = [(caption,) for caption in captions_of(pictures)]
-    quality = quality_counts(found, references, settings.evaluation, settings.decoding)
-    words = [len(caption.split()) for (caption,) in references]
-    scores = scored_by_length([*_likelihood(model, examples, device), *quality], settings.evaluation, words)
-    del scores["by_source_length"]  # pictures are of one size
-    return scores | {"pictures": len(pictures), "search": to_table(settings.decoding)}
+def evaluate(
+    model: Autoregressive,
+    codec: CaptioningCodec,
+    examples: CaptionedImages,
+    settings: Settings,
+    *,
+    device: torch.device | str = "cpu",
+    quick: bool = False,
+    progress: Progress = SILENT,
+) -> Scores:
+    """Likelihood of the captions of images, and metrics of the captions that a search finds; `quick` searches a few,
+    greedily."""
+    config, options, images = settings.evaluation, settings.decoding, examples.images
+    counts = _likelihood(model, examples, device)
+    if quick:
+        options, images = greedy(options), images.take(range(min(config.sentences, len(images))))
+    texts: list[str] = []
+    for caption in captions(prepack(model), images, codec.grid, codec.tokenizer, options, device):
+        texts.append(caption.text)
+        progress.advance(len(texts), len(images))
+    references = [(caption,) for caption in captions_of(images)]
+    if texts:
+        counts += quality_counts(texts, references, config, options)
+    if quick:
+        return Scores.of(counts, config, quick=True)
+    scores = scores_by_length(counts, config, [len(caption.split()) for (caption,) in references])
+    del scores["by_source_length"]  # images are all of one size
+    return OutputScores(scores | {"pictures": len(images), "search": to_table(options)})
 
 
-def captions_of(pictures: Images) -> tuple[str, ...]:
-    if pictures.labels is None:
+def greedy(options: CaptioningOptions) -> CaptioningOptions:
+    """The options of greedy search, for the log of a training."""
+    return replace(options, kind="greedy", n_best=1)
+
+
+def captions_of(images: Images) -> tuple[str, ...]:
+    if images.labels is None:
         raise UserError("these pictures have no captions: an .npz holds them in an array 'captions'.")
-    return pictures.labels
+    return images.labels
 
 
-def sizes_of(grid: Grid, tokenizer: Tokenizer) -> Vocabularies:
-    return Vocabularies(source=None, target=tokenizer.vocabulary, features=grid.patch_dim)
-
-
-def _likelihood(model: Autoregressive, examples: Captioned, device: torch.device | str) -> list[Counts]:
+def _likelihood(model: Autoregressive, examples: CaptionedImages, device: torch.device | str) -> list[Counts]:
     kept = examples.within(model.context or int(examples.target.lengths.max()))
-    rows = likelihood_in(ByLength(kept, seed=0, batch=AT_ONCE), model, len(kept.pictures), device)
-    return likelihood_counts(rows, examples.tokenizer, kept.pictures.fingerprint)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SavedGrid:
-    """The keys of labels.json of a captioner."""
-
-    grid: Grid
-
-
-def _grid(directory: RunDirectory) -> Grid:
-    return read_record(directory.labels_path, SavedGrid).grid
+    rows = feed_likelihood(ByLength(kept, seed=0, batch=BATCH_IMAGES), model, len(kept.images), device)
+    return likelihood_counts(rows, examples.codec.tokenizer, kept.images.fingerprint)

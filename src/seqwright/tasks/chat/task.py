@@ -1,4 +1,4 @@
-"""Assistants: conversations in turns, a loss on what the assistant says, runs that answer."""
+"""Assistants: conversations under a chat template, loss on the assistant's tokens; runs that reply."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from seqwright import __version__
-from seqwright.core.batch import IGNORE, Batch, Vocabulary
+from seqwright.core.batch import Batch
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Autoregressive, Watch, unwatched
+from seqwright.core.progress import SILENT, Progress
+from seqwright.core.protocols import Autoregressive
 from seqwright.data.chat import (
     ChatTemplate,
     Conversation,
@@ -23,17 +23,19 @@ from seqwright.data.chat import (
     read_conversations,
     read_splits,
 )
-from seqwright.decoding.sampling import SamplingOptions
-from seqwright.decoding.text import speak
-from seqwright.metrics.counts import nll_counts, scores_json
-from seqwright.metrics.likelihood import EvaluationConfig
+from seqwright.decoding.generate import stream
+from seqwright.decoding.options import SamplingOptions
+from seqwright.metrics.counts import nll_counts
+from seqwright.metrics.score import signature
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run
-from seqwright.tasks.base import Note, Settings, fingerprint_of
-from seqwright.tasks.tokenizers import saved_tokenizer
+from seqwright.tasks.base import Settings, combined_fingerprint
+from seqwright.tasks.codec import TextCodec, learn_tokenizer, open_or_learn
+from seqwright.tasks.scores import Scores
+from seqwright.tasks.scoring import score_epoch, target_nll
 
 DEFAULT_LENGTH = 512
-"""Tokens that a step reads in each row, for models that see any length."""
+"""Tokens of a row in a step, for models without a context limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,35 +50,38 @@ class ChatReply:
 
 
 class ChatTask:
-    """The data side of training an assistant."""
+    """Training of an assistant."""
 
-    def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
-        self.settings, self.note = settings, note
+    def __init__(self, settings: Settings, directory: RunDirectory, progress: Progress):
+        self.settings, self.progress = settings, progress
         self.train, self.valid, notes = read_splits(settings.data)
-        for said in notes:
-            note(said)
+        for note in notes:
+            progress.note(note)
         texts = [message.content for talk in self.train for message in talk]
-        self.tokenizer = saved_tokenizer(settings, directory, texts, note, special_tokens=settings.data.markers)
+        self.codec = open_or_learn(
+            TextCodec,
+            directory,
+            lambda: TextCodec(
+                tokenizer=learn_tokenizer(settings, texts, progress, special_tokens=settings.data.markers)
+            ),
+        )
+        self.tokenizer = self.codec.tokenizer
         self.turns = ChatTemplate(self.tokenizer, settings.data)
-        self.examples = self._whole(self.train)
+        self.examples = self._untruncated(self.train)
         held_out = "none held out" if self.valid is None else f"{len(self.valid):,} held out"
-        note(
+        progress.note(
             f"{len(self.train):,} conversations ({held_out}), {self.examples.targets:,} tokens of the assistant to"
             f" learn; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
         )
 
-    def _whole(self, talks: Sequence[Conversation]) -> Conversations:
-        """Conversations that nothing is cut from."""
+    def _untruncated(self, talks: Sequence[Conversation]) -> Conversations:
+        """Conversations in one row each, however long."""
         return Conversations(talks, self.turns, context=1 << 30, batch=1, seed=0)
-
-    @property
-    def sizes(self) -> Vocabulary:
-        return self.tokenizer.vocabulary
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        held_out = [] if self.valid is None else [self._whole(self.valid).fingerprint]
-        return fingerprint_of(self.examples.fingerprint, *held_out)
+        held_out = [] if self.valid is None else [self._untruncated(self.valid).fingerprint]
+        return combined_fingerprint(self.examples.fingerprint, *held_out)
 
     @property
     def corpus(self) -> Any:
@@ -87,19 +92,16 @@ class ChatTask:
         length = training.sequence_length or model.context or DEFAULT_LENGTH
         feed = Conversations(self.train, self.turns, context=length, batch=training.batch_size, seed=training.seed)
         if feed.cut:
-            self.note(
+            self.progress.note(
                 f"{feed.cut:,} conversations are longer than {length} tokens and are read in pieces;"
                 f" {feed.without_loss:,} pieces without a word of the assistant are left out."
             )
         return feed
 
-    def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
+    def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> Scores | None:
         if self.valid is None:
             return None
-        config = self.settings.evaluation
-        return evaluate_turns(
-            model, self.turns, self.valid, replace(config, resamples=0) if quick else config, device=device
-        )
+        return evaluate(model, self.codec, self.valid, self.settings, device=device, quick=quick)
 
     def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
         """The answer to the first question of a held-out conversation."""
@@ -115,43 +117,38 @@ class ChatTask:
 class ChatRun(Run):
     """An assistant: `run = seqwright.open("runs/x"); run.chat("How are you?").content`."""
 
-    does = "answers in a conversation"
+    description = "answers in a conversation"
     verbs = ("chat", "evaluate")
+    codec_class = TextCodec
 
-    def __init__(self, directory: RunDirectory, settings: Any, model: Any, **where: str):
-        super().__init__(directory, settings, model, **where)
-        self.turns = ChatTemplate(self.tokenizer, settings.data)
-
-    @staticmethod
-    def sizes(directory: RunDirectory) -> Vocabulary:
-        return directory.tokenizer.vocabulary
+    @functools.cached_property
+    def turns(self) -> ChatTemplate:
+        return ChatTemplate(self.tokenizer, self.settings.data)
 
     def chat(
         self,
         messages: str | Sequence[Mapping[str, str]],
         *,
-        listen: Callable[[str], None] = lambda text: None,
+        on_text: Callable[[str], None] | None = None,
         **options: Any,
     ) -> ChatReply:
         """Replies to a question, or a conversation of {"role", "content"} tables; options are those of [decoding]."""
         several = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         talk = tuple(Message(entry["role"], entry["content"]) for entry in several)
         decoding = replace(self.settings.decoding, **options)
-        return reply(self.model, self.turns, talk, decoding, device=self.device, listen=listen)
+        return reply(self.model, self.turns, talk, decoding, device=self.device, on_text=on_text)
 
-    def evaluate(
-        self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
-    ) -> dict[str, Any]:
-        """Scores of the assistant's words in files of conversations, or in those the run held out."""
+    def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
+        """Scores of the assistant's tokens in files of conversations, or in those that the run held out."""
         if on is not None:
             talks: list[Conversation] | None = parse_conversations(read_conversations(on, self.settings.data.errors))
         else:
             _, talks, _ = read_splits(self.settings.data)
         if talks is None:
             raise UserError(f"{self.path} held out no conversations; name a file with --on.")
-        config = replace(self.settings.evaluation, **options)
-        scores = evaluate_turns(self.model, self.turns, talks, config, device=self.device, watch=watch)
-        return self.signed(scores)
+        settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
+        scores = evaluate(self.model, self.codec, talks, settings, device=self.device, progress=progress)
+        return scores.with_precision(self.precision)
 
 
 def reply(
@@ -161,24 +158,21 @@ def reply(
     options: SamplingOptions,
     *,
     device: torch.device | str = "cpu",
-    listen: Callable[[str], None] = lambda text: None,
+    on_text: Callable[[str], None] | None = None,
 ) -> ChatReply:
     """What the assistant says next; the oldest messages are forgotten where all do not fit the model's context."""
     prompt, forgotten = fitting(turns, talk, model.context, options.max_tokens)
-    vocabulary = turns.tokenizer.vocabulary
-    reserved = (vocabulary.unk, vocabulary.pad, vocabulary.sos, vocabulary.eos, *turns.marker.values())
-    [(row, text, stopped)] = speak(
+    [(row, text, stopped)] = stream(
         model,
         turns.tokenizer,
         [prompt],
         options,
         end=turns.end,
-        banned=[id for id in reserved if id is not None],
         device=device,
-        listen=lambda _, piece: listen(piece),
+        on_text=None if on_text is None else lambda _, piece: on_text(piece),
     )
     unread = max(0, len(prompt) - model.context) if model.context is not None else 0
-    return ChatReply(content=text, reason="stop" if stopped else row.reason, forgotten=forgotten, unread=unread)
+    return ChatReply(content=text, reason="stop" if stopped else str(row.reason), forgotten=forgotten, unread=unread)
 
 
 def fitting(turns: ChatTemplate, talk: Conversation, context: int | None, tokens: int) -> tuple[list[int], int]:
@@ -197,33 +191,31 @@ def fitting(turns: ChatTemplate, talk: Conversation, context: int | None, tokens
     return prompt, forgotten
 
 
-@torch.inference_mode()
-def evaluate_turns(
+def evaluate(
     model: Autoregressive,
-    turns: ChatTemplate,
-    talks: Sequence[Conversation],
-    config: EvaluationConfig,
+    codec: TextCodec,
+    conversations: Sequence[Conversation],
+    settings: Settings,
     *,
     device: torch.device | str = "cpu",
-    watch: Watch = unwatched,
-) -> dict[str, Any]:
-    """nll and perplexity of what the assistant says, conversation by conversation, with intervals and signature."""
-    if isinstance(model, torch.nn.Module):
-        model.eval()
-    length = model.context or DEFAULT_LENGTH
-    examples = Conversations(talks, turns, context=length, batch=config.batch_size, seed=0)
-    counts = np.zeros((len(examples.examples), 2))
-    for begin in range(0, len(counts), config.batch_size):
-        batch = examples.of(range(begin, min(begin + config.batch_size, len(counts))))
-        found, _ = model.score(batch.to(device))
-        counts[begin : begin + batch.rows, 0] = -found.double().sum(1).cpu().numpy()
-        counts[begin : begin + batch.rows, 1] = (batch.target != IGNORE).sum(1).numpy()
-        watch(begin + batch.rows, len(counts))
-    tokenizer = turns.tokenizer
-    signature = (
-        f"tokens:{examples.targets}|turns:assistant|context:{length}"
-        f"|tokenizer:{tokenizer.signature}|text:{examples.fingerprint[:8]}"
-        f"|bootstrap:{config.resamples}-{config.seed}|seqwright:{__version__}"
+    quick: bool = False,
+    progress: Progress = SILENT,
+) -> Scores:
+    """nll and perplexity of the assistant's tokens, conversation by conversation."""
+    config, length = settings.evaluation, model.context or DEFAULT_LENGTH
+    if quick:
+        config = replace(config, resamples=0)
+    template = ChatTemplate(codec.tokenizer, settings.data)
+    feed = Conversations(conversations, template, context=length, batch=config.batch_size, seed=0, shuffle=False)
+    rows = score_epoch(model, feed, target_nll(model), device=device, progress=progress)
+    facts = signature(
+        tokens=feed.targets,
+        turns="assistant",
+        context=length,
+        tokenizer=codec.tokenizer.signature,
+        text=feed.fingerprint[:8],
+        bootstrap=f"{config.resamples}-{config.seed}",
+        seqwright=__version__,
     )
-    scores = scores_json(nll_counts(counts, signature), config)
-    return scores | {"tokens": examples.targets}
+    scores = Scores.of(nll_counts(rows, facts), config, quick=False)
+    return Scores(scores.as_json() | {"tokens": feed.targets})

@@ -1,4 +1,4 @@
-"""Beyond scores of a classifier: which classes are mistaken for which, how sure it is, and what it gets most wrong."""
+"""Tables behind the scores of a classifier: confusion matrix, classification report, reliability, label errors."""
 
 from __future__ import annotations
 
@@ -14,64 +14,71 @@ from seqwright.data.labeled.rows import Row
 from seqwright.metrics.calibration import calibration_counts, fit_temperature, reliability
 from seqwright.metrics.classification import confusion_matrix, per_class
 from seqwright.metrics.score import Floats
-from seqwright.tasks.classification.scores import ClassificationOptions, log_probs_of, tempered
+from seqwright.tasks.classification.scores import ClassificationOptions, log_probs_of, scale_temperature
 
-WORST = 10
-"""Mistakes shown unless told otherwise."""
-FEWEST = 50
-"""Texts from which on a temperature can be fitted."""
+MAX_ERRORS = 10
+"""Errors shown in the report."""
+MIN_CALIBRATION = 50
+"""Minimum number of texts to fit a temperature on."""
 
 
 def details(
-    found: Floats, targets: NDArray[Any], labels: Labels, rows: Sequence[Row], options: ClassificationOptions
+    outputs: Floats, targets: NDArray[Any], labels: Labels, rows: Sequence[Row], options: ClassificationOptions
 ) -> dict[str, Any]:
-    """The confusion matrix, the table of classes, reliability and the worst mistakes; nothing of values."""
+    """Confusion matrix, per-class report, reliability and most confident errors; empty for regression."""
     if labels.kind == "regression":
         return {}
     if labels.kind == "multi":
-        return {"per_class": per_class(found >= options.threshold, targets > 0, labels.names)}
+        return {"per_class": per_class(outputs >= options.threshold, targets > 0, labels.names)}
     known = targets != IGNORE
-    answered, wanted = found.argmax(1), targets
-    classes = np.arange(len(labels.names))
+    predicted, classes = outputs.argmax(1), np.arange(len(labels.names))
     return {
         "classes": list(labels.names),
-        "confusion": confusion_matrix(answered[known], wanted[known], len(classes)).tolist(),
-        "per_class": per_class(answered[:, None] == classes, wanted[:, None] == classes, labels.names),
-        "reliability": reliability(log_probs_of(found[known]), wanted[known]),
-        "mistakes": label_errors(found, targets, labels, rows, WORST, wrong=True),
+        "confusion": confusion_matrix(predicted[known], targets[known], len(classes)).tolist(),
+        "per_class": per_class(predicted[:, None] == classes, targets[:, None] == classes, labels.names),
+        "reliability": reliability(log_probs_of(outputs[known]), targets[known]),
+        "mistakes": label_errors(outputs, targets, labels, rows, MAX_ERRORS, errors_only=True),
     }
 
 
 def label_errors(
-    found: Floats, targets: NDArray[Any], labels: Labels, rows: Sequence[Row], many: int, *, wrong: bool = False
+    outputs: Floats,
+    targets: NDArray[Any],
+    labels: Labels,
+    rows: Sequence[Row],
+    limit: int,
+    *,
+    errors_only: bool = False,
 ) -> list[dict[str, Any]]:
-    """The texts whose label the model finds least probable, the worst first: hard ones, and wrong labels (Northcutt et
-    al. 2021). `wrong`: those answered otherwise, the surest first."""
+    """The texts whose label is least probable, lowest first: hard texts and label errors (Northcutt et al. 2021).
+
+    `errors_only`: those classified otherwise, the most confident first.
+    """
     known = targets != IGNORE
-    own = np.where(known, found[np.arange(len(found)), np.where(known, targets, 0)], 1.0)
-    ranking = -found.max(1) if wrong else own
+    of_label = np.where(known, outputs[np.arange(len(outputs)), np.where(known, targets, 0)], 1.0)
+    ranking = -outputs.max(1) if errors_only else of_label
     order = [n for n in np.argsort(ranking, kind="stable")[: len(rows)] if known[n]]
-    if wrong:
-        order = [n for n in order if found[n].argmax() != targets[n]]
+    if errors_only:
+        order = [n for n in order if outputs[n].argmax() != targets[n]]
     return [
         {
             "text": " | ".join(rows[n].texts),
             "place": rows[n].place,
             "label": rows[n].label,
-            "answered": labels.names[int(found[n].argmax())],
-            "probability": float(found[n].max()),
-            "of_label": float(own[n]),
+            "answered": labels.names[int(outputs[n].argmax())],
+            "probability": float(outputs[n].max()),
+            "of_label": float(of_label[n]),
         }
-        for n in order[:many]
+        for n in order[:limit]
     ]
 
 
-def calibrated(found: Floats, targets: NDArray[Any], labels: Labels) -> dict[str, Any]:
-    """The temperature that suits these texts, and the calibration error it leaves on them; none where they are few."""
+def calibration(probabilities: Floats, targets: NDArray[Any], labels: Labels) -> dict[str, Any]:
+    """The temperature of least nll on these texts, and the calibration error under it; empty where they are few."""
     known = targets != IGNORE
-    if labels.kind != "single" or known.sum() < FEWEST:
+    if labels.kind != "single" or known.sum() < MIN_CALIBRATION:
         return {}
-    log_probs, wanted = log_probs_of(found[known]), targets[known]
-    best = fit_temperature(log_probs, wanted)
-    left = calibration_counts(log_probs_of(tempered(found[known], best)), wanted).value
-    return {"temperature": best, "tempered_calibration_error": left}
+    log_probs, true = log_probs_of(probabilities[known]), targets[known]
+    temperature = fit_temperature(log_probs, true)
+    scaled = log_probs_of(scale_temperature(probabilities[known], temperature))
+    return {"temperature": temperature, "tempered_calibration_error": calibration_counts(scaled, true).value}

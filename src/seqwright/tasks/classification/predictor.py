@@ -1,89 +1,139 @@
-"""Who answers for a run that classifies: one reader, or several that each cut the text their own way."""
+"""Predictions of a text classifier: of one model, or of a mixture whose models encode the text each in its own way."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from seqwright.core.protocols import Watch, unwatched
-from seqwright.data.bucketing import Ints
-from seqwright.data.labeled.labels import Labels
+from seqwright.core.progress import SILENT, Progress
+from seqwright.data.bucketing import ByLength, Ints
+from seqwright.data.labeled.labels import LabeledTexts, Labels
 from seqwright.data.labeled.rows import LabeledConfig
 from seqwright.data.labeled.sources import EncodedTexts, Sources, encode, frame
 from seqwright.metrics.score import Floats
-from seqwright.tasks.classification.scores import answers, log_probs_of, tempered
+from seqwright.tasks.classification.scores import log_probs_of
+from seqwright.tasks.scoring import score_epoch, visited
 from seqwright.text.tokenizer import Tokenizer
+
+BATCH_TOKENS = 16384
+"""Tokens per batch."""
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "single": lambda logits: logits.softmax(-1),
+    "multi": torch.sigmoid,
+    "regression": lambda logits: logits,
+}
+"""Logits to outputs: class probabilities, label probabilities, or a standardized value."""
+
+
+@runtime_checkable
+class ReadsRagged(Protocol):
+    """A classifier that reads texts of any length without padding: the bag of n-grams."""
+
+    def logits(self, texts: Sources) -> Tensor:
+        """(rows, C)"""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A model and how texts are cut for it."""
+    """A model, and how it encodes and truncates texts."""
 
     model: Any
     tokenizer: Tokenizer
     data: LabeledConfig
 
+    def sources(self, texts: EncodedTexts) -> Sources:
+        """Texts with special tokens, truncated to what the model can read."""
+        return truncated_sources(texts, self.tokenizer, self.data, self.model.context)
 
-def framed(texts: EncodedTexts, tokenizer: Tokenizer, data: LabeledConfig, context: int | None) -> Sources:
-    """Texts as a recipe cuts them to what the model sees."""
+
+def truncated_sources(texts: EncodedTexts, tokenizer: Tokenizer, data: LabeledConfig, context: int | None) -> Sources:
+    """Texts with special tokens, truncated to `data.max_length` and the context."""
     return frame(
         texts,
         tokenizer,
-        max_length=longest(data, context),
+        max_length=max_length(data, context),
         truncation=data.truncation,
         add_special_tokens=data.add_special_tokens,
     )
 
 
-def longest(data: LabeledConfig, context: int | None) -> int | None:
-    """The most tokens read at once."""
+def max_length(data: LabeledConfig, context: int | None) -> int | None:
+    """Maximum number of tokens of a row; None without a limit."""
     limits = [limit for limit in (data.max_length, context) if limit is not None]
     return min(limits) if limits else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Predictions:
-    """What was answered."""
+    """Outputs for texts, before any temperature scaling."""
 
-    found: Floats
+    outputs: Floats
     """(texts, C): probabilities, or values."""
     lost: Ints
-    """(texts,): tokens that nobody's context held."""
-    cut: int
-    """Texts that did not fit."""
+    """(texts,): tokens that every model truncated."""
+    truncated: int
+    """Number of texts that lost tokens."""
     fingerprint: str
-    """Of the texts as the first reader cut them."""
+    """Of the texts as the first model encodes them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Predictor:
-    """Probabilities of texts: of the only reader, or mixed."""
+    """Predicts texts with one model, or with the mean of several."""
 
-    readers: Sequence[Member]
+    members: Sequence[Member]
     labels: Labels
-    mix: Callable[[torch.Tensor], torch.Tensor] | None = None
-    """Log-probabilities (M, N, C) of several readers to those of the mixture (N, C)."""
-    temperature: float | None = None
+    mix: Callable[[Tensor], Tensor] | None = None
+    """Log-probabilities (M, N, C) of M models to those of the mixture (N, C)."""
     device: torch.device | str = "cpu"
 
-    def __call__(self, texts: Sequence[tuple[str, ...]], watch: Watch = unwatched) -> Predictions:
-        encoded = [encode(texts, reader.tokenizer) for reader in self.readers]
-        sources = [
-            framed(own, reader.tokenizer, reader.data, reader.model.context)
-            for reader, own in zip(self.readers, encoded, strict=True)
+    def encode(self, texts: Sequence[tuple[str, ...]]) -> list[EncodedTexts]:
+        """The texts, encoded for each model."""
+        return [encode(texts, member.tokenizer) for member in self.members]
+
+    def __call__(self, encoded: Sequence[EncodedTexts], progress: Progress = SILENT) -> Predictions:
+        """Predictions for texts that `encode` made."""
+        sources = [member.sources(texts) for member, texts in zip(self.members, encoded, strict=True)]
+        outputs = [
+            predict(member.model, rows, self.labels, device=self.device, progress=progress)
+            for member, rows in zip(self.members, sources, strict=True)
         ]
-        found = [
-            answers(reader.model, own, self.labels, self.device, watch)
-            for reader, own in zip(self.readers, sources, strict=True)
-        ]
-        together = found[0]
+        mixed = outputs[0]
         if self.mix is not None:
-            together = self.mix(torch.from_numpy(np.stack([log_probs_of(own) for own in found]))).exp().numpy()
-        if self.labels.kind == "single":
-            together = tempered(together, self.temperature)
-        lost = np.stack([own.lost for own in sources]).min(0)
-        return Predictions(found=together, lost=lost, cut=int((lost > 0).sum()), fingerprint=encoded[0].fingerprint)
+            mixed = self.mix(torch.from_numpy(np.stack([log_probs_of(probs) for probs in outputs]))).exp().numpy()
+        lost = np.stack([rows.lost for rows in sources]).min(0)
+        return Predictions(
+            outputs=mixed, lost=lost, truncated=int((lost > 0).sum()), fingerprint=encoded[0].fingerprint
+        )
+
+
+def predict(
+    model: Any, sources: Sources, labels: Labels, *, device: torch.device | str, progress: Progress = SILENT
+) -> Floats:
+    """(texts, C): probabilities of classes or labels, or a value; the mean over the windows of a long text."""
+    activation = ACTIVATIONS[labels.kind]
+    texts = int(sources.origin[-1]) + 1
+    if isinstance(model, ReadsRagged):
+        rows, order = activation(model.logits(sources).double()).numpy(), np.arange(len(sources))
+    else:
+        unlabeled = LabeledTexts(sources=sources, targets=np.zeros(texts, np.int64))
+        feed = ByLength(unlabeled, seed=0, batch=1, tokens=BATCH_TOKENS)
+        rows = score_epoch(
+            model,
+            feed,
+            lambda batch: activation(model(batch).cpu().double()).numpy(),
+            device=device,
+            progress=progress,
+        )
+        order = visited(feed)
+    outputs = np.zeros((texts, labels.output_spec.count))
+    np.add.at(outputs, sources.origin[order], rows)
+    outputs /= np.bincount(sources.origin)[:, None]
+    return outputs * labels.deviation + labels.mean if labels.kind == "regression" else outputs

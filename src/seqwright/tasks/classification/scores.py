@@ -1,39 +1,29 @@
-"""What a classifier answers, and how good its answers are."""
+"""Metrics of a classifier, and the scores that an evaluation reports."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from rich.table import Table
 
 from seqwright import __version__
 from seqwright.core.batch import IGNORE
 from seqwright.core.config import UserError, check_not_negative
-from seqwright.core.protocols import Watch, unwatched
-from seqwright.data.bucketing import ByLength
-from seqwright.data.labeled.labels import LabeledTexts, Labels, Unknown
-from seqwright.data.labeled.sources import Sources
+from seqwright.data.labeled.labels import Labels, Unknown
 from seqwright.metrics.calibration import log_softmax, probability_counts
 from seqwright.metrics.classification import class_counts, multilabel_counts
 from seqwright.metrics.correlation import regression_counts
 from seqwright.metrics.counts import Counts, mean
-from seqwright.metrics.score import Floats
+from seqwright.metrics.score import Floats, signature
+from seqwright.reporting.classification import class_report
+from seqwright.tasks.scores import Scores
 
-TOKENS = 16384
-"""Tokens read at a time."""
-LEAST = 1e-15
-"""Probabilities nearer to 0 or 1 are not told apart from it."""
-
-LIKELY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "single": lambda logits: logits.softmax(-1),
-    "multi": torch.sigmoid,
-    "regression": lambda logits: logits,
-}
-"""From logits to what is answered."""
+MIN_PROBABILITY = 1e-15
+"""Probabilities are clipped to this from below before the logarithm."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +33,9 @@ class ClassificationEvaluationConfig:
     them as wrong however many they are (wrong), or refuse the file and name the line (refuse). Unknown labels of
     multi-label texts are ignored."""
     resamples: int = 1000
-    """Bootstrap resamples behind an interval; 0 for none."""
+    """Bootstrap resamples for confidence intervals; 0 for none."""
     seed: int = 1
-    """Fixes the bootstrap."""
+    """Seed of the bootstrap."""
 
     def __post_init__(self) -> None:
         check_not_negative(self, "resamples", "seed")
@@ -54,10 +44,10 @@ class ClassificationEvaluationConfig:
 @dataclass(frozen=True, kw_only=True)
 class ClassificationOptions:
     threshold: float = 0.5
-    """Probability from which on a label is given, where a text may have several."""
+    """Minimum probability of a predicted label, for multi-label data."""
     temperature: float | None = None
-    """Divides the logits of classes: above 1 answers are less sure, 1 leaves them as they are. Left out: what suited
-    the validation texts."""
+    """Temperature scaling: divides the logits of classes; above 1 is less confident. Default: fitted to the validation
+    data (Guo et al. 2017)."""
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 1:
@@ -66,76 +56,89 @@ class ClassificationOptions:
             raise UserError(f"temperature must be above 0, but is {self.temperature:g}.")
 
 
-@torch.inference_mode()
-def answers(
-    model: Any, sources: Sources, labels: Labels, device: torch.device | str, watch: Watch = unwatched
-) -> Floats:
-    """(texts, C): probabilities of classes or labels, or a value; the mean over the windows of a long text."""
-    if isinstance(model, torch.nn.Module):
-        model.eval()
-    unlabeled = LabeledTexts(sources=sources, targets=np.zeros(int(sources.origin[-1]) + 1, np.int64))
-    feed = ByLength(unlabeled, seed=0, batch=1, tokens=TOKENS)
-    found = np.zeros((len(unlabeled.targets), labels.output_spec.count))
-    done = 0
-    for step in range(feed.steps_per_epoch):
-        rows = feed.rows(step)
-        logits = model(unlabeled.batch(rows).to(device)).cpu().double()
-        likely = LIKELY[labels.kind](logits)
-        np.add.at(found, sources.origin[rows], likely.numpy())
-        done += len(rows)
-        watch(done, len(sources))
-    found /= np.bincount(sources.origin)[:, None]
-    return found * labels.deviation + labels.mean if labels.kind == "regression" else found
+class ClassificationScores(Scores):
+    """Scores with tables of classes and errors, and warnings about unknown labels and truncation."""
+
+    def __init__(self, table: Mapping[str, Any], *, unknown_treatment: str, truncation: str):
+        super().__init__(table)
+        self.unknown_treatment, self.truncation = unknown_treatment, truncation
+
+    def details(self) -> Iterator[str | Table]:
+        yield from class_report(self["details"])
+        if unknown := self.get("unlearned_labels"):
+            yield unseen_note("labels", unknown, self.unknown_treatment)
+        if cut := self.get("cut"):
+            share = cut / self["texts"]
+            yield (
+                f"{cut:,} of {self['texts']:,} texts ({share:.1%}) were truncated;"
+                f' data.truncation = "{self.truncation}".'
+            )
 
 
-def counted(
-    found: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions, fingerprint: str
+def unseen_note(what: str, counts: Mapping[str, int], treatment: str) -> str:
+    """Labels or tags that were not in training, with their frequencies."""
+    names = ", ".join(f"{name} ({count:,})" for name, count in sorted(counts.items()))
+    return f"{what} not seen in training, {treatment}: {names}."
+
+
+def classification_counts(
+    outputs: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions, fingerprint: str
 ) -> Iterator[Counts]:
-    """nll and what the answers are worth, as additive counts of texts."""
-    facts = f"text:{fingerprint[:8]}|seqwright:{__version__}"
-    if options.temperature is not None and labels.kind == "single":
-        facts = f"temperature:{options.temperature:.4g}|{facts}"
-    for one in _KINDS[labels.kind](found, targets, labels, options):
-        yield replace(one, signature=f"{one.signature}|{facts}")
+    """Counts of each text: nll and the metrics of the kind of labels."""
+    scaled = options.temperature is not None and labels.kind == "single"
+    facts = signature(
+        temperature=f"{options.temperature:.4g}" if scaled else None, text=fingerprint[:8], seqwright=__version__
+    )
+    for counts in COUNTS[labels.kind](outputs, targets, labels, options):
+        yield replace(counts, signature=signature(counts.signature, facts))
 
 
-def log_probs_of(found: Floats) -> Floats:
-    """Of probabilities; those nearest to nothing are something."""
-    return np.log(np.maximum(found, LEAST))
+def log_probs_of(probabilities: Floats) -> Floats:
+    """Logarithms of probabilities, which are clipped at MIN_PROBABILITY."""
+    return np.log(np.maximum(probabilities, MIN_PROBABILITY))
 
 
-def tempered(found: Floats, temperature: float | None) -> Floats:
+def scale_temperature(probabilities: Floats, temperature: float | None) -> Floats:
     """Class probabilities (N, C) softened (T > 1) or sharpened: softmax(log p / T) (Guo et al. 2017)."""
-    return found if temperature in (None, 1) else np.exp(log_softmax(log_probs_of(found) / temperature))
+    if temperature in (None, 1):
+        return probabilities
+    return np.exp(log_softmax(log_probs_of(probabilities) / temperature))
 
 
-def _one(found: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions) -> Iterator[Counts]:
+def _class_counts(
+    outputs: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions
+) -> Iterator[Counts]:
     known = targets != IGNORE
-    yield from class_counts(found.argmax(1), targets, labels.names)
-    yield from probability_counts(log_probs_of(found[known]), targets[known])
+    yield from class_counts(outputs.argmax(1), targets, labels.names)
+    yield from probability_counts(log_probs_of(outputs[known]), targets[known])
 
 
-def _several(found: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions) -> Iterator[Counts]:
-    wanted = targets > 0
-    sure = log_probs_of(np.where(wanted, found, 1 - found))
-    rows = np.stack([-sure.sum(1), np.full(len(found), float(found.shape[1]))], 1)
-    signature = f"nll|examples:{len(found)}|classes:{found.shape[1]}"
-    yield Counts(name="nll", rows=rows, formula=mean, signature=signature, better=-1)
-    yield from multilabel_counts(found >= options.threshold, wanted, labels.names)
+def _multilabel_counts(
+    outputs: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions
+) -> Iterator[Counts]:
+    true = targets > 0
+    log_probs = log_probs_of(np.where(true, outputs, 1 - outputs))
+    rows = np.stack([-log_probs.sum(1), np.full(len(outputs), float(outputs.shape[1]))], 1)
+    facts = signature("nll", examples=len(outputs), classes=outputs.shape[1])
+    yield Counts(name="nll", rows=rows, formula=mean, signature=facts, better=-1)
+    yield from multilabel_counts(outputs >= options.threshold, true, labels.names)
 
 
-def _value(found: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions) -> Iterator[Counts]:
-    wanted = targets[:, 0].astype(np.float64) * labels.deviation + labels.mean
-    # Of the normal distribution that numbers are learned by (RegressionHead), in deviations of the training values.
-    nll = np.pi * ((found[:, 0] - wanted) / labels.deviation) ** 2
-    rows = np.stack([nll, np.ones(len(found))], 1)
-    signature = f"nll|unit:{labels.deviation:.4g}|examples:{len(found)}"
-    yield Counts(name="nll", rows=rows, formula=mean, signature=signature, better=-1)
-    yield from regression_counts(found[:, 0], wanted)
+def _regression_counts(
+    outputs: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions
+) -> Iterator[Counts]:
+    true = targets[:, 0].astype(np.float64) * labels.deviation + labels.mean
+    # Under the normal distribution of the RegressionHead, in standard deviations of the training values.
+    nll = np.pi * ((outputs[:, 0] - true) / labels.deviation) ** 2
+    rows = np.stack([nll, np.ones(len(outputs))], 1)
+    facts = signature("nll", unit=f"{labels.deviation:.4g}", examples=len(outputs))
+    yield Counts(name="nll", rows=rows, formula=mean, signature=facts, better=-1)
+    yield from regression_counts(outputs[:, 0], true)
 
 
-_KINDS: dict[str, Callable[[Floats, NDArray[Any], Labels, ClassificationOptions], Iterator[Counts]]] = {
-    "single": _one,
-    "multi": _several,
-    "regression": _value,
+COUNTS: dict[str, Callable[[Floats, NDArray[Any], Labels, ClassificationOptions], Iterator[Counts]]] = {
+    "single": _class_counts,
+    "multi": _multilabel_counts,
+    "regression": _regression_counts,
 }
+"""Metrics by kind of labels."""

@@ -1,8 +1,7 @@
-"""What runs that are given pictures have in common."""
+"""The part that runs with image sources share: image classifiers, restorers and captioners."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,28 +17,29 @@ from seqwright.runs.run import Run
 
 
 class ImageInputRun(Run):
-    """A run whose sources are pictures of one size."""
+    """A run whose sources are images of one size."""
 
     @property
-    @abstractmethod
     def grid(self) -> Grid:
-        """How pictures are cut."""
+        """The patch grid."""
+        grid: Grid = self.codec.grid
+        return grid
 
-    def made_up(self, rows: int) -> Pixels:
+    def synthetic_pixels(self, rows: int) -> Pixels:
         """Images of noise (B, H, W, C), the same every time."""
         shape = (rows, self.grid.height, self.grid.width, self.grid.channels)
         return np.random.default_rng(1).integers(0, 256, shape, np.uint8)
 
     def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
-        """Refused: it has no vectors of texts."""
-        raise self._refused()
+        """Not supported: it has no vectors of texts."""
+        raise self._unsupported()
 
-    def pictures(self, on: str | Sequence[str] | None = None) -> Images:
-        """Images of files, or those the run was validated on."""
+    def images(self, on: str | Sequence[str] | None = None) -> Images:
+        """Images of files, or the validation images of the run."""
         if on is None:
-            found = read_splits(self.settings.data)[1]
-        else:  # image files are scaled to what was learned from
-            found = read_images(on, replace(self.settings.data, size=(self.grid.height, self.grid.width)))
-        if found is None:
+            images = read_splits(self.settings.data)[1]
+        else:  # image files are resized to the training images
+            images = read_images(on, replace(self.settings.data, size=(self.grid.height, self.grid.width)))
+        if images is None:
             raise UserError(f"{self.path} has no validation pictures of its own; name files with --on.")
-        return self.grid.fitted(found)
+        return self.grid.fitted(images)

@@ -1,14 +1,17 @@
-"""Scores of a model on a text, with everything that belongs into their signature."""
+"""Evaluation of language models: likelihood of a text, with the facts that its signature states."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
+from rich.table import Table
 
 from seqwright import __version__
-from seqwright.core.protocols import Autoregressive, Watch, unwatched
+from seqwright.core.progress import SILENT, Progress
+from seqwright.core.protocols import Autoregressive
 from seqwright.data.text.stream import Stream
 from seqwright.metrics.likelihood import (
     EvaluationConfig,
@@ -17,27 +20,77 @@ from seqwright.metrics.likelihood import (
     random_windows,
     score_text,
 )
-from seqwright.text.tokenizer import Tokenizer
+from seqwright.metrics.score import signature
+from seqwright.tasks.base import Settings
+from seqwright.tasks.codec import TextCodec
+from seqwright.tasks.scores import Scores
+from seqwright.tasks.scoring import evaluation_mode
 from seqwright.training import machine
+
+SHORT = 1 << 14
+"""Maximum number of tokens of a validation text that is scored during training as it is at the end."""
+QUICK_ROWS = 16
+"""Parallel slices when a model with carried state is evaluated during training."""
+QUICK_TOKENS = 1 << 16
+"""Maximum number of validation tokens scored during training; all of them are scored at the end."""
+QUICK_SCORES = ("nll", "perplexity", "bits_per_byte", "bits_per_character")
+DEFAULT_WINDOW = 128
+"""Tokens of a random window for models without a context limit."""
+
+
+class LanguageScores(Scores):
+    """nll, perplexity, bits per byte and bits per character of a text."""
+
+    def details(self) -> Iterator[str | Table]:
+        for name, reason in self.get("refused", {}).items():
+            yield f"{name.replace('_', ' ')} is not reported: {reason}."
+        if self.get("impossible"):
+            yield (
+                f"{self['impossible']:,} of {self['tokens']:,} tokens have probability zero under this model, so"
+                " perplexity is infinite; model.unknown = true gives unknown tokens probability mass."
+            )
+        if "random_windows_nll" in self:
+            yield f"NLL over random windows: {self['random_windows_nll']:.4f} ({self['random_windows']})"
+
+
+def evaluate(
+    model: Autoregressive,
+    codec: TextCodec,
+    stream: Stream,
+    settings: Settings,
+    *,
+    device: torch.device | str = "cpu",
+    quick: bool = False,
+    progress: Progress = SILENT,
+) -> Scores:
+    """Likelihood of a text; a `quick` one reads less of a long text, with less context."""
+    config: EvaluationConfig = settings.evaluation
+    mask_documents: bool = settings.data.mask_documents
+    if not quick:
+        return evaluate_text(
+            model, codec, stream, config, mask_documents=mask_documents, device=device, progress=progress
+        )
+    config, rows = replace(config, resamples=0, random_batches=0), 1
+    if stream.positions > SHORT:
+        config, stream, rows = replace(config, stride=model.context), stream.first(QUICK_TOKENS), QUICK_ROWS
+    scores = evaluate_text(model, codec, stream, config, mask_documents=mask_documents, device=device, rows=rows)
+    return Scores({key: scores[key] for key in QUICK_SCORES})
 
 
 def evaluate_text(
     model: Autoregressive,
-    tokenizer: Tokenizer,
+    codec: TextCodec,
     stream: Stream,
     config: EvaluationConfig,
     *,
     device: torch.device | str = "cpu",
     rows: int = 1,
-    apart: bool = False,
-    watch: Watch = unwatched,
-) -> dict[str, Any]:
-    """nll, perplexity, bits per byte and character of a whole text; `rows` > 1 is faster, but begins so many times.
-
-    `apart` lets the tokens of a window see their own document only.
-    """
-    if isinstance(model, torch.nn.Module):
-        model.eval()
+    mask_documents: bool = False,
+    progress: Progress = SILENT,
+) -> LanguageScores:
+    """nll, perplexity, bits per byte and per character of a text; `rows` > 1 is faster, but starts from that many empty
+    states. `mask_documents` limits attention to a token's own document."""
+    evaluation_mode(model)
     ids = torch.from_numpy(stream.ids.astype(np.int64))
     with machine.explain_out_of_memory("scoring a text", advice="lower evaluation.batch_size"):
         scored = score_text(
@@ -47,16 +100,24 @@ def evaluate_text(
             stride=config.stride,
             batch_size=config.batch_size,
             rows=rows,
-            mask_documents=apart,
+            mask_documents=mask_documents,
             device=device,
-            watch=watch,
+            progress=progress,
         )
-    signature = _signature(model, tokenizer, stream, config, rows, apart)
-    scores = likelihood_scores(scored, sizes=stream.sizes, signature=signature, lossy=stream.lossy, config=config)
+    facts = signature(
+        tokens=stream.targets,
+        **_context_facts(model, config, rows),
+        documents="apart" if mask_documents else None,
+        tokenizer=codec.tokenizer.signature,
+        text=stream.fingerprint[:8],
+        bootstrap=f"{config.resamples}-{config.seed}",
+        seqwright=__version__,
+    )
+    scores = likelihood_scores(scored, sizes=stream.sizes, signature=facts, lossy=stream.lossy, config=config)
     scores["unknown"] = stream.unknown
     scores["impossible"] = int(np.isneginf(scored.log_probs).sum())
     if config.random_batches:
-        context = model.context or 128
+        context = model.context or DEFAULT_WINDOW
         scores["random_windows_nll"] = random_windows(
             model,
             ids,
@@ -65,30 +126,20 @@ def evaluate_text(
             batch_size=config.random_batch_size,
             batches=config.random_batches,
             seed=config.seed,
-            mask_documents=apart,
+            mask_documents=mask_documents,
             device=device,
         )
         scores["random_windows"] = f"{config.random_batches}x{config.random_batch_size}x{context}|seed:{config.seed}"
-    return scores
+    return LanguageScores(scores)
 
 
-def _signature(
-    model: Autoregressive, tokenizer: Tokenizer, stream: Stream, config: EvaluationConfig, rows: int, apart: bool
-) -> str:
-    if model.context is None:
-        adapted = ["adaptive"] if getattr(model, "adaptive", False) else []
-        sight = ["state:carried", *adapted, *([f"rows:{rows}"] if rows > 1 else [])]
-        sight += ["stride:unused"] if config.stride is not None else []
-    else:
-        sight = [f"context:{model.context}", f"stride:{effective_stride(model.context, config.stride)}"]
-    return "|".join(
-        [
-            f"tokens:{stream.targets}",
-            *sight,
-            *(["documents:apart"] if apart else []),
-            f"tokenizer:{tokenizer.signature}",
-            f"text:{stream.fingerprint[:8]}",
-            f"bootstrap:{config.resamples}-{config.seed}",
-            f"seqwright:{__version__}",
-        ]
-    )
+def _context_facts(model: Autoregressive, config: EvaluationConfig, rows: int) -> dict[str, object]:
+    """How much context each token was scored with."""
+    if model.context is not None:
+        return {"context": model.context, "stride": effective_stride(model.context, config.stride)}
+    return {
+        "state": "carried",
+        "adaptive": bool(getattr(model, "adaptive", False)),
+        "rows": rows if rows > 1 else None,
+        "stride": "unused" if config.stride is not None else None,
+    }

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqwright.core.batch import Batch, Source, Vocabulary
+from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Autoregressive, Feed, Watch, unwatched
+from seqwright.core.progress import SILENT, Progress
+from seqwright.core.protocols import Autoregressive, Feed, MasksDocuments
 from seqwright.data.subword_regularization import RegularizedFeed, regularized_stream
 from seqwright.data.text.bptt import BPTTRows
 from seqwright.data.text.corpora import Readable, read_corpora, to_stream
@@ -21,16 +22,17 @@ from seqwright.data.text.mixture import Mixture, epochs
 from seqwright.data.text.prefixes import Documents, Prefixes
 from seqwright.data.text.stream import Stream, make_stream
 from seqwright.data.text.windows import DocumentMasking, Windows
+from seqwright.decoding.generate import Continuation, best_continuations, complete
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search_audit import Audit, search_audit
-from seqwright.decoding.text import Continuation, best_continuations, complete
-from seqwright.metrics.counts import BootstrapConfig, Counts, scores_json
+from seqwright.metrics.counts import BootstrapConfig, Counts
 from seqwright.metrics.lines import ScoredLine, score_lines
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run
-from seqwright.tasks.base import Note, Settings, fingerprint_of
-from seqwright.tasks.language.scores import evaluate_text
-from seqwright.tasks.tokenizers import saved_tokenizer
+from seqwright.tasks.base import Settings, combined_fingerprint
+from seqwright.tasks.codec import TextCodec, learn_tokenizer, open_or_learn
+from seqwright.tasks.language.scores import evaluate
+from seqwright.tasks.scores import Scores
 from seqwright.training.trainer import total_steps
 
 FEEDS: dict[str, Callable[..., Feed]] = {
@@ -40,38 +42,41 @@ FEEDS: dict[str, Callable[..., Feed]] = {
     "documents": Documents,
 }
 CARRIED = ("rnn", "lstm", "gru")
-"""Kinds that learn from contiguous rows with carried state unless told otherwise."""
+"""Kinds that are trained by truncated BPTT, on contiguous rows with carried state, by default."""
 DEFAULT_LENGTH = 128
-"""Tokens that a step reads in each row, for models that see any length."""
-SHORT = 1 << 14
-"""Tokens of a validation text that is measured during training as it is at the end."""
-QUICK_ROWS = 16
-"""Slices side by side when a model with carried state is evaluated during training."""
-QUICK_TOKENS = 1 << 16
-"""The most of the validation text that is scored during training; all of it is scored at the end."""
+"""Tokens of a row in a step, for models without a context limit."""
 
 
 class TextTask:
-    """What every training on documents begins with: corpora, a tokenizer, streams, and what should be said of them."""
+    """The part that all trainings on documents share: corpora, a tokenizer, streams, and notes on them."""
 
-    def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
-        self.settings, self.note = settings, note
+    codec_class: type[TextCodec] = TextCodec
+
+    def __init__(self, settings: Settings, directory: RunDirectory, progress: Progress):
+        self.settings, self.progress, note = settings, progress, progress.note
         data: TextFiles = settings.data
         corpora = read_corpora(data, document_kind(data, settings.tokenizer.kind))
         valid = corpora.valid
-        for said in corpora.notes:
-            note(said)
+        for text in corpora.notes:
+            note(text)
         if isinstance(valid, Corpus) and data.split is not None:
             note(f"held out for validation: {data.split} of the text ({valid.characters:,} characters).")
         if corpora.leak:
             note(corpora.leak)
-        self.tokenizer = saved_tokenizer(settings, directory, corpora.texts, note, special_tokens=self.special_tokens)
+        self.codec = open_or_learn(
+            self.codec_class,
+            directory,
+            lambda: self.codec_class(
+                tokenizer=learn_tokenizer(settings, corpora.texts, progress, special_tokens=self.special_tokens)
+            ),
+        )
+        self.tokenizer = self.codec.tokenizer
         if valid is None:
             note("all text is learned from, so the run has no score of its own; give --valid FILE, or set data.split.")
         self.names = corpora.names
         self.streams = [to_stream(corpus, self.tokenizer) for corpus in corpora.train]
         self.valid = None if valid is None else to_stream(valid, self.tokenizer)
-        self.recut = self._recut(corpora.train) if settings.tokenizer.regularization else None
+        self.resegmented = self._resegmented(corpora.train) if settings.tokenizer.regularization else None
         for name, stream in (*(("training", stream) for stream in self.streams), ("validation", self.valid)):
             if stream is not None and stream.unknown:
                 note(f"{stream.unknown:,} of {stream.targets:,} {name} tokens are <unk>.")
@@ -80,49 +85,47 @@ class TextTask:
         note(f"{size}; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}.")
         if documents > 1:
             lengths = np.concatenate([stream.lengths for stream in self.streams])
-            middle, most = np.quantile(lengths, [0.5, 0.99], method="higher")
+            median, high = np.quantile(lengths, [0.5, 0.99], method="higher")
             note(
-                f"documents: half of up to {middle:,} tokens, 99 % of up to {most:,}, the longest of {lengths.max():,}."
+                f"documents: half of up to {median:,} tokens, 99 % of up to {high:,}, the longest of {lengths.max():,}."
             )
 
     @property
     def special_tokens(self) -> tuple[str, ...]:
-        """Reserved tokens that its examples need beside the usual ones."""
+        """Special tokens that its examples need beside the usual ones."""
         return ()
 
-    def _recut(self, train: Sequence[Readable]) -> Callable[[int], Stream]:
-        """The training stream of each epoch, its words cut otherwise."""
+    def _resegmented(self, train: Sequence[Readable]) -> Callable[[int], Stream]:
+        """The training stream of each epoch under subword regularization."""
         key = f"tokenizer.{self.settings.tokenizer.regularization[0]}"
         if len(train) > 1 or not isinstance(train[0], Corpus):
             raise UserError(f"{key} needs one training text, neither prepared nor weighted; leave it out.")
         config, seed = self.settings.tokenizer, self.settings.training.seed
-        recut = regularized_stream(self.streams[0], train[0].documents, self.tokenizer, config, seed=seed)
-        self.note(f"{key}: the first epoch is cut into {recut(0).targets:,} tokens.")
-        return recut
+        resegmented = regularized_stream(self.streams[0], train[0].documents, self.tokenizer, config, seed=seed)
+        self.progress.note(f"{key}: the first epoch is cut into {resegmented(0).targets:,} tokens.")
+        return resegmented
 
     @property
     def fingerprint(self) -> str:
-        return fingerprint_of(*(one.fingerprint for one in (*self.streams, self.valid) if one is not None))
+        return combined_fingerprint(*(one.fingerprint for one in (*self.streams, self.valid) if one is not None))
 
 
-def stream_scores(counts: Sequence[Counts], stream: Stream, config: BootstrapConfig) -> dict[str, Any]:
-    """Scores with intervals and signature, and of how many tokens they are; the first counts those."""
-    facts = {"tokens": int(counts[0].rows[:, 1].sum()), "unknown": stream.unknown}
-    return scores_json(counts, config) | facts
+def stream_scores(counts: Sequence[Counts], stream: Stream, config: BootstrapConfig, *, quick: bool) -> Scores:
+    """Scores of a stream; full ones also have the number of scored and of unknown tokens."""
+    scores = Scores.of(counts, config, quick=quick)
+    if quick:
+        return scores
+    return Scores(scores.as_json() | {"tokens": int(counts[0].rows[:, 1].sum()), "unknown": stream.unknown})
 
 
 class LanguageTask(TextTask):
-    """The data side of training a language model."""
-
-    @property
-    def sizes(self) -> Vocabulary:
-        return self.tokenizer.vocabulary
+    """Training of a language model."""
 
     @property
     def corpus(self) -> Stream:
         if len(self.streams) > 1:
             raise UserError("counted models read every text once; leave data.weights out, or train another kind.")
-        if self.recut is not None:
+        if self.resegmented is not None:
             raise UserError("counted models read every text once; leave tokenizer.dropout and sampling out.")
         if self.settings.data.mask_documents:
             raise UserError(
@@ -131,16 +134,16 @@ class LanguageTask(TextTask):
         return self.streams[0]
 
     def feed(self, model: Autoregressive) -> Feed:
-        """Training data cut into the examples that the recipe names, or that suit the model."""
+        """Training examples of the kind in `data.examples`, or of the default of the model."""
         if not self.settings.data.mask_documents:
             return self._examples(model)
-        if not getattr(model, "supports_document_mask", False):
+        if not (isinstance(model, MasksDocuments) and model.masks_documents):
             raise UserError(
                 f"this {self.settings.kind} reads a row from end to end and cannot keep its documents apart; take"
                 ' data.examples = "documents", a document a row, in place of data.mask_documents.'
             )
         if sum(stream.documents for stream in self.streams) == 1:
-            self.note("the training text is one document, so data.mask_documents changes nothing.")
+            self.progress.note("the training text is one document, so data.mask_documents changes nothing.")
         return DocumentMasking(self._examples(model), self.streams[0].sos)
 
     def _examples(self, model: Autoregressive) -> Feed:
@@ -177,13 +180,13 @@ class LanguageTask(TextTask):
             return FEEDS[examples](stream, context=length, batch=training.batch_size, seed=training.seed, **ordered)
 
         feed = cut_into(self.streams[0])
-        for said in getattr(feed, "notes", ()):
-            self.note(said)
-        recut = self.recut
-        return feed if recut is None else RegularizedFeed(lambda epoch: cut_into(recut(epoch)))
+        for text in getattr(feed, "notes", ()):
+            self.progress.note(text)
+        resegmented = self.resegmented
+        return feed if resegmented is None else RegularizedFeed(lambda epoch: cut_into(resegmented(epoch)))
 
     def _mixture(self, examples: str, length: int) -> Feed:
-        """Several corpora by weight, and how often each will be read."""
+        """Several corpora sampled by weight, with a note on the epochs of each."""
         training, weights = self.settings.training, self.settings.data.weights
         if examples != "windows":
             raise UserError(
@@ -194,21 +197,13 @@ class LanguageTask(TextTask):
         for name, weight, stream in zip(self.names, weights, self.streams, strict=True):
             share = weight / sum(weights)
             read = epochs(share, tokens, stream.positions)
-            self.note(f"{name}: {share:.1%} of what is read, {stream.targets:,} tokens, {read:.2f} epochs.")
+            self.progress.note(f"{name}: {share:.1%} of what is read, {stream.targets:,} tokens, {read:.2f} epochs.")
         return feed
 
-    def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
+    def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> Scores | None:
         if self.valid is None:
             return None
-        config, apart = self.settings.evaluation, self.settings.data.mask_documents
-        if not quick:
-            return evaluate_text(model, self.tokenizer, self.valid, config, apart=apart, device=device)
-        fast = replace(config, resamples=0, random_batches=0)
-        valid, rows = self.valid, 1
-        if valid.positions > SHORT:  # a longer one is measured roughly until the end
-            fast, valid, rows = replace(fast, stride=model.context), valid.first(QUICK_TOKENS), QUICK_ROWS
-        scores = evaluate_text(model, self.tokenizer, valid, fast, apart=apart, device=device, rows=rows)
-        return {key: scores[key] for key in ("nll", "perplexity", "bits_per_byte", "bits_per_character")}
+        return evaluate(model, self.codec, self.valid, self.settings, device=device, quick=quick)
 
     def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
         said = complete(model, self.tokenizer, [""], self.settings.decoding, device=device)
@@ -220,12 +215,12 @@ class LanguageTask(TextTask):
 
 @dataclass(frozen=True, kw_only=True)
 class BackOff:
-    """Which order of an n-gram answered for a token, and what the longer contexts passed on."""
+    """The n-gram that was used for a token, and the back-off weights of longer contexts."""
 
     token: str
     probability: float
     order: int
-    """Length of the n-gram that was found."""
+    """Length of the n-gram."""
     context: list[str]
     """Its tokens but the last."""
     count: int | None
@@ -245,7 +240,7 @@ class TextRun(Run):
         return document_kind(self.settings.data, self.settings.tokenizer.kind)
 
     def stream(self, on: str | Sequence[str] | None = None) -> Stream:
-        """A text as this run reads it: framed ids."""
+        """The ids of files, with `<sos>` and `<eos>` around documents, or of the validation text of the run."""
         data = self.settings.data
         if on is not None:
             corpus = read_corpus(on, self.documents, errors=data.errors, columns=data.columns)
@@ -260,22 +255,20 @@ class TextRun(Run):
 class LanguageRun(TextRun):
     """A trained language model: `run = seqwright.open("runs/x"); run.generate("Once")`."""
 
-    does = "continues text"
+    description = "continues text"
     verbs = ("generate", "score", "evaluate", "search_audit")
-
-    @staticmethod
-    def sizes(directory: RunDirectory) -> Vocabulary:
-        return directory.tokenizer.vocabulary
+    codec_class = TextCodec
 
     def generate(
         self,
         prompts: str | Sequence[str] = "",
         *,
-        listen: Callable[[int, str], None] = lambda row, text: None,
+        on_text: Callable[[int, str], None] | None = None,
         seeds: Sequence[int] | None = None,
         **options: Any,
     ) -> list[Continuation]:
-        """Continues each prompt; options are those of the recipe's [decoding] section."""
+        """Continues each prompt; options are those of the recipe's [decoding] section. `on_text(row, text)` is called
+        with each row's text as it comes."""
         several = [prompts] if isinstance(prompts, str) else list(prompts)
         return complete(
             self.model,
@@ -284,7 +277,7 @@ class LanguageRun(TextRun):
             replace(self.settings.decoding, **options),
             seeds=seeds,
             device=self.device,
-            listen=listen,
+            on_text=on_text,
         )
 
     def search(self, prompts: str | Sequence[str] = "", **options: Any) -> list[list[Continuation]]:
@@ -296,15 +289,11 @@ class LanguageRun(TextRun):
         chosen = SearchOptions(**{"rank_unfinished": "among", **options})
         return best_continuations(self.model, self.tokenizer, several, chosen, device=self.device)
 
-    def evaluate(
-        self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
-    ) -> dict[str, Any]:
-        """Scores on files, or on the run's own validation text; options are those of [evaluation]."""
-        config, apart = replace(self.settings.evaluation, **options), self.settings.data.mask_documents
-        scores = evaluate_text(
-            self.model, self.tokenizer, self.stream(on), config, apart=apart, device=self.device, watch=watch
-        )
-        return self.signed(scores)
+    def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
+        """Scores on files, or on the validation text of the run; options are those of [evaluation]."""
+        settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
+        scores = evaluate(self.model, self.codec, self.stream(on), settings, device=self.device, progress=progress)
+        return scores.with_precision(self.precision)
 
     def score(self, lines: Iterable[str]) -> Iterator[ScoredLine]:
         """Log-probability and surprisals of each line, in order, as it comes."""
@@ -323,27 +312,27 @@ class LanguageRun(TextRun):
         return [self._back_off(text[:place], text[place]) for place in range(len(text) - len(ids), len(text))]
 
     def _back_off(self, context: Sequence[int], id: int) -> BackOff:
-        *passed, answered = self.model.trace(context, id)
+        *longer, used = self.model.trace(context, id)
         return BackOff(
             token=self.tokenizer.tokens([id])[0],
-            probability=math.exp(answered.log_prob + sum(step.back_off for step in passed)),
-            order=len(answered.context) + 1,
-            context=self.tokenizer.tokens(answered.context),
-            count=answered.count,
-            discount=answered.discount,
-            weights=[math.exp(step.back_off) for step in passed if step.seen],
+            probability=math.exp(used.log_prob + sum(step.back_off for step in longer)),
+            order=len(used.context) + 1,
+            context=self.tokenizer.tokens(used.context),
+            count=used.count,
+            discount=used.discount,
+            weights=[math.exp(step.back_off) for step in longer if step.seen],
         )
 
     def search_audit(self, prompts: Sequence[str], options: SearchOptions, widths: Sequence[int]) -> Audit:
         """How often beams of these widths miss the best continuation of each prompt."""
-        vocabulary = self.tokenizer.vocabulary
+        sos, eos = self.tokenizer.sos, self.tokenizer.eos
         return search_audit(
             self.model,
             Source.empty(len(prompts), self.device),
             options,
             widths,
-            sos=vocabulary.sos,
-            eos=vocabulary.eos,
-            banned=[id for id in (vocabulary.unk, vocabulary.pad, vocabulary.sos) if id is not None],
+            sos=sos,
+            eos=eos,
+            banned=self.tokenizer.never_generated(eos),
             prompts=[self.tokenizer.encode(prompt) for prompt in prompts],
         )

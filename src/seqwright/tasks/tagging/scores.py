@@ -1,139 +1,182 @@
-"""What a tagger answers, and how good its answers are."""
+"""Predictions of a tagger for every word, and their scores."""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from rich.table import Table
 
 from seqwright import __version__
-from seqwright.core.batch import IGNORE
+from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.config import check_not_negative
-from seqwright.core.protocols import Watch, unwatched
+from seqwright.core.progress import SILENT, Progress
 from seqwright.data.bucketing import ByLength, Ints
 from seqwright.data.tagged.formats import Sentence
 from seqwright.data.tagged.sentences import EncodedSentences
 from seqwright.metrics import spans
 from seqwright.metrics.counts import Counts, scores_json
-from seqwright.metrics.score import Score
+from seqwright.metrics.score import Floats, Score, signature
+from seqwright.reporting.classification import class_report
+from seqwright.reporting.terminal import spans_table
+from seqwright.tasks.base import Settings
+from seqwright.tasks.classification.scores import unseen_note
+from seqwright.tasks.scores import Scores
+from seqwright.tasks.scoring import score_epoch, visited
+from seqwright.tasks.tagging.codec import TaggingCodec
+from seqwright.text.ragged import concatenated_ranges
 
-TOKENS = 8192
-"""Tokens read at a time."""
+BATCH_TOKENS = 8192
+"""Tokens per batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaggingEvaluationConfig:
     resamples: int = 1000
-    """Bootstrap resamples behind an interval; 0 for none."""
+    """Bootstrap resamples for confidence intervals; 0 for none."""
     seed: int = 1
-    """Fixes the bootstrap."""
+    """Seed of the bootstrap."""
 
     def __post_init__(self) -> None:
         check_not_negative(self, "resamples", "seed")
 
 
+class TaggingScores(Scores):
+    """Scores with tables of tags and spans, and a warning about unknown tags."""
+
+    def details(self) -> Iterator[str | Table]:
+        yield from class_report(self["details"])
+        if "per_span" in self["details"]:
+            yield spans_table(self["details"]["per_span"])
+        if self["unlearned_tags"]:
+            yield unseen_note("tags", self["unlearned_tags"], "counted as wrong")
+
+
 @dataclass(frozen=True, kw_only=True)
 class TagPredictions:
-    """What a model says of sentences."""
+    """Predicted tags of all words of some sentences."""
 
     tags: Ints
     """(words,)"""
     probabilities: NDArray[np.float64] | None
-    """(words,): of the tags said; None where a model has none."""
+    """(words,): of the predicted tags; None for models without probabilities."""
     nll: float | None
-    """Of a word of the sentences whose tags are all known; None where a model has no probabilities."""
+    """Per word, over sentences whose tags are all known; None for models without probabilities."""
 
 
-@torch.no_grad()
-def answers(
-    model: Any, encoded: EncodedSentences, device: torch.device | str, watch: Watch = unwatched
+def predict(
+    model: Any, encoded: EncodedSentences, *, device: torch.device | str = "cpu", progress: Progress = SILENT
 ) -> TagPredictions:
     """The tag of every word, in order."""
-    if isinstance(model, torch.nn.Module):
-        model.eval()
-    feed = ByLength(encoded, seed=0, batch=1, tokens=TOKENS)
-    tags, likely = np.zeros(len(encoded.tags), np.int64), np.zeros(len(encoded.tags))
-    loss, count, done = 0.0, 0, 0
-    sure = hasattr(model, "head")  # counted models have no probabilities
-    for step in range(feed.steps_per_epoch):
-        rows = feed.rows(step)
-        batch = encoded.batch(rows).to(device)
-        if sure:
+    probabilistic = hasattr(model, "head")  # counted models have no probabilities
+    losses: list[tuple[float, int]] = []
+
+    def compute(batch: Batch) -> Floats:
+        """(words, 2): tag and probability of each word of a batch."""
+        if probabilistic:
             hidden, _ = model.hidden(batch)
-            said, probabilities = model.decide(hidden, batch.source)
+            tags, probabilities = model.decode(hidden, batch.source)
+            if bool((batch.target != IGNORE).any()):
+                loss, count = model.head.loss(hidden, batch.target)
+                losses.append((loss.item(), int(count)))
         else:
-            said, _ = model.answer(batch.source)
-        real = np.arange(said.size(1)) < encoded.words[rows, None]  # (B, W)
-        words = (encoded.first[rows, None] + np.arange(said.size(1)))[real]
-        tags[words] = said.cpu().numpy()[real]
-        if sure:
-            likely[words] = probabilities.cpu().double().numpy()[real]
-        if sure and encoded.tags[words].max(initial=IGNORE) != IGNORE:
-            total, many = model.head.loss(hidden, batch.target)
-            loss, count = loss + total.item(), count + int(many)
-        done += len(rows)
-        watch(done, len(encoded))
-    return TagPredictions(tags=tags, probabilities=likely if sure else None, nll=loss / count if count else None)
+            tags, _ = model.tag(batch.source)
+            probabilities = torch.zeros_like(tags)
+        assert batch.source.word_starts is not None
+        words = batch.source.word_starts.sum(1, keepdim=True)
+        real = torch.arange(tags.size(1), device=words.device) < words  # (B, W)
+        return torch.stack([tags[real].double(), probabilities[real].double()], 1).cpu().numpy()
+
+    feed = ByLength(encoded, seed=0, batch=1, tokens=BATCH_TOKENS)
+    in_feed_order = score_epoch(model, feed, compute, device=device, progress=progress)
+    rows = visited(feed)
+    outputs = np.zeros((len(encoded.tags), 2))
+    outputs[concatenated_ranges(encoded.first[rows], encoded.words[rows])] = in_feed_order
+    total, count = (sum(column) for column in zip(*losses, strict=True)) if losses else (0.0, 0)
+    return TagPredictions(
+        tags=outputs[:, 0].astype(np.int64),
+        probabilities=outputs[:, 1] if probabilistic else None,
+        nll=total / count if count else None,
+    )
 
 
-def quick_scores(found: TagPredictions, encoded: EncodedSentences) -> dict[str, float]:
-    """What the log of a training shows."""
+def evaluate(
+    model: Any,
+    codec: TaggingCodec,
+    sentences: Sequence[Sentence],
+    settings: Settings,
+    *,
+    encoded: EncodedSentences | None = None,
+    device: torch.device | str = "cpu",
+    quick: bool = False,
+    progress: Progress = SILENT,
+) -> Scores:
+    """Scores of the predicted tags of sentences, which are encoded here unless they are already."""
+    encoded = codec.encode(sentences, model.context) if encoded is None else encoded
+    predictions = predict(model, encoded, device=device, progress=progress)
+    if quick:
+        return Scores(quick_scores(predictions, encoded))
+    return tag_scores(predictions, codec, sentences, encoded, settings.evaluation)
+
+
+def quick_scores(predictions: TagPredictions, encoded: EncodedSentences) -> dict[str, float]:
+    """Values for the log of a training."""
     known = encoded.tags != IGNORE
-    accuracy = 100 * float((found.tags == encoded.tags)[known].mean()) if known.any() else 0.0
-    return ({} if found.nll is None else {"nll": found.nll}) | {"accuracy": accuracy}
+    accuracy = 100 * float((predictions.tags == encoded.tags)[known].mean()) if known.any() else 0.0
+    return ({} if predictions.nll is None else {"nll": predictions.nll}) | {"accuracy": accuracy}
 
 
 def tag_scores(
-    found: TagPredictions,
+    predictions: TagPredictions,
+    codec: TaggingCodec,
     sentences: Sequence[Sentence],
     encoded: EncodedSentences,
-    names: Sequence[str],
-    known: Collection[str],
     config: TaggingEvaluationConfig,
-) -> dict[str, Any]:
-    """Accuracies and, where tags mark spans, F1, each with interval and signature; tables of tags and spans."""
-    said = by_sentence([names[tag] for tag in found.tags.tolist()], sentences)
+) -> TaggingScores:
+    """Accuracies and, where tags mark spans, F1, with intervals and signatures; tables of tags and spans."""
+    predicted = by_sentence([codec.tags[id] for id in predictions.tags.tolist()], sentences)
     gold = [sentence.tags for sentence in sentences]
-    unknown = [[word not in known for word in sentence.words] for sentence in sentences]
-    marked = spans.are_spans([*names])
-    strange = Counter(tag for row in gold for tag in row if tag not in set(names))
-    facts = "|".join(
-        [
-            f"sentences:{len(sentences)}",
-            f"words:{len(encoded.tags)}",
-            f"unknown:{sum(map(sum, unknown))}",
-            *([f"unlearned_tags:{sum(strange.values())}"] if strange else []),
-            f"text:{encoded.fingerprint[:8]}",
-            f"seqwright:{__version__}",
-        ]
+    unknown_words = [[word not in codec.words for word in sentence.words] for sentence in sentences]
+    has_spans = spans.are_spans([*codec.tags])
+    unknown_tags = Counter(tag for row in gold for tag in row if tag not in set(codec.tags))
+    facts = signature(
+        sentences=len(sentences),
+        words=len(encoded.tags),
+        unknown=sum(map(sum, unknown_words)),
+        unlearned_tags=sum(unknown_tags.values()) or None,
+        text=encoded.fingerprint[:8],
+        seqwright=__version__,
     )
-    signed = (replace(one, signature=f"{one.signature}|{facts}") for one in _counts(said, gold, unknown, marked))
-    values = scores_json(signed, config)
-    if found.nll is not None:
-        nll = Score(value=found.nll, signature=f"nll|of:words|{facts}").as_json()
-        values |= {"nll": found.nll, "scores": {"nll": nll} | values["scores"]}
-    tables = {"per_class": spans.by_tag(said, gold)} | ({"per_span": spans.by_span(said, gold)} if marked else {})
-    return values | {"words": len(encoded.tags), "unlearned_tags": dict(strange), "details": tables}
+    counts = _counts(predicted, gold, unknown_words, has_spans)
+    table = scores_json((replace(one, signature=signature(one.signature, facts)) for one in counts), config)
+    if predictions.nll is not None:
+        nll = Score(value=predictions.nll, signature=signature("nll", "of:words", facts)).as_json()
+        table |= {"nll": predictions.nll, "scores": {"nll": nll} | table["scores"]}
+    tables = {"per_class": spans.by_tag(predicted, gold)}
+    if has_spans:
+        tables["per_span"] = spans.by_span(predicted, gold)
+    facts_of_text = {"words": len(encoded.tags), "unlearned_tags": dict(unknown_tags), "details": tables}
+    return TaggingScores(table | facts_of_text)
 
 
 def _counts(
-    said: spans.Sentences, gold: spans.Sentences, unknown: Sequence[Sequence[bool]], marked: bool
+    predicted: spans.Sentences, gold: spans.Sentences, unknown: Sequence[Sequence[bool]], has_spans: bool
 ) -> Iterator[Counts]:
-    yield spans.accuracy(said, gold)
+    yield spans.accuracy(predicted, gold)
     if any(map(any, unknown)):
-        yield spans.unknown_accuracy(said, gold, unknown)
-    yield spans.sentence_accuracy(said, gold)
-    if marked:
-        yield from spans.span_f1(said, gold)
+        yield spans.unknown_accuracy(predicted, gold, unknown)
+    yield spans.sentence_accuracy(predicted, gold)
+    if has_spans:
+        yield from spans.span_f1(predicted, gold)
 
 
 def by_sentence(tags: Sequence[str], sentences: Sequence[Sentence]) -> list[list[str]]:
-    """A tag for each word of each sentence."""
+    """The tags of all words, split into sentences."""
     rest = iter(tags)
     return [list(itertools.islice(rest, len(sentence.words))) for sentence in sentences]

@@ -1,8 +1,7 @@
-"""Words to tags: sentences in batches of like length, answers for every given word, scores; runs that tag."""
+"""Tagging: one tag per word, sentences in batches of similar length; runs that tag."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,41 +10,34 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqwright.core.batch import Batch, EncoderSizes, OutputSpec
+from seqwright.core.batch import Batch
 from seqwright.core.config import UserError
-from seqwright.core.protocols import Watch, unwatched
-from seqwright.core.storage import read_record, write_json
-from seqwright.data.tagged.corpus import (
-    Tagged,
-    TaggedConfig,
-    count_invalid_transitions,
-    invalid_transitions,
-    read_splits,
-    read_tagged,
-)
+from seqwright.core.progress import SILENT, Progress
+from seqwright.data.tagged.corpus import Tagged, TaggedConfig, count_invalid_transitions, read_splits, read_tagged
 from seqwright.data.tagged.formats import FORMATS, Format, Sentence, sniff
-from seqwright.data.tagged.sentences import EncodedSentences, SentenceFeed, encode_sentences
+from seqwright.data.tagged.sentences import EncodedSentences, SentenceFeed
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.embedding import Embedded, Pooled
 from seqwright.runs.run import Run
-from seqwright.tasks.base import Note, Settings, fingerprint_of, held_out_notes, spread
-from seqwright.tasks.tagging.scores import TaggingEvaluationConfig, answers, quick_scores, tag_scores
-from seqwright.tasks.tokenizers import saved_tokenizer
+from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, held_out_notes
+from seqwright.tasks.codec import open_or_learn
+from seqwright.tasks.scores import Scores
+from seqwright.tasks.tagging.codec import TaggingCodec
+from seqwright.tasks.tagging.scores import evaluate, predict
 from seqwright.text.backend import Kind
-from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig
 
-SHOWN = 3
+SAMPLES = 3
 """Sentences in the log at each sampling."""
-AT_ONCE = 512
-"""Sentences read ahead, so that those of like length can share a batch."""
+READ_AHEAD = 512
+"""Sentences read ahead, so that those of similar length share a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaggingTokenizerConfig(TokenizerConfig):
     kind: Kind = "words"
-    """words, or subwords: a word is tagged at its first piece. characters, bytes, or trained on the text: byte-bpe,
-    bpe, unigram, wordpiece."""
+    """words, characters, bytes, or subwords trained on the text (byte-bpe, bpe, unigram, wordpiece), where a word is
+    tagged at its first piece."""
     min_frequency: int = 2
     """Words and characters seen less often are unknown, so that unknown ones are met in training; bpe and byte-bpe
     merge no pair seen less often."""
@@ -53,65 +45,52 @@ class TaggingTokenizerConfig(TokenizerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TaggingOptions:
-    """A tagger has nothing to decide when it answers."""
+    """Taggers have no decoding options."""
 
 
 class TaggingTask:
-    """The data side of training a tagger."""
+    """Training of a tagger."""
 
-    def __init__(self, settings: Settings, directory: RunDirectory, note: Note):
-        self.settings, self.note = settings, note
+    def __init__(self, settings: Settings, directory: RunDirectory, progress: Progress):
+        self.settings, self.progress = settings, progress
         data: TaggedConfig = settings.data
         self.train, self.valid = read_splits(data)
-        self.names = self.train.tags
-        if len(self.names) < 2:
-            raise UserError(
-                f"every word has the tag {self.names[0]!r}; there is nothing to tell apart. Name the right columns in"
-                " data.columns, or give other files."
-            )
-        self.known = {word for sentence in self.train.sentences for word in sentence.words}
-        if not directory.labels_path.exists():  # of another session: its hash is in the manifest
-            write_json(directory.labels_path, {"tags": self.names, "words": sorted(self.known)})
-        texts = [" ".join(sentence.words) for sentence in self.train.sentences]
-        self.tokenizer = saved_tokenizer(settings, directory, texts, note)
+        self.codec = open_or_learn(TaggingCodec, directory, lambda: TaggingCodec.learn(self.train, settings, progress))
+        self.tokenizer = self.codec.tokenizer
         if data.word_dropout and self.tokenizer.kind != "words":
             raise UserError("word_dropout reads whole words as <unk>; it is for tokenizer.kind = words.")
-        self.encoded = encode(self.train.sentences, self.tokenizer, self.names, None)
+        self.encoded = self.codec.encode(self.train.sentences, None)
         self.encoded_valid = None
         if self.valid is not None:
-            self.encoded_valid = encode(self.valid.sentences, self.tokenizer, self.names, None)
-        self._say()
+            self.encoded_valid = self.codec.encode(self.valid.sentences, None)
+        self._note_data()
 
-    def _say(self) -> None:
-        """What a reader of the numbers should know of the data."""
-        data, train, valid = self.settings.data, self.train, self.valid
+    def _note_data(self) -> None:
+        """Notes on splits, leaks, unknown tags and invalid transitions."""
+        data, train, valid, note = self.settings.data, self.train, self.valid, self.progress.note
         held_out = held_out_notes(data.split, None if valid is None else len(valid.sentences), "sentences")
-        for said in (*train.notes, *held_out):
-            self.note(said)
+        for text in (*train.notes, *held_out):
+            note(text)
         if valid is not None:
-            learned = {sentence.words for sentence in train.sentences}
-            if leaked := sum(sentence.words in learned for sentence in valid.sentences):
-                self.note(f"{leaked:,} of {len(valid.sentences):,} validation sentences are training ones, too.")
-            if strange := sorted(set(valid.tags) - set(self.names)):
-                self.note(f"validation tags that training does not have, counted as wrong: {', '.join(strange)}.")
-        if begun := count_invalid_transitions(train.sentences):
-            self.note(
-                f"{begun:,} spans of the training tags go on (I-, E-) where none of their type began, as in old files"
+            known = {sentence.words for sentence in train.sentences}
+            if leaked := sum(sentence.words in known for sentence in valid.sentences):
+                note(f"{leaked:,} of {len(valid.sentences):,} validation sentences are training ones, too.")
+            if unknown := sorted(set(valid.tags) - set(self.codec.tags)):
+                note(f"validation tags that training does not have, counted as wrong: {', '.join(unknown)}.")
+        if invalid := count_invalid_transitions(train.sentences):
+            note(
+                f"{invalid:,} spans of the training tags go on (I-, E-) where none of their type began, as in old files"
                 " or by mistake; they count as spans, and the tagger may answer so."
             )
-        self.note(
-            f"{len(train.sentences):,} training sentences, {train.words:,} words, {len(self.known):,} different ones,"
-            f" {len(self.names)} tags; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
+        note(
+            f"{len(train.sentences):,} training sentences, {train.words:,} words, {len(self.codec.words):,} different"
+            f" ones, {len(self.codec.tags)} tags; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
         )
 
     @property
-    def sizes(self) -> EncoderSizes:
-        return sizes_of(self.tokenizer, self.names)
-
-    @property
     def fingerprint(self) -> str:
-        parts = [one.fingerprint for one in (self.encoded, self.encoded_valid) if one is not None]
-        return fingerprint_of(*self.names, *parts)
+        parts = [encoded.fingerprint for encoded in (self.encoded, self.encoded_valid) if encoded is not None]
+        return combined_fingerprint(*self.codec.tags, *parts)
 
     @property
     def corpus(self) -> EncodedSentences:
@@ -119,9 +98,9 @@ class TaggingTask:
 
     def feed(self, model: Any) -> SentenceFeed:
         data, training = self.settings.data, self.settings.training
-        encoded = self._fitting(self.encoded, self.train, model.context)
+        encoded = self._within_context(self.encoded, self.train, model.context)
         if parts := len(encoded) - len(self.encoded):
-            self.note(
+            self.progress.note(
                 f"sentences of more than {model.context} tokens are read in parts: {parts:,} more rows than sentences."
             )
         return SentenceFeed(
@@ -132,84 +111,69 @@ class TaggingTask:
             word_dropout=data.word_dropout,
         )
 
-    def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> dict[str, Any] | None:
+    def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> Scores | None:
         if self.valid is None:
             return None
         assert self.encoded_valid is not None
-        encoded = self._fitting(self.encoded_valid, self.valid, model.context)
-        found = answers(model, encoded, device)
-        if quick:
-            return quick_scores(found, encoded)
-        return tag_scores(found, self.valid.sentences, encoded, self.names, self.known, self.settings.evaluation)
+        encoded = self._within_context(self.encoded_valid, self.valid, model.context)
+        sentences = self.valid.sentences
+        return evaluate(model, self.codec, sentences, self.settings, encoded=encoded, device=device, quick=quick)
 
     def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
-        sentences = (self.valid or self.train).sentences
-        some = [sentences[n] for n in spread(len(sentences), SHOWN)]
-        said = tag(model, self.tokenizer, self.names, [sentence.words for sentence in some], device=device)
+        all_sentences = (self.valid or self.train).sentences
+        sentences = [all_sentences[n] for n in evenly_spaced(len(all_sentences), SAMPLES)]
+        tagged = tag(model, self.codec, [sentence.words for sentence in sentences], device=device)
         return [
-            {"prompt": " ".join(one.words), "text": f" → {' '.join(one.tags)}", "reference": " ".join(right.tags)}
-            for one, right in zip(said, some, strict=True)
+            {"prompt": " ".join(one.words), "text": f" → {' '.join(one.tags)}", "reference": " ".join(gold.tags)}
+            for one, gold in zip(tagged, sentences, strict=True)
         ]
 
     def show(self, batch: Batch) -> str:
         assert batch.source.ids is not None
         return repr(self.tokenizer.decode(batch.source.ids[0].tolist())[:200])
 
-    def _fitting(self, encoded: EncodedSentences, data: Tagged, context: int | None) -> EncodedSentences:
-        """Sentences as rows that the model can see, encoded anew only where some are too long for it."""
+    def _within_context(self, encoded: EncodedSentences, data: Tagged, context: int | None) -> EncodedSentences:
+        """Sentences as rows within the context, encoded again only where some are too long for it."""
         if context is None or encoded.lengths.max() <= context:
             return encoded
-        return encode(data.sentences, self.tokenizer, self.names, context)
+        return self.codec.encode(data.sentences, context)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaggedSentence:
-    """What a tagger says of a sentence."""
+    """The prediction for a sentence."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
     probabilities: tuple[float, ...] | None
-    """Of each tag; None where a model has none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SavedTags:
-    """The keys of labels.json of a tagger: its tags by id, and the words of its training data."""
-
-    tags: list[str]
-    words: list[str]
+    """Of each tag; None for models without probabilities."""
 
 
 class TaggingRun(Run):
     """A trained tagger: `run = seqwright.open("runs/x"); run.tag(["Time flies"])`."""
 
-    does = "gives every word a tag"
+    description = "gives every word a tag"
     verbs = ("tag", "evaluate")
-
-    @staticmethod
-    def sizes(directory: RunDirectory) -> EncoderSizes:
-        return sizes_of(directory.tokenizer, read_record(directory.labels_path, SavedTags).tags)
-
-    @functools.cached_property
-    def labels(self) -> dict[str, list[str]]:
-        """The tags by number, and the words of the training data."""
-        return vars(read_record(self.directory.labels_path, SavedTags))
+    codec_class = TaggingCodec
 
     def example(self, rows: int, length: int) -> Batch:
-        """Sentences of different lengths, made of the words that were learned from."""
-        words, tags = (itertools.cycle(self.labels[key]) for key in ("words", "tags"))
+        """Synthetic sentences of different lengths, made of training words."""
+        words, tags = itertools.cycle(sorted(self.codec.words)), itertools.cycle(self.codec.tags)
         counts = [max(1, length // 2 - 3 * row) for row in range(rows)]
-        made = [Sentence(tuple(itertools.islice(words, n)), tuple(itertools.islice(tags, n))) for n in counts]
-        return encode(made, self.tokenizer, self.labels["tags"], length).batch(np.arange(rows))
+        sentences = [Sentence(tuple(itertools.islice(words, n)), tuple(itertools.islice(tags, n))) for n in counts]
+        batch: Batch = self.codec.encode(sentences, length).batch(np.arange(rows))
+        return batch
 
-    def tag(self, sentences: Iterable[str | Sequence[str]], *, at_once: int = AT_ONCE) -> Iterator[TaggedSentence]:
-        """The tags of each sentence, in order: a text, which is split at white space, or the words themselves."""
-        given = (tuple(words.split() if isinstance(words, str) else words) for words in sentences)
-        return tag(self.model, self.tokenizer, self.labels["tags"], given, at_once=at_once, device=self.device)
+    def tag(
+        self, sentences: Iterable[str | Sequence[str]], *, read_ahead: int = READ_AHEAD
+    ) -> Iterator[TaggedSentence]:
+        """The tags of each sentence, in order: a text, which is split at white space, or its words."""
+        words = (tuple(one.split() if isinstance(one, str) else one) for one in sentences)
+        return tag(self.model, self.codec, words, read_ahead=read_ahead, device=self.device)
 
     def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
-        """One vector for each text, in order, from a tagger that reads nothing but tokens."""
-        if getattr(self.settings.model, "char_features", 0):
+        """One vector for each text, in order, of a tagger without character features."""
+        if self.settings.model.to_table().get("char_features"):
             raise UserError(
                 f"{self.path} reads the letters of given words, too, and has no vectors of plain lines; a tagger with"
                 " model.char_features = 0 has, or any language model or classifier."
@@ -217,23 +181,19 @@ class TaggingRun(Run):
         return super().embed(texts, pooling=pooling, **options)
 
     def words(self, text: str, name: str, *, columns: bool = False) -> tuple[list[tuple[str, ...]], Format]:
-        """The sentences of a text that is written as this run's data is, and how that is; tags are not needed."""
+        """The sentences of a text in the format of the run's data, without tags, and that format."""
         data: TaggedConfig = self.settings.data
         kind: Format = "columns" if columns else data.format or sniff(text, name, data.column_numbers)
         return [sentence.words for sentence in FORMATS[kind](text, name, data.column_numbers, False)], kind
 
-    def evaluate(
-        self, on: str | Sequence[str] | None = None, *, watch: Watch = unwatched, **options: Any
-    ) -> dict[str, Any]:
-        """Scores on tagged files, or on the run's own validation sentences."""
-        config: TaggingEvaluationConfig = replace(self.settings.evaluation, **options)
-        sentences, names = self.tagged(on).sentences, self.labels["tags"]
-        encoded = encode(sentences, self.tokenizer, names, self.model.context)
-        found = answers(self.model, encoded, self.device, watch)
-        return tag_scores(found, sentences, encoded, names, set(self.labels["words"]), config)
+    def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
+        """Scores on tagged files, or on the validation sentences of the run."""
+        settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
+        sentences = self.tagged(on).sentences
+        return evaluate(self.model, self.codec, sentences, settings, device=self.device, progress=progress)
 
     def tagged(self, on: str | Sequence[str] | None = None) -> Tagged:
-        """Tagged sentences of files, or those the run was validated on."""
+        """Tagged sentences of files, or the validation sentences of the run."""
         if on is not None:
             return read_tagged(on, self.settings.data)
         _, valid = read_splits(self.settings.data)
@@ -244,37 +204,23 @@ class TaggingRun(Run):
 
 def tag(
     model: Any,
-    tokenizer: Tokenizer,
-    names: Sequence[str],
-    given: Iterable[tuple[str, ...]],
+    codec: TaggingCodec,
+    sentences: Iterable[tuple[str, ...]],
     *,
-    at_once: int = AT_ONCE,
+    read_ahead: int = READ_AHEAD,
     device: torch.device | str = "cpu",
 ) -> Iterator[TaggedSentence]:
-    """What a model says of each sentence, in order, so many read ahead; nothing of an empty one."""
-    lines = iter(given)
-    while chunk := [Sentence(words, ()) for words in itertools.islice(lines, at_once)]:
-        said: list[str] = []
-        likely: list[float] | None = []
-        if real := [sentence for sentence in chunk if sentence.words]:
-            found = answers(model, encode(real, tokenizer, names, model.context), device)
-            said = [names[number] for number in found.tags.tolist()]
-            likely = None if found.probabilities is None else found.probabilities.tolist()
+    """The prediction for each sentence, in order, `read_ahead` of them together; no tags for an empty one."""
+    lines = iter(sentences)
+    while chunk := [Sentence(words, ()) for words in itertools.islice(lines, read_ahead)]:
+        tags: list[str] = []
+        probabilities: list[float] | None = []
+        if nonempty := [sentence for sentence in chunk if sentence.words]:
+            predictions = predict(model, codec.encode(nonempty, model.context), device=device)
+            tags = [codec.tags[id] for id in predictions.tags.tolist()]
+            probabilities = None if predictions.probabilities is None else predictions.probabilities.tolist()
         end = 0
         for sentence in chunk:
             start, end = end, end + len(sentence.words)
-            sure = None if likely is None else tuple(likely[start:end])
-            yield TaggedSentence(words=sentence.words, tags=tuple(said[start:end]), probabilities=sure)
-
-
-def encode(
-    sentences: Sequence[Sentence], tokenizer: Tokenizer, names: Sequence[str], context: int | None
-) -> EncodedSentences:
-    return encode_sentences(
-        sentences, tokenizer, {name: number for number, name in enumerate(names)}, max_length=context
-    )
-
-
-def sizes_of(tokenizer: Tokenizer, names: Sequence[str]) -> EncoderSizes:
-    asked = OutputSpec(kind="tags", count=len(names), impossible=invalid_transitions(names))
-    return EncoderSizes(answers=asked, vocabulary=tokenizer.vocabulary)
+            of_tags = None if probabilities is None else tuple(probabilities[start:end])
+            yield TaggedSentence(words=sentence.words, tags=tuple(tags[start:end]), probabilities=of_tags)

@@ -1,4 +1,4 @@
-"""Scores of a translator: how probable the references are to it, and how good what it says is."""
+"""Evaluation of outputs with references: their likelihood, and metrics such as BLEU, chrF, ROUGE and error rates."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from rich.table import Table
 
 from seqwright import __version__
-from seqwright.core.batch import IGNORE
 from seqwright.core.config import check_not_negative
 from seqwright.core.protocols import Autoregressive
-from seqwright.data.bucketing import ByLength
+from seqwright.data.bucketing import BucketedFeed
 from seqwright.data.parallel.buckets import Buckets, EncodedPairs
 from seqwright.decoding.options import SearchOptions
 from seqwright.metrics.brackets import bracket_score
 from seqwright.metrics.counts import BootstrapConfig, Counts, by_length, nll_counts, scores_json
 from seqwright.metrics.edit_distance import error_rate
 from seqwright.metrics.ngram_overlap import rouge, simplified_bleu, word_overlap
-from seqwright.metrics.score import Floats
+from seqwright.metrics.score import Floats, signature
 from seqwright.metrics.translation import References, bleu, chrf, exact_match, ter
+from seqwright.tasks.scores import Scores
+from seqwright.tasks.scoring import score_epoch, target_nll, visited
 from seqwright.text.moses import Language, lower_tokens
 from seqwright.text.tokenizer import Tokenizer
 
-TOKENS = 4096
-"""Tokens scored at a time."""
+BATCH_TOKENS = 4096
+"""Tokens per batch."""
 
 Metric = Literal[
     "bleu",
@@ -49,9 +51,9 @@ Metric = Literal[
 
 
 def error_rate_of(outputs: Sequence[str], references: References, unit: str) -> Counts:
-    """Of what white space parts: words, phonemes, actions."""
-    parted = [[reference.split() for reference in several] for several in references]
-    return error_rate([output.split() for output in outputs], parted, unit)
+    """Error rate of whitespace-separated units: words, phonemes, actions."""
+    split = [[reference.split() for reference in several] for several in references]
+    return error_rate([output.split() for output in outputs], split, unit)
 
 
 METRICS: dict[str, Callable[[Sequence[str], References], Counts]] = {
@@ -77,15 +79,15 @@ METRICS: dict[str, Callable[[Sequence[str], References], Counts]] = {
 @dataclass(frozen=True, kw_only=True)
 class OutputEvaluationConfig:
     metrics: tuple[Metric, ...] = ("bleu", "chrf")
-    """How outputs are compared with their references, beside the likelihood of these."""
+    """Metrics of outputs against references, beside the likelihood of these."""
     moses: Language | None = None
-    """The target's language: BLEU is then also counted on lower-cased text, cut into words by Moses' rules."""
+    """Language of the target: also reports BLEU on lowercased text tokenized by Moses rules."""
     sentences: int = 64
-    """Validation sources translated (greedily) at each evaluation during training, for the log; 0 for none."""
+    """Validation sources decoded greedily at each evaluation during training, for the log; 0 for none."""
     resamples: int = 1000
-    """Bootstrap resamples behind an interval; 0 for none."""
+    """Bootstrap resamples for confidence intervals; 0 for none."""
     seed: int = 1
-    """Fixes the bootstrap."""
+    """Seed of the bootstrap."""
 
     def __post_init__(self) -> None:
         check_not_negative(self, "sentences", "resamples", "seed")
@@ -94,45 +96,48 @@ class OutputEvaluationConfig:
 @dataclass(frozen=True, kw_only=True)
 class TranslationEvaluationConfig(OutputEvaluationConfig):
     tag: str | None = None
-    """The reserved token put before the sources of other files, for runs that were trained with tags."""
+    """Special token before the sources of other files, for runs that were trained with tags."""
     extractive: bool = False
-    """Whether ROUGE is also given of what keeps words of the source: its first line, a counted keep-or-drop model, and
-    the best that keeping words can do."""
+    """Also report ROUGE of extractive baselines: the first line, a naive Bayes keep-or-drop model, and the oracle."""
+
+
+class OutputScores(Scores):
+    """Scores of outputs, with a warning where case spoils the comparison."""
+
+    def details(self) -> Iterator[str | Table]:
+        if self.get("lower_case"):
+            yield (
+                "outputs are lowercased (tokenizer.lowercase) and references are not; lowercase the references to"
+                " compare."
+            )
 
 
 def likelihood(model: Autoregressive, pairs: EncodedPairs, device: torch.device | str) -> Floats:
-    """(pairs, 2): nll sum and token count of each target, its end included; none where a side exceeds the context."""
+    """(pairs, 2): nll sum and token count of each target with its `<eos>`; zeros where a side exceeds the context."""
     longest = model.context or int(max(pairs.source.lengths.max(), pairs.target.lengths.max()))
-    feed = Buckets(pairs, seed=0, tokens=TOKENS, batch=1, max_length=longest)
-    return likelihood_in(feed, model, len(pairs), device)
+    feed = Buckets(pairs, seed=0, tokens=BATCH_TOKENS, batch=1, max_length=longest)
+    return feed_likelihood(feed, model, len(pairs), device)
 
 
-@torch.inference_mode()
-def likelihood_in(feed: Buckets | ByLength, model: Autoregressive, count: int, device: torch.device | str) -> Floats:
+def feed_likelihood(feed: BucketedFeed, model: Autoregressive, count: int, device: torch.device | str) -> Floats:
     """(count, 2): nll sum and token count of every target that a feed visits in an epoch; zeros for the others."""
-    if isinstance(model, torch.nn.Module):
-        model.eval()
-    found = np.zeros((count, 2))
-    for step in range(feed.steps_per_epoch):
-        batch = feed.batch(step)
-        log_probs, _ = model.score(batch.to(device))
-        counts = (batch.target != IGNORE).sum(1)
-        found[feed.rows(step)] = np.stack([-log_probs.cpu().double().sum(1).numpy(), counts.double().numpy()], 1)
-    return found
+    rows = np.zeros((count, 2))
+    rows[visited(feed)] = score_epoch(model, feed, target_nll(model), device=device)
+    return rows
 
 
 def likelihood_counts(rows: Floats, target: Tokenizer, fingerprint: str) -> list[Counts]:
     """nll and perplexity of a target token."""
     too_long = int((rows[:, 1] == 0).sum())
-    facts = [
-        f"pairs:{len(rows) - too_long}",
-        *([f"too_long:{too_long}"] if too_long else []),
-        f"tokens:{int(rows[:, 1].sum())}",
-        f"tokenizer:{target.signature}",
-        f"text:{fingerprint[:8]}",
-        f"seqwright:{__version__}",
-    ]
-    return nll_counts(rows, "|".join(facts))
+    facts = signature(
+        pairs=len(rows) - too_long,
+        too_long=too_long or None,
+        tokens=int(rows[:, 1].sum()),
+        tokenizer=target.signature,
+        text=fingerprint[:8],
+        seqwright=__version__,
+    )
+    return nll_counts(rows, facts)
 
 
 def pair_likelihood(model: Autoregressive, pairs: EncodedPairs, device: torch.device | str) -> list[Counts]:
@@ -143,23 +148,23 @@ def pair_likelihood(model: Autoregressive, pairs: EncodedPairs, device: torch.de
 def quality_counts(
     outputs: Sequence[str], references: References, config: OutputEvaluationConfig, options: SearchOptions
 ) -> Iterator[Counts]:
-    """What each metric that was asked for counts in every output that a search with these options gave."""
-    how = f"search:{options.kind}"
+    """Counts of each output of a search with these options, for each metric of the config."""
+    search = options.kind
     if options.kind == "beam":
-        how += f"-{options.beam_size}-{options.length_penalty}-{options.length_alpha}"
+        search += f"-{options.beam_size}-{options.length_penalty}-{options.length_alpha}"  # type: ignore[assignment]
     for counts in _quality_counts(outputs, references, config):
-        yield replace(counts, signature=f"{counts.signature}|{how}")
+        yield replace(counts, signature=signature(counts.signature, search=search))
 
 
 def extractive_counts(
     extracts: Mapping[str, Sequence[str]], references: References, config: OutputEvaluationConfig
 ) -> Iterator[Counts]:
-    """ROUGE, as far as it was asked for, of words kept from the sources, by the name of who kept them."""
+    """The ROUGE metrics of the config, of extractive baselines by name."""
     for metric in config.metrics:
         for name, outputs in extracts.items() if metric.startswith("rouge") else ():
             counts = METRICS[metric](outputs, references)
-            signature = f"{metric}_{name}|{counts.signature.partition('|')[2]}|extractive:{name}"
-            yield replace(counts, name=f"{metric}_{name}", signature=signature)
+            facts = signature(f"{metric}_{name}", counts.signature.partition("|")[2], extractive=name)
+            yield replace(counts, name=f"{metric}_{name}", signature=facts)
 
 
 def _quality_counts(outputs: Sequence[str], references: References, config: OutputEvaluationConfig) -> Iterator[Counts]:
@@ -167,14 +172,14 @@ def _quality_counts(outputs: Sequence[str], references: References, config: Outp
         yield METRICS[name](outputs, references)
     if config.moses is not None:
         language = config.moses
-        parted = [[lower_tokens(reference, language) for reference in several] for several in references]
-        counted = bleu([lower_tokens(output, language) for output in outputs], parted, tokenize="none")
-        rest = counted.signature.partition("|")[2]
-        yield replace(counted, name="bleu_moses", signature=f"bleu_moses|words:moses-{language}-lowercased|{rest}")
+        tokenized = [[lower_tokens(reference, language) for reference in several] for several in references]
+        counts = bleu([lower_tokens(output, language) for output in outputs], tokenized, tokenize="none")
+        facts = signature("bleu_moses", f"words:moses-{language}-lowercased", counts.signature.partition("|")[2])
+        yield replace(counts, name="bleu_moses", signature=facts)
 
 
-def scored_by_length(counts: Sequence[Counts], config: BootstrapConfig, lengths: Sequence[int]) -> dict[str, Any]:
-    """Values, scores with interval and signature, and values by the length of the source, in words."""
-    apart = {one.name: by_length(one, lengths) for one in counts if len(one.rows) == len(lengths)}
-    table = {name: [{"length": at, "sources": n, "value": v} for at, n, v in rows] for name, rows in apart.items()}
+def scores_by_length(counts: Sequence[Counts], config: BootstrapConfig, lengths: Sequence[int]) -> dict[str, Any]:
+    """Scores with intervals and signatures, and values by the length of the source in words."""
+    buckets = {one.name: by_length(one, lengths) for one in counts if len(one.rows) == len(lengths)}
+    table = {name: [{"length": at, "sources": n, "value": v} for at, n, v in rows] for name, rows in buckets.items()}
     return scores_json(counts, config) | {"by_source_length": table}

@@ -15,9 +15,9 @@ from seqwright.core.batch import Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
 from seqwright.data.parallel.buckets import Side, Tokenizers, encode_sources
-from seqwright.decoding.attention_recorder import alignments, attentive, coverage
-from seqwright.decoding.degeneration import Flag, Typical, watch
-from seqwright.decoding.mbr import least_risk
+from seqwright.decoding.attention_recorder import alignments, attends_source, coverage
+from seqwright.decoding.degeneration import Flag, TargetStatistics, degeneration_flags
+from seqwright.decoding.mbr import minimum_bayes_risk
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.phrases import Automaton, Phrase, automaton, phrase
 from seqwright.decoding.search import search
@@ -103,7 +103,7 @@ def translate(
     *,
     truncate: bool = False,
     attention: bool = False,
-    typical: Typical = Typical(),  # noqa: B008 frozen
+    typical: TargetStatistics = TargetStatistics(),  # noqa: B008 frozen
     first: int = 1,
     device: torch.device | str = "cpu",
 ) -> Iterator[Translation]:
@@ -114,7 +114,7 @@ def translate(
     """
     if isinstance(model, torch.nn.Module):
         model.eval()
-    if attention and not attentive(model):
+    if attention and not attends_source(model):
         raise UserError("this model has no attention to show.")
     lines = iter(given)
     while chunk := list(itertools.islice(lines, AT_ONCE)):
@@ -129,7 +129,7 @@ def translate(
                 _chosen(chunk[n][0], several, tokenizers.target, options, side.lengths[n] - cut.lengths[n], typical)
                 for n, several in zip(rows, outputs, strict=True)
             ]
-            looked = [n for n, (said, _) in enumerate(chosen) if attention or (said.warnings and attentive(model))]
+            looked = [n for n, (said, _) in enumerate(chosen) if attention or (said.warnings and attends_source(model))]
             aligned = _aligned(model, tokenizers, source, {n: chosen[n][1] for n in looked})
             for n, (row, (said, _)) in enumerate(zip(rows, chosen, strict=True)):
                 found[row] = _looked_into(said, aligned.get(n), attention)
@@ -154,7 +154,7 @@ def search_sources(
         options,
         sos=target.sos,
         eos=target.eos,
-        banned=banned(target),
+        banned=target.never_generated(target.eos),
         prompts=[beginning(target, options.prefix)] * source.rows,
         forbidden=forbidden,
         required=[required] * source.rows,
@@ -181,14 +181,14 @@ def wished(
     if watched is not None:
         # Who says a word in one piece means it: letters after that would only be a way around.
         ends = {cut[-1]: said.split()[-1] for text, said in never.items() for cut in _cuts(target, text)}
-        watched = watched.closed(
+        watched = watched.without_end_boundary(
             [id for id, word in ends.items() if len(word) > 1 and target.token_bytes[id].strip() == word]
         )
     phrases = []
     for text in required:
         said = _surface(target, text)
         usual = min(_cuts(target, text), key=len)
-        if watched is not None and watched.ends[watched.read(usual)]:
+        if watched is not None and watched.occurs_at_end[watched.read(usual)]:
             raise UserError(f"{text!r} is required, but holds something forbidden; take one of the two back.")
         phrases.append(phrase(said, target.token_bytes, usual, target.eos))
     return watched, tuple(phrases)
@@ -240,18 +240,13 @@ def _looked_into(said: Translation, alignment: Alignment | None, attention: bool
     return replace(said, warnings=warned, attention=alignment if attention else None)
 
 
-def banned(target: Tokenizer) -> list[int]:
-    """Reserved ids that no output holds."""
-    return [id for name, id in target.special_tokens.items() if name != "<eos>"]
-
-
 def _chosen(
     source: tuple[str, ...],
     several: list[Hypothesis],
     target: Tokenizer,
     options: TranslationOptions,
     unread: int,
-    typical: Typical,
+    typical: TargetStatistics,
 ) -> tuple[Translation, list[int]]:
     """The best of several outputs, and its ids from the prefix on."""
     begun = target.encode(options.prefix)
@@ -260,7 +255,7 @@ def _chosen(
     if options.mbr != "none":
         # Samples come as often as they are probable; an n-best list is weighed by its log-probabilities.
         weights = None if options.kind == "sample" else [hypothesis.log_prob for hypothesis in several]
-        best, _ = least_risk(UTILITIES[options.mbr](texts), weights)
+        best, _ = minimum_bayes_risk(UTILITIES[options.mbr](texts), weights)
     text, hypothesis = texts[best], several[best]
     facts: dict[str, Any] = {"log_prob": hypothesis.log_prob, "tokens": len(hypothesis.ids)}
     facts["reason"] = hypothesis.reason
@@ -269,7 +264,7 @@ def _chosen(
         text=text,
         others=tuple(texts[:best] + texts[best + 1 :]),
         unread=int(unread),
-        warnings=tuple(watch(text, source=" ".join(source), typical=typical, **facts)),
+        warnings=tuple(degeneration_flags(text, source=" ".join(source), baseline=typical, **facts)),
         **facts,
     )
     return said, [*begun, *hypothesis.ids]

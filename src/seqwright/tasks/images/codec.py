@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from seqwright.core.batch import EncoderSizes, OutputSpec
 from seqwright.core.config import UserError
-from seqwright.core.storage import read_record
+from seqwright.core.storage import read_record, write_json
 from seqwright.data.images.corpus import Images, ImagesConfig, Objective
 from seqwright.data.images.patches import Grid, ImageFeed, Ints
 from seqwright.data.labeled.labels import Labels
+from seqwright.runs.directory import RunDirectory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class ImageCodec:
     """Class names in the order of their ids; empty for restoration."""
 
     @classmethod
-    def of(cls, images: Images, config: ImagesConfig) -> Self:
+    def learn(cls, images: Images, config: ImagesConfig) -> Self:
         """The codec of these training images."""
         grid = Grid.of(images, config)
         if config.objective not in ("class", "frames"):
@@ -50,14 +50,13 @@ class ImageCodec:
         return cls(grid=grid, objective=config.objective, names=tuple(sorted(names)))
 
     @classmethod
-    def read(cls, path: Path) -> Self:
-        """The codec of a labels.json."""
-        saved = read_record(path, SavedCodec)
+    def open(cls, directory: RunDirectory) -> Self:
+        saved = read_record(directory.labels_path, SavedCodec)
         return cls(grid=saved.grid, objective=saved.answer, names=saved.names)
 
-    def table(self) -> dict[str, Any]:
-        """The codec as JSON values."""
-        return {"grid": vars(self.grid), "answer": self.objective, "names": list(self.names)}
+    def save(self, directory: RunDirectory) -> None:
+        table = {"grid": vars(self.grid), "answer": self.objective, "names": list(self.names)}
+        write_json(directory.labels_path, table)
 
     @property
     def labels(self) -> Labels:
@@ -90,10 +89,14 @@ class ImageCodec:
         targets = np.array([[ids[name] for name in row] for row in rows], np.int64)
         return targets if self.objective == "frames" else targets[:, 0]
 
-    def feed(self, images: Images, config: ImagesConfig, *, seed: int, batch: int, labeled: bool = True) -> ImageFeed:
-        """A feed of these images, with targets where they are `labeled`."""
+    def feed(self, images: Images, config: ImagesConfig, *, seed: int, batch: int) -> ImageFeed:
+        """A feed of these images for training."""
+        return ImageFeed(images, self.targets(images), self.grid, config, seed=seed, batch=batch)
+
+    def evaluation_feed(self, images: Images, config: ImagesConfig, *, batch: int, labeled: bool = True) -> ImageFeed:
+        """A feed of these images in file order, corrupted the same way every time; without targets unless `labeled`."""
         targets = self.targets(images) if labeled else None
-        return ImageFeed(images, targets, self.grid, config, seed=seed, batch=batch)
+        return ImageFeed(images, targets, self.grid, config, seed=0, batch=batch, shuffle=False)
 
 
 def _classes(label: str, objective: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Recipes for a user's own pictures: how they are cut, and sizes that suit how many there are."""
+"""Default recipes for users' images: the patch size, and models of a size that suits the number of images."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from seqwright import build
 from seqwright.core.config import UserError
 from seqwright.data.files import resolve
 from seqwright.data.images.corpus import ImagesConfig, read_images
 from seqwright.data.images.files import sizes_of
 from seqwright.data.samples.text import is_embedded
-from seqwright.pipeline.defaults import KILO, name_of
+from seqwright.tasks.defaults import KILO, run_name
 
 # Up to this many pictures: layers, width and heads of a vision Transformer, epochs.
 SIZES: list[tuple[float, dict[str, Any]]] = [
@@ -31,11 +30,10 @@ def images_recipe(
     files: Sequence[str],
     valid: Sequence[str] = (),
     *,
-    kind: str = build.task_spec("images").default_model,
+    kind: str,
     tokenizer: str | None = None,
 ) -> dict[str, Any]:
-    """The tables of a recipe for a classifier of pictures."""
-    build.pick_trained(kind, "images")
+    """A recipe, as tables, for a classifier of pictures."""
     if tokenizer is not None:
         raise UserError(
             "pictures are no text: there is no tokenizer to choose, and no run that reads text can begin one that sees."
@@ -53,7 +51,7 @@ def images_recipe(
         model |= {"layers": sizes["layers"], "heads": sizes["heads"], "ffn_width": 2 * sizes["width"]}
         model["context"] = (height // data["patch"]) * (width // data["patch"]) + 1
     return {
-        "name": name_of(files, kind),
+        "name": run_name(files, kind),
         "data": data,
         "model": model,
         "training": {"epochs": sizes["epochs"], "batch_size": 64, "learning_rate": 1e-3, "weight_decay": 0.05},
@@ -64,11 +62,10 @@ def captions_recipe(
     files: Sequence[str],
     valid: Sequence[str] = (),
     *,
-    kind: str = build.task_spec("captions").default_model,
+    kind: str,
     tokenizer: str | None = None,
 ) -> dict[str, Any]:
-    """The tables of a recipe for a model that says what is on pictures."""
-    build.pick_trained(kind, "captions")
+    """A recipe, as tables, for an image captioner."""
     pictures = read_images(files, ImagesConfig(train=tuple(files)))
     sizes = next(sizes for most, sizes in SIZES if len(pictures) <= most)
     data: dict[str, Any] = {"kind": "captions", "train": list(files), "patch": patch(*pictures.pixels.shape[1:3])}
@@ -78,7 +75,7 @@ def captions_recipe(
         model |= {"layers": sizes["layers"], "heads": sizes["heads"], "ffn_width": 2 * sizes["width"]}
         model["positions"] = "learned"  # patches stand in rows, which sinusoids know nothing of
     return {
-        "name": name_of(files, kind),
+        "name": run_name(files, kind),
         "data": data,
         "tokenizer": {"kind": tokenizer or "words"},
         "model": model,
@@ -96,8 +93,8 @@ def patch(height: int, width: int) -> int:
 def scaled(files: Sequence[str]) -> tuple[int, int] | None:
     """What image files are scaled to; nothing where they are few pixels and as many in each."""
     paths = [resolve(name) for name in files if not is_embedded(name)]
-    found = {size for path in paths for size in sizes_of(path)}
-    return SCALED if len(found) > 1 or any(max(size) > max(SCALED) for size in found) else None
+    sizes = {size for path in paths for size in sizes_of(path)}
+    return SCALED if len(sizes) > 1 or any(max(size) > max(SCALED) for size in sizes) else None
 
 
 def _share(count: int) -> int:

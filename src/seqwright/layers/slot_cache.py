@@ -1,0 +1,128 @@
+"""KV cache with a buffer for each row: the token at position p is in slot p.
+
+So a row is freed by forgetting it, taken over by writing another's slots, and rewound by lowering its length; the other
+rows are not copied. Rows that share a prefix (beams) need a tree, to which `select` converts where it expands rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seqwright.core.state import shared
+from seqwright.layers.kv_cache import KVCache, attention_mask
+from seqwright.layers.tree_cache import SLOT_ALIGNMENT, TreeCache
+
+
+@dataclass
+class SlotCache(KVCache):
+    """Cached keys and values of R rows in S slots each. Slot S, the last of a buffer, is never read: padding, and rows
+    that have outgrown their capacity because nobody reads them any more, are written there."""
+
+    key: Tensor  # (R, L, S + 1, G, E), G key-value heads
+    value: Tensor  # (R, L, S + 1, G, E)
+    used: Tensor = shared()
+    """() long: no row is longer; slots beyond are not read."""
+
+    def __post_init__(self) -> None:
+        self.slots: Tensor | slice = slice(0)
+        """Slots of the tokens added last: (R, T), or a slice where they are the same in every row."""
+
+    @classmethod
+    def empty(cls, rows: int, layers: int, heads: int, size: int, capacity: int, like: Tensor) -> SlotCache:
+        """An empty cache with `capacity` slots for each row; `like` gives device and dtype."""
+        key, value = (like.new_zeros(rows, layers, capacity + 1, heads, size) for _ in range(2))
+        return cls(torch.zeros(rows, dtype=torch.long, device=like.device), key, value, torch.tensor(0))
+
+    @property
+    def capacity(self) -> int:
+        return self.key.size(2) - 1
+
+    @property
+    def stop(self) -> int:
+        """End of the slots that attention reads (exclusive)."""
+        return int(self.used)
+
+    def extended(self, steps: int, count: Tensor | None = None) -> SlotCache:
+        before = int(self.used)
+        used = min(before + steps, self.capacity)
+        added = steps if count is None else count
+        cache = replace(self, length=self.length + added, used=torch.tensor(used))
+        if before == 0 and steps <= self.capacity:
+            cache.slots = slice(steps)  # a prefill: padding is overwritten before it can be seen
+        else:
+            positions = self.positions(steps)
+            beyond = positions >= (self.length + added).unsqueeze(1)
+            cache.slots = positions.masked_fill(beyond, self.capacity).clamp(max=self.capacity)
+        return cache
+
+    def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        rows = torch.arange(len(key), device=key.device).unsqueeze(1)
+        for buffer, new in ((self.key[:, layer], key), (self.value[:, layer], value)):
+            if isinstance(self.slots, slice):
+                buffer[:, self.slots] = new
+            else:
+                buffer.index_put_((rows, self.slots), new)
+        stop = self.stop
+        return self.key[:, layer, :stop].transpose(1, 2), self.value[:, layer, :stop].transpose(1, 2)
+
+    @property
+    def key_positions(self) -> Tensor:
+        return torch.arange(self.stop, device=self.key.device).expand(len(self.key), -1)
+
+    def mask(self, positions: Tensor, window: int | None = None) -> Tensor:
+        return attention_mask(positions, torch.arange(self.stop, device=self.key.device), window)
+
+    def truncate(self, lengths: Tensor) -> SlotCache:
+        return replace(self, length=torch.minimum(self.length, lengths))
+
+    def select(self, rows: Tensor, sources: Tensor | None = None) -> SlotCache | TreeCache:  # type: ignore[override]
+        """As `State.select`; a tree where rows come to share a source."""
+        if len(rows) != len(self.length if sources is None else sources):
+            return self.tree().select(rows, sources)
+        key, value = (old.new_zeros(len(rows), *old.shape[1:]) for old in (self.key, self.value))
+        used = int(self.used)
+        for buffer, old in ((key, self.key), (value, self.value)):
+            buffer[:, :, :used] = old[:, :, :used].index_select(0, rows)
+        return replace(self, length=self.length.index_select(0, rows), key=key, value=value)
+
+    def reorder(self, rows: Tensor) -> SlotCache:
+        """Nothing moves within groups of one row."""
+        return self
+
+    def tree(self) -> TreeCache:
+        """The same rows, each the first of a source's beams; views of the used slots."""
+        used = int(self.used)
+        slots = torch.arange(used, device=self.key.device)
+        return TreeCache(
+            length=self.length,
+            seen=slots < self.length.unsqueeze(1),
+            key=self.key[:, :, :used],
+            value=self.value[:, :, :used],
+            place=slots.repeat(len(self.key), 1),
+            cursor=torch.full_like(self.length, used),
+            used=torch.tensor(used),
+        )
+
+    @classmethod
+    def aligned(cls, states: Sequence[SlotCache]) -> list[SlotCache]:
+        """As many slots in every cache."""
+        capacity = max(cache.capacity for cache in states)
+        return [cache._resized(capacity) for cache in states]
+
+    def static(self, steps: int) -> SlotCache:
+        """With room for `steps` more tokens, all slots read and the free ones masked: no shape changes any more."""
+        capacity = int(self.used) + steps
+        grown = self._resized(max(self.capacity, capacity + -capacity % SLOT_ALIGNMENT))
+        return replace(grown, used=torch.tensor(grown.capacity))
+
+    def _resized(self, capacity: int) -> SlotCache:
+        if capacity == self.capacity:
+            return self
+        more = capacity - self.capacity
+        key, value = (F.pad(old, (0, 0, 0, 0, 0, more)) for old in (self.key, self.value))
+        return replace(self, key=key, value=value)

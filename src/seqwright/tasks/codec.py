@@ -1,0 +1,68 @@
+"""Codecs of text: the tokenizer that a task and its run share, learned, of a file, or of the run to fine-tune."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
+
+from seqwright.core.config import UserError
+from seqwright.core.progress import Progress
+from seqwright.core.storage import write_text
+from seqwright.data.files import resolve
+from seqwright.runs.directory import RunDirectory
+from seqwright.runs.run import Codec
+from seqwright.tasks.base import Settings
+from seqwright.text.special_tokens import with_special_tokens
+from seqwright.text.tokenizer import Tokenizer
+from seqwright.text.trainers import TokenizerConfig, train
+
+C = TypeVar("C", bound=Codec)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextCodec:
+    """A tokenizer: the codec of language models, and the base of those with labels beside it."""
+
+    tokenizer: Tokenizer
+
+    @classmethod
+    def open(cls, directory: RunDirectory) -> Self:
+        return cls(tokenizer=directory.tokenizer)
+
+    def save(self, directory: RunDirectory) -> None:
+        write_text(directory.tokenizer_path, self.tokenizer.json)
+
+    @property
+    def sizes(self) -> Any:
+        return self.tokenizer.vocabulary
+
+
+def open_or_learn(kind: type[C], directory: RunDirectory, learn: Callable[[], C]) -> C:
+    """The codec of a run; learned and saved where the run has learned nothing yet: what ids mean never changes."""
+    if directory.learned:
+        return kind.open(directory)
+    codec = learn()
+    codec.save(directory)
+    return codec
+
+
+def learn_tokenizer(
+    settings: Settings, texts: Sequence[str], progress: Progress, *, special_tokens: Sequence[str] = ()
+) -> Tokenizer:
+    """The tokenizer of a new run, with these special tokens added: of the run to fine-tune, of a file, or trained."""
+    if settings.training.init_from is not None:
+        tokenizer = RunDirectory.open(settings.training.init_from).tokenizer
+    elif not texts and settings.tokenizer.file is None:
+        raise UserError("a prepared text has its tokenizer beside it: set tokenizer.file to the tokenizer.json there.")
+    else:
+        tokenizer = train_tokenizer(settings.tokenizer, texts)
+    tokenizer = with_special_tokens(tokenizer, special_tokens)
+    for note in tokenizer.notes:
+        progress.note(note)
+    return tokenizer
+
+
+def train_tokenizer(config: TokenizerConfig, texts: Sequence[str]) -> Tokenizer:
+    """The tokenizer of `tokenizer.file`, resolved like data; without one, trained on these texts."""
+    return train(config if config.file is None else replace(config, file=str(resolve(config.file))), texts)

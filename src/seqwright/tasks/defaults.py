@@ -1,0 +1,40 @@
+"""Shared by the default recipes for users' files: sizes of files, and schedules that follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from seqwright.data.files import COMPRESSED, expand, read_text, resolve
+from seqwright.data.samples.text import embedded_text, is_embedded
+from seqwright.data.text.prepare import is_prepared, read_index
+
+KILO, MEGA = 1_000, 1_000_000
+
+
+def run_name(files: Sequence[str], kind: str) -> str:
+    """The stem of the first file and the kind of the model."""
+    return f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}"
+
+
+def steps_for(size: int) -> int:
+    """Steps for a text of `size` bytes: with its square root, between 300 and 20,000."""
+    return int(min(20_000, max(300, 1000 * (size / MEGA) ** 0.5)) // 100 * 100)
+
+
+def learning_rate_for(width: int) -> float:
+    """The learning rate of a Transformer: inversely proportional to its width, at most 2e-3."""
+    return round(min(2e-3, 0.25 / width), 6)
+
+
+def bytes_of(file: str) -> int:
+    """The size of a text, a folder of texts, or a prepared corpus."""
+    if is_embedded(file):
+        return len(embedded_text(file))
+    if is_prepared(resolve(file)):
+        return read_index(resolve(file)).bytes
+    # Compressed text must be opened to know its size; plain text need not be.
+    return sum(
+        len(read_text(path, "replace")[0]) if path.suffix in COMPRESSED else path.stat().st_size
+        for path in expand(resolve(file))[0]
+    )

@@ -1,0 +1,124 @@
+"""Evaluation of image models: class predictions, or squared error and PSNR of restored images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from rich.table import Table
+
+from seqwright import __version__
+from seqwright.core.batch import IGNORE, Batch
+from seqwright.core.progress import SILENT, Progress
+from seqwright.data.images.corpus import Images
+from seqwright.metrics.counts import Counts, mean
+from seqwright.metrics.score import Floats, signature
+from seqwright.reporting.classification import class_report
+from seqwright.tasks.base import Settings
+from seqwright.tasks.classification.details import calibration
+from seqwright.tasks.classification.task import class_scores, class_values
+from seqwright.tasks.images.codec import ImageCodec
+from seqwright.tasks.scores import Scores
+from seqwright.tasks.scoring import score_epoch
+
+BATCH_IMAGES = 256
+"""Images per batch."""
+PEAK = 2.0
+"""Range of pixel values: black is -1, white is 1."""
+MIN_ERROR = 1e-12
+"""Mean squared errors are clipped to this from below before the logarithm."""
+
+
+class ImageScores(Scores):
+    """Scores with tables of classes."""
+
+    def details(self) -> Iterator[str | Table]:
+        yield from class_report(self.get("details", {}))
+
+
+def evaluate(
+    model: Any,
+    codec: ImageCodec,
+    images: Images,
+    settings: Settings,
+    *,
+    device: torch.device | str = "cpu",
+    quick: bool = False,
+    fit: bool = False,
+    progress: Progress = SILENT,
+) -> Scores:
+    """Scores of predicted classes or restored images; corruptions are the same every time.
+
+    `fit` adds the temperature fitted to these images: those of the validation; otherwise their number is added.
+    """
+    feed = codec.evaluation_feed(images, settings.data, batch=BATCH_IMAGES)
+
+    def compute(batch: Batch) -> Floats:
+        """Probabilities of each image or frame, or (B, 4) errors of the restored and of the corrupted images."""
+        outputs = predict(model, batch)
+        if codec.names:
+            return outputs.reshape(-1, len(codec.names))
+        assert batch.source.features is not None
+        corrupted, target = batch.source.features.cpu().numpy(), batch.target.cpu().numpy()
+        return np.concatenate([squared_errors(outputs, target), squared_errors(corrupted, target)], 1)
+
+    outputs = score_epoch(model, feed, compute, device=device, progress=progress)
+    if feed.targets is None:
+        counts = restoration_counts(outputs[:, :2], outputs[:, 2:], settings.data.objective)
+        scores = Scores.of(counts, settings.evaluation, quick=quick).as_json()
+    else:
+        targets, fingerprint = feed.targets.reshape(-1), images.fingerprint
+        if quick:
+            scores = class_values(outputs, targets, codec.labels, settings, fingerprint)
+        else:
+            scores = class_scores(outputs, targets, codec.labels, (), settings, fingerprint)
+        if fit and not quick:
+            scores |= calibration(outputs, targets, codec.labels)
+    return ImageScores(scores if fit else scores | {"pictures": len(images)})
+
+
+def predict(model: Any, batch: Batch) -> Floats:
+    """Probabilities (B, C) or (B, frames, C), or patches (B, S, P)."""
+    logits = model(batch).double()
+    outputs: Floats = (logits if batch.target.is_floating_point() else logits.softmax(-1)).cpu().numpy()
+    return outputs
+
+
+def restoration_counts(restored: Floats, corrupted: Floats, objective: str) -> Iterator[Counts]:
+    """Counts of each image: nll, squared error and PSNR of the restored image, and PSNR of its corrupted source."""
+    facts = signature(objective, pictures=len(restored), seqwright=__version__)
+    yield Counts(
+        name="nll",
+        rows=restored,
+        formula=gaussian_nll,
+        signature=signature("nll", "deviation:0.3989", facts),
+        better=-1,
+    )
+    yield Counts(
+        name="squared_error",
+        rows=restored,
+        formula=mean,
+        signature=signature("squared_error", "range:2", facts),
+        better=-1,
+    )
+    yield Counts(name="psnr", rows=restored, formula=psnr, signature=signature("psnr", facts))
+    of_source = signature("psnr", "of:what-was-shown", facts)
+    yield Counts(name="psnr_shown", rows=corrupted, formula=psnr, signature=of_source)
+
+
+def squared_errors(outputs: Floats, target: Floats) -> Floats:
+    """(B, 2): sum of squared errors, and number of target values."""
+    real = (target != IGNORE).astype(float)
+    return np.stack([((outputs - target) ** 2 * real).sum((1, 2)), real.sum((1, 2))], 1)
+
+
+def gaussian_nll(sums: Floats) -> Floats:
+    """nll under the normal distribution of the RegressionHead."""
+    return np.pi * mean(sums)
+
+
+def psnr(sums: Floats) -> Floats:
+    """Peak signal-to-noise ratio in decibels: 10 log₁₀(peak² / mean squared error)."""
+    return 10 * np.log10(PEAK**2 / np.maximum(mean(sums), MIN_ERROR))

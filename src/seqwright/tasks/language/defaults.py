@@ -1,0 +1,110 @@
+"""Default recipes for users' texts and conversations: GPT, BERT and recurrent models of a size that suits the text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from seqwright.data.files import resolve
+from seqwright.data.samples.text import is_embedded
+from seqwright.data.text.prepare import is_prepared
+from seqwright.tasks.defaults import KILO, MEGA, bytes_of, learning_rate_for, run_name, steps_for
+
+COUNTED = "ngram"
+"""The counted kind, which needs no validation text."""
+
+# Up to this many bytes of text: byte-bpe vocabulary, GPT layers, width, heads and context, dropout.
+GPT_SIZES: list[tuple[float, dict[str, Any]]] = [
+    (20 * KILO, {"size": 300, "layers": 2, "width": 64, "heads": 2, "context": 32, "dropout": 0.1}),
+    (200 * KILO, {"size": 512, "layers": 3, "width": 96, "heads": 3, "context": 64, "dropout": 0.1}),
+    (2 * MEGA, {"size": 1024, "layers": 4, "width": 128, "heads": 4, "context": 128, "dropout": 0.05}),
+    (20 * MEGA, {"size": 4096, "layers": 6, "width": 256, "heads": 8, "context": 256, "dropout": 0.0}),
+    (200 * MEGA, {"size": 8192, "layers": 8, "width": 512, "heads": 8, "context": 512, "dropout": 0.0}),
+    (float("inf"), {"size": 16384, "layers": 12, "width": 768, "heads": 12, "context": 1024, "dropout": 0.0}),
+]
+
+
+def text_recipe(
+    files: Sequence[str],
+    valid: Sequence[str] = (),
+    *,
+    kind: str,
+    tokenizer: str = "byte-bpe",
+) -> dict[str, Any]:
+    """A recipe, as tables, for a language model of some files."""
+    size = sum(bytes_of(file) for file in files)
+    sizes = next(sizes for most, sizes in GPT_SIZES if size <= most)
+    data: dict[str, Any] = {"kind": "text", "train": list(files)}
+    if valid:
+        data["valid"] = list(valid)
+    elif kind != COUNTED and not _tokenizers(files):
+        data["split"] = "tail 5%"
+    table: dict[str, Any] = {
+        "name": run_name(files, kind),
+        "data": data,
+        "tokenizer": {"kind": tokenizer} | ({"size": sizes["size"]} if tokenizer == "byte-bpe" else {}),
+        "model": {"kind": kind},
+    }
+    if _tokenizers(files):  # a prepared text is encoded already, with the tokenizer beside it
+        table["tokenizer"] = {"file": str(_tokenizers(files)[0])}
+    if kind == COUNTED:
+        return table
+    if kind == "gpt":
+        table["model"] |= {key: value for key, value in sizes.items() if key != "size"}
+        table["training"] = {
+            "batch_size": 16 if size < 20 * MEGA else 32,
+            "steps": steps_for(size),
+            "learning_rate": learning_rate_for(sizes["width"]),
+        }
+    else:
+        width = 2 * sizes["width"]
+        table["model"] |= {"width": width} | ({"dropout": sizes["dropout"]} if kind != "neural-bigram" else {})
+        table["training"] = {
+            "batch_size": 16,
+            "sequence_length": 64 if size > 200 * KILO else 16,
+            "steps": steps_for(size),
+            "learning_rate": 2e-3,
+        }
+    return table
+
+
+def chat_recipe(
+    files: Sequence[str],
+    valid: Sequence[str] = (),
+    *,
+    kind: str,
+    tokenizer: str = "byte-bpe",
+) -> dict[str, Any]:
+    """A recipe, as tables, for an assistant of some files of conversations."""
+    table = text_recipe(files, valid, kind=kind, tokenizer=tokenizer)
+    table["data"] |= {"kind": "chat"}
+    if "split" in table["data"]:
+        table["data"]["split"] = "tail 10%"
+    if "context" in table["model"]:
+        table["model"]["context"] *= 2  # a question must fit beside its answer
+    return table
+
+
+def masked_recipe(
+    files: Sequence[str],
+    valid: Sequence[str] = (),
+    *,
+    kind: str,
+    tokenizer: str = "byte-bpe",
+) -> dict[str, Any]:
+    """A recipe, as tables, for a masked language model of some files: the sizes of a GPT, and twice its steps,
+    since only one token in seven is learned from."""
+    table = text_recipe(files, valid, kind="gpt" if kind in ("bert", "transformer") else kind, tokenizer=tokenizer)
+    table["data"] |= {"kind": "masked"}
+    table["model"] |= {"kind": kind}
+    if kind == "bert":  # pre-LN, because so little text does not reward the long warm-up that post-LN needs
+        table["model"] |= {"norm_position": "pre"}
+    table["training"]["steps"] *= 2
+    return table | {"name": run_name(files, kind)}
+
+
+def _tokenizers(files: Sequence[str]) -> list[Path]:
+    """The tokenizers of prepared folders."""
+    folders = [resolve(file) for file in files if not is_embedded(file)]
+    return [folder / "tokenizer.json" for folder in folders if is_prepared(folder)]

@@ -1,0 +1,52 @@
+"""The scores of an evaluation: a mapping, which is their JSON, and what the terminal shows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Self
+
+from rich.table import Table
+
+from seqwright.metrics.counts import BootstrapConfig, Counts, scores_json, values
+from seqwright.reporting.terminal import scores_table, signature
+
+
+class Scores(Mapping[str, Any]):
+    """Values by name; under "scores" each with its confidence interval and signature, but for quick ones."""
+
+    def __init__(self, table: Mapping[str, Any]):
+        self.table = dict(table)
+
+    @classmethod
+    def of(cls, counts: Iterable[Counts], config: BootstrapConfig, *, quick: bool) -> Scores:
+        """The scores of counts; quick ones are values alone, as logged during training."""
+        return Scores(values(counts) if quick else scores_json(counts, config))
+
+    def __getitem__(self, key: str) -> Any:
+        return self.table[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.table)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def as_json(self) -> dict[str, Any]:
+        return dict(self.table)
+
+    def with_precision(self, precision: str) -> Self:
+        """The same scores, with the precision in their signatures where it is not that of training."""
+        if precision != "fp32":
+            for score in self.table["scores"].values():
+                score["signature"] += f"|precision:{precision}"
+        return self
+
+    def printed(self, fingerprint: str) -> Iterator[str | Table]:
+        """Lines and tables for the terminal, in order; `fingerprint` is that of the model."""
+        yield scores_table(self["scores"])
+        yield signature(self["scores"], fingerprint)
+        yield from self.details()
+
+    def details(self) -> Iterator[str | Table]:
+        """What a task prints below its scores."""
+        yield from ()

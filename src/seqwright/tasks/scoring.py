@@ -1,0 +1,55 @@
+"""Scoring: one pass of a model over a feed, with a row of numbers for each example."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from seqwright.core.batch import IGNORE, Batch
+from seqwright.core.progress import SILENT, Progress
+from seqwright.core.protocols import Autoregressive, Feed
+from seqwright.data.bucketing import BucketedFeed, Ints
+from seqwright.metrics.score import Floats
+
+
+@torch.no_grad()  # not inference_mode: marginals of a CRF are gradients of its partition function
+def score_epoch(
+    model: Any,
+    feed: Feed,
+    compute: Callable[[Batch], Floats],
+    *,
+    device: torch.device | str,
+    progress: Progress = SILENT,
+) -> Floats:
+    """`compute` of every batch of an epoch, in evaluation mode, concatenated in the order of the feed."""
+    evaluation_mode(model)
+    blocks = []
+    for step in range(feed.steps_per_epoch):
+        blocks.append(compute(feed.batch(step).to(device)))
+        progress.advance(step + 1, feed.steps_per_epoch)
+    return np.concatenate(blocks)
+
+
+def visited(feed: BucketedFeed) -> Ints:
+    """(rows,): the examples in the order in which the first epoch of a bucketed feed visits them."""
+    return np.concatenate([feed.rows(step) for step in range(feed.steps_per_epoch)])
+
+
+def target_nll(model: Autoregressive) -> Callable[[Batch], Floats]:
+    """A function of a batch: (B, 2) nll sum in nats and number of target tokens of each row."""
+
+    def compute(batch: Batch) -> Floats:
+        log_probs, _ = model.score(batch)
+        tokens = (batch.target != IGNORE).sum(1)
+        return torch.stack([-log_probs.double().sum(1), tokens.double()], 1).cpu().numpy()
+
+    return compute
+
+
+def evaluation_mode(model: Any) -> None:
+    """Turns dropout off; counted models have none."""
+    if isinstance(model, torch.nn.Module):
+        model.eval()

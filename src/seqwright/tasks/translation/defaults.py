@@ -1,0 +1,49 @@
+"""The default recipe for users' parallel texts: a translator of a size that suits them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from seqwright.tasks.defaults import KILO, MEGA, bytes_of, learning_rate_for, run_name, steps_for
+
+# Up to this many bytes of both sides: joint byte-bpe vocabulary, layers, width, heads, dropout, tokens of a step.
+TRANSFORMER_SIZES: list[tuple[float, dict[str, Any]]] = [
+    (40 * KILO, {"size": 400, "layers": 2, "width": 64, "heads": 2, "dropout": 0.1, "batch_tokens": 512}),
+    (400 * KILO, {"size": 1000, "layers": 2, "width": 96, "heads": 4, "dropout": 0.2, "batch_tokens": 1024}),
+    (8 * MEGA, {"size": 8000, "layers": 4, "width": 128, "heads": 4, "dropout": 0.3, "batch_tokens": 2048}),
+    (80 * MEGA, {"size": 16000, "layers": 6, "width": 256, "heads": 4, "dropout": 0.2, "batch_tokens": 4096}),
+    (float("inf"), {"size": 32000, "layers": 6, "width": 512, "heads": 8, "dropout": 0.1, "batch_tokens": 8192}),
+]
+
+
+def pairs_recipe(
+    files: Sequence[str],
+    valid: Sequence[str] = (),
+    *,
+    kind: str,
+    tokenizer: str = "byte-bpe",
+) -> dict[str, Any]:
+    """A recipe, as tables, for a translator between some files."""
+    size = sum(bytes_of(file) for file in files)
+    sizes = next(sizes for most, sizes in TRANSFORMER_SIZES if size <= most)
+    data: dict[str, Any] = {"kind": "pairs", "train": list(files), "batch_tokens": sizes["batch_tokens"]}
+    data |= {"valid": list(valid)} if valid else {"split": "documents 3%"}
+    model = {"kind": kind, "layers": sizes["layers"], "width": sizes["width"], "dropout": sizes["dropout"]}
+    if kind in ("transformer", "gpt"):
+        model |= {"heads": sizes["heads"], "ffn_width": 2 * sizes["width"]}
+    else:
+        model |= {"layers": 1, "width": 2 * sizes["width"]}
+    return {
+        "name": run_name(files, kind),
+        "data": data,
+        "tokenizer": {"kind": tokenizer} | ({"size": sizes["size"]} if tokenizer == "byte-bpe" else {}),
+        "model": model,
+        "training": {
+            "steps": steps_for(2 * size),
+            "learning_rate": learning_rate_for(sizes["width"]),
+            "label_smoothing": 0.1,
+            "weight_decay": 0.01,
+            "beta2": 0.98,
+        },
+    }
