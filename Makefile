@@ -1,10 +1,11 @@
 # The same targets on a laptop and in CI. All they need is python3 (3.11 or newer, with venv) and make.
 
-.PHONY: demo test test-all check goldens reference bench clean
+.PHONY: demo test test-all fuzz check goldens reference bench clean
 
 # Corpora for the tests and recipes that need more than the embedded text; without the folder those tests are skipped.
 SEQWRIGHT_DATA ?= ../shared/data
-override SEQWRIGHT_DATA := $(realpath $(SEQWRIGHT_DATA))
+# In the shell, since make's own functions split names at spaces.
+override SEQWRIGHT_DATA := $(shell cd "$(SEQWRIGHT_DATA)" 2>/dev/null && pwd -P)
 ifeq ($(SEQWRIGHT_DATA),)
 unexport SEQWRIGHT_DATA
 else
@@ -24,6 +25,11 @@ test: .venv/.ready
 
 test-all: .venv/.ready
 	$(PYTEST)
+
+# Mutated files for every reader: `make fuzz MINUTES=10`; failures print the reader and seed for tests/fuzz/corpus.txt.
+MINUTES ?= 5
+fuzz: .venv/.ready
+	OMP_NUM_THREADS=1 FUZZ_MINUTES=$(MINUTES) $(PYTHON) -m pytest tests/fuzz
 
 check: .venv/.ready
 	.venv/bin/ruff format --check .

@@ -1,5 +1,17 @@
-"""`python -m seqwright` is `seqwright`."""
+"""`seqwright` and `python -m seqwright`: an interrupt exits with status 130, even while modules are imported."""
 
-from seqwright.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """Runs the command line."""
+    try:
+        from seqwright.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -14,6 +14,7 @@ from seqwright.pipeline import recipe as recipes
 from seqwright.pipeline import training as session
 from seqwright.pipeline.defaults import DEFAULT_RECIPES, default_recipe, fine_tuned, kinds_of
 from seqwright.pipeline.recipe import Recipe
+from seqwright.pipeline.trust import refuse_untrusted, without_untrusted
 from seqwright.runs.directory import RunDirectory, is_run
 from seqwright.runs.listing import listing
 from seqwright.runs.run import Run, refuse_unfinished
@@ -52,10 +53,12 @@ def train(
     base: str | Path | None = None,
     set: Sequence[str] = (),
     run: str | Path | None = None,
+    trust: bool = False,
     progress: Progress = SILENT,
 ) -> Run:
     """Trains a recipe, or the default one for users' files (text, pairs of source and target files, conversations,
-    labeled texts, …), or resumes a run (`run` alone); returns the finished run. `base` is a run to fine-tune."""
+    labeled texts, …), or resumes a run (`run` alone); returns the finished run. `base` is a run to fine-tune. `trust`
+    lets a run that was made elsewhere name the files it is trained on."""
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "masked": masked}
     files |= {"tagged": tagged, "images": images, "captions": captions}
     if isinstance(recipe, Recipe):
@@ -66,7 +69,7 @@ def train(
             )
         wanted = recipe
     else:
-        wanted = wanted_recipe(recipe, valid=valid, model=model, base=base, set=set, run=run, **files)
+        wanted = wanted_recipe(recipe, valid=valid, model=model, base=base, set=set, run=run, trust=trust, **files)
     path = Path(run) if run is not None else RUNS / wanted.name
     session.train(wanted, path, progress)
     return open(path)
@@ -80,6 +83,7 @@ def wanted_recipe(
     base: str | Path | None = None,
     set: Sequence[str] = (),
     run: str | Path | None = None,
+    trust: bool = False,
     **files: Files | None,
 ) -> Recipe:
     """The recipe of a file or name, the default one for users' files (of one kind in DEFAULT_RECIPES), or that of an
@@ -115,18 +119,31 @@ def wanted_recipe(
     if not is_run(Path(run)):
         raise UserError(f"no run at {run} to go on with; name a recipe, or {yours}.")
     existing = RunDirectory.open(run)
-    return recipes.make(existing.recipe(), overrides, origin=str(existing.recipe_path), settled=True)
+    settings = recipes.make(existing.recipe(), overrides, origin=str(existing.recipe_path), settled=True)
+    if not trust:
+        refuse_untrusted(settings, existing, dict(map(parse_override, overrides)))
+    return settings
 
 
-def open(path: str | Path, *, device: str = "auto", precision: str = "fp32", set: Sequence[str] = ()) -> Run:
+def open(
+    path: str | Path,
+    *,
+    device: str = "auto",
+    precision: str = "fp32",
+    set: Sequence[str] = (),
+    trust: bool = False,
+) -> Run:
     """A finished run, opened for inference, of the class of its task. `set` overrides how files are parsed where they
     differ from the training files: `data.columns=["1","3"]`. `precision` bf16 or fp16 is the dtype of weights and KV
-    cache of generative models; log-probabilities stay float32."""
+    cache of generative models; log-probabilities stay float32. `trust` lets a run that was made elsewhere name the data
+    it is evaluated on."""
     directory = RunDirectory.open(path)
     for override in set:
         if parse_override(override)[0] not in READING:
             raise UserError(f"--set {override}: of a run's data, only {', '.join(READING)} can be set.")
     settings = recipes.make(directory.recipe(), set, origin=str(directory.recipe_path), settled=True)
+    if not trust:
+        settings = without_untrusted(settings, directory)
     refuse_unfinished(directory)
     task = settings.data.kind
     kind = build.task_spec(task).run

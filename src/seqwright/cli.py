@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import sys
+from contextlib import suppress
+from typing import NoReturn
 
 import click
 
 from seqwright import __version__
 from seqwright.core.config import UserError, did_you_mean
+from seqwright.core.printable import printable
 
 COMMANDS = {
     "demo": "Train a ladder of language models, from n-grams to GPT, on a built-in corpus and compare them.",
@@ -77,11 +82,19 @@ def validate_utf8(arguments: list[str]) -> None:
             raise UserError(f"the argument '{escaped}' is not UTF-8; write it (or rename the file) in UTF-8.")
 
 
+ENVIRONMENT = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.EMFILE, errno.ENFILE, errno.ELOOP),
+)
+"""Errors of the operating system that a user can mend: a full disk, a name that is too long, a missing permission."""
+
+
 def main() -> None:
     """Runs the command line; a UserError becomes one message on standard error and exit code 2."""
     try:
         validate_utf8(sys.argv)
         status = seqwright.main(standalone_mode=False)
+        sys.stdout.flush()  # a full disk is met here rather than at exit
         sys.exit(status if isinstance(status, int) else 0)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
@@ -89,8 +102,25 @@ def main() -> None:
         error.show()
         sys.exit(2)
     except UserError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(2)
+        _fail(str(error))
+    except OSError as error:
+        if error.errno not in ENVIRONMENT:
+            raise
+        name = f"{str(error.filename)[:80]}: " if error.filename else ""
+        _discard_output()
+        _fail(f"{name}{error.strerror}. Choose another file or folder, or make room for it.")
     except (KeyboardInterrupt, click.exceptions.Abort):
         click.echo("stopped.", err=True)
         sys.exit(130)
+
+
+def _fail(message: str) -> NoReturn:
+    message = f"error: {message}"
+    click.echo(printable(message) if sys.stderr.isatty() else message, err=True)
+    sys.exit(2)
+
+
+def _discard_output() -> None:
+    """Points standard output to nowhere: what is buffered for a full disk would fail again at exit."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import json
 import lzma
 import sys
 from collections import Counter
@@ -13,6 +14,7 @@ import pytest
 
 from seqwright.core.batch import OutputSpec
 from seqwright.core.config import UserError
+from seqwright.core.storage import to_json, to_record
 from seqwright.data.labeled.labels import Labels, split_labels
 from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, read_texts
 from seqwright.pipeline.recipe import load
@@ -292,7 +294,7 @@ def test_labels_are_sorted_and_round_trip() -> None:
     labels = Labels.of(rows_of("b", "a", "b"), "single")
     assert labels.names == ("a", "b")
     assert labels.targets(rows_of("b", "a").rows).tolist() == [1, 0]
-    assert Labels.read(labels.table()) == labels
+    assert to_record(json.loads(to_json(labels.table())), Labels, Path("labels.json")) == labels
     multi = Labels.of(rows_of("x, y", "", "y"), "multi")
     assert multi.targets(rows_of("y,x", "").rows).tolist() == [[1, 1], [0, 0]]
     assert split_labels(" x ,, y") == ["x", "y"]

@@ -127,17 +127,17 @@ def test_a_shard_is_written_as_soon_as_it_is_encoded(tmp_path, monkeypatch) -> N
 
 def test_a_full_disk_is_an_error_and_preparation_resumes(files, tmp_path, monkeypatch) -> None:
     tokenizer = train(TokenizerConfig(size=300), [TEXT])
-    sync = storage._sync
+    sync = storage.sync
 
     def full(path: Path) -> None:
         if path.name.endswith("00003.bin"):
             raise OSError(errno.ENOSPC, "No space left on device")
         sync(path)
 
-    monkeypatch.setattr(storage, "_sync", full)
+    monkeypatch.setattr(storage, "sync", full)
     with pytest.raises(UserError, match=r"no room to write .*00003\.bin"):
         prepare(files, tmp_path / "out", tokenizer, document="line", block=300)
-    monkeypatch.setattr(storage, "_sync", sync)
+    monkeypatch.setattr(storage, "sync", sync)
     prepare(files, tmp_path / "out", tokenizer, document="line", block=300)
     assert verify(tmp_path / "out")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from seqwright.cli import main
+from seqwright.runs.directory import RunDirectory
 from tests.journeys.commands import TINY_GPT, Result, finish, start, synthetic_text
 
 Command = Callable[..., Result]
@@ -55,4 +57,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run_copy(trained: Path, workdir: Path) -> Path:
     """A copy of the trained run, to modify or resume."""
-    return shutil.copytree(trained, workdir / "run")
+    copy = shutil.copytree(trained, workdir / "run")
+    adopt(copy)
+    return copy
+
+
+def adopt(run: Path) -> None:
+    """Makes a copied run one of this folder, which may name any file (`pipeline/trust.py`)."""
+    environment = json.loads((run / "environment.json").read_text())
+    (run / "environment.json").write_text(json.dumps(environment | {"inode": run.stat().st_ino}))
+    RunDirectory(run).seal()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from seqwright.runs.directory import RunDirectory
 from tests.journeys.commands import TINY_GPT, files, finish, start, synthetic_text
 from tests.journeys.conftest import Command
 
@@ -38,13 +39,13 @@ def another_model(path: Path) -> None:
         ("model.safetensors", truncate, "model.safetensors is damaged"),
         ("model.safetensors", Path.unlink, "model.safetensors is missing. Restore it from a copy, or train again."),
         ("recipe.toml", lambda path: path.write_text("[model\n"), "recipe.toml is damaged"),
-        ("recipe.toml", lambda path: path.write_text("[model]\nkind = 'gtp'\n"), "Did you mean 'gpt'?"),
-        ("recipe.toml", another_model, "open them with the recipe they were trained with"),
+        ("recipe.toml", lambda path: path.write_text("[model]\nkind = 'gtp'\n"), "recipe.toml is damaged"),
+        ("recipe.toml", another_model, "recipe.toml is damaged: its size or sha256 is not that of manifest.json."),
         ("tokenizer.json", Path.unlink, "tokenizer.json is missing. Restore it from a copy, or train again."),
         ("tokenizer.json", lambda path: path.write_text("{}"), "tokenizer.json"),
         ("summary.json", lambda path: path.write_text("{"), "summary.json is damaged"),
-        ("summary.json", lambda path: path.write_text("[]"), "summary.json is damaged: it has no 'kind'."),
-        ("summary.json", lambda path: path.write_text("{}"), "summary.json is damaged: it has no 'kind'."),
+        ("summary.json", lambda path: path.write_text("[]"), "summary.json is damaged: it is no JSON object."),
+        ("summary.json", lambda path: path.write_text("{}"), "summary.json is damaged: it needs the key 'kind'."),
         ("log.jsonl", lambda path: path.write_text("x\n"), "log.jsonl is damaged at line 1"),
         ("log.jsonl", lambda path: path.write_text("3\n"), "log.jsonl is damaged at line 1: no record with 'kind'."),
         ("environment.json", Path.unlink, "is not a run: environment.json is missing."),
@@ -129,6 +130,7 @@ def test_summary_without_steps_is_corrupt(seqwright: Command, run_copy: Path) ->
     summary = json.loads((run_copy / "summary.json").read_text())
     del summary["asked_steps"]
     (run_copy / "summary.json").write_text(json.dumps(summary))
+    RunDirectory(run_copy).seal()
     for more in ([], ["--set", "training.steps=9"]):
         result = seqwright("train", "--run", "run", *more)
         assert result.status == 2

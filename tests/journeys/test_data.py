@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from seqwright.data import catalog
+from seqwright.runs.directory import RunDirectory
 from seqwright.text.trainers import TokenizerConfig, train
 from tests.journeys.commands import TINY_GPT, synthetic_text
 from tests.journeys.conftest import Command
@@ -76,6 +77,7 @@ def test_tokenizer_hash_mismatch_is_rejected(run_copy: Path, seqwright: Command)
     vocabulary = table["model"]["vocab"]
     vocabulary["a"], vocabulary["t"] = vocabulary["t"], vocabulary["a"]
     path.write_text(json.dumps(table))
+    RunDirectory(run_copy).seal()
     result = seqwright("generate", run_copy, "the")
     assert result.status == 2
     assert "does not fit the weights" in result.err

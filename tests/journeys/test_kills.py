@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import multiprocessing
 import random
+import shutil
 import signal
+import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +142,49 @@ def test_resume_after_ten_kills_is_bitwise_identical(
     assert weights(killed) == weights(tmp_path / "uninterrupted")
     assert log_of(killed) == log_of(tmp_path / "uninterrupted")
     assert records(killed, "resume")
+
+
+PHASES = ("start", "steps", "evaluation", "checkpoint", "report")
+
+
+def phase_of(path: Path) -> str:
+    """What a killed training was at: the files it left tell."""
+    if list(path.glob("checkpoints/.tmp-*")):
+        return "checkpoint"
+    if (path / "model.safetensors").exists():
+        return "report"
+    logged = [json.loads(line) for line in lines_of(path)[:-1]]
+    return "start" if not logged else "evaluation" if logged[-1]["kind"] == "evaluation" else "steps"
+
+
+@pytest.mark.slow
+def test_resume_after_a_thousand_kills_is_bitwise_identical(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kills at uniform times of the whole process, in trainings one after the other until there were a thousand."""
+    settings = make_recipe("gpt", text, steps=60, checkpoint_every=2, evaluate_every=5, sample_every=20)
+    began = time.monotonic()
+    train_to_end(settings, tmp_path / "uninterrupted")
+    seconds = time.monotonic() - began
+    rng, kills, trainings = random.Random(0), Counter[str](), 0
+    while kills.total() < 1000:
+        killed = tmp_path / f"killed-{trainings}"
+        for _ in range(25):
+            process = worker(settings, killed)
+            process.join(rng.uniform(0, seconds))
+            process.kill()
+            process.join()
+            if process.exitcode == 0:
+                break
+            kills[phase_of(killed)] += 1
+        train_to_end(settings, killed)
+        assert weights(killed) == weights(tmp_path / "uninterrupted")
+        assert log_of(killed) == log_of(tmp_path / "uninterrupted")
+        shutil.rmtree(killed)
+        trainings += 1
+    with capsys.disabled():
+        counts = ", ".join(f"{phase} {kills[phase]:,}" for phase in PHASES)
+        sys.stdout.write(f"\n{kills.total():,} kills of {trainings:,} trainings: {counts}\n")
 
 
 @pytest.mark.parametrize("training", [{}, {"precision": "bf16"}, {"deterministic": True}], ids=str)

@@ -17,9 +17,10 @@ import pytest
 import torch
 
 from seqwright.core.config import UserError
-from seqwright.core.storage import load_tensors, read_json, save_tensors, write_json, write_text
+from seqwright.core.storage import load_tensors, read_json, write_json, write_text
 from seqwright.runs.checkpoints import Checkpoints
-from seqwright.runs.directory import FORMAT, RunDirectory, environment, find_runs
+from seqwright.runs.directory import FORMAT, RunDirectory, find_runs
+from seqwright.runs.environment import environment
 
 RECIPE = 'name = "tiny"\n\n[model]\nkind = "gpt"\n'
 SUMMARY = {"kind": "gpt", "parameters": 10, "steps": 3, "seconds": 0.5, "perplexity": 141.19}
@@ -33,9 +34,9 @@ def run(tmp_path: Path) -> RunDirectory:
 @pytest.fixture
 def finished(run: RunDirectory) -> RunDirectory:
     write_text(run.tokenizer_path, "{}")
-    save_tensors(run.model_path, {"a": torch.ones(10)}, {"step": "3"})
+    run.save_model({"a": torch.ones(10)}, {"step": "3"})
     run.log({"kind": "train", "step": 1, "loss": 2.5})
-    write_json(run.summary_path, SUMMARY)
+    run.finish(SUMMARY, "<!doctype html>")
     return run
 
 
@@ -58,7 +59,7 @@ def test_the_summary_finishes_a_run(finished: RunDirectory) -> None:
 def test_the_environment_tells_what_a_repetition_needs() -> None:
     facts = environment()
     assert facts.keys() - {"commit"} == {
-        *("seqwright", "python", "torch", "platform", "cpu", "cores", "threads", "gpus", "command", "time")
+        *("seqwright", "sources", "python", "torch", "platform", "cpu", "cores", "threads", "gpus", "command", "time")
     }
     assert facts["torch"] == torch.__version__
     assert facts["cpu"]
@@ -148,7 +149,7 @@ def test_a_missing_run_suggests_its_neighbor(run: RunDirectory, tmp_path: Path) 
 
 def test_a_run_of_a_newer_seqwright_asks_for_an_upgrade(run: RunDirectory) -> None:
     write_json(run.environment_path, {"format": FORMAT + 1, "seqwright": "9.1"})
-    with pytest.raises(UserError, match=r"made by seqwright 9\.1, format 3; this is .*Upgrade"):
+    with pytest.raises(UserError, match=r"made by seqwright 9\.1, format 4; this is .*Upgrade"):
         RunDirectory.open(run.path)
 
 
@@ -283,7 +284,7 @@ def test_killed_at_any_moment_a_complete_checkpoint_is_found(run: RunDirectory) 
     step = 0
     for _ in range(8):
         process = start_writer(save_for_ever, run)
-        time.sleep(moments.uniform(0.005, 0.15))
+        time.sleep(moments.uniform(0.005, 0.3))
         kill(process)
         opened = RunDirectory.open(run.path)
         with opened.writing():

@@ -193,8 +193,8 @@ def test_scores_are_a_mapping_and_print_their_warnings() -> None:
     scores = ClassificationScores(table, unknown_treatment="counted as wrong", truncation="head")
     assert scores["accuracy"] == 50.0
     assert dict(scores) == scores.as_json() == table
-    _, signature, unknown, truncated = scores.printed()
-    assert signature == "text:f"
+    _, signature, unknown, truncated = scores.printed("0123456789abcdef")
+    assert signature == "text:f|model:01234567"
     assert unknown == "labels not seen in training, counted as wrong: maybe (3)."
     assert truncated == '2 of 8 texts (25.0%) were truncated; data.truncation = "head".'
     assert scores.with_precision("fp32")["scores"]["accuracy"]["signature"] == "accuracy|text:f"

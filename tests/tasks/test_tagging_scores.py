@@ -93,7 +93,7 @@ def test_scores_of_tags_and_spans() -> None:
         assert "|sentences:3|words:6|unknown:2|unlearned_tags:1|" in score["signature"]
         assert score["low"] is None
     assert [row["class"] for row in found["details"]["per_span"]] == ["loc", "town"]
-    *_, per_class, per_span, unknown = found.printed()
+    *_, per_class, per_span, unknown = found.printed("")
     assert [column.header.plain for column in (per_class.columns[0], per_span.columns[0])] == ["class", "span"]
     assert unknown == "tags not seen in training, counted as wrong: B-town (1)."
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, options_from, predict_images, print_json
+from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, echo, options_from, predict_images, print_json
 
 
 @click.command("caption")
@@ -33,4 +33,4 @@ def command(
         if as_json:
             print_json(location | asdict(caption))
         else:
-            click.echo(caption.text if [*files] == [location["file"]] else f"{location['file']}: {caption.text}")
+            echo(caption.text if [*files] == [location["file"]] else f"{location['file']}: {caption.text}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, options_from, print_json, read_lines
+from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, echo, options_from, print_json, read_lines
 
 
 @click.command("chat")
@@ -60,11 +60,11 @@ def command(
         if as_json:
             print_json({"role": "assistant"} | _fields(reply))
         else:
-            click.echo()
+            echo()
             if reply.forgotten:
-                click.echo(f"(the {reply.forgotten} oldest messages exceed the context and were dropped.)", err=True)
+                echo(f"(the {reply.forgotten} oldest messages exceed the context and were dropped.)", err=True)
             if reply.unread:
-                click.echo(
+                echo(
                     f"(the first {reply.unread} tokens of your message exceed the context and were dropped.)", err=True
                 )
 
@@ -78,12 +78,12 @@ def _user_turns() -> Any:
         try:
             yield input("> ")
         except EOFError:
-            click.echo()
+            echo()
             return
 
 
 def _stream(text: str) -> None:
-    click.echo(text, nl=False)
+    echo(text, nl=False)
 
 
 def _fields(reply: Any) -> dict[str, Any]:

@@ -9,17 +9,25 @@ from seqwright.commands.common import JSON, RUN, print_json, print_table
 
 @click.command("check")
 @RUN
+@click.option("--accept", is_flag=True, help="First accept files that you changed: write a new manifest of RUN.")
+@click.option("--save", is_flag=True, help="Store results, hashes and versions in RUN and its report.")
 @JSON
-def command(run: str, as_json: bool) -> int:
+def command(run: str, accept: bool, save: bool, as_json: bool) -> int:
     """Check the laws that every model obeys on the model of RUN: cached = uncached, padded = unpadded, …
 
     Prints the largest absolute difference per law; exits with status 1 if one exceeds its tolerance.
     """
     from seqwright.api import open as open_run
     from seqwright.reporting.terminal import Column, table
-    from seqwright.studies.check import check
+    from seqwright.runs.directory import RunDirectory
+    from seqwright.studies.check import certify, check
 
-    results = check(open_run(run, device="cpu"))
+    if accept:
+        RunDirectory.accept(run)
+    opened = open_run(run, device="cpu")
+    results = check(opened)
+    if save:
+        certify(opened, results)
     rows = [{"law": f.law, "difference": f.difference, "tolerance": f.tolerance, "holds": f.holds} for f in results]
     if as_json:
         print_json({"run": run, "holds": all(f.holds for f in results), "laws": rows})

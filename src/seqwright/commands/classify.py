@@ -15,6 +15,7 @@ from seqwright.commands.common import (
     JSON,
     RUN,
     SET,
+    echo,
     is_file,
     options_from,
     predict_images,
@@ -77,7 +78,7 @@ def command(
                 }
             )
         else:
-            click.echo(str(prediction))
+            echo(str(prediction))
 
 
 def _classify_images(opened: Any, files: Sequence[str], options: dict[str, Any], as_json: bool) -> None:
@@ -88,4 +89,4 @@ def _classify_images(opened: Any, files: Sequence[str], options: dict[str, Any],
         if as_json:
             print_json(location | asdict(prediction))
         else:
-            click.echo(str(prediction) if [*files] == [location["file"]] else f"{location['file']}: {prediction}")
+            echo(str(prediction) if [*files] == [location["file"]] else f"{location['file']}: {prediction}")

@@ -11,6 +11,8 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from seqwright.core.printable import printable
+
 CHUNK_LINES = 1 << 16
 """Maximum number of lines of a file in one chunk."""
 READ_BYTES = 1 << 16
@@ -33,6 +35,8 @@ PRECISION = click.option(
     default="fp32",
     help="dtype of weights and KV cache; bf16 and fp16 are faster on a GPU and may change the output.",
 )
+
+TRUST = click.option("--trust", is_flag=True, help="Read the data files that a run made elsewhere names.")
 
 BACK_OFF = click.option(
     "--back-off", is_flag=True, help="n-grams only: the order that was used for each token and its back-off weights."
@@ -63,11 +67,17 @@ def repeat_options(args: list[str]) -> list[str]:
     return rewritten
 
 
+def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
+    """Prints text, which may come from files and models: on a terminal its control characters are escaped."""
+    stream = sys.stderr if err else sys.stdout
+    click.echo(printable(text) if stream.isatty() else text, nl=nl, err=err)
+
+
 def print_json(value: Any) -> None:
     """Prints one line of JSON; NaN and infinities, which JSON lacks, become null."""
     from seqwright.core.storage import to_json
 
-    click.echo(to_json(value))
+    echo(to_json(value))
 
 
 def print_table(table: Any) -> None:
@@ -84,12 +94,12 @@ def print_back_off(tokens: Any) -> None:
     print_table(back_off_table(tokens))
 
 
-def print_scores(scores: Any) -> None:
-    """Prints scores with their confidence intervals, then the signature they share."""
+def print_scores(scores: Any, fingerprint: str) -> None:
+    """Prints scores with their confidence intervals, then the signature they share and the model they belong to."""
     from seqwright.reporting.terminal import scores_table, signature
 
     print_table(scores_table(scores))
-    click.echo(signature(scores))
+    echo(signature(scores, fingerprint))
 
 
 def predict_images(

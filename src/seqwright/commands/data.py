@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import JSON, SET, options_from, print_json, print_table
+from seqwright.commands.common import JSON, SET, echo, options_from, print_json, print_table
 
 DOCUMENT = click.option(
     "--document",
@@ -48,9 +48,9 @@ def verify(names: Sequence[str], as_json: bool) -> None:
             compared += 1
             wrong += state != "verified"
             row = {"set": name, "file": file, "state": state}
-            print_json(row) if as_json else click.echo(f"{state:9} {name}/{file}")
+            print_json(row) if as_json else echo(f"{state:9} {name}/{file}")
     verified = f"{compared - wrong:,} of {compared:,} files match their checksums."
-    click.echo(verified if compared else "no file of any data set in the catalog is present.", err=True)
+    echo(verified if compared else "no file of any data set in the catalog is present.", err=True)
     if wrong:
         raise SystemExit(1)
 
@@ -119,23 +119,23 @@ def prepare(
     elif saved.exists():
         loaded = import_tokenizer(saved)
     else:
-        click.echo("training a tokenizer…", err=True)
+        echo("training a tokenizer…", err=True)
         loaded = train_tokenizer(config, paths, document, columns)
     for note in loaded.notes:
-        click.echo(note, err=True)
+        echo(note, err=True)
     uncompressed = all(path.suffix not in COMPRESSED for path in paths)
     size = sum(path.stat().st_size for path in paths) if uncompressed else None
     with EncodingProgress(size, quiet=as_json) as progress:
         stream = encode(paths, folder, loaded, document=document, columns=columns, workers=workers, progress=progress)
     if stream.lossy:
-        click.echo(f"{stream.lossy}, so bits per byte are not reported.", err=True)
+        echo(f"{stream.lossy}, so bits per byte are not reported.", err=True)
     summary = {"folder": out, "ids": len(stream.ids), "documents": stream.documents, "unknown": stream.unknown}
     summary |= {"lossy": stream.lossy, "tokenizer": loaded.hash, "vocabulary": loaded.size}
     if as_json:
         print_json(summary)
     else:
-        click.echo(f"{len(stream.ids):,} ids of {stream.documents:,} documents in {out}. In a recipe:")
-        click.echo(f'[data]\ntrain = "{out}"\ndocument = "{document}"\n[tokenizer]\nfile = "{saved}"')
+        echo(f"{len(stream.ids):,} ids of {stream.documents:,} documents in {out}. In a recipe:")
+        echo(f'[data]\ntrain = "{out}"\ndocument = "{document}"\n[tokenizer]\nfile = "{saved}"')
 
 
 def _list(as_json: bool) -> None:
@@ -160,7 +160,7 @@ def _list(as_json: bool) -> None:
     columns = [Column("name", "data set"), Column("found", "files"), Column("title", "title"), Column("task", "task")]
     print_table(table(table_rows, [*columns, Column("terms", "terms"), Column("used", "recipes")]))
     if not os.environ.get(DATA_ROOT):
-        click.echo(f"{DATA_ROOT} is not set; export it as the folder that holds the data sets.", err=True)
+        echo(f"{DATA_ROOT} is not set; export it as the folder that holds the data sets.", err=True)
 
 
 def _recipes_by_data_set() -> dict[str, list[str]]:
@@ -175,16 +175,16 @@ def _recipes_by_data_set() -> dict[str, list[str]]:
 def _print_audit(report: dict[str, Any], warnings: Sequence[str]) -> None:
     for key, value in report.items():
         if key not in ("examples_of_copies", "leaks"):
-            click.echo(f"{key.replace('_', ' '):20} {_formatted(value)}")
+            echo(f"{key.replace('_', ' '):20} {_formatted(value)}")
     for part in (report, report.get("leaks", {})):
         for copy in part.get("examples_of_copies", []):
-            click.echo(f"  document {copy['document']:,} ≈ {copy['of']:,} ({copy['similarity']:.0%}): {copy['text']!r}")
+            echo(f"  document {copy['document']:,} ≈ {copy['of']:,} ({copy['similarity']:.0%}): {copy['text']!r}")
     if "leaks" in report:
         leaks = report["leaks"]
         counts = f"{leaks['copies']:,} exact duplicates, {leaks['near_copies']:,} near duplicates"
-        click.echo(f"{'leaks':20} {counts}, of {leaks['held_out_documents']:,} documents")
+        echo(f"{'leaks':20} {counts}, of {leaks['held_out_documents']:,} documents")
     for warning in warnings:
-        click.echo(f"! {warning}")
+        echo(f"! {warning}")
 
 
 def _formatted(value: Any) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.common import JSON, print_json, print_table
+from seqwright.commands.common import JSON, echo, print_json, print_table
 
 
 @click.command("demo")
@@ -40,6 +40,6 @@ def command(folder: str, quiet: bool, as_json: bool) -> None:
     ]
     print_table(table(rows, columns))
     for rung in rungs:
-        click.echo(f"{rung.name}: {' '.join(rung.sample.split())}\n")
+        echo(f"{rung.name}: {' '.join(rung.sample.split())}\n")
     best = min(rungs, key=lambda rung: rung.summary["bits_per_byte"])
-    click.echo(f"report: {page}\ntry:    seqwright generate {best.path} 'The '")
+    echo(f"report: {page}\ntry:    seqwright generate {best.path} 'The '")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, print_json, read_lines
+from seqwright.commands.common import DEVICE, JSON, RUN, echo, print_json, read_lines
 
 SUFFIXES = (".npz", ".safetensors")
 
@@ -48,9 +48,9 @@ def command(run: str, file: str | None, pooling: str, out: Path | None, device: 
             print_json({"line": number, "vector": embedding.vector.tolist(), "unread": embedding.unread})
     else:
         for embedding in embeddings:
-            click.echo(" ".join(f"{value:.6g}" for value in embedding.vector.tolist()))
+            echo(" ".join(f"{value:.6g}" for value in embedding.vector.tolist()))
     if truncated[0]:
-        click.echo(f"{truncated[0]:,} line(s) exceed the context of the model and were truncated.", err=True)
+        echo(f"{truncated[0]:,} line(s) exceed the context of the model and were truncated.", err=True)
 
 
 def write(path: Path, vectors: list[Any]) -> None:

@@ -12,7 +12,9 @@ from seqwright.commands.common import (
     PRECISION,
     RUN,
     SET,
+    TRUST,
     MultiValueCommand,
+    echo,
     options_from,
     print_json,
     print_table,
@@ -32,6 +34,7 @@ from seqwright.commands.common import (
 @click.option("--label-errors", type=click.IntRange(1), help="List the N most likely label errors.")
 @click.argument("more", nargs=-1, metavar="")
 @SET
+@TRUST
 @DEVICE
 @PRECISION
 @JSON
@@ -41,6 +44,7 @@ def command(
     label_errors: int | None,
     more: tuple[str, ...],
     overrides: tuple[str, ...],
+    trust: bool,
     device: str,
     precision: str,
     as_json: bool,
@@ -60,19 +64,20 @@ def command(
     from seqwright.reporting.progress import TerminalProgress
 
     columns, others = split_data_overrides(overrides)
-    opened, files = open_run(run, device=device, precision=precision, set=columns), list(on)
+    opened, files = open_run(run, device=device, precision=precision, set=columns, trust=trust), list(on)
     options = options_from(others, "evaluation", type(opened.settings.evaluation))
     if label_errors is not None:
         _print_label_errors(opened, files, label_errors, as_json)
         return
     with TerminalProgress(quiet=as_json) as progress:
         scores = opened.evaluate(files or None, progress=progress, **options)
+    fingerprint = opened.directory.fingerprint
     if as_json:
-        print_json({"run": run, "on": files or "validation"} | scores.as_json())
+        print_json({"run": run, "fingerprint": fingerprint, "on": files or "validation"} | scores.as_json())
         return
-    for part in scores.printed():
+    for part in scores.printed(fingerprint):
         if isinstance(part, str):
-            click.echo(part)
+            echo(part)
         else:
             print_table(part)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.common import JSON, RUN, print_json
+from seqwright.commands.common import JSON, RUN, echo, print_json
 
 
 @click.command("export")
@@ -30,4 +30,4 @@ def command(run: str, file: str, to: str, as_json: bool) -> None:
     if as_json:
         print_json({"run": run, "file": file, "to": to} | facts)
     else:
-        click.echo(f"{file}: {facts['bytes']:,} bytes.")
+        echo(f"{file}: {facts['bytes']:,} bytes.")

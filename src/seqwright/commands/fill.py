@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, print_json, read_lines
+from seqwright.commands.common import DEVICE, JSON, RUN, echo, print_json, read_lines
 
 
 @click.command("fill")
@@ -30,9 +30,9 @@ def command(run: str, text: tuple[str, ...], top_k: int | None, device: str, as_
         if as_json:
             print_json({"given": masked} | asdict(filled))
             continue
-        click.echo(filled.text)
+        echo(filled.text)
         for blank in filled.blanks:
-            click.echo("  " + "   ".join(f"{printable(guess.token)} {guess.probability:.1%}" for guess in blank))
+            echo("  " + "   ".join(f"{printable(guess.token)} {guess.probability:.1%}" for guess in blank))
 
 
 def printable(token: str) -> str:

@@ -14,6 +14,7 @@ from seqwright.commands.common import (
     PRECISION,
     RUN,
     SET,
+    echo,
     options_from,
     print_back_off,
     print_json,
@@ -122,9 +123,9 @@ def command(
         requests = [(text, first_seed + n) for text in prompt_texts for n in range(samples)]
         streaming = len(requests) == 1 and not as_json
         if streaming:
-            click.echo(prompt_texts[0], nl=False)
+            echo(prompt_texts[0], nl=False)
         texts, seeds = [text for text, _ in requests], [number for _, number in requests]
-        on_text = (lambda row, text: click.echo(text, nl=False)) if streaming else None
+        on_text = (lambda row, text: echo(text, nl=False)) if streaming else None
         generated = generate(texts, seeds=seeds, on_text=on_text, **options)
         outputs = [({"seed": number}, output) for number, output in zip(seeds, generated, strict=True)]
     for n, (label, output) in enumerate(outputs, 1):
@@ -142,10 +143,10 @@ def _print_output(n: int, label: dict[str, int], output: Any, back_off: Any, *, 
         print_json(asdict(output) | label | {"warnings": [flag.as_json() for flag in warnings], "back_off": tokens})
         return
     ((what, number),) = label.items()
-    click.echo("" if streamed else f"--- {n} ({what} {number})\n{output.prompt}{output.text}")
+    echo("" if streamed else f"--- {n} ({what} {number})\n{output.prompt}{output.text}")
     if back_off is not None:
         print_back_off(back_off)
     if output.unread:
-        click.echo(f"the first {output.unread} tokens of the prompt exceed the context and were dropped.", err=True)
+        echo(f"the first {output.unread} tokens of the prompt exceed the context and were dropped.", err=True)
     for flag in warnings:
-        click.echo(f"output {n} looks degenerate: {flag}.", err=True)
+        echo(f"output {n} looks degenerate: {flag}.", err=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.common import JSON, print_json
+from seqwright.commands.common import JSON, echo, print_json
 
 
 @click.command("import")
@@ -27,4 +27,4 @@ def command(file: str, run: str, as_json: bool) -> None:
     if as_json:
         print_json({"run": run, "summary": summary})
     else:
-        click.echo(f"{run}: {summary['parameters']:,} parameters; try `seqwright evaluate {run} --on FILE`.")
+        echo(f"{run}: {summary['parameters']:,} parameters; try `seqwright evaluate {run} --on FILE`.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, MultiValueCommand, print_json, print_table
+from seqwright.commands.common import DEVICE, JSON, MultiValueCommand, echo, print_json, print_table
 
 
 @click.command("mix", cls=MultiValueCommand)
@@ -50,10 +50,10 @@ def command(runs: tuple[str, ...], on: tuple[str, ...], geometric: bool, run: st
     columns = [Column("run", "run"), *(Column(name, name, figure) for name in ("weight", *tuned))]
     print_table(table([*summary["parts"], {"run": run} | tuned], columns))
     if summary.get("mean") == "geometric":
-        click.echo("log-linear mixture, p ∝ Π p_i^weight (lower NLL than Σ weight p_i); its weights need not sum to 1.")
+        echo("log-linear mixture, p ∝ Π p_i^weight (lower NLL than Σ weight p_i); its weights need not sum to 1.")
     for warning in summary.get("warnings", ()):
-        click.echo(f"warning: {warning}", err=True)
+        echo(f"warning: {warning}", err=True)
     if tuned:
         held_out = " ".join(on) or "the validation texts"
         held_out = f"{summary['tuned_tokens']:,} target tokens of {held_out}" if "tuned_tokens" in summary else held_out
-        click.echo(f"measured on {held_out}, on which the weights were tuned; evaluate {run} on other text.")
+        echo(f"measured on {held_out}, on which the weights were tuned; evaluate {run} on other text.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, print_json, print_table
+from seqwright.commands.common import DEVICE, JSON, RUN, echo, print_json, print_table
 
 
 @click.command("probe")
@@ -50,8 +50,6 @@ def command(run: str, templates: str | None, resamples: int, device: str, as_jso
         *(Column("same", "identical", str), Column("least", "lowest"), Column("most", "highest")),
     ]
     print_table(table(rows, columns))
-    click.echo(
-        "gap: score of the second sentence minus that of the first; not significant where the interval contains 0."
-    )
+    echo("gap: score of the second sentence minus that of the first; not significant where the interval contains 0.")
     if any(gap["same"] for gap in gaps):
-        click.echo("identical: pairs with equal scores, perhaps because both words are out of vocabulary.")
+        echo("identical: pairs with equal scores, perhaps because both words are out of vocabulary.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seqwright.commands.common import JSON, print_json, print_table
+from seqwright.commands.common import JSON, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from seqwright.pipeline.reference import Entry
@@ -23,7 +23,7 @@ def command(name: str | None, keys: bool, markdown: bool, as_json: bool) -> None
     from seqwright.reporting.terminal import Column, table
 
     if markdown:
-        click.echo(reference.markdown(), nl=False)
+        echo(reference.markdown(), nl=False)
         return
     if keys:
         rows = [_row(entry) for entry in reference.entries()]
@@ -35,7 +35,7 @@ def command(name: str | None, keys: bool, markdown: bool, as_json: bool) -> None
         ]
     elif name:
         text = recipe.find(name).read_text(encoding="utf-8")
-        print_json({"name": name, "toml": text}) if as_json else click.echo(text, nl=False)
+        print_json({"name": name, "toml": text}) if as_json else echo(text, nl=False)
         return
     else:
         rows = [{"name": name, "about": recipe.about(path)} for name, path in recipe.shipped().items()]

@@ -25,6 +25,7 @@ def command(folder: str, as_json: bool) -> None:
         Column("run", "run"),
         Column("kind", "model"),
         Column("state", "state"),
+        Column("checked", "checked"),
         Column("parameters", "parameters", count),
         Column("steps", "steps", "{:,}".format),
         Column("seconds", "training time", duration),

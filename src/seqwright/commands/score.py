@@ -11,8 +11,9 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import BACK_OFF, DEVICE, JSON, RUN, line_chunks, print_back_off, print_json
+from seqwright.commands.common import BACK_OFF, DEVICE, JSON, RUN, echo, line_chunks, print_back_off, print_json
 from seqwright.core.config import UserError
+from seqwright.core.printable import printable
 
 
 @click.command("score")
@@ -55,7 +56,8 @@ def command(
         )
         scored = perplexity_filter.kept(scored)
         if not as_json:
-            sys.stdout.writelines(f"{line}\n" for line, _ in scored)
+            lines = (line for line, _ in scored)
+            sys.stdout.writelines(f"{line}\n" for line in (map(printable, lines) if sys.stdout.isatty() else lines))
     for _, line in scored:
         tokens = opened.tokenizer.tokens(line.ids)
         back_off_tokens = opened.back_off(line.ids.tolist()) if back_off else None
@@ -66,13 +68,13 @@ def command(
             print_json(facts | {"perplexity": line.perplexity, "surprisals": surprisals, "back_off": back_offs})
             continue
         perplexity = "" if line.perplexity is None else f"{line.perplexity:.2f}"
-        click.echo(f"{line.log_prob:.4f}\t{perplexity}\t{line.text}")
+        echo(f"{line.log_prob:.4f}\t{perplexity}\t{line.text}")
         if surprisals is not None:
-            click.echo("\t" + " ".join(f"{token!r}:{nats / math.log(2):.2f}" for token, nats in surprisals))
+            echo("\t" + " ".join(f"{token!r}:{nats / math.log(2):.2f}" for token, nats in surprisals))
         if back_off_tokens is not None:
             print_back_off(back_off_tokens)
     if keep_below is not None or keep_above is not None:
-        click.echo(perplexity_filter.summary(), err=True)
+        echo(perplexity_filter.summary(), err=True)
 
 
 def _scored(opened: Any, chunks: Iterable[list[str]], field: str | None) -> Iterator[tuple[str, Any]]:
@@ -91,7 +93,7 @@ def _texts(lines: Iterable[str], field: str | None, offset: int) -> Iterator[str
     for number, line in enumerate(lines, offset + 1):
         try:
             text = json.loads(line)[field]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             text = None
         if not isinstance(text, str):
             raise UserError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, SET, options_from, print_json, print_table, read_lines
+from seqwright.commands.common import DEVICE, JSON, RUN, SET, echo, options_from, print_json, print_table, read_lines
 
 
 @click.command("search-audit")
@@ -57,7 +57,7 @@ def command(
         Column("gap", "mean gap", "{:.4f}".format),
     ]
     print_table(table(rows, columns))
-    click.echo(
+    echo(
         f"{audit.proven:,} of {audit.sources:,} lines have a proven optimum ({audit.nodes:,} nodes expanded); "
         f"{audit.empty:,} of these optima are empty: model errors, not search errors."
     )

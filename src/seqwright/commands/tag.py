@@ -14,6 +14,7 @@ from seqwright.commands.common import (
     JSON,
     RUN,
     SET,
+    echo,
     options_from,
     print_json,
     split_data_overrides,
@@ -59,14 +60,14 @@ def command(run: str, file: str | None, columns: bool, overrides: tuple[str, ...
         sentences, kind = opened.words("\n".join(lines), file or "standard input", columns=columns)
         inputs, by_token = iter(sentences), kind in ("columns", "conllu")
     elif len(first.split()) == 2 and first.split()[1] in opened.codec.tags:
-        click.echo(f"note: {first!r} is parsed as two words; --columns parses it as a word and its tag.", err=True)
+        echo(f"note: {first!r} is parsed as two words; --columns parses it as a word and its tag.", err=True)
     for sentence in tag(inputs, **({"read_ahead": 1} if interactive else {})):
         if as_json:
             print_json({"tokens": sentence.words, "tags": sentence.tags, "probabilities": sentence.probabilities})
         elif by_token:
-            click.echo("".join(f"{word}\t{label}\n" for word, label in zip(sentence.words, sentence.tags, strict=True)))
+            echo("".join(f"{word}\t{label}\n" for word, label in zip(sentence.words, sentence.tags, strict=True)))
         else:
-            click.echo("\t".join([" ".join(sentence.words), " ".join(sentence.tags)]) if sentence.words else "")
+            echo("\t".join([" ".join(sentence.words), " ".join(sentence.tags)]) if sentence.words else "")
 
 
 def peek(lines: Iterator[str]) -> tuple[Iterator[str], str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import JSON, print_json, print_table, read_lines
+from seqwright.commands.common import JSON, echo, print_json, print_table, read_lines
 
 
 @click.command("tokenize")
@@ -61,7 +61,7 @@ def _print_tokens(tokenizer: Any, lines: Sequence[str], *, ids: bool, as_json: b
             print_json({"text": line, "ids": encoded, "tokens": tokens, "unknown": unknown, "exact": exact})
         else:
             segmentation = " ".join(map(str, encoded)) if ids else " ".join(repr(token)[1:-1] for token in tokens)
-            click.echo(f"{segmentation}{'' if exact else '    (lossy)'}")
+            echo(f"{segmentation}{'' if exact else '    (lossy)'}")
 
 
 def _print_coverage(statistics: dict[str, Any], *, to_stderr: bool) -> None:
@@ -73,11 +73,11 @@ def _print_coverage(statistics: dict[str, Any], *, to_stderr: bool) -> None:
         for key, value in statistics.items()
         if key not in lists
     )
-    click.echo(line, err=to_stderr)
+    echo(line, err=to_stderr)
     if to_stderr:
         return
     for unit in statistics["unknown_examples"]:
-        click.echo(f"  unknown {unit['text']!r} {unit.get('name', '')}: {unit['count']:,}".replace(" :", ":"))
+        echo(f"  unknown {unit['text']!r} {unit.get('name', '')}: {unit['count']:,}".replace(" :", ":"))
     columns = [
         Column("script", "script"),
         Column("words", "words", "{:,}".format),

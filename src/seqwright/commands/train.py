@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.common import JSON, SET, MultiValueCommand, print_json, print_scores, print_table
+from seqwright.commands.common import JSON, SET, TRUST, MultiValueCommand, echo, print_json, print_scores, print_table
 
 KINDS = (
     "ngram, neural-bigram, feedforward, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru, gpt or transformer;"
@@ -61,6 +61,7 @@ KINDS = (
 @click.option(
     "--run", "run", type=click.Path(), help="Folder of the run. Default: runs/NAME. Given alone: resume that run."
 )
+@TRUST
 @click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
 @SET
 @JSON
@@ -78,6 +79,7 @@ def command(
     valid: tuple[str, ...],
     model: str | None,
     run: str | None,
+    trust: bool,
     quiet: bool,
     overrides: tuple[str, ...],
     as_json: bool,
@@ -105,7 +107,9 @@ def command(
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "tagged": tagged, "masked": masked}
     files |= {"images": images, "captions": captions}
     data = {kind: names or None for kind, names in files.items()}
-    resolved = wanted_recipe(recipe, valid=valid or None, model=model, base=base, set=overrides, run=run, **data)
+    resolved = wanted_recipe(
+        recipe, valid=valid or None, model=model, base=base, set=overrides, run=run, trust=trust, **data
+    )
     path = Path(run) if run else RUNS / resolved.name
     with TerminalProgress(quiet=quiet or as_json) as progress:
         outcome = train(resolved, path, progress)
@@ -114,13 +118,13 @@ def command(
             {"run": str(path), "stopped": outcome.stopped, "already": outcome.already, "summary": outcome.summary}
         )
     elif outcome.summary is None:
-        click.echo(f"stopped by {outcome.stopped}, checkpoint saved; `seqwright train --run {path}` resumes.", err=True)
+        echo(f"stopped by {outcome.stopped}, checkpoint saved; `seqwright train --run {path}` resumes.", err=True)
     else:
         state = "was already finished" if outcome.already else "is finished"
-        click.echo(f"{path} {state}: {outcome.summary['parameters']:,} parameters, report in {path / 'report.html'}")
+        echo(f"{path} {state}: {outcome.summary['parameters']:,} parameters, report in {path / 'report.html'}")
         if "discounts" in outcome.summary:
             print_table(ngrams_table(outcome.summary["types"], outcome.summary["discounts"]))
         if "scores" in outcome.summary:
-            print_scores(outcome.summary["scores"])
+            print_scores(outcome.summary["scores"], outcome.summary["fingerprint"])
     # Exit status 128 + signal number, as shells report it.
     return {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129}.get(outcome.stopped or "", 0)

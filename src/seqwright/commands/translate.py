@@ -8,7 +8,17 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, options_from, print_json, text_or_line_chunks
+from seqwright.commands.common import (
+    DEVICE,
+    JSON,
+    PRECISION,
+    RUN,
+    SET,
+    echo,
+    options_from,
+    print_json,
+    text_or_line_chunks,
+)
 
 
 @click.command("translate")
@@ -58,7 +68,7 @@ def command(
         first_line = 1
         for lines in text_or_line_chunks(file):
             if first_line == 1 and (reason := opened.codec.sides.swapped(lines)):
-                click.echo(f"the sources look like targets: {reason}.", err=True)
+                echo(f"the sources look like targets: {reason}.", err=True)
             yield from translate(
                 [line.split("\t") if multi_source else line for line in lines], first=first_line, **options
             )
@@ -72,11 +82,11 @@ def command(
             continue
         text = translation.text.replace("\n", " ")
         links = translation.attention.links if translation.attention else ""
-        click.echo(f"{text} ||| {links}".rstrip() if attention else text)
+        echo(f"{text} ||| {links}".rstrip() if attention else text)
         for flag in translation.warnings:
-            click.echo(f"line {number:,} looks degenerate: {flag}.", err=True)
+            echo(f"line {number:,} looks degenerate: {flag}.", err=True)
     if truncated:
-        click.echo(f"{truncated:,} source(s) exceed the context of the model and were truncated.", err=True)
+        echo(f"{truncated:,} source(s) exceed the context of the model and were truncated.", err=True)
 
 
 def _fields(translation: Any, multi_source: bool) -> dict[str, Any]:

@@ -101,8 +101,10 @@ def refuse(problems: list[str]) -> None:
 class ConfigLoader:
     """Loads dataclasses from plain tables; collects problems, each with the origin of its key."""
 
-    def __init__(self, origin: str, origins: Mapping[str, str] | None = None):
+    def __init__(self, origin: str, origins: Mapping[str, str] | None = None, *, noun: str = "a recipe"):
         self.origin = origin
+        self.noun = noun
+        """What holds the keys outside of any section, for messages."""
         self.origins = origins or {}
         """Origins of dotted keys that are not from the file (`--set`)."""
         self.problems: list[str] = []
@@ -120,7 +122,7 @@ class ConfigLoader:
         types_of = _types(typing.cast(type, cls))
         values: dict[str, Any] = {}
         prefix = f"{section}." if section else ""
-        place = f"[{section}]" if section else "a recipe"
+        place = f"[{section}]" if section else self.noun
         for key, value in table.items():
             dotted = prefix + key
             if key not in types_of:
@@ -163,7 +165,7 @@ def parse_override(text: str) -> tuple[str, Any]:
         raise UserError(f"--set {text}: expected key=value, as in --set training.steps=100.")
     try:
         table = tomllib.loads(f"x = {raw}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         bare = raw.strip()
         if bare.startswith("[") and bare.endswith("]"):  # a shell takes the quotes out of ["a", "b"]
             return key, [item.strip() for item in bare[1:-1].split(",")]
@@ -269,10 +271,12 @@ def _convert(value: Any, wanted: Any) -> Any:
     if wanted is Any:
         return value
     if origin is typing.Literal:
-        if value in arguments and type(value) in {type(a) for a in arguments}:
+        if any(value == a and type(value) is type(a) for a in arguments):
             return value
         raise ValueError(f"is {_show(value)}.{did_you_mean(str(value), map(str, arguments))}")
     if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in arguments:  # JSON has a null, TOML has none
+            return None
         for argument in arguments:
             if argument is type(None):
                 continue
@@ -280,6 +284,19 @@ def _convert(value: Any, wanted: Any) -> Any:
                 return _convert(value, argument)
             except ValueError:
                 continue
+    elif origin is list:
+        if isinstance(value, list):
+            return [_convert(item, arguments[0]) for item in value]
+    elif origin is dict:
+        if isinstance(value, Mapping):
+            return {key: _convert(item, arguments[1]) for key, item in value.items()}
+    elif isinstance(wanted, type) and is_dataclass(wanted):
+        if isinstance(value, Mapping):
+            loader = ConfigLoader("wrong", noun="it")
+            made = loader.read(wanted, value)
+            if made is None:
+                raise ValueError(f"is {loader.problems[0]}")
+            return made
     elif origin is tuple:
         repeated = arguments[-1] is Ellipsis
         if isinstance(value, list) and (repeated or len(value) == len(arguments)):
@@ -306,7 +323,9 @@ def _name(wanted: Any) -> str:
         if arguments[-1] is Ellipsis:
             return f"a list of {_name(arguments[0])}"
         return f"a list [{', '.join(_name(a) for a in arguments)}]"
-    if is_dataclass(wanted):
+    if origin is list:
+        return f"a list of {_name(arguments[0])}"
+    if is_dataclass(wanted) or origin is dict:
         return "a section"
     names = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", Any: "tables"}
     return names.get(wanted, str(wanted))

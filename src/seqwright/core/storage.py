@@ -2,6 +2,7 @@
 
 Everything is written to a temporary directory beside its target, fsynced, then renamed into place. A log is the
 exception: it grows by appended lines, and a partial last line is dropped. Weights are safetensors, never pickles.
+Files are opened as regular files only: a link could lead outside, and a FIFO would never end.
 """
 
 from __future__ import annotations
@@ -13,17 +14,22 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from seqwright.core.config import UserError
+from seqwright.core.config import ConfigLoader, UserError
+from seqwright.core.limits import check_limit
+from seqwright.core.regular_files import open_regular, read_errors
+
+T = TypeVar("T")
 
 TEMPORARY = re.compile(r"\.(tmp|old)-[0-9a-f]{8}-(.+)")
 """Temporary directories of <name>: `.tmp-<hex>-<name>` has its new contents, `.old-<hex>-<name>` the replaced ones."""
@@ -59,20 +65,54 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file."""
-    with _read_errors(path):
-        return path.read_text(encoding="utf-8")
+    with read_errors(path):
+        return read_bytes(path).decode()
 
 
 def read_json(path: Path) -> Any:
     """The value of a JSON file."""
-    with _read_errors(path):
-        return json.loads(path.read_text(encoding="utf-8"))
+    with read_errors(path):
+        return json.loads(read_bytes(path).decode())
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    with read_errors(path):
+        return tomllib.loads(read_bytes(path).decode())
+
+
+def read_record(path: Path, cls: type[T], *, extensible: bool = False) -> T:
+    """A JSON file as an instance of a dataclass, read strictly; an `extensible` one may have further keys."""
+    return to_record(read_json(path), cls, path, extensible=extensible)
+
+
+def to_record(value: Any, cls: type[T], path: Path, *, extensible: bool = False) -> T:
+    """JSON values of `path` as an instance of a dataclass; a wrong, missing or unknown key is a UserError."""
+    loader = ConfigLoader("", noun="it")
+    if not isinstance(value, Mapping):
+        loader.problem("", "it is no JSON object.")
+    else:
+        known = cls.__dataclass_fields__  # type: ignore[attr-defined]
+        table = {key: item for key, item in value.items() if key in known or not extensible}
+        record = loader.read(cls, table)
+        if record is not None:
+            return record
+    raise UserError(f"{path} is damaged: {loader.problems[0][2:]} Restore it from a copy, or train again.")
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a regular file, up to SEQWRIGHT_MAX_JSON_BYTES of them."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        check_limit("SEQWRIGHT_MAX_JSON_BYTES", size, f"{path} has {size:,} bytes")
+        return file.read()
 
 
 def append_jsonl(path: Path, record: Mapping[str, Any]) -> None:
     """Appends one record to a JSON lines file; a partial last line left by a crash is truncated first."""
     line = (to_json(record) + "\n").encode()
-    with write_errors(path), path.open("a+b", buffering=0) as file:
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+    with write_errors(path), os.fdopen(open_regular(path, flags), "a+b", buffering=0) as file:
         end = _truncate_partial_line(file)
         try:
             written = file.write(line)
@@ -85,22 +125,30 @@ def append_jsonl(path: Path, record: Mapping[str, Any]) -> None:
 
 def read_jsonl(path: Path, key: str) -> list[dict[str, Any]]:
     """The records of a JSON lines file, each of which must have `key`; a partial last line is skipped."""
-    with _read_errors(path):
-        lines = path.read_bytes().split(b"\n")[:-1]
+    with read_errors(path):
+        lines = read_bytes(path).split(b"\n")[:-1]
     records = []
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
             if not isinstance(record, dict) or key not in record:
                 raise ValueError(f"no record with '{key}'")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is damaged at line {number}: {error}. Delete that line and run again.") from None
         records.append(record)
     return records
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Writes named tensors and metadata as safetensors. Tied tensors are stored once and tied again when loaded."""
+def save_tensors(
+    path: Path,
+    tensors: Mapping[str, Tensor],
+    metadata: Mapping[str, str] | None = None,
+    before_rename: Callable[[Path], None] = lambda staged: None,
+) -> None:
+    """Writes named tensors and metadata as safetensors. Tied tensors are stored once and tied again when loaded.
+
+    `before_rename` is called with the complete temporary file, before it takes the place of `path`.
+    """
     stored, shared = _untied(tensors)
     header: dict[str, Any] = dict(metadata or {})
     assert TIED_KEY not in header, f"the metadata key '{TIED_KEY}' is taken"
@@ -111,6 +159,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
         mode = temporary.stat().st_mode
         save_file(stored, temporary, {METADATA_KEY: json.dumps(header)})
         temporary.chmod(mode)  # safetensors creates files with mode 0600; runs are shared
+        before_rename(temporary)
 
 
 def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -120,17 +169,20 @@ def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[s
             f"{path} may be a pickle, which can run code when loaded, so it is refused. "
             "Ask its author for safetensors, or convert it where you trust it."
         )
-    with _read_errors(path), safe_open(path, framework="pt", device=str(device)) as file:
-        metadata = json.loads((file.metadata() or {}).get(METADATA_KEY, "{}"))
+    with _open_tensors(path, device) as file:
+        metadata = _metadata(file)
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        tensors |= {name: tensors[stored_name] for name, stored_name in metadata.pop(TIED_KEY, {}).items()}
+        tied = metadata.pop(TIED_KEY, {})
+        if not isinstance(tied, dict) or not tensors.keys() >= set(map(str, tied.values())):
+            raise ValueError("its tied tensors are not among its tensors")
+        tensors |= {name: tensors[stored_name] for name, stored_name in tied.items()}
     return tensors, metadata
 
 
 def check_tensors(path: Path) -> None:
     """Raises unless the file is complete safetensors; reads the header only."""
-    with _read_errors(path), safe_open(path, framework="pt"):
-        pass
+    with _open_tensors(path) as file:
+        _metadata(file)
 
 
 @contextmanager
@@ -140,12 +192,12 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         temporary.mkdir()
         yield temporary
         for child in temporary.rglob("*"):
-            _sync(child)
+            sync(child)
 
 
 def remove_directory(path: Path) -> None:
     """Deletes a directory by renaming it first, so that a crash leaves no partial directory under its name."""
-    temporary = _temporary_path(path, "tmp", _random_suffix())
+    temporary = temporary_path(path, "tmp", random_suffix())
     path.rename(temporary)
     shutil.rmtree(temporary)
 
@@ -162,7 +214,16 @@ def recover(folder: Path) -> None:
 
 def is_leftover(path: Path) -> bool:
     """Whether a path is a temporary directory of a writer, crashed or active."""
-    return TEMPORARY.fullmatch(path.name) is not None and path.is_dir()
+    return TEMPORARY.fullmatch(path.name) is not None and path.is_dir() and not path.is_symlink()
+
+
+def sync(path: Path) -> None:
+    """Flushes a file or folder to disk (fsync)."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -182,44 +243,48 @@ def write_errors(path: Path) -> Iterator[None]:
             raise UserError(
                 f"cannot write {name}: {os.strerror(code)}. Choose a folder with write permission."
             ) from None
+        if code == errno.ENAMETOOLONG:
+            raise UserError(f"cannot write {name}: its name is too long. Choose a shorter one.") from None
         raise
 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """A temporary path whose file or directory is fsynced and renamed to `path` when the block succeeds."""
-    suffix = _random_suffix()
+    suffix = random_suffix()
     # A directory even for a single file: it also holds the temporary file that safetensors writes beside its target.
-    temporary = _temporary_path(path, "tmp", suffix)
+    temporary = temporary_path(path, "tmp", suffix)
     staged = temporary / path.name
     with write_errors(path):
         temporary.mkdir(parents=True)
         try:
             yield staged
-            _sync(staged)
+            sync(staged)
             if staged.is_dir() and path.is_dir():  # rename(2) replaces a file, but not a non-empty directory
-                replaced = _temporary_path(path, "old", suffix)
+                replaced = temporary_path(path, "old", suffix)
                 path.rename(replaced)
                 staged.rename(path)
                 shutil.rmtree(replaced)
             else:
                 staged.replace(path)
-            _sync(path.parent)
+            sync(path.parent)
         finally:
             shutil.rmtree(temporary)
 
 
 @contextmanager
-def _read_errors(path: Path) -> Iterator[None]:
-    """Turns errors of a missing, unreadable or damaged `path` into a UserError."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing. Restore it from a copy, or train again.") from None
-    except (PermissionError, IsADirectoryError) as error:
-        raise UserError(f"cannot read {path}: {error.strerror}. It should be a file with read permission.") from None
-    except (ValueError, SafetensorError) as error:  # ValueError: JSON and UTF-8
-        raise UserError(f"{path} is damaged: {error}. Restore it from a copy, or train again.") from None
+def _open_tensors(path: Path, device: torch.device | str = "cpu") -> Iterator[Any]:
+    with read_errors(path):
+        os.close(open_regular(path))  # safetensors would follow a link and wait for a FIFO
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            yield file
+
+
+def _metadata(file: Any) -> dict[str, Any]:
+    metadata = json.loads((file.metadata() or {}).get(METADATA_KEY, "{}"))
+    if not isinstance(metadata, dict):
+        raise ValueError("its metadata is no JSON object")
+    return metadata
 
 
 def _os_error(error: SafetensorError) -> int | None:
@@ -276,18 +341,11 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _random_suffix() -> str:
+def random_suffix() -> str:
+    """Eight random hexadecimal digits."""
     return secrets.token_hex(4)
 
 
-def _temporary_path(path: Path, state: str, suffix: str) -> Path:
+def temporary_path(path: Path, state: str, suffix: str) -> Path:
     """The temporary path beside `path` for its new (tmp) or replaced (old) contents."""
     return path.with_name(f".{state}-{suffix}-{path.name}")

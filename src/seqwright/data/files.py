@@ -12,11 +12,12 @@ import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from seqwright.core.config import UserError, did_you_mean
+from seqwright.core.limits import check_limit, limit
 
 Errors = Literal["strict", "replace"]
 
@@ -25,8 +26,12 @@ DATA_ROOT = "SEQWRIGHT_DATA"
 UNDER_ROOT = f"${DATA_ROOT}/"
 """Prefix of paths that are searched under the data root only."""
 
+UNTRUSTED = "untrusted:"
+"""Prefix of paths that a received run names (`pipeline/trust.py`)."""
+
 COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 """Functions that open compressed files, by suffix."""
+MAX_DECOMPRESSED = "SEQWRIGHT_MAX_DECOMPRESSED_BYTES"
 TEXTS = (".txt", ".text", ".md", ".markdown", ".rst", ".jsonl", ".ndjson", ".csv", ".tsv")
 """Suffixes of the files that are read from a folder; a file named directly may have any suffix."""
 
@@ -41,6 +46,11 @@ def as_list(files: Sequence[str] | str | None) -> list[str]:
 
 def resolve(path: str, base: Path | None = None) -> Path:
     """The existing path that a recipe's path refers to: in `base` (or the working directory), then the data root."""
+    if path.startswith(UNTRUSTED):
+        raise UserError(
+            f"this run comes from elsewhere and names {path.removeprefix(UNTRUSTED)}, outside of the data root and this"
+            " folder. Name your own data with --on FILE, or add --trust to read what it names."
+        )
     relative = Path(path.removeprefix(UNDER_ROOT)).expanduser()
     root = os.environ.get(DATA_ROOT)
     if path.startswith(UNDER_ROOT) and not root:
@@ -51,8 +61,9 @@ def resolve(path: str, base: Path | None = None) -> Path:
     candidates = [relative] if relative.is_absolute() else [folder / relative for folder in folders]
     for candidate in candidates:
         # A file may be called "a[1].txt", so an existing path is tried before a glob pattern.
-        if candidate.exists() or (is_pattern(candidate) and expand(candidate)[0]):
-            return candidate
+        with suppress(OSError, ValueError):  # names that are too long, or hold NUL: no such file
+            if candidate.exists() or (is_pattern(candidate) and expand(candidate)[0]):
+                return candidate
     tried = " or ".join(str(candidate) for candidate in candidates)
     unset = "" if root or relative.is_absolute() else f" {DATA_ROOT} (the data root, searched second) is not set."
     raise UserError(f"no file {tried}.{_nearest(candidates)}{unset}")
@@ -107,7 +118,7 @@ def lines_of(path: Path) -> Iterator[str]:
     """Lines of a file without their endings (LF or CRLF), read lazily: the file may be larger than memory."""
     opener: Callable[..., IO[bytes]] = COMPRESSED.get(path.suffix, open)
     with _naming(path), opener(path, "rb") as file:
-        for number, raw in enumerate(file, 1):
+        for number, raw in enumerate(_limited_lines(file, path) if path.suffix in COMPRESSED else file, 1):
             line = decode_line(raw, number, str(path))
             yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
 
@@ -125,11 +136,18 @@ def decode_line(raw: bytes, number: int, source: str) -> str:
 def read_bytes(path: Path) -> bytes:
     """The decompressed content of a file."""
     with _naming(path):
-        if path.suffix == ".gz":
-            return gzip.decompress(path.read_bytes())
-        if path.suffix == ".xz":
-            return lzma.decompress(path.read_bytes())
-        return path.read_bytes()
+        if path.suffix not in COMPRESSED:
+            return path.read_bytes()
+        with COMPRESSED[path.suffix](path, "rb") as file:
+            data: bytes = file.read(limit(MAX_DECOMPRESSED) + 1)
+    check_limit(MAX_DECOMPRESSED, len(data), f"{path} decompresses to {len(data):,} bytes or more")
+    return data
+
+
+def _limited_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
+    while line := file.readline(limit(MAX_DECOMPRESSED) + 1):
+        check_limit(MAX_DECOMPRESSED, len(line), f"{path} has a line of {len(line):,} bytes or more")
+        yield line
 
 
 @contextmanager
@@ -155,7 +173,9 @@ def _position(data: bytes, offset: int) -> str:
 
 def _nearest(candidates: list[Path]) -> str:
     for candidate in candidates:
-        if candidate.parent.is_dir():
+        with suppress(OSError, ValueError):
+            if not candidate.parent.is_dir():
+                continue
             hint = did_you_mean(candidate.name, sorted(entry.name for entry in candidate.parent.iterdir()))
             if hint.startswith(" Did"):
                 return hint

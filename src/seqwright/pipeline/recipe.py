@@ -98,10 +98,10 @@ def load(
     path = find(recipe)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path} is no valid TOML: {error}.") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}.") from error
+    except (ValueError, RecursionError) as error:  # TOML errors, numbers of thousands of digits, deep nesting
+        raise UserError(f"{path} is no valid TOML: {error}.") from error
     table.setdefault("name", path.stem)
     data = table.setdefault("data", {})
     if isinstance(data, dict):  # otherwise `make` reports it
@@ -167,7 +167,7 @@ def _task(table: Mapping[str, Any], reader: ConfigLoader) -> str:
     """The kind of data of a recipe; text by default, and where the kind is unknown."""
     data = table.get("data", {})
     kind = data.get("kind", DEFAULT_TASK) if isinstance(data, Mapping) else DEFAULT_TASK
-    if kind not in build.TASKS:
+    if not isinstance(kind, str) or kind not in build.TASKS:
         reader.problem("data.kind", f"no data kind '{kind}'.{did_you_mean(str(kind), build.TASKS)}")
         return DEFAULT_TASK
     return str(kind)

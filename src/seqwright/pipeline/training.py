@@ -14,7 +14,7 @@ import torch
 from seqwright import build
 from seqwright.core.config import UserError, to_table
 from seqwright.core.progress import SILENT, Progress
-from seqwright.core.storage import load_tensors, save_tensors, write_json, write_text
+from seqwright.core.storage import load_tensors, write_text
 from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.pipeline import recipe
 from seqwright.pipeline.recipe import Recipe
@@ -106,7 +106,7 @@ class TrainingSession:
             return TrainingOutcome(path=path, summary=self.directory.summary(), already=True)
         if not self.directory.learned:
             self.directory.clear()
-        write_text(self.directory.recipe_path, self.recipe.toml())
+        self.directory.write_recipe(self.recipe.toml())
         self.recorded = RunProgress(self.directory, self.progress)
         self.task = build.task_spec(self.recipe.data.kind).task(self.recipe, self.directory, self.recorded)
         sizes = self.task.codec.sizes
@@ -220,7 +220,10 @@ class TrainingSession:
 
     def _note_resume(self, trainer: Trainer, checkpoint: Checkpoint) -> None:
         self.log({"kind": "resume", "step": checkpoint.step})
-        self.progress.note(checkpoint.note or f"going on from step {checkpoint.step:,}.")
+        if checkpoint.note:
+            self.recorded.note(checkpoint.note)
+        else:
+            self.progress.note(f"going on from step {checkpoint.step:,}.")
         schedule = self.recipe.training.schedule
         if self.directory.finished and schedule not in ENDLESS:
             self.recorded.note(
@@ -269,7 +272,7 @@ class TrainingSession:
         about = {"kind": self.recipe.kind, "step": " ".join(map(str, steps))}
         if self.directory.tokenizer_path.exists():
             about["tokenizer"] = self.directory.tokenizer.hash
-        save_tensors(self.directory.model_path, tensors, about)
+        self.directory.save_model(tensors, about)
         self.progress.note("weights are saved; scoring the validation data, if there is any, and writing the report.")
         scores = self.task.evaluate(self.model, device, quick=False)
         if self.recipe.kind in build.COUNTED:
@@ -277,8 +280,8 @@ class TrainingSession:
                 self.log({"kind": "sample", "step": 0, **sample})
         summary = {"kind": self.recipe.kind} | facts | (scores.as_json() if scores else {})
         summary["seconds"] = round(summary["seconds"], 3)
-        write_text(self.directory.report_path, report(facts_of(self.directory, summary)))
-        write_json(self.directory.summary_path, summary)
+        summary["fingerprint"] = self.directory.fingerprint
+        self.directory.finish(summary, report(facts_of(self.directory, summary)))
         return summary
 
 
@@ -309,34 +312,28 @@ def keep(
 ) -> dict[str, Any]:
     """Writes a finished run of a model that was not trained (imported, mixed), with the `beside` files that its kind
     needs; returns the summary, which is written last."""
-    directory = RunDirectory.create(path, recipe=made.toml())
-    with directory.writing():
-        try:
-            write_text(directory.tokenizer_path, tokenizer)
-            for name, text in (beside or {}).items():
-                write_text(directory.path / name, text)
-            for note in notes:
-                directory.note(note)
-            tensors = model.state_dict()
-            save_tensors(directory.model_path, tensors, {"kind": made.kind, "step": "0"})
-            summary = {"kind": made.kind, "steps": 0, "seconds": 0.0}
-            summary |= {"parameters": sum(tensor.numel() for tensor in tensors.values())} | facts
-            write_text(directory.report_path, report(facts_of(directory, summary)))
-            write_json(directory.summary_path, summary)
-        except BaseException:
-            directory.model_path.unlink(missing_ok=True)
-            directory.report_path.unlink(missing_ok=True)
-            directory.discard()
-            raise
+    with RunDirectory.staged(path, recipe=made.toml()) as directory:
+        write_text(directory.tokenizer_path, tokenizer)
+        for name, text in (beside or {}).items():
+            write_text(directory.path / name, text)
+        for note in notes:
+            directory.note(note)
+        tensors = model.state_dict()
+        directory.save_model(tensors, {"kind": made.kind, "step": "0"})
+        summary = {"kind": made.kind, "steps": 0, "seconds": 0.0, "fingerprint": directory.fingerprint}
+        summary |= {"parameters": sum(tensor.numel() for tensor in tensors.values())} | facts
+        directory.finish(summary, report(facts_of(directory, summary)))
     return summary
 
 
 def facts_of(directory: RunDirectory, summary: dict[str, Any] | None = None) -> RunFacts:
     """The facts that report pages show."""
+    certificate = directory.certificate() if summary is None else None
     return RunFacts(
         name=directory.recipe().get("name", directory.path.name),
         recipe=directory.recipe(),
         environment=directory.environment(),
         log=directory.records(),
         summary=summary if summary is not None else directory.summary(),
+        laws=[vars(law) for law in certificate.laws] if certificate else [],
     )

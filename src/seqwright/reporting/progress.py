@@ -13,6 +13,7 @@ from rich.progress import Progress as Bar
 from rich.status import Status
 from rich.text import Text
 
+from seqwright.core.printable import printable
 from seqwright.core.progress import Progress
 from seqwright.reporting.numbers import count, duration, figure
 
@@ -86,7 +87,7 @@ class TerminalProgress(Progress):
 
     def note(self, text: str) -> None:
         """Prints a note."""
-        self.console.print(Text(text), style="dim", soft_wrap=True)
+        self.console.print(Text(printable(text)), style="dim", soft_wrap=True)
 
     def stage(self, text: str) -> None:
         """Shows the status of work without steps, such as fitting counts; an empty text clears it."""

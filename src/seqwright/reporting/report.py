@@ -25,7 +25,7 @@ PREVIEW_CHARACTERS = 160
 
 def report(run: RunFacts) -> str:
     """A self-contained HTML report of one run."""
-    parts = (_header, _scores, _classes, _curves, _samples, _events, _settings)
+    parts = (_header, _scores, _classes, _curves, _samples, _events, _laws, _settings)
     return page(run.name, *(part(run) for part in parts), environment(run.environment))
 
 
@@ -187,6 +187,19 @@ def _events(run: RunFacts) -> Html:
         )
     ]
     return section("Events", element("dl", *events, class_="events") if events else Html(""))
+
+
+def _laws(run: RunFacts) -> Html:
+    """Laws that `seqwright check --save` verified, and the fingerprint of the model."""
+    if not run.laws:
+        return Html("")
+    rows = [
+        (law["law"], f"{law['difference']:.1e}", f"{law['tolerance']:.0e}", "holds" if law["holds"] else "BROKEN")
+        for law in run.laws
+    ]
+    columns = ("law", "difference", "tolerance", "verdict")
+    lead = f"Checked by `seqwright check --save` on the model of fingerprint {run.summary.get('fingerprint', '')[:16]}."
+    return section("Checks", table(columns, rows, numeric=("difference", "tolerance")), lead=lead)
 
 
 def _settings(run: RunFacts) -> Html:

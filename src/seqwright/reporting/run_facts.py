@@ -35,6 +35,8 @@ class RunFacts:
     """Records of log.jsonl, in order."""
     summary: Mapping[str, Any]
     """Final counts and scores."""
+    laws: Sequence[Record] = ()
+    """Results of `seqwright check --save`: law, difference, tolerance, holds."""
 
     @property
     def scores(self) -> Mapping[str, Mapping[str, Any]]:

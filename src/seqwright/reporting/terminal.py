@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from seqwright.core.printable import printable
 from seqwright.reporting.numbers import figure, interval
 from seqwright.reporting.run_facts import title
 
@@ -47,16 +48,16 @@ def scores_table(scores: Mapping[str, Mapping[str, Any]]) -> Table:
     return table(rows, columns)
 
 
-def signature(scores: Mapping[str, Mapping[str, Any]]) -> str:
-    """The signatures of scores as one line, without metric names and duplicates."""
+def signature(scores: Mapping[str, Mapping[str, Any]], fingerprint: str) -> str:
+    """The signatures of scores as one line, without metric names and duplicates, and the model they belong to."""
     signatures = dict.fromkeys(str(score.get("signature", "")).partition("|")[2] for score in scores.values())
-    return " ; ".join(signatures)
+    return f"{' ; '.join(signatures)}|model:{fingerprint[:8]}"
 
 
 def _cell(value: Any, column: Column) -> str:
     if value is None:
         return ""
-    return column.write(value) if column.write else str(value)
+    return printable(column.write(value) if column.write else str(value))
 
 
 def spans_table(rows: Iterable[Mapping[str, Any]]) -> Table:

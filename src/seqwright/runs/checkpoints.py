@@ -1,32 +1,59 @@
-"""The checkpoints of a run: written whole, kept as long as they are needed, and trusted only where they are whole."""
+"""The checkpoints of a run: written atomically, kept as long as they are needed, loaded only where every hash fits."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from seqwright.core.config import UserError
+from seqwright.core.regular_files import FileRecord
 from seqwright.core.storage import (
     atomic_directory,
     load_tensors,
-    read_json,
+    read_record,
+    read_toml,
     remove_directory,
     save_tensors,
     to_json,
     write_json,
     write_text,
 )
+from seqwright.runs.manifest import NAME, Manifest, model_records, records_of
+
+STATE = "state.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingState:
+    """What is not a tensor: the trainer's progress, and the fingerprint of the corpus."""
+
+    progress: dict[str, Any]
+    corpus: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointState:
+    """The contents of a state.json."""
+
+    step: int
+    groups: list[str]
+    """Names of the tensor files."""
+    state: TrainingState
+
+    def __post_init__(self) -> None:
+        if not {"model", "optimizer"} <= set(self.groups) or self.state.progress.get("step") != self.step:
+            raise UserError("it does not name its tensors and its step.")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything training needs to go on as if it had never stopped."""
+    """Everything from which training resumes as if it had never stopped."""
 
     step: int
     groups: dict[str, dict[str, Tensor]]
@@ -34,7 +61,7 @@ class Checkpoint:
     state: dict[str, Any]
     """What is not a tensor: the trainer's progress, and the fingerprint of the corpus."""
     note: str = ""
-    """What to tell the user where newer checkpoints had to be passed over."""
+    """Why newer checkpoints were skipped, for the user."""
 
 
 class Checkpoints:
@@ -69,7 +96,10 @@ class Checkpoints:
         with atomic_directory(self._folder(step)) as folder:
             for name, tensors in groups.items():
                 save_tensors(folder / f"{name}.safetensors", tensors)
-            write_json(folder / "state.json", {"step": step, "groups": sorted(groups), "state": state})
+            write_json(folder / STATE, {"step": step, "groups": sorted(groups), "state": state})
+            files = records_of({path.name: path for path in sorted(folder.iterdir())})
+            # Not written atomically: the folder is, and syncs its files.
+            (folder / NAME).write_text(Manifest(files=files, model=self._model_records()).json(), encoding="utf-8")
         write_text(self.pointer, f"{step}\n")
         newest = [s for s in self.steps() if s <= step][-keep:]
         for old in self.steps():
@@ -77,13 +107,17 @@ class Checkpoints:
                 remove_directory(self._folder(old))
 
     def load(self, step: int) -> Checkpoint:
-        """The checkpoint of a step, in full."""
+        """The checkpoint of a step; UserError where a file of it, or of the model it belongs to, was changed."""
         folder = self._folder(step)
-        about = read_json(folder / "state.json")
-        if not _is_whole(about, step):
-            raise UserError(f"{folder / 'state.json'} is damaged: it does not say what the checkpoint holds.")
-        groups = {name: load_tensors(folder / f"{name}.safetensors")[0] for name in about["groups"]}
-        return Checkpoint(step, groups, about["state"])
+        manifest = Manifest.read(folder)
+        manifest.check(folder, {path.name: path for path in folder.iterdir() if path.name != NAME})
+        if changed := [name for name, record in self._model_records().items() if manifest.model.get(name) != record]:
+            raise UserError(f"{changed[0]} is not what step {step} was trained with. Restore it from a copy.")
+        about = read_record(folder / STATE, CheckpointState)
+        if about.step != step:
+            raise UserError(f"{folder / STATE} is damaged: it is of step {about.step}.")
+        groups = {name: load_tensors(folder / f"{name}.safetensors")[0] for name in about.groups}
+        return Checkpoint(step, groups, {"progress": about.state.progress, "corpus": about.state.corpus})
 
     def latest(self) -> Checkpoint | None:
         """The checkpoint to go on from: the one pointed to or, if that is damaged, the newest good one, with a note."""
@@ -94,28 +128,23 @@ class Checkpoints:
         refused: list[str] = []
         for step in steps:
             try:
-                found = self.load(step)
+                checkpoint = self.load(step)
             except UserError as error:
                 refused.append(str(error))
                 continue
             note = f"went back to step {step}, because {' '.join(refused)}" if refused else ""
-            return Checkpoint(found.step, found.groups, found.state, note)
+            return replace(checkpoint, note=note)
         if refused:
             raise UserError(f"no checkpoint can be read. Delete {self.path} to start again.\n" + "\n".join(refused))
         return None
 
     def _pointed(self) -> int | None:
         text = self.pointer.read_bytes().strip() if self.pointer.exists() else b""
-        return int(text) if text.isdigit() else None
+        return int(text) if text.isdigit() and len(text) < 20 else None
+
+    def _model_records(self) -> dict[str, FileRecord]:
+        recipe = self.path.parent / "recipe.toml"
+        return model_records(self.path.parent, read_toml(recipe).get("model") if recipe.exists() else None)
 
     def _folder(self, step: int) -> Path:
         return self.path / f"step-{step:08d}"
-
-
-def _is_whole(about: Any, step: int) -> bool:
-    """Whether a state.json holds all that training goes on from."""
-    try:
-        progress, corpus = about["state"]["progress"], about["state"]["corpus"]
-        return {"model", "optimizer"} <= set(about["groups"]) and progress["step"] == step and isinstance(corpus, str)
-    except (KeyError, TypeError):
-        return False

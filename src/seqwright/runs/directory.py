@@ -1,59 +1,64 @@
 """The folder of a run: what it holds, and who may write to it.
 
-    recipe.toml  tokenizer.json  degeneration.json  model.safetensors
-    log.jsonl  summary.json  environment.json  report.html
-    checkpoints/step-00001000/{model,optimizer}.safetensors + state.json, carry and ema where training has them
+    recipe.toml  tokenizer.json  labels.json  degeneration.json  model.safetensors
+    log.jsonl  summary.json  environment.json  manifest.json  report.html
+    checkpoints/step-00001000/{model,optimizer}.safetensors + state.json + manifest.json, carry and ema where needed
     checkpoints/latest
 
 Killed at any moment, it opens, and training goes on from the last checkpoint. `environment.json` is written first and
-taken back last: it marks a folder as ours and carries the version of this layout. A folder that holds anything of
-somebody else's is never taken.
+removed last: it marks a folder as ours and has the version of this layout. A folder that holds other files is never
+used. From the first weights on, manifest.json has the sha256 of every file, checked whenever the run is opened.
 """
 
 from __future__ import annotations
 
-import fcntl
 import functools
-import os
-import platform
-import re
-import shlex
 import shutil
-import subprocess
-import sys
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Self
 
-import torch
+from torch import Tensor
 
 from seqwright import __version__
 from seqwright.core.config import UserError, did_you_mean
+from seqwright.core.lock import NAME as LOCK
+from seqwright.core.lock import is_lock, lock, new_directory
+from seqwright.core.regular_files import FileRecord, refuse_irregular
 from seqwright.core.storage import (
     append_jsonl,
     check_tensors,
     is_leftover,
     read_json,
     read_jsonl,
-    read_text,
+    read_record,
+    read_toml,
     recover,
+    save_tensors,
+    sync,
     to_json,
+    to_record,
     write_errors,
     write_json,
     write_text,
 )
 from seqwright.runs.checkpoints import Checkpoints
+from seqwright.runs.environment import environment, now
+from seqwright.runs.manifest import (
+    LOG,
+    NAME,
+    Manifest,
+    fingerprint,
+    model_records,
+    records_of,
+    run_files,
+)
+from seqwright.runs.schemas import Certificate, Environment, Summary, check_log
 from seqwright.text.tokenizer import Tokenizer
 
-FORMAT = 2
+FORMAT = 3
 """The version of the layout; raised when files or recipe keys change. Older runs are refused, not converted."""
-REACHED = ("kind", "parameters", "steps", "seconds")
-"""What every summary says."""
-HOLDER = "process {process} on {node} since {time}"
-"""What the lock file says."""
 
 
 class RunDirectory:
@@ -72,8 +77,12 @@ class RunDirectory:
         self.environment_path = path / "environment.json"
         self.report_path = path / "report.html"
         self.tensorboard_path = path / "tensorboard"
-        self.lock_path = path / ".lock"
+        self.certificate_path = path / "certificate.json"
+        self.manifest_path = path / NAME
+        self.lock_path = path / LOCK
         self.checkpoints = Checkpoints(path / "checkpoints")
+        self.hashed: dict[str, FileRecord] = {}
+        """Records of the files that `open` has hashed."""
         self.made_folder = False
         """Whether the folder was not there before this sitting, and goes when the run is taken back."""
 
@@ -89,7 +98,8 @@ class RunDirectory:
             if is_run(run.path):
                 raise UserError(f"{path} already holds a run. Choose another folder, or delete it to start again.")
             try:
-                write_json(run.environment_path, {"format": FORMAT, **environment()})
+                inode = run.path.stat().st_ino
+                write_json(run.environment_path, {"format": FORMAT, "inode": inode, **environment()})
                 write_text(run.recipe_path, recipe)
             except BaseException:
                 run.discard()
@@ -97,35 +107,108 @@ class RunDirectory:
         return run
 
     @classmethod
-    def open(cls, path: Path | str) -> Self:
-        """A run that is there, each of its files checked: a damaged one is named now rather than met later."""
-        run = cls(Path(path))
+    @contextmanager
+    def staged(cls, path: Path, *, recipe: str) -> Iterator[Self]:
+        """A new run in a temporary folder, renamed to `path` when the block succeeds; a kill leaves nothing there."""
+        final = cls(path)
+        final._refuse_other_things()
+        if is_run(path):
+            raise UserError(f"{path} already holds a run. Choose another folder, or delete it to start again.")
+        if path.is_dir() and any(path.iterdir()):  # what a killed `create` left
+            with final._alone():
+                final.discard()
+        with new_directory(path) as folder:
+            run = cls.create(folder, recipe=recipe)
+            with run.writing():
+                yield run
+
+    @classmethod
+    def open(cls, path: Path | str, *, contents: bool = True) -> Self:
+        """An existing run whose files are all checked; without `contents` the hashes of its files are not."""
+        run = cls._readable(Path(path))
+        if run.finished or run.model_path.exists():
+            checked = run.check(contents=contents)
+            run.hashed = checked if contents else {}
+        return run
+
+    @classmethod
+    def accept(cls, path: Path | str) -> Self:
+        """A run whose files were changed on purpose, with a new manifest of them and a note in its log."""
+        run = cls._readable(Path(path))
+        with run.writing():
+            run.note("files changed since training were accepted.")
+            run.seal()
+        return run
+
+    @classmethod
+    def _readable(cls, path: Path) -> Self:
+        """An existing run whose files can be read, whether or not they are as they were written."""
+        run = cls(path)
         if not is_run(run.path):
             raise UserError(_not_a_run(run.path))
-        made = run.environment()
-        if not isinstance(made, dict) or type(made.get("format")) is not int:
+        refuse_irregular(run.path)
+        made = read_record(run.environment_path, Environment, extensible=True)
+        if made.format > FORMAT:
             raise UserError(
-                f"{run.environment_path} is damaged: it has no format. Restore it from a copy, or train again."
-            )
-        if made["format"] > FORMAT:
-            raise UserError(
-                f"{path} was made by seqwright {made.get('seqwright')}, format {made['format']}; this is seqwright "
+                f"{path} was made by seqwright {made.seqwright}, format {made.format}; this is seqwright "
                 f"{__version__}, which reads formats up to {FORMAT}. Upgrade seqwright to open it."
             )
-        if made["format"] < FORMAT:
+        if made.format < FORMAT:
             raise UserError(
-                f"{path} has run format {made['format']}, whose recipe keys have other names now; this seqwright reads"
-                f" format {FORMAT}. Train it again."
+                f"{path} has run format {made.format}, and this seqwright reads format {FORMAT}. Train it again."
             )
         run.recipe()
         run.records()
-        if run.tokenizer_path.exists() or (run.finished and run.recipe().get("tokenizer")):  # pictures need none
+        if run.tokenizer_path.exists() or (run.finished and run.recipe().get("tokenizer")):  # images need none
             read_json(run.tokenizer_path)
         if run.finished:
             run.summary()
         if run.finished or run.model_path.exists():
             check_tensors(run.model_path)
         return run
+
+    def check(self, *, contents: bool = True) -> dict[str, FileRecord]:
+        """The records of the files that the manifest binds; UserError where one is not as it was written."""
+        return Manifest.read(self.path).check(self.path, run_files(self.path), contents=contents)
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """sha256 over weights, tokenizers, labels and [model]: which model a score belongs to."""
+        name = self.model_path.name
+        weights = {name: self.hashed.get(name) or FileRecord.of(self.model_path)}  # large: not twice
+        return fingerprint(weights | model_records(self.path, self.recipe().get("model")))
+
+    def seal(self, announced: Mapping[str, FileRecord] | None = None) -> None:
+        """Writes the manifest of the files as they are, with records `announced` of those about to be replaced."""
+        if self.log_path.exists():
+            sync(self.log_path)
+        self.__dict__.pop("fingerprint", None)
+        self.hashed = {}
+        Manifest(files=records_of(run_files(self.path))).announce(self.path, announced or {}).write(self.path)
+
+    def write_recipe(self, text: str) -> None:
+        """Replaces the recipe."""
+        self._announce({self.recipe_path.name: FileRecord.of_text(text)})
+        write_text(self.recipe_path, text)
+
+    def save_model(self, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
+        """Writes the weights that the scores are taken with, and their manifest."""
+        name = self.model_path.name
+        save_tensors(self.model_path, tensors, about, lambda staged: self.seal({name: FileRecord.of(staged)}))
+        self.seal()
+
+    def finish(self, summary: Mapping[str, Any], report: str) -> None:
+        """Writes the report and then the summary, which marks the run as finished."""
+        write_text(self.report_path, report)
+        text = to_json(summary, indent=2) + "\n"
+        self.seal({self.summary_path.name: FileRecord.of_text(text)})
+        write_text(self.summary_path, text)
+        self.seal()
+
+    def _announce(self, new: Mapping[str, FileRecord]) -> None:
+        """Puts files that are about to be replaced into the manifest, if there is one yet."""
+        if self.manifest_path.exists():
+            Manifest.read(self.path).announce(self.path, new).write(self.path)
 
     @contextmanager
     def writing(self) -> Iterator[Self]:
@@ -147,9 +230,9 @@ class RunDirectory:
 
     def _is_mark(self, path: Path) -> bool:
         """Whether this is the lock or the environment that `create` writes before anything else."""
-        if path == self.lock_path and path.is_file():
-            return path.read_bytes()[:8] in (b"", HOLDER[:8].encode())
-        if path == self.environment_path:
+        if is_lock(path):
+            return True
+        if path == self.environment_path and not path.is_symlink():
             with suppress(UserError):
                 made = read_json(path)
                 return isinstance(made, dict) and "format" in made
@@ -157,58 +240,56 @@ class RunDirectory:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Holds the lock, which is the system's: a dead holder holds nothing."""
-        with self._lock() as file:
-            with suppress(OSError):  # who holds it is a courtesy; a full disk is met, and named, by what must be kept
-                file.truncate(0)
-                holder = HOLDER.format(process=os.getpid(), node=platform.node(), time=_now())
-                os.write(file.fileno(), holder.encode())
+        """Holds the lock."""
+        try:
+            held = lock(self.path, "Wait for it, stop it, or give this one another folder with --run.")
+        except FileNotFoundError:
+            raise UserError(_taken_back(self.path)) from None
+        with held:
             recover(self.path)
             recover(self.checkpoints.path)
             yield
 
-    def _lock(self) -> IO[str]:
-        """The lock file, locked. One that `discard` unlinked while we waited for it guards nothing: then again."""
-        while True:
-            try:
-                with write_errors(self.path):
-                    file = self.lock_path.open("a+")
-            except FileNotFoundError:
-                raise UserError(_taken_back(self.path)) from None
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                with suppress(FileNotFoundError):
-                    if os.path.samestat(os.fstat(file.fileno()), self.lock_path.stat()):
-                        return file
-            except BlockingIOError:
-                file.seek(0)
-                raise UserError(
-                    f"{self.path} is being written by {file.read() or 'another process'}. "
-                    "Wait for it, stop it, or give this one another folder with --run."
-                ) from None
-            file.close()
-
     def recipe(self) -> dict[str, Any]:
         """The resolved recipe as plain tables."""
-        try:
-            return tomllib.loads(read_text(self.recipe_path))
-        except tomllib.TOMLDecodeError as error:
+        recipe = read_toml(self.recipe_path)
+        wrong = [key for key, table in recipe.items() if not isinstance(table, str if key == "name" else dict)]
+        if not wrong and not isinstance(recipe.get("model", {}).get("kind", ""), str):
+            wrong = ["model.kind"]
+        if wrong:
             raise UserError(
-                f"{self.recipe_path} is damaged: {error}. Restore it from a copy, or train again."
-            ) from None
+                f"{self.recipe_path} is damaged: [{wrong[0]}] is wrong. Restore it from a copy, or train again."
+            )
+        return recipe
 
     def environment(self) -> Any:
+        """Versions, hardware and command of the process that created the run."""
         return read_json(self.environment_path)
 
     def summary(self, *needed: str) -> dict[str, Any]:
-        """What the run reached: what every run says of it, and what else is needed."""
-        found = read_json(self.summary_path)
-        missing = [key for key in (*REACHED, *needed) if not isinstance(found, dict) or key not in found]
+        """Counts and scores of a finished run, with the keys that every run has and those `needed`."""
+        summary = read_json(self.summary_path)
+        missing = [key for key in needed if not isinstance(summary, dict) or key not in summary]
         if missing:
             raise UserError(
                 f"{self.summary_path} is damaged: it has no '{missing[0]}'. Delete it to finish the run again."
             )
-        return dict(found)
+        to_record(summary, Summary, self.summary_path, extensible=True)
+        return dict(summary)
+
+    def certificate(self) -> Certificate | None:
+        """What `check --save` stored of this very model; None where nothing was, or its files were changed since."""
+        if not self.certificate_path.exists() or not self.manifest_path.exists():
+            return None
+        certificate = read_record(self.certificate_path, Certificate, extensible=True)
+        bound = {name: record for name, record in Manifest.read(self.path).files.items() if name != LOG}
+        same = all(certificate.files.get(name) == record for name, record in bound.items())
+        return certificate if same else None
+
+    @property
+    def native(self) -> bool:
+        """Whether the run was created in this folder, rather than copied or received."""
+        return read_record(self.environment_path, Environment, extensible=True).inode == self.path.stat().st_ino
 
     @property
     def finished(self) -> bool:
@@ -245,6 +326,7 @@ class RunDirectory:
         self.source_tokenizer_path.unlink(missing_ok=True)
         self.labels_path.unlink(missing_ok=True)
         self.degeneration_path.unlink(missing_ok=True)
+        self.manifest_path.unlink(missing_ok=True)
         self.log_path.unlink(missing_ok=True)
         shutil.rmtree(self.tensorboard_path, ignore_errors=True)
 
@@ -267,11 +349,13 @@ class RunDirectory:
 
     def records(self) -> list[dict[str, Any]]:
         """The log, oldest first."""
-        return read_jsonl(self.log_path, "kind") if self.log_path.exists() else []
+        records = read_jsonl(self.log_path, "kind") if self.log_path.exists() else []
+        check_log(records, self.log_path)
+        return records
 
     def note(self, text: str) -> None:
         """Puts on record what a reader of the numbers should know: a fall-back, a truncation, a held-out part."""
-        self.log({"kind": "note", "text": text, "time": _now()})
+        self.log({"kind": "note", "text": text, "time": now()})
 
     def notes(self) -> list[str]:
         return [record["text"] for record in self.records() if record["kind"] == "note"]
@@ -279,7 +363,9 @@ class RunDirectory:
     def rewind(self, step: int) -> None:
         """Forgets the log's steps after `step`: a resumed run takes them again. Notes stay."""
         kept = [record for record in self.records() if record.get("step", 0) <= step]
-        write_text(self.log_path, "".join(to_json(record) + "\n" for record in kept))
+        text = "".join(to_json(record) + "\n" for record in kept)
+        self._announce({self.log_path.name: FileRecord.of_text(text)})
+        write_text(self.log_path, text)
 
 
 def is_run(path: Path) -> bool:
@@ -290,24 +376,6 @@ def is_run(path: Path) -> bool:
 def find_runs(folder: Path) -> list[Path]:
     """The runs directly inside a folder, by name."""
     return sorted(path for path in folder.glob("*") if is_run(path)) if folder.is_dir() else []
-
-
-def environment() -> dict[str, Any]:
-    """Where and how this process runs: what somebody who repeats a number needs to know."""
-    facts = {
-        "seqwright": __version__,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "platform": platform.platform(),
-        "cpu": _cpu(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-        "commit": _commit(),
-        "command": shlex.join(sys.argv),
-        "time": _now(),
-    }
-    return {key: value for key, value in facts.items() if value is not None}
 
 
 def _not_a_run(path: Path) -> str:
@@ -330,22 +398,3 @@ def _not_a_run(path: Path) -> str:
 
 def _taken_back(path: Path) -> str:
     return f"{path} was taken back by the process that made it, which failed. Try again."
-
-
-def _cpu() -> str:
-    facts = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*: (.*)", facts.read_text()) if facts.exists() else None
-    return found[1] if found else platform.processor() or platform.machine()
-
-
-def _commit() -> str | None:
-    """The commit of the folder one stands in, marked where files differ from it."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

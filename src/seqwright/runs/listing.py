@@ -31,7 +31,8 @@ def listing(folder: str | Path) -> list[dict[str, Any]]:
 
 def _row(path: Path) -> dict[str, Any]:
     try:
-        run = RunDirectory.open(path)
+        run = RunDirectory.open(path, contents=False)
+        run.certificate()
     except UserError as error:
         return {"run": str(path), "state": f"damaged: {error}"}
     row: dict[str, Any] = {"run": str(path), "kind": run.recipe().get("model", {}).get("kind")}
@@ -39,6 +40,8 @@ def _row(path: Path) -> dict[str, Any]:
         steps = run.checkpoints.steps()
         return row | {"state": "unfinished", "steps": steps[-1] if steps else 0}
     summary = run.summary()
+    certificate = run.certificate()
+    row["checked"] = None if certificate is None else "laws hold" if certificate.holds else "laws BROKEN"
     # What is made of other runs has no scores but those of the texts that set its weights.
     state, tuned = ("finished, as tuned", summary["tuned"]) if "tuned" in summary else ("finished", {})
     return row | {"state": state} | {key: summary.get(key, tuned.get(key)) for key in REACHED}

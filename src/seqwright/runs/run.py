@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
@@ -75,6 +76,7 @@ class Run:
         self.precision = precision
         self.device = torch.device("cpu")
         tensors, about = load_tensors(directory.model_path)
+        refuse_non_finite(directory.model_path, tensors, counted=not isinstance(model, torch.nn.Module))
         if "tokenizer" in about or directory.tokenizer_path.exists():  # images have none
             self.tokenizer = directory.tokenizer
             if about.get("tokenizer", self.tokenizer.hash) != self.tokenizer.hash:
@@ -86,7 +88,7 @@ class Run:
             load_weights(model, tensors)
             model.eval()
         else:
-            model.load_state_dict(tensors)
+            load_counted(model, tensors, directory.model_path)
         best = machine.device(device)
         if not isinstance(model, Counted):  # counted models stay on the CPU
             self.device = best
@@ -138,6 +140,24 @@ class Run:
         return UnsupportedVerb(
             f"{self.path} holds a '{self.settings.kind}' model, which {self.description}; try {instead}."
         )
+
+
+def refuse_non_finite(path: Path, tensors: Mapping[str, Tensor], *, counted: bool) -> None:
+    """Raises where weights are NaN or infinite; tables of counted models may hold log 0."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not (~tensor.isnan() if counted else tensor.isfinite()).all():
+            raise UserError(
+                f"{path}: '{name}' has values that are not finite; no score of it would mean anything. Train again"
+                " with a lower training.learning_rate."
+            )
+
+
+def load_counted(model: Any, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Loads the tables of a counted model; UserError where they are not those of its recipe."""
+    try:
+        model.load_state_dict(tensors)
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
+        raise UserError(f"{path} does not hold the tables of its recipe ({error!r:.120}); train it again.") from error
 
 
 def refuse_unfinished(directory: RunDirectory) -> None:

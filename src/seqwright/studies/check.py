@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
+from seqwright.core.storage import write_json, write_text
+from seqwright.pipeline.training import facts_of
+from seqwright.reporting.report import report
+from seqwright.runs.environment import environment
 from seqwright.runs.run import Run
 from seqwright.studies.encoder_laws import ENCODER_LAWS
 from seqwright.studies.laws import LAWS
@@ -34,6 +40,22 @@ class LawResult:
     @property
     def holds(self) -> bool:
         return self.difference <= self.tolerance
+
+
+def certify(run: Run, results: Sequence[LawResult]) -> dict[str, Any]:
+    """Stores what was checked in the run and in its report: laws, fingerprint and hashes, versions and machine."""
+    directory = run.directory
+    certificate = {
+        "holds": all(result.holds for result in results),
+        "fingerprint": directory.fingerprint,
+        "files": {name: asdict(record) for name, record in directory.check().items()},
+        "laws": [asdict(result) | {"holds": result.holds} for result in results],
+        "environment": environment(),
+    }
+    with directory.writing():
+        write_json(directory.certificate_path, certificate)
+        write_text(directory.report_path, report(facts_of(directory)))
+    return certificate
 
 
 @torch.no_grad()

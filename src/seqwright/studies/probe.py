@@ -54,7 +54,7 @@ def read_probes(path: Path = DEFAULT_PROBES) -> list[Probe]:
     """The probes of a TOML file: every template filled with every row of its slots."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8")).get("probe", [])
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"cannot read {path} as TOML: {error}.") from error
     if not tables:
         raise UserError(f"{path} has no [[probe]] table; see the default file for the format: {DEFAULT_PROBES}.")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from seqwright.core.storage import read_json
 from seqwright.data.files import COMPRESSED, expand, read_text, resolve
 from seqwright.data.samples.text import embedded_text, is_embedded
-from seqwright.data.text.prepare import is_prepared
+from seqwright.data.text.prepare import is_prepared, read_index
 
 KILO, MEGA = 1_000, 1_000_000
 
@@ -33,7 +32,7 @@ def bytes_of(file: str) -> int:
     if is_embedded(file):
         return len(embedded_text(file))
     if is_prepared(resolve(file)):
-        return int(read_json(resolve(file) / "index.json")["bytes"])
+        return read_index(resolve(file)).bytes
     # Compressed text must be opened to know its size; plain text need not be.
     return sum(
         len(read_text(path, "replace")[0]) if path.suffix in COMPRESSED else path.stat().st_size

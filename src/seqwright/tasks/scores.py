@@ -41,10 +41,10 @@ class Scores(Mapping[str, Any]):
                 score["signature"] += f"|precision:{precision}"
         return self
 
-    def printed(self) -> Iterator[str | Table]:
-        """Lines and tables for the terminal, in order."""
+    def printed(self, fingerprint: str) -> Iterator[str | Table]:
+        """Lines and tables for the terminal, in order; `fingerprint` is that of the model."""
         yield scores_table(self["scores"])
-        yield signature(self["scores"])
+        yield signature(self["scores"], fingerprint)
         yield from self.details()
 
     def details(self) -> Iterator[str | Table]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from seqwright.core.config import UserError
+from seqwright.core.limits import check_limit
 
 Kind = Literal["words", "characters", "bytes", "bpe", "byte-bpe", "unigram", "wordpiece"]
 UnicodeForm = Literal["none", "nfc", "nfd", "nfkc"]
@@ -81,13 +83,37 @@ def add_special_tokens(backend: Tokenizer, spec: TokenizerSpec, names: Sequence[
 
 def parse(text: str) -> tuple[Tokenizer, TokenizerSpec]:
     """The backend of a tokenizer.json, and its spec."""
-    try:
-        backend = Tokenizer.from_str(text)
+    with damage_named():
         table = json.loads(text)
-    except Exception as error:  # the library raises bare Exceptions
-        raise UserError(f"not a valid tokenizer.json ({error}).") from error
-    backend.encode_special_tokens = True
-    return backend, _spec_of(table)
+        _check_size(table)
+        backend = Tokenizer.from_str(text)
+        backend.encode_special_tokens = True
+        return backend, _spec_of(table)
+
+
+@contextmanager
+def damage_named() -> Iterator[None]:
+    """Turns any error on the contents of a tokenizer.json into a UserError.
+
+    The library raises bare Exceptions, and a panic of its Rust code is a BaseException of no importable class.
+    """
+    try:
+        yield
+    except (UserError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        reason = str(error) or type(error).__name__
+        raise UserError(f"not a valid tokenizer.json ({reason[:200]}).") from error
+
+
+def _check_size(table: Any) -> None:
+    """Refuses ids far above any vocabulary: arrays over all ids would fill the memory."""
+    vocabulary = table["model"]["vocab"]
+    ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else [len(vocabulary)]
+    ids += [token["id"] for token in table.get("added_tokens") or []]
+    if not all(type(id) is int and id >= 0 for id in ids):
+        raise ValueError("ids are whole numbers")
+    check_limit("SEQWRIGHT_MAX_VOCABULARY", max(ids, default=0), f"the tokenizer has the id {max(ids, default=0):,}")
 
 
 def escape(word: str, special_tokens: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from seqwright.core.config import UserError
 from seqwright.text import sentencepiece
-from seqwright.text.backend import add_special_tokens, parse
+from seqwright.text.backend import add_special_tokens, damage_named, parse
 from seqwright.text.tokenizer import Tokenizer
 
 
@@ -15,11 +15,11 @@ def import_tokenizer(path: Path, special_tokens: Sequence[str] = ()) -> Tokenize
     """The tokenizer of a file; special tokens that it lacks under all their usual names are appended to its ids."""
     try:
         data = path.read_bytes()
-        backend = (
-            sentencepiece.to_backend(sentencepiece.read_model(data))
-            if path.suffix == ".model"
-            else parse(data.decode())[0]
-        )
+        if path.suffix == ".model":
+            with damage_named():
+                backend = sentencepiece.to_backend(sentencepiece.read_model(data))
+        else:
+            backend = parse(data.decode())[0]
         imported = Tokenizer(backend.to_str())
         missing = [name for name in special_tokens if not imported.has_special_token(name)]
         backend, spec = parse(backend.to_str())

@@ -6,6 +6,7 @@ that cannot be reproduced exactly are refused. Ids were compared with SentencePi
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,15 +55,15 @@ def read_model(data: bytes) -> Model:
         trainer, normalizer = (_fields(top[number][0]) for number in (2, 3))
         pieces = [_piece(_fields(raw)) for raw in top[1]]
         _check_charsmap(_scalar(normalizer, 2, b""))
-    except (KeyError, IndexError, ValueError, struct.error) as error:
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError, struct.error) as error:  # odd wire types too
         raise UserError(
             "not a valid SentencePiece model: it is damaged, or of another version; train it again with"
             " SentencePiece 0.1.8 or later, or give a tokenizer.json."
         ) from error
-    kind = MODEL_TYPES.get(_scalar(trainer, 3, 1), "unknown")
+    kind = MODEL_TYPES.get(_integer(trainer, 3, 1), "unknown")
     if kind not in ("unigram", "bpe"):
         raise UserError(f"a SentencePiece model of type '{kind}' cannot be imported; unigram and bpe can.")
-    if _scalar(trainer, 24, 0):  # treat_whitespace_as_suffix
+    if _integer(trainer, 24, 0):  # treat_whitespace_as_suffix
         raise UserError(
             "a SentencePiece model trained with treat_whitespace_as_suffix cannot be imported; train it without."
         )
@@ -71,8 +72,8 @@ def read_model(data: bytes) -> Model:
         kind=kind,
         byte_fallback=any(piece.type == BYTE for piece in pieces),
         precompiled_charsmap=_scalar(normalizer, 2, b""),
-        add_dummy_prefix=bool(_scalar(normalizer, 3, 1)),
-        remove_extra_whitespaces=bool(_scalar(normalizer, 4, 1)),
+        add_dummy_prefix=bool(_integer(normalizer, 3, 1)),
+        remove_extra_whitespaces=bool(_integer(normalizer, 4, 1)),
     )
 
 
@@ -137,12 +138,20 @@ def _bpe(model: Model) -> models.Model:
 
 def _piece(fields: Fields) -> Piece:
     [score] = struct.unpack("<f", _scalar(fields, 2, b"\0\0\0\0"))
-    return Piece(fields[1][0].decode(), score, _scalar(fields, 3, NORMAL))
+    if not math.isfinite(score):
+        raise ValueError("a score that is not finite")
+    return Piece(fields[1][0].decode(), score, _integer(fields, 3, NORMAL))
 
 
 def _scalar(fields: Fields, number: int, default: Any) -> Any:
     """A scalar field; the last occurrence wins, as protocol buffers specify."""
     return fields.get(number, [default])[-1]
+
+
+def _integer(fields: Fields, number: int, default: int) -> int:
+    """An integer field; another wire type counts as damage, or as the default where the fields were checked."""
+    value = _scalar(fields, number, default)
+    return value if isinstance(value, int) else default
 
 
 def _fields(data: bytes) -> Fields:
@@ -177,6 +186,8 @@ def _varint(data: bytes, offset: int) -> tuple[int, int]:
     """A base-128 varint, and the offset after it."""
     value = shift = 0
     while True:
+        if shift > 63:
+            raise ValueError("a varint of more than 64 bits")
         byte = data[offset]
         value |= (byte & 0x7F) << shift
         offset, shift = offset + 1, shift + 7

@@ -26,6 +26,7 @@ from seqwright.text.backend import (
     METASPACE,
     SPLIT_AT_SPACE,
     apply_replacements,
+    damage_named,
     normalization_steps,
     parse,
     structural_steps,
@@ -75,11 +76,12 @@ class Tokenizer:
         """Built by another program: the library encodes whole texts with the pipeline as it is (decision 0035)."""
         self.notes = tuple(notes)
         """Warnings to show once after training: a sampled corpus, decomposed characters, added special tokens."""
-        vocabulary = self._backend.get_vocab()
-        self._token_bytes = token_bytes(self._table, spec, vocabulary)
+        with damage_named():
+            vocabulary = self._backend.get_vocab()
+            self._token_bytes = token_bytes(self._table, spec, vocabulary)
+            self.special_tokens: dict[str, int] = {name: vocabulary[name] for name in spec.special_tokens}
         self.size = len(self._token_bytes.pieces)
         """Vocabulary size V, special tokens included."""
-        self.special_tokens: dict[str, int] = {name: vocabulary[name] for name in spec.special_tokens}
         self.unk, self.pad, self.sos, self.eos, self.mask = (self._role(*names) for names in ROLES.values())
         self.lossless = (
             spec.kind in ("bytes", "byte-bpe")
@@ -91,7 +93,8 @@ class Tokenizer:
         steps = normalization_steps(replace(spec, pretokenizer="white-space"))
         self._normalizer = normalizers.Sequence(steps) if steps else None
         self._steps = None if spec.imported else structural_steps(spec)
-        self._encode = self._make_encoder()
+        with damage_named():
+            self._encode = self._make_encoder()
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -217,14 +220,17 @@ class Tokenizer:
             for chunk in batch:
                 _check_surrogates(chunk)
             normalized = [self.normalize(chunk) for chunk in batch]
-            ids, counts = self._encode(normalized)
-            exact = exact and self._is_exact(batch, normalized, ids, counts)
+            with damage_named():  # a library meets some damage of its file only now
+                ids, counts = self._encode(normalized)
+                if np.any((ids >= self.size) & (ids != self._unknown_id)):
+                    raise ValueError("it has two tokens of one name")
             unknown_ids = int(np.count_nonzero(ids == self._unknown_id))
             if unknown_ids and self.unk is None:
                 first = next(unit for chunk in batch for unit in self.unknowns(chunk))
                 raise UserError(
                     f"{first!r} is not in the vocabulary, and there is no <unk>: add it to tokenizer.special_tokens."
                 )
+            exact = exact and self._is_exact(batch, normalized, ids, counts)
             unknown += unknown_ids
             arrays.append(ids)
             lengths.extend([0] * (text_indices[-1] + 1 - len(lengths)))

@@ -139,8 +139,7 @@ class Trainer:
         load_optimizer_state(self.optimizer, self.model, groups["optimizer"])
         if self.average is not None:
             self.average.load_state_dict(groups["ema"])
-        self.progress = TrainerState(**progress)
-        self.progress.ranking = [(nll, step) for nll, step in self.progress.ranking]
+        self.progress = TrainerState.read(progress)
         if self.progress.early is not None and self.steps > self.progress.early:  # the recipe now has more steps
             self.progress.early, self.progress.waited = None, 0
         self.epoch_loss.fill_(self.progress.epoch_loss)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import torch
 
+from seqwright.core.config import UserError
+from seqwright.core.storage import to_record
 from seqwright.training.config import TrainingConfig
 
 
@@ -48,6 +53,14 @@ class TrainerState:
     interval_seconds: float = 0.0
     gradient_norm: float = 0.0
     """Of the last update, which a log line at a skipped step repeats."""
+
+    @classmethod
+    def read(cls, progress: Mapping[str, Any]) -> TrainerState:
+        """The state that a checkpoint holds, read strictly."""
+        state = to_record(dict(progress), cls, Path("the progress of a checkpoint"))
+        if len(state.trend) != 3:
+            raise UserError("the progress of a checkpoint is damaged: its trend needs 3 numbers. Train again.")
+        return state
 
     @property
     def kept_steps(self) -> list[int]:

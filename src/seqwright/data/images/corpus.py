@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqwright.core.config import UserError, check_not_negative, check_shares, check_sizes
-from seqwright.data.files import as_list, plain_suffix, read_bytes, resolve
+from seqwright.core.limits import check_limit
+from seqwright.data.files import MAX_DECOMPRESSED, as_list, plain_suffix, read_bytes, resolve
 from seqwright.data.images.files import SUFFIXES, Pixels, decode, image_files
 from seqwright.data.samples.images import embedded_images
 from seqwright.data.samples.text import is_embedded
@@ -207,21 +209,28 @@ def _idx(path: Path) -> Pixels:
             f" files, or a folder of images ({', '.join(SUFFIXES[:3])}, …)."
         )
     start = 4 + 4 * data[3]
-    shape = np.frombuffer(data[4:start], ">u4").astype(np.int64)
-    if len(data) != start + shape.prod():
+    shape = [int.from_bytes(data[at : at + 4], "big") for at in range(4, start, 4)]
+    size = math.prod(shape)  # not in numpy: four sizes of 32 bits overflow its integers
+    if len(data) != start + size:
         raise UserError(
-            f"{path} is damaged: its header declares {_format_shape(shape.tolist())}, {shape.prod():,} bytes, and"
-            f" {len(data) - start:,} follow it."
+            f"{path} is damaged: its header declares {_format_shape(shape)}, {size:,} bytes, and"
+            f" {max(0, len(data) - start):,} follow it."
         )
-    return np.frombuffer(data, np.uint8, offset=start).reshape(shape.tolist())
+    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
 def _npz(path: Path) -> Images:
     """Images from the arrays `images` (N, H, W) or (N, H, W, C) and, optionally, `labels` or `captions` (N,)."""
+    data = io.BytesIO(read_bytes(path))
     try:
-        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as archive:
+        with zipfile.ZipFile(data) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        check_limit(MAX_DECOMPRESSED, size, f"{path} decompresses to {size:,} bytes")
+        with np.load(data, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+    except UserError:
+        raise
+    except Exception as error:  # numpy and zipfile raise many kinds on damaged files, zlib.error and MemoryError too
         raise UserError(f"{path} cannot be read as .npz: {error}.") from error
     if "images" not in arrays:
         raise UserError(f"{path} has no array 'images', only {', '.join(arrays) or 'nothing'}.")

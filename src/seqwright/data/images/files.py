@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqwright.core.config import UserError
+from seqwright.core.limits import check_limit
 from seqwright.data.files import plain_suffix, read_bytes
 
 Pixels = NDArray[np.uint8]
@@ -33,9 +34,10 @@ def sizes_of(path: Path) -> Iterator[tuple[int, int]]:
         try:
             with pillow.open(file) as opened:
                 rotated = opened.getexif().get(ORIENTATION) in ROTATED
-                yield opened.size if rotated else opened.size[::-1]  # Pillow's size is (width, height)
-        except (OSError, ValueError, SyntaxError) as error:
+                size = opened.size if rotated else opened.size[::-1]  # Pillow's size is (width, height)
+        except Exception as error:
             raise _unreadable(file, error) from error
+        yield size
 
 
 def decode(path: Path, size: tuple[int, int] | None) -> Pixels:
@@ -45,9 +47,15 @@ def decode(path: Path, size: tuple[int, int] | None) -> Pixels:
 
     try:
         with pillow.open(io.BytesIO(read_bytes(path))) as opened:
-            image = ImageOps.exif_transpose(opened)
-    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
+            _check_pixels(path, opened.size)
+            return _pixels(ImageOps.exif_transpose(opened), size, pillow)
+    except UserError:
+        raise
+    except Exception as error:  # decoders of damaged files raise anything: struct.error, IndexError, KeyError, …
         raise _unreadable(path, error) from error
+
+
+def _pixels(image: Any, size: tuple[int, int] | None, pillow: Any) -> Pixels:
     if image.mode.startswith("I"):  # 16 bits: Pillow's convert would clip everything above 255 to white
         image = pillow.fromarray((np.asarray(image).astype(np.uint32) >> 8).astype(np.uint8))
     if image.has_transparency_data:  # transparent pixels are often stored as black, in which dark ink would be lost
@@ -59,9 +67,16 @@ def decode(path: Path, size: tuple[int, int] | None) -> Pixels:
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
+def _check_pixels(path: Path, size: tuple[int, int]) -> None:
+    pixels = size[0] * size[1]
+    check_limit("SEQWRIGHT_MAX_PIXELS", pixels, f"{path} has {size[0]:,} × {size[1]:,} pixels")
+
+
 def _pillow() -> Any:
     try:
         from PIL import Image
+
+        Image.MAX_IMAGE_PIXELS = None  # its limit of 179 million is replaced by one that can be raised
     except ImportError:
         raise UserError("image files are read by Pillow: pip install 'seqwright[images]'.") from None
     return Image

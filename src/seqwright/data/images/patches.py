@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from seqwright.core.batch import IGNORE, Batch, Source
-from seqwright.core.config import UserError
+from seqwright.core.config import UserError, check_sizes
+from seqwright.core.limits import check_limit
 from seqwright.data.images.corpus import Images, ImagesConfig
 from seqwright.data.images.files import Pixels
 from seqwright.data.order import bit_generator, permutation
@@ -37,6 +38,10 @@ class Grid:
     """Patch width in pixels."""
     frames: int = 1
     """Frames of an image, each of which starts at a patch boundary."""
+
+    def __post_init__(self) -> None:
+        check_sizes(self, "height", "width", "channels", "tall", "wide", "frames")
+        check_limit("SEQWRIGHT_MAX_PIXELS", self.height * self.width * self.channels, "an image has too many pixels")
 
     @classmethod
     def of(cls, images: Images, config: ImagesConfig) -> Grid:

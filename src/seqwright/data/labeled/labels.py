@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqwright.core.batch import IGNORE, Batch, OutputSpec
-from seqwright.core.config import UserError, did_you_mean
+from seqwright.core.config import UserError, check_sizes, did_you_mean
 from seqwright.data.bucketing import Ints
 from seqwright.data.labeled.rows import Row, Rows, counts_of
 from seqwright.data.labeled.sources import Sources
@@ -43,6 +43,11 @@ class Labels:
     parts: int = 1
     """Texts per row: 2 for pairs."""
 
+    def __post_init__(self) -> None:
+        check_sizes(self, "parts")
+        if not self.deviation > 0:
+            raise UserError(f"deviation must be above 0, not {self.deviation}.")
+
     @classmethod
     def of(cls, rows: Rows, kind: Literal["single", "multi", "regression"]) -> Self:
         """The labels of the training rows, sorted; refused where there are fewer than two."""
@@ -68,11 +73,6 @@ class Labels:
         if not names:
             raise UserError('no row has any label; data.labels = "multi" needs some.')
         return cls(kind=kind, names=tuple(sorted(names)), parts=rows.parts)
-
-    @classmethod
-    def read(cls, table: dict[str, Any]) -> Self:
-        """The labels that `table` wrote."""
-        return cls(**table | {"names": tuple(table["names"])})
 
     def table(self) -> dict[str, Any]:
         """The labels as JSON values."""

@@ -103,7 +103,7 @@ def jsonl(text: str, name: str, columns: Columns, tagged: bool) -> Iterator[Sent
             words, tags = record["tokens"], record["tags"] if tagged else []
             if not all(isinstance(cell, str) for cell in [*words, *tags]):
                 raise TypeError("tokens and tags are strings")
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UserError(f'{name}, line {number:,}: expected {{"tokens": […], "tags": […]}} ({error}).') from error
         yield _sentence(words, tags, name, number, tagged)
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from seqwright.core.config import UserError
-from seqwright.data.files import BYTE_ORDER_MARK, plain_suffix
+from seqwright.core.limits import check_limit
+from seqwright.data.files import BYTE_ORDER_MARK, COMPRESSED, MAX_DECOMPRESSED, plain_suffix
 from seqwright.data.records import DELIMITERS, RECORD_SUFFIXES, record_ends, records
 from seqwright.data.text.corpus import Corpus, Document, corpus_of, texts_of
 
@@ -80,6 +81,8 @@ def blocks(path: Path, kind: Document, size: int = BLOCK) -> Iterator[Block]:
     texts = ((text, False) for text in _decoded(path, size))
     for text, crlf in texts if kind == "file" or suffix in DELIMITERS else _normalized(_decoded(path, size)):
         buffer += text
+        if path.suffix in COMPRESSED:
+            check_limit(MAX_DECOMPRESSED, len(buffer), f"{path} has a document of {len(buffer):,} characters")
         normalized |= crlf
         end = _after_record(buffer, path, line) if suffix == ".csv" else cut(buffer, separator)
         if end:
@@ -147,9 +150,9 @@ def _decoded(path: Path, size: int) -> Iterator[str]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+    opener: Any = COMPRESSED.get(path.suffix, open)
     try:
-        with openers.get(path.suffix, open)(path, "rb") as file:
+        with opener(path, "rb") as file:
             yield file
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError) as error:
         raise UserError(f"{path} cannot be decompressed ({error}): it is damaged, or no {path.suffix} file.") from error

@@ -8,12 +8,11 @@ from itertools import chain
 from pathlib import Path
 
 from seqwright.core.config import UserError
-from seqwright.core.storage import read_json
 from seqwright.data.files import as_list, expand, resolve
 from seqwright.data.records import RECORD_SUFFIXES, holds_records
 from seqwright.data.samples.text import is_embedded
 from seqwright.data.text.corpus import Corpus, Document, TextConfig, TextFiles, concatenate, read_corpus, split
-from seqwright.data.text.prepare import is_prepared, open_prepared
+from seqwright.data.text.prepare import is_prepared, open_prepared, read_index
 from seqwright.data.text.stream import Stream, make_stream
 from seqwright.text.tokenizer import Tokenizer
 
@@ -119,7 +118,7 @@ def _prepared(name: str, base: Path | None, kind: Document) -> Path | None:
     path = None if is_embedded(name) else resolve(name, base)
     if path is None or not is_prepared(path):
         return None
-    if (prepared := read_json(path / "index.json")["document"]) != kind:
+    if (prepared := read_index(path).document) != kind:
         raise UserError(
             f"{path} was prepared with documents of the kind '{prepared}', but here a document is a {kind};"
             f' set data.document = "{prepared}".'

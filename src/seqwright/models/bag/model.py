@@ -288,11 +288,15 @@ class Bag(CountedModel):
         keys = [[tensors[f"{name}.{n + 1}"].numpy() for n in range(order)] for name, order in views]
         self.vectorizers = self._vectorizers(keys)
         self.mean_square_norm = tensors["typical"]
+        if self.mean_square_norm.shape != (len(self.orders),):
+            raise ValueError("norms of another number of views")
         self.idf = tensors.get("rarity", torch.ones(sum(view.width for view in self.vectorizers)))
         if "rest" in tensors:
             self.complement_nb = ComplementNB.load_state_dict(tensors)
         else:
             self.weight, self.bias = tensors["weight"], tensors["bias"]
+            if self.weight.shape != (len(self.idf), self.output.count) or self.bias.shape != (self.output.count,):
+                raise ValueError(f"weights of shape {tuple(self.weight.shape)}, not of {self.output.count} labels")
 
     def __call__(self, batch: Batch) -> Tensor:
         """Logits (B, C) of a padded batch."""

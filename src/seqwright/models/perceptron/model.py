@@ -158,6 +158,9 @@ class Perceptron(CountedModel):
             )
         self.keys = tensors["keys"].numpy().view(np.uint64)
         self.weights, self.transitions = (tensors[name].numpy() for name in ("weights", "transitions"))
+        shapes = [(len(self.keys) + 1, self.tags), (self.tags + 1, self.tags)]
+        if [self.weights.shape, self.transitions.shape] != shapes:
+            raise ValueError(f"weights of {self.weights.shape[-1:]} tags, not {self.tags}")
 
     def _scores(self, source: Source) -> tuple[Floats, Ints]:
         """Emission scores (words, C) of all rows, concatenated, and the number of words in each."""

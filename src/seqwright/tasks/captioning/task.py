@@ -14,7 +14,7 @@ from seqwright.core.batch import Batch, Source, Vocabularies
 from seqwright.core.config import UserError, to_table
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive
-from seqwright.core.storage import read_json, write_json, write_text
+from seqwright.core.storage import read_record, write_json, write_text
 from seqwright.data.bucketing import ByLength, Ints
 from seqwright.data.images.corpus import CaptionsConfig, Images, read_splits
 from seqwright.data.images.patches import Grid
@@ -59,6 +59,13 @@ class CaptioningEvaluationConfig(OutputEvaluationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SavedGrid:
+    """The keys of labels.json of a captioner."""
+
+    grid: Grid
+
+
+@dataclass(frozen=True, kw_only=True)
 class CaptioningCodec(TextCodec):
     """Images to patches, and captions to ids."""
 
@@ -72,7 +79,7 @@ class CaptioningCodec(TextCodec):
 
     @classmethod
     def open(cls, directory: RunDirectory) -> Self:
-        return cls(tokenizer=directory.tokenizer, grid=Grid(**read_json(directory.labels_path)["grid"]))
+        return cls(tokenizer=directory.tokenizer, grid=read_record(directory.labels_path, SavedGrid).grid)
 
     def save(self, directory: RunDirectory) -> None:
         write_json(directory.labels_path, {"grid": vars(self.grid)})

@@ -7,7 +7,7 @@ from typing import Self
 
 from seqwright.core.batch import EncoderSizes
 from seqwright.core.progress import Progress
-from seqwright.core.storage import read_json, write_json, write_text
+from seqwright.core.storage import read_record, write_json, write_text
 from seqwright.data.labeled.labels import Labels
 from seqwright.data.labeled.rows import Rows
 from seqwright.runs.directory import RunDirectory
@@ -33,7 +33,7 @@ class ClassificationCodec:
     @classmethod
     def open(cls, directory: RunDirectory) -> Self:
         others = map(Tokenizer.open, directory.tokenizer_paths()[1:])
-        labels = Labels.read(read_json(directory.labels_path))
+        labels = read_record(directory.labels_path, Labels)
         return cls(tokenizers=(directory.tokenizer, *others), labels=labels)
 
     def save(self, directory: RunDirectory) -> None:

@@ -212,7 +212,9 @@ class ClassificationRun(Run):
             members = [
                 Member(model=model, tokenizer=tokenizer, data=replace(data, **keys)) for model, tokenizer, keys in parts
             ]
-        return Predictor(members=members, labels=self.labels, mix=self.model.mix if models else None, device=self.device)
+        return Predictor(
+            members=members, labels=self.labels, mix=self.model.mix if models else None, device=self.device
+        )
 
     def _decoding(self, **options: Any) -> ClassificationOptions:
         """Options with the temperature that was fitted to the validation texts, unless another is set."""

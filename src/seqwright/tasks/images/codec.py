@@ -9,11 +9,20 @@ import numpy as np
 
 from seqwright.core.batch import EncoderSizes, OutputSpec
 from seqwright.core.config import UserError
-from seqwright.core.storage import read_json, write_json
-from seqwright.data.images.corpus import Images, ImagesConfig
+from seqwright.core.storage import read_record, write_json
+from seqwright.data.images.corpus import Images, ImagesConfig, Objective
 from seqwright.data.images.patches import Grid, ImageFeed, Ints
 from seqwright.data.labeled.labels import Labels
 from seqwright.runs.directory import RunDirectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedCodec:
+    """The keys of labels.json of an image run."""
+
+    grid: Grid
+    answer: Objective
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +51,8 @@ class ImageCodec:
 
     @classmethod
     def open(cls, directory: RunDirectory) -> Self:
-        table = read_json(directory.labels_path)
-        return cls(grid=Grid(**table["grid"]), objective=table["answer"], names=tuple(table["names"]))
+        saved = read_record(directory.labels_path, SavedCodec)
+        return cls(grid=saved.grid, objective=saved.answer, names=saved.names)
 
     def save(self, directory: RunDirectory) -> None:
         table = {"grid": vars(self.grid), "answer": self.objective, "names": list(self.names)}

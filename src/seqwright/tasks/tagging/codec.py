@@ -9,13 +9,21 @@ from typing import Self
 from seqwright.core.batch import EncoderSizes, OutputSpec
 from seqwright.core.config import UserError
 from seqwright.core.progress import Progress
-from seqwright.core.storage import read_json, write_json, write_text
+from seqwright.core.storage import read_record, write_json, write_text
 from seqwright.data.tagged.corpus import Tagged, invalid_transitions
 from seqwright.data.tagged.formats import Sentence
 from seqwright.data.tagged.sentences import EncodedSentences, encode_sentences
 from seqwright.runs.directory import RunDirectory
 from seqwright.tasks.base import Settings
 from seqwright.tasks.codec import TextCodec, learn_tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedTags:
+    """The keys of labels.json of a tagger: its tags by id, and the words of its training data."""
+
+    tags: tuple[str, ...]
+    words: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +48,8 @@ class TaggingCodec(TextCodec):
 
     @classmethod
     def open(cls, directory: RunDirectory) -> Self:
-        table = read_json(directory.labels_path)
-        return cls(tokenizer=directory.tokenizer, tags=tuple(table["tags"]), words=frozenset(table["words"]))
+        saved = read_record(directory.labels_path, SavedTags)
+        return cls(tokenizer=directory.tokenizer, tags=saved.tags, words=frozenset(saved.words))
 
     def save(self, directory: RunDirectory) -> None:
         write_json(directory.labels_path, {"tags": list(self.tags), "words": sorted(self.words)})

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar, Literal, Self
 
 from seqwright.core.batch import Vocabularies
 from seqwright.core.config import UserError
 from seqwright.core.progress import Progress
-from seqwright.core.storage import read_json, write_json, write_text
+from seqwright.core.storage import read_record, write_json, write_text
 from seqwright.data.parallel.buckets import Tokenizers
 from seqwright.data.parallel.formats import Pair
 from seqwright.data.parallel.sides import Sides, sides_of
@@ -64,6 +64,14 @@ class TranslationTokenizerConfig(RegularizedTokenizerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SavedStatistics:
+    """The keys of degeneration.json: statistics of the training pairs."""
+
+    typical: TargetStatistics = field(default_factory=TargetStatistics)
+    sides: Sides = field(default_factory=Sides)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TranslationCodec:
     """Source and target text to ids."""
 
@@ -82,11 +90,11 @@ class TranslationCodec:
     @classmethod
     def open(cls, directory: RunDirectory) -> Self:
         path = directory.degeneration_path
-        table = read_json(path) if path.exists() else {}
+        saved = read_record(path, SavedStatistics) if path.exists() else SavedStatistics()
         return cls(
             tokenizers=Tokenizers(source=directory.source_tokenizer, target=directory.tokenizer),
-            typical=TargetStatistics(**table.get("typical", {})),
-            sides=Sides(**{side: tuple(words) for side, words in table.get("sides", {}).items()}),
+            typical=saved.typical,
+            sides=saved.sides,
         )
 
     def save(self, directory: RunDirectory) -> None:

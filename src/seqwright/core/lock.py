@@ -1,0 +1,91 @@
+"""An exclusive lock on a folder, held by the operating system: a dead holder holds nothing."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import glob
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from seqwright.core.config import UserError
+from seqwright.core.regular_files import open_regular
+from seqwright.core.storage import is_leftover, random_suffix, sync, temporary_path, write_errors
+
+NAME = ".lock"
+HOLDER = "process {process} on {node} since {time}"
+"""The contents of a lock file."""
+
+
+def lock(folder: Path, advice: str) -> IO[str]:
+    """The locked lock file of a folder; UserError with the holder and `advice` where another process has it.
+
+    One that its holder unlinked while we waited guards nothing, so it is opened again.
+    """
+    path = folder / NAME
+    while True:
+        with write_errors(folder):
+            file = os.fdopen(open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    _sign(file)
+                    return file
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read(200) or "another process"
+            raise UserError(f"{folder} is being written by {holder}. {advice}") from None
+        file.close()
+
+
+@contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """A temporary folder that is renamed to `path`, missing or empty until then, when the block succeeds.
+
+    It is locked meanwhile, so that temporary folders of killed processes are told from those in use, and removed.
+    """
+    for leftover in filter(is_leftover, path.parent.glob(f".tmp-*-{glob.escape(path.name)}")):
+        if (leftover / NAME).exists():
+            with suppress(UserError), lock(leftover, "It is in use."):
+                shutil.rmtree(leftover)
+    temporary = temporary_path(path, "tmp", random_suffix())
+    staged = temporary / path.name
+    with write_errors(path):
+        temporary.mkdir(parents=True)
+        with lock(temporary, "It is in use."):
+            try:
+                staged.mkdir()
+                yield staged
+                for child in (staged, *staged.rglob("*")):
+                    sync(child)
+                try:
+                    staged.rename(path)
+                except OSError as error:
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
+                    raise UserError(f"{path} was made by another process meanwhile. Choose another folder.") from None
+                sync(path.parent)
+            finally:
+                shutil.rmtree(temporary)
+
+
+def is_lock(path: Path) -> bool:
+    """Whether a file is one that `lock` left."""
+    if path.name != NAME or path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(8) in (b"", HOLDER[:8].encode())
+
+
+def _sign(file: IO[str]) -> None:
+    with suppress(OSError):  # who holds it is a courtesy; a full disk is met, and named, by what must be kept
+        file.truncate(0)
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        os.write(file.fileno(), HOLDER.format(process=os.getpid(), node=platform.node(), time=time).encode())
