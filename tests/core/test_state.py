@@ -47,7 +47,9 @@ class Translator(nn.Module):
         vectors = self.embedding(source.ids)  # (B, S, D)
         return DecoderState(Memory(vectors, source.mask), vectors.new_zeros(source.rows, WIDTH))
 
-    def step(self, ids: Tensor, state: DecoderState, count: Tensor | None = None) -> tuple[Tensor, DecoderState]:
+    def step(
+        self, ids: Tensor, state: DecoderState, count: Tensor | None = None, *, all_positions: bool = False
+    ) -> tuple[Tensor, DecoderState]:
         assert ids.size(1) == 1
         memory = state.memory.vectors.unsqueeze(1)  # (B, 1, S, D)
         hidden = self.move(torch.cat([self.embedding(ids[:, 0]), state.hidden], -1)).tanh()  # (R, D)

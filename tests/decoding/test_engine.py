@@ -154,3 +154,82 @@ def test_engine_synchronizes_once_per_step(monkeypatch: pytest.MonkeyPatch) -> N
     calls.clear()
     engine.step()
     assert len(calls) == 1
+
+
+def test_engine_rows_with_and_without_history_share_slots() -> None:
+    """N-gram blocking looks at histories; rows that need none, and free slots, outgrow the table of tokens."""
+    model = small("gru")
+    engine = engine_of(model)
+    plain = Request(prompt=[2], options=SamplingOptions(max_tokens=40, min_tokens=40))
+    blocked = Request(prompt=[2, 5], options=SamplingOptions(max_tokens=5, no_repeat_ngram=2), seed=3)
+    rows, wanted = engine.admit([plain]), [plain]
+    for _ in range(6):
+        rows += engine.admit([blocked])
+        wanted.append(blocked)
+        for _ in range(4):
+            engine.step()
+    run_to_end(engine)
+    for row, request in zip(rows, wanted, strict=True):
+        assert_same(row, generate_alone(model, request))
+
+
+@pytest.mark.parametrize("bad", [{"banned_ids": (999,)}, {"banned_ids": tuple(range(3, VOCABULARY.size))}])
+def test_engine_drops_requests_that_cannot_be_read_and_leaves_the_others(bad: dict[str, Any]) -> None:
+    model = small("lstm")
+    engine, running = engine_of(model), Request(prompt=[2], options=SamplingOptions(max_tokens=10), seed=1)
+    [row] = engine.admit([running])
+    engine.step()
+    engine.admit([Request(prompt=[2], options=SamplingOptions(**bad, min_tokens=1))])
+    with pytest.raises(UserError):
+        engine.step()
+    good = Request(prompt=[2, 4], options=SamplingOptions(max_tokens=4, forced_ids=(5, 6)))
+    [late] = engine.admit([good])
+    run_to_end(engine)
+    assert_same(row, generate_alone(model, running))
+    assert_same(late, generate_alone(model, good))
+
+
+def test_engine_row_whose_callback_raises_ends_and_the_others_continue() -> None:
+    model, options = small("gpt"), SamplingOptions(max_tokens=6, min_tokens=6)
+
+    def fail(id: int) -> bool:
+        raise ValueError("closed")
+
+    engine = engine_of(model)
+    first, second = engine.admit(
+        [Request(prompt=[2], options=options, on_token=fail), Request(prompt=[5], options=options)]
+    )
+    with pytest.raises(ValueError, match="closed"):
+        engine.step()
+    run_to_end(engine)
+    assert (first.reason, len(first.ids)) == ("stop", 1)
+    assert_same(second, generate_alone(model, Request(prompt=[5], options=options)))
+
+
+def test_engine_rows_may_be_canceled_in_a_callback() -> None:
+    engine, options = engine_of(small("gpt")), SamplingOptions(max_tokens=6, min_tokens=6)
+    streamed: list[int] = []
+    rows: list[Generation] = []
+    rows += engine.admit(
+        [
+            Request(prompt=[2], options=options, on_token=lambda id: engine.cancel(rows[1].id) is not None),
+            Request(prompt=[5], options=options, on_token=lambda id: bool(streamed.append(id))),
+        ]
+    )
+    run_to_end(engine)
+    assert (rows[0].reason, rows[1].reason, streamed) == ("length", "canceled", [])
+
+
+def test_engine_sources_are_as_many_as_requests() -> None:
+    engine = engine_of(translator("gru additive"))
+    with pytest.raises(UserError, match="as many sources"):
+        engine.admit([Request(prompt=[2], options=SamplingOptions())] * 2, pairs().source)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"repetition_penalty": float("nan")}, {"presence_penalty": float("inf")}, {"logit_bias": ((3, float("-inf")),)}],
+)
+def test_engine_options_are_finite(options: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="finite"):
+        SamplingOptions(**options)

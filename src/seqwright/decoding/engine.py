@@ -1,4 +1,4 @@
-"""The decoding engine: sequences in flight over one model, admitted and cancelled at any step.
+"""The decoding engine: sequences in flight over one model, admitted and canceled at any step.
 
 Every sequence has a slot in the model's state and its own options, seed and callback. Finishing frees the slot without
 copying a cache; a new request takes a free slot, or a new one. What is computed for a free slot is read by nobody. Law:
@@ -58,9 +58,10 @@ class Generation:
     log_prob: float = 0.0
     """Of the generated ids under the model itself, whatever the processors did; that of the end id is included."""
     reason: str | None = None
-    """Why it ended: "length", "end" (the end id was generated), "stop" (its callback asked for it), "canceled"."""
-    cached: int | None = None
-    """Ids that its slot of the state holds; None before the prompt was read."""
+    """Why it ended: "length", "end" (the end id was generated), "stop" (its callback returned True or raised),
+    "canceled"."""
+    cached: int = 0
+    """Ids that its slot of the state holds; 0 before the prompt was read."""
 
     def recent(self, most: int | None) -> list[int]:
         """The last ids of prompt and output together."""
@@ -76,6 +77,16 @@ class Rows(State):
     generated: Tensor  # (N,): the length of the output
     options: RowOptions
     history: History
+
+
+@dataclass
+class Newcomers:
+    """Requests whose prompts were read, on their way to a slot."""
+
+    generations: list[Generation]
+    log_probs: Tensor  # (P, V)
+    state: State
+    rows: Rows
 
 
 class Engine:
@@ -96,8 +107,7 @@ class Engine:
         self.capacity = 0
         """Ids that a slot has room for."""
         self.state: State | None = None
-        self.held = 0
-        """Slots that the state has rows for; those beyond have yet to be read."""
+        self.wide = torch.float32 if self.device.type == "mps" else torch.float64
         self.rows: Rows | None = None
         self.processors = self._processors()
         self._ids = itertools.count()
@@ -110,6 +120,8 @@ class Engine:
     def admit(self, requests: Sequence[Request], source: Source | None = None) -> list[Generation]:
         """Takes requests in; row n of `source` is what request n is conditioned on. Their prompts are read by the next
         step."""
+        if source is not None and source.rows != len(requests):
+            raise UserError(f"{len(requests)} requests need as many sources, not {source.rows}.")
         admitted = []
         for row, request in enumerate(requests):
             if not request.prompt:
@@ -131,41 +143,57 @@ class Engine:
 
     @torch.inference_mode()
     def step(self) -> list[Generation]:
-        """Generates one id for every sequence in flight; those that it was generated for."""
-        seats = self._seat()
-        live = [own for own in self.slots if own is not None]
-        if not live:
+        """Generates one id for every sequence in flight; those that it was generated for.
+
+        Requests that cannot be read (an id outside the vocabulary, everything banned) raise here and are dropped; the
+        sequences in flight stay as they were.
+        """
+        newcomers = self._prefill_waiting()
+        if newcomers is None and not self.slots:
             return []
-        log_probs = self._next_log_probs()  # (N, V)
-        if seats:
-            new = self._new_rows([self._generation(n) for n in seats], log_probs.size(1))
-            self.rows = self._seated(self.rows, new, seats, 0 if self.rows is None else len(self.rows.last))
+        log_probs = self._advance() if self.slots else None  # (N, V)
+        if newcomers is not None:
+            log_probs = self._seat(newcomers, log_probs)
         assert self.rows is not None
+        assert log_probs is not None
         rows = self.rows
-        history = rows.history if self.processors.needs_history else None
+        history = self._history() if self.processors.needs_history else None
         chosen = self.processors.sample(log_probs, rows.options, rows.generated, history)  # (N,)
         rows.last, rows.generated = chosen, rows.generated + 1
         if history is not None:
             rows.history = history.append(chosen)
         gained = log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1)
         # One transfer for all rows: a device is waited for once a step.
-        ids, numbers = torch.stack([chosen.double(), gained.double()]).tolist()
-        for own, id, log_prob in zip(self.slots, ids, numbers, strict=True):
-            if own is not None:
-                self._account(own, int(id), log_prob)
-        self._release()
-        return live
+        ids, numbers = torch.stack([chosen.to(self.wide), gained.to(self.wide)]).tolist()
+        live = [(own, int(id), log_prob) for own, id, log_prob in zip(self.slots, ids, numbers, strict=True) if own]
+        for own, id, log_prob in live:
+            own.log_prob += log_prob
+            if id == self.end:
+                own.reason = "end"
+            else:
+                own.ids.append(id)
+        self._call_back([own for own, _, _ in live if own.reason is None])
+        return [own for own, _, _ in live]
 
-    def _account(self, own: Generation, id: int, log_prob: float) -> None:
-        own.log_prob += log_prob
-        if id == self.end:
-            own.reason = "end"
-            return
-        own.ids.append(id)
-        if own.on_token is not None and own.on_token(id):
-            own.reason = "stop"
-        elif len(own.ids) >= own.options.max_tokens:
-            own.reason = "length"
+    def _call_back(self, grown: Sequence[Generation]) -> None:
+        """Tells the callbacks, after all sequences are accounted for, and frees the slots of those that end. Where a
+        callback raises, its sequence ends, and the error comes back when the others are done."""
+        errors = []
+        for own in grown:
+            if own.reason is not None:  # another's callback has canceled it
+                continue
+            try:
+                stopped = own.on_token is not None and own.on_token(own.ids[-1])
+            except Exception as error:
+                errors.append(error)
+                stopped = True
+            if stopped:
+                own.reason = "stop"
+            elif len(own.ids) >= own.options.max_tokens:
+                own.reason = "length"
+        self._release()
+        if errors:
+            raise errors[0]
 
     def _release(self) -> None:
         """Frees the slots of sequences that ended, and drops free slots where there are enough of them."""
@@ -173,27 +201,53 @@ class Engine:
         if len(kept) == sum(own is not None for own in self.slots):
             return
         if not kept:
-            self.slots, self.state, self.rows, self.held = [], None, None, 0
-        elif self.state is not None and len(kept) <= COMPACT * len(self.slots):
+            self.slots, self.state, self.rows, self.capacity = [], None, None, 0
+        elif len(kept) <= COMPACT * len(self.slots):
             index = self._index(kept)
+            assert self.state is not None
             assert self.rows is not None
             self.state, self.rows = self.state.select(index, index), self.rows.select(index, index)
-            self.slots, self.held = [self.slots[n] for n in kept], len(kept)
+            self.slots = [self.slots[n] for n in kept]
         else:
             self.slots = [own if own is not None and own.reason is None else None for own in self.slots]
         self.processors = self._processors()
 
-    def _seat(self) -> list[int]:
-        """Gives every waiting sequence a slot, free ones first; which those are."""
+    def _prefill_waiting(self) -> Newcomers | None:
+        """Reads the prompts of waiting requests, without touching the sequences in flight."""
+        waiting, self.waiting = self.waiting, []
+        if not waiting:
+            return None
+        self.capacity = max(self.capacity, *map(self._room, waiting))
+        groups = self._by_source(waiting)
+        reads = [self._prefill(group) for group in groups]
+        generations = [own for group in groups for own in group]
+        log_probs, states = torch.cat([one for one, _ in reads]), [state for _, state in reads]
+        state = states[0].cat(states[1:]) if states[1:] else states[0]
+        return Newcomers(generations, log_probs, state, self._new_rows(generations, log_probs.size(1)))
+
+    def _seat(self, new: Newcomers, log_probs: Tensor | None) -> Tensor:
+        """Gives newcomers a slot, free ones first; log-probabilities (N, V) of all slots."""
+        held, many = len(self.slots), len(new.generations)
         free = [n for n, own in enumerate(self.slots) if own is None]
-        seats = [*free, *range(len(self.slots), len(self.slots) + len(self.waiting))][: len(self.waiting)]
-        self.slots += [None] * (max(seats, default=-1) + 1 - len(self.slots))
-        for seat, own in zip(seats, self.waiting, strict=True):
+        seats = [*free, *range(held, held + many)][:many]
+        self.slots += [None] * (max(seats) + 1 - held)
+        for seat, own in zip(seats, new.generations, strict=True):
             self.slots[seat] = own
-            self.capacity = max(self.capacity, self._room(own))
-        if seats:
-            self.processors, self.waiting = self._processors(), []
-        return seats
+        self.state = self._seated(self.state, new.state, seats, held)
+        self.rows = self._seated(self.rows, new.rows, seats, held)
+        self.processors = self._processors()
+        if log_probs is None:
+            return new.log_probs  # the first of all: seated in their order
+        more = log_probs.new_zeros(len(self.slots) - held, log_probs.size(1))
+        return torch.cat([log_probs, more]).index_copy(0, self._index(seats), new.log_probs)
+
+    def _history(self) -> History:
+        """The tokens of all slots, with room for one more."""
+        assert self.rows is not None
+        needed = max(len(own.prompt) + len(own.ids) + 1 for own in self.slots if own is not None)
+        if self.rows.history.tokens.size(1) < needed:
+            self.rows.history = self.rows.history.widened(2 * needed)
+        return self.rows.history
 
     def _room(self, own: Generation) -> int:
         needed = len(own.prompt) + own.options.max_tokens
@@ -202,81 +256,75 @@ class Engine:
     def _new_rows(self, admitted: Sequence[Generation], vocabulary: int) -> Rows:
         options = [own.options for own in admitted]
         for one in options:
-            if len({*self.banned, *one.banned_ids}) >= vocabulary:
+            banned = {*self.banned, *one.banned_ids, *([self.end] if one.min_tokens else [])} - {None}
+            if len(banned) >= vocabulary:
                 raise UserError("every id is banned, so nothing can be generated; ban fewer.")
-        looking = [own if own.options.penalized or own.options.no_repeat_ngram else None for own in admitted]
-        room = max((len(own.prompt) + own.options.max_tokens for own in looking if own is not None), default=0)
-        history = History.of([[] if own is None else own.prompt for own in looking], room, self.device)
+        looking = [bool(own.options.penalized or own.options.no_repeat_ngram) for own in admitted]
+        prompts = [own.prompt if looks else [] for own, looks in zip(admitted, looking, strict=True)]
         last = torch.tensor([own.prompt[-1] for own in admitted], device=self.device)
-        seeds = [own.seed for own in admitted]
-        return Rows(last, torch.zeros_like(last), RowOptions.of(options, vocabulary, self.device, seeds), history)
+        return Rows(
+            last,
+            torch.zeros_like(last),
+            RowOptions.of(options, vocabulary, self.device, [own.seed for own in admitted]),
+            History.of(prompts, max(map(len, prompts)) + 1 if any(looking) else 0, self.device),
+        )
 
     def _processors(self) -> LogitsProcessors:
         """The processors that the sequences in flight use."""
         options = [own.options for own in self.slots if own is not None]
         return LogitsProcessors.of(options, eos=self.end, banned=self.banned, device=self.device)
 
-    def _next_log_probs(self) -> Tensor:
-        """Log-probabilities (N, V) of every slot's next id, the state brought up to date."""
-        unread = [n for n, own in enumerate(self.slots) if own is not None and self._must_read(own)]
-        stepped: Tensor | None = None
-        if any(own is not None and n not in unread for n, own in enumerate(self.slots)):
-            assert self.rows is not None
-            assert self.state is not None
-            stepped, self.state = self.model.step(self.rows.last[: self.held].unsqueeze(1), self.state)
-            for n, own in enumerate(self.slots):
-                if own is not None and own.cached is not None and n not in unread:
-                    own.cached += 1
-        if not unread:
-            assert stepped is not None
-            return stepped
-        groups = self._by_source(unread)
-        reads = [self._prefill(group) for group in groups]
-        read, states = torch.cat([log_probs for log_probs, _ in reads]), [state for _, state in reads]
-        seats = [n for group in groups for n in group]
-        new = states[0].cat(states[1:]) if states[1:] else states[0]
-        self.state = self._seated(self.state, new, seats, self.held)
-        self.held = len(self.slots)
-        log_probs = read.new_zeros(len(self.slots), read.size(1)) if stepped is None else stepped
-        if len(log_probs) < len(self.slots):
-            log_probs = torch.cat([log_probs, log_probs.new_zeros(len(self.slots) - len(log_probs), read.size(1))])
-        return log_probs.index_copy(0, self._index(seats), read)
+    def _advance(self) -> Tensor:
+        """Log-probabilities (N, V) of every slot's next id, after the id that it generated last."""
+        assert self.rows is not None
+        assert self.state is not None
+        running = [n for n, own in enumerate(self.slots) if own is not None]
+        full = [n for n in running if self._generation(n).cached == self.model.context]
+        log_probs: Tensor | None = None
+        if len(full) < len(running):
+            log_probs, self.state = self.model.step(self.rows.last.unsqueeze(1), self.state)
+            for n in set(running) - set(full):
+                self._generation(n).cached += 1
+        for group in self._by_source([self._generation(n) for n in full]):  # read again from their recent half
+            seats = [n for n in full if self._generation(n) in group]
+            read, state = self._prefill([self._generation(n) for n in seats])
+            self.state = self._seated(self.state, state, seats, len(self.slots))
+            log_probs = read.new_zeros(len(self.slots), read.size(1)) if log_probs is None else log_probs
+            log_probs = log_probs.index_copy(0, self._index(seats), read)
+        assert log_probs is not None
+        return log_probs
 
-    def _must_read(self, own: Generation) -> bool:
-        """Whether its prompt was not read yet, or its context is full and has to be read again from its recent half."""
-        return own.cached is None or own.cached == self.model.context
-
-    def _by_source(self, seats: Sequence[int]) -> list[list[int]]:
-        """Slots whose sequences were admitted with the same sources, together."""
-        groups: dict[int, list[int]] = {}
-        for n in seats:
-            groups.setdefault(id(self._generation(n).source), []).append(n)
+    @staticmethod
+    def _by_source(generations: Sequence[Generation]) -> list[list[Generation]]:
+        """Those that were admitted with the same sources, together."""
+        groups: dict[int, list[Generation]] = {}
+        for own in generations:
+            groups.setdefault(id(own.source), []).append(own)
         return list(groups.values())
 
-    def _prefill(self, seats: Sequence[int]) -> tuple[Tensor, State]:
+    def _prefill(self, generations: Sequence[Generation]) -> tuple[Tensor, State]:
         """Reads the recent ids of these sequences as one right-padded chunk: log-probabilities (P, V) and state."""
         context = self.model.context
-        admitted = [self._generation(n) for n in seats]
-        halves = [context if own.cached is None or context is None else max(1, context // 2) for own in admitted]
-        texts = [own.recent(half) for own, half in zip(admitted, halves, strict=True)]
+        halves = [max(1, context // 2) if own.cached and context is not None else context for own in generations]
+        texts = [own.recent(half) for own, half in zip(generations, halves, strict=True)]
         width = max(map(len, texts))
         ids = torch.tensor([text + text[-1:] * (width - len(text)) for text in texts], device=self.device)
         ragged = min(map(len, texts)) < width
         count = torch.tensor([len(text) for text in texts], device=self.device) if ragged else None
-        source = admitted[0].source
+        source = generations[0].source
         if source is None:
-            source = Source.empty(len(admitted), self.device)
+            source = Source.empty(len(generations), self.device)
         else:
-            source = source.select(self._index([own.row for own in admitted]))
+            source = source.select(self._index([own.row for own in generations]))
         log_probs, state = self.model.step(ids, self.model.start(source, capacity=self.capacity), count)
-        for own, text in zip(admitted, texts, strict=True):
+        for own, text in zip(generations, texts, strict=True):
             own.cached = len(text)
         return log_probs, state
 
     def _seated(self, state: S | None, new: S, seats: Sequence[int], held: int) -> S:
         """`new` rows at these seats of a state of `held` rows, and behind them, in order, where it has fewer."""
         order = sorted(range(len(seats)), key=seats.__getitem__)
-        if state is None or len(seats) == len(self.slots):
+        if state is None:
             return self._rows_of(new, order, len(seats))
         taken = [n for n in order if seats[n] < held]
         added = order[len(taken) :]

@@ -69,7 +69,7 @@ def repeated_ngrams(tokens: Tensor, lengths: Tensor, n: int, vocabulary: int) ->
     if width < n:
         return tokens.new_zeros(rows, vocabulary, dtype=torch.bool)
     grams = tokens.unfold(1, n, 1)  # (B, T - n + 1, n)
-    place = (lengths.unsqueeze(1) - (n - 1) + torch.arange(n - 1, device=tokens.device)).clamp(min=0)
+    place = (lengths.unsqueeze(1) - (n - 1) + torch.arange(n - 1, device=tokens.device)).clamp(0, width - 1)
     prefix = tokens.gather(1, place).unsqueeze(1)  # (B, 1, n - 1): the last n - 1 tokens
     complete = torch.arange(grams.size(1), device=tokens.device) + n <= lengths.unsqueeze(1)
     again = (grams[..., :-1] == prefix).all(-1) & complete  # (B, T - n + 1)

@@ -46,6 +46,9 @@ class ProcessorOptions:
             mass = getattr(self, name)
             if mass is not None and not 0 < mass <= 1:
                 raise UserError(f"{name} is a probability mass: above 0 and at most 1, not {mass}.")
+        for name in ("repetition_penalty", "presence_penalty", "frequency_penalty"):
+            if not math.isfinite(getattr(self, name)):
+                raise UserError(f"{name} must be a finite number, not {getattr(self, name)}.")
         if self.repetition_penalty <= 0:
             raise UserError(f"repetition_penalty must be above 0 (1 changes nothing), not {self.repetition_penalty}.")
 
@@ -71,6 +74,9 @@ class SamplingOptions(ProcessorOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_sizes(self, "max_tokens")
+        for id, bias in self.logit_bias:
+            if not math.isfinite(bias):
+                raise UserError(f"logit_bias of id {id} must be a finite number, not {bias}; use banned_ids to ban it.")
         if "" in self.stop:
             raise UserError("stop must not hold an empty string: it would end every output at once.")
 

@@ -51,9 +51,17 @@ class History(State):
         ]
 
     def append(self, ids: Tensor) -> History:
-        """With one more id (R,) in each row; rows without room, which nobody reads any more, keep their last."""
-        place = self.length.clamp(max=self.tokens.size(1) - 1).unsqueeze(1)
-        return History(self.tokens.scatter(1, place, ids.unsqueeze(1)), self.length + 1, self.prompt)
+        """With one more id (R,) in each row, written in place; full rows, which are those of free slots or need no
+        history, stay full."""
+        width = self.tokens.size(1)
+        self.tokens.scatter_(1, self.length.clamp(max=width - 1).unsqueeze(1), ids.unsqueeze(1))
+        return History(self.tokens, (self.length + 1).clamp(max=width), self.prompt)
+
+    def widened(self, width: int) -> History:
+        """With room for `width` tokens in each row."""
+        more = width - self.tokens.size(1)
+        tokens = torch.nn.functional.pad(self.tokens, (0, more), value=NOTHING)
+        return History(tokens, self.length, self.prompt)
 
     @property
     def output(self) -> Tensor:
@@ -86,7 +94,9 @@ class RowOptions(State):
     def of(
         cls, options: Sequence[ProcessorOptions], vocabulary: int, device: torch.device | str, seeds: Sequence[int]
     ) -> RowOptions:
-        def numbers(name: str, neutral: float, dtype: torch.dtype = torch.float64) -> Tensor:
+        wide = torch.float32 if torch.device(device).type == "mps" else torch.float64
+
+        def numbers(name: str, neutral: float, dtype: torch.dtype = wide) -> Tensor:
             values = [getattr(one, name) for one in options]
             return torch.tensor([neutral if v is None else v for v in values], dtype=dtype, device=device)
 
@@ -94,7 +104,7 @@ class RowOptions(State):
         return cls(
             seed=torch.tensor(list(seeds), dtype=whole, device=device),
             temperature=numbers("temperature", 1.0),
-            top_k=numbers("top_k", vocabulary, whole),
+            top_k=numbers("top_k", torch.iinfo(whole).max, whole),
             top_p=numbers("top_p", 1.0),
             min_p=numbers("min_p", 0.0),
             typical_p=numbers("typical_p", 1.0),
@@ -229,7 +239,8 @@ class LogitsProcessors:
         if len(self.banned):
             log_probs = log_probs.index_fill(-1, self.banned, -torch.inf).log_softmax(-1)
         if self.min_tokens and self.eos != NOTHING:
-            early = log_probs.index_fill(-1, self.unfinished[-1:], -torch.inf).log_softmax(-1)
+            early = log_probs.index_fill(-1, self.unfinished[-1:], -torch.inf)
+            early = torch.where(early.isneginf().all(-1, keepdim=True), log_probs, early).log_softmax(-1)
             log_probs = _where(generated < rows.min_tokens, early, log_probs)
         if any(one.repetition_penalty != 1 for one in self.options):
             assert history is not None

@@ -30,7 +30,7 @@ class RecomputeState(State):
         ]
 
     def truncate(self, lengths: Tensor) -> Self:
-        return replace(self, length=lengths)
+        return replace(self, length=torch.minimum(self.length, lengths))
 
     def static(self, steps: int) -> None:
         """None: the number of positions that are encoded again grows at every step."""
@@ -64,7 +64,9 @@ class Recompute:
         if state is None:  # a causal encoder never sees right padding
             return self.encoder(x, torch.ones(rows, steps, dtype=torch.bool, device=x.device)).vectors, None
         assert isinstance(state, RecomputeState)
-        places = state.length.unsqueeze(1) + torch.arange(steps, device=x.device)  # (B, T)
+        # Beyond the context lie padding and free slots of the decoding engine alone.
+        last = (self.context or torch.iinfo(torch.long).max) - 1
+        places = (state.length.unsqueeze(1) + torch.arange(steps, device=x.device)).clamp(max=last)  # (B, T)
         total = int(places.amax()) + 1
         embeddings = state.embeddings
         if total > embeddings.size(1):
@@ -73,5 +75,5 @@ class Recompute:
         embeddings = embeddings.scatter(1, index.expand(-1, -1, x.size(-1)), x.to(embeddings.dtype))
         mask = torch.arange(total, device=x.device) <= places[:, -1:]  # (B, total)
         vectors = self.encoder(embeddings[:, :total], mask).vectors
-        length = state.length + (steps if count is None else count)
+        length = (state.length + (steps if count is None else count)).clamp(max=last + 1)
         return vectors.gather(1, index.expand(-1, -1, vectors.size(-1))), RecomputeState(embeddings, length)

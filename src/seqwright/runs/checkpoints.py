@@ -111,7 +111,8 @@ class Checkpoints:
         folder = self._folder(step)
         manifest = Manifest.read(folder)
         manifest.check(folder, {path.name: path for path in folder.iterdir() if path.name != NAME})
-        if changed := [name for name, record in self._model_records().items() if manifest.model.get(name) != record]:
+        now = self._model_records()
+        if changed := [name for name in {**manifest.model, **now} if manifest.model.get(name) != now.get(name)]:
             raise UserError(f"{changed[0]} is not what step {step} was trained with. Restore it from a copy.")
         about = read_record(folder / STATE, CheckpointState)
         if about.step != step:
