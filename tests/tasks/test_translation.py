@@ -222,7 +222,7 @@ def test_sources_beyond_the_context_are_refused_or_truncated(run: TranslationRun
 def test_minimum_bayes_risk_needs_several_candidates(run: TranslationRun) -> None:
     (said,) = run.translate(["the cat sat"], n_best=3, mbr="chrf")
     assert len(said.others) == 2
-    with pytest.raises(UserError, match="raise best"):
+    with pytest.raises(UserError, match="raise n_best"):
         list(run.translate(["the cat sat"], mbr="chrf"))
 
 

@@ -1,4 +1,4 @@
-"""Text in, text out: lines translated many at a time, in order."""
+"""Translation of lines: batches of similar length, outputs in order."""
 
 from __future__ import annotations
 
@@ -33,40 +33,41 @@ BUDGET = 2048
 @dataclass(frozen=True, kw_only=True)
 class TranslationOptions(SearchOptions):
     max_tokens: int = 10
-    """The most tokens said, the end included, beyond those that length_ratio allows."""
+    """Maximum number of new tokens, <eos> included, beyond those that length_ratio allows."""
     length_ratio: float = 2.0
-    """Tokens allowed for each token of the source: outputs are cut off at T = length_ratio · |x| + length."""
+    """New tokens allowed for each source token: outputs are cut off at T = length_ratio · |x| + max_tokens."""
     mbr: Literal["none", "chrf", "bleu", "f1"] = "none"
-    """Of the `best` outputs found or drawn, choose the one most like the others by this measure (minimum Bayes risk,
-    Kumar & Byrne 2004), rather than the first."""
+    """Minimum Bayes risk decoding (Kumar & Byrne 2004): of the `n_best` outputs, choose the one with the highest
+    expected utility by this metric."""
     prefix: str = ""
-    """What every output begins with; the rest is scored and counted without it."""
+    """Prefix of every output; it is neither scored nor counted in the length."""
     required: tuple[str, ...] = ()
-    """Words or phrases without which no output ends (Post & Vilar 2018), in whatever pieces they are said."""
+    """Words or phrases that every finished output contains (Post & Vilar 2018), in any segmentation."""
     forbidden: tuple[str, ...] = ()
-    """Words or phrases that no output says, in whatever pieces; longer words that begin with other pieces may be."""
+    """Words or phrases that no output contains, in any segmentation; longer words that start with other pieces
+    may occur."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.mbr != "none" and self.n_best < 2:
-            raise UserError("minimum Bayes risk chooses among several outputs; raise best.")
+            raise UserError("minimum Bayes risk chooses among several outputs; raise n_best.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
-    """How much each token of an output attended to each token of its source, on average over heads and layers."""
+    """Attention weights of each output token over the source tokens, averaged over heads and layers."""
 
     source: list[str]
     target: list[str]
-    """Its last is the end."""
+    """The last is <eos>."""
     weights: list[list[float]]
-    """A row for each token of the target."""
+    """One row per target token."""
     coverage: float
-    """The share of the source that was attended to, each token counting for one at most."""
+    """The share of the source that was attended to; each token counts for at most one."""
 
     @property
     def links(self) -> str:
-        """`0-0 2-1 …`: for each token of the target but its end, the number of the source token it looked at most."""
+        """Pharaoh format, `0-0 2-1 …`: for each target token but <eos>, the source token with the largest weight."""
         return " ".join(f"{max(range(len(row)), key=row.__getitem__)}-{n}" for n, row in enumerate(self.weights[:-1]))
 
 
@@ -75,19 +76,19 @@ class Translation:
     source: tuple[str, ...]
     text: str
     log_prob: float
-    """Of the ids said and their end, natural log."""
+    """Of the generated ids and <eos>, natural log."""
     tokens: int
-    """How many were said."""
+    """Number of generated tokens."""
     reason: str
-    """"end" where the model said so, "length" where it was cut off, "empty" where the source says nothing."""
+    """"end" where <eos> was generated, "length" where the output was cut off, "empty" for an empty source."""
     others: tuple[str, ...] = ()
-    """The rest of the n best, best first."""
+    """The other n-best outputs, best first."""
     unread: int = 0
-    """Source tokens that did not fit and were cut off, as asked."""
+    """Source tokens that were truncated."""
     warnings: tuple[Flag, ...] = ()
-    """Why it should not be trusted."""
+    """Degeneration flags."""
     attention: Alignment | None = None
-    """Where the model looked, if asked for."""
+    """Attention over the source, if requested."""
 
 
 Given = tuple[tuple[str, ...], str | None]
@@ -107,10 +108,10 @@ def translate(
     first: int = 1,
     device: torch.device | str = "cpu",
 ) -> Iterator[Translation]:
-    """Each source's translation, in order; what is empty stays empty.
+    """The translation of each source, in order; empty sources have empty outputs.
 
-    `attention` tells where every output looked; what is suspicious beyond the `typical` is always looked into. `first`
-    is the number of the first source, for messages.
+    `attention` adds the attention weights to every output; flagged outputs always get the coverage of their source.
+    `first` is the number of the first source, for messages.
     """
     model.eval()
     if attention and not attends_source(model):
