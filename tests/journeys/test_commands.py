@@ -87,7 +87,13 @@ def test_every_command_prints_json(seqwright: Command, trained: Path) -> None:
     assert cut[0]["unknown"] == 1
     assert counts["lines_not_exact"] == 1
     assert seqwright("runs", trained.parent, "--json").lines[0]["state"] == "finished"
-    assert {"name", "about"} == seqwright("recipes", "--json").lines[0].keys()
+    recipes = seqwright("recipes", "--json").lines
+    assert {"task", "name", "about"} == recipes[0].keys()
+    tasks = [row["task"] for row in recipes]
+    assert tasks == sorted(tasks)  # grouped
+    translators = seqwright("recipes", "--task", "translation", "--json").lines
+    assert translators == [row for row in recipes if row["task"] == "translation"]
+    assert "Did you mean 'translation'?" in seqwright("recipes", "--task", "translations").err
     assert seqwright("recipes", "gpt2", "--json").json["name"] == "gpt2"
     assert "training.steps" in {row["key"] for row in seqwright("recipes", "--keys", "--json").lines}
 

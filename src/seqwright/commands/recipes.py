@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 
 @click.command("recipes")
 @click.argument("name", required=False)
+@click.option("--task", metavar="TASK", help="List the recipes of one task only, such as translation.")
 @click.option("--keys", is_flag=True, help="List every recipe key with its type, default and description.")
 @click.option("--markdown", is_flag=True, help="Print the keys as Markdown: docs/reference.md.")
 @JSON
-def command(name: str | None, keys: bool, markdown: bool, as_json: bool) -> None:
-    """List the built-in recipes, print the recipe called NAME, or list all recipe keys."""
+def command(name: str | None, task: str | None, keys: bool, markdown: bool, as_json: bool) -> None:
+    """List the built-in recipes by task, print the recipe called NAME, or list all recipe keys."""
+    from seqwright.core.config import UserError, did_you_mean
     from seqwright.pipeline import recipe, reference
     from seqwright.reporting.terminal import Column, table
 
@@ -38,8 +40,16 @@ def command(name: str | None, keys: bool, markdown: bool, as_json: bool) -> None
         print_json({"name": name, "toml": text}) if as_json else echo(text, nl=False)
         return
     else:
-        rows = [{"name": name, "about": recipe.about(path)} for name, path in recipe.shipped().items()]
-        columns = [Column("name", "name"), Column("about", "description")]
+        rows = [
+            {"task": path.parent.name, "name": name, "about": recipe.about(path)}
+            for name, path in sorted(recipe.shipped().items(), key=lambda item: (item[1].parent.name, item[0]))
+        ]
+        if task is not None:
+            tasks = sorted({row["task"] for row in rows})
+            rows = [row for row in rows if row["task"] == task]
+            if not rows:
+                raise UserError(f"no recipes of the task '{task}'.{did_you_mean(task, tasks)}")
+        columns = [Column("task", "task"), Column("name", "name"), Column("about", "description")]
     if as_json:
         for row in rows:
             print_json(row)
