@@ -24,7 +24,7 @@ test: .venv/.ready
 	$(PYTEST) -m "not slow"
 
 test-all: .venv/.ready
-	$(PYTEST)
+	SEQWRIGHT_EXAMPLES=new $(PYTEST)
 
 # Mutated files for every reader: `make fuzz MINUTES=10`; failures print the reader and seed for tests/fuzz/corpus.txt.
 MINUTES ?= 5

@@ -166,7 +166,8 @@ def test_repetition_presence_and_frequency_penalties_follow_the_counts(
         possible = before > -math.inf
         expected = torch.where(counts[row] > 0, repetition * before, before).log_softmax(-1)
         assert_close(repetition_penalized[row], expected)
-        penalty = frequency * counts[row] + presence * (counts[row] > 0)
+        count = counts[row].double()
+        penalty = frequency * count + presence * (count > 0)
         assert_close(count_penalized[row][possible], (before - penalty).log_softmax(-1)[possible])
     no_counts = torch.zeros_like(counts)
     assert_close(penalize_repetition(log_probs, no_counts, repetition), log_probs)

@@ -57,6 +57,7 @@ def penalize_repetition(log_probs: Tensor, counts: Tensor, penalty: Parameter) -
 
 def penalize_counts(log_probs: Tensor, counts: Tensor, *, presence: Parameter, frequency: Parameter) -> Tensor:
     """Minus `frequency` for each occurrence (B, V) of a token, and minus `presence` once for any."""
+    counts = counts.to(log_probs)  # a Python number times integers would be float32, whatever log_probs are
     return (log_probs - frequency * counts - presence * (counts > 0)).log_softmax(-1)
 
 
