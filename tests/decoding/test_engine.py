@@ -179,9 +179,10 @@ def test_engine_drops_requests_that_cannot_be_read_and_leaves_the_others(bad: di
     engine, running = engine_of(model), Request(prompt=[2], options=SamplingOptions(max_tokens=10), seed=1)
     [row] = engine.admit([running])
     engine.step()
-    engine.admit([Request(prompt=[2], options=SamplingOptions(**bad, min_tokens=1))])
+    [refused] = engine.admit([Request(prompt=[2], options=SamplingOptions(**bad, min_tokens=1))])
     with pytest.raises(UserError):
         engine.step()
+    assert (refused.reason, refused.ids) == ("refused", [])
     good = Request(prompt=[2, 4], options=SamplingOptions(max_tokens=4, forced_ids=(5, 6)))
     [late] = engine.admit([good])
     run_to_end(engine)

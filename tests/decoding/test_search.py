@@ -231,3 +231,19 @@ def test_beam_search_is_limited_by_the_context() -> None:
     assert max(len(h.ids) for h in hypotheses) <= model.context - 3 + 1
     (unfinished,) = run_search(model, SearchOptions(beam_size=3, max_tokens=99), prompts=[[5, 6]], eos=None)
     assert (len(unfinished[0].ids), unfinished[0].reason) == (model.context - 3 + 1, "length")
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_beams_whose_every_continuation_is_blocked_are_cut_off(rule: str) -> None:
+    """No unigram may repeat and no <eos> is known: after all seven ids nothing is left to generate."""
+    options = SearchOptions(beam_size=3, n_best=2, no_repeat_ngram=1, max_tokens=14, **RULES[rule])  # type: ignore[arg-type]
+    special = {"sos": VOCABULARY.sos, "eos": None, "banned": (0, 1, 2, 3)}
+    for hypotheses in search(small("lstm"), Source.empty(2), options, **special):  # type: ignore[arg-type]
+        assert len(hypotheses) == 2
+        for hypothesis in hypotheses:
+            assert hypothesis.reason == "length"
+            assert sorted(hypothesis.ids) == list(range(4, VOCABULARY.size))
+            target = torch.tensor([hypothesis.ids])
+            given = torch.tensor([[VOCABULARY.sos, *hypothesis.ids[:-1]]])
+            scored, _ = small("lstm").score(Batch.of_text(given, target))
+            assert hypothesis.log_prob == pytest.approx(scored.sum().item(), abs=1e-6)

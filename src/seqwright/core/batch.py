@@ -166,3 +166,8 @@ def token_batch_boundaries(lengths: Sequence[int], batch_tokens: int) -> list[in
             boundaries.append(n)
             longest = length
     return [*boundaries, len(lengths)]
+
+
+def accumulator_dtype(device: torch.device) -> torch.dtype:
+    """dtype of long sums: float64, or float32 on MPS, which has no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64

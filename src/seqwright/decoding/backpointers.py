@@ -27,7 +27,9 @@ class BackPointers:
         self.finished_log_probs = torch.full(shape, -torch.inf, dtype=like.dtype, device=like.device)
         self.scores = torch.full_like(self.finished_log_probs, -torch.inf)
         self.unfinished_log_probs = torch.full_like(self.finished_log_probs[0], -torch.inf)
-        """(B · G, K) log-probabilities of the hypotheses that reach the maximum length without <eos>."""
+        """(B · G, K) log-probabilities of the hypotheses that are cut off without <eos>."""
+        self.unfinished_lengths = torch.tensor(limits, device=like.device).repeat_interleave(groups)
+        """(B · G,) where they are cut off: at the maximum length, or where no continuation is left."""
 
     def finish(self, group: Tensor, length: Tensor, log_probs: Tensor, scores: Tensor, parents: Tensor) -> None:
         """Records finished hypotheses of `length` ids, <eos> included, with -inf where there is none: all (Q, K)."""
@@ -43,13 +45,16 @@ class BackPointers:
         """(step, group) as index tensors: a zero-dimensional index would be copied to the host, a synchronization."""
         return (length.long() - 1).expand_as(group), group
 
-    def cut(self, group: Tensor, log_probs: Tensor, where: Tensor) -> None:
-        """Records the live hypotheses (Q, K) of the groups (Q,) that reach their maximum length at this step."""
+    def cut(self, group: Tensor, length: Tensor, log_probs: Tensor, where: Tensor) -> None:
+        """Records hypotheses (Q, K) of `length` ids of the groups (Q,) that are cut off at this step."""
         self.unfinished_log_probs[group] = torch.where(where.unsqueeze(1), log_probs, self.unfinished_log_probs[group])
+        self.unfinished_lengths[group] = torch.where(where, length.long(), self.unfinished_lengths[group])
 
     def hypotheses(self, options: SearchOptions) -> list[list[Hypothesis]]:
         """The n-best list of each source, best first; shorter where the search has fewer hypotheses."""
-        for name in ("parents", "ids", "finished_parents", "finished_log_probs", "scores", "unfinished_log_probs"):
+        for name in ("parents", "ids", "finished_parents", "finished_log_probs", "scores"):
+            setattr(self, name, getattr(self, name).cpu())
+        for name in ("unfinished_log_probs", "unfinished_lengths"):
             setattr(self, name, getattr(self, name).cpu())
         outputs = []
         for finished, unfinished in zip(self._finished(options.n_best), self._unfinished(options), strict=True):
@@ -80,10 +85,10 @@ class BackPointers:
         beams = self.unfinished_log_probs.size(1)
         flat = self.unfinished_log_probs.view(len(self.limits), -1)  # (B, G · K)
         log_probs, indices = flat.sort(dim=1, descending=True, stable=True)
-        limits = torch.tensor(self.limits).unsqueeze(1)
         group = torch.arange(len(self.limits)).unsqueeze(1) * self.groups + indices // beams
-        ids = self._backtrace((limits - 1).expand_as(indices), group, indices % beams)
-        return _by_source(ids, log_probs, normalize(log_probs, limits, options), "length")
+        lengths = self.unfinished_lengths[group]
+        ids = self._backtrace(lengths - 1, group, indices % beams)
+        return _by_source(ids, log_probs, normalize(log_probs, lengths.clamp(min=1), options), "length")
 
     def _backtrace(self, step: Tensor, group: Tensor, beam: Tensor) -> list[list[list[int]]]:
         """The ids of hypotheses (B, N) from the step, group and beam of their last ids, all backtraced together."""

@@ -252,6 +252,9 @@ class _BeamSearch:
         ends = candidates.ids == self.processors.eos
         survivors = ends.long().argsort(dim=1, stable=True)[:, : self.beams]  # (Q, K)
         totals = candidates.log_probs.masked_fill(ends, -torch.inf)
+        # Where nothing may follow (every n-gram would repeat) and nothing is finished, the beams end as they are.
+        blocked = (totals.amax(1) == -torch.inf) & (live.pool.amax(1) == -torch.inf) & ~live.done
+        self.back_pointers.cut(live.group, self.place - 1, live.totals, blocked)
         live.parents, live.ids, live.totals = (
             x.gather(1, survivors) for x in (candidates.parents, candidates.ids, totals)
         )
@@ -263,7 +266,8 @@ class _BeamSearch:
         if self.options.coverage_penalty:
             live.covered = self._inherited(live.covered)
         self.back_pointers.grow(live.group, self.place, live.parents, live.ids)
-        self.back_pointers.cut(live.group, self._presentable(), (live.limit == self.place) & ~live.done)
+        at_limit = (live.limit == self.place) & ~live.done & ~blocked
+        self.back_pointers.cut(live.group, self.place, self._presentable(), at_limit)
         live.done = live.done | self._over()
         return survivors
 

@@ -1,8 +1,8 @@
 """The decoding engine: sequences in flight over one model, admitted and canceled at any step.
 
 Every sequence has a slot in the model's state and its own options, seed and callback. Finishing frees the slot without
-copying a cache; a new request takes a free slot, or a new one. What is computed for a free slot is read by nobody. Law:
-every sequence equals itself alone, whatever is admitted, finishes or is cancelled beside it.
+copying a cache; a new request takes a free slot, or a new one. Outputs of free slots are discarded. Law: every sequence
+equals itself alone, whatever is admitted, finishes or is canceled beside it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from seqwright.core.batch import Source
+from seqwright.core.batch import Source, accumulator_dtype
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State
@@ -59,7 +59,7 @@ class Generation:
     """Of the generated ids under the model itself, whatever the processors did; that of the end id is included."""
     reason: str | None = None
     """Why it ended: "length", "end" (the end id was generated), "stop" (its callback returned True or raised),
-    "canceled"."""
+    "canceled", "refused" (its prompt or options, or those of a request beside it, could not be read)."""
     cached: int = 0
     """Ids that its slot of the state holds; 0 before the prompt was read."""
 
@@ -107,7 +107,6 @@ class Engine:
         self.capacity = 0
         """Ids that a slot has room for."""
         self.state: State | None = None
-        self.wide = torch.float32 if self.device.type == "mps" else torch.float64
         self.rows: Rows | None = None
         self.processors = self._processors()
         self._ids = itertools.count()
@@ -145,8 +144,8 @@ class Engine:
     def step(self) -> list[Generation]:
         """Generates one id for every sequence in flight; those that it was generated for.
 
-        Requests that cannot be read (an id outside the vocabulary, everything banned) raise here and are dropped; the
-        sequences in flight stay as they were.
+        Where a new request cannot be read (an id outside the vocabulary, everything banned), the requests that were
+        waiting are refused, and the error comes back; the sequences in flight stay as they were.
         """
         newcomers = self._prefill_waiting()
         if newcomers is None and not self.slots:
@@ -163,8 +162,9 @@ class Engine:
         if history is not None:
             rows.history = history.append(chosen)
         gained = log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1)
+        wide = accumulator_dtype(self.device)
         # One transfer for all rows: a device is waited for once a step.
-        ids, numbers = torch.stack([chosen.to(self.wide), gained.to(self.wide)]).tolist()
+        ids, numbers = torch.stack([chosen.to(wide), gained.to(wide)]).tolist()
         live = [(own, int(id), log_prob) for own, id, log_prob in zip(self.slots, ids, numbers, strict=True) if own]
         for own, id, log_prob in live:
             own.log_prob += log_prob
@@ -217,6 +217,14 @@ class Engine:
         waiting, self.waiting = self.waiting, []
         if not waiting:
             return None
+        try:
+            return self._newcomers(waiting)
+        except Exception:
+            for own in waiting:
+                own.reason = "refused"
+            raise
+
+    def _newcomers(self, waiting: Sequence[Generation]) -> Newcomers:
         self.capacity = max(self.capacity, *map(self._room, waiting))
         groups = self._by_source(waiting)
         reads = [self._prefill(group) for group in groups]
@@ -244,7 +252,8 @@ class Engine:
     def _history(self) -> History:
         """The tokens of all slots, with room for one more."""
         assert self.rows is not None
-        needed = max(len(own.prompt) + len(own.ids) + 1 for own in self.slots if own is not None)
+        live = [own for own in self.slots if own is not None and own.options.needs_history]
+        needed = max(len(own.prompt) + len(own.ids) + 1 for own in live)
         if self.rows.history.tokens.size(1) < needed:
             self.rows.history = self.rows.history.widened(2 * needed)
         return self.rows.history
@@ -259,14 +268,13 @@ class Engine:
             banned = {*self.banned, *one.banned_ids, *([self.end] if one.min_tokens else [])} - {None}
             if len(banned) >= vocabulary:
                 raise UserError("every id is banned, so nothing can be generated; ban fewer.")
-        looking = [bool(own.options.penalized or own.options.no_repeat_ngram) for own in admitted]
-        prompts = [own.prompt if looks else [] for own, looks in zip(admitted, looking, strict=True)]
+        prompts = [own.prompt if own.options.needs_history else [] for own in admitted]
         last = torch.tensor([own.prompt[-1] for own in admitted], device=self.device)
         return Rows(
             last,
             torch.zeros_like(last),
             RowOptions.of(options, vocabulary, self.device, [own.seed for own in admitted]),
-            History.of(prompts, max(map(len, prompts)) + 1 if any(looking) else 0, self.device),
+            History.of(prompts, 0, self.device),
         )
 
     def _processors(self) -> LogitsProcessors:
@@ -278,16 +286,16 @@ class Engine:
         """Log-probabilities (N, V) of every slot's next id, after the id that it generated last."""
         assert self.rows is not None
         assert self.state is not None
-        running = [n for n, own in enumerate(self.slots) if own is not None]
-        full = [n for n in running if self._generation(n).cached == self.model.context]
+        live = [own for own in self.slots if own is not None]
+        full = [own for own in live if own.cached == self.model.context]
         log_probs: Tensor | None = None
-        if len(full) < len(running):
+        if len(full) < len(live):
             log_probs, self.state = self.model.step(self.rows.last.unsqueeze(1), self.state)
-            for n in set(running) - set(full):
-                self._generation(n).cached += 1
-        for group in self._by_source([self._generation(n) for n in full]):  # read again from their recent half
-            seats = [n for n in full if self._generation(n) in group]
-            read, state = self._prefill([self._generation(n) for n in seats])
+            for own in live:
+                own.cached += own not in full
+        for group in self._by_source(full):  # read again from their recent half
+            read, state = self._prefill(group)
+            seats = [self.slots.index(own) for own in group]
             self.state = self._seated(self.state, state, seats, len(self.slots))
             log_probs = read.new_zeros(len(self.slots), read.size(1)) if log_probs is None else log_probs
             log_probs = log_probs.index_copy(0, self._index(seats), read)
@@ -322,27 +330,16 @@ class Engine:
         return log_probs, state
 
     def _seated(self, state: S | None, new: S, seats: Sequence[int], held: int) -> S:
-        """`new` rows at these seats of a state of `held` rows, and behind them, in order, where it has fewer."""
-        order = sorted(range(len(seats)), key=seats.__getitem__)
+        """`new` rows at these seats, which ascend, of a state of `held` rows; those beyond it are appended."""
         if state is None:
-            return self._rows_of(new, order, len(seats))
-        taken = [n for n in order if seats[n] < held]
-        added = order[len(taken) :]
-        if taken:
-            state = state.put(self._index([seats[n] for n in taken]), self._rows_of(new, taken, len(seats)))
-        return state.cat([self._rows_of(new, added, len(seats))]) if added else state
-
-    def _rows_of(self, state: S, rows: Sequence[int], many: int) -> S:
-        """These of its `many` rows; itself where they are all of them, in order."""
-        if list(rows) == list(range(many)):
-            return state
-        index = self._index(rows)
-        return state.select(index, index)
-
-    def _generation(self, seat: int) -> Generation:
-        own = self.slots[seat]
-        assert own is not None
-        return own
+            return new
+        inside = sum(seat < held for seat in seats)
+        if inside == 0:
+            return state.cat([new])
+        taken, added = self._index(range(inside)), self._index(range(inside, len(seats)))
+        first = new if inside == len(seats) else new.select(taken, taken)
+        state = state.put(self._index(seats[:inside]), first)
+        return state if inside == len(seats) else state.cat([new.select(added, added)])
 
     def _index(self, places: Sequence[int]) -> Tensor:
         return torch.tensor(list(places), dtype=torch.long, device=self.device)

@@ -57,6 +57,11 @@ class ProcessorOptions:
         """Whether a penalty depends on the tokens generated so far."""
         return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
 
+    @property
+    def needs_history(self) -> bool:
+        """Whether processors look at the tokens so far."""
+        return self.penalized or self.no_repeat_ngram > 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingOptions(ProcessorOptions):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from seqwright.core.batch import accumulator_dtype
 from seqwright.core.config import UserError
 from seqwright.core.state import State
 from seqwright.decoding import filters
@@ -92,12 +93,11 @@ class RowOptions(State):
 
     @classmethod
     def of(
-        cls, options: Sequence[ProcessorOptions], vocabulary: int, device: torch.device | str, seeds: Sequence[int]
+        cls, options: Sequence[SamplingOptions], vocabulary: int, device: torch.device | str, seeds: Sequence[int]
     ) -> RowOptions:
-        wide = torch.float32 if torch.device(device).type == "mps" else torch.float64
-
-        def numbers(name: str, neutral: float, dtype: torch.dtype = wide) -> Tensor:
+        def numbers(name: str, neutral: float, dtype: torch.dtype | None = None) -> Tensor:
             values = [getattr(one, name) for one in options]
+            dtype = dtype or accumulator_dtype(torch.device(device))
             return torch.tensor([neutral if v is None else v for v in values], dtype=dtype, device=device)
 
         whole = torch.long
@@ -134,22 +134,21 @@ class RowOptions(State):
         ]
 
 
-def _bias(options: Sequence[ProcessorOptions], vocabulary: int, device: torch.device | str) -> Tensor:
-    rows = [one if isinstance(one, SamplingOptions) else SamplingOptions() for one in options]
-    if not any(row.logit_bias or row.banned_ids for row in rows):
-        return torch.zeros(len(rows), 0, dtype=torch.float64, device=device)
-    bias = torch.zeros(len(rows), vocabulary, dtype=torch.float64)
-    for n, row in enumerate(rows):
+def _bias(options: Sequence[SamplingOptions], vocabulary: int, device: torch.device | str) -> Tensor:
+    used = any(row.logit_bias or row.banned_ids for row in options)
+    bias = torch.zeros(len(options), vocabulary if used else 0, dtype=accumulator_dtype(torch.device(device)))
+    for n, row in enumerate(options):
         _check_ids("logit_bias", [id for id, _ in row.logit_bias], vocabulary)
         _check_ids("banned_ids", row.banned_ids, vocabulary)
         for id, number in row.logit_bias:
             bias[n, id] += number
-        bias[n, list(row.banned_ids)] = -torch.inf
+        if row.banned_ids:
+            bias[n, list(row.banned_ids)] = -torch.inf
     return bias.to(device)
 
 
-def _forced(options: Sequence[ProcessorOptions], vocabulary: int, device: torch.device | str) -> Tensor:
-    rows = [one.forced_ids if isinstance(one, SamplingOptions) else () for one in options]
+def _forced(options: Sequence[SamplingOptions], vocabulary: int, device: torch.device | str) -> Tensor:
+    rows = [one.forced_ids for one in options]
     for ids in rows:
         _check_ids("forced_ids", ids, vocabulary)
     width = max(map(len, rows), default=0)
@@ -186,7 +185,7 @@ class LogitsProcessors:
     @functools.cached_property
     def needs_history(self) -> bool:
         """Whether any row's processors look at the tokens it has."""
-        return any(one.penalized or one.no_repeat_ngram for one in self.options)
+        return any(one.needs_history for one in self.options)
 
     @functools.cached_property
     def min_tokens(self) -> int:

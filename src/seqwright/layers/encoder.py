@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -12,7 +13,7 @@ from seqwright.core.state import State
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderConfig:
+class EncoderConfig(ABC):
     """Base of encoder options: beside its own keys, what any head needs to know of the encoder."""
 
     autoregressive: ClassVar[bool] = False
@@ -34,9 +35,9 @@ class EncoderConfig:
         return self.autoregressive
 
     @property
+    @abstractmethod
     def input_width(self) -> int:
         """Size of the embeddings that the encoder takes."""
-        raise NotImplementedError(f"{type(self).__name__} needs a property `input_width`")
 
     @property
     def output_width(self) -> int:
@@ -58,10 +59,10 @@ class EncoderConfig:
         """Whether there is one hidden state for each position of the source."""
         return self.output_length is None
 
-    def initialize(self, module: nn.Module) -> None:
+    def initialize(self, module: nn.Module) -> None:  # noqa: B027 a hook with nothing to do by default
         """Initializes an embedding or head as the encoder's paper does; without one, PyTorch's initialization stays."""
 
-    def check_pooling(self, names: tuple[str, ...]) -> None:
+    def check_pooling(self, names: tuple[str, ...]) -> None:  # noqa: B027 likewise
         """Refuses poolings that these options do not define."""
 
     def for_images(self, length: int, *, class_token: bool) -> EncoderConfig:

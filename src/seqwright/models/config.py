@@ -33,7 +33,7 @@ class ModelConfig:
 def encoder_and_head_keys(encoder: type[EncoderConfig], head: type[HeadConfig]) -> tuple[Key, ...]:
     """The keys of a [model] table: those of the encoder, then those of the head with the encoder's defaults."""
     defaults, fixed = head_defaults(encoder, head), encoder.head_fixed.get(head.name, {})
-    keys = list(describe(encoder))  # type: ignore[arg-type]
+    keys = list(describe(encoder))
     for key in describe(head):  # type: ignore[arg-type]
         if key.name not in fixed:
             keys.append(replace(key, default=defaults.get(key.name, key.default)))

@@ -7,12 +7,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from seqwright.core.batch import Batch
+from seqwright.core.batch import Batch, accumulator_dtype
 from seqwright.core.config import UserError
 from seqwright.core.state import State
 from seqwright.training import machine
 from seqwright.training.objective import Objective
-from seqwright.training.trainer_state import accumulator_dtype
 
 
 def accumulate(

@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from seqwright.core.batch import Batch, Source
+from seqwright.core.batch import Batch, Source, accumulator_dtype
 from seqwright.core.config import UserError
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Feed, Trainable
@@ -27,7 +27,7 @@ from seqwright.training.optimizer import load_optimizer_state, optimizer, optimi
 from seqwright.training.schedule import schedule
 from seqwright.training.signals import StopRequest
 from seqwright.training.spikes import Trend
-from seqwright.training.trainer_state import LogInterval, TrainerState, accumulator_dtype, record_evaluation
+from seqwright.training.trainer_state import LogInterval, TrainerState, record_evaluation
 from seqwright.training.weights import load_weights, weights
 
 TensorGroups = dict[str, dict[str, Tensor]]

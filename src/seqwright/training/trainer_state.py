@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from seqwright.core.batch import accumulator_dtype
 from seqwright.core.config import UserError
 from seqwright.core.storage import to_record
 from seqwright.training.config import TrainingConfig
@@ -105,8 +106,3 @@ def final_checkpoints(progress: TrainerState, config: TrainingConfig) -> list[in
     if progress.best_step is None or config.weights == "last":
         return [progress.step]
     return [progress.best_step] if config.weights == "best" else sorted(step for _, step in progress.ranking)
-
-
-def accumulator_dtype(device: torch.device) -> torch.dtype:
-    """dtype of loss sums: float64, or float32 on MPS, which has no float64."""
-    return torch.float32 if device.type == "mps" else torch.float64
