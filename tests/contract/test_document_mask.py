@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seqwright.core.batch import IGNORE, Batch
-from seqwright.layers.document_mask import document_positions, same_document
+from seqwright.layers.transformer_stack import document_positions, same_document
 from seqwright.metrics.likelihood import random_windows, score_text
 from seqwright.training.accumulation import accumulate
 from seqwright.training.objective import Objective

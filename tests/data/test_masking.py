@@ -9,8 +9,7 @@ import torch
 from seqwright.core.batch import IGNORE
 from seqwright.core.config import UserError
 from seqwright.data.text.corpus import corpus_of
-from seqwright.data.text.masked import MASK, MaskedConfig, MaskedRows
-from seqwright.data.text.masking import Masking
+from seqwright.data.text.masked import MASK, MaskedConfig, MaskedRows, Masking
 from seqwright.data.text.stream import make_stream
 from seqwright.text.special_tokens import with_special_tokens
 from seqwright.text.tokenizer import Tokenizer

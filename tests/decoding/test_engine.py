@@ -22,7 +22,7 @@ OPTIONS = [
     SamplingOptions(max_tokens=14),
     SamplingOptions(max_tokens=3, temperature=1.7, top_k=6),
     SamplingOptions(max_tokens=12, top_p=0.8, min_tokens=4),
-    SamplingOptions(max_tokens=6, temperature=0.7, min_p=0.05, typical_p=0.9, banned_ids=(7,)),
+    SamplingOptions(max_tokens=6, temperature=0.7, min_p=0.05, typical_p=0.9, epsilon_cutoff=0.02, banned_ids=(7,)),
     SamplingOptions(max_tokens=11, repetition_penalty=1.3, no_repeat_ngram=2),
     SamplingOptions(max_tokens=8, presence_penalty=0.4, frequency_penalty=0.2, logit_bias=((4, 1.5), (5, -1.0))),
     SamplingOptions(max_tokens=5, forced_ids=(6, 8), no_repeat_ngram=3),

@@ -12,6 +12,7 @@ from torch.testing import assert_close
 
 from seqwright.decoding.filters import (
     counts_of,
+    epsilon_cutoff,
     min_p,
     penalize_counts,
     penalize_repetition,
@@ -126,6 +127,15 @@ def test_min_p_keeps_tokens_above_a_share_of_the_maximum(log_probs: Tensor, p: f
 
 
 @given(distributions(), st.floats(0.01, 1.0))
+def test_epsilon_cutoff_keeps_the_most_probable_token_and_all_above_epsilon(log_probs: Tensor, epsilon: float) -> None:
+    filtered = epsilon_cutoff(log_probs, epsilon)
+    assert_normalized(filtered)
+    assert_proportional(filtered, log_probs)
+    kept = (log_probs >= math.log(epsilon)) | (log_probs == log_probs.amax(-1, keepdim=True))
+    assert torch.equal(filtered > -math.inf, kept)
+
+
+@given(distributions(), st.floats(0.01, 1.0))
 def test_typical_p_keeps_the_tokens_closest_to_the_entropy(log_probs: Tensor, p: float) -> None:
     filtered = typical(log_probs, p)
     assert_normalized(filtered)
@@ -211,5 +221,5 @@ def test_filters_are_batch_invariant(log_probs: Tensor, k: int, p: float) -> Non
     for row in range(len(log_probs)):
         alone = slice(row, row + 1)
         assert torch.equal(top_k(log_probs, k)[alone], top_k(log_probs[alone], k))
-        for filtered in (top_p, min_p, typical):
+        for filtered in (top_p, min_p, typical, epsilon_cutoff):
             assert torch.equal(filtered(log_probs, p)[alone], filtered(log_probs[alone], p))

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from transformers.generation import logits_process as theirs
 
 from seqwright.core.config import UserError
-from seqwright.decoding.filters import min_p, top_p, typical
+from seqwright.decoding.filters import epsilon_cutoff, min_p, top_p, typical
 from seqwright.decoding.generate import generate
 from seqwright.decoding.options import SamplingOptions
 from seqwright.decoding.processors import History, LogitsProcessors, RowOptions
@@ -63,12 +63,13 @@ def test_processors_equal_those_of_transformers(options: dict[str, Any], process
 
 
 @pytest.mark.parametrize("p", [0.05, 0.3, 0.9])
-def test_min_p_top_p_and_typical_p_equal_those_of_transformers(p: float) -> None:
+def test_truncation_equals_that_of_transformers(p: float) -> None:
     log_probs = random_log_probs()
     warpers = {
         min_p: theirs.MinPLogitsWarper(p),
         top_p: theirs.TopPLogitsWarper(p),
         typical: theirs.TypicalLogitsWarper(p),
+        epsilon_cutoff: theirs.EpsilonLogitsWarper(p),
     }
     for ours, warper in warpers.items():
         assert_close(ours(log_probs, p), warper(random_history(), log_probs.clone()).log_softmax(-1))
@@ -101,6 +102,7 @@ def test_processors_are_batch_invariant(temperature: float) -> None:
         temperature=temperature,
         min_p=0.02,
         typical_p=0.95,
+        epsilon_cutoff=0.01,
         repetition_penalty=1.2,
         presence_penalty=0.3,
         frequency_penalty=0.2,
@@ -142,7 +144,14 @@ def test_ids_outside_the_vocabulary_are_rejected(options: dict[str, Any], messag
 
 @pytest.mark.parametrize(
     "options",
-    [{"min_p": 0.0}, {"typical_p": 1.5}, {"repetition_penalty": 0.0}, {"no_repeat_ngram": -1}, {"min_p": -1.0}],
+    [
+        {"min_p": 0.0},
+        {"typical_p": 1.5},
+        {"epsilon_cutoff": 0.0},
+        {"repetition_penalty": 0.0},
+        {"no_repeat_ngram": -1},
+        {"min_p": -1.0},
+    ],
 )
 def test_out_of_range_sampling_options_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=next(iter(options))):

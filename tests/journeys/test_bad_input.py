@@ -213,7 +213,7 @@ def test_check_rejects_models_with_a_too_short_context(seqwright: Command, workd
     [
         (["generate", "RUN", "--temperature", "-1"], "temperature must be 0 (greedy) or more, not -1.0."),
         (["generate", "RUN", "--temperature", "nan"], "decoding.temperature must be a number"),
-        (["generate", "RUN", "--top-p", "1.5"], "top_p is a probability mass: above 0 and at most 1, not 1.5."),
+        (["generate", "RUN", "--top-p", "1.5"], "top_p is a probability: above 0 and at most 1, not 1.5."),
         (["generate", "RUN", "--top-k", "0"], "top_k must be at least 1, not 0."),
         (["generate", "RUN", "--max-tokens", "0"], "max_tokens must be at least 1, not 0."),
         (["generate", "RUN", "--stop", ""], "it would end every output at once."),

@@ -135,7 +135,8 @@ class State:
 
 @runtime_checkable
 class Rewindable(Protocol):
-    """A state that can forget its last tokens: cached attention, n-grams. Recurrent states keep snapshots instead."""
+    """A state that can forget its last tokens: cached attention. States of fixed size (recurrent networks, n-grams) do
+    not hold what came before: keep snapshots of them instead, which cost no more than the state itself."""
 
     def truncate(self, lengths: Tensor) -> Self:
         """Each row as it was after `lengths` (R,) tokens, at most as many as it has."""

@@ -45,9 +45,16 @@ def typical(log_probs: Tensor, p: Parameter) -> Tensor:
 
 def min_p(log_probs: Tensor, p: Parameter) -> Tensor:
     """Tokens at least p times as probable as the most probable one (Nguyen et al. 2024)."""
-    floor = math.log(p) if isinstance(p, float) else p.double().log().to(log_probs.dtype)
+    floor = math.log(p) if isinstance(p, float) else p.log().to(log_probs.dtype)
     threshold = log_probs.amax(-1, keepdim=True) + floor
     return log_probs.masked_fill(log_probs < threshold, -torch.inf).log_softmax(-1)
+
+
+def epsilon_cutoff(log_probs: Tensor, epsilon: Parameter) -> Tensor:
+    """Tokens with probability epsilon or more, and the most probable one in any case (Hewitt et al. 2022)."""
+    floor = math.log(epsilon) if isinstance(epsilon, float) else epsilon.log().to(log_probs.dtype)
+    few = (log_probs < floor) & (log_probs < log_probs.amax(-1, keepdim=True))
+    return log_probs.masked_fill(few, -torch.inf).log_softmax(-1)
 
 
 def penalize_repetition(log_probs: Tensor, counts: Tensor, penalty: Parameter) -> Tensor:

@@ -23,6 +23,8 @@ class ProcessorOptions:
     """Sample from tokens at least this many times as probable as the most probable one."""
     typical_p: float | None = None
     """Locally typical sampling: sample from the most typical tokens that hold this probability mass."""
+    epsilon_cutoff: float | None = None
+    """Sample from tokens with at least this probability."""
     repetition_penalty: float = 1.0
     """Penalize tokens already in the prompt or output; above 1 discourages repetition."""
     presence_penalty: float = 0.0
@@ -42,10 +44,10 @@ class ProcessorOptions:
         check_seed(self.seed)
         if not 0 <= self.temperature < math.inf:
             raise UserError(f"temperature must be 0 (greedy) or more, not {self.temperature}.")
-        for name in ("top_p", "min_p", "typical_p"):
+        for name in ("top_p", "min_p", "typical_p", "epsilon_cutoff"):
             mass = getattr(self, name)
             if mass is not None and not 0 < mass <= 1:
-                raise UserError(f"{name} is a probability mass: above 0 and at most 1, not {mass}.")
+                raise UserError(f"{name} is a probability: above 0 and at most 1, not {mass}.")
         for name in ("repetition_penalty", "presence_penalty", "frequency_penalty"):
             if not math.isfinite(getattr(self, name)):
                 raise UserError(f"{name} must be a finite number, not {getattr(self, name)}.")

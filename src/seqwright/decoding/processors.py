@@ -81,6 +81,7 @@ class RowOptions(State):
     top_p: Tensor
     min_p: Tensor
     typical_p: Tensor
+    epsilon_cutoff: Tensor
     repetition_penalty: Tensor
     presence_penalty: Tensor
     frequency_penalty: Tensor
@@ -108,6 +109,7 @@ class RowOptions(State):
             top_p=numbers("top_p", 1.0),
             min_p=numbers("min_p", 0.0),
             typical_p=numbers("typical_p", 1.0),
+            epsilon_cutoff=numbers("epsilon_cutoff", 0.0),
             repetition_penalty=numbers("repetition_penalty", 1.0),
             presence_penalty=numbers("presence_penalty", 0.0),
             frequency_penalty=numbers("frequency_penalty", 0.0),
@@ -212,7 +214,7 @@ class LogitsProcessors:
             counts = filters.counts_of(history.tokens, vocabulary)
             log_probs = torch.where(counts > 0, log_probs * options.repetition_penalty, log_probs)
         if options.presence_penalty or options.frequency_penalty:
-            counts = filters.counts_of(history.output, vocabulary)
+            counts = filters.counts_of(history.output, vocabulary).to(log_probs)
             log_probs = log_probs - options.frequency_penalty * counts - options.presence_penalty * (counts > 0)
         if options.no_repeat_ngram:
             again = filters.repeated_ngrams(history.tokens, history.length, options.no_repeat_ngram, vocabulary)
@@ -273,7 +275,7 @@ class LogitsProcessors:
         return _where(due != NOTHING, certain, log_probs)
 
     def _filtered(self, log_probs: Tensor, rows: RowOptions) -> Tensor:
-        """Temperature and truncation, in transformers' order: temperature, top-k, top-p, min-p, typical."""
+        """Temperature and truncation, in transformers' order: temperature, top-k, top-p, min-p, typical, epsilon."""
         dtype, options = log_probs.dtype, self.options
         if any(uses := [one.temperature not in (0, 1) for one in options]):
             used = (rows.temperature != 0) & (rows.temperature != 1)
@@ -288,11 +290,18 @@ class LogitsProcessors:
             log_probs = _where(rows.top_p < 1, cut, log_probs, every=all(uses))
         if any(uses := [one.min_p is not None for one in options]):
             used = rows.min_p > 0
-            cut = filters.min_p(log_probs, _column(torch.where(used, rows.min_p, 1.0), torch.float64))
+            cut = filters.min_p(
+                log_probs, _column(torch.where(used, rows.min_p, 1.0), accumulator_dtype(log_probs.device))
+            )
             log_probs = _where(used, cut, log_probs, every=all(uses))
         if any(uses := [one.typical_p is not None and one.typical_p < 1 for one in options]):
             cut = filters.typical(log_probs, _column(rows.typical_p, dtype))
             log_probs = _where(rows.typical_p < 1, cut, log_probs, every=all(uses))
+        if any(uses := [one.epsilon_cutoff is not None for one in options]):
+            used = rows.epsilon_cutoff > 0
+            floor = torch.where(used, rows.epsilon_cutoff, 1.0)
+            cut = filters.epsilon_cutoff(log_probs, _column(floor, accumulator_dtype(log_probs.device)))
+            log_probs = _where(used, cut, log_probs, every=all(uses))
         return log_probs
 
 

@@ -13,7 +13,6 @@ from seqwright.core.config import UserError, check_sizes
 from seqwright.layers.attention import additive_mask
 from seqwright.layers.attention_bias import ALiBi, RelativePositionBias
 from seqwright.layers.cross_attention import CrossKV
-from seqwright.layers.document_mask import document_positions, same_document
 from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.positions import Learned, NoPositions, Rotary, Sinusoidal
 from seqwright.layers.slot_cache import SlotCache
@@ -142,3 +141,16 @@ class Stack(nn.Module):
         for layer, (block, layer_memory) in enumerate(zip(self.blocks, memories, strict=True)):
             x = block(x, positions, state, layer, bias=bias, mask=mask, memory=layer_memory)
         return self.norm(x)
+
+
+def document_positions(documents: Tensor) -> Tensor:
+    """(B, T): positions that restart at 0 with each document of a packed row (decision 65)."""
+    positions = torch.arange(documents.size(1), device=documents.device)  # (T,)
+    starts = documents != documents.roll(1, 1)
+    starts[:, 0] = True
+    return positions - torch.where(starts, positions, 0).cummax(1).values
+
+
+def same_document(documents: Tensor) -> Tensor:
+    """(B, 1, T, T): block-diagonal mask, True where two positions of a row belong to the same document."""
+    return (documents.unsqueeze(-1) == documents.unsqueeze(-2)).unsqueeze(1)
