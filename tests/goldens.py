@@ -34,7 +34,7 @@ from seqwright.core.storage import load_tensors
 
 FILE = Path(__file__).with_suffix(".jsonl")
 SHORT = ("training.steps=6", "training.batch_size=4", "training.log_every=1", "training.evaluate_every=3")
-GPT = ("model.layers=2", "model.width=32", "model.heads=2", "model.context=32")
+GPT = ("model.layers=2", "model.width=32", "model.heads=2", "model.context=32", "model.positions=learned")
 RECURRENT = ("model.width=32",)
 TIMED = ("seconds", "tokens_per_second")
 TOPICS = {"text": "embedded:topics"}

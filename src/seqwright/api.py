@@ -12,7 +12,7 @@ from seqwright.core.progress import SILENT, Progress
 from seqwright.data.files import as_list
 from seqwright.pipeline import recipe as recipes
 from seqwright.pipeline import training as session
-from seqwright.pipeline.defaults import DEFAULT_RECIPES, default_recipe, fine_tuned, kinds_of
+from seqwright.pipeline.defaults import DEFAULT_MINUTES, DEFAULT_RECIPES, default_recipe, fine_tuned, kinds_of
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.trust import refuse_untrusted, without_untrusted
 from seqwright.runs.directory import RunDirectory, is_run
@@ -28,6 +28,8 @@ RUNS = Path("runs")
 """The default folder of runs."""
 Files = str | Sequence[str]
 
+LENGTH = {"training.steps", "training.epochs", "training.minutes"}
+"""Keys that set the length of a training."""
 READING = ("data.columns", "data.separator", "data.format", "data.errors")
 """Keys of [data] that say how files are parsed; they may differ from those of training."""
 
@@ -52,24 +54,28 @@ def train(
     model: str | None = None,
     base: str | Path | None = None,
     set: Sequence[str] = (),
+    minutes: float | None = None,
     run: str | Path | None = None,
     trust: bool = False,
     progress: Progress = SILENT,
 ) -> Run:
     """Trains a recipe, or the default one for users' files (text, pairs of source and target files, conversations,
-    labeled texts, …), or resumes a run (`run` alone); returns the finished run. `base` is a run to fine-tune. `trust`
-    lets a run that was made elsewhere name the files it is trained on."""
+    labeled texts, …), or resumes a run (`run` alone); returns the finished run. `base` is a run to fine-tune.
+    `minutes` is a time budget instead of steps (`training.minutes`). `trust` lets a run that was made elsewhere name
+    the files it is trained on."""
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "masked": masked}
     files |= {"tagged": tagged, "images": images, "captions": captions}
     if isinstance(recipe, Recipe):
-        beside = {"valid": valid, "model": model, "base": base, "set": set or None} | files
+        beside = {"valid": valid, "model": model, "base": base, "set": set or None, "minutes": minutes} | files
         if ignored := [name for name, value in beside.items() if value is not None]:
             raise UserError(
                 f"a Recipe is complete; name {', '.join(ignored)} when you make it, or pass its file or name."
             )
         wanted = recipe
     else:
-        wanted = wanted_recipe(recipe, valid=valid, model=model, base=base, set=set, run=run, trust=trust, **files)
+        wanted = wanted_recipe(
+            recipe, valid=valid, model=model, base=base, set=set, minutes=minutes, run=run, trust=trust, **files
+        )
     path = Path(run) if run is not None else RUNS / wanted.name
     session.train(wanted, path, progress)
     return open(path)
@@ -82,6 +88,7 @@ def wanted_recipe(
     model: str | None = None,
     base: str | Path | None = None,
     set: Sequence[str] = (),
+    minutes: float | None = None,
     run: str | Path | None = None,
     trust: bool = False,
     **files: Files | None,
@@ -89,6 +96,7 @@ def wanted_recipe(
     """The recipe of a file or name, the default one for users' files (of one kind in DEFAULT_RECIPES), or that of an
     existing run."""
     overrides = [*([f'model.kind="{model}"'] if model else []), *set]
+    overrides += [] if minutes is None else [f"training.minutes={minutes}"]
     assert files.keys() <= DEFAULT_RECIPES.keys(), f"no kinds of data: {files.keys() - DEFAULT_RECIPES.keys()}"
     kinds_of_data = [kind for kind in DEFAULT_RECIPES if files.get(kind) is not None]
     if len(kinds_of_data) > 1:
@@ -108,7 +116,9 @@ def wanted_recipe(
         kinds = {} if before is None else kinds_of(before, kind)
         overridden = {"kind": keys.get("model.kind"), "tokenizer": keys.get("tokenizer.kind")}
         kinds |= {key: str(value) for key, value in overridden.items() if value is not None}
-        table = default_recipe(kind, names, as_list(valid), **kinds)
+        budget = keys.get("training.minutes", None if LENGTH & keys.keys() else DEFAULT_MINUTES)
+        table = default_recipe(kind, names, as_list(valid), minutes=budget, **kinds)
+        table |= _chosen_before(table, Path(run) if run is not None else RUNS / table["name"])
         if before is not None:
             table = fine_tuned(table, before, Path(str(base)))
         return recipes.make(table, overrides, origin=f"--{kind}", base=Path())
@@ -123,6 +133,19 @@ def wanted_recipe(
     if not trust:
         refuse_untrusted(settings, existing, dict(map(parse_override, overrides)))
     return settings
+
+
+def _chosen_before(table: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The sections of an existing run whose sizes followed from a time budget: a run that is resumed with the command
+    that started it keeps them, however fast the machine is now."""
+    if not is_run(path):
+        return {}
+    before = RunDirectory.open(path).recipe()
+    if before.get("training", {}).get("minutes") is None or before["model"]["kind"] != table["model"]["kind"]:
+        return {}
+    training = {key: value for key, value in before["training"].items() if key not in ("steps", "epochs", "minutes")}
+    budget = {key: value for key, value in table["training"].items() if key == "minutes"}
+    return {"tokenizer": before["tokenizer"], "model": before["model"], "training": training | budget}
 
 
 def open(
@@ -155,11 +178,14 @@ def open(
 register_encoder = build.register_encoder
 
 
-def demo(folder: str | Path = RUNS / "demo", progress: Progress = SILENT) -> list[Rung]:
-    """Trains a ladder of language models on a text that ships with Python; finished ones are reused."""
+def demo(
+    folder: str | Path = RUNS / "demo", *, minutes: float | None = None, progress: Progress = SILENT
+) -> list[Rung]:
+    """Trains a ladder of language models on a text that ships with Python; finished ones are reused. `minutes` is a
+    time budget for all of them together."""
     from seqwright.studies.demo import demo as train_ladder
 
-    return train_ladder(Path(folder), progress)[0]
+    return train_ladder(Path(folder), progress, minutes=minutes)[0]
 
 
 def check(run: Run | str | Path) -> list[LawResult]:
@@ -178,11 +204,22 @@ def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[di
     return find_gaps(run if isinstance(run, Run) else open(run), probes)
 
 
-def mix(runs: Sequence[str | Path], run: str | Path, *, on: str | Sequence[str] = (), geometric: bool = False) -> Run:
-    """A mixture of runs with weights tuned on held-out data, as `seqwright mix` writes it."""
+def mix(
+    runs: Sequence[str | Path],
+    run: str | Path,
+    *,
+    on: str | Sequence[str] = (),
+    geometric: bool = False,
+    ngram: bool = False,
+) -> Run:
+    """A mixture of runs with weights tuned on held-out data, as `seqwright mix` writes it; `ngram` adds an n-gram of
+    the first run's training text."""
     from seqwright.studies.mix import mix as make_mixture
+    from seqwright.studies.mix_ngram import ngram_beside
 
-    make_mixture([open(path) for path in runs], on, Path(run), geometric=geometric)
+    parts = [open(path) for path in runs]
+    parts += [open(ngram_beside(parts[0], Path(run)))] if ngram else []
+    make_mixture(parts, on, Path(run), geometric=geometric)
     return open(run)
 
 

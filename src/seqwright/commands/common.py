@@ -94,11 +94,12 @@ def print_back_off(tokens: Any) -> None:
     print_table(back_off_table(tokens))
 
 
-def print_scores(scores: Any, fingerprint: str) -> None:
-    """Prints scores with their confidence intervals, then the signature they share and the model they belong to."""
+def print_scores(scores: Any, fingerprint: str, baseline: Mapping[str, Any] | None = None) -> None:
+    """Prints scores with their confidence intervals, beside those of a baseline; then the signature they share and the
+    model they belong to."""
     from seqwright.reporting.terminal import scores_table, signature
 
-    print_table(scores_table(scores))
+    print_table(scores_table(scores, baseline))
     echo(signature(scores, fingerprint))
 
 

@@ -11,9 +11,15 @@ from seqwright.commands.common import JSON, echo, print_json, print_table
 
 @click.command("demo")
 @click.option("--run", "folder", type=click.Path(), default="runs/demo", show_default=True, help="Folder of the runs.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="Time budget for all networks together. Default: a few minutes' worth of steps.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
 @JSON
-def command(folder: str, quiet: bool, as_json: bool) -> None:
+def command(folder: str, minutes: float | None, quiet: bool, as_json: bool) -> None:
     """Train a ladder of language models, from n-grams to GPT, on a corpus that ships with Python, and compare them.
 
     Takes a few minutes on a laptop CPU. Run it again to resume, or to print the results once more.
@@ -24,7 +30,7 @@ def command(folder: str, quiet: bool, as_json: bool) -> None:
     from seqwright.studies.demo import demo
 
     with TerminalProgress(quiet=quiet or as_json) as progress:
-        rungs, page = demo(Path(folder), progress)
+        rungs, page = demo(Path(folder), progress, minutes=minutes)
     if as_json:
         rows = [{"name": r.name, "run": str(r.path), "summary": r.summary, "sample": r.sample} for r in rungs]
         print_json({"runs": rows, "report": str(page)})

@@ -17,13 +17,16 @@ from seqwright.commands.common import DEVICE, JSON, MultiValueCommand, echo, pri
     multiple=True,
     metavar="FILE...",
     help="Held-out text, or a source and its target, to tune the weights on. Default: equal weights for translators,"
-    " the shared validation texts for classifiers.",
+    " the validation text for language models and classifiers.",
 )
+@click.option("--ngram", is_flag=True, help="Language models: add an n-gram, fitted to the first run's training text.")
 @click.option("--geometric", is_flag=True, help="Translators: log-linear (geometric) mixture, p ∝ Π p_i^weight.")
 @click.option("--run", "run", type=click.Path(), required=True, help="Folder of the new run.")
 @DEVICE
 @JSON
-def command(runs: tuple[str, ...], on: tuple[str, ...], geometric: bool, run: str, device: str, as_json: bool) -> None:
+def command(
+    runs: tuple[str, ...], on: tuple[str, ...], ngram: bool, geometric: bool, run: str, device: str, as_json: bool
+) -> None:
     """Interpolate several runs, p = Σ weight p_i, with weights that maximize the likelihood of held-out data (EM).
 
     Language models must share a tokenizer (n-grams mix with neural models); translators must share both vocabularies;
@@ -32,6 +35,7 @@ def command(runs: tuple[str, ...], on: tuple[str, ...], geometric: bool, run: st
     deleted.
 
     \b
+    seqwright mix runs/notes-gpt --ngram --run runs/notes-mixed
     seqwright mix runs/ptb-ngram runs/ptb-lstm --on ptb/ptb.valid.txt.xz --run runs/ptb-mixed
     seqwright mix runs/en-de-1 runs/en-de-2 runs/en-de-3 --run runs/en-de
     seqwright mix runs/en-de-1 runs/en-de-gru --on valid.en valid.de --run runs/en-de
@@ -41,8 +45,14 @@ def command(runs: tuple[str, ...], on: tuple[str, ...], geometric: bool, run: st
     from seqwright.reporting.numbers import figure
     from seqwright.reporting.terminal import Column, table
     from seqwright.studies.mix import mix
+    from seqwright.studies.mix_ngram import ngram_beside
 
-    summary = mix([open_run(path, device=device) for path in runs], on, Path(run), geometric=geometric)
+    parts = [open_run(path, device=device) for path in runs]
+    if ngram:
+        beside = ngram_beside(parts[0], Path(run))
+        echo(f"the n-gram is in {beside}.", err=True)
+        parts.append(open_run(beside))
+    summary = mix(parts, on, Path(run), geometric=geometric)
     if as_json:
         print_json({"run": run, "summary": summary})
         return

@@ -61,6 +61,12 @@ KINDS = (
 @click.option(
     "--run", "run", type=click.Path(), help="Folder of the run. Default: runs/NAME. Given alone: resume that run."
 )
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="Time budget: train for about N minutes on this machine. Default for your own texts: 10.",
+)
 @TRUST
 @click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
 @SET
@@ -79,6 +85,7 @@ def command(
     valid: tuple[str, ...],
     model: str | None,
     run: str | None,
+    minutes: float | None,
     trust: bool,
     quiet: bool,
     overrides: tuple[str, ...],
@@ -108,14 +115,28 @@ def command(
     files |= {"images": images, "captions": captions}
     data = {kind: names or None for kind, names in files.items()}
     resolved = wanted_recipe(
-        recipe, valid=valid or None, model=model, base=base, set=overrides, run=run, trust=trust, **data
+        recipe,
+        valid=valid or None,
+        model=model,
+        base=base,
+        set=overrides,
+        minutes=minutes,
+        run=run,
+        trust=trust,
+        **data,
     )
     path = Path(run) if run else RUNS / resolved.name
     with TerminalProgress(quiet=quiet or as_json) as progress:
         outcome = train(resolved, path, progress)
     if as_json:
         print_json(
-            {"run": str(path), "stopped": outcome.stopped, "already": outcome.already, "summary": outcome.summary}
+            {
+                "run": str(path),
+                "stopped": outcome.stopped,
+                "already": outcome.already,
+                "summary": outcome.summary,
+                "advice": outcome.advice,
+            }
         )
     elif outcome.summary is None:
         echo(f"stopped by {outcome.stopped}, checkpoint saved; `seqwright train --run {path}` resumes.", err=True)
@@ -125,6 +146,8 @@ def command(
         if "discounts" in outcome.summary:
             print_table(ngrams_table(outcome.summary["types"], outcome.summary["discounts"]))
         if "scores" in outcome.summary:
-            print_scores(outcome.summary["scores"], outcome.summary["fingerprint"])
+            print_scores(outcome.summary["scores"], outcome.summary["fingerprint"], outcome.summary.get("baseline"))
+        for sentence in outcome.advice:
+            echo(sentence)
     # Exit status 128 + signal number, as shells report it.
     return {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129}.get(outcome.stopped or "", 0)

@@ -42,6 +42,8 @@ class EvaluationConfig:
     """Bootstrap resamples for confidence intervals; 0 for none."""
     seed: int = 1
     """Seed of the bootstrap and the random windows."""
+    baseline: bool = True
+    """Also fit an n-gram to the training text of a network, and score it on the same validation text."""
 
     def __post_init__(self) -> None:
         check_sizes(self, "stride", "batch_size", "random_batch_size")

@@ -28,12 +28,12 @@ from seqwright.training.config import TrainingConfig
 DEFAULT_TASK = "text"
 SHIPPED = Path(__file__).parents[1] / "recipes"
 
-EXCLUSIVE = (("training.steps", "training.epochs"), ("data.valid", "data.split"))
-"""Mutually exclusive keys."""
+EXCLUSIVE = (("training.steps", "training.epochs", "training.minutes"), ("data.valid", "data.split"))
+"""Keys of which an override replaces the others."""
 
 MAY_CHANGE = {
     "name",
-    *(f"training.{key}" for key in ("steps", "epochs", "log_every", "evaluate_every", "sample_every")),
+    *(f"training.{key}" for key in ("steps", "epochs", "minutes", "log_every", "evaluate_every", "sample_every")),
     *(f"training.{key}" for key in ("checkpoint_every", "keep_last", "keep_best", "patience", "writers", "device")),
 }
 """Keys that may change when a run is resumed, beside [evaluation] and [decoding]: they do not change what is
@@ -156,11 +156,11 @@ def make(
 
 def _drop_exclusive(table: dict[str, Any], key: str) -> None:
     """Drops the key of a recipe that excludes the key of an override."""
-    for pair in EXCLUSIVE:
-        if key in pair:
-            section, other = pair[1 - pair.index(key)].split(".")
+    for keys in EXCLUSIVE:
+        for other in keys if key in keys else ():
+            section, name = other.split(".")
             if isinstance(table.get(section), dict):
-                table[section].pop(other, None)
+                table[section].pop(name, None)
 
 
 def _task(table: Mapping[str, Any], reader: ConfigLoader) -> str:

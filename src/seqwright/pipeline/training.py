@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import shlex
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,11 @@ from seqwright.core.progress import SILENT, Progress
 from seqwright.core.storage import load_tensors, write_text
 from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.pipeline import recipe
+from seqwright.pipeline.baseline import baseline
+from seqwright.pipeline.budget import MAX_EPOCHS, Discarded, Forecast, measure, with_decided_steps
 from seqwright.pipeline.recipe import Recipe
+from seqwright.reporting.advice import advice, baseline_of
+from seqwright.reporting.numbers import duration
 from seqwright.reporting.report import report
 from seqwright.reporting.run_facts import RunFacts
 from seqwright.reporting.writers import TensorBoard, log_csv
@@ -44,6 +50,7 @@ class RunProgress(Progress):
     def __init__(self, directory: RunDirectory, progress: Progress):
         self.directory, self.progress = directory, progress
         self.recorded = set(directory.notes())
+        self.forecast = Forecast()
 
     def note(self, text: str) -> None:
         self.progress.note(text)
@@ -59,6 +66,8 @@ class RunProgress(Progress):
 
     def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
         self.progress.step(step, steps, loss, tokens_per_second)
+        if announcement := self.forecast(step, steps):
+            self.progress.note(announcement)
 
     def record(self, record: dict[str, Any]) -> None:
         self.directory.log(record)
@@ -74,6 +83,8 @@ class TrainingOutcome:
     """The signal that stopped training."""
     already: bool = False
     """Whether the run was already finished."""
+    advice: tuple[str, ...] = ()
+    """What to do next, each with its command."""
 
 
 def train(wanted: Recipe, path: Path, progress: Progress = SILENT) -> TrainingOutcome:
@@ -83,6 +94,7 @@ def train(wanted: Recipe, path: Path, progress: Progress = SILENT) -> TrainingOu
     if directory.learned:
         before = recipe.make(directory.recipe(), origin=str(directory.recipe_path), settled=True)
         recipe.check_same(before, wanted, path)
+        wanted = with_decided_steps(wanted, before, directory)
     with directory.writing():
         try:
             return TrainingSession(wanted, directory, progress).run()
@@ -103,7 +115,8 @@ class TrainingSession:
         path = self.directory.path
         build.refuse_derived(self.recipe.kind)
         if self.directory.finished and not self._wants_more():
-            return TrainingOutcome(path=path, summary=self.directory.summary(), already=True)
+            summary = self.directory.summary()
+            return TrainingOutcome(path=path, summary=summary, already=True, advice=tuple(self._advice(summary)))
         if not self.directory.learned:
             self.directory.clear()
         self.directory.write_recipe(self.recipe.toml())
@@ -178,6 +191,8 @@ class TrainingSession:
 
     def _train(self) -> TrainingOutcome:
         """Trains by gradient descent, from the last checkpoint where there is one."""
+        self._fit_baseline()
+        self._decide_steps()
         trainer = self._trainer()
         checkpoint = self.directory.checkpoints.latest()
         if checkpoint is not None:
@@ -197,7 +212,8 @@ class TrainingSession:
         if not trainer.finished:
             self.log({"kind": "stop", "step": progress.step, "reason": stopped})
             return TrainingOutcome(path=self.directory.path, summary=None, stopped=stopped)
-        return TrainingOutcome(path=self.directory.path, summary=self._finalize(trainer))
+        path, summary = self.directory.path, self._finalize(trainer)
+        return TrainingOutcome(path=path, summary=summary, advice=tuple(self._advice(summary)))
 
     def _finalize(self, trainer: Trainer) -> dict[str, Any]:
         """Loads or averages the final weights: last, best or several, as `training.weights` has it."""
@@ -214,9 +230,15 @@ class TrainingSession:
             "trained_tokens": progress.tokens,
             "parameters": sum(p.numel() for p in trainer.model.parameters()),
             "best_step": progress.best_step or progress.step,
+            **self._baseline_facts(),
             "weights": {"kind": self.recipe.training.weights, "steps": steps, "ema": self.recipe.training.ema_decay},
         }
         return self._finish(weights(trainer.model), facts, trainer.device)
+
+    def _baseline_facts(self) -> dict[str, Any]:
+        record = baseline_of(self.directory.records())
+        kept = {} if record is None else {key: value for key, value in record.items() if key not in ("kind", "step")}
+        return {"baseline": kept} if kept else {}
 
     def _note_resume(self, trainer: Trainer, checkpoint: Checkpoint) -> None:
         self.log({"kind": "resume", "step": checkpoint.step})
@@ -237,6 +259,43 @@ class TrainingSession:
         if "csv" in self.recipe.training.writers:
             write_text(self.directory.path / "log.csv", log_csv(self.directory.records()))
 
+    def _advice(self, summary: dict[str, Any]) -> Iterator[str]:
+        return advice(shlex.quote(str(self.directory.path)), self.directory.records(), summary)
+
+    def _fit_baseline(self) -> None:
+        """Logs the scores of a counted baseline, once."""
+        if baseline_of(self.directory.records()) is not None:
+            return
+        if record := baseline(self.recipe, self.task, self.progress):
+            self.log(record)
+
+    def _decide_steps(self) -> None:
+        """Turns a time budget into steps, once: they are in the run's recipe before the first of them is taken."""
+        config = self.recipe.training
+        if config.minutes is None or config.steps is not None:
+            return
+        self.progress.stage("measuring the speed of this machine")
+        self.progress.note(f"measuring how many steps fit into {config.minutes:g} min.")
+        throwaway = copy.deepcopy(self.model)
+        trainer = Trainer(
+            throwaway,
+            self.task.feed(throwaway),
+            config,
+            Discarded(),
+            evaluate=lambda: self.task.evaluate(throwaway, trainer.device, quick=True),
+            sample=lambda: self._sample(throwaway, trainer.device),
+        )
+        speed = measure(trainer)
+        self.progress.stage("")
+        steps = min(speed.steps(config.minutes), MAX_EPOCHS * trainer.feed.steps_per_epoch)
+        self.recipe = replace(self.recipe, training=replace(config, steps=steps))
+        self.directory.write_recipe(self.recipe.toml())
+        self.recorded.note(
+            f"{1 / speed.step:.3g} steps a second on this machine: {steps:,} steps in about"
+            f" {duration(speed.seconds(steps))}. Ctrl-C is safe; --minutes N for another budget."
+        )
+        self.recorded.forecast.announced = True
+
     def _trainer(self) -> Trainer:
         config = self.recipe.training
         feed = self.task.feed(self.model)
@@ -255,14 +314,14 @@ class TrainingSession:
             config,
             self,
             evaluate=lambda: self.task.evaluate(self.model, device, quick=True),
-            sample=lambda: self._sample(device),
+            sample=lambda: self._sample(self.model, device),
             format_batch=self.task.show,
-            reporter=self.progress,
+            reporter=self.recorded,
         )
 
-    def _sample(self, device: torch.device | str) -> list[dict[str, str]]:
-        self.model.eval()
-        return self.task.sample(self.model, device)
+    def _sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
+        model.eval()
+        return self.task.sample(model, device)
 
     def _finish(
         self, tensors: dict[str, torch.Tensor], facts: dict[str, Any], device: torch.device | str
@@ -276,7 +335,7 @@ class TrainingSession:
         self.progress.note("weights are saved; scoring the validation data, if there is any, and writing the report.")
         scores = self.task.evaluate(self.model, device, quick=False)
         if self.recipe.kind in build.COUNTED:
-            for sample in self._sample(device):
+            for sample in self._sample(self.model, device):
                 self.log({"kind": "sample", "step": 0, **sample})
         summary = {"kind": self.recipe.kind} | facts | (scores.as_json() if scores else {})
         summary["seconds"] = round(summary["seconds"], 3)

@@ -19,6 +19,8 @@ from seqwright.reporting.numbers import count, duration, figure
 
 LINE_SECONDS = 10.0
 """Seconds between progress lines where standard error is no terminal."""
+RATED_STEPS = 3
+"""Steps after which the time left is estimated."""
 SAMPLE_CHARACTERS, SOURCE_CHARACTERS = 160, 60
 """Maximum number of characters of a sample on a line, and of its source."""
 
@@ -112,10 +114,12 @@ class TerminalProgress(Progress):
         """Updates the bar after an optimizer step; `loss` is the last logged one, None before the first."""
         now = time.monotonic()
         if self.started is None or step <= self.started[1]:
-            self.started = (now, step - 1)
-        remaining = (now - self.started[0]) / max(1, step - self.started[1]) * (steps - step)
+            self.started = (now, step)
+        seconds, taken = now - self.started[0], step - self.started[1]
         loss_text = "" if loss is None else f"loss {figure(loss)}  "
-        status = f"{loss_text}{count(tokens_per_second)} tokens/s  {duration(remaining)} left"
+        status = f"{loss_text}{count(tokens_per_second)} tokens/s"
+        if taken >= RATED_STEPS:  # one step says little about the others
+            status += f"  {duration(seconds / taken * (steps - step))} left"
         if self.console.is_terminal:
             self._draw(step, steps, status)
         elif now - self.last_line > LINE_SECONDS:
@@ -128,6 +132,13 @@ class TerminalProgress(Progress):
             bits = record.get("bits_per_byte")
             suffix = "" if bits is None else f"  bits/byte {figure(bits)}"
             line = f"step {record['step']:,}  validation nll {figure(record['nll'])}{suffix}"
+            self.console.print(Text(line), style="bold", soft_wrap=True)
+        elif record["kind"] == "baseline":
+            bits = record.get("bits_per_byte")
+            suffix = "" if bits is None else f"  bits/byte {figure(bits)}"
+            line = (
+                f"{record['model']} baseline after {duration(record['seconds'])}:  nll {figure(record['nll'])}{suffix}"
+            )
             self.console.print(Text(line), style="bold", soft_wrap=True)
         elif record["kind"] == "sample":
             self.console.print(Text(f"  sample: {_sample_line(record)}"), style="italic dim", soft_wrap=True)

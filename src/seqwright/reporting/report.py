@@ -114,8 +114,11 @@ def _curves(run: RunFacts) -> Html:
 def _losses(run: RunFacts, over: str) -> list[Series]:
     training = Series(name="training", points=run.points("train", "loss", over), color="var(--quiet)", style="faint")
     validation = Series(name="validation", points=run.points("evaluation", "nll", over), color="var(--accent)")
+    last = max((x for x, _ in validation.points), default=0.0)
+    counted = [(x, float(record["nll"])) for record in run.records("baseline") for x in (0.0, last)]
+    levels = [Series(name="n-gram baseline", points=counted, color="var(--line-3)", style="level")] if counted else []
     epochs = Series(name="epoch mean", points=run.points("epoch", "loss", over), color="var(--line-2)")
-    return [training, epochs, validation]
+    return [training, epochs, validation, *levels]
 
 
 def _diagnostic(run: RunFacts, name: str, key: str) -> Html:

@@ -38,14 +38,16 @@ def table(rows: Iterable[Mapping[str, Any]], columns: Iterable[Column]) -> Table
     return rich_table
 
 
-def scores_table(scores: Mapping[str, Mapping[str, Any]]) -> Table:
-    """A table of scores with 95 % confidence intervals."""
+def scores_table(scores: Mapping[str, Mapping[str, Any]], baseline: Mapping[str, Any] | None = None) -> Table:
+    """A table of scores with 95 % confidence intervals, beside those of a counted baseline."""
+    counted = baseline or {}
     rows = [
         {**score, "score": title(name, scores), "interval": interval(score.get("low"), score.get("high"))}
+        | {"baseline": counted.get(name)}
         for name, score in scores.items()
     ]
     columns = [Column("score", "score"), Column("value", "value", figure), Column("interval", "95 % CI", str)]
-    return table(rows, columns)
+    return table(rows, columns + ([Column("baseline", f"{counted['model']} baseline", figure)] if counted else []))
 
 
 def signature(scores: Mapping[str, Mapping[str, Any]], fingerprint: str) -> str:

@@ -45,6 +45,7 @@ class Summary:
     scores: dict[str, dict[str, Any] | None] = field(default_factory=dict)
     tuned: dict[str, Number] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    baseline: dict[str, Any] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -81,6 +82,7 @@ LOG: dict[str, dict[str, Types]] = {
     "train": {"step": int},
     "epoch": {"step": int},
     "evaluation": {"step": int},
+    "baseline": {"model": str, "nll": (int, float), "seconds": (int, float)},
     "sample": {"step": int, "prompt": str, "text": str},
     "resume": {"step": int},
     "stop": {"step": int, "reason": str},

@@ -25,6 +25,7 @@ BASE: dict[str, Any] = {
         "sample_every": 0,
     },
     "decoding": {"max_tokens": 60, "temperature": 0.8},
+    "evaluation": {"baseline": False},  # the ladder has an n-gram
 }
 
 LADDER: dict[str, dict[str, Any]] = {
@@ -50,12 +51,14 @@ class Rung:
     sample: str
 
 
-def demo(folder: Path, progress: Progress) -> tuple[list[Rung], Path]:
-    """Trains each model in its own run (finished runs are reused); the rungs, and the comparison page."""
+def demo(folder: Path, progress: Progress, *, minutes: float | None = None) -> tuple[list[Rung], Path]:
+    """Trains each model in its own run (finished runs are reused); the rungs, and the comparison page. `minutes` is a
+    time budget that the networks share equally."""
+    budget = [] if minutes is None else [f"training.minutes={minutes / (len(LADDER) - 1)}"]
     rungs = []
     for name, overrides in LADDER.items():
         progress.note(f"— {name}")
-        outcome = train(recipe.make(_merged(name, overrides), origin="demo"), folder / name, progress)
+        outcome = train(recipe.make(_merged(name, overrides), budget, origin="demo"), folder / name, progress)
         if outcome.summary is None:
             raise KeyboardInterrupt
         samples = [r["text"] for r in RunDirectory.open(outcome.path).records() if r["kind"] == "sample"]

@@ -38,12 +38,10 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, geometric: 
         )
     if runs[0].settings.data.kind == "labeled":
         return mix_classifiers(runs, on or None, path)
-    if not on:
-        raise UserError("the weights are tuned on held-out text; give it with --on FILE.")
     for run in runs:
         _check_compatible(runs[0], run)
     first = runs[0]
-    stream = first.stream(on)
+    stream = first.stream(on or None)
     log_probs = np.stack([_log_probs(run, stream) for run in runs], 1)  # (T, M)
     weights = interpolation_weights(log_probs)
     with np.errstate(divide="ignore"):

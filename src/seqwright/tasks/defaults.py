@@ -4,17 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from seqwright.data.files import COMPRESSED, expand, read_text, resolve
 from seqwright.data.samples.text import embedded_text, is_embedded
 from seqwright.data.text.prepare import is_prepared, read_index
+from seqwright.training import machine
 
 KILO, MEGA = 1_000, 1_000_000
+PATIENCE = 4
+"""Of ten evaluations: a small text is overfitted before the time is over."""
+UTILIZATION = 0.4
+"""Share of the speed of matrix products that training reaches: the rest is memory traffic and small operations."""
 
 
 def run_name(files: Sequence[str], kind: str) -> str:
     """The stem of the first file and the kind of the model."""
     return f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}"
+
+
+def length_of_training(minutes: float | None, steps: int) -> dict[str, Any]:
+    """Keys of [training]: a time budget, which early stopping may leave unspent, where there is one; or steps."""
+    return {"steps": steps} if minutes is None else {"minutes": minutes, "patience": PATIENCE}
+
+
+def affordable(minutes: float | None) -> float:
+    """Floating-point operations of a training of so many minutes on this machine; unlimited without a budget."""
+    if minutes is None:
+        return float("inf")
+    return UTILIZATION * machine.flops(machine.device("auto")) * 60 * minutes
 
 
 def steps_for(size: int) -> int:
@@ -23,8 +41,13 @@ def steps_for(size: int) -> int:
 
 
 def learning_rate_for(width: int) -> float:
-    """The learning rate of a Transformer: inversely proportional to its width, at most 2e-3."""
+    """AdamW's learning rate of a Transformer: inversely proportional to its width, at most 2e-3."""
     return round(min(2e-3, 0.25 / width), 6)
+
+
+def muon_rate_for(width: int) -> float:
+    """Muon's learning rate of a Transformer: inversely proportional to its width, at most 8e-3."""
+    return round(min(8e-3, 1.0 / width), 6)
 
 
 def bytes_of(file: str) -> int:

@@ -14,6 +14,9 @@ class TrainingConfig:
     """Optimizer steps; 2,000 by default (see epochs)."""
     epochs: float | None = None
     """Epochs (passes over the training data), instead of steps."""
+    minutes: float | None = None
+    """Time budget, instead of steps: as many steps as fit, by the speed measured before the first one. The run's recipe
+    then has them as steps, and a resumed run keeps them."""
     batch_size: int = 32
     """Examples (rows) per optimizer step."""
     sequence_length: int | None = None
@@ -23,9 +26,10 @@ class TrainingConfig:
     that of the whole batch. auto halves them until they fit."""
     curriculum: bool = False
     """Curriculum learning: short examples first in the first epoch (data.examples documents or prefixes)."""
-    optimizer: Literal["adamw", "adam", "sgd", "adafactor"] = "adamw"
-    """AdamW (Loshchilov & Hutter 2019), Adam (Kingma & Ba 2015), SGD, or Adafactor, whose second moments are factored
-    into rows and columns to save memory (Shazeer & Stern 2018)."""
+    optimizer: Literal["adamw", "muon", "adam", "sgd", "adafactor"] = "adamw"
+    """AdamW (Loshchilov & Hutter 2019), Muon (Jordan et al. 2024: orthogonalized momentum for hidden matrices, AdamW
+    for other parameters), Adam (Kingma & Ba 2015), SGD, or Adafactor, whose second moments are factored into rows and
+    columns to save memory (Shazeer & Stern 2018)."""
     learning_rate: float = 1e-3
     """Peak learning rate of the schedule."""
     schedule: Literal["constant", "linear", "cosine", "wsd", "inverse-root", "one-cycle", "plateau"] = "cosine"
@@ -115,11 +119,13 @@ class TrainingConfig:
         problems = []
         if self.steps is not None and self.epochs is not None:
             problems.append("give steps or epochs, not both")
+        if self.minutes is not None and self.epochs is not None:
+            problems.append("give minutes or epochs, not both")
         problems += wrong_sizes(
             self, "steps", "sequence_length", "batch_size", "micro_batch_size", "log_every", "keep_last", "keep_best"
         )
         problems += wrong_sizes(self, "patience", "plateau_patience", "lora_rank")
-        for name in ("epochs", "spike_threshold", "unfreeze_every", "layer_decay"):
+        for name in ("epochs", "minutes", "spike_threshold", "unfreeze_every", "layer_decay"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 problems.append(f"{name} must be above 0, not {value}")

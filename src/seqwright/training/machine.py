@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import statistics
+import time
 from collections.abc import Iterator
 
 import torch
@@ -22,6 +24,18 @@ def device(name: str) -> torch.device:
     if not available[name]:
         raise UserError(f"this machine has no '{name}' device; use training.device=auto or cpu.")
     return torch.device(name)
+
+
+def flops(on: torch.device) -> float:
+    """Floating-point operations a second of float32 matrix products of the size of a small model, measured."""
+    a, b = torch.randn(2048, 128, device=on), torch.randn(128, 512, device=on)
+    work = 2 * a.size(0) * a.size(1) * b.size(1)
+    seconds = []
+    for _ in range(9):
+        start = time.perf_counter()
+        (a @ b).sum().item()  # waits for the device
+        seconds.append(time.perf_counter() - start)
+    return work / statistics.median(seconds)
 
 
 def autocast(on: torch.device, precision: str) -> contextlib.AbstractContextManager[object]:

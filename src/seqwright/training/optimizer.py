@@ -10,6 +10,10 @@ from torch import Tensor, nn
 
 from seqwright.training.config import TrainingConfig
 from seqwright.training.layer_freezing import lr_scales
+from seqwright.training.muon import Muon
+
+OUTSIDE = ("head.", "embedding.", "pooling.")
+"""Prefixes of parameters that are not hidden matrices."""
 
 
 def optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
@@ -19,28 +23,47 @@ def optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.Optimize
     """
     parameters = [p for p in module.parameters() if p.requires_grad]
     groups = _groups(module, config)
+    fused = parameters[0].device.type in ("cuda", "cpu")
+    betas = (config.beta1, config.beta2)
+    if config.optimizer == "muon":
+        return Muon(groups, lr=config.learning_rate, betas=betas, fused=fused)
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum)
     if config.optimizer == "adafactor":
         return torch.optim.Adafactor(groups, lr=config.learning_rate)
-    fused = parameters[0].device.type in ("cuda", "cpu")
-    betas = (config.beta1, config.beta2)
     adam = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     return adam(groups, lr=config.learning_rate, betas=betas, eps=1e-8, fused=fused)
 
 
 def _groups(module: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:
-    """Parameter groups by learning-rate factor and weight decay."""
+    """Parameter groups by learning-rate factor, weight decay and, for Muon, whether they are hidden matrices."""
     scales = lr_scales(module, config.layer_decay)
-    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    hidden = _hidden_matrices(module) if config.optimizer == "muon" else set()
+    groups: dict[tuple[float, bool, bool], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
             # Biases and normalization gains are one-dimensional and do not decay.
-            groups.setdefault((scales[name], parameter.dim() >= 2), []).append(parameter)
+            groups.setdefault((scales[name], parameter.dim() >= 2, name in hidden), []).append(parameter)
     return [
         {"params": parameters, "weight_decay": config.weight_decay if decays else 0.0, "lr_scale": scale}
-        for (scale, decays), parameters in groups.items()
+        | ({"orthogonal": orthogonal} if config.optimizer == "muon" else {})
+        for (scale, decays, orthogonal), parameters in groups.items()
     ]
+
+
+def _hidden_matrices(module: nn.Module) -> set[str]:
+    """Names of the matrices that map hidden states to hidden states: neither embeddings nor output layers."""
+    tables = {
+        f"{prefix}.{name}" if prefix else name
+        for prefix, part in module.named_modules()
+        if isinstance(part, nn.Embedding)
+        for name, _ in part.named_parameters(recurse=False)
+    }
+    return {
+        name
+        for name, parameter in module.named_parameters()
+        if parameter.dim() == 2 and name not in tables and not name.startswith(OUTSIDE)
+    }
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:

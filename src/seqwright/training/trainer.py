@@ -106,7 +106,7 @@ class Trainer:
             self.save()  # so that there is always a checkpoint to roll back to
         with StopRequest() as stop, machine.determinism(self.config.deterministic):
             while not self.finished:
-                self._timed_step()
+                self.timed_step()
                 if self._spiked():
                     self._roll_back()
                     continue
@@ -167,13 +167,17 @@ class Trainer:
         progress = asdict(self.progress) | {"ranking": [list(ranked) for ranked in self.progress.ranking]}
         self.store.save(self.progress.step, groups, progress, self.progress.kept_steps)
 
-    def _timed_step(self) -> None:
+    def timed_step(self) -> None:
+        """One optimizer step, timed and reported."""
         start = time.perf_counter()
         self._step()
         seconds = time.perf_counter() - start
         self.progress.seconds += seconds
         self.interval.seconds += seconds
-        self.reporter.step(self.progress.step, self.steps, self.last_loss, self.interval.tokens_per_second)
+        loss = self.last_loss
+        if loss is None and self.device.type == "cpu" and self.interval.tokens:  # a GPU would be waited for
+            loss = self.interval.loss.item() / self.interval.tokens
+        self.reporter.step(self.progress.step, self.steps, loss, self.interval.tokens_per_second)
 
     def _step(self) -> None:
         """One optimizer step on one batch of the feed, or none where the step is skipped."""

@@ -9,19 +9,40 @@ from typing import Any
 from seqwright.data.files import resolve
 from seqwright.data.samples.text import is_embedded
 from seqwright.data.text.prepare import is_prepared
-from seqwright.tasks.defaults import KILO, MEGA, bytes_of, learning_rate_for, run_name, steps_for
+from seqwright.tasks.defaults import (
+    KILO,
+    MEGA,
+    affordable,
+    bytes_of,
+    learning_rate_for,
+    length_of_training,
+    muon_rate_for,
+    run_name,
+    steps_for,
+)
 
+INFINITE = float("inf")
 COUNTED = "ngram"
 """The counted kind, which needs no validation text."""
 
-# Up to this many bytes of text: byte-bpe vocabulary, GPT layers, width, heads and context, dropout.
+# Up to this many bytes of text: byte-bpe vocabulary, GPT layers, width, heads and context, dropout, rows of a step.
+# Measured in docs/experiments.md (2026-11-16).
 GPT_SIZES: list[tuple[float, dict[str, Any]]] = [
-    (20 * KILO, {"size": 300, "layers": 2, "width": 64, "heads": 2, "context": 32, "dropout": 0.1}),
-    (200 * KILO, {"size": 512, "layers": 3, "width": 96, "heads": 3, "context": 64, "dropout": 0.1}),
-    (2 * MEGA, {"size": 1024, "layers": 4, "width": 128, "heads": 4, "context": 128, "dropout": 0.05}),
-    (20 * MEGA, {"size": 4096, "layers": 6, "width": 256, "heads": 8, "context": 256, "dropout": 0.0}),
-    (200 * MEGA, {"size": 8192, "layers": 8, "width": 512, "heads": 8, "context": 512, "dropout": 0.0}),
-    (float("inf"), {"size": 16384, "layers": 12, "width": 768, "heads": 12, "context": 1024, "dropout": 0.0}),
+    (20 * KILO, {"size": 300, "layers": 2, "width": 64, "heads": 2, "context": 32, "dropout": 0.2, "rows": 16}),
+    (200 * KILO, {"size": 512, "layers": 4, "width": 128, "heads": 4, "context": 64, "dropout": 0.3, "rows": 16}),
+    (2 * MEGA, {"size": 1024, "layers": 4, "width": 128, "heads": 4, "context": 128, "dropout": 0.1, "rows": 16}),
+    (20 * MEGA, {"size": 2048, "layers": 6, "width": 256, "heads": 8, "context": 256, "dropout": 0.0, "rows": 16}),
+    (200 * MEGA, {"size": 8192, "layers": 8, "width": 512, "heads": 8, "context": 512, "dropout": 0.0, "rows": 32}),
+    (INFINITE, {"size": 16384, "layers": 12, "width": 768, "heads": 12, "context": 1024, "dropout": 0.0, "rows": 32}),
+]
+
+# Up to this many floating-point operations: the largest GPT that a time budget trains well.
+AFFORDABLE: list[tuple[float, dict[str, int]]] = [
+    (3e11, {"layers": 2, "width": 64, "heads": 2, "context": 64}),
+    (2e14, {"layers": 4, "width": 128, "heads": 4, "context": 128}),
+    (2e16, {"layers": 6, "width": 256, "heads": 8, "context": 256}),
+    (1e18, {"layers": 8, "width": 512, "heads": 8, "context": 512}),
+    (INFINITE, {"layers": 12, "width": 768, "heads": 12, "context": 1024}),
 ]
 
 
@@ -31,8 +52,9 @@ def text_recipe(
     *,
     kind: str,
     tokenizer: str = "byte-bpe",
+    minutes: float | None = None,
 ) -> dict[str, Any]:
-    """A recipe, as tables, for a language model of some files."""
+    """A recipe, as tables, for a language model of some files, of the size that the text and the time budget allow."""
     size = sum(bytes_of(file) for file in files)
     sizes = next(sizes for most, sizes in GPT_SIZES if size <= most)
     data: dict[str, Any] = {"kind": "text", "train": list(files)}
@@ -50,23 +72,31 @@ def text_recipe(
         table["tokenizer"] = {"file": str(_tokenizers(files)[0])}
     if kind == COUNTED:
         return table
+    trained = length_of_training(minutes, steps_for(size))
+    sizes = sizes | _smaller(sizes, affordable(minutes))
     if kind == "gpt":
-        table["model"] |= {key: value for key, value in sizes.items() if key != "size"}
-        table["training"] = {
-            "batch_size": 16 if size < 20 * MEGA else 32,
-            "steps": steps_for(size),
-            "learning_rate": learning_rate_for(sizes["width"]),
+        table["model"] |= {key: sizes[key] for key in ("layers", "width", "heads", "context", "dropout")}
+        table["model"] |= {"positions": "rope"}
+        table["training"] = trained | {
+            "batch_size": sizes["rows"],
+            "optimizer": "muon",
+            "learning_rate": muon_rate_for(sizes["width"]),
         }
     else:
         width = 2 * sizes["width"]
         table["model"] |= {"width": width} | ({"dropout": sizes["dropout"]} if kind != "neural-bigram" else {})
-        table["training"] = {
+        table["training"] = trained | {
             "batch_size": 16,
             "sequence_length": 64 if size > 200 * KILO else 16,
-            "steps": steps_for(size),
             "learning_rate": 2e-3,
         }
     return table
+
+
+def _smaller(sizes: dict[str, Any], operations: float) -> dict[str, int]:
+    """The sizes that so many floating-point operations train well, where they are smaller."""
+    most = next(most for limit, most in AFFORDABLE if operations <= limit)
+    return most if most["width"] < sizes["width"] else {}
 
 
 def chat_recipe(
@@ -75,9 +105,10 @@ def chat_recipe(
     *,
     kind: str,
     tokenizer: str = "byte-bpe",
+    minutes: float | None = None,
 ) -> dict[str, Any]:
     """A recipe, as tables, for an assistant of some files of conversations."""
-    table = text_recipe(files, valid, kind=kind, tokenizer=tokenizer)
+    table = text_recipe(files, valid, kind=kind, tokenizer=tokenizer, minutes=minutes)
     table["data"] |= {"kind": "chat"}
     if "split" in table["data"]:
         table["data"]["split"] = "tail 10%"
@@ -92,15 +123,21 @@ def masked_recipe(
     *,
     kind: str,
     tokenizer: str = "byte-bpe",
+    minutes: float | None = None,
 ) -> dict[str, Any]:
     """A recipe, as tables, for a masked language model of some files: the sizes of a GPT, and twice its steps,
     since only one token in seven is learned from."""
-    table = text_recipe(files, valid, kind="gpt" if kind in ("bert", "transformer") else kind, tokenizer=tokenizer)
+    causal = "gpt" if kind in ("bert", "transformer") else kind
+    table = text_recipe(files, valid, kind=causal, tokenizer=tokenizer, minutes=minutes)
     table["data"] |= {"kind": "masked"}
     table["model"] |= {"kind": kind}
     if kind == "bert":  # pre-LN, because so little text does not reward the long warm-up that post-LN needs
         table["model"] |= {"norm_position": "pre"}
-    table["training"]["steps"] *= 2
+    if causal == "gpt":
+        del table["model"]["positions"], table["training"]["optimizer"]
+        table["training"]["learning_rate"] = learning_rate_for(table["model"]["width"])
+    if minutes is None:
+        table["training"]["steps"] *= 2
     return table | {"name": run_name(files, kind)}
 
 

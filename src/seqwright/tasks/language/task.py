@@ -193,11 +193,12 @@ class LanguageTask(TextTask):
                 f'corpora are mixed window by window; "{examples}" cannot be: use data.examples = "windows".'
             )
         feed = Mixture(self.streams, weights, context=length, batch=training.batch_size, seed=training.seed)
-        tokens = total_steps(training, feed) * training.batch_size * length
+        steps = total_steps(training, feed) if training.minutes is None or training.steps else None
+        tokens = None if steps is None else steps * training.batch_size * length
         for name, weight, stream in zip(self.names, weights, self.streams, strict=True):
             share = weight / sum(weights)
-            read = epochs(share, tokens, stream.positions)
-            self.progress.note(f"{name}: {share:.1%} of what is read, {stream.targets:,} tokens, {read:.2f} epochs.")
+            read = "" if tokens is None else f", {epochs(share, tokens, stream.positions):.2f} epochs"
+            self.progress.note(f"{name}: {share:.1%} of what is read, {stream.targets:,} tokens{read}.")
         return feed
 
     def evaluate(self, model: Autoregressive, device: torch.device | str, *, quick: bool) -> Scores | None:

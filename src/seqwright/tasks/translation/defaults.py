@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from seqwright.tasks.defaults import KILO, MEGA, bytes_of, learning_rate_for, run_name, steps_for
+from seqwright.tasks.defaults import KILO, MEGA, bytes_of, learning_rate_for, length_of_training, run_name, steps_for
 
 # Up to this many bytes of both sides: joint byte-bpe vocabulary, layers, width, heads, dropout, tokens of a step.
 TRANSFORMER_SIZES: list[tuple[float, dict[str, Any]]] = [
@@ -23,6 +23,7 @@ def pairs_recipe(
     *,
     kind: str,
     tokenizer: str = "byte-bpe",
+    minutes: float | None = None,
 ) -> dict[str, Any]:
     """A recipe, as tables, for a translator between some files."""
     size = sum(bytes_of(file) for file in files)
@@ -40,7 +41,7 @@ def pairs_recipe(
         "tokenizer": {"kind": tokenizer} | ({"size": sizes["size"]} if tokenizer == "byte-bpe" else {}),
         "model": model,
         "training": {
-            "steps": steps_for(2 * size),
+            **length_of_training(minutes, steps_for(2 * size)),
             "learning_rate": learning_rate_for(sizes["width"]),
             "label_smoothing": 0.1,
             "weight_decay": 0.01,

@@ -1,0 +1,123 @@
+"""Time budgets: how many optimizer steps fit into `training.minutes`, and how long a training takes."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from seqwright import build
+from seqwright.pipeline.recipe import Recipe
+from seqwright.reporting.numbers import duration
+from seqwright.runs.directory import RunDirectory
+from seqwright.training.trainer import TensorGroups, Trainer
+
+WARM_UP_STEPS, MEASURED_STEPS = 2, 3
+"""Steps that are not timed (allocations, first kernels), and the fewest that are."""
+MEASURED_SECONDS = 3.0
+"""Steps are measured for about this long."""
+EVALUATIONS = 10
+"""Evaluations of a training, by default (`training.evaluate_every`)."""
+LEAST_SHARE = 0.5
+"""Share of a budget that steps get in any case: a long validation text does not eat up the training."""
+MAX_EPOCHS = 100
+"""Passes over the training data after which a budget is left unspent: more of them would only overfit."""
+ANNOUNCED = 60.0
+"""Seconds above which the length of a training is announced."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """Seconds of one optimizer step, and of one evaluation with its samples."""
+
+    step: float
+    evaluation: float
+
+    def steps(self, minutes: float) -> int:
+        """Steps that fit into so many minutes with their evaluations."""
+        seconds = 60 * minutes
+        left = max(seconds - EVALUATIONS * self.evaluation, LEAST_SHARE * seconds)
+        return max(EVALUATIONS, _rounded(left / self.step))
+
+    def seconds(self, steps: int) -> float:
+        """Seconds of so many steps with their evaluations."""
+        return steps * self.step + EVALUATIONS * self.evaluation
+
+
+def measure(trainer: Trainer) -> Speed:
+    """The speed of a trainer that is thrown away: its steps change its model."""
+    for _ in range(WARM_UP_STEPS):
+        trainer.timed_step()
+    seconds: list[float] = []
+    while len(seconds) < MEASURED_STEPS or sum(seconds) < MEASURED_SECONDS:
+        seconds.append(_seconds(trainer.timed_step))
+    evaluations = [trainer.evaluate, *([trainer.sample] if trainer.sample else [])]
+    return Speed(step=statistics.median(seconds), evaluation=sum(map(_seconds, evaluations)))
+
+
+def _seconds(work: Any) -> float:
+    start = time.perf_counter()
+    work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def _rounded(steps: float) -> int:
+    """Two significant digits: a noisy measurement deserves no more, and round numbers are easier to repeat."""
+    digits = 10 ** max(0, len(str(int(steps))) - 2)
+    return int(steps) // digits * digits
+
+
+def with_decided_steps(wanted: Recipe, before: Recipe, directory: RunDirectory) -> Recipe:
+    """The recipe of a run that is resumed, with the steps that its budget was turned into; in proportion where it has
+    another budget now."""
+    training = wanted.training
+    steps, minutes = before.training.steps, before.training.minutes
+    if directory.finished and minutes is None and wanted.kind not in build.COUNTED:
+        summary = directory.summary("asked_steps")
+        steps, minutes = summary["asked_steps"], max(summary["seconds"], 1.0) / 60
+    if training.minutes is None or training.steps is not None or steps is None or minutes is None:
+        return wanted
+    return replace(wanted, training=replace(training, steps=max(1, round(steps * training.minutes / minutes))))
+
+
+class Discarded:
+    """A checkpoint store that keeps nothing."""
+
+    def log(self, record: dict[str, Any]) -> None:
+        """Drops a record."""
+
+    def save(self, step: int, groups: TensorGroups, progress: dict[str, Any], kept: list[int]) -> None:
+        """Drops a checkpoint."""
+
+    def load(self, step: int) -> tuple[TensorGroups, dict[str, Any]]:
+        raise AssertionError("nothing was kept")
+
+    def rewind(self, step: int) -> None:
+        """Nothing to remove."""
+
+
+class Forecast:
+    """Announces, once, how long a training will take, as soon as enough steps are measured."""
+
+    def __init__(self) -> None:
+        self.start: tuple[float, int] | None = None
+        self.announced = False
+
+    def __call__(self, step: int, steps: int) -> str | None:
+        """After every step: the announcement, or None."""
+        now = time.perf_counter()
+        if self.start is None:
+            self.start = (now, step)
+        seconds, taken = now - self.start[0], step - self.start[1]
+        if self.announced or seconds < MEASURED_SECONDS or taken < MEASURED_STEPS:
+            return None
+        self.announced = True
+        left = seconds / taken * (steps - step)
+        if left < ANNOUNCED:
+            return None
+        return f"about {duration(left)} on this machine; Ctrl-C is safe; --minutes N for another budget."

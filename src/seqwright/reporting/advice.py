@@ -1,0 +1,51 @@
+"""What to do next with a trained language model: train longer, or mix it with the n-gram that is still better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from seqwright.reporting.numbers import figure
+
+FALLING = 0.01
+"""Share of the loss by which it must still have fallen over the last fifth of the training."""
+
+
+def advice(path: str, log: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> Iterator[str]:
+    """Sentences with the command to run."""
+    if fallen := still_falling(log):
+        seconds = float(summary.get("seconds") or 0)
+        minutes = max(1, round(seconds / 30))  # twice the time so far
+        yield (
+            f"validation was still falling ({fallen:.1%} in the last fifth of the training): go on with"
+            f" `seqwright train --run {path} --minutes {minutes}`."
+        )
+    counted = baseline_of(log)
+    if counted is None or summary.get("nll") is None:
+        return
+    behind = summary["nll"] / counted["nll"] - 1
+    if behind > 0:
+        yield (
+            f"the {counted['model']} is still better by {behind:.1%} ({_bits(counted)} bits/byte after"
+            f" {figure(counted['seconds'])} s): mix them with `seqwright mix {path} --ngram --run {path}-mixed`."
+        )
+
+
+def baseline_of(log: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The record of the counted baseline, if there is one."""
+    return next((record for record in log if record["kind"] == "baseline"), None)
+
+
+def still_falling(log: Sequence[Mapping[str, Any]]) -> float | None:
+    """By which share the validation loss fell over the last fifth of the steps; None where that is little."""
+    points = [(record["step"], record["nll"]) for record in log if record["kind"] == "evaluation"]
+    if len(points) < 2:
+        return None
+    last, loss = points[-1]
+    before = [nll for step, nll in points if step <= 0.8 * last]
+    fallen = 1 - loss / before[-1] if before and before[-1] > 0 else 0.0
+    return fallen if fallen > FALLING else None
+
+
+def _bits(record: Mapping[str, Any]) -> str:
+    return figure(record.get("bits_per_byte") or float("nan"))
