@@ -15,9 +15,11 @@ from torch import Tensor, nn
 
 import seqwright as sw
 from seqwright import build
+from seqwright.cli import COMMANDS
 from seqwright.core.batch import Batch, Source, Vocabulary
 from seqwright.core.config import ConfigLoader
 from seqwright.layers.encoder import EncoderConfig, EncoderOutput
+from seqwright.runs.run import VERBS
 
 ROWS = [(task, kind) for task, spec in build.TASKS.items() for kind in spec.models]
 NEURAL = [(task, kind) for task, kind in ROWS if kind not in {*build.COUNTED, *build.DERIVED}]
@@ -29,6 +31,16 @@ def test_the_names_of_a_task_resolve(task: str) -> None:
     for name in spec.names:
         assert isinstance(getattr(spec, name), type)
     assert spec.default_model in spec.models
+
+
+@pytest.mark.parametrize("task", build.TASKS)
+def test_the_verbs_of_a_run_are_methods_and_commands(task: str) -> None:
+    """A verb that is missing in VERBS would fail on other runs with a traceback instead of the verbs they support."""
+    run = build.task_spec(task).run
+    assert {*run.verbs} <= {*VERBS}
+    for verb in run.verbs:
+        assert callable(getattr(run, verb))
+        assert verb.replace("_", "-") in COMMANDS
 
 
 @pytest.mark.parametrize(("task", "kind"), ROWS)

@@ -151,12 +151,15 @@ class TaskSpec:
         default_model: str,
         models: Models | None = None,
         head: str | None = None,
+        split_method: str = "tail",
     ):
         self.names = {"data": data, "tokenizer": tokenizer, "decoding": decoding, "evaluation": evaluation}
         self.names |= {"task": task, "run": run}
         self.default_model = default_model
         self.head = head
         """Of HEADS: what every encoder is combined with."""
+        self.split_method = split_method
+        """Of `data.split`: holds out validation data of users' files, whose order may be that of their classes."""
         self._models = models or {}
 
     @property
@@ -203,6 +206,7 @@ TASKS: dict[str, TaskSpec] = {
         default_model="bag",
         models=CLASSIFIERS,
         head="labeled",
+        split_method="stratified",
     ),
     "images": TaskSpec(
         data="data.images.corpus:ImagesConfig",
@@ -213,6 +217,7 @@ TASKS: dict[str, TaskSpec] = {
         run="tasks.images.task:ImageRun",
         default_model="vit",
         head="images",
+        split_method="pictures",
     ),
     "tagged": TaskSpec(
         data="data.tagged.corpus:TaggedConfig",
@@ -234,6 +239,7 @@ TASKS: dict[str, TaskSpec] = {
         run="tasks.captioning.task:CaptioningRun",
         default_model="transformer",
         models=CAPTIONERS,
+        split_method="pictures",
     ),
     "chat": TaskSpec(
         data="data.chat:ChatConfig",

@@ -14,7 +14,7 @@ from seqwright.api import wanted_recipe
 from seqwright.core.batch import EncoderSizes, OutputSpec, Vocabularies, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.data.files import resolve
-from seqwright.data.images.corpus import read_images
+from seqwright.data.images.corpus import read_images, read_splits
 from seqwright.pipeline.recipe import Recipe, about, load, make, shipped
 from seqwright.tasks.images.codec import ImageCodec
 from seqwright.training.schedule import schedule
@@ -136,25 +136,6 @@ def test_a_shipped_recipe_has_a_description_and_loads(name: str) -> None:
     assert recipe.data.train == (TEXT,)
 
 
-def test_every_shipped_recipe_is_checked_here() -> None:
-    counted = {
-        "ptb-ngram",
-        "wikitext2-ngram",
-        "shakespeare-ngram",
-        "shakespeare-adaptive",
-        "imdb-bag",
-        "imdb-bag-pieces",
-        "sst2-pieces",
-    }
-    tagging = {"ewt-upos", "ewt-perceptron", "atis-slots", "atis-perceptron", "python-tokens"}
-    others = {"shakespeare-cpu", "python-reference", "python-assistant", "digit-captions"}
-    sized = GPTS.keys() | LECTURES.keys() | TRANSLATORS.keys() | CLASSIFIERS.keys() | IMAGE_ENCODERS.keys()
-    begun = {"topics-bert", "topics-bart", "english-bert", "imdb-lm", "imdb-from-lm", "sst2-from-lm"}
-    begun |= {"imdb-bilstm-fill", "imdb-bilstm-filled", "cola-bert", "mrpc-bert", "rte-bert", "sst2-bert"}
-    begun |= {"glue-sst2-bert", "imdb-bert", "ewt-bert"}
-    assert shipped().keys() == sized | counted | tagging | others | begun
-
-
 def test_the_results_page_names_shipped_recipes() -> None:
     page = (Path(__file__).parents[2] / "docs" / "results.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
@@ -235,6 +216,26 @@ def test_users_files_replace_those_of_the_recipe_and_resolve_against_the_working
     assert both.data.split is None
     with pytest.raises(UserError, match=r"no file .*recipes/elsewhere\.txt"):
         wanted_recipe(written)
+
+
+@pytest.mark.parametrize("task", build.TASKS)
+def test_users_files_are_split_by_a_method_of_their_kind(task: str, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).write_text("text\n")
+    written = tmp_path / "mine.toml"
+    written.write_text(f'[data]\nkind = "{task}"\ntrain = "elsewhere"\nvalid = "elsewhere"\n')
+    own = load(written, train=[str(tmp_path / "one"), str(tmp_path / "two")])
+    assert (own.data.valid, own.data.split) == (None, f"{build.TASKS[task].split_method} 5%")  # its [data] accepts it
+
+
+def test_users_images_that_are_sorted_by_class_are_held_out_of_several_classes(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (100, 8, 8, 1), dtype=np.uint8)
+    np.savez(tmp_path / "sorted.npz", images=pixels, labels=np.array([str(n // 10) for n in range(100)]))
+    written = tmp_path / "mine.toml"
+    written.write_text('[data]\nkind = "images"\ntrain = "elsewhere.npz"\nvalid = "elsewhere.npz"\n')
+    _, valid = read_splits(load(written, train=[str(tmp_path / "sorted.npz")]).data)
+    assert valid is not None
+    assert len({*(valid.labels or ())}) > 1
 
 
 IMAGE_ENCODERS = {

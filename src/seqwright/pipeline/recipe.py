@@ -216,8 +216,9 @@ def _with_files(data: dict[str, Any], train: Sequence[str], valid: Sequence[str]
     changed = dict(data)
     if train:
         if changed.pop("valid", None) is not None and not valid:
-            split = "stratified" if changed.get("kind") == "labeled" else "tail"
-            changed["split"] = f"{split} 5%"  # the recipe has validation data, but of other files
+            # The recipe has validation data, but of other files; `make` reports an unknown kind.
+            spec = build.TASKS.get(str(changed.get("kind")), build.TASKS[DEFAULT_TASK])
+            changed["split"] = f"{spec.split_method} 5%"
         changed["train"] = [_settle(name, None) for name in train]
     if valid:
         changed.pop("split", None)
