@@ -34,7 +34,9 @@ from seqwright.core.storage import load_tensors
 
 FILE = Path(__file__).with_suffix(".jsonl")
 SHORT = ("training.steps=6", "training.batch_size=4", "training.log_every=1", "training.evaluate_every=3")
-GPT = ("model.layers=2", "model.width=32", "model.heads=2", "model.context=32", "model.positions=learned")
+GPT = ("model.layers=2", "model.width=32", "model.heads=2", "model.context=32")
+PINNED = ("model.positions=learned", "training.optimizer=adamw", "training.learning_rate=0.001953")
+"""Keys whose defaults for users' texts may be tuned without moving these numbers."""
 RECURRENT = ("model.width=32",)
 TIMED = ("seconds", "tokens_per_second")
 TOPICS = {"text": "embedded:topics"}
@@ -83,7 +85,8 @@ def nothing(run: Any) -> Iterator[Any]:
 
 
 def text(model: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    return TOPICS | {"model": model}, ("tokenizer.kind=byte-bpe", "tokenizer.size=512", *SHORT, *keys)
+    pinned = (*(PINNED if model == "gpt" else ()), *(() if model == "neural-bigram" else ("model.dropout=0.05",)))
+    return TOPICS | {"model": model}, ("tokenizer.kind=byte-bpe", "tokenizer.size=512", *SHORT, *pinned, *keys)
 
 
 def pairs(model: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:

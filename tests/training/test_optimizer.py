@@ -26,7 +26,7 @@ def train(module: nn.Module, made: torch.optim.Optimizer, steps: range) -> None:
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-@pytest.mark.parametrize("kind", ["adamw", "adam", "sgd", "adafactor"])
+@pytest.mark.parametrize("kind", ["adamw", "muon", "adam", "sgd", "adafactor"])
 def test_resume_of_optimizer_state_is_exact(kind: Any, momentum: float) -> None:
     config = TrainingConfig(optimizer=kind, learning_rate=0.01, momentum=momentum)
     uninterrupted = network()

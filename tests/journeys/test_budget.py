@@ -1,0 +1,95 @@
+"""Time budgets, announced lengths, and the counted baseline beside language models."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqwright.pipeline import budget
+from seqwright.pipeline.budget import Forecast, Speed
+from tests.journeys.commands import records
+from tests.journeys.conftest import Command
+
+MODEL = [
+    *("--set", "tokenizer.kind=characters", "--set", "training.batch_size=4", "--set", "training.sample_every=0"),
+    *("--set", "model.layers=1", "--set", "model.width=16", "--set", "model.heads=2", "--set", "model.context=16"),
+]
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "MEASURED_SECONDS", 0.01)
+
+
+def training(run: Path) -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads((run / "recipe.toml").read_text(encoding="utf-8"))["training"]
+    return table
+
+
+def test_a_budget_is_turned_into_steps_once_and_more_minutes_mean_more_steps(workdir: Path, seqwright: Command) -> None:
+    command = ["train", "--text", "text.txt", *MODEL, "--run", "run"]
+    first = seqwright(*command, "--minutes", "0.01")
+    assert first.status == 0, first.err
+    assert "steps a second on this machine" in first.err
+    decided = training(workdir / "run")
+    assert decided["minutes"] == 0.01
+    assert decided["steps"] > 0
+    again = seqwright(*command, "--minutes", "0.01")
+    assert "was already finished" in again.out
+    assert training(workdir / "run") == decided
+    longer = seqwright("train", "--run", "run", "--minutes", "0.02")
+    assert longer.status == 0, longer.err
+    assert training(workdir / "run")["steps"] == 2 * decided["steps"]
+
+
+def test_a_budget_trains_what_its_steps_train(workdir: Path, seqwright: Command) -> None:
+    seqwright("train", "--text", "text.txt", *MODEL, "--run", "timed", "--minutes", "0.01")
+    steps = training(workdir / "timed")["steps"]
+    seqwright("train", "--text", "text.txt", *MODEL, "--run", "counted", "--set", f"training.steps={steps}")
+    timed, counted = ([r["loss"] for r in records(workdir / run, "train")] for run in ("timed", "counted"))
+    assert timed == counted
+    assert len(timed) > 0
+
+
+def test_steps_win_over_a_budget_and_epochs_exclude_it(workdir: Path, seqwright: Command) -> None:
+    steps = ["--set", "training.minutes=5", "--set", "training.steps=2"]
+    assert seqwright("train", "--text", "text.txt", *MODEL, *steps, "--run", "run").status == 0
+    assert training(workdir / "run").get("minutes") is None
+    (workdir / "both.toml").write_text('[data]\ntrain = "text.txt"\n[training]\nminutes = 1\nepochs = 2\n')
+    assert "give minutes or epochs, not both" in seqwright("train", "both.toml").err
+    assert seqwright("train", "--text", "text.txt", "--minutes", "0").status == 2
+
+
+def test_a_network_is_compared_with_the_ngram_of_the_same_tokens(workdir: Path, seqwright: Command) -> None:
+    steps = ["--set", "training.steps=3"]
+    trained = seqwright("train", "--text", "text.txt", *MODEL, *steps, "--run", "gpt")
+    assert "ngram baseline" in trained.out
+    (record,) = records(workdir / "gpt", "baseline")
+    assert "n-gram baseline" in (workdir / "gpt" / "report.html").read_text(encoding="utf-8")
+    assert "the ngram is still better by" in trained.out
+    assert "seqwright mix gpt --ngram --run gpt-mixed" in trained.out
+    mixed = seqwright("mix", "gpt", "--ngram", "--run", "gpt-mixed", "--json").json["summary"]
+    alone, counted = (part["perplexity"] for part in mixed["parts"])
+    assert counted == pytest.approx(record["perplexity"])
+    assert mixed["tuned"]["perplexity"] <= min(alone, counted) * (1 + 1e-6)  # EM stops near the optimum
+    without = ["--set", "evaluation.baseline=false"]
+    seqwright("train", "--text", "text.txt", *MODEL, *steps, *without, "--run", "alone")
+    assert records(workdir / "alone", "baseline") == []
+
+
+def test_speed_divides_a_budget_between_steps_and_evaluations() -> None:
+    assert Speed(step=0.1, evaluation=1.0).steps(1) == 500
+    assert Speed(step=0.1, evaluation=100.0).steps(1) == 300  # half of it for steps in any case
+    assert Speed(step=1000.0, evaluation=0.0).steps(1) == 10
+    assert Speed(step=0.0123, evaluation=0.0).steps(1) == 4800  # two digits
+
+
+def test_long_trainings_are_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr(budget.time, "perf_counter", lambda: float(next(clock)))
+    announcements = list(filter(None, map(Forecast(), range(1, 20), [1000] * 19)))
+    assert announcements == ["about 16 m 36 s on this machine; Ctrl-C is safe; --minutes N for another budget."]
+    assert not any(map(Forecast(), range(1, 20), [20] * 19))
