@@ -96,7 +96,8 @@ def pairs(model: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:
         "data.batch_tokens=256",
         "decoding.length_ratio=0.5",
     )
-    return {"pairs": "reversed.tsv", "model": model}, (*SHORT, *few, *keys)
+    pinned = ("training.optimizer=adamw", "training.learning_rate=0.002")
+    return {"pairs": "reversed.tsv", "model": model}, (*SHORT, *few, *pinned, *keys)
 
 
 def labeled(model: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:

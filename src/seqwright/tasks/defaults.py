@@ -35,6 +35,16 @@ def affordable(minutes: float | None) -> float:
     return UTILIZATION * machine.flops(machine.device("auto")) * 60 * minutes
 
 
+def fitting(table: Sequence[tuple[float, dict[str, Any]]], number: float) -> dict[str, Any]:
+    """The row of a table of upper limits that a number falls into."""
+    return next(row for most, row in table if number <= most)
+
+
+def smaller(limited: dict[str, Any], sizes: dict[str, Any]) -> dict[str, Any]:
+    """The sizes that a time budget allows, where they are smaller than those that the data allows."""
+    return limited if limited["width"] < sizes["width"] else {}
+
+
 def steps_for(size: int) -> int:
     """Steps for a text of `size` bytes: with its square root, between 300 and 20,000."""
     return int(min(20_000, max(300, 1000 * (size / MEGA) ** 0.5)) // 100 * 100)

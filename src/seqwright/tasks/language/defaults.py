@@ -14,10 +14,12 @@ from seqwright.tasks.defaults import (
     MEGA,
     affordable,
     bytes_of,
+    fitting,
     learning_rate_for,
     length_of_training,
     muon_rate_for,
     run_name,
+    smaller,
     steps_for,
 )
 
@@ -37,7 +39,7 @@ GPT_SIZES: list[tuple[float, dict[str, Any]]] = [
 ]
 
 # Up to this many floating-point operations: the largest GPT that a time budget trains well.
-AFFORDABLE: list[tuple[float, dict[str, int]]] = [
+AFFORDABLE: list[tuple[float, dict[str, Any]]] = [
     (3e11, {"layers": 2, "width": 64, "heads": 2, "context": 64}),
     (2e14, {"layers": 4, "width": 128, "heads": 4, "context": 128}),
     (2e16, {"layers": 6, "width": 256, "heads": 8, "context": 256}),
@@ -56,7 +58,7 @@ def text_recipe(
 ) -> dict[str, Any]:
     """A recipe, as tables, for a language model of some files, of the size that the text and the time budget allow."""
     size = sum(bytes_of(file) for file in files)
-    sizes = next(sizes for most, sizes in GPT_SIZES if size <= most)
+    sizes = fitting(GPT_SIZES, size)
     data: dict[str, Any] = {"kind": "text", "train": list(files)}
     if valid:
         data["valid"] = list(valid)
@@ -73,7 +75,7 @@ def text_recipe(
     if kind == COUNTED:
         return table
     trained = length_of_training(minutes, steps_for(size))
-    sizes = sizes | _smaller(sizes, affordable(minutes))
+    sizes = sizes | smaller(fitting(AFFORDABLE, affordable(minutes)), sizes)
     if kind == "gpt":
         table["model"] |= {key: sizes[key] for key in ("layers", "width", "heads", "context", "dropout")}
         table["model"] |= {"positions": "rope"}
@@ -91,12 +93,6 @@ def text_recipe(
             "learning_rate": 2e-3,
         }
     return table
-
-
-def _smaller(sizes: dict[str, Any], operations: float) -> dict[str, int]:
-    """The sizes that so many floating-point operations train well, where they are smaller."""
-    most = next(most for limit, most in AFFORDABLE if operations <= limit)
-    return most if most["width"] < sizes["width"] else {}
 
 
 def chat_recipe(
