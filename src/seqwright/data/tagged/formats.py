@@ -148,7 +148,7 @@ def _token_and_tag(cells: list[str], name: str, number: int, columns: Columns, t
         shown = ", ".join(f"{n} {cell[:20]!r}" for n, cell in enumerate(cells, 1))
         tag = len(cells) if SPAN.fullmatch(cells[-1].strip()) else 2  # CoNLL files have span tags last
         raise UserError(
-            f"{place}: {len(cells)} columns ({shown}); name those of token and tag, as in --set data.columns=[1,{tag}]."
+            f"{place}: {len(cells)} columns ({shown}); name those of token and tag, as in --columns token=1,tag={tag}."
         )
     token, tag = columns or (1, 2)
     if len(cells) < (max(token, tag) if tagged else token):

@@ -6,7 +6,6 @@ import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Ensemble
 from seqwright.data.bucketing import ByLength
 from seqwright.data.labeled.labels import LabeledTexts, Labels, balance_notes
-from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, read_texts, train_valid_split
+from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, train_valid_split
 from seqwright.data.labeled.sources import EncodedTexts, encode
 from seqwright.metrics.counts import scores_json, values
 from seqwright.metrics.score import Floats
@@ -235,10 +234,6 @@ class ClassificationRun(Run):
         probabilities = self.predictor(self.predictor.encode([row.texts for row in rows])).outputs
         scaled = scale_temperature(probabilities, self._decoding().temperature)
         return label_errors(scaled, self.labels.targets(rows, "wrong"), self.labels, rows, limit)
-
-    def texts(self, path: Path) -> list[tuple[str, ...]]:
-        """The texts of a file of records (.tsv, .csv, .jsonl), with or without labels."""
-        return read_texts(path, self.settings.data, self.labels.parts)
 
     def rows(self, on: str | Sequence[str] | None = None) -> Rows:
         """Labeled texts of files, or the validation texts of the run."""
