@@ -72,6 +72,18 @@ def table_progress(text_or_file: str | None, out: Path | None, what: str) -> Ite
         yield progress
 
 
+def write_lines(lines: Iterable[str], out: Path | None) -> None:
+    """Writes lines to a file, which is complete or as it was before, or to standard output as they come."""
+    from seqwright.core.storage import write_chunks
+
+    if out is not None:
+        write_chunks(out, (line.encode() for line in lines))
+        echo(f"{out} is written.", err=True)
+        return
+    for line in lines:
+        echo(line, nl=False)
+
+
 class Output:
     """Where results go: standard output or a file, as text or as a table."""
 
@@ -104,14 +116,7 @@ class Output:
     def write(self, results: Iterable[tuple[TableRow, Mapping[str, Any] | None, str]]) -> None:
         """Writes (row, values, text) triples: the values in a table or JSON, else the text; a row without values stays
         as it was read."""
-        from seqwright.core.storage import write_chunks
-
-        if self.out is not None:
-            write_chunks(self.out, (line.encode() for line in self._lines(results)))
-            echo(f"{self.out} is written.", err=True)
-        else:
-            for line in self._lines(results):
-                echo(line, nl=False)
+        write_lines(self._lines(results), self.out)
         if self.writer.flattened:
             echo(
                 f"{self.writer.flattened:,} cells had tabs or line ends, which .tsv has no way to hold: now spaces.",

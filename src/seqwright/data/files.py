@@ -134,8 +134,8 @@ def decode_line(raw: bytes, number: int, source: str) -> str:
         latin = byte.decode("cp1252", "replace")
         guess = f", which is {latin!r} in Latin-1" if latin.isprintable() and latin != REPLACEMENT else ""
         raise UserError(
-            f"{source}, line {number:,}: not UTF-8 at byte {error.start + 1} of the line (0x{byte.hex()}{guess}); save it"
-            " as UTF-8, or convert it: iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW."
+            f"{source}, line {number:,}: not UTF-8 at byte {error.start + 1} of the line (0x{byte.hex()}{guess}); save"
+            " it as UTF-8, or convert it: iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW."
         ) from error
 
 
