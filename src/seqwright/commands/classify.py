@@ -28,6 +28,7 @@ from seqwright.commands.tables import FORMAT, OUT, Output, open_input, predicted
 @RUN
 @click.argument("text_or_file", required=False)
 @click.argument("more", nargs=-1, metavar="[IMAGES]...")
+@click.option("--explain", is_flag=True, help="The n-grams that contribute most to each label (bag of n-grams).")
 @COLUMNS
 @FORMAT
 @OUT
@@ -38,6 +39,7 @@ def command(
     run: str,
     text_or_file: str | None,
     more: tuple[str, ...],
+    explain: bool,
     columns: tuple[str, ...],
     format: str | None,
     out: Path | None,
@@ -54,6 +56,7 @@ def command(
     seqwright classify runs/reviews "What a fine film."
     seqwright classify runs/reviews new.csv --columns text=review --out labeled.csv
     seqwright classify runs/reviews lines.txt --json > predictions.jsonl
+    seqwright classify runs/reviews "What a fine film." --explain
     seqwright classify runs/photos one.jpg two.jpg                  (or a folder of them, .npz, IDX)
     """
     from seqwright.api import open as open_run
@@ -78,13 +81,15 @@ def command(
         classes=True,
     )
     table = open_input(text_or_file, format, wanted)
-    added = ("label",) if opened.labels.kind == "regression" else ("label", "probability")
+    added = ["label", *(["probability"] * (opened.labels.kind != "regression")), *(["explanation"] * explain)]
     output = Output(table, added, out, as_json=as_json)
 
     def results() -> Iterator[tuple[Any, dict[str, Any], str]]:
         with table_progress(text_or_file, out, "classifying") as progress:
-            for row, prediction in predicted(table, lambda texts: classify(texts, **options), progress):
-                yield row, _values(prediction, flat=output.writer.format != "jsonl"), str(prediction)
+            predictions = predicted(table, lambda texts: classify(texts, explain=explain, **options), progress)
+            for row, prediction in predictions:
+                text = f"{prediction}\n{prediction.explanation}" if explain else str(prediction)
+                yield row, _values(prediction, flat=output.writer.format != "jsonl"), text
 
     output.write(results())
 
@@ -96,12 +101,21 @@ def _values(prediction: Any, *, flat: bool) -> dict[str, Any]:
     several = isinstance(prediction.label, list)
     if flat:
         joined = ",".join(f"{probability:.6g}" for probability in probabilities)
-        return {"label": ",".join(labels) if several else prediction.label, "probability": joined}
+        label = ",".join(labels) if several else prediction.label
+        return {"label": label, "probability": joined, "explanation": _strongest(prediction.explanation)}
     probability = (
         {} if not prediction.probabilities else {"probability": probabilities if several else probabilities[0]}
     )
     full = {"probabilities": prediction.probabilities, "unread": prediction.unread}
-    return {"label": prediction.label} | probability | full
+    explanation = {} if prediction.explanation is None else {"explanation": asdict(prediction.explanation)}
+    return {"label": prediction.label} | probability | full | explanation
+
+
+def _strongest(explanation: Any) -> str:
+    """The strongest n-grams as one cell."""
+    return (
+        "" if explanation is None else "; ".join(f"{one.text!r} {one.contribution:+.3f}" for one in explanation.ngrams)
+    )
 
 
 def _classify_images(opened: Any, files: Sequence[str], options: dict[str, Any], as_json: bool) -> None:

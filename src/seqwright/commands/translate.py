@@ -12,7 +12,7 @@ import click
 from seqwright.commands.common import COLUMNS, DEVICE, JSON, PRECISION, RUN, SET, echo, options_from
 from seqwright.commands.tables import FORMAT, OUT, Output, open_input, predicted, table_progress
 
-SOURCE_NAMES = ("source", "src", "text", "sentence", "input", "question", "query", "content", "en")
+SOURCE_NAMES = ("source", "src", "text", "sentence", "input", "question", "query", "content")
 """Usual names of source columns."""
 
 

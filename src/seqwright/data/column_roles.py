@@ -28,8 +28,7 @@ def parse_columns(options: Sequence[str], roles: Sequence[str]) -> dict[str, str
         if not assigned:
             role, column = roles[0], part
         if role not in roles:
-            known = ", ".join(roles)
-            raise UserError(f"--columns {part}: no role '{role}' here; there is {known}.{did_you_mean(role, roles)}")
+            raise UserError(f"--columns {part}: no role '{role}' here.{did_you_mean(role, roles)}")
         if role in columns or not column:
             raise UserError(f"--columns {part}: name one column for each role, as in --columns {roles[0]}=NAME.")
         columns[role] = column

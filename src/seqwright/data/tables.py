@@ -19,12 +19,14 @@ from typing import Any, Literal
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.storage import to_json
 from seqwright.data.files import plain_suffix
-from seqwright.data.labeled.columns import TEXT_NAMES, is_header, match_name, two_columns
+from seqwright.data.labeled.columns import LABEL_NAMES, TEXT_NAMES, is_header, match_name, two_columns
 from seqwright.data.records import DELIMITERS, csv_error, csv_reader, describe_row, parse_object, shortened
 
 TableFormat = Literal["text", "csv", "tsv", "jsonl"]
 FORMAT_OF: dict[str, TableFormat] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 """Formats by suffix; any other file is plain text."""
+INDEX_NAMES = ("id", "index", "date", "url")
+"""Other usual column names, by which a header is recognized."""
 SAMPLE_LINES = 1000
 """Lines from which a layout is inferred."""
 SIGNIFICANT_DIGITS = 6
@@ -211,7 +213,7 @@ def _layout(
     delimiter: str,
 ) -> tuple[bool, tuple[str, ...]]:
     """Whether the first row is a header, and the text columns."""
-    header = is_header(first, rows)
+    header = is_header(first, rows, (*LABEL_NAMES, *TEXT_NAMES, *wanted.names, *INDEX_NAMES))
     for columns in (wanted.chosen, wanted.trained):
         if columns and all(column.isdecimal() for column in columns) and not set(columns) & set(first):
             if set(columns) <= set(numbers):

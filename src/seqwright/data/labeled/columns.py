@@ -105,11 +105,13 @@ def match_name(names: Sequence[str], known: Sequence[str]) -> str | None:
     return matches.get(known[0]) or (next(iter(matches.values())) if len(matches) == 1 else None)
 
 
-def is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+def is_header(
+    first: Sequence[str], rows: Sequence[Sequence[str]], names: Sequence[str] = (*LABEL_NAMES, *TEXT_NAMES)
+) -> bool:
     """Whether the first row holds a known column name that does not occur below it, as a class name would."""
     for index, cell in enumerate(first):
         below = [row[index] for row in rows if len(row) > index]
-        if cell.strip().lower() in (*LABEL_NAMES, *TEXT_NAMES) and cell not in below:
+        if cell.strip().lower() in names and cell not in below:
             return True
     return False
 

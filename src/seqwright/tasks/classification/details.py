@@ -63,6 +63,7 @@ def label_errors(
     return [
         {
             "text": " | ".join(rows[n].texts),
+            "texts": list(rows[n].texts),
             "place": rows[n].place,
             "label": rows[n].label,
             "answered": labels.names[int(outputs[n].argmax())],
