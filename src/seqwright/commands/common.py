@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -197,11 +198,13 @@ def _stdin_chunks() -> Iterator[list[str]]:
     number, partial = 1, b""
     while block := stdin.read1(READ_BYTES):
         *lines, partial = (partial + block).split(b"\n")
+        if number == 1 and lines:
+            lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
         if lines:
             yield [decode_line(raw, number + n, "standard input") for n, raw in enumerate(lines)]
         number += len(lines)
     if partial:
-        yield [decode_line(partial, number, "standard input")]
+        yield [decode_line(partial.removeprefix(codecs.BOM_UTF8 if number == 1 else b""), number, "standard input")]
 
 
 def split_data_overrides(overrides: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:

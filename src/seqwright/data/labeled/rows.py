@@ -159,7 +159,7 @@ def read_rows(files: Sequence[str] | str, config: LabeledConfig) -> Rows:
             if config.labels == "single" and len(parsed) > 2 and counts_of(parsed)[parsed[0].label] == 1:
                 notes.append(
                     f"{parsed[0].place}: no other row has the label {parsed[0].label!r}; if it is a header, name the"
-                    " columns in data.columns."
+                    " columns: --columns label=NAME,text=NAME."
                 )
             rows += parsed
     notes += [*odd_labels(rows), *conflicts(rows)] if config.labels == "single" else []

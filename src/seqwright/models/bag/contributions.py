@@ -27,7 +27,7 @@ class Contributions:
 
 def word_spans(first: Ints, end: Ints, word_marks: Ints) -> Ints:
     """(n, 2): spans of characters, from spans of words; marks are those of `word_hashes`."""
+    inside = np.append(word_marks, 0) == 2
     starts = np.flatnonzero(word_marks == 1)
-    inside = np.flatnonzero(word_marks > 0)
-    last = inside[np.append(np.flatnonzero(word_marks[inside] == 1)[1:], len(inside)) - 1]
-    return np.stack([starts[first], last[end - 1] + 1], 1)
+    ends = np.flatnonzero((word_marks > 0) & ~inside[1:]) + 1  # a word ends where the next character is not inside it
+    return np.stack([starts[first], ends[end - 1]], 1)
