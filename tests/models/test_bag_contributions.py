@@ -23,14 +23,14 @@ def test_contributions_sum_to_the_logits(words: int) -> None:
     target = corpus().target
     data = CharacterCorpus(random_texts(len(target), 1), target) if words else Corpus(random_texts(120, 1), target)
     model = fitted(data, words)
-    logits = model.logits(data.sources).double()
-    for text, expected, one in zip(data.texts, logits, model.contributions(data.sources), strict=True):
+    logits, contributions = model.logits(data.sources).double(), list(model.contributions(data.sources))
+    for text, expected, one in zip(data.texts, logits, contributions, strict=True):
         assert_close(one.logits.sum(0) + one.bias, expected, atol=1e-5, rtol=0)
         assert len(one.spans) == len(one.of_words) == len(one.logits)
         ngrams = [tuple(text[start:end]) for start, end in one.spans[~one.of_words].tolist()]
         assert len(set(ngrams)) == len(ngrams)  # distinct n-grams of the text
         assert all(1 <= len(ngram) <= 3 for ngram in ngrams)
-    assert one.of_words.any() == (words > 0)
+    assert any(one.of_words.any() for one in contributions) == (words > 0)
 
 
 def test_complement_naive_bayes_contributions_sum_to_the_logits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,12 +136,6 @@ def read_lines(file: str | None) -> Iterator[str]:
         yield from lines
 
 
-def text_or_lines(text_or_file: str | None) -> Iterator[str]:
-    """Lines of a file, or the text itself; see `text_or_line_chunks`."""
-    for lines in text_or_line_chunks(text_or_file):
-        yield from lines
-
-
 def is_file(text_or_file: str | None) -> bool:
     """Whether this is the name of an existing file."""
     try:

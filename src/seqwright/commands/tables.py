@@ -33,7 +33,7 @@ FORMAT = click.option(
 
 
 def open_input(text_or_file: str | None, format: Any, wanted: TextColumns) -> Table:
-    """The table of a file or of standard input, or of a single text; prints which columns are read."""
+    """The table of a file or of standard input, or of a single text."""
     from seqwright.data.tables import Lines, format_of, open_table
 
     lines, path = Lines(text_or_line_chunks(text_or_file)), input_path(text_or_file)
@@ -84,6 +84,18 @@ def write_lines(lines: Iterable[str], out: Path | None) -> None:
         echo(line, nl=False)
 
 
+def print_columns(table: Table, names: Mapping[str, str]) -> None:
+    """Prints which columns of a table are read, and which are added: by their usual names, those that they have."""
+    if table.format == "text":
+        return
+    numbered = "" if table.header else ", no header"
+    read = ", ".join(f"'{column}'" for column in table.text_columns)
+    added = f"; adds {', '.join(names.values())}" if names else ""
+    renamed = [f"'{name}' is taken" for name, column in names.items() if column != name]
+    why = f" ({', '.join(renamed)})" if renamed else ""
+    echo(f"{table.name}: reads column {read}{numbered}{added}{why}.", err=True)
+
+
 class Output:
     """Where results go: standard output or a file, as text or as a table."""
 
@@ -100,18 +112,7 @@ class Output:
         format = format_of(out) if out is not None else "jsonl" if as_json else table.format
         self.table, self.out = table, out
         self.writer = TableWriter(table, format, () if kept else added)
-        if table.format != "text":
-            self._print_columns()
-
-    def _print_columns(self) -> None:
-        """Prints which columns are read, and which are added."""
-        table, names = self.table, self.writer.names
-        numbered = "" if table.header else ", no header"
-        read = ", ".join(f"'{column}'" for column in table.text_columns)
-        added = f"; adds {', '.join(names.values())}" if names else ""
-        renamed = [f"'{name}' is taken" for name, column in names.items() if column != name]
-        why = f" ({', '.join(renamed)})" if renamed else ""
-        echo(f"{table.name}: reads column {read}{numbered}{added}{why}.", err=True)
+        print_columns(table, self.writer.names)
 
     def write(self, results: Iterable[tuple[TableRow, Mapping[str, Any] | None, str]]) -> None:
         """Writes (row, values, text) triples: the values in a table or JSON, else the text; a row without values stays

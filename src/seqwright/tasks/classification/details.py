@@ -63,7 +63,6 @@ def label_errors(
     return [
         {
             "text": " | ".join(rows[n].texts),
-            "texts": list(rows[n].texts),
             "place": rows[n].place,
             "label": rows[n].label,
             "answered": labels.names[int(outputs[n].argmax())],

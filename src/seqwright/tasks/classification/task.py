@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -281,7 +281,8 @@ def evaluate(
         return Scores(class_values(predictions.outputs, targets, labels, settings, fingerprint))
     table = class_scores(predictions.outputs, targets, labels, rows, settings, fingerprint)
     if explains(predictor):
-        _explain_errors(table["details"].get("mistakes", []), predictor, settings.decoding.temperature)
+        errors = table["details"].get("mistakes", [])
+        _explain_errors(errors, {row.place: row.texts for row in rows}, predictor, settings.decoding.temperature)
     if fit:
         table |= calibration(predictions.outputs, targets, labels)
     else:
@@ -289,9 +290,14 @@ def evaluate(
     return ClassificationScores(table, unknown_treatment=labels.unknown_treatment, truncation=settings.data.truncation)
 
 
-def _explain_errors(errors: Sequence[dict[str, Any]], predictor: Predictor, temperature: float | None) -> None:
-    """Adds to each misclassified text why it got its label."""
-    encoded = predictor.encode([tuple(error["texts"]) for error in errors])
+def _explain_errors(
+    errors: Sequence[dict[str, Any]],
+    texts: Mapping[str, tuple[str, ...]],
+    predictor: Predictor,
+    temperature: float | None,
+) -> None:
+    """Adds to each misclassified text (by its place) why it has its label."""
+    encoded = predictor.encode([texts[error["place"]] for error in errors])
     explanations = explanations_of(predictor, encoded, temperature=temperature) if errors else ()
     for error, explanation in zip(errors, explanations, strict=True):
         error["explanation"] = asdict(explanation)
