@@ -19,6 +19,9 @@ if TYPE_CHECKING:  # imported by a command only when it runs: `seqwright --help`
 
 T = TypeVar("T")
 
+REPORT_ROWS = 64
+"""Rows between reports of progress."""
+
 OUT = click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -50,13 +53,14 @@ def predicted(
     table: Table, predict: Callable[[list[tuple[Any, ...]]], Iterable[T]], progress: Progress
 ) -> Iterator[tuple[TableRow, T]]:
     """Every row of a table with its prediction, in order."""
-    done = 0
+    done = before = 0
     for group in table.groups():
-        for row, prediction in zip(group, predict([row.texts for row in group]), strict=True):
+        after = table.lines.bytes_read  # at the end of the group, which was read as a whole
+        for n, (row, prediction) in enumerate(zip(group, predict([row.texts for row in group]), strict=True), 1):
             yield row, prediction
-            done += 1
-            if done % 64 == 0:
-                progress.record({"bytes": table.lines.bytes_read, "lines": done})
+            if n % REPORT_ROWS == 0:
+                progress.record({"bytes": before + (after - before) * n // len(group), "lines": done + n})
+        done, before = done + len(group), after
 
 
 @contextmanager
