@@ -60,7 +60,7 @@ def translation(run: Any) -> Iterator[Any]:
     sources = [SENTENCE, "a function"]
     for options in ({"kind": "greedy"}, {"kind": "beam", "beam_size": 4, "n_best": 2}, {"kind": "sample", "n_best": 2}):
         said = run.translate(sources, max_tokens=12, length_ratio=0.2, **options)
-        yield [[one.text, one.others, one.log_prob, one.reason] for one in said]
+        yield [[one.text, [other.text for other in one.others], one.log_prob, one.reason] for one in said]
 
 
 def classes(run: Any) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from seqwright.core.batch import OutputSpec
 from seqwright.core.config import UserError
 from seqwright.core.storage import to_json, to_record
 from seqwright.data.labeled.labels import Labels, split_labels
-from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, read_texts
+from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows
 from seqwright.pipeline.recipe import load
 
 
@@ -116,33 +116,6 @@ def test_line_numbers_count_blank_lines(tmp_path: Path) -> None:
     assert [place.rsplit(" ", 1)[1] for place in places] == ["1", "4"]
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("a.tsv", "good\tone, two\nbad\tthree\n"),
-        ("a.tsv", "one, two\nthree\n"),
-        ("a.csv", 'text\n"one, two"\nthree\n'),
-        ("a.csv", 'label,text\ngood,"one, two"\nbad,three\n'),
-        ("a.csv", "label;text\ngood;one, two\nbad;three\n"),
-        ("a.jsonl", '{"text": "one, two"}\n{"text": "three"}\n'),
-    ],
-)
-def test_texts_are_read_with_and_without_labels(tmp_path: Path, name: str, text: str) -> None:
-    path = write(tmp_path, name, text)
-    assert read_texts(path, LabeledConfig(train=str(path)), 1) == [("one, two",), ("three",)]
-
-
-def test_texts_with_semicolons_are_not_split(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.csv", "one; two\nthree\n")
-    assert read_texts(path, LabeledConfig(train=str(path)), 1) == [("one; two",), ("three",)]
-
-
-def test_a_file_of_blank_lines_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.tsv", "\n\n")
-    with pytest.raises(UserError, match="blank lines"):
-        read_texts(path, LabeledConfig(train=str(path)), 1)
-
-
 def test_long_multiline_csv_fields(tmp_path: Path) -> None:
     """Longer than the default field size limit of csv."""
     csv.field_size_limit(1000)
@@ -178,7 +151,7 @@ def test_further_tabs_belong_to_the_last_column(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("0\t3\ttext\n", {}, r"3 columns .*data\.columns=\[1,3\]"),
+        ("0\t3\ttext\n", {}, r"3 columns .*--columns label=NAME,text=NAME"),
         ("good film\n", {}, r"no tab .*data\.separator"),
         ("__label__a __label__b film\n__label__a one\n", {}, r"line 1 has several labels.* data\.labels"),
         ("\n\r\n", {}, "blank lines"),

@@ -80,5 +80,5 @@ def test_each_record_is_a_document(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "one\\ntwo"}\n{"text": "three"}\n')
     config = TextConfig(train=str(tmp_path / "a.jsonl"), columns=("text",))
     assert read_corpora(config, "line").texts == ["one\ntwo", "three"]
-    with pytest.raises(UserError, match=r'name the text column, as in data\.columns = \["text"\]'):
+    with pytest.raises(UserError, match=r"name the text column: --columns text=NAME"):
         read_corpora(TextConfig(train=str(tmp_path / "a.jsonl")), "line")

@@ -251,7 +251,7 @@ def test_commands_reject_invalid_arguments(
 def test_stdin_that_is_not_utf8_is_rejected(seqwright: Command, trained: Path) -> None:
     result = seqwright("score", trained, input=b"fine\nbro\xffken\n")
     assert result.status == 2
-    assert "standard input, line 2: not UTF-8 at byte 3 of the line; save it as UTF-8." in result.err
+    assert "standard input, line 2: not UTF-8 at byte 4 of the line (0x" in result.err
 
 
 def test_argv_that_is_not_utf8_is_rejected(workdir: Path, trained: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 import seqwright as sw
 from seqwright.core.config import UserError
 from seqwright.pipeline import recipe
+from tests.journeys.commands import start, wait_until
 from tests.journeys.conftest import Command
 
 WORDS = ("good", "fine", "lovely", "bright"), ("bad", "dull", "poor", "gray")
@@ -70,7 +74,47 @@ def test_labels_unseen_in_training_count_as_wrong(seqwright: Command, classifier
 
 def test_classify_ignores_the_labels_of_a_labeled_file(seqwright: Command, classifier: Path, workdir: Path) -> None:
     (workdir / "other.csv").write_text('label,text\nup,"the film was good"\n')
-    assert seqwright("classify", classifier, "other.csv", "--json").json["text"] == "the film was good"
+    row = seqwright("classify", classifier, "other.csv", "--json").json
+    assert (row["text"], row["label"], row["predicted_label"]) == ("the film was good", "up", "up")
+
+
+def test_tables_come_back_with_all_columns(seqwright: Command, classifier: Path, workdir: Path) -> None:
+    (workdir / "in.csv").write_bytes('\ufeffid;Inhalt;n\r\n1;"the film; ""good""";x\r\n2;dull 😀;y\r\n'.encode())
+    refused = seqwright("classify", classifier, "in.csv")
+    assert refused.status == 2
+    assert (
+        "in.csv has 3 columns ('id', 'Inhalt', 'n'); name the one of the text with --columns text=NAME" in refused.err
+    )
+    result = seqwright("classify", classifier, "in.csv", "--columns", "text=Inhalt", "--out", "out.csv")
+    assert result.out == ""
+    assert "in.csv: reads column 'Inhalt'; adds label, probability." in result.err
+    header, first, second = (workdir / "out.csv").read_text().splitlines()
+    assert header == "id;Inhalt;n;label;probability"
+    assert first.startswith('1;"the film; ""good""";x;up;0.')
+    assert second.startswith("2;dull 😀;y;down;0.")
+    piped = seqwright(
+        "classify", classifier, "--format", "csv", "--columns", "Inhalt", input=(workdir / "in.csv").read_bytes()
+    )
+    assert piped.out == (workdir / "out.csv").read_text()
+    assert "say what it is: --format csv" in seqwright("classify", classifier, "--columns", "text=a", input=b"a\n").err
+    (workdir / "latin.csv").write_bytes("text\ncafé\n".encode("latin-1"))
+    assert "latin.csv, line 2: not UTF-8 at byte 4 of the line (0xe9, which is 'é' in Latin-1)" in (
+        seqwright("classify", classifier, "latin.csv").err
+    )
+
+
+def test_out_is_replaced_only_when_it_is_complete(seqwright: Command, classifier: Path, workdir: Path) -> None:
+    (workdir / "out.jsonl").write_text("old\n")
+    (workdir / "bad.csv").write_text("text,n\ngood,1\nbad\n")
+    result = seqwright("classify", classifier, "bad.csv", "--out", "out.jsonl")
+    assert "bad.csv, line 3 has 1 comma-separated column(s)" in result.err
+    process = start("classify", classifier, "--out", "out.jsonl", stdin=subprocess.PIPE, cwd=workdir)
+    wait_until(lambda: any(workdir.glob(".tmp-*")), process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert (workdir / "out.jsonl").read_text() == "old\n"
+    assert seqwright("classify", classifier, "good", "--out", "out.jsonl").status == 0
+    assert '"label": "up"' in (workdir / "out.jsonl").read_text()
 
 
 def test_resume_keeps_the_label_set(seqwright: Command, classifier: Path, workdir: Path) -> None:
@@ -97,7 +141,7 @@ def test_text_pairs_regression_and_multi_label(seqwright: Command, workdir: Path
     (workdir / "pairs.tsv").write_text(
         "".join(f"{n % 2}\tone {n}\t{'one' if n % 2 else 'two'} {n}\n" for n in range(60))
     )
-    columns = ("--set", "data.columns=[1,2,3]")
+    columns = ("--columns", "label=1,text=2,text2=3")
     result = seqwright("train", "--labeled", "pairs.tsv", "--run", "pairs", "--model", "gru", *columns, *TINY)
     assert result.status == 0, result.err
     assert (
@@ -123,7 +167,7 @@ def test_text_pairs_regression_and_multi_label(seqwright: Command, workdir: Path
     ("text", "message"),
     [
         ("a\tone\na\ttwo\n", "every row has the label 'a'"),
-        ("0\t3\ttext\n1\t4\tother\n", "data.columns"),
+        ("0\t3\ttext\n1\t4\tother\n", "--columns label=NAME,text=NAME"),
         ("", "is empty"),
     ],
 )
@@ -167,6 +211,19 @@ def test_default_classifier_of_a_labeled_file(seqwright: Command, workdir: Path)
     assert seqwright("check", "own", "--json").json["holds"]
     assert seqwright("evaluate", "own", "--on", "own.csv", "--json").json["accuracy"] == 100.0
     assert seqwright("classify", "own", "goood 7", "--json").json["label"] == "1"
+    explained = seqwright("classify", "own", "good 7", "--explain", "--json").json
+    explanation, probabilities = explained["explanation"], explained["probabilities"]
+    assert (explanation["label"], explanation["against"]) == ("1", "0")
+    terms = [explanation["bias"], explanation["others"], *(one["contribution"] for one in explanation["ngrams"])]
+    assert sum(terms) == pytest.approx(explanation["score"])
+    assert explanation["score"] == pytest.approx(math.log(probabilities["1"] / probabilities["0"]), abs=1e-4)
+    assert {one["text"] for one in explanation["ngrams"]} & {"goo", "good", "oo", "go"}
+    assert "1 rather than 0: +" in seqwright("classify", "own", "good 7", "--explain").out
+    errors = "text,label\n" + "".join(f"{'good' if n % 2 else 'bad'} {n},{(n // 2) % 2}\n" for n in range(60))
+    (workdir / "errors.csv").write_text(errors)
+    mistakes = seqwright("evaluate", "own", "--on", "errors.csv", "--json").json["details"]["mistakes"]
+    assert all(error["explanation"]["label"] == error["answered"] for error in mistakes)
+    assert mistakes
 
 
 def test_unused_training_keys_of_count_models_are_reported(seqwright: Command, workdir: Path) -> None:

@@ -129,7 +129,7 @@ def test_stdin_lines_split_over_reads_are_joined(
     monkeypatch.setattr(common, "READ_BYTES", 3)
     result = seqwright("score", trained, "--json", input="the cát\r\n\nsat\nno end".encode())
     assert [row["text"] for row in result.lines] == ["the cát", "", "sat", "no end"]
-    assert "line 2: not UTF-8 at byte 1" in seqwright("score", trained, input=b"sat\na\xff\n").err
+    assert "line 2: not UTF-8 at byte 2 of the line (0xff" in seqwright("score", trained, input=b"sat\na\xff\n").err
 
 
 @pytest.mark.parametrize("kind", sorted(build.LANGUAGE_MODELS.keys() - build.DERIVED.keys()))

@@ -88,9 +88,9 @@ def test_perplexity_filter_keeps_lines_unchanged_and_in_order(workdir: Path, seq
     lines = [*synthetic_text(700).split("\n")[:-1], "mat mat mat mat", "a b c d e f g"]
     records = [json.dumps({"id": n, "text": line}) for n, line in enumerate(lines)]
     (workdir / "big.jsonl").write_text("\n".join(records))
-    scores = seqwright("score", run, "big.jsonl", "--field", "text", "--json").lines
+    scores = seqwright("score", run, "big.jsonl", "--columns", "text=text", "--json").lines
     assert [score["text"] for score in scores] == lines
-    result = seqwright("score", run, "big.jsonl", "--field", "text", "--keep-below", "13", "--keep-above", "11")
+    result = seqwright("score", run, "big.jsonl", "--columns", "text=text", "--keep-below", "13", "--keep-above", "11")
     kept = [record for record, score in zip(records, scores, strict=True) if 11 < score["perplexity"] < 13]
     assert result.out.split("\n")[:-1] == kept
     assert 0 < len(kept) < len(records)
@@ -98,6 +98,13 @@ def test_perplexity_filter_keeps_lines_unchanged_and_in_order(workdir: Path, seq
     assert (
         f"kept {len(kept):,} of {len(lines):,} lines; dropped {high:,} with a perplexity of 13 or more, " in result.err
     )
+    kept_file = seqwright("score", run, "big.jsonl", "--keep-below", "13", "--keep-above", "11", "--out", "kept.jsonl")
+    assert kept_file.out == ""
+    assert (workdir / "kept.jsonl").read_text().split("\n")[:-1] == kept
+    (workdir / "few.csv").write_text("body,n\nthe cat,1\n")
+    scored = seqwright("score", run, "few.csv", "--columns", "text=body").out.splitlines()
+    assert scored[0] == "body,n,log_prob,perplexity,tokens"
+    assert scored[1].startswith("the cat,1,-")
     (workdir / "plain.txt").write_text("\n".join(lines))
     by_line = seqwright("score", run, "plain.txt", "--keep-below", "13", "--json").lines
     assert [score["text"] for score in by_line] == [s["text"] for s in scores if s["perplexity"] < 13]
@@ -106,9 +113,9 @@ def test_perplexity_filter_keeps_lines_unchanged_and_in_order(workdir: Path, seq
 def test_json_line_without_the_field_is_named(workdir: Path, seqwright: Command, run: Path) -> None:
     for bad in ('{"txt": "a"}', "text", '["text"]', '{"text": 3}'):
         (workdir / "bad.jsonl").write_text('{"text": "a"}\n' + bad + "\n")
-        result = seqwright("score", run, "bad.jsonl", "--field", "text", "--keep-below", "9")
+        result = seqwright("score", run, "bad.jsonl", "--keep-below", "9")
         assert result.status == 2
-        assert "line 2 is not a JSON object with text under 'text'" in result.err
+        assert "bad.jsonl, line 2" in result.err
 
 
 def test_back_off_orders_and_weights(seqwright: Command, run: Path, trained: Path) -> None:

@@ -66,24 +66,30 @@ def test_tagger_trains_predicts_and_obeys_the_laws(seqwright: Command, tagger: P
 def test_tag_keeps_the_column_format(seqwright: Command, tagger: Path, workdir: Path) -> None:
     assert seqwright("tag", tagger, "test.tsv").out == (workdir / "test.tsv").read_text()
     (workdir / "test.jsonl").write_text('{"tokens": ["we", "see"], "tags": []}\n')
-    assert seqwright("tag", tagger, "test.jsonl").out == "we see\tp v\n"
-    commented = "# sent_id = 1\n# text = we see\n1\twe" + "\t_" * 8 + "\n2\tsee" + "\t_" * 8 + "\n\n"
+    (row,) = seqwright("tag", tagger, "test.jsonl").lines
+    assert (row["tokens"], row["tags"], row["predicted_tags"]) == (["we", "see"], [], ["p", "v"])
+    rows = ["1-2\twesee", "1\twe\twe", "2\tsee\tsee\tX\tY", "2.1\tnot\tnot"]
+    padded = "".join(row + "\t_" * (9 - row.count("\t")) + "\n" for row in rows)
+    commented = f"# sent_id = 1\n# text = wesee\n{padded}\n"
     (workdir / "test.conllu").write_text(commented)
-    assert seqwright("tag", tagger, "test.conllu").out == "we\tp\nsee\tv\n\n"
-    assert seqwright("tag", tagger, input=commented.encode()).out == "we\tp\nsee\tv\n\n"
+    tagged = commented.replace("we\twe\t_", "we\twe\tp").replace("see\tsee\tX", "see\tsee\tv")
+    assert seqwright("tag", tagger, "test.conllu").out == tagged
+    assert seqwright("tag", tagger, input=commented.encode()).out == tagged
+    assert seqwright("tag", tagger, "test.conllu", "--out", "out.conllu").out == ""
+    assert (workdir / "out.conllu").read_text() == tagged
     (workdir / "spaced.txt").write_text("the d\nruns n\n")
-    assert "--columns parses it as a word and its tag" in seqwright("tag", tagger, "spaced.txt").err
-    assert seqwright("tag", tagger, "spaced.txt", "--columns").out == "the\td\nruns\tn\n\n"
+    assert "--format columns parses it as a word and its tag" in seqwright("tag", tagger, "spaced.txt").err
+    assert seqwright("tag", tagger, "spaced.txt", "--format", "columns").out == "the d\nruns n\n\n"
     (workdir / "words.txt").write_text("the\nruns\n\nwe\nsee\n")
-    assert seqwright("tag", tagger, "words.txt", "--columns").out == "the\td\nruns\tn\n\nwe\tp\nsee\tv\n\n"
+    assert seqwright("tag", tagger, "words.txt", "--format", "columns").out == "the\td\nruns\tn\n\nwe\tp\nsee\tv\n\n"
 
 
 def test_evaluate_with_another_column_layout(seqwright: Command, tagger: Path, workdir: Path) -> None:
     (workdir / "three.tsv").write_text("".join(f"7\t{line}\n" if line else "\n" for line in words(20, 80).split("\n")))
     result = seqwright("evaluate", tagger, "--on", "three.tsv")
     assert result.status == 2
-    assert "--set data.columns=[1,2]" in result.err
-    columns = ("--set", "data.columns=[2,3]")
+    assert "--columns token=1,tag=2" in result.err
+    columns = ("--columns", "token=2,tag=3")
     assert seqwright("evaluate", tagger, "--on", "three.tsv", *columns, "--json").json["accuracy"] == 100.0
     result = seqwright("evaluate", tagger, "--on", "three.tsv", "--set", "data.train=three.tsv")
     assert result.status == 2
@@ -92,8 +98,12 @@ def test_evaluate_with_another_column_layout(seqwright: Command, tagger: Path, w
 
 def test_tag_with_another_column_layout(seqwright: Command, tagger: Path, workdir: Path) -> None:
     (workdir / "other.tsv").write_text("1\ttime\tx\tn\n2\tflies\tx\tv\n\n")
-    result = seqwright("tag", tagger, "other.tsv", "--set", "data.columns=[2,4]")
-    assert [line.split("\t")[0] for line in result.out.splitlines() if line] == ["time", "flies"]
+    result = seqwright("tag", tagger, "other.tsv", "--columns", "token=2,tag=4")
+    assert [line.split("\t")[:3] for line in result.out.splitlines() if line] == [
+        ["1", "time", "x"],
+        ["2", "flies", "x"],
+    ]
+    assert result.out == seqwright("tag", tagger, "other.tsv", "--set", "data.columns=[2,4]").out
     assert "no key 'x'" in seqwright("tag", tagger, "time flies", "--set", "decoding.x=1").err
 
 
@@ -108,8 +118,23 @@ def test_default_tagger_is_a_perceptron(seqwright: Command, workdir: Path) -> No
     (row,) = scores["details"]["per_span"]
     assert (row["class"], row["examples"], row["answered"], row["f1"]) == ("x", 20, 20, 100.0)
     row = seqwright("tag", "run", "--json", input=b"we like new ships\n").json
-    assert row == {"tokens": ["we", "like", "new", "ships"], "tags": ["O", "O", "B-x", "I-x"], "probabilities": None}
+    assert (row["text"], row["tokens"]) == ("we like new ships", ["we", "like", "new", "ships"])
+    assert (row["tags"], row["probabilities"]) == (["O", "O", "B-x", "I-x"], None)
     assert seqwright("check", "run", "--json").json["holds"]
+
+
+def test_running_text_is_split_as_the_training_data_is(seqwright: Command, workdir: Path) -> None:
+    (workdir / "train.tsv").write_text("we\tp\nsee\tv\ndogs\tn\n.\tx\n\n" * 20)
+    assert seqwright("train", "--tagged", "train.tsv", "--run", "run").status == 0
+    result = seqwright("tag", "run", "We see dogs.")
+    assert result.out == "We see dogs .\tp v n x\n"
+    assert "with punctuation apart as in the training data; --pretokenized splits at white space only" in result.err
+    assert seqwright("tag", "run", "We see dogs.", "--pretokenized").out.startswith("We see dogs.\t")
+    (workdir / "mails.csv").write_text("id,text\n7,We see dogs.\n8,\n")
+    result = seqwright("tag", "run", "mails.csv")
+    assert result.out == "id,text,tokens,tags\n7,We see dogs.,We see dogs .,p v n x\n8,,,\n"
+    assert seqwright("tag", "run", "mails.csv", "--out", "out.conllu").status == 0
+    assert (workdir / "out.conllu").read_text().splitlines()[3] == "4\t.\t_\tx" + "\t_" * 6
 
 
 def test_tags_unseen_in_training_count_as_wrong(seqwright: Command, tagger: Path, workdir: Path) -> None:
@@ -124,7 +149,7 @@ def test_tags_unseen_in_training_count_as_wrong(seqwright: Command, tagger: Path
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a\tX\tx\nb\tY\ty\n", "data.columns=[1,2]"),
+        ("a\tX\tx\nb\tY\ty\n", "--columns token=1,tag=2"),
         ("a\tx\nb\tx\n", "every word has the tag 'x'"),
         ("a b\tx\n" * 30, "line 1: 2 tokens, but 1 tags"),
         ("a\tx\nb\n", "line 2"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -34,9 +35,39 @@ def test_translate_keeps_the_order_of_lines(seqwright: Command, translator: Path
     assert result.out.split("\n")[1] == ""
     typed = seqwright("translate", translator, "one 1")
     assert typed.out == result.out.split("\n")[0] + "\n"
-    rows = seqwright("translate", translator, "b.en", "--json", "--set", "decoding.n_best=2").lines
+    rows = seqwright("translate", translator, "b.en", "--json", "--n-best", "2").lines
     assert [row["source"] for row in rows][:2] == ["one two 0", "one two 1"]
-    assert all(len(row["others"]) == 1 for row in rows)
+    assert all(row["log_prob"] >= row["others"][0]["log_prob"] for row in rows)
+    text = seqwright("translate", translator, "b.en", "--beam", "3", "--n-best", "2").out.splitlines()
+    assert [line.split(" ||| ")[0] for line in text[:4]] == ["1", "1", "2", "2"]
+    assert text[0] == f"1 ||| {rows[0]['translation']} ||| {rows[0]['log_prob']:.4f}"
+    assert "a beam of 2 has no 3 best outputs" in (
+        seqwright("translate", translator, "one", "--beam", "2", "--n-best", "3").err
+    )
+
+
+def test_translated_tables_keep_their_columns(seqwright: Command, translator: Path, workdir: Path) -> None:
+    (workdir / "in.tsv").write_text("id\tsrc\n1\tone 1\n2\t\n")
+    result = seqwright("translate", translator, "in.tsv", "--out", "out.jsonl")
+    assert "in.tsv: reads column 'src'; adds translation, log_prob." in result.err
+    first, second = map(json.loads, (workdir / "out.jsonl").read_text().splitlines())
+    assert (first["id"], first["src"]) == ("1", "one 1")
+    assert (second["translation"], second["reason"]) == ("", "empty")
+    assert first["translation"] == seqwright("translate", translator, "one 1", "--json").json["translation"]
+
+
+def test_lowercased_outputs_have_lowercased_scores(seqwright: Command, translator: Path, workdir: Path) -> None:
+    (workdir / "c.de").write_text((workdir / "b.de").read_text().title())
+    keys = (*TINY, "--set", "tokenizer.lowercase=true")
+    result = seqwright("train", "--pairs", "a.en", "a.de", "--valid", "b.en", "c.de", "--run", "lower", *keys)
+    assert "bleu (cased references, lowercased outputs)" in result.out
+    assert "bleu lowercased" in result.out
+    scores = seqwright("evaluate", "lower", "--json").json
+    assert scores["bleu_lowercased"] >= scores["bleu"]
+    assert "|case:lc|" in scores["scores"]["bleu_lowercased"]["signature"]
+    assert "|case:mixed|" in scores["scores"]["bleu"]["signature"]
+    assert "|outputs:lowercased|" in scores["scores"]["bleu"]["signature"]
+    assert "BLEU, lowercased" in seqwright("runs", ".").out
 
 
 def test_translate_prints_attention_alignments(seqwright: Command, translator: Path) -> None:

@@ -14,7 +14,7 @@ def test_encoding_prints_progress_rate_and_eta(monkeypatch, capsys: pytest.Captu
     """10 MB were done before; 20 MB more take 20 seconds, so the remaining 70 MB take 70."""
     clock = iter([0.0, 20.0, 25.0, 40.0])
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    with progress.EncodingProgress(100_000_000) as encoding:
+    with progress.StreamProgress(100_000_000) as encoding:
         for done in (10_000_000, 15_000_000, 30_000_000):
             encoding.record({"kind": "encoding", "bytes": done, "ids": done // 4})
     first, last = capsys.readouterr().err.splitlines()
@@ -25,7 +25,7 @@ def test_encoding_prints_progress_rate_and_eta(monkeypatch, capsys: pytest.Captu
 def test_encoding_of_unknown_size_has_no_eta(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
     clock = iter([0.0, 20.0, 40.0])
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    with progress.EncodingProgress(None) as encoding:
+    with progress.StreamProgress(None) as encoding:
         encoding.record({"kind": "encoding", "bytes": 0, "ids": 0})
         encoding.record({"kind": "encoding", "bytes": 30_000_000, "ids": 10})
     assert capsys.readouterr().err.splitlines()[-1] == "encoding  30.0 MB  10 ids  1.50 MB/s"
@@ -33,7 +33,7 @@ def test_encoding_of_unknown_size_has_no_eta(monkeypatch, capsys: pytest.Capture
 
 def test_quiet_prints_nothing(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(progress, "LINE_SECONDS", -1)
-    with progress.EncodingProgress(100, quiet=True) as encoding:
+    with progress.StreamProgress(100, quiet=True) as encoding:
         encoding.record({"kind": "encoding", "bytes": 50, "ids": 10})
     assert capsys.readouterr().err == ""
 

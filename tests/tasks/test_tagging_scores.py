@@ -93,8 +93,12 @@ def test_scores_of_tags_and_spans() -> None:
         assert "|sentences:3|words:6|unknown:2|unlearned_tags:1|" in score["signature"]
         assert score["low"] is None
     assert [row["class"] for row in found["details"]["per_span"]] == ["loc", "town"]
-    *_, per_class, per_span, unknown = found.printed("")
-    assert [column.header.plain for column in (per_class.columns[0], per_span.columns[0])] == ["class", "span"]
+    assert found["details"]["classes"] == ["B-loc", "O", "B-town", "I-loc"]
+    assert found["details"]["confusion"] == [[1, 1, 0, 0], [0, 2, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
+    *_, per_class, confused, per_span, unknown = found.printed("")
+    titles = [table.columns[0].header.plain for table in (per_class, confused, per_span)]
+    assert titles == ["class", "true", "span"]
+    assert next(iter(confused.columns[1].cells)).plain == "O"
     assert unknown == "tags not seen in training, counted as wrong: B-town (1)."
 
 
@@ -105,7 +109,7 @@ def test_scores_without_spans_and_without_unknown_words() -> None:
     shared = codec(NAMES, {"time", "flies"})
     found = tag_scores(predictions, shared, sentences, encoded, TaggingEvaluationConfig(seed=0))
     assert set(found["scores"]) == {"accuracy", "sentence_accuracy"}
-    assert set(found["details"]) == {"per_class"}
+    assert set(found["details"]) == {"per_class", "classes", "confusion"}
     assert "unlearned" not in found["scores"]["accuracy"]["signature"]
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,24 +10,28 @@ from typing import Any
 import click
 
 from seqwright.commands.common import (
+    COLUMNS,
     DEVICE,
     JSON,
     RUN,
     SET,
     echo,
-    is_file,
     options_from,
     predict_images,
     print_json,
     split_data_overrides,
-    text_or_lines,
 )
+from seqwright.commands.tables import FORMAT, OUT, Output, open_input, predicted, table_progress
 
 
 @click.command("classify")
 @RUN
 @click.argument("text_or_file", required=False)
 @click.argument("more", nargs=-1, metavar="[IMAGES]...")
+@click.option("--explain", is_flag=True, help="The n-grams that contribute most to each label (bag of n-grams).")
+@COLUMNS
+@FORMAT
+@OUT
 @SET
 @DEVICE
 @JSON
@@ -36,25 +39,32 @@ def command(
     run: str,
     text_or_file: str | None,
     more: tuple[str, ...],
+    explain: bool,
+    columns: tuple[str, ...],
+    format: str | None,
+    out: Path | None,
     overrides: tuple[str, ...],
     device: str,
     as_json: bool,
 ) -> None:
     """Classify a text, each line of a file (or of standard input), or each image of files, in order.
 
-    Models of text pairs take two texts per line, separated by a tab. From a .tsv, .csv or .jsonl file only the text
-    columns are read; labels in it are ignored.
+    A .csv, .tsv or .jsonl file comes back with all of its columns, a label and its probability. Models of text pairs
+    take two columns, or two texts per line, separated by a tab.
 
     \b
     seqwright classify runs/reviews "What a fine film."
+    seqwright classify runs/reviews new.csv --columns text=review --out labeled.csv
     seqwright classify runs/reviews lines.txt --json > predictions.jsonl
+    seqwright classify runs/reviews "What a fine film." --explain
     seqwright classify runs/photos one.jpg two.jpg                  (or a folder of them, .npz, IDX)
     """
     from seqwright.api import open as open_run
-    from seqwright.data.records import holds_records
+    from seqwright.data.column_roles import parse_columns
+    from seqwright.data.tables import TextColumns
 
-    columns, others = split_data_overrides(overrides)
-    opened = open_run(run, device=device, set=columns)
+    data_overrides, others = split_data_overrides(overrides)
+    opened = open_run(run, device=device, set=data_overrides)
     classify = opened.classify  # raises here, before any input is read, where the run is no classifier
     options = options_from(others, "decoding", type(opened.settings.decoding))
     if opened.settings.data.kind == "images":
@@ -62,23 +72,50 @@ def command(
         return
     if more:
         raise click.UsageError("give one text or file at a time; a text with spaces needs quotes around it.")
-    pairs = opened.labels.parts > 1
-    lines: Any = (tuple(line.split("\t")) if pairs else line for line in text_or_lines(text_or_file))
-    if text_or_file is not None and is_file(text_or_file) and holds_records(Path(text_or_file)):
-        lines = opened.texts(Path(text_or_file))
-    interactive = text_or_file in (None, "-") and sys.stdin.isatty()
-    for prediction in classify(lines, **({"read_ahead": 1} if interactive else {}), **options):
-        if as_json:
-            print_json(
-                {
-                    "text": list(prediction.texts) if pairs else prediction.texts[0],
-                    "label": prediction.label,
-                    "probabilities": prediction.probabilities,
-                    "unread": prediction.unread,
-                }
-            )
-        else:
-            echo(str(prediction))
+    roles = ("text", "text2")[: opened.labels.parts]
+    chosen = parse_columns(columns, (*roles, "label"))
+    wanted = TextColumns(
+        roles=roles,
+        chosen=tuple(chosen[role] for role in roles if role in chosen),
+        trained=tuple(map(str, opened.settings.data.columns[1:])),
+        classes=True,
+    )
+    table = open_input(text_or_file, format, wanted)
+    added = ["label", *(["probability"] * (opened.labels.kind != "regression")), *(["explanation"] * explain)]
+    output = Output(table, added, out, as_json=as_json)
+
+    def results() -> Iterator[tuple[Any, dict[str, Any], str]]:
+        with table_progress(text_or_file, out, "classifying") as progress:
+            predictions = predicted(table, lambda texts: classify(texts, explain=explain, **options), progress)
+            for row, prediction in predictions:
+                text = f"{prediction}\n{prediction.explanation}" if explain else str(prediction)
+                yield row, _values(prediction, flat=output.writer.format != "jsonl"), text
+
+    output.write(results())
+
+
+def _values(prediction: Any, *, flat: bool) -> dict[str, Any]:
+    """Label and probability; with `flat` several labels are one cell, else all probabilities are there, too."""
+    labels = prediction.label if isinstance(prediction.label, list) else [prediction.label]
+    probabilities = [prediction.probabilities[label] for label in labels] if prediction.probabilities else []
+    several = isinstance(prediction.label, list)
+    if flat:
+        joined = ",".join(f"{probability:.6g}" for probability in probabilities)
+        label = ",".join(labels) if several else prediction.label
+        return {"label": label, "probability": joined, "explanation": _strongest(prediction.explanation)}
+    probability = (
+        {} if not prediction.probabilities else {"probability": probabilities if several else probabilities[0]}
+    )
+    full = {"probabilities": prediction.probabilities, "unread": prediction.unread}
+    explanation = {} if prediction.explanation is None else {"explanation": asdict(prediction.explanation)}
+    return {"label": prediction.label} | probability | full | explanation
+
+
+def _strongest(explanation: Any) -> str:
+    """The strongest n-grams as one cell."""
+    return (
+        "" if explanation is None else "; ".join(f"{one.text!r} {one.contribution:+.3f}" for one in explanation.ngrams)
+    )
 
 
 def _classify_images(opened: Any, files: Sequence[str], options: dict[str, Any], as_json: bool) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
 import io
-import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -13,8 +13,8 @@ import click
 
 from seqwright.core.printable import printable
 
-CHUNK_LINES = 1 << 16
-"""Maximum number of lines of a file in one chunk."""
+CHUNK_LINES, CHUNK_CHARACTERS = 1 << 13, 1 << 24
+"""Maximum number of lines of a file in one chunk, and of their characters up to one line: bounds memory."""
 READ_BYTES = 1 << 16
 """Maximum number of bytes read from standard input at a time."""
 
@@ -24,6 +24,12 @@ T = TypeVar("T")
 RUN = click.argument("run", type=click.Path())
 SET = click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a recipe key; may be repeated."
+)
+COLUMNS = click.option(
+    "--columns",
+    multiple=True,
+    metavar="ROLE=COLUMN,…",
+    help="Columns of a table by role, by name or number from 1: --columns text=review,label=stars.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON: one object, or one per line.")
 DEVICE = click.option(
@@ -87,11 +93,20 @@ def print_table(table: Any) -> None:
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
-def print_back_off(tokens: Any) -> None:
-    """Prints a table with the n-gram order used for each token and the back-off weights of longer contexts."""
+def back_off_text(tokens: Any) -> str:
+    """A table with the n-gram order used for each token and the back-off weights of longer contexts."""
     from seqwright.reporting.terminal import back_off_table
 
-    print_table(back_off_table(tokens))
+    return table_text(back_off_table(tokens))
+
+
+def table_text(table: Any) -> str:
+    """A rich table as text, as `print_table` prints it."""
+    from rich.console import Console
+
+    text = io.StringIO()
+    Console(file=text, width=None if sys.stdout.isatty() else 10_000).print(table)
+    return text.getvalue().rstrip("\n")
 
 
 def print_scores(scores: Any, fingerprint: str, baseline: Mapping[str, Any] | None = None) -> None:
@@ -122,12 +137,6 @@ def read_lines(file: str | None) -> Iterator[str]:
         yield from lines
 
 
-def text_or_lines(text_or_file: str | None) -> Iterator[str]:
-    """Lines of a file, or the text itself; see `text_or_line_chunks`."""
-    for lines in text_or_line_chunks(text_or_file):
-        yield from lines
-
-
 def is_file(text_or_file: str | None) -> bool:
     """Whether this is the name of an existing file."""
     try:
@@ -136,16 +145,25 @@ def is_file(text_or_file: str | None) -> bool:
         return False
 
 
-def text_or_line_chunks(text_or_file: str | None) -> Iterator[list[str]]:
-    """Chunks of lines of a file of this name, or the text itself where there is none.
+def input_path(text_or_file: str | None) -> Path | None:
+    """The file of this name; None for standard input (no name, or "-") and for a text.
 
     A text without a space but with a directory or a suffix is taken for a misspelled file name, which is an error.
     """
-    if text_or_file in (None, "-") or is_file(text_or_file):
-        return line_chunks(text_or_file)
+    if text_or_file in (None, "-"):
+        return None
+    from seqwright.data.files import resolve
+
     text = str(text_or_file)
     named = " " not in text and ("/" in text or Path(text).suffix.strip("."))  # from Python 3.14 "Hello." has a suffix
-    return line_chunks(text) if named else iter([[text]])
+    return resolve(text) if named or is_file(text) else None
+
+
+def text_or_line_chunks(text_or_file: str | None) -> Iterator[list[str]]:
+    """Chunks of lines of a file or of standard input, or the text itself; see `input_path`."""
+    if text_or_file in (None, "-") or input_path(text_or_file) is not None:
+        return line_chunks(text_or_file)
+    return iter([[str(text_or_file)]])
 
 
 def line_chunks(file: str | None) -> Iterator[list[str]]:
@@ -155,8 +173,15 @@ def line_chunks(file: str | None) -> Iterator[list[str]]:
     if file is None or file == "-":
         yield from _stdin_chunks()
         return
-    lines = lines_of(resolve(file))
-    while chunk := list(itertools.islice(lines, CHUNK_LINES)):
+    chunk: list[str] = []
+    characters = 0
+    for line in lines_of(resolve(file)):
+        chunk.append(line)
+        characters += len(line)
+        if len(chunk) >= CHUNK_LINES or characters >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
         yield chunk
 
 
@@ -168,17 +193,29 @@ def _stdin_chunks() -> Iterator[list[str]]:
     number, partial = 1, b""
     while block := stdin.read1(READ_BYTES):
         *lines, partial = (partial + block).split(b"\n")
+        if number == 1 and lines:
+            lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
         if lines:
             yield [decode_line(raw, number + n, "standard input") for n, raw in enumerate(lines)]
         number += len(lines)
     if partial:
-        yield [decode_line(partial, number, "standard input")]
+        yield [decode_line(partial.removeprefix(codecs.BOM_UTF8 if number == 1 else b""), number, "standard input")]
 
 
 def split_data_overrides(overrides: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
     """Overrides of [data] keys, which control how files are parsed, and all others."""
     data = [override for override in overrides if override.startswith("data.")]
     return data, tuple(override for override in overrides if override not in data)
+
+
+def columns_of_run(columns: tuple[str, ...], run: str) -> list[str]:
+    """The override of data.columns that `--columns` stands for, in the files of this run."""
+    if not columns:
+        return []
+    from seqwright.data.column_roles import columns_override
+    from seqwright.runs.directory import RunDirectory
+
+    return columns_override(columns, str(RunDirectory.open(run).recipe().get("data", {}).get("kind", "text")))
 
 
 def options_from(

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import JSON, SET, echo, options_from, print_json, print_table
+from seqwright.commands.common import COLUMNS, JSON, SET, echo, options_from, print_json, print_table
 
 DOCUMENT = click.option(
     "--document",
@@ -86,7 +86,7 @@ def audit(files: Sequence[str], against: Sequence[str], document: Any, as_json: 
     type=click.Path(),
     help="A tokenizer.json or SentencePiece .model; without it a tokenizer is trained first.",
 )
-@click.option("--columns", multiple=True, help="Key or column that holds the text (.jsonl, .csv, .tsv).")
+@COLUMNS
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Worker processes that tokenize.")
 @DOCUMENT
 @SET
@@ -95,23 +95,24 @@ def prepare(
     files: Sequence[str],
     out: str,
     tokenizer: str | None,
-    columns: Sequence[str],
+    columns: tuple[str, ...],
     workers: int,
     document: Any,
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Tokenize large FILEs to a folder on disk, in bounded memory; run it again to resume."""
+    from seqwright.data.column_roles import TEXT_ROLES, parse_columns
     from seqwright.data.files import COMPRESSED, expand, resolve
     from seqwright.data.text.prepare import check_inputs, train_tokenizer
     from seqwright.data.text.prepare import prepare as encode
-    from seqwright.reporting.progress import EncodingProgress
+    from seqwright.reporting.progress import StreamProgress
     from seqwright.text.importing import import_tokenizer
     from seqwright.text.trainers import TokenizerConfig
 
     paths = [path for name in files for path in expand(resolve(name))[0]]
-    folder = Path(out)
-    check_inputs(paths, folder, document, columns)
+    folder, text_columns = Path(out), list(parse_columns(columns, TEXT_ROLES).values())
+    check_inputs(paths, folder, document, text_columns)
     saved = folder / "tokenizer.json"
     config = TokenizerConfig(**options_from(overrides, "tokenizer", TokenizerConfig))
     if tokenizer is not None:
@@ -120,13 +121,15 @@ def prepare(
         loaded = import_tokenizer(saved)
     else:
         echo("training a tokenizer…", err=True)
-        loaded = train_tokenizer(config, paths, document, columns)
+        loaded = train_tokenizer(config, paths, document, text_columns)
     for note in loaded.notes:
         echo(note, err=True)
     uncompressed = all(path.suffix not in COMPRESSED for path in paths)
     size = sum(path.stat().st_size for path in paths) if uncompressed else None
-    with EncodingProgress(size, quiet=as_json) as progress:
-        stream = encode(paths, folder, loaded, document=document, columns=columns, workers=workers, progress=progress)
+    with StreamProgress(size, quiet=as_json) as progress:
+        stream = encode(
+            paths, folder, loaded, document=document, columns=text_columns, workers=workers, progress=progress
+        )
     if stream.lossy:
         echo(f"{stream.lossy}, so bits per byte are not reported.", err=True)
     summary = {"folder": out, "ids": len(stream.ids), "documents": stream.documents, "unknown": stream.unknown}

@@ -8,14 +8,15 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, echo, print_json, read_lines
+from seqwright.commands.common import COLUMNS, DEVICE, JSON, RUN, echo, print_json
+from seqwright.commands.tables import FORMAT, open_input, print_columns
 
 SUFFIXES = (".npz", ".safetensors")
 
 
 @click.command("embed")
 @RUN
-@click.argument("file", required=False)
+@click.argument("text_or_file", required=False)
 @click.option(
     "--pooling",
     type=click.Choice(["mean", "first", "last", "max"]),
@@ -25,22 +26,39 @@ SUFFIXES = (".npz", ".safetensors")
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write an array to a .npz or .safetensors file."
 )
+@COLUMNS
+@FORMAT
 @DEVICE
 @JSON
-def command(run: str, file: str | None, pooling: str, out: Path | None, device: str, as_json: bool) -> None:
-    """Embed each line of FILE or standard input as one vector, with the encoder of RUN.
+def command(
+    run: str,
+    text_or_file: str | None,
+    pooling: str,
+    out: Path | None,
+    columns: tuple[str, ...],
+    format: str | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Embed a text, or each line (or row of a table) of a file or standard input, with the encoder of RUN.
 
     \b
     seqwright embed runs/notes-bert lines.txt --out vectors.npz        (an array "vectors")
     echo "a fine film" | seqwright embed runs/reviews --json
     """
     from seqwright.api import open as open_run
+    from seqwright.data.column_roles import parse_columns
+    from seqwright.data.tables import TextColumns
 
     if out is not None and out.suffix not in SUFFIXES:
         raise click.UsageError(f"--out writes {' or '.join(SUFFIXES)}, not {out.name}.")
     truncated = [0]
     opened: Any = open_run(run, device=device)
-    embeddings = _count_truncated(opened.embed(read_lines(file), pooling=pooling), truncated)
+    wanted = TextColumns(chosen=tuple(parse_columns(columns, ("text",)).values()))
+    table = open_input(text_or_file, format, wanted)
+    print_columns(table, {})
+    texts = (str(row.texts[0]) for group in table.groups() for row in group)
+    embeddings = _count_truncated(opened.embed(texts, pooling=pooling), truncated)
     if out is not None:
         write(out, [embedding.vector for embedding in embeddings])
     elif as_json:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from seqwright.commands.common import (
+    COLUMNS,
     DEVICE,
     JSON,
     PRECISION,
@@ -14,6 +15,7 @@ from seqwright.commands.common import (
     SET,
     TRUST,
     MultiValueCommand,
+    columns_of_run,
     echo,
     options_from,
     print_json,
@@ -33,6 +35,7 @@ from seqwright.commands.common import (
 )
 @click.option("--label-errors", type=click.IntRange(1), help="List the N most likely label errors.")
 @click.argument("more", nargs=-1, metavar="")
+@COLUMNS
 @SET
 @TRUST
 @DEVICE
@@ -43,6 +46,7 @@ def command(
     on: tuple[str, ...],
     label_errors: int | None,
     more: tuple[str, ...],
+    columns: tuple[str, ...],
     overrides: tuple[str, ...],
     trust: bool,
     device: str,
@@ -55,7 +59,7 @@ def command(
     seqwright evaluate runs/notes-gpt --on held-out.txt
     seqwright evaluate runs/en-de --on test.en test.de
     seqwright evaluate runs/reviews --on train.tsv --label-errors 20   (likely label errors)
-    seqwright evaluate runs/tags --on test.tsv --set data.columns=[1,3]   (other column layout)
+    seqwright evaluate runs/tags --on test.tsv --columns token=1,tag=3   (other column layout)
     seqwright evaluate runs/notes-gpt --set evaluation.stride=1      (maximum context per token)
     """
     if more:
@@ -63,8 +67,9 @@ def command(
     from seqwright.api import open as open_run
     from seqwright.reporting.progress import TerminalProgress
 
-    columns, others = split_data_overrides(overrides)
-    opened, files = open_run(run, device=device, precision=precision, set=columns, trust=trust), list(on)
+    data_overrides, others = split_data_overrides(overrides)
+    data_overrides += columns_of_run(columns, run)
+    opened, files = open_run(run, device=device, precision=precision, set=data_overrides, trust=trust), list(on)
     options = options_from(others, "evaluation", type(opened.settings.evaluation))
     if label_errors is not None:
         _print_label_errors(opened, files, label_errors, as_json)

@@ -14,9 +14,9 @@ from seqwright.commands.common import (
     PRECISION,
     RUN,
     SET,
+    back_off_text,
     echo,
     options_from,
-    print_back_off,
     print_json,
     read_lines,
 )
@@ -145,7 +145,7 @@ def _print_output(n: int, label: dict[str, int], output: Any, back_off: Any, *, 
     ((what, number),) = label.items()
     echo("" if streamed else f"--- {n} ({what} {number})\n{output.prompt}{output.text}")
     if back_off is not None:
-        print_back_off(back_off)
+        echo(back_off_text(back_off))
     if output.unread:
         echo(f"the first {output.unread} tokens of the prompt exceed the context and were dropped.", err=True)
     for flag in warnings:

@@ -34,4 +34,6 @@ def command(folder: str, as_json: bool) -> None:
         Column("accuracy", "accuracy", figure),
         Column("bleu", "BLEU", figure),
     ]
+    if any(row.get("bleu_lowercased") is not None for row in rows):
+        columns.append(Column("bleu_lowercased", "BLEU, lowercased", figure))
     print_table(table(rows, columns))

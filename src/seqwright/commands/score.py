@@ -2,105 +2,101 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 
-from seqwright.commands.common import BACK_OFF, DEVICE, JSON, RUN, echo, line_chunks, print_back_off, print_json
-from seqwright.core.config import UserError
-from seqwright.core.printable import printable
+from seqwright.commands.common import BACK_OFF, COLUMNS, DEVICE, JSON, RUN, back_off_text, echo
+from seqwright.commands.tables import FORMAT, OUT, Output, open_input, predicted, table_progress
 
 
 @click.command("score")
 @RUN
-@click.argument("file", required=False)
+@click.argument("text_or_file", required=False)
 @click.option("--keep-below", type=float, metavar="PPL", help="Keep only lines with a perplexity below PPL.")
 @click.option("--keep-above", type=float, metavar="PPL", help="Keep only lines with a perplexity above PPL.")
-@click.option("--field", metavar="NAME", help="Lines are JSON objects; score the text under this key.")
 @click.option("--tokens", "by_token", is_flag=True, help="Print the surprisal of each token, in bits.")
 @BACK_OFF
+@COLUMNS
+@FORMAT
+@OUT
 @DEVICE
 @JSON
 def command(
     run: str,
-    file: str | None,
+    text_or_file: str | None,
     keep_below: float | None,
     keep_above: float | None,
-    field: str | None,
     by_token: bool,
     back_off: bool,
+    columns: tuple[str, ...],
+    format: str | None,
+    out: Path | None,
     device: str,
     as_json: bool,
 ) -> None:
-    """Print log-probability (nats), perplexity and text of each line of FILE or standard input, in order.
+    """Print log-probability (nats), perplexity and text of a text, or of each line of a file or standard input.
 
-    Each line is a document. Standard input is scored as it arrives. With --keep-below or --keep-above the matching
-    lines are written unchanged, and the dropped ones are counted at the end.
+    Each line, or row of a .csv, .tsv or .jsonl file, is a document; rows come back with all of their columns. Standard
+    input is scored as it arrives. With --keep-below or --keep-above the matching lines or rows are written unchanged,
+    and the dropped ones are counted at the end.
 
     \b
     seqwright score runs/notes-ngram new.txt --tokens
-    seqwright score runs/notes-ngram big.jsonl --field text --keep-below 200 > kept.jsonl
+    seqwright score runs/notes-ngram new.csv --columns text=body --out scored.csv
+    seqwright score runs/notes-ngram big.jsonl --keep-below 200 --out kept.jsonl
     """
     from seqwright.api import open as open_run
+    from seqwright.data.column_roles import parse_columns
+    from seqwright.data.tables import TextColumns
 
     opened = open_run(run, device=device)
-    scored = _scored(opened, line_chunks(file), field)
-    if keep_below is not None or keep_above is not None:
-        perplexity_filter = PerplexityFilter(
-            below=math.inf if keep_below is None else keep_below, above=keep_above or 0.0
-        )
-        scored = perplexity_filter.kept(scored)
-        if not as_json:
-            lines = (line for line, _ in scored)
-            sys.stdout.writelines(f"{line}\n" for line in (map(printable, lines) if sys.stdout.isatty() else lines))
-    for _, line in scored:
-        tokens = opened.tokenizer.tokens(line.ids)
-        back_off_tokens = opened.back_off(line.ids.tolist()) if back_off else None
-        surprisals = list(zip(tokens, line.surprisals.tolist(), strict=True)) if by_token else None
-        if as_json:
-            facts = {"text": line.text, "log_prob": line.log_prob, "tokens": len(line.ids)}
-            back_offs = None if back_off_tokens is None else [asdict(token) for token in back_off_tokens]
-            print_json(facts | {"perplexity": line.perplexity, "surprisals": surprisals, "back_off": back_offs})
-            continue
-        perplexity = "" if line.perplexity is None else f"{line.perplexity:.2f}"
-        echo(f"{line.log_prob:.4f}\t{perplexity}\t{line.text}")
-        if surprisals is not None:
-            echo("\t" + " ".join(f"{token!r}:{nats / math.log(2):.2f}" for token, nats in surprisals))
-        if back_off_tokens is not None:
-            print_back_off(back_off_tokens)
-    if keep_below is not None or keep_above is not None:
-        echo(perplexity_filter.summary(), err=True)
+    score = opened.score  # raises here, before any input is read, where the run is no language model
+    trained = tuple(getattr(opened.settings.data, "columns", ()))
+    wanted = TextColumns(chosen=tuple(parse_columns(columns, ("text",)).values()), trained=trained)
+    table = open_input(text_or_file, format, wanted)
+    filtered = keep_below is not None or keep_above is not None
+    bounds = PerplexityFilter(below=math.inf if keep_below is None else keep_below, above=keep_above or 0.0)
+    added = ["log_prob", "perplexity", "tokens", *(["surprisals"] * by_token), *(["back_off"] * back_off)]
+    output = Output(table, added, out, as_json=as_json, kept=filtered and not as_json)
+
+    def results() -> Iterator[tuple[Any, dict[str, Any] | None, str]]:
+        with table_progress(text_or_file, out, "scoring") as progress:
+            scored = predicted(table, lambda texts: score(text for (text,) in texts), progress)
+            for row, line in bounds.kept(scored) if filtered else scored:
+                if filtered and not as_json:
+                    yield row, None, ""
+                    continue
+                tokens = opened.tokenizer.tokens(line.ids) if by_token else []
+                surprisals = list(zip(tokens, line.surprisals.tolist(), strict=True)) if by_token else None
+                back_offs = opened.back_off(line.ids.tolist()) if back_off else None
+                yield row, _values(line, surprisals, back_offs), _text(line, surprisals, back_offs)
+
+    output.write(results())
+    if filtered:
+        echo(bounds.summary(), err=True)
 
 
-def _scored(opened: Any, chunks: Iterable[list[str]], field: str | None) -> Iterator[tuple[str, Any]]:
-    """Pairs of input line and its score."""
-    offset = 0
-    for lines in chunks:
-        yield from zip(lines, opened.score(_texts(lines, field, offset)), strict=True)
-        offset += len(lines)
+def _values(line: Any, surprisals: list[tuple[str, float]] | None, back_offs: list[Any] | None) -> dict[str, Any]:
+    """Scores of a line, with those of its tokens if requested."""
+    values = {"log_prob": line.log_prob, "perplexity": line.perplexity, "tokens": len(line.ids)}
+    values |= {} if surprisals is None else {"surprisals": surprisals}
+    return values | ({} if back_offs is None else {"back_off": [asdict(token) for token in back_offs]})
 
 
-def _texts(lines: Iterable[str], field: str | None, offset: int) -> Iterator[str]:
-    """The text of each line, or the value of `field` in its JSON object; `offset` lines came before these."""
-    if field is None:
-        yield from lines
-        return
-    for number, line in enumerate(lines, offset + 1):
-        try:
-            text = json.loads(line)[field]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            text = None
-        if not isinstance(text, str):
-            raise UserError(
-                f"line {number:,} is not a JSON object with text under '{field}': {line[:60]!r}."
-                " Fix the line, or name another --field."
-            )
-        yield text
+def _text(line: Any, surprisals: list[tuple[str, float]] | None, back_offs: list[Any] | None) -> str:
+    """Log-probability, perplexity and text, tab-separated, and further lines about tokens."""
+    perplexity = "" if line.perplexity is None else f"{line.perplexity:.2f}"
+    parts = [f"{line.log_prob:.4f}\t{perplexity}\t{line.text}"]
+    if surprisals is not None:
+        parts.append("\t" + " ".join(f"{token!r}:{nats / math.log(2):.2f}" for token, nats in surprisals))
+    if back_offs is not None:
+        parts.append(back_off_text(back_offs))
+    return "\n".join(parts)
 
 
 @dataclass
@@ -114,8 +110,9 @@ class PerplexityFilter:
     low: int = 0
     empty: int = 0
 
-    def kept(self, scored: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        for line, score in scored:
+    def kept(self, scored: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+        """Pairs of a row and its score whose perplexity is within the bounds."""
+        for row, score in scored:
             self.read += 1
             perplexity = score.perplexity
             if perplexity is None:
@@ -125,7 +122,7 @@ class PerplexityFilter:
             elif perplexity <= self.above:
                 self.low += 1
             else:
-                yield line, score
+                yield row, score
 
     def summary(self) -> str:
         """One line with the number of kept and dropped lines."""

@@ -2,79 +2,174 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from seqwright.commands.common import (
+    COLUMNS,
     DEVICE,
     JSON,
     RUN,
     SET,
     echo,
+    input_path,
     options_from,
-    print_json,
     split_data_overrides,
-    text_or_lines,
+    text_or_line_chunks,
 )
+from seqwright.commands.tables import OUT, Output, predicted, table_progress, write_lines
 
-TAGGED_SUFFIXES = (".conllu", ".jsonl")
-"""Suffixes of files that are parsed as tagged files even without a tab in them."""
+if TYPE_CHECKING:
+    from seqwright.data.tagged.annotated import ColumnFile
+
+COLUMN_FORMATS = ("columns", "conllu", "lines")
+"""Formats of column files, as in data.format."""
+TABLE_FORMATS = ("text", "csv", "tsv", "jsonl")
 
 
 @click.command("tag")
 @RUN
-@click.argument("file", metavar="[TEXT_OR_FILE]", required=False)
-@click.option("--columns", is_flag=True, help="Column format: one token per line, a blank line after each sentence.")
+@click.argument("text_or_file", required=False)
+@click.option("--pretokenized", is_flag=True, help="Words are separated by white space; split nothing else.")
+@click.option(
+    "--format",
+    type=click.Choice([*TABLE_FORMATS, *COLUMN_FORMATS]),
+    help="Format of the input: text (a sentence per line), a table, or columns, conllu or lines as in data.format."
+    " Default: by its suffix and first lines.",
+)
+@COLUMNS
+@OUT
 @SET
 @DEVICE
 @JSON
-def command(run: str, file: str | None, columns: bool, overrides: tuple[str, ...], device: str, as_json: bool) -> None:
+def command(
+    run: str,
+    text_or_file: str | None,
+    pretokenized: bool,
+    format: str | None,
+    columns: tuple[str, ...],
+    out: Path | None,
+    overrides: tuple[str, ...],
+    device: str,
+    as_json: bool,
+) -> None:
     """Tag each word of a text, of a file or of standard input, in order.
 
-    A line is a sentence of space-separated words; the output is the line, a tab and its tags. A file with tabs, a
-    .conllu or .jsonl file, or any file with --columns, is parsed like training data; input with one token per line
-    gives output with one token per line.
+    A line is a sentence; it is split into words as the training data is, and the output is its words, a tab and their
+    tags. In CoNLL and CoNLL-U files the tag column is replaced, and all other columns, comments and multiword lines
+    stay. A .csv or .jsonl file (or a .tsv with --columns text=NAME) comes back with all columns, tokens and tags.
 
     \b
-    seqwright tag runs/tags "Time flies like an arrow"
-    seqwright tag runs/tags test.tsv > test.out
-    seqwright tag runs/tags test.conll --columns --set data.columns=[2,4]      (other column layout)
+    seqwright tag runs/tags "Time flies like an arrow."
+    seqwright tag runs/tags test.conllu --out tagged.conllu
+    seqwright tag runs/tags mails.csv --columns text=body --out tagged.csv
+    seqwright tag runs/tags test.conll --columns token=2,tag=4                 (other column layout)
     """
     from seqwright.api import open as open_run
+    from seqwright.data.column_roles import columns_override, parse_columns
     from seqwright.data.files import plain_suffix
+    from seqwright.data.labeled.columns import TEXT_NAMES
+    from seqwright.data.tables import Lines, TextColumns, open_table
+    from seqwright.data.tagged.annotated import ColumnFile, conllu_sentence
 
     data_overrides, others = split_data_overrides(overrides)
+    chosen = parse_columns(columns, ("text", "tokens", "token", "tag"))
+    texts = tuple(chosen[role] for role in ("text", "tokens") if role in chosen)
+    if chosen.keys() & {"token", "tag"}:
+        data_overrides += columns_override(columns, "tagged")
     opened = open_run(run, device=device, set=data_overrides)
     # A tagger has no [decoding] keys: any override of them is an error.
     options_from(others, "decoding", type(opened.settings.decoding))
     tag = opened.tag  # raises here, before any input is read, where the run is no tagger
-    interactive = file in (None, "-") and sys.stdin.isatty()
-    lines, first = peek(text_or_lines(file))
-    inputs: Iterator[str | tuple[str, ...]] = lines
-    by_token = False
-    if columns or "\t" in first or (file is not None and plain_suffix(Path(file)) in TAGGED_SUFFIXES):
-        sentences, kind = opened.words("\n".join(lines), file or "standard input", columns=columns)
-        inputs, by_token = iter(sentences), kind in ("columns", "conllu")
-    elif len(first.split()) == 2 and first.split()[1] in opened.codec.tags:
-        echo(f"note: {first!r} is parsed as two words; --columns parses it as a word and its tag.", err=True)
-    for sentence in tag(inputs, **({"read_ahead": 1} if interactive else {})):
-        if as_json:
-            print_json({"tokens": sentence.words, "tags": sentence.tags, "probabilities": sentence.probabilities})
-        elif by_token:
-            echo("".join(f"{word}\t{label}\n" for word, label in zip(sentence.words, sentence.tags, strict=True)))
-        else:
-            echo("\t".join([" ".join(sentence.words), " ".join(sentence.tags)]) if sentence.words else "")
+    lines, path = Lines(text_or_line_chunks(text_or_file)), input_path(text_or_file)
+    name = "standard input" if path is None else str(text_or_file)
+    format = format or _format(opened, lines.peek(), path, table=bool(texts), layout="token" in chosen)
+    if format in COLUMN_FORMATS:
+        data = opened.settings.data
+        layout = data.column_numbers if format != "conllu" or data_overrides or _conllu_names(data.columns) else None
+        file = ColumnFile(lines, name, format, layout)  # type: ignore[arg-type]
+        _tag_columns(opened, file, text_or_file, out, as_json)
+        return
+    wanted = TextColumns(chosen=texts, names=("tokens", *TEXT_NAMES))
+    table = open_table(lines, name, format, wanted)  # type: ignore[arg-type]
+    words_given = pretokenized or table.text_columns == ("tokens",) or "tokens" in chosen
+    if not words_given:
+        echo(f"{opened.splitter.rules}; --pretokenized splits at white space only.", err=True)
+    tokens = [] if table.text_columns == ("tokens",) else ["tokens"]
+    output = Output(table, [*tokens, "tags"], out, as_json=as_json)
+    as_conllu = out is not None and plain_suffix(out) == ".conllu"
+    tag_column = opened.settings.data.column_numbers[1] if _conllu_names(opened.settings.data.columns) else 4
+
+    def results() -> Iterator[tuple[Any, dict[str, Any], str]]:
+        with table_progress(text_or_file, out, "tagging") as progress:
+            sentences = predicted(table, lambda rows: tag((row[0] for row in rows), pretokenized=words_given), progress)
+            for row, sentence in sentences:
+                words, tags = " ".join(sentence.words), " ".join(sentence.tags)
+                values = _values(sentence) if output.writer.format == "jsonl" else {"tokens": words, "tags": tags}
+                if not tokens:
+                    del values["tokens"]
+                text = f"{words}\t{tags}" if words else ""
+                if as_conllu:
+                    text = conllu_sentence(sentence.words, sentence.tags, tag_column)
+                yield row, values, text
+
+    output.write(results())
 
 
-def peek(lines: Iterator[str]) -> tuple[Iterator[str], str]:
-    """An iterator over the same lines, and the first that is neither blank nor a comment (`# text = …`)."""
-    consumed: list[str] = []
-    for line in lines:
-        consumed.append(line)
-        if line.strip() and not line.startswith("# "):
-            break
-    return chain(consumed, lines), consumed[-1] if consumed else ""
+def _format(opened: Any, sample: list[str], path: Path | None, *, table: bool, layout: bool) -> str:
+    """The format of the input by its suffix and its first lines."""
+    from seqwright.data.files import plain_suffix
+    from seqwright.data.tables import format_of
+    from seqwright.data.tagged.formats import sniff
+
+    by_suffix = "text" if path is None else format_of(path)
+    content = next((line for line in sample if line.strip() and not line.startswith("# ")), "")
+    if by_suffix in ("csv", "jsonl") or table:
+        return by_suffix
+    if layout or "\t" in content or (path is not None and plain_suffix(path) == ".conllu"):
+        data = opened.settings.data
+        kind = data.format or sniff("\n".join(sample), str(path or ""), data.column_numbers)
+        return str(kind) if kind in COLUMN_FORMATS else "columns"
+    if len(content.split()) == 2 and content.split()[1] in opened.codec.tags:
+        echo(f"note: {content!r} is parsed as two words; --format columns parses it as a word and its tag.", err=True)
+    return "text"
+
+
+def _tag_columns(opened: Any, file: ColumnFile, text_or_file: str | None, out: Path | None, as_json: bool) -> None:
+    """Writes a file of columns with its tags replaced, or its sentences as JSON lines."""
+    from seqwright.core.config import UserError
+    from seqwright.core.storage import to_json
+    from seqwright.data.tables import format_of
+
+    if out is not None and format_of(out) == "csv":
+        raise UserError(f"--out {out}: a file of columns is written as it is, or as JSON lines to a .jsonl file.")
+    as_json = as_json or (out is not None and format_of(out) == "jsonl")
+    echo(f"{file.name}: reads column {file.token}, writes tags to column {file.tag} ({file.format}).", err=True)
+
+    def results() -> Iterator[str]:
+        with table_progress(text_or_file, out, "tagging") as progress:
+            done = 0
+            for group in file.groups():
+                for sentence, tagged in zip(group, opened.tag(one.words for one in group), strict=True):
+                    if not as_json:
+                        yield file.tagged(sentence, tagged.tags) + "\n"
+                    elif tagged.words:
+                        yield to_json(_values(tagged)) + "\n"
+                done += len(group)
+                progress.record({"bytes": file.lines.bytes_read, "lines": done})
+
+    write_lines(results(), out)
+
+
+def _conllu_names(columns: Any) -> bool:
+    """Whether columns are named as in CoNLL-U, rather than numbered as in files of another layout."""
+    from seqwright.data.tagged.formats import CONLLU
+
+    return columns is not None and all(column in CONLLU for column in columns)
+
+
+def _values(sentence: Any) -> dict[str, Any]:
+    return {"tokens": sentence.words, "tags": sentence.tags, "probabilities": sentence.probabilities}

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.common import JSON, SET, TRUST, MultiValueCommand, echo, print_json, print_scores, print_table
+from seqwright.commands.common import (
+    COLUMNS,
+    JSON,
+    SET,
+    TRUST,
+    MultiValueCommand,
+    echo,
+    print_json,
+    print_scores,
+    print_table,
+)
 
 KINDS = (
     "ngram, neural-bigram, feedforward, rnn, lstm, gru or gpt; for pairs rnn, lstm, gru, gpt or transformer;"
@@ -67,6 +77,7 @@ KINDS = (
     metavar="N",
     help="Time budget: train for about N minutes on this machine. Default for your own texts: 10.",
 )
+@COLUMNS
 @TRUST
 @click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
 @SET
@@ -86,6 +97,7 @@ def command(
     model: str | None,
     run: str | None,
     minutes: float | None,
+    columns: tuple[str, ...],
     trust: bool,
     quiet: bool,
     overrides: tuple[str, ...],
@@ -99,7 +111,7 @@ def command(
     seqwright train --pairs a.en a.de --valid b.en b.de --run runs/en-de
     seqwright train --masked notes.txt --run runs/notes-bert           (a masked language model)
     seqwright train --chat talks.jsonl --from runs/notes-gpt           (an assistant; --set training.lora_rank=8)
-    seqwright train --labeled reviews.tsv --run runs/reviews          (a classifier)
+    seqwright train --labeled reviews.csv --columns text=body,label=stars --run runs/reviews   (a classifier)
     seqwright train --labeled reviews.tsv --from runs/notes-gpt       (a fine-tuned language model)
     seqwright train --tagged words.tsv --run runs/tags                 (a tagger)
     seqwright train --images photos/ --run runs/photos                 (one folder of image files per class)
@@ -107,6 +119,7 @@ def command(
     seqwright train --run runs/notes-gpt --set training.steps=1000     (train a finished run longer)
     """
     from seqwright.api import RUNS, wanted_recipe
+    from seqwright.data.column_roles import columns_override
     from seqwright.pipeline.training import train
     from seqwright.reporting.progress import TerminalProgress
     from seqwright.reporting.terminal import ngrams_table
@@ -114,6 +127,11 @@ def command(
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "tagged": tagged, "masked": masked}
     files |= {"images": images, "captions": captions}
     data = {kind: names or None for kind, names in files.items()}
+    if columns:
+        kind = next((kind for kind, names in data.items() if names), None)
+        if kind is None:
+            raise click.UsageError("--columns is for your own files; in a recipe, set data.columns.")
+        overrides = (*overrides, *columns_override(columns, kind))
     resolved = wanted_recipe(
         recipe,
         valid=valid or None,

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
 
-from seqwright.commands.common import (
-    DEVICE,
-    JSON,
-    PRECISION,
-    RUN,
-    SET,
-    echo,
-    options_from,
-    print_json,
-    text_or_line_chunks,
-)
+from seqwright.commands.common import COLUMNS, DEVICE, JSON, PRECISION, RUN, SET, echo, options_from
+from seqwright.commands.tables import FORMAT, OUT, Output, open_input, predicted, table_progress
+
+SOURCE_NAMES = ("source", "src", "text", "sentence", "input", "question", "query", "content")
+"""Usual names of source columns."""
 
 
 @click.command("translate")
 @RUN
-@click.argument("file", metavar="[TEXT_OR_FILE]", required=False)
+@click.argument("text_or_file", required=False)
+@click.option("--beam", type=click.IntRange(1), metavar="K", help="Beam search with beam size K.")
+@click.option(
+    "--n-best",
+    type=click.IntRange(1),
+    metavar="N",
+    help="The N best translations: `line ||| text ||| log-probability`.",
+)
 @click.option(
     "--tag", metavar="<NAME>", help="Special token prepended to the source, such as a target language: --tag '<de>'."
 )
@@ -31,16 +33,24 @@ from seqwright.commands.common import (
 @click.option(
     "--attention", is_flag=True, help="Append the attention alignment: `text ||| source-target …`, in token positions."
 )
+@COLUMNS
+@FORMAT
+@OUT
 @SET
 @DEVICE
 @PRECISION
 @JSON
 def command(
     run: str,
-    file: str | None,
+    text_or_file: str | None,
+    beam: int | None,
+    n_best: int | None,
     tag: str | None,
     truncate: bool,
     attention: bool,
+    columns: tuple[str, ...],
+    format: str | None,
+    out: Path | None,
     overrides: tuple[str, ...],
     device: str,
     precision: str,
@@ -48,54 +58,80 @@ def command(
 ) -> None:
     """Translate a text, or each line of a file or standard input, in order: one line in, one line out.
 
-    Multi-source models take the sources of a line separated by tabs. Standard input is translated as it arrives. With
-    --json --attention all attention weights are printed.
+    A .csv, .tsv or .jsonl file comes back with all of its columns and a translation. Multi-source models take the
+    sources of a line separated by tabs. Standard input is translated as it arrives. With --json --attention all
+    attention weights are printed.
 
     \b
     seqwright translate runs/en-de test.en > test.out
-    seqwright translate runs/en-de "Two dogs run." --set decoding.n_best=5 --json
+    seqwright translate runs/en-de news.csv --columns source=headline --out news-de.csv
+    seqwright translate runs/en-de "Two dogs run." --beam 8 --n-best 5
     seqwright translate runs/en-de test.en --set 'decoding.required=["Hunde"]' --set 'decoding.forbidden=["laufen"]'
     """
     from seqwright.api import open as open_run
+    from seqwright.data.column_roles import parse_columns
+    from seqwright.data.tables import TextColumns
 
     opened = open_run(run, device=device, precision=precision)
     translate = opened.translate  # raises here, before any input is read, where the run is no translator
-    options = options_from(overrides, "decoding", type(opened.settings.decoding))
+    flags: dict[str, Any] = {"beam_size": beam, "n_best": n_best}
+    if beam is not None:
+        flags["kind"] = "beam"
+    elif n_best is not None and opened.settings.decoding.kind == "beam":
+        flags["beam_size"] = max(n_best, opened.settings.decoding.beam_size)  # no beam holds more than its size
+    options = options_from(overrides, "decoding", type(opened.settings.decoding), flags)
     options |= {"tag": tag, "truncate": truncate, "attention": attention}
-    multi_source = getattr(opened.settings.data, "sources", 1) > 1
+    roles = tuple(f"source{n or ''}" for n in (0, *range(2, 1 + getattr(opened.settings.data, "sources", 1))))
+    wanted = TextColumns(roles=roles, chosen=tuple(parse_columns(columns, roles).values()), names=SOURCE_NAMES)
+    table = open_input(text_or_file, format, wanted)
+    several = options.get("n_best", opened.settings.decoding.n_best) > 1 and options.get("mbr", "none") == "none"
+    added = ["translation", "log_prob", *(["others"] * several), *(["alignment"] * attention)]
+    output = Output(table, added, out, as_json=as_json)
+    first = truncated = 0
 
-    def translations() -> Iterator[Any]:
-        first_line = 1
-        for lines in text_or_line_chunks(file):
-            if first_line == 1 and (reason := opened.codec.sides.swapped(lines)):
-                echo(f"the sources look like targets: {reason}.", err=True)
-            yield from translate(
-                [line.split("\t") if multi_source else line for line in lines], first=first_line, **options
-            )
-            first_line += len(lines)
+    def translations(sources: list[tuple[str, ...]]) -> Iterator[Any]:
+        nonlocal first
+        if first == 0 and (reason := opened.codec.sides.swapped([text for texts in sources for text in texts])):
+            echo(f"the sources look like targets: {reason}.", err=True)
+        yield from translate(sources, first=first + 1, **options)
+        first += len(sources)
 
-    truncated = 0
-    for number, translation in enumerate(translations(), 1):
-        truncated += translation.unread > 0
-        if as_json:
-            print_json(_fields(translation, multi_source))
-            continue
-        text = translation.text.replace("\n", " ")
-        links = translation.attention.links if translation.attention else ""
-        echo(f"{text} ||| {links}".rstrip() if attention else text)
-        for flag in translation.warnings:
-            echo(f"line {number:,} looks degenerate: {flag}.", err=True)
+    def results() -> Iterator[tuple[Any, dict[str, Any], str]]:
+        nonlocal truncated
+        with table_progress(text_or_file, out, "translating") as progress:
+            for number, (row, translation) in enumerate(predicted(table, translations, progress), 1):
+                truncated += translation.unread > 0
+                for flag in translation.warnings:
+                    echo(f"line {number:,} looks degenerate: {flag}.", err=True)
+                text = _n_best_list(number, translation) if several else _text(translation, attention)
+                yield row, _values(translation, flat=output.writer.format != "jsonl"), text
+
+    output.write(results())
     if truncated:
         echo(f"{truncated:,} source(s) exceed the context of the model and were truncated.", err=True)
 
 
-def _fields(translation: Any, multi_source: bool) -> dict[str, Any]:
-    return {
-        "source": list(translation.source) if multi_source else translation.source[0],
-        "text": translation.text,
-        "log_prob": translation.log_prob,
+def _text(translation: Any, attention: bool) -> str:
+    """The translation on one line, with its alignment if requested."""
+    text = translation.text.replace("\n", " ")
+    links = translation.attention.links if translation.attention else ""
+    return f"{text} ||| {links}".rstrip() if attention else text
+
+
+def _n_best_list(number: int, translation: Any) -> str:
+    """All outputs for a source, best first, in the n-best format of Moses: `line ||| text ||| log-probability`."""
+    outputs = ((translation.text, translation.log_prob), *((one.text, one.log_prob) for one in translation.others))
+    return "\n".join(f"{number} ||| {text.replace(chr(10), ' ')} ||| {log_prob:.4f}" for text, log_prob in outputs)
+
+
+def _values(translation: Any, *, flat: bool) -> dict[str, Any]:
+    """The translation and what is known about it; `flat` values are cells of a table."""
+    others = [asdict(other) for other in translation.others]
+    values = {"translation": translation.text, "log_prob": translation.log_prob, "others": others}
+    if flat:
+        return values | {"alignment": translation.attention.links if translation.attention else ""}
+    return values | {
         "reason": translation.reason,
-        "others": list(translation.others),
         "unread": translation.unread,
         "warnings": [flag.as_json() for flag in translation.warnings],
         **({} if translation.attention is None else {"attention": asdict(translation.attention)}),

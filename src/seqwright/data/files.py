@@ -128,8 +128,14 @@ def decode_line(raw: bytes, number: int, source: str) -> str:
     try:
         return raw.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
+        if number == 1 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise UserError(f"{source} is UTF-16, as spreadsheets write it; save it as UTF-8.") from error
+        byte = raw[error.start : error.start + 1]
+        latin = byte.decode("cp1252", "replace")
+        guess = f", which is {latin!r} in Latin-1" if latin.isprintable() and latin != REPLACEMENT else ""
         raise UserError(
-            f"{source}, line {number:,}: not UTF-8 at byte {error.start} of the line; save it as UTF-8."
+            f"{source}, line {number:,}: not UTF-8 at byte {error.start + 1} of the line (0x{byte.hex()}{guess}); save"
+            " it as UTF-8, or convert it: iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW."
         ) from error
 
 

@@ -79,14 +79,14 @@ def record_ends(text: str, path: Path, line: int) -> Iterator[int]:
             offset += len(line)
             yield line
 
-    reader = _reader(lines())
+    reader = csv_reader(lines())
     try:
         for _ in reader:
             yield offset
     except csv.Error as error:
         # At the end of the block an open quote is no error: the next block may close it.
         if offset < len(text):
-            raise _not_csv(path, line + reader.line_num - 1, error) from error
+            raise csv_error(path, line + reader.line_num - 1, error) from error
 
 
 def parse_object(line: str, place: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def parse_object(line: str, place: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place} is no JSON object: {error}. Found: {line[:60]!r}.") from None
     if not isinstance(record, dict):
-        raise UserError(f"{place} holds {_shortened(record)}, not an object with keys.")
+        raise UserError(f"{place} holds {shortened(record)}, not an object with keys.")
     return record
 
 
@@ -119,10 +119,10 @@ def _json_lines(
                 value = ",".join(value)
             elif _is_string_list(value) and column in scalars:
                 raise UserError(
-                    f"{place}: '{column}' is {_shortened(value)}; set data.labels = \"multi\" to read lists of labels."
+                    f"{place}: '{column}' is {shortened(value)}; set data.labels = \"multi\" to read lists of labels."
                 )
             if not isinstance(value, str):
-                raise UserError(f"{place}: '{column}' is {_shortened(value)}, not a string.")
+                raise UserError(f"{place}: '{column}' is {shortened(value)}, not a string.")
             row.append(value)
         yield tuple(row)
 
@@ -148,7 +148,7 @@ def _table(rows: Iterable[tuple[int, list[str]]], path: Path, columns: Sequence[
         indices = [int(column) - 1 for column in columns]
         if not all(0 <= index < len(first) for index in indices):
             numbers = ", ".join(columns)
-            raise UserError(f"{path}, line {line} {_describe(first, delimiter)}; data.columns asks for {numbers}.")
+            raise UserError(f"{path}, line {line} {describe_row(first, delimiter)}; data.columns asks for {numbers}.")
         yield tuple(first[index] for index in indices)
     else:
         duplicates = [name for name, count in Counter(first).items() if count > 1]
@@ -161,14 +161,14 @@ def _table(rows: Iterable[tuple[int, list[str]]], path: Path, columns: Sequence[
             if column not in first:
                 hint = did_you_mean(column, first) if max(map(len, first)) <= MAX_HEADER_CELL else ""
                 raise UserError(
-                    f"{path} has no column '{column}': its first line {_describe(first, delimiter)}.{hint} Select"
-                    " others with --set data.columns=[…]."
+                    f"{path} has no column '{column}': its first line {describe_row(first, delimiter)}.{hint} Name"
+                    " others with --columns ROLE=NAME."
                 )
         indices = [first.index(column) for column in columns]
     for line, row in rest:
         if len(row) != len(first):
             raise UserError(
-                f"{path}, line {line:,} {_describe(row, delimiter)}, where the first line has {len(first)}; fix the"
+                f"{path}, line {line:,} {describe_row(row, delimiter)}, where the first line has {len(first)}; fix the"
                 " line."
             )
         yield tuple(row[index] for index in indices)
@@ -178,7 +178,7 @@ def _numbered(columns: Sequence[str]) -> bool:
     return all(column.isdecimal() for column in columns)
 
 
-def _describe(row: list[str], delimiter: str) -> str:
+def describe_row(row: list[str], delimiter: str) -> str:
     """The number of columns and the text of a line, with a guess at the delimiter where it has one column only."""
     text = delimiter.join(row)
     others = [name for other, name in DELIMITER_NAMES.items() if other != delimiter and other in text]
@@ -197,24 +197,27 @@ def _parse_tsv(text: str, first: int) -> Iterator[tuple[int, list[str]]]:
 
 
 def _parse_csv(text: str, path: Path, first: int, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    reader = _reader(io.StringIO(text, newline=""), delimiter)
+    reader = csv_reader(io.StringIO(text, newline=""), delimiter)
     try:
         for row in reader:
             if row:  # csv.reader returns [] for a blank line
                 yield first + reader.line_num - 1, row
     except csv.Error as error:
-        raise _not_csv(path, first + reader.line_num - 1, error) from error
+        raise csv_error(path, first + reader.line_num - 1, error) from error
 
 
-def _not_csv(path: Path, line: int, error: csv.Error) -> UserError:
+def csv_error(path: Path, line: int, error: csv.Error) -> UserError:
+    """An error of the CSV syntax, with its place."""
     return UserError(f"{path}, line {line:,} is no CSV: {error}.")
 
 
-def _reader(lines: Iterable[str], delimiter: str = ",") -> Any:
+def csv_reader(lines: Iterable[str], delimiter: str = ",") -> Any:
+    """A strict csv.reader without a limit on the size of cells."""
     csv.field_size_limit(sys.maxsize)  # a field of ten megabytes is a long text, not a mistake
     return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
-def _shortened(value: Any) -> str:
+def shortened(value: Any) -> str:
+    """The beginning of a value as JSON, for messages."""
     dumped = json.dumps(value, ensure_ascii=False)
     return dumped if len(dumped) < 60 else dumped[:60] + "…"

@@ -92,6 +92,16 @@ def by_tag(predicted: Sentences, gold: Sentences) -> list[dict[str, Any]]:
     return _table(matched, predictions, support)
 
 
+def confusions(predicted: Sentences, gold: Sentences, names: Sequence[str]) -> list[list[int]]:
+    """Confusion matrix of tags by name: rows are gold tags, columns predicted ones."""
+    pairs = Counter(
+        (true, guess)
+        for output, target in zip(predicted, gold, strict=True)
+        for guess, true in zip(output, target, strict=True)
+    )
+    return [[pairs[true, guess] for guess in names] for true in names]
+
+
 def by_span(predicted: Sentences, gold: Sentences) -> list[dict[str, Any]]:
     """Classification report by span type."""
     matched: Counter[str] = Counter()

@@ -25,9 +25,9 @@ def bleu(outputs: Sequence[str], references: References, *, tokenize: str = "13a
     return _sacrebleu_counts("bleu", BLEU(tokenize=tokenize, lowercase=lowercase, force=True), outputs, references)
 
 
-def chrf(outputs: Sequence[str], references: References, *, word_order: int = 0) -> Counts:
+def chrf(outputs: Sequence[str], references: References, *, word_order: int = 0, lowercase: bool = False) -> Counts:
     """chrF2 (Popović 2015), 0 to 100; chrF++ with `word_order=2`."""
-    return _sacrebleu_counts("chrf", CHRF(word_order=word_order), outputs, references)
+    return _sacrebleu_counts("chrf", CHRF(word_order=word_order, lowercase=lowercase), outputs, references)
 
 
 def ter(outputs: Sequence[str], references: References) -> Counts:

@@ -18,6 +18,8 @@ SHOWN_CLASSES = 30
 """Maximum number of classes in the confusion matrix: the most frequent ones are drawn."""
 SIDE_BY_SIDE = 10
 """Maximum number of classes for which the matrix is placed beside the reliability diagram."""
+SHOWN_CONFUSIONS = 10
+"""Maximum number of confusions in the terminal: the most frequent ones."""
 CELL = 34
 """Width of a matrix cell, in SVG user units."""
 TEXT_CHARACTERS = 600
@@ -28,7 +30,9 @@ def class_sections(details: Mapping[str, Any]) -> Html:
     """HTML sections of a classifier; empty for other runs."""
     charts = []
     if "confusion" in details:
-        charts = [_confusion_matrix(details["classes"], details["confusion"]), _reliability(details["reliability"])]
+        charts = [_confusion_matrix(details["classes"], details["confusion"])]
+    if "reliability" in details:
+        charts.append(_reliability(details["reliability"]))
     wide = len(details.get("classes", ())) > SIDE_BY_SIDE
     parts = [element("div", part, class_="lone") for part in charts] if wide else [grid(charts, "charts")]
     parts.append(_class_table(details.get("per_class", [])))
@@ -111,12 +115,28 @@ def _errors(errors: Sequence[Mapping[str, Any]]) -> Html:
                 element("span", f"{row['answered']} ({row['probability']:.3f}), not {row['label']}", class_="when"),
                 element("span", " ".join(row["text"].split())[:160], class_="peek"),
             ),
-            element("div", element("b", f"{row['place']}\n"), row["text"][:TEXT_CHARACTERS], class_="sample"),
+            element(
+                "div",
+                element("b", f"{row['place']}\n"),
+                row["text"][:TEXT_CHARACTERS],
+                *_explanation(row.get("explanation")),
+                class_="sample",
+            ),
         )
         for row in errors
     ]
     lead = "Errors with the highest confidence: hard texts and possible label errors."
     return section("Most confident errors", *entries, lead=lead)
+
+
+def _explanation(explanation: Mapping[str, Any] | None) -> list[Html | str]:
+    """The n-grams that contribute most to a prediction, each with its share of the log-odds."""
+    if explanation is None:
+        return []
+    ngrams = ", ".join(f"{ngram['text']!r} {ngram['contribution']:+.2f}" for ngram in explanation["ngrams"])
+    rest = f"bias {explanation['bias']:+.2f}, other n-grams {explanation['others']:+.2f}"
+    why = f"\n\n{explanation['label']} rather than {explanation['against']}: {explanation['score']:+.2f} nats\n"
+    return [element("b", why), f"{ngrams}; {rest}"]
 
 
 def class_tables(details: Mapping[str, Any]) -> list[Table]:
@@ -132,7 +152,7 @@ def class_tables(details: Mapping[str, Any]) -> list[Table]:
             for j, count in enumerate(row)
             if i != j and count
         ]
-        frequent = sorted(confusions, key=lambda row: -int(row["examples"]))[:10]
+        frequent = sorted(confusions, key=lambda row: -int(row["examples"]))[:SHOWN_CONFUSIONS]
         columns = [Column("true", "true"), Column("predicted", "predicted"), Column("examples", "examples", str)]
         tables += [terminal_table(frequent, columns)] if frequent else []
     return tables

@@ -25,23 +25,23 @@ SAMPLE_CHARACTERS, SOURCE_CHARACTERS = 160, 60
 """Maximum number of characters of a sample on a line, and of its source."""
 
 
-class EncodingProgress(Progress):
-    """Progress of tokenizing `total` bytes (None: unknown): bytes, ids, rate and ETA.
+class StreamProgress(Progress):
+    """Progress of reading `total` bytes (None: unknown): bytes, units (ids, lines), rate and ETA.
 
     The rate is measured from the first record on, so that shards finished before a resume do not count.
     """
 
-    def __init__(self, total: int | None, *, quiet: bool = False):
-        self.total = total
+    def __init__(self, total: int | None, *, what: str = "encoding", unit: str = "ids", quiet: bool = False):
+        self.total, self.what, self.unit = total, what, unit
         self.console = Console(file=sys.stderr, quiet=quiet, highlight=False)
-        columns = (TextColumn("encoding"), BarColumn(bar_width=24), TextColumn("{task.fields[status]}"))
+        columns = (TextColumn(what), BarColumn(bar_width=24), TextColumn("{task.fields[status]}"))
         shown = self.console.is_terminal and not quiet
         self.bar = Bar(*columns, console=self.console, transient=True, disable=not shown)
-        self.task = self.bar.add_task("encoding", total=total, status="")
+        self.task = self.bar.add_task(what, total=total, status="")
         self.first: tuple[float, int] | None = None
         self.last_line = time.monotonic()
 
-    def __enter__(self) -> EncodingProgress:
+    def __enter__(self) -> StreamProgress:
         self.bar.start()
         return self
 
@@ -49,19 +49,19 @@ class EncodingProgress(Progress):
         self.bar.stop()
 
     def record(self, record: dict[str, Any]) -> None:
-        """Updates the bar with the "bytes" and "ids" so far."""
-        done, ids, now = record["bytes"], record["ids"], time.monotonic()
+        """Updates the bar with the "bytes" and units so far."""
+        done, units, now = record["bytes"], record[self.unit], time.monotonic()
         self.first = self.first or (now, done)
         rate = (done - self.first[1]) / max(now - self.first[0], 1e-9)
         size = f"{count(done)}B" + ("" if self.total is None else f" of {count(self.total)}B")
-        status = f"{size}  {count(ids)} ids"
+        status = f"{size}  {count(units)} {self.unit}"
         if rate:
             status += f"  {count(rate)}B/s"
             status += "" if self.total is None else f"  {duration(max(0, self.total - done) / rate)} left"
         self.bar.update(self.task, completed=done, status=status)
         if not self.console.is_terminal and now - self.last_line > LINE_SECONDS:
             self.last_line = now
-            self.console.print(Text(f"encoding  {status}"), soft_wrap=True)
+            self.console.print(Text(f"{self.what}  {status}"), soft_wrap=True)
 
 
 class TerminalProgress(Progress):

@@ -59,7 +59,9 @@ class RunFacts:
 
 
 def title(score: str, scores: Collection[str] = ("perplexity",)) -> str:
-    """Display name of a score; the unit of NLL is inferred from the other scores of the run."""
+    """Display name of a score; the unit of NLL and lowercased outputs are inferred from the other scores of the run."""
+    if f"{score}_lowercased" in scores:
+        return f"{score} (cased references, lowercased outputs)"
     return f"nats per {unit(scores)}" if score == "nll" else TITLES.get(score, score.replace("_", " "))
 
 

@@ -18,6 +18,7 @@ REACHED = (
     "perplexity",
     "accuracy",
     "bleu",
+    "bleu_lowercased",
 )
 
 

@@ -68,7 +68,7 @@ def infer_layout(text: str, path: Path, *, classes: bool) -> Layout:
     first, *rows = _sample(text, path, layout)
     if len(first) == 1:
         return Layout(separator=_separator(text, path, layout.suffix))
-    columns = _by_name(first) if _is_header(first, rows) else _by_values(first, rows, classes=classes)
+    columns = _by_name(first) if is_header(first, rows) else two_columns(first, rows, classes=classes)
     return replace(layout, columns=columns or _refuse(first, path, "columns"))
 
 
@@ -91,43 +91,32 @@ def _is_delimiter(text: str, path: Path, delimiter: str) -> bool:
     return len(widths) == 1 and widths != {1}
 
 
-def infer_unlabeled_layout(text: str, path: Path, parts: int) -> Layout:
-    """The layout of a file of texts without labels, `parts` per row; without columns where the file has others too."""
-    layout = infer_format(text, path)
-    if layout.suffix in JSON_LINES:
-        name = _match(list(parse_object(_first_line(text), f"{path}, line 1")), TEXT_NAMES)
-        return replace(layout, columns=(name,) if parts == 1 and name is not None else ())
-    first, *rows = _sample(text, path, layout)
-    if len(first) != parts:
-        return layout
-    numbers = tuple(str(n) for n in range(1, parts + 1))
-    return replace(layout, columns=tuple(first) if _is_header(first, rows) else numbers)
-
-
 def _by_name(names: Sequence[str]) -> tuple[str, ...]:
     """Label and text column by header name; of two columns, one name implies the other. Empty where it is ambiguous."""
-    label, text = (_match(names, known) for known in (LABEL_NAMES, TEXT_NAMES))
+    label, text = (match_name(names, known) for known in (LABEL_NAMES, TEXT_NAMES))
     if len(names) == 2 and (label is None) != (text is None):
         return (label, *(set(names) - {label})) if label is not None else (*(set(names) - {text}), str(text))
     return (label, text) if label is not None and text is not None else ()
 
 
-def _match(names: Sequence[str], known: Sequence[str]) -> str | None:
+def match_name(names: Sequence[str], known: Sequence[str]) -> str | None:
     """The name that is the first known one, or the only known one; None where there is none or several."""
     matches = {name.strip().lower(): name for name in names if name.strip().lower() in known}
     return matches.get(known[0]) or (next(iter(matches.values())) if len(matches) == 1 else None)
 
 
-def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+def is_header(
+    first: Sequence[str], rows: Sequence[Sequence[str]], names: Sequence[str] = (*LABEL_NAMES, *TEXT_NAMES)
+) -> bool:
     """Whether the first row holds a known column name that does not occur below it, as a class name would."""
     for index, cell in enumerate(first):
         below = [row[index] for row in rows if len(row) > index]
-        if cell.strip().lower() in (*LABEL_NAMES, *TEXT_NAMES) and cell not in below:
+        if cell.strip().lower() in names and cell not in below:
             return True
     return False
 
 
-def _by_values(first: Sequence[str], rows: Sequence[Sequence[str]], *, classes: bool) -> tuple[str, ...]:
+def two_columns(first: Sequence[str], rows: Sequence[Sequence[str]], *, classes: bool) -> tuple[str, ...]:
     """The two columns of a file: the label is first, unless the first column is (nearly) all distinct and the second
     repeats. Empty for any other number of columns."""
     if len(first) != 2:
@@ -160,14 +149,9 @@ def _separator(text: str, path: Path, suffix: str) -> str:
 
 def _refuse(names: Sequence[str], path: Path, what: str) -> tuple[str, ...]:
     shown = ", ".join([*(repr(name[:20]) for name in names[:6]), *(["…"] if len(names) > 6 else [])])
-    how = (
-        """: --set 'data.columns=["y","x"]'"""
-        if what == "keys"
-        else """, by header name or number from 1: --set data.columns=[1,3] or 'data.columns=["y","x"]'"""
-    )
     raise UserError(
-        f"{path} has {len(names)} {what} ({shown}); name those of label and text, or of label and the two texts of a"
-        f" pair{how}."
+        f"{path} has {len(names)} {what} ({shown}); name those of label and text (and text2, of a pair), by name or"
+        " number from 1: --columns label=NAME,text=NAME."
     )
 
 

@@ -14,7 +14,7 @@ from unicodedata import normalize
 
 from seqwright.core.config import UserError, check_sizes
 from seqwright.data.files import Errors, expand, read_text, resolve
-from seqwright.data.labeled.columns import FASTTEXT, Layout, infer_format, infer_layout, infer_unlabeled_layout
+from seqwright.data.labeled.columns import FASTTEXT, Layout, infer_format, infer_layout
 from seqwright.data.records import JSON_LINES, records
 from seqwright.data.samples.labels import embedded_labels
 from seqwright.data.samples.text import is_embedded
@@ -159,7 +159,7 @@ def read_rows(files: Sequence[str] | str, config: LabeledConfig) -> Rows:
             if config.labels == "single" and len(parsed) > 2 and counts_of(parsed)[parsed[0].label] == 1:
                 notes.append(
                     f"{parsed[0].place}: no other row has the label {parsed[0].label!r}; if it is a header, name the"
-                    " columns in data.columns."
+                    " columns: --columns label=NAME,text=NAME."
                 )
             rows += parsed
     notes += [*odd_labels(rows), *conflicts(rows)] if config.labels == "single" else []
@@ -216,17 +216,6 @@ def odd_labels(rows: Sequence[Row]) -> list[str]:
 
 def _place(rows: Sequence[Row], label: str) -> str:
     return next(row.place for row in rows if row.label == label)
-
-
-def read_texts(path: Path, config: LabeledConfig, parts: int) -> list[tuple[str, ...]]:
-    """The texts of a file of records, `parts` per row, with or without labels."""
-    text = read_text(path, config.errors)[0].rstrip("\r\n")
-    _refuse_blank(text, path)
-    layout = infer_unlabeled_layout(text, path, parts)
-    columns = tuple(map(str, config.columns[1:])) if layout.suffix in JSON_LINES and config.columns else layout.columns
-    if columns:
-        return list(records(text, path, columns, suffix=layout.suffix, delimiter=layout.delimiter))
-    return [row.texts for row in _rows(text, path, config)]
 
 
 def _refuse_blank(text: str, path: Path) -> None:

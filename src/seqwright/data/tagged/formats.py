@@ -88,7 +88,7 @@ def by_lines(text: str, name: str, columns: Columns, tagged: bool) -> Iterator[S
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             words, tags = (
-                cell.split() for cell in _token_and_tag(line.rstrip("\r").split("\t"), name, number, columns, tagged)
+                cell.split() for cell in token_and_tag(line.rstrip("\r").split("\t"), name, number, columns, tagged)
             )
             yield _sentence(words, tags, name, number, tagged)
 
@@ -128,7 +128,7 @@ def _sentences(rows: Iterator[tuple[int, list[str]]], name: str, columns: Column
         if row and row[0] == DOCSTART:
             continue
         if any(cell.strip() for cell in row):
-            word, tag = _token_and_tag(row, name, number, columns, tagged)
+            word, tag = token_and_tag(row, name, number, columns, tagged)
             if not word or (tagged and not tag):
                 missing = "tag" if word else "token"
                 raise UserError(f"{name}, line {number:,}: the {missing} is missing; the line reads {row}.")
@@ -141,14 +141,14 @@ def _sentences(rows: Iterator[tuple[int, list[str]]], name: str, columns: Column
         yield Sentence(tuple(words), tuple(tags) if tagged else ())
 
 
-def _token_and_tag(cells: list[str], name: str, number: int, columns: Columns, tagged: bool) -> tuple[str, str]:
+def token_and_tag(cells: list[str], name: str, number: int, columns: Columns, tagged: bool) -> tuple[str, str]:
     """The token and the tag cell of a row; an empty tag where it is parsed untagged."""
     place = f"{name}, line {number:,}"
     if columns is None and len(cells) > 2:
         shown = ", ".join(f"{n} {cell[:20]!r}" for n, cell in enumerate(cells, 1))
         tag = len(cells) if SPAN.fullmatch(cells[-1].strip()) else 2  # CoNLL files have span tags last
         raise UserError(
-            f"{place}: {len(cells)} columns ({shown}); name those of token and tag, as in --set data.columns=[1,{tag}]."
+            f"{place}: {len(cells)} columns ({shown}); name those of token and tag, as in --columns token=1,tag={tag}."
         )
     token, tag = columns or (1, 2)
     if len(cells) < (max(token, tag) if tagged else token):

@@ -170,7 +170,7 @@ def concatenate(parts: Sequence[Corpus], kind: Document) -> Corpus:
 def texts_of(rows: Iterable[tuple[str, ...]], path: Path, columns: Sequence[str]) -> Iterator[str]:
     """The text column of a file's records; each is a document."""
     if len(columns) != 1:
-        raise UserError(f'{path} holds records; name the text column, as in data.columns = ["text"] or ["3"].')
+        raise UserError(f"{path} holds records; name the text column: --columns text=NAME (data.columns in a recipe).")
     return (row[0] for row in rows)
 
 

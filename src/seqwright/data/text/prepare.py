@@ -106,7 +106,7 @@ def check_inputs(files: Sequence[Path], folder: Path, document: Document, column
         raise UserError(f"{folder} holds other files; choose an empty folder.")
     for path in filter(holds_records, files):
         if len(columns) != 1:
-            raise UserError(f"{path} holds records; name the text column, as in --columns text.")
+            raise UserError(f"{path} holds records; name the text column: --columns text=NAME.")
         if document != "line":
             raise UserError(f"{path} holds records, each of which is a document; leave --document {document} out.")
 

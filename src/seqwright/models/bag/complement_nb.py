@@ -54,6 +54,14 @@ class ComplementNB:
             sums = torch.sparse.mm(sparse, self._table).to_dense()
         return sums + lengths * self.rest
 
+    def weights(self, ngrams: Tensor) -> Tensor:
+        """(n, C): what a value of 1 of each of these n-grams adds to the logits."""
+        rows = self.seen.select(ngrams)
+        row_of = torch.repeat_interleave(torch.arange(len(ngrams)), rows.indptr.diff())
+        assert rows.values is not None
+        dense = self.rest.repeat(len(ngrams), 1)
+        return dense.index_put((row_of, rows.columns), rows.values, accumulate=True)
+
     @functools.cached_property
     def _table(self) -> Tensor:
         return _to_torch(self.seen).coalesce()

@@ -126,6 +126,20 @@ class NGramVectorizer:
             lower.keys.append(keys)
         return _csr(pairs, len(lengths), self.width)
 
+    def occurrences(self, ids: Ints) -> tuple[Ints, Ints, Ints]:
+        """Column, start and end of the first occurrence of each n-gram of one text, sorted by column."""
+        lower, length = NGramVectorizer([], self.vocabulary), np.array([len(ids)])
+        found: list[tuple[Ints, Ints, Ints]] = []
+        prefixes = ids
+        for order, keys in enumerate(self.keys, 1):
+            prefixes = binary_search(keys, lower._keys(prefixes, ids, length))
+            last = np.flatnonzero(prefixes != ABSENT)
+            ngrams, first = np.unique(prefixes[last], return_index=True)
+            found.append((ngrams + lower.width, last[first] - order + 1, last[first] + 1))
+            lower.keys.append(keys)
+        columns, starts, ends = (np.concatenate(part) for part in zip(*found, strict=True))
+        return columns, starts, ends
+
     def _keys(self, prefixes: Ints, ids: Ints, lengths: Ints) -> Ints:
         """Keys of the n-grams of the next order that end at each position; ABSENT where a text has none yet."""
         orders = len(self.keys)

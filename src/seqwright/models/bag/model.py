@@ -7,7 +7,7 @@ and an L2-regularized regression learns how far to trust them (docs/decisions/00
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import CountedModel
 from seqwright.models.bag.char_words import word_hashes, word_ids
 from seqwright.models.bag.complement_nb import ComplementNB, fit_complement_nb
+from seqwright.models.bag.contributions import Contributions, word_spans
 from seqwright.models.bag.features import CSRMatrix, Ints, NGramVectorizer, hstack
 from seqwright.models.bag.linear import fit_linear
 from seqwright.models.bag.ridge import inverse_document_frequency, ridge_weights
@@ -308,9 +309,30 @@ class Bag(CountedModel):
         blocks = np.split(np.arange(len(ends)), np.flatnonzero(np.diff(ends // BLOCK_TOKENS)) + 1)
         return torch.cat([self._logits(_rows(texts, rows, ends)) for rows in blocks])
 
+    def contributions(self, texts: RaggedTexts) -> Iterator[Contributions]:
+        """What each n-gram of a text adds to its logits, for each text."""
+        ends = np.cumsum(texts.lengths)
+        for n in range(len(ends)):
+            text = _rows(texts, np.array([n]), ends)
+            streams = self._streams(text)
+            spans: list[Ints] = []
+            for view, (vectorizer, (ids, _)) in enumerate(zip(self.vectorizers, streams, strict=True)):
+                _, first, end = vectorizer.occurrences(ids)
+                spans.append(np.stack([first, end], 1) if view == 0 else word_spans(first, end, self._marked(text)[1]))
+            x = self._features_of(streams)
+            values = torch.ones(len(x.columns)) if x.values is None else x.values
+            weight = self.complement_nb.weights(x.columns) if self.complement_nb else self.weight[x.columns]
+            logits = values.double().unsqueeze(1) * weight.double()
+            of_words = np.repeat(np.arange(len(spans)) > 0, [len(view) for view in spans])
+            yield Contributions(np.concatenate(spans), of_words, logits, self.bias.double())
+
+    def _features_of(self, streams: Streams) -> CSRMatrix:
+        return self._normalized(
+            [view.transform(*stream) for view, stream in zip(self.vectorizers, streams, strict=True)]
+        )
+
     def _logits(self, texts: RaggedTexts) -> Tensor:
-        streams = self._streams(texts)
-        x = self._normalized([view.transform(*stream) for view, stream in zip(self.vectorizers, streams, strict=True)])
+        x = self._features_of(self._streams(texts))
         return self.complement_nb(x) if self.complement_nb else x @ self.weight + self.bias
 
     def _streams(self, texts: RaggedTexts) -> Streams:

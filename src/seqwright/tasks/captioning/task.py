@@ -275,14 +275,14 @@ def evaluate(
     for caption in captions(prepack(model), images, codec.grid, codec.tokenizer, options, device):
         texts.append(caption.text)
         progress.advance(len(texts), len(images))
-    references = [(caption,) for caption in captions_of(images)]
+    references, lowercased = [(caption,) for caption in captions_of(images)], codec.tokenizer.normalize("A") == "a"
     if texts:
-        counts += quality_counts(texts, references, config, options)
+        counts += quality_counts(texts, references, config, options, lowercased=lowercased)
     if quick:
         return Scores.of(counts, config, quick=True)
     scores = scores_by_length(counts, config, [len(caption.split()) for (caption,) in references])
     del scores["by_source_length"]  # images are all of one size
-    return OutputScores(scores | {"pictures": len(images), "search": to_table(options)})
+    return OutputScores(scores | {"pictures": len(images), "search": to_table(options), "lower_case": lowercased})
 
 
 def greedy(options: CaptioningOptions) -> CaptioningOptions:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Ensemble
 from seqwright.data.bucketing import ByLength
 from seqwright.data.labeled.labels import LabeledTexts, Labels, balance_notes
-from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, read_texts, train_valid_split
+from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, train_valid_split
 from seqwright.data.labeled.sources import EncodedTexts, encode
 from seqwright.metrics.counts import scores_json, values
 from seqwright.metrics.score import Floats
@@ -27,6 +26,8 @@ from seqwright.runs.run import Run
 from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, held_out_notes, synthetic_source
 from seqwright.tasks.classification.codec import ClassificationCodec
 from seqwright.tasks.classification.details import calibration, details, label_errors
+from seqwright.tasks.classification.explanation import Explanation, explains
+from seqwright.tasks.classification.explanation import explain as explanations_of
 from seqwright.tasks.classification.predictor import Member, Predictor, max_length, truncated_sources
 from seqwright.tasks.classification.scores import (
     ClassificationOptions,
@@ -159,6 +160,8 @@ class ClassifiedText:
     """Of every class or label; empty for a value."""
     unread: int
     """Tokens lost to truncation."""
+    explanation: Explanation | None = None
+    """The n-grams that contribute most, if requested."""
 
     def __str__(self) -> str:
         """Label and probability: `good (0.93)`."""
@@ -194,11 +197,19 @@ class ClassificationRun(Run):
         return Batch.of_source(self.source(rows, length), target)
 
     def classify(
-        self, texts: Iterable[str | Sequence[str]], *, read_ahead: int = READ_AHEAD, **options: Any
+        self,
+        texts: Iterable[str | Sequence[str]],
+        *,
+        explain: bool = False,
+        read_ahead: int = READ_AHEAD,
+        **options: Any,
     ) -> Iterator[ClassifiedText]:
-        """The prediction for each text (or pair), in order; options are those of the recipe's [decoding] section."""
+        """The prediction for each text (or pair), in order; options are those of the recipe's [decoding] section.
+
+        `explain` adds the n-grams that contribute most, where the model is a bag of n-grams.
+        """
         inputs = ((text,) if isinstance(text, str) else tuple(text) for text in texts)
-        return classify(self.predictor, inputs, self._decoding(**options), read_ahead=read_ahead)
+        return classify(self.predictor, inputs, self._decoding(**options), explain=explain, read_ahead=read_ahead)
 
     @functools.cached_property
     def predictor(self) -> Predictor:
@@ -236,10 +247,6 @@ class ClassificationRun(Run):
         scaled = scale_temperature(probabilities, self._decoding().temperature)
         return label_errors(scaled, self.labels.targets(rows, "wrong"), self.labels, rows, limit)
 
-    def texts(self, path: Path) -> list[tuple[str, ...]]:
-        """The texts of a file of records (.tsv, .csv, .jsonl), with or without labels."""
-        return read_texts(path, self.settings.data, self.labels.parts)
-
     def rows(self, on: str | Sequence[str] | None = None) -> Rows:
         """Labeled texts of files, or the validation texts of the run."""
         if on is not None:
@@ -273,11 +280,27 @@ def evaluate(
     if quick:
         return Scores(class_values(predictions.outputs, targets, labels, settings, fingerprint))
     table = class_scores(predictions.outputs, targets, labels, rows, settings, fingerprint)
+    if explains(predictor):
+        errors = table["details"].get("mistakes", [])
+        _explain_errors(errors, {row.place: row.texts for row in rows}, predictor, settings.decoding.temperature)
     if fit:
         table |= calibration(predictions.outputs, targets, labels)
     else:
         table |= {"texts": len(rows), "cut": predictions.truncated, "unlearned_labels": labels.unknown_counts(rows)}
     return ClassificationScores(table, unknown_treatment=labels.unknown_treatment, truncation=settings.data.truncation)
+
+
+def _explain_errors(
+    errors: Sequence[dict[str, Any]],
+    texts: Mapping[str, tuple[str, ...]],
+    predictor: Predictor,
+    temperature: float | None,
+) -> None:
+    """Adds to each misclassified text (by its place) why it has its label."""
+    encoded = predictor.encode([texts[error["place"]] for error in errors])
+    explanations = explanations_of(predictor, encoded, temperature=temperature) if errors else ()
+    for error, explanation in zip(errors, explanations, strict=True):
+        error["explanation"] = asdict(explanation)
 
 
 def class_values(
@@ -308,21 +331,25 @@ def classify(
     texts: Iterable[tuple[str, ...]],
     options: ClassificationOptions,
     *,
+    explain: bool = False,
     read_ahead: int = READ_AHEAD,
 ) -> Iterator[ClassifiedText]:
-    """The prediction for each text, in order, `read_ahead` of them together."""
+    """The prediction for each text, in order, `read_ahead` of them together, explained if requested."""
     lines, labels = iter(texts), predictor.labels
     while chunk := list(itertools.islice(lines, read_ahead)):
         for text in chunk:
             if len(text) != labels.parts:
                 how = " Part them by a tab." if labels.parts > 1 else ""
                 raise UserError(f"{labels.parts} text(s) are read at a time, not {len(text)}: {text[0][:60]!r}.{how}")
-        predictions = predictor(predictor.encode(chunk))
+        encoded = predictor.encode(chunk)
+        predictions = predictor(encoded)
         outputs = predictions.outputs
         if labels.kind == "single":
             outputs = scale_temperature(outputs, options.temperature)
-        for text, row, lost in zip(chunk, outputs, predictions.lost, strict=True):
-            yield _classified(text, row.tolist(), labels, options, int(lost))
+        none = itertools.repeat(None, len(chunk))
+        explanations = explanations_of(predictor, encoded, temperature=options.temperature) if explain else none
+        for text, row, lost, explanation in zip(chunk, outputs, predictions.lost, explanations, strict=True):
+            yield replace(_classified(text, row.tolist(), labels, options, int(lost)), explanation=explanation)
 
 
 def _classified(

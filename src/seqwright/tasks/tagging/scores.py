@@ -159,7 +159,9 @@ def tag_scores(
     if predictions.nll is not None:
         nll = Score(value=predictions.nll, signature=signature("nll", "of:words", facts)).as_json()
         table |= {"nll": predictions.nll, "scores": {"nll": nll} | table["scores"]}
-    tables = {"per_class": spans.by_tag(predicted, gold)}
+    per_tag = spans.by_tag(predicted, gold)
+    names = [row["class"] for row in per_tag]
+    tables = {"classes": names, "confusion": spans.confusions(predicted, gold, names), "per_class": per_tag}
     if has_spans:
         tables["per_span"] = spans.by_span(predicted, gold)
     facts_of_text = {"words": len(encoded.tags), "unlearned_tags": dict(unknown_tags), "details": tables}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from seqwright.core.batch import Batch
 from seqwright.core.config import UserError
 from seqwright.core.progress import SILENT, Progress
 from seqwright.data.tagged.corpus import Tagged, TaggedConfig, count_invalid_transitions, read_splits, read_tagged
-from seqwright.data.tagged.formats import FORMATS, Format, Sentence, sniff
+from seqwright.data.tagged.formats import Sentence
 from seqwright.data.tagged.sentences import EncodedSentences, SentenceFeed
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.embedding import Embedded, Pooled
@@ -26,6 +27,7 @@ from seqwright.tasks.tagging.codec import TaggingCodec
 from seqwright.tasks.tagging.scores import evaluate, predict
 from seqwright.text.backend import Kind
 from seqwright.text.trainers import TokenizerConfig
+from seqwright.text.word_splitting import WordSplitter
 
 SAMPLES = 3
 """Sentences in the log at each sampling."""
@@ -164,11 +166,18 @@ class TaggingRun(Run):
         batch: Batch = self.codec.encode(sentences, length).batch(np.arange(rows))
         return batch
 
+    @functools.cached_property
+    def splitter(self) -> WordSplitter:
+        """Splits running text into words as the training data has them."""
+        return WordSplitter(self.codec.words)
+
     def tag(
-        self, sentences: Iterable[str | Sequence[str]], *, read_ahead: int = READ_AHEAD
+        self, sentences: Iterable[str | Sequence[str]], *, pretokenized: bool = False, read_ahead: int = READ_AHEAD
     ) -> Iterator[TaggedSentence]:
-        """The tags of each sentence, in order: a text, which is split at white space, or its words."""
-        words = (tuple(one.split() if isinstance(one, str) else one) for one in sentences)
+        """The tags of each sentence, in order: a text, which is split into words as the training data is (`splitter`;
+        `pretokenized`: at white space only), or its words."""
+        split = str.split if pretokenized else self.splitter
+        words = (tuple(split(one) if isinstance(one, str) else one) for one in sentences)
         return tag(self.model, self.codec, words, read_ahead=read_ahead, device=self.device)
 
     def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
@@ -179,12 +188,6 @@ class TaggingRun(Run):
                 " model.char_features = 0 has, or any language model or classifier."
             )
         return super().embed(texts, pooling=pooling, **options)
-
-    def words(self, text: str, name: str, *, columns: bool = False) -> tuple[list[tuple[str, ...]], Format]:
-        """The sentences of a text in the format of the run's data, without tags, and that format."""
-        data: TaggedConfig = self.settings.data
-        kind: Format = "columns" if columns else data.format or sniff(text, name, data.column_numbers)
-        return [sentence.words for sentence in FORMATS[kind](text, name, data.column_numbers, False)], kind
 
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on tagged files, or on the validation sentences of the run."""

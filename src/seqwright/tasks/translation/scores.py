@@ -76,6 +76,13 @@ METRICS: dict[str, Callable[[Sequence[str], References], Counts]] = {
 }
 
 
+LOWERCASED: dict[str, Callable[[Sequence[str], References], Counts]] = {
+    "bleu": lambda outputs, references: bleu(outputs, references, lowercase=True),
+    "chrf": lambda outputs, references: chrf(outputs, references, lowercase=True),
+}
+"""Metrics with lowercased references, beside the usual ones where outputs are lowercased."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class OutputEvaluationConfig:
     metrics: tuple[Metric, ...] = ("bleu", "chrf")
@@ -107,8 +114,8 @@ class OutputScores(Scores):
     def details(self) -> Iterator[str | Table]:
         if self.get("lower_case"):
             yield (
-                "outputs are lowercased (tokenizer.lowercase) and references are not; lowercase the references to"
-                " compare."
+                "outputs are lowercased (tokenizer.lowercase): lowercased scores compare them with lowercased"
+                " references (case:lc), the others with cased ones."
             )
 
 
@@ -146,14 +153,23 @@ def pair_likelihood(model: Autoregressive, pairs: EncodedPairs, device: torch.de
 
 
 def quality_counts(
-    outputs: Sequence[str], references: References, config: OutputEvaluationConfig, options: SearchOptions
+    outputs: Sequence[str],
+    references: References,
+    config: OutputEvaluationConfig,
+    options: SearchOptions,
+    *,
+    lowercased: bool,
 ) -> Iterator[Counts]:
-    """Counts of each output of a search with these options, for each metric of the config."""
+    """Counts of each output of a search with these options, for each metric of the config.
+
+    `lowercased` outputs have signatures that say so, and BLEU and chrF also with lowercased references.
+    """
     search = options.kind
     if options.kind == "beam":
         search += f"-{options.beam_size}-{options.length_penalty}-{options.length_alpha}"  # type: ignore[assignment]
-    for counts in _quality_counts(outputs, references, config):
-        yield replace(counts, signature=signature(counts.signature, search=search))
+    facts = signature(outputs="lowercased" if lowercased else None, search=search)
+    for counts in _quality_counts(outputs, references, config, lowercased=lowercased):
+        yield replace(counts, signature=signature(counts.signature, facts))
 
 
 def extractive_counts(
@@ -167,9 +183,15 @@ def extractive_counts(
             yield replace(counts, name=f"{metric}_{name}", signature=facts)
 
 
-def _quality_counts(outputs: Sequence[str], references: References, config: OutputEvaluationConfig) -> Iterator[Counts]:
+def _quality_counts(
+    outputs: Sequence[str], references: References, config: OutputEvaluationConfig, *, lowercased: bool
+) -> Iterator[Counts]:
     for name in config.metrics:
         yield METRICS[name](outputs, references)
+        if lowercased and name in LOWERCASED:
+            counts = LOWERCASED[name](outputs, references)
+            facts = signature(f"{name}_lowercased", counts.signature.partition("|")[2])
+            yield replace(counts, name=f"{name}_lowercased", signature=facts)
     if config.moses is not None:
         language = config.moses
         tokenized = [[lower_tokens(reference, language) for reference in several] for several in references]

@@ -259,9 +259,10 @@ def evaluate(
     for output in translate_pairs(prepack(model), codec, pairs, search, device=device):
         outputs.append(output)
         progress.advance(len(outputs), len(pairs))
-    references = [pair.targets for pair in pairs]
+    references, lowercased = [pair.targets for pair in pairs], codec.tokenizers.target.normalize("A") == "a"
     if pairs:
-        counts += quality_counts([output.text for output in outputs], references, config, search)
+        texts = [output.text for output in outputs]
+        counts += quality_counts(texts, references, config, search, lowercased=lowercased)
     if quick:
         return Scores.of(counts, config, quick=True)
     if config.extractive:
@@ -272,7 +273,7 @@ def evaluate(
         "search": to_table(decoding),
         "unread": sum(output.unread > 0 for output in outputs),
         "degenerate": sum(bool(output.warnings) for output in outputs),
-        "lower_case": codec.tokenizers.target.normalize("A") == "a",
+        "lower_case": lowercased,
     }
     return OutputScores(scores_by_length(counts, config, lengths) | facts)
 

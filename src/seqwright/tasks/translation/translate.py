@@ -71,6 +71,15 @@ class Alignment:
         return " ".join(f"{max(range(len(row)), key=row.__getitem__)}-{n}" for n, row in enumerate(self.weights[:-1]))
 
 
+@dataclass(frozen=True)
+class Alternative:
+    """Another output for the same source."""
+
+    text: str
+    log_prob: float
+    """Of the generated ids and <eos>, natural log."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Translation:
     source: tuple[str, ...]
@@ -81,7 +90,7 @@ class Translation:
     """Number of generated tokens."""
     reason: str
     """"end" where <eos> was generated, "length" where the output was cut off, "empty" for an empty source."""
-    others: tuple[str, ...] = ()
+    others: tuple[Alternative, ...] = ()
     """The other n-best outputs, best first."""
     unread: int = 0
     """Source tokens that were truncated."""
@@ -262,7 +271,11 @@ def _chosen(
     said = Translation(
         source=source,
         text=text,
-        others=tuple(texts[:best] + texts[best + 1 :]),
+        others=tuple(
+            Alternative(text, hypothesis.log_prob)
+            for n, (text, hypothesis) in enumerate(zip(texts, several, strict=True))
+            if n != best
+        ),
         unread=int(unread),
         warnings=tuple(degeneration_flags(text, source=" ".join(source), baseline=typical, **facts)),
         **facts,

@@ -1,0 +1,138 @@
+"""Shared by the commands that annotate texts: lines and tables in, the same with added columns out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from seqwright.commands.common import echo, input_path, text_or_line_chunks
+from seqwright.core.config import UserError
+
+if TYPE_CHECKING:  # imported by a command only when it runs: `seqwright --help` stays fast
+    from seqwright.core.progress import Progress
+    from seqwright.data.tables import Table, TableRow, TextColumns
+
+T = TypeVar("T")
+
+REPORT_ROWS = 64
+"""Rows between reports of progress."""
+
+OUT = click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to FILE at once when all is done: .csv, .tsv and .jsonl keep every column and add the results.",
+)
+FORMAT = click.option(
+    "--format",
+    type=click.Choice(["text", "csv", "tsv", "jsonl"]),
+    help="Format of the input. Default: by its suffix; text (plain lines) for standard input.",
+)
+
+
+def open_input(text_or_file: str | None, format: Any, wanted: TextColumns) -> Table:
+    """The table of a file or of standard input, or of a single text."""
+    from seqwright.data.tables import Lines, format_of, open_table
+
+    lines, path = Lines(text_or_line_chunks(text_or_file)), input_path(text_or_file)
+    format = format or ("text" if path is None else format_of(path))
+    if format == "text" and wanted.chosen:
+        raise UserError(
+            "--columns names columns of a table, and the input is plain text; say what it is: --format csv, tsv or"
+            " jsonl."
+        )
+    return open_table(lines, "standard input" if path is None else str(text_or_file), format, wanted)
+
+
+def predicted(
+    table: Table, predict: Callable[[list[tuple[Any, ...]]], Iterable[T]], progress: Progress
+) -> Iterator[tuple[TableRow, T]]:
+    """Every row of a table with its prediction, in order."""
+    done = before = 0
+    for group in table.groups():
+        after = table.lines.bytes_read  # at the end of the group, which was read as a whole
+        for n, (row, prediction) in enumerate(zip(group, predict([row.texts for row in group]), strict=True), 1):
+            yield row, prediction
+            if n % REPORT_ROWS == 0:
+                progress.record({"bytes": before + (after - before) * n // len(group), "lines": done + n})
+        done, before = done + len(group), after
+
+
+@contextmanager
+def table_progress(text_or_file: str | None, out: Path | None, what: str) -> Iterator[Progress]:
+    """Progress over the bytes of a file; nothing where results are printed to the same terminal."""
+    from seqwright.data.files import COMPRESSED
+    from seqwright.reporting.progress import StreamProgress
+
+    path = input_path(text_or_file)
+    total = path.stat().st_size if path is not None and path.suffix not in COMPRESSED else None
+    quiet = path is None or (out is None and sys.stdout.isatty())
+    with StreamProgress(total, what=what, unit="lines", quiet=quiet) as progress:
+        yield progress
+
+
+def write_lines(lines: Iterable[str], out: Path | None) -> None:
+    """Writes lines to a file, which is complete or as it was before, or to standard output as they come."""
+    from seqwright.core.storage import write_chunks
+
+    if out is not None:
+        write_chunks(out, (line.encode() for line in lines))
+        echo(f"{out} is written.", err=True)
+        return
+    for line in lines:
+        echo(line, nl=False)
+
+
+def print_columns(table: Table, names: Mapping[str, str]) -> None:
+    """Prints which columns of a table are read, and which are added: by their usual names, those that they have."""
+    if table.format == "text":
+        return
+    numbered = "" if table.header else ", no header"
+    read = ", ".join(f"'{column}'" for column in table.text_columns)
+    added = f"; adds {', '.join(names.values())}" if names else ""
+    renamed = [f"'{name}' is taken" for name, column in names.items() if column != name]
+    why = f" ({', '.join(renamed)})" if renamed else ""
+    echo(f"{table.name}: reads column {read}{numbered}{added}{why}.", err=True)
+
+
+class Output:
+    """Where results go: standard output or a file, as text or as a table."""
+
+    def __init__(self, table: Table, added: Sequence[str], out: Path | None, *, as_json: bool, kept: bool = False):
+        """`added` columns of a table; `kept`: rows are written as they were read."""
+        from seqwright.data.files import COMPRESSED
+        from seqwright.data.tables import TableWriter, format_of
+
+        if out is not None and (out.is_dir() or out.suffix in COMPRESSED):
+            what = "is a folder" if out.is_dir() else "would be compressed"
+            raise UserError(f"--out {out} {what}; name a file that ends in .csv, .tsv, .jsonl or .txt.")
+        if out is not None and as_json and format_of(out) != "jsonl":
+            raise UserError(f"--json writes JSON lines, and --out {out} does not end in .jsonl; leave one out.")
+        format = format_of(out) if out is not None else "jsonl" if as_json else table.format
+        self.table, self.out = table, out
+        self.writer = TableWriter(table, format, () if kept else added)
+        print_columns(table, self.writer.names)
+
+    def write(self, results: Iterable[tuple[TableRow, Mapping[str, Any] | None, str]]) -> None:
+        """Writes (row, values, text) triples: the values in a table or JSON, else the text; a row without values stays
+        as it was read."""
+        write_lines(self._lines(results), self.out)
+        if self.writer.flattened:
+            echo(
+                f"{self.writer.flattened:,} cells had tabs or line ends, which .tsv has no way to hold: now spaces.",
+                err=True,
+            )
+
+    def _lines(self, results: Iterable[tuple[TableRow, Mapping[str, Any] | None, str]]) -> Iterator[str]:
+        if head := self.writer.head():
+            yield head
+        for row, values, text in results:
+            if values is None:
+                yield self.writer.unchanged(row)
+            else:
+                yield f"{text}\n" if self.writer.format == "text" else self.writer.row(row, values)

@@ -1,0 +1,50 @@
+"""`--columns text=review,label=stars`: columns of files by the role that they have in a task."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from seqwright.core.config import UserError, did_you_mean
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "labeled": ("label", "text", "text2"),
+    "tagged": ("token", "tag"),
+    "pairs": ("source", "target"),
+}
+"""Roles of columns by kind of data, in the order of data.columns; all other kinds have texts."""
+TEXT_ROLES = ("text",)
+ALL_ROLES = ("text", "text2", "label", "token", "tag", "tokens", "source", "source2", "target")
+_COMMA = re.compile(rf",\s*(?=(?:{'|'.join(ALL_ROLES)})=)")
+"""A comma before the next role; column names may have other commas."""
+
+
+def parse_columns(options: Sequence[str], roles: Sequence[str]) -> dict[str, str]:
+    """Column names or numbers by role, from `role=column,role=column`; a bare column has the first role."""
+    columns: dict[str, str] = {}
+    for part in (part for option in options for part in _COMMA.split(option)):
+        role, assigned, column = part.partition("=")
+        if not assigned:
+            role, column = roles[0], part
+        if role not in roles:
+            raise UserError(f"--columns {part}: no role '{role}' here.{did_you_mean(role, roles)}")
+        if role in columns or not column:
+            raise UserError(f"--columns {part}: name one column for each role, as in --columns {roles[0]}=NAME.")
+        columns[role] = column
+    return columns
+
+
+def columns_override(options: Sequence[str], kind: str) -> list[str]:
+    """The override of data.columns that `--columns` stands for, for this kind of data; none without the option."""
+    if not options:
+        return []
+    roles = ROLES.get(kind, TEXT_ROLES)
+    columns = parse_columns(options, roles)
+    needed = [role for role in roles if role != "text2"]
+    if missing := [role for role in needed if role not in columns]:
+        example = ",".join(f"{role}=NAME" for role in needed)
+        raise UserError(f"--columns names no {missing[0]}; name all columns that are read: --columns {example}.")
+    names = [columns[role] for role in roles if role in columns]
+    numbered = kind == "pairs" and all(name.isdecimal() for name in names)
+    return [f"data.columns={json.dumps([int(name) for name in names] if numbered else names, ensure_ascii=False)}"]

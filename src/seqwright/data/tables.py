@@ -1,0 +1,347 @@
+"""Tables of texts, streamed with every column: plain lines, CSV, TSV and JSON lines in, the same formats out.
+
+The first lines decide the delimiter, the header and the text columns; only unambiguous layouts are inferred
+(decision 130). Memory is that of the lines that arrive together, however long the file is.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from seqwright.core.config import UserError, did_you_mean
+from seqwright.core.storage import to_json
+from seqwright.data.files import plain_suffix
+from seqwright.data.labeled.columns import LABEL_NAMES, TEXT_NAMES, is_header, match_name, two_columns
+from seqwright.data.records import DELIMITERS, csv_error, csv_reader, describe_row, parse_object, shortened
+
+TableFormat = Literal["text", "csv", "tsv", "jsonl"]
+FORMAT_OF: dict[str, TableFormat] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+"""Formats by suffix; any other file is plain text."""
+INDEX_NAMES = ("id", "index", "date", "url")
+"""Other usual column names, by which a header is recognized."""
+SAMPLE_LINES = 1000
+"""Lines from which a layout is inferred."""
+SIGNIFICANT_DIGITS = 6
+"""Of numbers in CSV and TSV cells; JSON has all."""
+
+
+def format_of(path: Path) -> TableFormat:
+    """The format of a file by its suffix."""
+    return FORMAT_OF.get(plain_suffix(path), "text")
+
+
+class Lines(Iterator[str]):
+    """Lines that arrive in chunks: those of a file, or what a pipe or a person has written so far."""
+
+    def __init__(self, chunks: Iterable[Sequence[str]]):
+        self.chunks = iter(chunks)
+        self.arrived: deque[str] = deque()
+        self.bytes_read = 0
+
+    def __next__(self) -> str:
+        while not self.arrived:
+            self.arrived.extend(next(self.chunks))
+        line = self.arrived.popleft()
+        self.bytes_read += len(line.encode()) + 1
+        return line
+
+    def peek(self) -> list[str]:
+        """The first lines that have arrived, which stay to be read; empty at the end."""
+        while not self.arrived and (chunk := next(self.chunks, None)) is not None:
+            self.arrived.extend(chunk)
+        return [line for line, _ in zip(self.arrived, range(SAMPLE_LINES), strict=False)]
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One record with all of its columns."""
+
+    values: Mapping[str, Any]
+    """Cells by column name, or by number from 1 where there is no header."""
+    texts: tuple[Any, ...]
+    """Those of the text columns."""
+    line: str
+    """As it was read; empty for CSV, where a record may span lines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table, open for reading."""
+
+    name: str
+    """File name, for messages."""
+    format: TableFormat
+    columns: tuple[str, ...]
+    """All columns: those of the header or of the first JSON object, or numbers from 1."""
+    text_columns: tuple[str, ...]
+    """Columns of the texts."""
+    header: bool = True
+    """Whether the first line of a CSV or TSV file names its columns."""
+    delimiter: str = ","
+    lines: Lines
+
+    def groups(self) -> Iterator[list[TableRow]]:
+        """Rows in order, in groups that end where the next line has not arrived yet."""
+        group: list[TableRow] = []
+        for row in self._rows():
+            group.append(row)
+            if not self.lines.arrived:
+                yield group
+                group = []
+        if group:
+            yield group
+
+    def _rows(self) -> Iterator[TableRow]:
+        if self.format == "text":
+            return self._texts()
+        return self._objects() if self.format == "jsonl" else self._cells()
+
+    def _texts(self) -> Iterator[TableRow]:
+        for line in self.lines:
+            texts = tuple(line.split("\t")) if len(self.columns) > 1 else (line,)
+            yield TableRow(dict(zip(self.columns, texts, strict=False)), texts, line)
+
+    def _objects(self) -> Iterator[TableRow]:
+        for number, line in enumerate(self.lines, 1):
+            if not line.strip():
+                continue
+            place = f"{self.name}, line {number:,}"
+            values = parse_object(line, place)
+            for column in self.text_columns:
+                if column not in values:
+                    raise UserError(f"{place} has no key '{column}'.{did_you_mean(column, values)}")
+                if not is_text(values[column]):
+                    raise UserError(f"{place}: '{column}' is {shortened(values[column])}, not a string.")
+            yield TableRow(values, tuple(values[column] for column in self.text_columns), line)
+
+    def _cells(self) -> Iterator[TableRow]:
+        rows = self._csv() if self.format == "csv" else self._tsv()
+        if self.header:
+            next(rows)
+        width = len(self.columns)
+        for number, cells in rows:
+            if len(cells) != width:
+                raise UserError(
+                    f"{self.name}, line {number:,} {describe_row(cells, self.delimiter)}, where the first line has"
+                    f" {width}; fix the line."
+                )
+            values = dict(zip(self.columns, cells, strict=True))
+            line = self.delimiter.join(cells) if self.format == "tsv" else ""
+            yield TableRow(values, tuple(values[column] for column in self.text_columns), line)
+
+    def _csv(self) -> Iterator[tuple[int, list[str]]]:
+        reader = csv_reader((f"{line}\n" for line in self.lines), self.delimiter)
+        try:
+            for cells in reader:
+                if cells:  # csv.reader returns [] for a blank line
+                    yield reader.line_num, cells
+        except csv.Error as error:
+            raise csv_error(Path(self.name), reader.line_num, error) from error
+
+    def _tsv(self) -> Iterator[tuple[int, list[str]]]:
+        for number, line in enumerate(self.lines, 1):
+            if line:  # blank lines hold no record; further tabs belong to the last column
+                yield number, line.split("\t", len(self.columns) - 1)
+
+
+def is_text(value: Any) -> bool:
+    """Whether a JSON value is a text, or the list of its words."""
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(word, str) for word in value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextColumns:
+    """What is known about the text columns of a table before it is opened."""
+
+    roles: tuple[str, ...] = ("text",)
+    """The role of each text, as in `--columns text=NAME`."""
+    chosen: tuple[str, ...] = ()
+    """Columns that the user names, one for each role."""
+    trained: tuple[str, ...] = ()
+    """Columns of the training files, which others often share."""
+    names: Sequence[str] = TEXT_NAMES
+    """Usual names."""
+    classes: bool = False
+    """Whether a file of two columns may hold a label and a text."""
+
+
+def open_table(lines: Lines, name: str, format: TableFormat, wanted: TextColumns) -> Table:
+    """A table with its text columns: those chosen, those of the training files, or those with usual names."""
+    if format == "text":
+        return Table(name=name, format=format, columns=wanted.roles, text_columns=wanted.roles, lines=lines)
+    sample = lines.peek()
+    if not any(line.strip() for line in sample):
+        raise UserError(f"{name} is empty; name a file with texts.")
+    if format == "jsonl":
+        first = next((n, line) for n, line in enumerate(sample, 1) if line.strip())
+        keys = tuple(parse_object(first[1], f"{name}, line {first[0]:,}"))
+        text_columns = _named(keys, wanted, name) or _refuse(keys, wanted, name)
+        return Table(name=name, format=format, columns=keys, text_columns=text_columns, lines=lines)
+    delimiter = _delimiter(sample) if format == "csv" else DELIMITERS[".tsv"]
+    first_row, *rows = _sample_rows(sample, format, delimiter) or [[sample[0]]]
+    numbers = tuple(str(n) for n in range(1, len(first_row) + 1))
+    header, text_columns = _layout(tuple(first_row), rows, numbers, wanted, name, delimiter)
+    columns = tuple(first_row) if header else numbers
+    duplicates = [column for column, count in Counter(columns).items() if count > 1]
+    if duplicates:
+        raise UserError(f"{name}: the header names two columns '{duplicates[0]}'; rename one.")
+    return Table(
+        name=name,
+        format=format,
+        columns=columns,
+        text_columns=text_columns,
+        header=header,
+        delimiter=delimiter,
+        lines=lines,
+    )
+
+
+def _layout(
+    first: tuple[str, ...],
+    rows: list[list[str]],
+    numbers: tuple[str, ...],
+    wanted: TextColumns,
+    name: str,
+    delimiter: str,
+) -> tuple[bool, tuple[str, ...]]:
+    """Whether the first row is a header, and the text columns."""
+    header = is_header(first, rows, (*LABEL_NAMES, *TEXT_NAMES, *wanted.names, *INDEX_NAMES))
+    for columns in (wanted.chosen, wanted.trained):
+        if columns and all(column.isdecimal() for column in columns) and not set(columns) & set(first):
+            if set(columns) <= set(numbers):
+                return header, tuple(first[int(column) - 1] for column in columns) if header else columns
+            if columns is wanted.chosen:
+                asked = ", ".join(columns)
+                raise UserError(f"{name}, line 1 {describe_row(list(first), delimiter)}; --columns names {asked}.")
+    if named := _named(first, wanted, name, header=header):
+        return True, named
+    if len(first) == len(wanted.roles):
+        return header, first if header else numbers
+    if len(wanted.roles) == 1 and len(first) == 2 and wanted.classes and not header:
+        text = two_columns(first, rows, classes=True)[1]
+        return not text.isdecimal(), (text,)
+    return header, _refuse(first, wanted, name)
+
+
+def _named(columns: tuple[str, ...], wanted: TextColumns, name: str, *, header: bool = True) -> tuple[str, ...]:
+    """Text columns by name; empty where none is known."""
+    if wanted.chosen:
+        for column in wanted.chosen:
+            if column not in columns:
+                shown = ", ".join(repr(one[:40]) for one in columns[:12])
+                raise UserError(f"{name} has no column '{column}'; it has {shown}.{did_you_mean(column, columns)}")
+        return wanted.chosen
+    if wanted.trained and set(wanted.trained) <= set(columns):
+        return wanted.trained
+    usual = match_name(columns, wanted.names) if header and len(wanted.roles) == 1 else None
+    return () if usual is None else (usual,)
+
+
+def _refuse(columns: tuple[str, ...], wanted: TextColumns, name: str) -> tuple[str, ...]:
+    shown = ", ".join([*(repr(column[:20]) for column in columns[:6]), *(["…"] if len(columns) > 6 else [])])
+    example = ",".join(f"{role}=NAME" for role in wanted.roles)
+    raise UserError(
+        f"{name} has {len(columns)} columns ({shown}); name the one of the text with --columns {example}, by header"
+        " name, or by number from 1 where there is no header."
+        if len(wanted.roles) == 1
+        else f"{name} has {len(columns)} columns ({shown}); name those of the texts with --columns {example}."
+    )
+
+
+def _delimiter(sample: Sequence[str]) -> str:
+    """The delimiter that splits all sampled rows into the same number of columns: spreadsheets of many locales write
+    .csv with semicolons, others with tabs."""
+    for delimiter in ",;\t":
+        widths = {len(row) for row in _sample_rows(sample, "csv", delimiter)}
+        if len(widths) == 1 and widths != {1}:
+            return delimiter
+    return ","
+
+
+def _sample_rows(sample: Sequence[str], format: TableFormat, delimiter: str) -> list[list[str]]:
+    """The records of the first lines."""
+    if format == "tsv":
+        return [line.split("\t") for line in sample if line]
+    rows: list[list[str]] = []
+    with suppress(csv.Error):  # the sample may end inside a quoted cell; errors before its end are raised in reading
+        rows.extend(csv_reader((f"{line}\n" for line in sample), delimiter))
+    return [row for row in rows if row]
+
+
+class TableWriter:
+    """Rows of a table with added columns, as lines of text.
+
+    An added column whose name is taken is called `predicted_NAME`.
+    """
+
+    def __init__(self, table: Table, format: TableFormat, added: Sequence[str]):
+        self.format, self.table = format, table
+        added = () if format == "text" else added
+        taken = [name for name in added if name in table.columns]
+        self.names = {name: f"predicted_{name}" if name in taken else name for name in added}
+        """Names of added columns in the output, by their usual name."""
+        if both := [name for name in taken if self.names[name] in table.columns]:
+            raise UserError(
+                f"{table.name} has columns '{both[0]}' and '{self.names[both[0]]}'; rename one: a column '{both[0]}' is"
+                " to be added."
+            )
+        self.delimiter = DELIMITERS[".tsv"] if format == "tsv" else table.delimiter if table.format == "csv" else ","
+        self.flattened = 0
+        """Cells whose tabs or line ends were replaced by spaces, since TSV has no quoting."""
+
+    def head(self) -> str:
+        """The header line; empty where the format or the table has none."""
+        if self.format in ("text", "jsonl") or not self.table.header:
+            return ""
+        return self._joined([*self.table.columns, *self.names.values()])
+
+    def row(self, row: TableRow, added: Mapping[str, Any]) -> str:
+        """A row with the added values; JSON also takes those that are no columns of a table."""
+        if self.format == "jsonl":
+            return to_json({**row.values, **self._renamed(row, added)}) + "\n"
+        return self._joined([*self._kept(row), *(added.get(name) for name in self.names)])
+
+    def unchanged(self, row: TableRow) -> str:
+        """A row as it was read."""
+        same = row.line and (self.format == self.table.format)
+        return f"{row.line}\n" if same else self.row(row, {})
+
+    def _kept(self, row: TableRow) -> list[Any]:
+        if extra := [name for name in row.values if name not in self.table.columns]:
+            raise UserError(
+                f"a JSON object of {self.table.name} has the key '{extra[0]}', which the first one lacks, so that it is"
+                f" no column; write JSON lines: --out NAME.jsonl. Found: {shortened(row.values)}."
+            )
+        return [row.values.get(name) for name in self.table.columns]
+
+    def _renamed(self, row: TableRow, added: Mapping[str, Any]) -> dict[str, Any]:
+        renamed = {self.names.get(name, name): value for name, value in added.items()}
+        return {f"predicted_{name}" if name in row.values else name: value for name, value in renamed.items()}
+
+    def _joined(self, cells: Sequence[Any]) -> str:
+        texts = [_cell(cell) for cell in cells]
+        if self.format == "tsv":
+            flat = [" ".join(text.splitlines()).replace("\t", " ") for text in texts]
+            self.flattened += sum(one != other for one, other in zip(texts, flat, strict=True))
+            return "\t".join(flat) + "\n"
+        line = io.StringIO()
+        csv.writer(line, delimiter=self.delimiter, lineterminator="\n").writerow(texts)
+        return line.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.{SIGNIFICANT_DIGITS}g}"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,152 @@
+"""Tables in and out: layouts, streaming, and every column kept."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from seqwright.core.config import UserError
+from seqwright.data.column_roles import columns_override, parse_columns
+from seqwright.data.tables import Lines, Table, TableFormat, TableWriter, TextColumns, open_table
+
+
+def opened(text: str, format: TableFormat, **wanted: object) -> Table:
+    lines = Lines([text.removesuffix("\n").split("\n")])
+    return open_table(lines, f"a.{format}", format, TextColumns(**wanted))  # type: ignore[arg-type]
+
+
+def texts(table: Table) -> list[tuple[str, ...]]:
+    return [row.texts for group in table.groups() for row in group]
+
+
+@pytest.mark.parametrize(
+    ("format", "text"),
+    [
+        ("tsv", "good\tone, two\nbad\tthree\ngood\tthree\n"),
+        ("tsv", "one, two\nthree\nthree\n"),
+        ("csv", 'text\n"one, two"\nthree\nthree\n'),
+        ("csv", 'label,text\ngood,"one, two"\nbad,three\nbad,three\n'),
+        ("csv", "label;text\ngood;one, two\nbad;three\nbad;three\n"),
+        ("csv", "id;review;more\n1;one, two;x\n2;three;y\n3;three;y\n"),
+        ("jsonl", '{"text": "one, two"}\n\n{"text": "three"}\n{"text": "three"}\n'),
+        ("text", "one, two\nthree\nthree\n"),
+    ],
+)
+def test_texts_are_found_with_and_without_other_columns(format: TableFormat, text: str) -> None:
+    assert texts(opened(text, format, classes=True)) == [("one, two",), ("three",), ("three",)]
+
+
+def test_texts_with_semicolons_are_not_split() -> None:
+    assert texts(opened("one; two\nthree\n", "csv")) == [("one; two",), ("three",)]
+
+
+def test_chosen_columns_win_over_trained_and_usual_ones() -> None:
+    table = "text,body,subject\na,b,c\n"
+    assert texts(opened(table, "csv")) == [("a",)]
+    assert texts(opened(table, "csv", trained=("subject",))) == [("c",)]
+    assert texts(opened(table, "csv", trained=("subject",), chosen=("body",))) == [("b",)]
+    assert texts(opened(table, "csv", trained=("absent",))) == [("a",)]
+    assert texts(opened(table, "csv", chosen=("2",))) == [("b",)]  # a number of a file with a header
+    assert texts(opened("x\ty\nz\tw\n", "tsv", chosen=("2",))) == [("y",), ("w",)]
+    assert texts(opened("a\tb\n", "text", roles=("text", "text2"))) == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "wanted", "message"),
+    [
+        ("csv", "\n\n", {}, "a.csv is empty"),
+        ("csv", "a,b,c\n1,2,3\n", {}, "3 columns .* --columns text=NAME"),
+        ("csv", "text,b\n1,2\n", {"chosen": ("texts",)}, "no column 'texts'; .* Did you mean 'text'"),
+        ("csv", "x,y\n1,2\n", {"chosen": ("3",)}, "--columns names 3"),
+        ("csv", "text,text\n1,2\n", {}, "two columns 'text'"),
+        ("jsonl", '{"a": 1, "b": 2}\n', {}, "2 columns"),
+        ("jsonl", "{nothing\n", {}, "line 1 is no JSON object"),
+    ],
+)
+def test_ambiguous_tables_are_refused(format: TableFormat, text: str, wanted: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        opened(text, format, **wanted)
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "message"),
+    [
+        ("csv", "text,n\na,1\nb\n", "line 3 has 1 comma-separated column"),
+        ("csv", 'text,n\na,1\n"b,2\n', "line 3 is no CSV"),
+        ("jsonl", '{"text": "a"}\n{"txt": "b"}\n', "line 2 has no key 'text'"),
+        ("jsonl", '{"text": "a"}\n{"text": 3}\n', "line 2: 'text' is 3, not a string"),
+    ],
+)
+def test_malformed_rows_are_named(format: TableFormat, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        texts(opened(text, format))
+
+
+def test_rows_are_grouped_as_they_arrive() -> None:
+    """A group ends with what has arrived, so that no row waits for the next; quoted cells may span chunks."""
+
+    def chunks() -> Iterator[list[str]]:
+        for chunk in (["text,n", "a,1"], ["b,2", '"c'], ['d",3']):
+            arrived.append(chunk)
+            yield chunk
+
+    arrived: list[list[str]] = []
+    table = open_table(Lines(chunks()), "a.csv", "csv", TextColumns())
+    groups = table.groups()
+    assert ([row.texts for row in next(groups)], len(arrived)) == ([("a",)], 1)
+    assert [[row.texts for row in group] for group in groups] == [[("b",), ("c\nd",)]]
+
+
+def written(table: Table, format: TableFormat, added: dict[str, object]) -> str:
+    writer = TableWriter(table, format, list(added))
+    return writer.head() + "".join(writer.row(row, added) for group in table.groups() for row in group)
+
+
+def test_every_column_is_kept_and_new_ones_are_last() -> None:
+    rows = [["id", "text", "note"], ["1", 'He said: "a, b"', "two\nlines"], ["2", "Tiếng Việt 😀", ""]]
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    result = written(opened(text.getvalue(), "csv"), "csv", {"label": "x", "probability": 0.123456789})
+    wider = [[*rows[0], "label", "probability"], *([*row, "x", "0.123457"] for row in rows[1:])]
+    assert list(csv.reader(io.StringIO(result))) == wider
+    lines = written(opened(text.getvalue(), "csv"), "jsonl", {"label": "x"}).splitlines()
+    assert json.loads(lines[0]) == {"id": "1", "text": 'He said: "a, b"', "note": "two\nlines", "label": "x"}
+    table = opened(text.getvalue(), "csv")
+    writer = TableWriter(table, "tsv", [])
+    tsv = [writer.row(row, {}) for group in table.groups() for row in group]
+    assert (tsv[0], writer.flattened) == ('1\tHe said: "a, b"\ttwo lines\n', 1)
+    assert written(opened("a\tb\nc\td\n", "tsv", chosen=("2",)), "tsv", {"n": 1}) == "a\tb\t1\nc\td\t1\n"
+    assert written(opened("id;text\n1;a\n", "csv"), "csv", {"n": None}) == "id;text;n\n1;a;\n"
+    assert written(opened("a\n", "text"), "csv", {"n": [1, 2]}) == 'text,n\na,"[1, 2]"\n'
+
+
+def test_taken_names_get_a_prefix_or_an_error() -> None:
+    result = written(opened("label,text\nx,a\n", "csv"), "csv", {"label": "y"})
+    assert result == "label,text,predicted_label\nx,a,y\n"
+    with pytest.raises(UserError, match="'label' and 'predicted_label'; rename one"):
+        written(opened("label,predicted_label,text\nx,y,a\n", "csv"), "csv", {"label": "y"})
+    later = opened('{"text": "a"}\n{"text": "b", "label": "z"}\n', "jsonl")
+    assert [json.loads(line) for line in written(later, "jsonl", {"label": "y"}).splitlines()] == [
+        {"text": "a", "label": "y"},
+        {"text": "b", "label": "z", "predicted_label": "y"},
+    ]
+    with pytest.raises(UserError, match="key 'n', which the first one lacks"):
+        written(opened('{"text": "a"}\n{"text": "b", "n": 1}\n', "jsonl"), "csv", {"label": "y"})
+
+
+def test_columns_by_role() -> None:
+    roles = ("text", "label")
+    assert parse_columns(["text=a, b,label=c"], roles) == {"text": "a, b", "label": "c"}
+    assert parse_columns(["body"], roles) == {"text": "body"}
+    assert columns_override(["text=a,label=b"], "labeled") == ['data.columns=["b", "a"]']
+    assert columns_override(["source=2,target=1"], "pairs") == ["data.columns=[2, 1]"]
+    assert columns_override([], "labeled") == []
+    for option, message in (("txt=a", "Did you mean 'text'"), ("text=a,text=b", "one column"), ("text=", "one column")):
+        with pytest.raises(UserError, match=message):
+            parse_columns([option], roles)
+    with pytest.raises(UserError, match="names no label"):
+        columns_override(["text=a"], "labeled")
