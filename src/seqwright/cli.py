@@ -6,14 +6,16 @@ import errno
 import importlib
 import os
 import sys
+import warnings
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from seqwright import __version__
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.printable import printable
+from seqwright.core.warning import SeqwrightWarning
 
 COMMANDS = {
     "demo": "Train a ladder of language models, from n-grams to GPT, on a built-in corpus and compare them.",
@@ -93,7 +95,10 @@ def main() -> None:
     """Runs the command line; a UserError becomes one message on standard error and exit code 2."""
     try:
         validate_utf8(sys.argv)
-        status = seqwright.main(standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", SeqwrightWarning)
+            warnings.showwarning = _show_warning
+            status = seqwright.main(standalone_mode=False)
         sys.stdout.flush()  # a full disk is met here rather than at exit
         sys.exit(status if isinstance(status, int) else 0)
     except click.exceptions.Exit as stop:
@@ -115,9 +120,20 @@ def main() -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    message = f"error: {message}"
-    click.echo(printable(message) if sys.stderr.isatty() else message, err=True)
+    _print_error(f"error: {message}")
     sys.exit(2)
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
+    """Prints ours as one line; those of libraries as Python does."""
+    ours = issubclass(category, SeqwrightWarning)
+    _print_error(str(message) if ours else warnings.formatwarning(message, category, filename, lineno).rstrip())
+
+
+def _print_error(text: str) -> None:
+    click.echo(printable(text) if sys.stderr.isatty() else text, err=True)
 
 
 def _discard_output() -> None:

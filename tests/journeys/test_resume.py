@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import seqwright as sw
 from seqwright.text import trainers as training
 from tests.journeys.commands import TINY_GPT, files, finish, records, start, synthetic_text, wait_until
 from tests.journeys.conftest import Command
@@ -30,9 +31,14 @@ def test_signal_saves_a_checkpoint_and_training_resumes(
     (stopped,) = records(run, "stop")
     assert stopped["step"] >= 20
     assert (run / "checkpoints" / f"step-{stopped['step']:08d}").is_dir()
-    result = seqwright("generate", "run", "the")
-    assert result.status == 2
-    assert f"not finished: it is at step {stopped['step']:,}. Go on with `seqwright train --run run`" in result.err
+    result = seqwright("generate", "run", "the", "--max-tokens", "5")
+    assert (result.status, result.err) == (
+        0,
+        f"run run is unfinished: using its checkpoint of step {stopped['step']:,}.\n",
+    )
+    with pytest.warns(sw.SeqwrightWarning, match="unfinished"):
+        half = sw.open("run")
+    assert half.evaluate()["bits_per_byte"] == seqwright("evaluate", "run", "--json").json["bits_per_byte"]
     result = seqwright("train", "--run", "run", "--set", f"training.steps={stopped['step'] + 2}")
     assert result.status == 0, result.err
     assert f"going on from step {stopped['step']:,}." in result.err

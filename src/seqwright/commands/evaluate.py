@@ -71,7 +71,7 @@ def command(
         return
     with TerminalProgress(quiet=as_json) as progress:
         scores = opened.evaluate(files or None, progress=progress, **options)
-    fingerprint = opened.directory.fingerprint
+    fingerprint = opened.fingerprint
     if as_json:
         print_json({"run": run, "fingerprint": fingerprint, "on": files or "validation"} | scores.as_json())
         return

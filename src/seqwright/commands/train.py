@@ -99,10 +99,11 @@ def command(
     seqwright train --run runs/notes-gpt                               (resume)
     seqwright train --run runs/notes-gpt --set training.steps=1000     (train a finished run longer)
     """
-    from seqwright.api import RUNS, wanted_recipe
+    from seqwright.api import wanted_recipe
     from seqwright.pipeline.training import train
     from seqwright.reporting.progress import TerminalProgress
     from seqwright.reporting.terminal import ngrams_table
+    from seqwright.runs.finding import RUNS
 
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "tagged": tagged, "masked": masked}
     files |= {"images": images, "captions": captions}

@@ -22,7 +22,8 @@ from seqwright.reporting.report import report
 from seqwright.reporting.run_facts import RunFacts
 from seqwright.reporting.writers import TensorBoard, log_csv
 from seqwright.runs.checkpoints import Checkpoint
-from seqwright.runs.directory import RunDirectory, is_run
+from seqwright.runs.directory import RunDirectory
+from seqwright.runs.finding import is_run
 from seqwright.runs.run import refuse_unfinished
 from seqwright.training import machine
 from seqwright.training.averaging import average_weights
@@ -203,8 +204,7 @@ class TrainingSession:
         """Loads or averages the final weights: last, best or several, as `training.weights` has it."""
         progress = trainer.progress
         steps = final_checkpoints(progress, self.recipe.training)
-        groups = [self.directory.checkpoints.load(step).groups for step in steps]
-        load_weights(trainer.model, average_weights([group.get("ema", group["model"]) for group in groups]))
+        load_weights(trainer.model, average_weights([self.directory.checkpoints.load(step).weights for step in steps]))
         merge_lora(trainer.model)
         facts = {
             "steps": progress.step,

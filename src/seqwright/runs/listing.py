@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from seqwright.core.config import UserError
-from seqwright.runs.directory import RunDirectory, find_runs
+from seqwright.runs.directory import RunDirectory
+from seqwright.runs.finding import find_runs
 
 REACHED = (
     "parameters",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -14,6 +15,9 @@ from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Counted, EncodesSource
 from seqwright.core.storage import load_tensors
+from seqwright.core.warning import warn
+from seqwright.layers.lora import add_lora, merge_lora
+from seqwright.runs.checkpoints import Checkpoint
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.embedding import Embedded, Pooled, embed
 from seqwright.training import machine
@@ -75,7 +79,11 @@ class Run:
         self.directory, self.settings, self.model, self.codec = directory, settings, model, codec
         self.precision = precision
         self.device = torch.device("cpu")
-        tensors, about = load_tensors(directory.model_path)
+        checkpoint = None if directory.model_path.exists() else newest_checkpoint(directory)
+        self.step = None if checkpoint is None else checkpoint.step
+        """Of an unfinished run: the step of the checkpoint whose weights are used."""
+        self._record = None if checkpoint is None else checkpoint.record
+        tensors, about = load_tensors(directory.model_path) if checkpoint is None else (checkpoint.weights, {})
         refuse_non_finite(directory.model_path, tensors, counted=not isinstance(model, torch.nn.Module))
         if "tokenizer" in about or directory.tokenizer_path.exists():  # images have none
             self.tokenizer = directory.tokenizer
@@ -85,7 +93,10 @@ class Run:
                     f" {about['tokenizer']}, and this one is {self.tokenizer.hash}. Put the old one back."
                 )
         if isinstance(model, torch.nn.Module):
+            if checkpoint is not None and settings.training.lora_rank is not None:
+                add_lora(model, rank=settings.training.lora_rank, alpha=settings.training.lora_alpha)
             load_weights(model, tensors)
+            merge_lora(model)
             model.eval()
         else:
             load_counted(model, tensors, directory.model_path)
@@ -130,6 +141,16 @@ class Run:
     def path(self) -> Path:
         return self.directory.path
 
+    @functools.cached_property
+    def summary(self) -> dict[str, Any]:
+        """Counts and scores of the training; empty for an unfinished run."""
+        return self.directory.summary() if self.directory.finished else {}
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 over weights, tokenizers, labels and [model]: which model a score belongs to."""
+        return self.directory.fingerprint if self._record is None else self.directory.fingerprint_of(self._record)
+
     def __getattr__(self, name: str) -> Any:
         if name in VERBS:
             raise self._unsupported()
@@ -158,6 +179,16 @@ def load_counted(model: Any, tensors: Mapping[str, Tensor], path: Path) -> None:
         model.load_state_dict(tensors)
     except (KeyError, IndexError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
         raise UserError(f"{path} does not hold the tables of its recipe ({error!r:.120}); train it again.") from error
+
+
+def newest_checkpoint(directory: RunDirectory) -> Checkpoint:
+    """The newest checkpoint of an unfinished run, with a SeqwrightWarning; UserError where there is none yet."""
+    checkpoint = directory.checkpoints.latest()
+    if checkpoint is None:
+        refuse_unfinished(directory)
+    assert checkpoint is not None
+    warn(f"run {directory.path} is unfinished: using its checkpoint of step {checkpoint.step:,}.")
+    return checkpoint
 
 
 def refuse_unfinished(directory: RunDirectory) -> None:

@@ -45,6 +45,8 @@ class LawResult:
 def certify(run: Run, results: Sequence[LawResult]) -> dict[str, Any]:
     """Stores what was checked in the run and in its report: laws, fingerprint and hashes, versions and machine."""
     directory = run.directory
+    if not directory.finished:
+        raise UserError(f"{run.path} is unfinished; finish it with `seqwright train --run {run.path}`, then --save.")
     certificate = {
         "holds": all(result.holds for result in results),
         "fingerprint": directory.fingerprint,

@@ -219,7 +219,7 @@ class ClassificationRun(Run):
     def _decoding(self, **options: Any) -> ClassificationOptions:
         """Options with the temperature that was fitted to the validation texts, unless another is set."""
         decoding: ClassificationOptions = replace(self.settings.decoding, **options)
-        return replace(decoding, temperature=decoding.temperature or self.directory.summary().get("temperature"))
+        return replace(decoding, temperature=decoding.temperature or self.summary.get("temperature"))
 
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on labeled files, or on the validation texts of the run."""

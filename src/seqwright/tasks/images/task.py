@@ -172,7 +172,7 @@ class ImageRun(ImageInputRun):
     def _decoding(self, **options: Any) -> ClassificationOptions:
         """Options with the temperature that was fitted to the validation images, unless another is set."""
         decoding: ClassificationOptions = replace(self.settings.decoding, **options)
-        return replace(decoding, temperature=decoding.temperature or self.directory.summary().get("temperature"))
+        return replace(decoding, temperature=decoding.temperature or self.summary.get("temperature"))
 
 
 def predicted_label(probabilities: Floats, names: Sequence[str]) -> tuple[str, float]:
