@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import seqwright as sw
+from seqwright.runs.directory import RunDirectory
 from seqwright.text import trainers as training
 from tests.journeys.commands import TINY_GPT, files, finish, records, start, synthetic_text, wait_until
 from tests.journeys.conftest import Command
@@ -113,6 +114,35 @@ def test_resume_rejects_another_validation_text(seqwright: Command, workdir: Pat
     result = seqwright("train", "--run", "run", "--set", "training.steps=9")
     assert result.status == 2
     assert "the training or validation data is not what run was begun with" in result.err
+
+
+def test_resume_reads_moved_data_of_the_same_hash(seqwright: Command, workdir: Path) -> None:
+    assert seqwright("train", "--text", "text.txt", *TINY_GPT, "--run", "run").status == 0
+    (workdir / "text.txt").rename(workdir / "moved.txt")
+    result = seqwright("evaluate", "run")
+    assert result.status == 2
+    assert "name other with --on" in result.err
+    result = seqwright("train", "--run", "run", "--set", "training.steps=9")
+    assert result.status == 2
+    assert "`seqwright train --run run --set data.train=FILE`" in result.err
+    (workdir / "other.txt").write_text(synthetic_text(60, seed=1))
+    result = seqwright("train", "--run", "run", "--set", "data.train=other.txt")
+    assert result.status == 2
+    assert "its hash is another" in result.err
+    assert RunDirectory.open("run").recipe()["data"]["train"] == [str(workdir / "text.txt")]
+    assert seqwright("train", "--run", "run", "--set", "data.train=moved.txt", "--json").json["already"]
+    assert seqwright("evaluate", "run", "--json").status == 0
+    result = seqwright("train", "--run", "run", "--set", "training.steps=9", "--json")
+    assert result.json["summary"]["steps"] == 9
+
+
+def test_counted_run_rejects_moved_data(seqwright: Command, workdir: Path) -> None:
+    assert seqwright("train", "--text", "text.txt", "--model", "ngram", "--run", "run").status == 0
+    result = seqwright("train", "--text", "other.txt", "--model", "ngram", "--run", "run")
+    assert result.status == 2
+    (workdir / "other.txt").write_text(synthetic_text(60, seed=1))
+    result = seqwright("train", "--text", "other.txt", "--model", "ngram", "--run", "run")
+    assert "run was begun with another recipe" in result.err
 
 
 def test_failure_before_training_leaves_no_run(seqwright: Command, workdir: Path) -> None:

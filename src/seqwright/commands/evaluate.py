@@ -61,6 +61,8 @@ def command(
     if more:
         raise click.UsageError(f"name files with --on, as in --on {' '.join(more)}.")
     from seqwright.api import open as open_run
+    from seqwright.core.config import UserError
+    from seqwright.data.files import MissingFileError
     from seqwright.reporting.progress import TerminalProgress
 
     columns, others = split_data_overrides(overrides)
@@ -69,8 +71,15 @@ def command(
     if label_errors is not None:
         _print_label_errors(opened, files, label_errors, as_json)
         return
-    with TerminalProgress(quiet=as_json) as progress:
-        scores = opened.evaluate(files or None, progress=progress, **options)
+    try:
+        with TerminalProgress(quiet=as_json) as progress:
+            scores = opened.evaluate(files or None, progress=progress, **options)
+    except MissingFileError as error:
+        if files:
+            raise
+        raise UserError(
+            f"{error} {run} is evaluated on its validation data by default; name other with --on."
+        ) from None
     fingerprint = opened.fingerprint
     if as_json:
         print_json({"run": run, "fingerprint": fingerprint, "on": files or "validation"} | scores.as_json())

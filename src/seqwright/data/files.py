@@ -39,6 +39,10 @@ BYTE_ORDER_MARK = "\ufeff"
 REPLACEMENT = "\ufffd"
 
 
+class MissingFileError(UserError):
+    """A path that does not exist."""
+
+
 def as_list(files: Sequence[str] | str | None) -> list[str]:
     """File names as a list, from one name, several or None."""
     return [files] if isinstance(files, str) else list(files or ())
@@ -66,7 +70,7 @@ def resolve(path: str, base: Path | None = None) -> Path:
                 return candidate
     tried = " or ".join(str(candidate) for candidate in candidates)
     unset = "" if root or relative.is_absolute() else f" {DATA_ROOT} (the data root, searched second) is not set."
-    raise UserError(f"no file {tried}.{_nearest(candidates)}{unset}")
+    raise MissingFileError(f"no file {tried}.{_nearest(candidates)}{unset}")
 
 
 def expand(path: Path) -> tuple[list[Path], list[Path]]:

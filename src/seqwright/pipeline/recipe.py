@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,8 @@ def make(
 ) -> Recipe:
     """A validated recipe from plain tables; all problems are reported at once.
 
-    File names are resolved against `base` unless `settled`: a finished run can be opened without its texts.
+    File names are resolved against `base`; where they are `settled`, only those of overrides: a finished run can be
+    opened without its texts.
     """
     table = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
     origins = {}
@@ -149,8 +150,10 @@ def make(
         else:
             read[key] = reader.read(cls, section, key)
     reader.finish()
-    if not settled:
-        read |= {key: settle(read[key], base) for key in ("data", "tokenizer")}
+    for key in ("data", "tokenizer"):
+        read[key] = settle(
+            read[key], base, [name for name in read[key].files if not settled or f"{key}.{name}" in origins]
+        )
     return Recipe(name=name, **read)
 
 
@@ -199,10 +202,10 @@ def about(path: Path) -> str:
     return " ".join(lines)
 
 
-def settle(section: Any, base: Path | None) -> Any:
-    """A section with resolved file names: absolute, or relative to the data root."""
+def settle(section: Any, base: Path | None, keys: Sequence[str]) -> Any:
+    """A section with the file names of these keys resolved: absolute, or relative to the data root."""
     settled: dict[str, Any] = {}
-    for key in section.files:
+    for key in keys:
         names = getattr(section, key)
         if isinstance(names, str):
             settled[key] = _settle(names, base)
@@ -245,12 +248,13 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
             yield prefix + key, before, after
 
 
-def check_same(old: Recipe, new: Recipe, where: Path) -> None:
-    """Raises where a run would be resumed under another recipe, except for keys that do not change what is learned."""
+def check_same(old: Recipe, new: Recipe, where: Path, *, moved: Collection[str] = ()) -> None:
+    """Raises where a run would be resumed under another recipe, except for keys that do not change what is learned, and
+    for those in `moved`: file names, whose contents are compared later."""
     changed = [
         d
         for d in differences(old.table(), new.table())
-        if d[0] not in MAY_CHANGE and not d[0].startswith(("evaluation.", "decoding."))
+        if d[0] not in {*MAY_CHANGE, *moved} and not d[0].startswith(("evaluation.", "decoding."))
     ]
     if changed:
         lines = [f"{where} was begun with another recipe:"]

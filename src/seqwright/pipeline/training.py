@@ -15,6 +15,7 @@ from seqwright import build
 from seqwright.core.config import UserError, to_table
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.storage import load_tensors, write_text
+from seqwright.data.files import MissingFileError
 from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.pipeline import recipe
 from seqwright.pipeline.recipe import Recipe
@@ -25,6 +26,7 @@ from seqwright.runs.checkpoints import Checkpoint
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import is_run
 from seqwright.runs.run import refuse_unfinished
+from seqwright.tasks.base import Task
 from seqwright.training import machine
 from seqwright.training.averaging import average_weights
 from seqwright.training.config import TrainingConfig
@@ -81,12 +83,15 @@ def train(wanted: Recipe, path: Path, progress: Progress = SILENT) -> TrainingOu
     """Trains a recipe in a run directory, or resumes the run that is there."""
     existing = is_run(path)
     directory = RunDirectory.open(path) if existing else RunDirectory.create(path, recipe=wanted.toml())
+    moved = False
     if directory.learned:
         before = recipe.make(directory.recipe(), origin=str(directory.recipe_path), settled=True)
-        recipe.check_same(before, wanted, path)
+        files = [f"data.{key}" for key in wanted.data.files] if directory.checkpoints.steps() else []
+        recipe.check_same(before, wanted, path, moved=files)
+        moved = before.data != wanted.data
     with directory.writing():
         try:
-            return TrainingSession(wanted, directory, progress).run()
+            return TrainingSession(wanted, directory, progress, moved=moved).run()
         except BaseException:
             if not existing and not directory.learned:  # unreadable data leaves no run behind
                 directory.discard()
@@ -96,20 +101,27 @@ def train(wanted: Recipe, path: Path, progress: Progress = SILENT) -> TrainingOu
 class TrainingSession:
     """One session at a run, from a fresh or resumed model to the summary. It is the trainer's checkpoint store."""
 
-    def __init__(self, wanted: Recipe, directory: RunDirectory, progress: Progress):
+    def __init__(self, wanted: Recipe, directory: RunDirectory, progress: Progress, *, moved: bool = False):
         self.recipe, self.directory, self.progress = wanted, directory, progress
+        self.moved = moved
+        """Whether data files have other names than those of the recipe on disk."""
         self.board: TensorBoard | None = None
 
     def run(self) -> TrainingOutcome:
         path = self.directory.path
         build.refuse_derived(self.recipe.kind)
-        if self.directory.finished and not self._wants_more():
+        already = self.directory.finished and not self._wants_more()
+        if already and not self.moved:
             return TrainingOutcome(path=path, summary=self.directory.summary(), already=True)
         if not self.directory.learned:
             self.directory.clear()
-        self.directory.write_recipe(self.recipe.toml())
         self.recorded = RunProgress(self.directory, self.progress)
-        self.task = build.task_spec(self.recipe.data.kind).task(self.recipe, self.directory, self.recorded)
+        self.task = self._read_data()
+        checkpoint = self.directory.checkpoints.latest()
+        self._refuse_other_data(checkpoint)
+        self.directory.write_recipe(self.recipe.toml())
+        if already:
+            return TrainingOutcome(path=path, summary=self.directory.summary(), already=True)
         sizes = self.task.codec.sizes
         refuse_too_large(self.recipe, sizes)
         torch.manual_seed(self.recipe.training.seed)
@@ -117,7 +129,26 @@ class TrainingSession:
         if self.recipe.kind in build.COUNTED:
             return TrainingOutcome(path=path, summary=self._count())
         self._initialize()
-        return self._train()
+        return self._train(checkpoint)
+
+    def _read_data(self) -> Task:
+        """The task with its data; of a run that is resumed, a missing file may have been moved."""
+        try:
+            return build.task_spec(self.recipe.data.kind).task(self.recipe, self.directory, self.recorded)
+        except MissingFileError as error:
+            if not self.directory.learned:
+                raise
+            moved = f"seqwright train --run {self.directory.path} --set data.train=FILE"
+            raise UserError(f"{error} If you moved it, name its new path: `{moved}`.") from error
+
+    def _refuse_other_data(self, checkpoint: Checkpoint | None) -> None:
+        """Raises where training would be resumed on data of another hash: scores could not be compared."""
+        if checkpoint is not None and checkpoint.state["corpus"] != self.task.fingerprint:
+            raise UserError(
+                f"the training or validation data is not what {self.directory.path} was begun with: its hash is"
+                " another. Restore it, name its new path with --set data.train=FILE, or train in another folder with"
+                " --run."
+            )
 
     def _initialize(self) -> None:
         """Loads the weights of the run to fine-tune into a fresh model, and adds LoRA."""
@@ -177,16 +208,10 @@ class TrainingSession:
         facts = {"steps": 0, "seconds": seconds, "parameters": sum(t.numel() for t in tensors.values())}
         return self._finish(tensors, facts | dict(self.model.facts), "cpu")
 
-    def _train(self) -> TrainingOutcome:
+    def _train(self, checkpoint: Checkpoint | None) -> TrainingOutcome:
         """Trains by gradient descent, from the last checkpoint where there is one."""
         trainer = self._trainer()
-        checkpoint = self.directory.checkpoints.latest()
         if checkpoint is not None:
-            if checkpoint.state["corpus"] != self.task.fingerprint:
-                raise UserError(
-                    f"the training or validation data is not what {self.directory.path} was begun with;"
-                    " restore it, or train in another folder with --run."
-                )
             trainer.restore(checkpoint.groups, checkpoint.state["progress"])
             self.directory.rewind(checkpoint.step)
             self._note_resume(trainer, checkpoint)
