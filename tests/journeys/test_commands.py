@@ -163,11 +163,14 @@ def test_paper_recipe_with_user_text(seqwright: Command) -> None:
 
 def test_python_api_matches_the_commands(workdir: Path) -> None:
     run = sw.train(text="text.txt", set=[item for item in TINY_GPT if item != "--set"], run="mine")
-    (output,) = run.generate("the", max_tokens=5, seed=3)
-    assert sw.open("mine").generate("the", max_tokens=5, seed=3) == [output]
+    output = run.generate("the", max_tokens=5, seed=3)
+    assert sw.open("mine").generate("the", max_tokens=5, seed=3) == output
     assert sw.open("mine").evaluate() == run.evaluate()
     assert run.evaluate("text.txt", resamples=0)["nll"] > 0
     assert [line.text for line in run.score(["the cat", ""])] == ["the cat", ""]
+    assert run.score("the cat").log_prob == next(run.score(["the cat"])).log_prob
+    assert run.score(lines="the cat").text == "the cat"
+    assert run.embed("the cat").vector.tolist() == next(run.embed(["the cat"])).vector.tolist()
     assert sw.train(run="mine", set=["training.steps=8"]).directory.summary()["steps"] == 8
     with pytest.raises(sw.UserError, match="half of a surrogate pair"):
         run.generate("\ud800")
@@ -175,8 +178,24 @@ def test_python_api_matches_the_commands(workdir: Path) -> None:
         list(run.score(["\ud800"]))
     with pytest.raises(sw.UserError, match="seed must fit in 64 bits"):
         run.generate("the", seeds=[1 << 64])
+    with pytest.raises(sw.UserError, match=r"no option 'temprature'\. Did you mean 'temperature'\?"):
+        run.generate("the", temprature=1)
+    with pytest.raises(sw.UserError, match=r"top_k must be a whole number, not \"all\"\."):
+        run.generate("the", top_k="all")
     with pytest.raises(sw.UserError, match="1 prompts need as many seeds, not 2"):
         run.generate("the", seeds=[1, 2])
+
+
+def test_print_and_notebooks_show_what_a_run_is(trained: Path) -> None:
+    run = sw.open(trained)
+    shown = str(run)
+    for fact in ("gpt, which continues text", "text: text.txt", "characters", "bits per byte", "text:"):
+        assert fact in shown
+    assert repr(run) == f"<LanguageRun '{trained}': gpt>"
+    assert "<th" in run._repr_html_()
+    assert "bits per byte" in run.evaluate(resamples=0)._repr_html_()
+    assert "&lt;b&gt;" in run.generate("<b>", max_tokens=1)._repr_html_()
+    assert "array of shape (16,)" in run.embed("the")._repr_html_()
 
 
 def test_long_prompt_is_truncated_on_the_left_with_a_warning(seqwright: Command, trained: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -13,15 +14,21 @@ from torch import Tensor
 
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
+from seqwright.core.notebook import html_table
+from seqwright.core.printable import printable
 from seqwright.core.protocols import Counted, EncodesSource
 from seqwright.core.storage import load_tensors
 from seqwright.core.warning import warn
 from seqwright.layers.lora import add_lora, merge_lora
+from seqwright.reporting.numbers import figure
 from seqwright.runs.checkpoints import Checkpoint
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.embedding import Embedded, Pooled, embed
+from seqwright.runs.facts import data_name, headline_score, tokenizer_name
 from seqwright.training import machine
 from seqwright.training.weights import load_weights
+
+V = TypeVar("V", bound=Callable[..., Any])
 
 VERBS = (
     *("generate", "translate", "classify", "tag", "caption", "chat", "fill", "score", "evaluate", "label_errors"),
@@ -55,6 +62,23 @@ class Codec(Protocol):
     def sizes(self) -> Any:
         """What a model is built for: a `Vocabulary`, `Vocabularies` or `EncoderSizes`."""
         ...
+
+
+def one_or_many(verb: V) -> V:
+    """A verb of many texts that also takes one: a string has one result, an iterable of strings a result for each."""
+    first, default = [(p.name, p.default) for p in inspect.signature(verb).parameters.values()][1]
+
+    @functools.wraps(verb)
+    def call(self: Run, *inputs: Any, **options: Any) -> Any:
+        texts = inputs[0] if inputs else options.pop(first, default)
+        if texts is inspect.Parameter.empty:
+            raise TypeError(f"{verb.__name__} needs {first}: a text, or several.")
+        if not isinstance(texts, str):
+            return verb(self, texts, *inputs[1:], **options)
+        (result,) = verb(self, [texts], *inputs[1:], **options)
+        return result
+
+    return cast(V, call)
 
 
 class Run:
@@ -131,6 +155,7 @@ class Run:
         ids = (self.tokenizer.sos, *self.tokenizer.encode(text), self.tokenizer.eos)
         return [id for id in ids if id is not None]
 
+    @one_or_many
     def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
         """One vector for each text, in order."""
         if not isinstance(self.model, EncodesSource):
@@ -150,6 +175,29 @@ class Run:
     def fingerprint(self) -> str:
         """sha256 over weights, tokenizers, labels and [model]: which model a score belongs to."""
         return self.directory.fingerprint if self._record is None else self.directory.fingerprint_of(self._record)
+
+    def facts(self) -> dict[str, str]:
+        """What the run is: model, data, tokenizer, parameters and score, for print and notebooks."""
+        recipe, score = self.directory.recipe(), headline_score(self.summary)
+        parameters = self.summary.get("parameters") or sum(t.numel() for t in self.model.state_dict().values())
+        table = {
+            "run": str(self.path) if self.step is None else f"{self.path} (unfinished, at step {self.step:,})",
+            "model": f"{self.settings.kind}, which {self.description}",
+            "data": f"{recipe.get('data', {}).get('kind')}: {data_name(recipe)}",
+            "tokenizer": tokenizer_name(recipe),
+            "parameters": f"{parameters:,}",
+            "score": "" if score is None else f"{score.name} {figure(score.value)} ({score.signature})",
+        }
+        return {name: value for name, value in table.items() if value}
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<11}{printable(value)}" for name, value in self.facts().items())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {str(self.path)!r}: {self.settings.kind}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.facts().items())
 
     def __getattr__(self, name: str) -> Any:
         if name in VERBS:

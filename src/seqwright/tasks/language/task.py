@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from seqwright.core.batch import Batch, Source
-from seqwright.core.config import UserError
+from seqwright.core.config import UserError, with_options
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive, ExplainsBackOff, Feed, MasksDocuments
 from seqwright.data.subword_regularization import RegularizedFeed, regularized_stream
@@ -28,7 +28,7 @@ from seqwright.decoding.search_audit import Audit, search_audit
 from seqwright.metrics.counts import BootstrapConfig, Counts
 from seqwright.metrics.lines import ScoredLine, score_lines
 from seqwright.runs.directory import RunDirectory
-from seqwright.runs.run import Run
+from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint
 from seqwright.tasks.codec import TextCodec, learn_tokenizer, open_or_learn
 from seqwright.tasks.language.scores import evaluate
@@ -259,9 +259,10 @@ class LanguageRun(TextRun):
     verbs = ("generate", "score", "evaluate", "search_audit")
     codec_class = TextCodec
 
+    @one_or_many
     def generate(
         self,
-        prompts: str | Sequence[str] = "",
+        prompts: Iterable[str] = "",
         *,
         on_text: Callable[[int, str], None] | None = None,
         seeds: Sequence[int] | None = None,
@@ -269,32 +270,32 @@ class LanguageRun(TextRun):
     ) -> list[Continuation]:
         """Continues each prompt; options are those of the recipe's [decoding] section. `on_text(row, text)` is called
         with each row's text as it comes."""
-        several = [prompts] if isinstance(prompts, str) else list(prompts)
         return complete(
             self.model,
             self.tokenizer,
-            several,
-            replace(self.settings.decoding, **options),
+            list(prompts),
+            with_options(self.settings.decoding, options),
             seeds=seeds,
             device=self.device,
             on_text=on_text,
         )
 
-    def search(self, prompts: str | Sequence[str] = "", **options: Any) -> list[list[Continuation]]:
+    @one_or_many
+    def search(self, prompts: Iterable[str] = "", **options: Any) -> list[list[Continuation]]:
         """The most probable continuations of each prompt, best first; options are those of `SearchOptions`.
 
         A language model seldom ends soon: what is cut off at `length` competes with what ended.
         """
-        several = [prompts] if isinstance(prompts, str) else list(prompts)
-        chosen = SearchOptions(**{"rank_unfinished": "among", **options})
-        return best_continuations(self.model, self.tokenizer, several, chosen, device=self.device)
+        chosen = with_options(SearchOptions(rank_unfinished="among"), options)
+        return best_continuations(self.model, self.tokenizer, list(prompts), chosen, device=self.device)
 
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on files, or on the validation text of the run; options are those of [evaluation]."""
-        settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
+        settings = replace(self.settings, evaluation=with_options(self.settings.evaluation, options))
         scores = evaluate(self.model, self.codec, self.stream(on), settings, device=self.device, progress=progress)
         return scores.with_precision(self.precision)
 
+    @one_or_many
     def score(self, lines: Iterable[str]) -> Iterator[ScoredLine]:
         """Log-probability and surprisals of each line, in order, as it comes."""
         ended = self.tokenizer.eos if self.documents != "file" else None
