@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from seqwright.core.config import UserError, to_table
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.storage import load_tensors, write_text
 from seqwright.data.files import MissingFileError
+from seqwright.data.text.corpus import TextConfig
 from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.pipeline import recipe
 from seqwright.pipeline.recipe import Recipe
@@ -27,6 +28,7 @@ from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import is_run
 from seqwright.runs.run import refuse_unfinished
 from seqwright.tasks.base import Task
+from seqwright.tasks.scores import Scores
 from seqwright.training import machine
 from seqwright.training.averaging import average_weights
 from seqwright.training.config import TrainingConfig
@@ -204,9 +206,21 @@ class TrainingSession:
         seconds = time.perf_counter() - start
         for text in self.model.notes:
             self.recorded.note(text)
+        scores = self._refit() if refits(self.recipe) else None
         tensors = self.model.state_dict()
         facts = {"steps": 0, "seconds": seconds, "parameters": sum(t.numel() for t in tensors.values())}
-        return self._finish(tensors, facts | dict(self.model.facts), "cpu")
+        return self._finish(tensors, facts | dict(self.model.facts), "cpu", scores)
+
+    def _refit(self) -> Scores | None:
+        """Scores on the held-out split; the model is then fitted again on all data, with a tokenizer of all data."""
+        self.progress.note("scored on the held-out text; then fitted again on all text (data.refit).")
+        scores = self.task.evaluate(self.model, "cpu", quick=False)
+        settings = replace(self.recipe, data=replace(self.recipe.data, split=None))
+        self.task = build.task_spec(self.recipe.data.kind).task(settings, self.directory, SILENT)
+        self.model = build.model(self.recipe.model, self.task.codec.sizes, task=self.recipe.data.kind)
+        self.model.fit(self.task.corpus, self.progress)
+        self.progress.stage("")
+        return scores
 
     def _train(self, checkpoint: Checkpoint | None) -> TrainingOutcome:
         """Trains by gradient descent, from the last checkpoint where there is one."""
@@ -290,7 +304,11 @@ class TrainingSession:
         return self.task.sample(self.model, device)
 
     def _finish(
-        self, tensors: dict[str, torch.Tensor], facts: dict[str, Any], device: torch.device | str
+        self,
+        tensors: dict[str, torch.Tensor],
+        facts: dict[str, Any],
+        device: torch.device | str,
+        scores: Scores | None = None,
     ) -> dict[str, Any]:
         """Saves weights, scores, report and summary; the summary, which marks a run as finished, last."""
         steps = facts["weights"]["steps"] if "weights" in facts else [facts["steps"]]
@@ -299,7 +317,7 @@ class TrainingSession:
             about["tokenizer"] = self.directory.tokenizer.hash
         self.directory.save_model(tensors, about)
         self.progress.note("weights are saved; scoring the validation data, if there is any, and writing the report.")
-        scores = self.task.evaluate(self.model, device, quick=False)
+        scores = scores or self.task.evaluate(self.model, device, quick=False)
         if self.recipe.kind in build.COUNTED:
             for sample in self._sample(device):
                 self.log({"kind": "sample", "step": 0, **sample})
@@ -308,6 +326,11 @@ class TrainingSession:
         summary["fingerprint"] = self.directory.fingerprint
         self.directory.finish(summary, report(facts_of(self.directory, summary)))
         return summary
+
+
+def refits(settings: Recipe) -> bool:
+    """Whether a counted model is fitted again on all data after it is scored."""
+    return isinstance(settings.data, TextConfig) and settings.data.refit and settings.data.split is not None
 
 
 def refuse_too_large(wanted: Recipe, sizes: Any) -> None:

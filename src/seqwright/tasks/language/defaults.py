@@ -12,7 +12,7 @@ from seqwright.data.text.prepare import is_prepared
 from seqwright.tasks.defaults import KILO, MEGA, bytes_of, learning_rate_for, run_name, steps_for
 
 COUNTED = "ngram"
-"""The counted kind, which needs no validation text."""
+"""The counted kind, which takes no steps."""
 
 # Up to this many bytes of text: byte-bpe vocabulary, GPT layers, width, heads and context, dropout.
 GPT_SIZES: list[tuple[float, dict[str, Any]]] = [
@@ -38,8 +38,9 @@ def text_recipe(
     data: dict[str, Any] = {"kind": "text", "train": list(files)}
     if valid:
         data["valid"] = list(valid)
-    elif kind != COUNTED and not _tokenizers(files):
-        data["split"] = "tail 5%"
+    elif not _tokenizers(files):
+        # Counting again takes seconds, so that the score is of held-out text and the model knows all of it.
+        data |= {"split": "tail 5%"} | ({"refit": True} if kind == COUNTED else {})
     table: dict[str, Any] = {
         "name": run_name(files, kind),
         "data": data,

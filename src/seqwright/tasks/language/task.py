@@ -17,7 +17,7 @@ from seqwright.core.protocols import Autoregressive, ExplainsBackOff, Feed, Mask
 from seqwright.data.subword_regularization import RegularizedFeed, regularized_stream
 from seqwright.data.text.bptt import BPTTRows
 from seqwright.data.text.corpora import Readable, read_corpora, to_stream
-from seqwright.data.text.corpus import Corpus, Document, TextFiles, document_kind, read_corpus
+from seqwright.data.text.corpus import Corpus, Document, TextConfig, TextFiles, document_kind, read_corpus
 from seqwright.data.text.mixture import Mixture, epochs
 from seqwright.data.text.prefixes import Documents, Prefixes
 from seqwright.data.text.stream import Stream, make_stream
@@ -135,6 +135,8 @@ class LanguageTask(TextTask):
 
     def feed(self, model: Autoregressive) -> Feed:
         """Training examples of the kind in `data.examples`, or of the default of the model."""
+        if self.settings.data.refit:
+            raise UserError("data.refit is for counted models, which are fitted in seconds; leave it out.")
         if not self.settings.data.mask_documents:
             return self._examples(model)
         if not (isinstance(model, MasksDocuments) and model.masks_documents):
@@ -245,6 +247,11 @@ class TextRun(Run):
         if on is not None:
             corpus = read_corpus(on, self.documents, errors=data.errors, columns=data.columns)
             return make_stream(corpus, self.tokenizer)
+        if isinstance(data, TextConfig) and data.refit and data.split:
+            raise UserError(
+                f"{self.path} was scored on its held-out text and then fitted on it, too (data.refit): summary.json has"
+                " that score. Name other text with --on FILE, or train with --set data.refit=false."
+            )
         if data.valid is None and data.split is None:
             raise UserError(f"{self.path} has no validation text of its own; name a file with --on.")
         valid = read_corpora(data, self.documents).valid
