@@ -32,6 +32,7 @@ from seqwright.tasks.scores import Scores
 from seqwright.training import machine
 from seqwright.training.averaging import average_weights
 from seqwright.training.config import TrainingConfig
+from seqwright.training.divergence import DivergenceError, chance_nll
 from seqwright.training.schedule import ENDLESS
 from seqwright.training.trainer import TensorGroups, Trainer, total_steps, warmup_steps
 from seqwright.training.trainer_state import final_checkpoints
@@ -94,6 +95,8 @@ def train(wanted: Recipe, path: Path, progress: Progress = SILENT) -> TrainingOu
     with directory.writing():
         try:
             return TrainingSession(wanted, directory, progress, moved=moved).run()
+        except DivergenceError:  # the run stays, for its report
+            raise
         except BaseException:
             if not existing and not directory.learned:  # unreadable data leaves no run behind
                 directory.discard()
@@ -231,8 +234,14 @@ class TrainingSession:
             self._note_resume(trainer, checkpoint)
         if "tensorboard" in self.recipe.training.writers:
             self.board = TensorBoard(self.directory.tensorboard_path, trainer.progress.step)
-        stopped = trainer.fit()
-        self._close_writers()
+        try:
+            stopped = trainer.fit()
+        except DivergenceError as error:
+            self.log({"kind": "diverged", "step": trainer.progress.step, "reason": str(error)})
+            write_text(self.directory.report_path, report(facts_of(self.directory, {})))
+            raise
+        finally:
+            self._close_writers()
         progress = trainer.progress
         if not trainer.finished:
             self.log({"kind": "stop", "step": progress.step, "reason": stopped})
@@ -297,6 +306,7 @@ class TrainingSession:
             sample=lambda: self._sample(device),
             format_batch=self.task.show,
             reporter=self.progress,
+            chance=chance_nll(self.task.codec.sizes),
         )
 
     def _sample(self, device: torch.device | str) -> list[dict[str, str]]:

@@ -39,7 +39,9 @@ def _row(path: Path) -> dict[str, Any]:
     row: dict[str, Any] = {"run": str(path), "kind": run.recipe().get("model", {}).get("kind")}
     if not run.finished:
         steps = run.checkpoints.steps()
-        return row | {"state": "unfinished", "steps": steps[-1] if steps else 0}
+        diverged = [record["step"] for record in run.records() if record["kind"] == "diverged"]
+        state = f"diverged at step {diverged[-1]:,}" if diverged else "unfinished"
+        return row | {"state": state, "steps": steps[-1] if steps else 0}
     summary = run.summary()
     certificate = run.certificate()
     row["checked"] = None if certificate is None else "laws hold" if certificate.holds else "laws BROKEN"
