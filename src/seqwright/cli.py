@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 import click
 
 from seqwright import __version__
-from seqwright.core.config import UserError, did_you_mean
+from seqwright.commands.hints import command_hint, option_hint
+from seqwright.core.config import UserError
 from seqwright.core.printable import printable
 from seqwright.core.warning import SeqwrightWarning
 
@@ -59,7 +60,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            ctx.fail(f"no command '{args[0]}'.{did_you_mean(args[0], COMMANDS)}")
+            ctx.fail(f"no command '{args[0]}'.{command_hint(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -103,6 +104,12 @@ def main() -> None:
         sys.exit(status if isinstance(status, int) else 0)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
+    except click.NoSuchOption as error:
+        hint = option_hint(error.option_name, error.ctx.command) if error.ctx else ""
+        if hint:
+            _fail(f"no option {error.option_name}.{hint}")
+        error.show()
+        sys.exit(2)
     except click.ClickException as error:
         error.show()
         sys.exit(2)

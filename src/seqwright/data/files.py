@@ -35,6 +35,8 @@ MAX_DECOMPRESSED = "SEQWRIGHT_MAX_DECOMPRESSED_BYTES"
 TEXTS = (".txt", ".text", ".md", ".markdown", ".rst", ".jsonl", ".ndjson", ".csv", ".tsv")
 """Suffixes of the files that are read from a folder; a file named directly may have any suffix."""
 
+MAX_SNIFFED = 1 << 16
+"""Bytes of a file that are looked at to guess its encoding."""
 BYTE_ORDER_MARK = "\ufeff"
 REPLACEMENT = "\ufffd"
 
@@ -115,7 +117,7 @@ def read_text(path: Path, errors: Errors = "strict") -> tuple[str, int]:
         return data.decode().removeprefix(BYTE_ORDER_MARK), 0
     except UnicodeDecodeError as error:
         invalid = f"0x{data[error.start]:02x} at byte {_position(data, error.start)}"
-        raise UserError(f"{path} is not UTF-8: {invalid}; {advice}") from error
+        raise UserError(f"{path} is not UTF-8: {invalid}; {_encoding_hint(data, path)}{advice}") from error
 
 
 def lines_of(path: Path) -> Iterator[str]:
@@ -173,6 +175,14 @@ def _hidden(path: Path, folder: Path) -> bool:
 
 def _position(data: bytes, offset: int) -> str:
     return f"{offset:,} (line {data.count(10, 0, offset) + 1:,})"
+
+
+def _encoding_hint(data: bytes, path: Path) -> str:
+    """How to convert a file that is probably Latin-1 or Windows-1252: mostly ASCII, with single accented letters."""
+    high = sum(byte > 127 for byte in data[:MAX_SNIFFED])
+    if high * 4 > min(len(data), MAX_SNIFFED):
+        return ""
+    return f"it looks like Latin-1 (Windows-1252): `iconv -f WINDOWS-1252 -t UTF-8 {path.name}` converts it, or "
 
 
 def _nearest(candidates: list[Path]) -> str:

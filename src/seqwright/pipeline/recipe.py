@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from seqwright.core.config import (
     to_table,
     write_toml,
 )
+from seqwright.core.synonyms import KEYS_BY_SYNONYM
 from seqwright.data.files import DATA_ROOT, UNDER_ROOT, resolve
 from seqwright.data.samples.text import is_embedded
 from seqwright.pipeline.finetuning import fine_tuning
@@ -72,6 +73,8 @@ class Recipe:
         return make({"name": name, "model": model} | kept, origin="mix", settled=True)
 
 
+SEARCHED = ("training", "model", "decoding", "tokenizer", "data", "evaluation")
+"""Sections in the order in which a key without one is most likely meant."""
 SECTIONS = ("data", "tokenizer", "model", "training", "decoding", "evaluation")
 
 
@@ -86,6 +89,21 @@ def sections(task: str) -> dict[str, type | None]:
         "decoding": task_spec.decoding,
         "evaluation": task_spec.evaluation,
     }
+
+
+def keys_named(name: str) -> list[str]:
+    """Dotted keys of recipes that have this name, or of which it is a synonym: training.steps for steps."""
+    names = {name, *KEYS_BY_SYNONYM.get(name, ())}
+    keys: dict[str, None] = {}
+    for task in build.TASKS:
+        for section, cls in sections(task).items():
+            if cls is None:
+                kinds = build.task_spec(task).models
+                known = {key.name for kind in kinds for key in build.model_keys(kind, task=task)} | {"kind"}
+            else:
+                known = {field.name for field in fields(cls)}
+            keys |= dict.fromkeys(f"{section}.{key}" for key in sorted(known & names))
+    return sorted(keys, key=lambda key: (not key.endswith(f".{name}"), SEARCHED.index(key.split(".")[0])))[:3]
 
 
 def load(
@@ -133,7 +151,9 @@ def make(
         origins[key] = f"--set {override}"
     reader = ConfigLoader(origin, origins)
     for key in table.keys() - {*SECTIONS, "name"}:
-        reader.problem(key, f"a recipe has no section [{key}].{did_you_mean(key, [*SECTIONS, 'name'])}")
+        named = keys_named(key)
+        hint = f" Did you mean {' or '.join(named)}?" if named else did_you_mean(key, [*SECTIONS, "name"])
+        reader.problem(key, f"a recipe has no section [{key}].{hint}")
     name = table.get("name", "run")
     if not isinstance(name, str) or name in ("", ".", "..") or set(name) & set("/\\\0"):
         reader.problem("name", f"name must be a string that can name a folder, without / or \\, not {name!r}.")

@@ -124,7 +124,7 @@ class Run:
             model.eval()
         else:
             load_counted(model, tensors, directory.model_path)
-        best = machine.device(device)
+        best = machine.device(device, option="--device")
         if not isinstance(model, Counted):  # counted models stay on the CPU
             self.device = best
             model.to(self.device)
