@@ -17,7 +17,7 @@ from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.trust import refuse_untrusted, without_untrusted
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import RUNS, is_run
-from seqwright.runs.listing import listing
+from seqwright.runs.listing import SortKey, listing
 from seqwright.runs.run import Run
 from seqwright.text.tokenizer import Tokenizer
 
@@ -195,6 +195,6 @@ def list_recipes() -> dict[str, str]:
     return {name: recipes.about(path) for name, path in recipes.shipped().items()}
 
 
-def list_runs(folder: str | Path = RUNS) -> list[dict[str, Any]]:
-    """The runs in a folder and their scores."""
-    return listing(folder)
+def list_runs(folder: str | Path = RUNS, *, sort: SortKey = "name") -> list[dict[str, Any]]:
+    """The runs in a folder and its subfolders, with data, tokenizer and scores."""
+    return listing(folder, sort=sort)

@@ -124,7 +124,10 @@ def test_all_recipe_errors_are_reported_at_once(seqwright: Command, workdir: Pat
         ),
         (["--text", "text.txt", "--set", "model.context=4096"], "fewer than one window of 4096; set model.context to"),
         (["--text", "text.txt", "--set", "data.examples=bptt"], 'use data.examples = "windows".'),
-        (["--text", "text.txt", "--set", "training.device=cuda"], "no 'cuda' device; training.device can be auto or cpu"),
+        (
+            ["--text", "text.txt", "--set", "training.device=cuda"],
+            "no 'cuda' device; training.device can be auto or cpu",
+        ),
         (["--text", "text.txt", "--run", "text.txt"], "Choose a folder with write permission."),
         (["--text", "text.txt", "--run", "."], "holds other things (text.txt). Choose an empty folder with --run."),
         (["--text", "ol\udce9.txt"], r"the argument 'ol\udce9.txt' is not UTF-8"),

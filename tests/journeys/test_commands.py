@@ -244,3 +244,22 @@ def test_closed_stdout_ends_quietly(workdir: Path, trained: Path) -> None:
     assert process.stderr is not None
     assert process.stderr.read() == ""
     assert process.wait(60) == 1
+
+
+def test_runs_are_sorted_and_scores_of_different_texts_are_marked(seqwright: Command, workdir: Path) -> None:
+    (workdir / "other.txt").write_text(synthetic_text(90, seed=5))
+    words = ("--model", "ngram", "--set", "tokenizer.kind=words", "-q")
+    for name, text, order in (("a", "text.txt", 2), ("deep/b", "text.txt", 1), ("c", "other.txt", 2)):
+        command = ("train", "--text", text, *words, "--set", f"model.order={order}", "--run", f"runs/{name}")
+        assert seqwright(*command).status == 0
+    rows = seqwright("runs", "--json").lines
+    assert [row["run"] for row in rows] == ["runs/a", "runs/c", "runs/deep/b"]
+    assert [row["text"] for row in rows] == ["A", "B", "A"]
+    assert {row["data"] for row in rows} == {"text.txt", "other.txt"}
+    rows = seqwright("runs", "--sort", "score", "--json").lines
+    assert [row["score"] for row in rows] == sorted(row["score"] for row in rows)
+    dates = [row["date"] for row in seqwright("runs", "--sort", "date", "--json").lines]
+    assert dates == sorted(dates, reverse=True)
+    shown = seqwright("runs").out
+    assert max(map(len, shown.splitlines())) <= 120
+    assert "Scores of different held-out texts" in shown

@@ -117,7 +117,7 @@ def read_text(path: Path, errors: Errors = "strict") -> tuple[str, int]:
         return data.decode().removeprefix(BYTE_ORDER_MARK), 0
     except UnicodeDecodeError as error:
         invalid = f"0x{data[error.start]:02x} at byte {_position(data, error.start)}"
-        raise UserError(f"{path} is not UTF-8: {invalid}; {_encoding_hint(data, path)}{advice}") from error
+        raise UserError(f"{path} is not UTF-8: {invalid}; {advice}{_encoding_hint(data, path)}") from error
 
 
 def lines_of(path: Path) -> Iterator[str]:
@@ -182,7 +182,7 @@ def _encoding_hint(data: bytes, path: Path) -> str:
     high = sum(byte > 127 for byte in data[:MAX_SNIFFED])
     if high * 4 > min(len(data), MAX_SNIFFED):
         return ""
-    return f"it looks like Latin-1 (Windows-1252): `iconv -f WINDOWS-1252 -t UTF-8 {path.name}` converts it, or "
+    return f" It looks like Latin-1 or Windows-1252: `iconv -f WINDOWS-1252 -t UTF-8 {path.name}` converts it."
 
 
 def _nearest(candidates: list[Path]) -> str:

@@ -7,11 +7,12 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from seqwright.data.files import as_list
-from seqwright.reporting.run_facts import COMPARABLE, title
+from seqwright.reporting.run_facts import COMPARABLE, HIGHER, title
 
 NAMES = 2
 """File names shown of the training data."""
-HEADLINES = ("bleu", "f1", "exact_match", *COMPARABLE)
+TASK_METRICS = ("bleu", "f1", "exact_match")
+HEADLINES = (*TASK_METRICS, *COMPARABLE)
 """Scores that stand for a run, the first that it has."""
 SIZED = ("bpe", "byte-bpe", "unigram", "wordpiece")
 """Tokenizers whose vocabulary size is chosen."""
@@ -23,12 +24,8 @@ class HeadlineScore(NamedTuple):
     name: str
     value: float
     signature: str
-
-    @property
-    def text(self) -> str:
-        """Which text it was computed on: the hash in its signature; scores of different texts do not compare."""
-        parts = dict(part.partition(":")[::2] for part in self.signature.split("|"))
-        return parts.get("text") or parts.get("texts") or parts.get("refs") or ""
+    higher: bool
+    """Whether higher is better."""
 
 
 def data_name(recipe: Mapping[str, Any]) -> str:
@@ -52,5 +49,6 @@ def headline_score(summary: Mapping[str, Any]) -> HeadlineScore | None:
     for name in HEADLINES:
         value = (scores.get(name) or {}).get("value", summary.get("tuned", {}).get(name))
         if isinstance(value, int | float):
-            return HeadlineScore(title(name, scores), value, str((scores.get(name) or {}).get("signature", "")))
+            signature = str((scores.get(name) or {}).get("signature", ""))
+            return HeadlineScore(title(name, scores), value, signature, name in (*TASK_METRICS, *HIGHER))
     return None
