@@ -263,3 +263,15 @@ def test_runs_are_sorted_and_scores_of_different_texts_are_marked(seqwright: Com
     shown = seqwright("runs").out
     assert max(map(len, shown.splitlines())) <= 120
     assert "Scores of different held-out texts" in shown
+
+
+def test_report_is_titled_by_its_folder_and_shows_later_scores(seqwright: Command, run_copy: Path) -> None:
+    assert seqwright("evaluate", "run", "--on", "text.txt").status == 0
+    page = (run_copy / "report.html").read_text()
+    assert "<title>run</title>" in page
+    assert "Scores on other data" in page
+    assert "seqwright evaluate run --on FILE" in page
+    assert "settings at their defaults" in page
+    assert (
+        seqwright("evaluate", "run", "--on", "text.txt").status == 0
+    )  # the log has grown, and still fits its manifest

@@ -63,6 +63,7 @@ def command(
     from seqwright.api import open as open_run
     from seqwright.core.config import UserError
     from seqwright.data.files import MissingFileError
+    from seqwright.pipeline.facts import record_scores
     from seqwright.reporting.progress import TerminalProgress
 
     columns, others = split_data_overrides(overrides)
@@ -80,6 +81,8 @@ def command(
         raise UserError(
             f"{error} {run} is evaluated on its validation data by default; name other with --on."
         ) from None
+    if files:
+        record_scores(opened.directory, files, scores.as_json())
     fingerprint = opened.fingerprint
     if as_json:
         print_json({"run": run, "fingerprint": fingerprint, "on": files or "validation"} | scores.as_json())

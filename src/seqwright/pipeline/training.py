@@ -19,9 +19,9 @@ from seqwright.data.files import MissingFileError
 from seqwright.data.text.corpus import TextConfig
 from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.pipeline import recipe
+from seqwright.pipeline.facts import facts_of
 from seqwright.pipeline.recipe import Recipe
 from seqwright.reporting.report import report
-from seqwright.reporting.run_facts import RunFacts
 from seqwright.reporting.writers import TensorBoard, log_csv
 from seqwright.runs.checkpoints import Checkpoint
 from seqwright.runs.directory import RunDirectory
@@ -382,16 +382,3 @@ def keep(
         summary |= {"parameters": sum(tensor.numel() for tensor in tensors.values())} | facts
         directory.finish(summary, report(facts_of(directory, summary)))
     return summary
-
-
-def facts_of(directory: RunDirectory, summary: dict[str, Any] | None = None) -> RunFacts:
-    """The facts that report pages show."""
-    certificate = directory.certificate() if summary is None else None
-    return RunFacts(
-        name=directory.recipe().get("name", directory.path.name),
-        recipe=directory.recipe(),
-        environment=directory.environment(),
-        log=directory.records(),
-        summary=summary if summary is not None else directory.summary(),
-        laws=[vars(law) for law in certificate.laws] if certificate else [],
-    )

@@ -12,7 +12,7 @@ import torch
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.storage import write_json, write_text
-from seqwright.pipeline.training import facts_of
+from seqwright.pipeline.facts import facts_of
 from seqwright.reporting.report import report
 from seqwright.runs.environment import environment
 from seqwright.runs.run import Run
