@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -275,3 +276,11 @@ def test_report_is_titled_by_its_folder_and_shows_later_scores(seqwright: Comman
     assert (
         seqwright("evaluate", "run", "--on", "text.txt").status == 0
     )  # the log has grown, and still fits its manifest
+
+
+def test_decomposed_text_is_pointed_out_once(seqwright: Command, workdir: Path) -> None:
+    (workdir / "viet.txt").write_text("trăm năm trong cõi người ta\n" * 40)
+    assert seqwright("train", "--text", "viet.txt", "--model", "ngram", "--run", "run", "-q").status == 0
+    (workdir / "nfd.txt").write_text(unicodedata.normalize("NFD", "người ta\ncõi người\n"))
+    assert seqwright("score", "run", "nfd.txt").err.count("decomposed letters (Unicode NFD)") == 1
+    assert seqwright("score", "run", "viet.txt").err == ""

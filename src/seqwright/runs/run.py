@@ -25,6 +25,7 @@ from seqwright.runs.checkpoints import Checkpoint
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.embedding import Embedded, Pooled, embed
 from seqwright.runs.facts import data_name, headline_score, tokenizer_name
+from seqwright.text.unicode_form import is_misread
 from seqwright.training import machine
 from seqwright.training.weights import load_weights
 
@@ -74,8 +75,8 @@ def one_or_many(verb: V) -> V:
         if texts is inspect.Parameter.empty:
             raise TypeError(f"{verb.__name__} needs {first}: a text, or several.")
         if not isinstance(texts, str):
-            return verb(self, texts, *inputs[1:], **options)
-        (result,) = verb(self, [texts], *inputs[1:], **options)
+            return verb(self, self.check_form(texts), *inputs[1:], **options)
+        (result,) = verb(self, list(self.check_form([texts])), *inputs[1:], **options)
         return result
 
     return cast(V, call)
@@ -102,6 +103,7 @@ class Run:
     ):
         self.directory, self.settings, self.model, self.codec = directory, settings, model, codec
         self.precision = precision
+        self._warned_of_form = False
         self.device = torch.device("cpu")
         checkpoint = None if directory.model_path.exists() else newest_checkpoint(directory)
         self.step = None if checkpoint is None else checkpoint.step
@@ -161,6 +163,18 @@ class Run:
         if not isinstance(self.model, EncodesSource):
             raise self._unsupported()
         return embed(self.model, texts, self.encode_source, pooling=pooling, device=self.device, **options)
+
+    def check_form(self, texts: Iterable[Any]) -> Iterator[Any]:
+        """The same texts, or tuples of them; the first that is misread for its Unicode form has a SeqwrightWarning."""
+        for text in texts:
+            parts = [text] if isinstance(text, str) else text
+            if not self._warned_of_form and any(is_misread(part, self.directory.source_tokenizer) for part in parts):
+                self._warned_of_form = True
+                warn(
+                    "the text has decomposed letters (Unicode NFD), and the model was trained on composed ones (NFC):"
+                    " normalize the text to NFC, or results are worse than they could be."
+                )
+            yield text
 
     @property
     def path(self) -> Path:
