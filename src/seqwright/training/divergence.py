@@ -7,7 +7,9 @@ import math
 from seqwright.core.batch import EncoderSizes, Vocabularies, Vocabulary
 from seqwright.core.config import UserError
 
-MARGIN = 1.1
+MIN_STEPS = 20
+"""Steps after the warm-up before a loss can count: the first updates of a healthy training may overshoot."""
+MARGIN = 1.2
 """How much worse than chance and than the first step both losses must be: noise of short trainings is below."""
 
 SAFE_RATE = 1e-3

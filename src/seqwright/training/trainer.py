@@ -21,7 +21,7 @@ from seqwright.training import machine
 from seqwright.training.accumulation import accumulate, out_of_memory_error
 from seqwright.training.averaging import EMA
 from seqwright.training.config import TrainingConfig
-from seqwright.training.divergence import DivergenceError, refuse_divergence
+from seqwright.training.divergence import MIN_STEPS, DivergenceError, refuse_divergence
 from seqwright.training.layer_freezing import LayerFreezing
 from seqwright.training.objective import Objective
 from seqwright.training.optimizer import load_optimizer_state, optimizer, optimizer_state
@@ -359,7 +359,7 @@ class Trainer:
     def _refuse_divergence(self, nll: float) -> None:
         """Raises after the warm-up where this validation loss and the training loss are worse than chance."""
         step, initial, loss = self.progress.step, self.progress.initial_loss, self.last_loss
-        if self.chance is None or initial is None or step <= warmup_steps(self.config, self.steps):
+        if self.chance is None or initial is None or step <= warmup_steps(self.config, self.steps) + MIN_STEPS:
             return
         if loss is None:  # no log line yet
             loss = self.interval.loss.item() / max(1, self.interval.tokens)

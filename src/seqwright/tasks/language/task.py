@@ -43,6 +43,8 @@ FEEDS: dict[str, Callable[..., Feed]] = {
 }
 CARRIED = ("rnn", "lstm", "gru")
 """Kinds that are trained by truncated BPTT, on contiguous rows with carried state, by default."""
+MAX_CHECKED = 100
+"""Documents of a file whose Unicode form is checked."""
 DEFAULT_LENGTH = 128
 """Tokens of a row in a step, for models without a context limit."""
 
@@ -246,6 +248,7 @@ class TextRun(Run):
         data = self.settings.data
         if on is not None:
             corpus = read_corpus(on, self.documents, errors=data.errors, columns=data.columns)
+            list(self.check_form(corpus.documents[:MAX_CHECKED]))
             return make_stream(corpus, self.tokenizer)
         if isinstance(data, TextConfig) and data.refit and data.split:
             raise UserError(
