@@ -73,7 +73,7 @@ def resume(device: str) -> None:
             equal = all(torch.equal(one[key], other[key]) for key in one)
             assert summary is not None
             rate = summary["trained_tokens"] / summary["seconds"]
-            text = open_run(first, device=device).generate("The ", max_tokens=20)[0].text
+            text = open_run(first, device=device).generate("The ", max_tokens=20).text
             print(f"{name}: bits/byte {summary['bits_per_byte']:.3f}, {rate:,.0f} tokens/s, resumed equal: {equal}")
             print(f"    {text!r}")
             assert equal

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from seqwright.api import tokenizer as tokenizer
     from seqwright.api import train as train
     from seqwright.core.config import UserError as UserError
+    from seqwright.core.warning import SeqwrightWarning as SeqwrightWarning
     from seqwright.layers.encoder import EncoderConfig as EncoderConfig
     from seqwright.layers.encoder import EncoderOutput as EncoderOutput
 
 _VERBS = ("check", "demo", "list_recipes", "list_runs", "load", "mix", "open", "probe", "register_encoder", "tokenizer")
-_HOMES = dict.fromkeys((*_VERBS, "train"), "api") | {"UserError": "core.config"}
+_HOMES = dict.fromkeys((*_VERBS, "train"), "api") | {"UserError": "core.config", "SeqwrightWarning": "core.warning"}
 _HOMES |= dict.fromkeys(("EncoderConfig", "EncoderOutput"), "layers.encoder")
 
 

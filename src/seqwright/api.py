@@ -15,17 +15,16 @@ from seqwright.pipeline import training as session
 from seqwright.pipeline.defaults import DEFAULT_MINUTES, DEFAULT_RECIPES, default_recipe, fine_tuned, kinds_of
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.trust import refuse_untrusted, without_untrusted
-from seqwright.runs.directory import RunDirectory, is_run
-from seqwright.runs.listing import listing
-from seqwright.runs.run import Run, refuse_unfinished
+from seqwright.runs.directory import RunDirectory
+from seqwright.runs.finding import RUNS, is_run
+from seqwright.runs.listing import SortKey, listing
+from seqwright.runs.run import Run
 from seqwright.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:  # studies know every task: each verb imports its own
     from seqwright.studies.check import LawResult
     from seqwright.studies.demo import Rung
 
-RUNS = Path("runs")
-"""The default folder of runs."""
 Files = str | Sequence[str]
 
 LENGTH = {"training.steps", "training.epochs", "training.minutes"}
@@ -156,7 +155,8 @@ def open(
     set: Sequence[str] = (),
     trust: bool = False,
 ) -> Run:
-    """A finished run, opened for inference, of the class of its task. `set` overrides how files are parsed where they
+    """A run, opened for inference, of the class of its task; of an unfinished one its newest checkpoint, with a
+    SeqwrightWarning. `set` overrides how files are parsed where they
     differ from the training files: `data.columns=["1","3"]`. `precision` bf16 or fp16 is the dtype of weights and KV
     cache of generative models; log-probabilities stay float32. `trust` lets a run that was made elsewhere name the data
     it is evaluated on."""
@@ -167,7 +167,6 @@ def open(
     settings = recipes.make(directory.recipe(), set, origin=str(directory.recipe_path), settled=True)
     if not trust:
         settings = without_untrusted(settings, directory)
-    refuse_unfinished(directory)
     task = settings.data.kind
     kind = build.task_spec(task).run
     codec = kind.codec_class.open(directory)
@@ -233,6 +232,6 @@ def list_recipes() -> dict[str, str]:
     return {name: recipes.about(path) for name, path in recipes.shipped().items()}
 
 
-def list_runs(folder: str | Path = RUNS) -> list[dict[str, Any]]:
-    """The runs in a folder and their scores."""
-    return listing(folder)
+def list_runs(folder: str | Path = RUNS, *, sort: SortKey = "name") -> list[dict[str, Any]]:
+    """The runs in a folder and its subfolders, with data, tokenizer and scores."""
+    return listing(folder, sort=sort)

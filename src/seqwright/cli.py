@@ -6,14 +6,17 @@ import errno
 import importlib
 import os
 import sys
+import warnings
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from seqwright import __version__
-from seqwright.core.config import UserError, did_you_mean
+from seqwright.commands.hints import command_hint, option_hint
+from seqwright.core.config import UserError
 from seqwright.core.printable import printable
+from seqwright.core.warning import SeqwrightWarning
 
 COMMANDS = {
     "demo": "Train a ladder of language models, from n-grams to GPT, on a built-in corpus and compare them.",
@@ -57,7 +60,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            ctx.fail(f"no command '{args[0]}'.{did_you_mean(args[0], COMMANDS)}")
+            ctx.fail(f"no command '{args[0]}'.{command_hint(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -93,11 +96,20 @@ def main() -> None:
     """Runs the command line; a UserError becomes one message on standard error and exit code 2."""
     try:
         validate_utf8(sys.argv)
-        status = seqwright.main(standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", SeqwrightWarning)
+            warnings.showwarning = _show_warning
+            status = seqwright.main(standalone_mode=False)
         sys.stdout.flush()  # a full disk is met here rather than at exit
         sys.exit(status if isinstance(status, int) else 0)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
+    except click.NoSuchOption as error:
+        hint = option_hint(error.option_name, error.ctx.command) if error.ctx else ""
+        if hint:
+            _fail(f"no option {error.option_name}.{hint}")
+        error.show()
+        sys.exit(2)
     except click.ClickException as error:
         error.show()
         sys.exit(2)
@@ -115,9 +127,20 @@ def main() -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    message = f"error: {message}"
-    click.echo(printable(message) if sys.stderr.isatty() else message, err=True)
+    _print_error(f"error: {message}")
     sys.exit(2)
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
+    """Prints ours as one line; those of libraries as Python does."""
+    ours = issubclass(category, SeqwrightWarning)
+    _print_error(str(message) if ours else warnings.formatwarning(message, category, filename, lineno).rstrip())
+
+
+def _print_error(text: str) -> None:
+    click.echo(printable(text) if sys.stderr.isatty() else text, err=True)
 
 
 def _discard_output() -> None:

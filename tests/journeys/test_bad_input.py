@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from seqwright import build
 from tests.journeys.commands import TINY, TINY_GPT, files, finish, start, synthetic_text
@@ -122,7 +124,10 @@ def test_all_recipe_errors_are_reported_at_once(seqwright: Command, workdir: Pat
         ),
         (["--text", "text.txt", "--set", "model.context=4096"], "fewer than one window of 4096; set model.context to"),
         (["--text", "text.txt", "--set", "data.examples=bptt"], 'use data.examples = "windows".'),
-        (["--text", "text.txt", "--set", "training.device=cuda"], "no 'cuda' device; use training.device=auto or cpu."),
+        (
+            ["--text", "text.txt", "--set", "training.device=cuda"],
+            "no 'cuda' device; training.device can be auto or cpu",
+        ),
         (["--text", "text.txt", "--run", "text.txt"], "Choose a folder with write permission."),
         (["--text", "text.txt", "--run", "."], "holds other things (text.txt). Choose an empty folder with --run."),
         (["--text", "ol\udce9.txt"], r"the argument 'ol\udce9.txt' is not UTF-8"),
@@ -286,3 +291,39 @@ def test_replaced_bytes_of_validation_data_are_reported(
     result = seqwright("train", kind, names[0], "--valid", names[1], *settings, "--run", "run")
     assert result.status == 0, result.err
     assert f"{names[1]}: 20 decoding errors were replaced by U+FFFD." in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["train", "--text", "text.txt", "--steps", "10"], "--set training.steps=…"),
+        (["train", "--text", "text.txt", "--lr", "0.1"], "--set training.learning_rate=…"),
+        (["train", "--text", "text.txt", "--set", "steps=10"], "Did you mean training.steps?"),
+        (["train", "--text", "text.txt", "--set", "n_layer=2"], "Did you mean model.layers?"),
+        (["generate", "run", "--max-new-tokens", "3"], "Did you mean --max-tokens?"),
+        (["generate", "run", "--num-beams", "3"], "Did you mean --beam?"),
+        (["resume", "run"], "`seqwright train --run RUN` resumes"),
+        (["predict", "run"], "`seqwright classify`"),
+        (["serve", "run"], "Not yet a command"),
+        (["evaluate", "trained"], "Did you mean runs/trained?"),
+        (["evaluate", "runs/deep"], "Did you mean runs/deeper/deep?"),
+        (["train", "--text", "latin.txt"], "iconv -f WINDOWS-1252 -t UTF-8 latin.txt"),
+    ],
+)
+def test_habits_of_other_tools_are_met_with_the_right_name(
+    seqwright: Command, workdir: Path, trained: Path, arguments: list[str], hint: str
+) -> None:
+    shutil.copytree(trained, workdir / "runs" / "trained")
+    shutil.copytree(trained, workdir / "runs" / "deeper" / "deep")
+    (workdir / "latin.txt").write_bytes("un café au lait\n".encode("latin-1"))
+    result = seqwright(*arguments)
+    assert result.status == 2
+    assert hint in result.err
+
+
+def test_missing_device_names_its_option(seqwright: Command, trained: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("needs a machine without a GPU")
+    assert "--device can be auto or cpu" in seqwright("generate", trained, "the", "--device", "cuda").err
+    result = seqwright("train", "--text", "text.txt", "--set", "training.device=cuda")
+    assert "training.device can be auto or cpu" in result.err

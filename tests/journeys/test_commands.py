@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -140,7 +141,7 @@ def test_every_language_model_kind_trains_and_generates(seqwright: Command, kind
     assert result.status == 0, result.err
     assert result.json["summary"]["kind"] == kind
     assert result.json["run"] == f"runs/text-{kind}"
-    assert ("perplexity" in result.json["summary"]) == (kind not in build.COUNTED)
+    assert "perplexity" in result.json["summary"]
     assert seqwright("generate", result.json["run"], "the", "--max-tokens", "4", "--json").json["text"]
     assert seqwright("check", result.json["run"]).status == 0
 
@@ -163,11 +164,14 @@ def test_paper_recipe_with_user_text(seqwright: Command) -> None:
 
 def test_python_api_matches_the_commands(workdir: Path) -> None:
     run = sw.train(text="text.txt", set=[item for item in TINY_GPT if item != "--set"], run="mine")
-    (output,) = run.generate("the", max_tokens=5, seed=3)
-    assert sw.open("mine").generate("the", max_tokens=5, seed=3) == [output]
+    output = run.generate("the", max_tokens=5, seed=3)
+    assert sw.open("mine").generate("the", max_tokens=5, seed=3) == output
     assert sw.open("mine").evaluate() == run.evaluate()
     assert run.evaluate("text.txt", resamples=0)["nll"] > 0
     assert [line.text for line in run.score(["the cat", ""])] == ["the cat", ""]
+    assert run.score("the cat").log_prob == next(run.score(["the cat"])).log_prob
+    assert run.score(lines="the cat").text == "the cat"
+    assert run.embed("the cat").vector.tolist() == next(run.embed(["the cat"])).vector.tolist()
     assert sw.train(run="mine", set=["training.steps=8"]).directory.summary()["steps"] == 8
     with pytest.raises(sw.UserError, match="half of a surrogate pair"):
         run.generate("\ud800")
@@ -175,8 +179,24 @@ def test_python_api_matches_the_commands(workdir: Path) -> None:
         list(run.score(["\ud800"]))
     with pytest.raises(sw.UserError, match="seed must fit in 64 bits"):
         run.generate("the", seeds=[1 << 64])
+    with pytest.raises(sw.UserError, match=r"no option 'temprature'\. Did you mean 'temperature'\?"):
+        run.generate("the", temprature=1)
+    with pytest.raises(sw.UserError, match=r"top_k must be a whole number, not \"all\"\."):
+        run.generate("the", top_k="all")
     with pytest.raises(sw.UserError, match="1 prompts need as many seeds, not 2"):
         run.generate("the", seeds=[1, 2])
+
+
+def test_print_and_notebooks_show_what_a_run_is(trained: Path) -> None:
+    run = sw.open(trained)
+    shown = str(run)
+    for fact in ("gpt, which continues text", "text: text.txt", "characters", "bits per byte", "text:"):
+        assert fact in shown
+    assert repr(run) == f"<LanguageRun '{trained}': gpt>"
+    assert "<th" in run._repr_html_()
+    assert "bits per byte" in run.evaluate(resamples=0)._repr_html_()
+    assert "&lt;b&gt;" in run.generate("<b>", max_tokens=1)._repr_html_()
+    assert "array of shape (16,)" in run.embed("the")._repr_html_()
 
 
 def test_long_prompt_is_truncated_on_the_left_with_a_warning(seqwright: Command, trained: Path) -> None:
@@ -225,3 +245,42 @@ def test_closed_stdout_ends_quietly(workdir: Path, trained: Path) -> None:
     assert process.stderr is not None
     assert process.stderr.read() == ""
     assert process.wait(60) == 1
+
+
+def test_runs_are_sorted_and_scores_of_different_texts_are_marked(seqwright: Command, workdir: Path) -> None:
+    (workdir / "other.txt").write_text(synthetic_text(90, seed=5))
+    words = ("--model", "ngram", "--set", "tokenizer.kind=words", "-q")
+    for name, text, order in (("a", "text.txt", 2), ("deep/b", "text.txt", 1), ("c", "other.txt", 2)):
+        command = ("train", "--text", text, *words, "--set", f"model.order={order}", "--run", f"runs/{name}")
+        assert seqwright(*command).status == 0
+    rows = seqwright("runs", "--json").lines
+    assert [row["run"] for row in rows] == ["runs/a", "runs/c", "runs/deep/b"]
+    assert [row["text"] for row in rows] == ["A", "B", "A"]
+    assert {row["data"] for row in rows} == {"text.txt", "other.txt"}
+    rows = seqwright("runs", "--sort", "score", "--json").lines
+    assert [row["score"] for row in rows] == sorted(row["score"] for row in rows)
+    dates = [row["date"] for row in seqwright("runs", "--sort", "date", "--json").lines]
+    assert dates == sorted(dates, reverse=True)
+    shown = seqwright("runs").out
+    assert max(map(len, shown.splitlines())) <= 120
+    assert "Scores of different held-out texts" in shown
+
+
+def test_report_is_titled_by_its_folder_and_shows_later_scores(seqwright: Command, run_copy: Path) -> None:
+    assert seqwright("evaluate", "run", "--on", "text.txt").status == 0
+    page = (run_copy / "report.html").read_text()
+    assert "<title>run</title>" in page
+    assert "Scores on other data" in page
+    assert "seqwright evaluate run --on FILE" in page
+    assert "settings at their defaults" in page
+    assert (
+        seqwright("evaluate", "run", "--on", "text.txt").status == 0
+    )  # the log has grown, and still fits its manifest
+
+
+def test_decomposed_text_is_pointed_out_once(seqwright: Command, workdir: Path) -> None:
+    (workdir / "viet.txt").write_text("trăm năm trong cõi người ta\n" * 40)
+    assert seqwright("train", "--text", "viet.txt", "--model", "ngram", "--run", "run", "-q").status == 0
+    (workdir / "nfd.txt").write_text(unicodedata.normalize("NFD", "người ta\ncõi người\n"))
+    assert seqwright("score", "run", "nfd.txt").err.count("decomposed letters (Unicode NFD)") == 1
+    assert seqwright("score", "run", "viet.txt").err == ""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from seqwright.runs.directory import RunDirectory
 from tests.journeys.commands import TINY_GPT, files, synthetic_text
 from tests.journeys.conftest import Command
 
@@ -231,3 +232,19 @@ def test_ngrams_reject_half_precision(seqwright: Command, run: Path) -> None:
     assert result.status == 2
     assert "leave" in result.err
     assert "fp32" in result.err
+
+
+def test_ngram_is_scored_on_held_out_text_and_fitted_again_on_all(seqwright: Command, workdir: Path) -> None:
+    characters = ("--model", "ngram", "--set", "tokenizer.kind=characters")
+    result = seqwright("train", "--text", "text.txt", *characters, "--run", "all")
+    assert "then fitted again on all text" in result.err
+    seqwright("train", "--text", "text.txt", *characters, "--set", "data.refit=false", "--run", "part")
+    scores = [RunDirectory.open(name).summary()["bits_per_byte"] for name in ("all", "part")]
+    assert scores[0] == scores[1] == seqwright("evaluate", "part", "--json").json["bits_per_byte"]
+    result = seqwright("evaluate", "all")
+    assert result.status == 2
+    assert "Name other text with --on FILE" in result.err
+    likelihood = [seqwright("evaluate", name, "--on", "text.txt", "--json").json["nll"] for name in ("all", "part")]
+    assert likelihood[0] < likelihood[1]  # the held-out end was counted, too
+    gpt = seqwright("train", "--text", "text.txt", *TINY_GPT, "--set", "data.refit=true", "--run", "gpt")
+    assert "data.refit is for counted models" in gpt.err

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import seqwright as sw
+from seqwright.runs.directory import RunDirectory
 from seqwright.text import trainers as training
 from tests.journeys.commands import TINY_GPT, files, finish, records, start, synthetic_text, wait_until
 from tests.journeys.conftest import Command
@@ -30,9 +32,14 @@ def test_signal_saves_a_checkpoint_and_training_resumes(
     (stopped,) = records(run, "stop")
     assert stopped["step"] >= 20
     assert (run / "checkpoints" / f"step-{stopped['step']:08d}").is_dir()
-    result = seqwright("generate", "run", "the")
-    assert result.status == 2
-    assert f"not finished: it is at step {stopped['step']:,}. Go on with `seqwright train --run run`" in result.err
+    result = seqwright("generate", "run", "the", "--max-tokens", "5")
+    assert (result.status, result.err) == (
+        0,
+        f"run run is unfinished: using its checkpoint of step {stopped['step']:,}.\n",
+    )
+    with pytest.warns(sw.SeqwrightWarning, match="unfinished"):
+        half = sw.open("run")
+    assert half.evaluate()["bits_per_byte"] == seqwright("evaluate", "run", "--json").json["bits_per_byte"]
     result = seqwright("train", "--run", "run", "--set", f"training.steps={stopped['step'] + 2}")
     assert result.status == 0, result.err
     assert f"going on from step {stopped['step']:,}." in result.err
@@ -107,6 +114,35 @@ def test_resume_rejects_another_validation_text(seqwright: Command, workdir: Pat
     result = seqwright("train", "--run", "run", "--set", "training.steps=9")
     assert result.status == 2
     assert "the training or validation data is not what run was begun with" in result.err
+
+
+def test_resume_reads_moved_data_of_the_same_hash(seqwright: Command, workdir: Path) -> None:
+    assert seqwright("train", "--text", "text.txt", *TINY_GPT, "--run", "run").status == 0
+    (workdir / "text.txt").rename(workdir / "moved.txt")
+    result = seqwright("evaluate", "run")
+    assert result.status == 2
+    assert "name other with --on" in result.err
+    result = seqwright("train", "--run", "run", "--set", "training.steps=9")
+    assert result.status == 2
+    assert "`seqwright train --run run --set data.train=FILE`" in result.err
+    (workdir / "other.txt").write_text(synthetic_text(60, seed=1))
+    result = seqwright("train", "--run", "run", "--set", "data.train=other.txt")
+    assert result.status == 2
+    assert "its hash is another" in result.err
+    assert RunDirectory.open("run").recipe()["data"]["train"] == [str(workdir / "text.txt")]
+    assert seqwright("train", "--run", "run", "--set", "data.train=moved.txt", "--json").json["already"]
+    assert seqwright("evaluate", "run", "--json").status == 0
+    result = seqwright("train", "--run", "run", "--set", "training.steps=9", "--json")
+    assert result.json["summary"]["steps"] == 9
+
+
+def test_counted_run_rejects_moved_data(seqwright: Command, workdir: Path) -> None:
+    assert seqwright("train", "--text", "text.txt", "--model", "ngram", "--run", "run").status == 0
+    result = seqwright("train", "--text", "other.txt", "--model", "ngram", "--run", "run")
+    assert result.status == 2
+    (workdir / "other.txt").write_text(synthetic_text(60, seed=1))
+    result = seqwright("train", "--text", "other.txt", "--model", "ngram", "--run", "run")
+    assert "run was begun with another recipe" in result.err
 
 
 def test_failure_before_training_leaves_no_run(seqwright: Command, workdir: Path) -> None:

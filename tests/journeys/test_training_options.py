@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import torch
 
+import seqwright as sw
 from seqwright.core.storage import load_tensors
 from tests.journeys.commands import TINY_GPT, records
 from tests.journeys.conftest import Command
@@ -31,7 +33,7 @@ def test_checkpoint_averaging_of_ema_weights(seqwright: Command, workdir: Path) 
 
 
 def test_early_stopping_finishes_the_run(seqwright: Command, workdir: Path) -> None:
-    options = sets(steps=400, evaluate_every=1, learning_rate=2.0, patience=2, warmup_steps=0, max_grad_norm=0)
+    options = sets(steps=400, evaluate_every=1, learning_rate=0.1, patience=2, warmup_steps=0, max_grad_norm=0)
     result = seqwright("train", "--text", "text.txt", *TINY_GPT, *options, "--run", "run", "--json")
     assert result.status == 0, result.err
     summary = json.loads((workdir / "run" / "summary.json").read_text())
@@ -62,3 +64,16 @@ def test_curriculum_needs_examples_of_different_lengths(seqwright: Command, work
     lines = ("--set", "data.examples=documents", "--set", "data.document=line", "--set", "model.context=64")
     result = seqwright("train", "--text", "text.txt", *TINY_GPT, *sets(curriculum="true"), *lines, "--run", "run")
     assert result.status == 0, result.err
+
+
+def test_divergence_ends_training_with_the_next_move(seqwright: Command, workdir: Path) -> None:
+    rate = ("--set", "training.learning_rate=10", "--set", "training.steps=40")
+    result = seqwright("train", "--text", "text.txt", *TINY_GPT, *rate, "--run", "run")
+    assert result.status == 2
+    assert "worse than chance" in result.err
+    assert "--set training.learning_rate=0.001" in result.err
+    (row,) = seqwright("runs", ".", "--json").lines
+    assert row["state"].startswith("diverged at step")
+    assert "worse than chance" in (workdir / "run" / "report.html").read_text()
+    with pytest.raises(sw.UserError, match="worse than chance"):
+        sw.train(text="text.txt", set=[item for item in (*TINY_GPT, *rate) if item != "--set"], run="again")

@@ -138,9 +138,10 @@ def test_samples_are_grouped_by_step() -> None:
         for step in (5, 10)
         for prompt in ("one", "two")
     ]
-    outline = Outline(report(replace(counted_run(), log=samples)))
+    page = report(replace(counted_run(), log=samples))
+    outline = Outline(page)
     assert outline.tags.count("details") == 2
-    assert outline.tags.count("b") == 4
+    assert page.count('class="pair"') == 4
 
 
 def test_preview_of_a_long_prompt_shows_the_output() -> None:
@@ -246,5 +247,27 @@ def test_sample_shows_image_output_and_reference() -> None:
     assert 'src="data:image/png;base64,AAAA"' in drawn
     assert drawn.index("AAAA") < drawn.rindex("two\none") < drawn.index("reference:")
     assert "two\n&lt;b&gt;" in drawn
-    assert "reference:\nc" in str(sample({"prompt": "a", "text": "b", "reference": "c"}))
+    pair = str(sample({"prompt": "a", "text": " → b", "reference": "c"}))
+    assert pair.count("<dt>") == 3
+    assert "<dt>source</dt><dd>a</dd><dt>output</dt><dd>b</dd><dt>reference</dt><dd>c</dd>" in pair
     assert "reference" not in str(sample({"prompt": "a", "text": "b"}))
+
+
+def test_settings_at_their_defaults_are_folded() -> None:
+    run = replace(trained_run(), defaults={"model": {"layers": 6, "width": 128, "dropout": 0.2}})
+    text = report(run)
+    shown, _, folded = text.partition("2 settings at their defaults")
+    assert "<dt>width</dt><dd>384</dd>" in shown
+    assert "<dt>layers</dt><dd>6</dd>" in folded
+    assert "<dt>layers</dt>" not in shown
+
+
+def test_later_scores_and_next_steps_are_shown() -> None:
+    scores = {"bits_per_byte": {"value": 1.2345, "low": 1.2, "high": 1.3, "signature": "bits_per_byte|text:<b>"}}
+    records = [{"kind": "scores", "on": ["test.txt"], "scores": scores}] * 2
+    run = replace(trained_run(), next_steps=[("Use it", "seqwright generate 'a <run>'")])
+    text = report(replace(run, log=[*run.log, *records]))
+    assert text.count("test.txt") == 1
+    assert "1.234" in text
+    assert "text:&lt;b&gt;" in text
+    assert "seqwright generate &#x27;a &lt;run&gt;&#x27;" in text

@@ -19,8 +19,9 @@ import torch
 from seqwright.core.config import UserError
 from seqwright.core.storage import load_tensors, read_json, write_json, write_text
 from seqwright.runs.checkpoints import Checkpoints
-from seqwright.runs.directory import FORMAT, RunDirectory, find_runs
+from seqwright.runs.directory import FORMAT, RunDirectory
 from seqwright.runs.environment import environment
+from seqwright.runs.finding import find_runs
 
 RECIPE = 'name = "tiny"\n\n[model]\nkind = "gpt"\n'
 SUMMARY = {"kind": "gpt", "parameters": 10, "steps": 3, "seconds": 0.5, "perplexity": 141.19}
@@ -137,7 +138,7 @@ def test_what_is_taken_back_is_what_was_made(tmp_path: Path) -> None:
 
 
 def test_a_missing_run_suggests_its_neighbor(run: RunDirectory, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no run at .*tny\. Did you mean 'tiny'\?"):
+    with pytest.raises(UserError, match=r"no run at .*tny\. Did you mean .*runs/tiny\?"):
         RunDirectory.open(run.path.parent / "tny")
     with pytest.raises(UserError, match=r"holds runs but is none itself.*runs/tiny"):
         RunDirectory.open(run.path.parent)

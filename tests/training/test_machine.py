@@ -17,7 +17,7 @@ def test_auto_device_takes_what_is_available() -> None:
 
 def test_missing_device_error_names_the_next_move(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match=r"no 'cuda' device; use training.device=auto or cpu"):
+    with pytest.raises(UserError, match=r"no 'cuda' device; training.device can be auto or cpu"):
         machine.device("cuda")
 
 

@@ -18,6 +18,9 @@ CHUNK_LINES, CHUNK_CHARACTERS = 1 << 13, 1 << 24
 READ_BYTES = 1 << 16
 """Maximum number of bytes read from standard input at a time."""
 
+PIPED_WIDTH = 120
+"""Columns of a table in a pipe or file: cells of text are wrapped; `--json` has everything."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
@@ -87,10 +90,10 @@ def print_json(value: Any) -> None:
 
 
 def print_table(table: Any) -> None:
-    """Prints a rich table to standard output; unless that is a terminal, rows are never wrapped."""
+    """Prints a rich table to standard output, PIPED_WIDTH wide at most unless that is a terminal."""
     from rich.console import Console
 
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000).print(table)
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPED_WIDTH).print(table)
 
 
 def back_off_text(tokens: Any) -> str:

@@ -65,6 +65,9 @@ def command(
     if more:
         raise click.UsageError(f"name files with --on, as in --on {' '.join(more)}.")
     from seqwright.api import open as open_run
+    from seqwright.core.config import UserError
+    from seqwright.data.files import MissingFileError
+    from seqwright.pipeline.facts import record_scores
     from seqwright.reporting.progress import TerminalProgress
 
     data_overrides, others = split_data_overrides(overrides)
@@ -74,9 +77,18 @@ def command(
     if label_errors is not None:
         _print_label_errors(opened, files, label_errors, as_json)
         return
-    with TerminalProgress(quiet=as_json) as progress:
-        scores = opened.evaluate(files or None, progress=progress, **options)
-    fingerprint = opened.directory.fingerprint
+    try:
+        with TerminalProgress(quiet=as_json) as progress:
+            scores = opened.evaluate(files or None, progress=progress, **options)
+    except MissingFileError as error:
+        if files:
+            raise
+        raise UserError(
+            f"{error} {run} is evaluated on its validation data by default; name other with --on."
+        ) from None
+    if files:
+        record_scores(opened.directory, files, scores.as_json())
+    fingerprint = opened.fingerprint
     if as_json:
         print_json({"run": run, "fingerprint": fingerprint, "on": files or "validation"} | scores.as_json())
         return

@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from seqwright.commands.common import JSON, print_json, print_table
+from seqwright.commands.common import JSON, echo, print_json, print_table
+
+SORT_KEYS = ("name", "date", "score", "parameters", "time")
 
 
 @click.command("runs")
 @click.argument("folder", default="runs", type=click.Path())
+@click.option("--sort", type=click.Choice(SORT_KEYS), default="name", help="Order of the rows. Default: name.")
 @JSON
-def command(folder: str, as_json: bool) -> None:
-    """List the runs in FOLDER with their progress and scores."""
+def command(folder: str, sort: Any, as_json: bool) -> None:
+    """List the runs in FOLDER and its subfolders with their data, progress and scores.
+
+    \b
+    seqwright runs --sort score
+    seqwright runs experiments --sort date --json
+    """
     from seqwright.reporting.numbers import count, duration, figure
     from seqwright.reporting.terminal import Column, table
     from seqwright.runs.listing import listing
 
-    rows = listing(folder)
+    rows = listing(folder, sort=sort)
     if as_json:
         for row in rows:
             print_json(row)
         return
+    texts = dict.fromkeys(row["text"] for row in rows if row["text"])
+    for row in rows:
+        row["date"] = (row.get("date") or "")[:16].replace("T", " ")
+        if row.get("score") is not None:
+            row["reached"] = f"{figure(row['score'])} {row['score_name'].replace(' per ', '/')}"
     columns = [
         Column("run", "run"),
         Column("kind", "model"),
+        Column("data", "data"),
+        Column("tokenizer", "tokenizer"),
         Column("state", "state"),
         Column("checked", "checked"),
         Column("parameters", "parameters", count),
-        Column("steps", "steps", "{:,}".format),
-        Column("seconds", "training time", duration),
-        Column("bits_per_byte", "bits/byte", figure),
-        Column("perplexity", "perplexity", figure),
-        Column("accuracy", "accuracy", figure),
-        Column("bleu", "BLEU", figure),
+        Column("seconds", "time", duration),
+        Column("date", "date (UTC)", wrap=False),
+        Column("reached", "score", wrap=False),
+        *([Column("text", "text")] if len(texts) > 1 else []),
     ]
-    if any(row.get("bleu_lowercased") is not None for row in rows):
-        columns.append(Column("bleu_lowercased", "BLEU, lowercased", figure))
-    print_table(table(rows, columns))
+    print_table(table(rows, [column for column in columns if any(row.get(column.key) for row in rows)]))
+    if len(texts) > 1:
+        echo(
+            "Scores of different held-out texts (last column) do not compare; `seqwright evaluate RUN --on FILE` does."
+        )

@@ -118,11 +118,12 @@ def command(
     seqwright train --run runs/notes-gpt                               (resume)
     seqwright train --run runs/notes-gpt --set training.steps=1000     (train a finished run longer)
     """
-    from seqwright.api import RUNS, wanted_recipe
+    from seqwright.api import wanted_recipe
     from seqwright.data.column_roles import columns_override
     from seqwright.pipeline.training import train
     from seqwright.reporting.progress import TerminalProgress
     from seqwright.reporting.terminal import ngrams_table
+    from seqwright.runs.finding import RUNS
 
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "tagged": tagged, "masked": masked}
     files |= {"images": images, "captions": captions}
@@ -165,7 +166,7 @@ def command(
             print_table(ngrams_table(outcome.summary["types"], outcome.summary["discounts"]))
         if "scores" in outcome.summary:
             print_scores(outcome.summary["scores"], outcome.summary["fingerprint"], outcome.summary.get("baseline"))
-        for sentence in outcome.advice:
-            echo(sentence)
+        for sentence, following in outcome.advice:
+            echo(f"{sentence}: `{following}`")
     # Exit status 128 + signal number, as shells report it.
     return {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129}.get(outcome.stopped or "", 0)

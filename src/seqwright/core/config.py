@@ -18,7 +18,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from seqwright.core.synonyms import KEYS_BY_SYNONYM
@@ -155,6 +155,22 @@ class ConfigLoader:
         """Raises all problems as one ConfigError."""
         if self.problems:
             raise ConfigError(self.problems)
+
+
+def with_options(config: T, options: Mapping[str, Any]) -> T:
+    """A configuration with some keys replaced, checked as in a recipe: UserError for an unknown key or another type."""
+    types_of, problems, values = _types(typing.cast(type, type(config))), [], {}
+    for key, value in options.items():
+        if key not in types_of:
+            problems.append(f"no option '{key}'.{did_you_mean(key, types_of)}")
+            continue
+        try:
+            values[key] = _convert(list(value) if isinstance(value, tuple) else value, types_of[key])
+        except ValueError as error:
+            problems.append(f"{key} {error}")
+    if problems:
+        raise ConfigError(problems)
+    return replace(config, **values)  # type: ignore[type-var]
 
 
 def parse_override(text: str) -> tuple[str, Any]:

@@ -35,8 +35,14 @@ MAX_DECOMPRESSED = "SEQWRIGHT_MAX_DECOMPRESSED_BYTES"
 TEXTS = (".txt", ".text", ".md", ".markdown", ".rst", ".jsonl", ".ndjson", ".csv", ".tsv")
 """Suffixes of the files that are read from a folder; a file named directly may have any suffix."""
 
+MAX_SNIFFED = 1 << 16
+"""Bytes of a file that are looked at to guess its encoding."""
 BYTE_ORDER_MARK = "\ufeff"
 REPLACEMENT = "\ufffd"
+
+
+class MissingFileError(UserError):
+    """A path that does not exist."""
 
 
 def as_list(files: Sequence[str] | str | None) -> list[str]:
@@ -66,7 +72,7 @@ def resolve(path: str, base: Path | None = None) -> Path:
                 return candidate
     tried = " or ".join(str(candidate) for candidate in candidates)
     unset = "" if root or relative.is_absolute() else f" {DATA_ROOT} (the data root, searched second) is not set."
-    raise UserError(f"no file {tried}.{_nearest(candidates)}{unset}")
+    raise MissingFileError(f"no file {tried}.{_nearest(candidates)}{unset}")
 
 
 def expand(path: Path) -> tuple[list[Path], list[Path]]:
@@ -111,7 +117,7 @@ def read_text(path: Path, errors: Errors = "strict") -> tuple[str, int]:
         return data.decode().removeprefix(BYTE_ORDER_MARK), 0
     except UnicodeDecodeError as error:
         invalid = f"0x{data[error.start]:02x} at byte {_position(data, error.start)}"
-        raise UserError(f"{path} is not UTF-8: {invalid}; {advice}") from error
+        raise UserError(f"{path} is not UTF-8: {invalid}; {advice}{_encoding_hint(data, path)}") from error
 
 
 def lines_of(path: Path) -> Iterator[str]:
@@ -175,6 +181,14 @@ def _hidden(path: Path, folder: Path) -> bool:
 
 def _position(data: bytes, offset: int) -> str:
     return f"{offset:,} (line {data.count(10, 0, offset) + 1:,})"
+
+
+def _encoding_hint(data: bytes, path: Path) -> str:
+    """How to convert a file that is probably Latin-1 or Windows-1252: mostly ASCII, with single accented letters."""
+    high = sum(byte > 127 for byte in data[:MAX_SNIFFED])
+    if high * 4 > min(len(data), MAX_SNIFFED):
+        return ""
+    return f" It looks like Latin-1 or Windows-1252: `iconv -f WINDOWS-1252 -t UTF-8 {path.name}` converts it."
 
 
 def _nearest(candidates: list[Path]) -> str:

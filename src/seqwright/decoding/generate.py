@@ -9,6 +9,7 @@ import torch
 
 from seqwright.core.batch import Source
 from seqwright.core.config import UserError
+from seqwright.core.notebook import NotebookTable
 from seqwright.core.protocols import Autoregressive
 from seqwright.decoding.engine import Engine, Generation, Request
 from seqwright.decoding.options import SamplingOptions, SearchOptions
@@ -52,7 +53,7 @@ def generate(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Continuation:
+class Continuation(NotebookTable):
     """The text that a model generated after a prompt."""
 
     prompt: str

@@ -9,7 +9,7 @@ from seqwright import build
 from seqwright.core.config import UserError
 from seqwright.core.protocols import WritesARPA
 from seqwright.pipeline import recipe
-from seqwright.pipeline import training as session
+from seqwright.pipeline.untrained import keep
 from seqwright.runs.run import Run
 from seqwright.text.backend import Kind, TokenizerSpec, build_backend
 
@@ -48,7 +48,7 @@ def import_arpa(path: Path, into: Path) -> dict[str, Any]:
     )
     tokenizer = build_backend(facts, units).to_str(pretty=True) + "\n"
     types = {"types": model.facts["types"]}
-    return session.keep(settings, into, tokenizer=tokenizer, model=model, notes=[note, *closed_vocabulary], **types)
+    return keep(settings, into, tokenizer=tokenizer, model=model, notes=[note, *closed_vocabulary], **types)
 
 
 def _kind(units: list[str], path: Path) -> Kind:

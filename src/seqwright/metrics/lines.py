@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqwright.core.batch import IGNORE, Batch
+from seqwright.core.notebook import NotebookTable
 from seqwright.core.protocols import Autoregressive, Counted
 from seqwright.metrics.likelihood import CHUNK, score_text
 from seqwright.metrics.score import Floats
@@ -38,7 +39,7 @@ class EncodedLines(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoredLine:
+class ScoredLine(NotebookTable):
     """A line with the surprisal of each token."""
 
     text: str

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from seqwright.core.config import (
     to_table,
     write_toml,
 )
+from seqwright.core.synonyms import KEYS_BY_SYNONYM
 from seqwright.data.files import DATA_ROOT, UNDER_ROOT, resolve
 from seqwright.data.samples.text import is_embedded
 from seqwright.pipeline.finetuning import fine_tuning
@@ -72,6 +73,8 @@ class Recipe:
         return make({"name": name, "model": model} | kept, origin="mix", settled=True)
 
 
+SEARCHED = ("training", "model", "decoding", "tokenizer", "data", "evaluation")
+"""Sections in the order in which a key without one is most likely meant."""
 SECTIONS = ("data", "tokenizer", "model", "training", "decoding", "evaluation")
 
 
@@ -86,6 +89,21 @@ def sections(task: str) -> dict[str, type | None]:
         "decoding": task_spec.decoding,
         "evaluation": task_spec.evaluation,
     }
+
+
+def keys_named(name: str) -> list[str]:
+    """Dotted keys of recipes that have this name, or of which it is a synonym: training.steps for steps."""
+    names = {name, *KEYS_BY_SYNONYM.get(name, ())}
+    keys: dict[str, None] = {}
+    for task in build.TASKS:
+        for section, cls in sections(task).items():
+            if cls is None:
+                kinds = build.task_spec(task).models
+                known = {key.name for kind in kinds for key in build.model_keys(kind, task=task)} | {"kind"}
+            else:
+                known = {field.name for field in fields(cls)}
+            keys |= dict.fromkeys(f"{section}.{key}" for key in sorted(known & names))
+    return sorted(keys, key=lambda key: (not key.endswith(f".{name}"), SEARCHED.index(key.split(".")[0])))[:3]
 
 
 def load(
@@ -121,7 +139,8 @@ def make(
 ) -> Recipe:
     """A validated recipe from plain tables; all problems are reported at once.
 
-    File names are resolved against `base` unless `settled`: a finished run can be opened without its texts.
+    File names are resolved against `base`; where they are `settled`, only those of overrides: a finished run can be
+    opened without its texts.
     """
     table = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
     origins = {}
@@ -132,7 +151,9 @@ def make(
         origins[key] = f"--set {override}"
     reader = ConfigLoader(origin, origins)
     for key in table.keys() - {*SECTIONS, "name"}:
-        reader.problem(key, f"a recipe has no section [{key}].{did_you_mean(key, [*SECTIONS, 'name'])}")
+        named = keys_named(key)
+        hint = f" Did you mean {' or '.join(named)}?" if named else did_you_mean(key, [*SECTIONS, "name"])
+        reader.problem(key, f"a recipe has no section [{key}].{hint}")
     name = table.get("name", "run")
     if not isinstance(name, str) or name in ("", ".", "..") or set(name) & set("/\\\0"):
         reader.problem("name", f"name must be a string that can name a folder, without / or \\, not {name!r}.")
@@ -149,8 +170,10 @@ def make(
         else:
             read[key] = reader.read(cls, section, key)
     reader.finish()
-    if not settled:
-        read |= {key: settle(read[key], base) for key in ("data", "tokenizer")}
+    for key in ("data", "tokenizer"):
+        read[key] = settle(
+            read[key], base, [name for name in read[key].files if not settled or f"{key}.{name}" in origins]
+        )
     return Recipe(name=name, **read)
 
 
@@ -199,10 +222,10 @@ def about(path: Path) -> str:
     return " ".join(lines)
 
 
-def settle(section: Any, base: Path | None) -> Any:
-    """A section with resolved file names: absolute, or relative to the data root."""
+def settle(section: Any, base: Path | None, keys: Sequence[str]) -> Any:
+    """A section with the file names of these keys resolved: absolute, or relative to the data root."""
     settled: dict[str, Any] = {}
-    for key in section.files:
+    for key in keys:
         names = getattr(section, key)
         if isinstance(names, str):
             settled[key] = _settle(names, base)
@@ -246,12 +269,13 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
             yield prefix + key, before, after
 
 
-def check_same(old: Recipe, new: Recipe, where: Path) -> None:
-    """Raises where a run would be resumed under another recipe, except for keys that do not change what is learned."""
+def check_same(old: Recipe, new: Recipe, where: Path, *, moved: Collection[str] = ()) -> None:
+    """Raises where a run would be resumed under another recipe, except for keys that do not change what is learned, and
+    for those in `moved`: file names, whose contents are compared later."""
     changed = [
         d
         for d in differences(old.table(), new.table())
-        if d[0] not in MAY_CHANGE and not d[0].startswith(("evaluation.", "decoding."))
+        if d[0] not in {*MAY_CHANGE, *moved} and not d[0].startswith(("evaluation.", "decoding."))
     ]
     if changed:
         lines = [f"{where} was begun with another recipe:"]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,22 +15,29 @@ from seqwright import build
 from seqwright.core.config import UserError, to_table
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.storage import load_tensors, write_text
+from seqwright.data.files import MissingFileError
+from seqwright.data.text.corpus import TextConfig
 from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.pipeline import recipe
 from seqwright.pipeline.baseline import baseline
-from seqwright.pipeline.budget import MAX_EPOCHS, Discarded, Forecast, measure, with_decided_steps
+from seqwright.pipeline.budget import MAX_EPOCHS, Discarded, measure, with_decided_steps
+from seqwright.pipeline.facts import advice_of, facts_of
 from seqwright.pipeline.recipe import Recipe
-from seqwright.reporting.advice import advice, baseline_of
+from seqwright.pipeline.run_progress import RunProgress
+from seqwright.reporting.advice import baseline_of
 from seqwright.reporting.numbers import duration
 from seqwright.reporting.report import report
-from seqwright.reporting.run_facts import RunFacts
 from seqwright.reporting.writers import TensorBoard, log_csv
 from seqwright.runs.checkpoints import Checkpoint
-from seqwright.runs.directory import RunDirectory, is_run
+from seqwright.runs.directory import RunDirectory
+from seqwright.runs.finding import is_run
 from seqwright.runs.run import refuse_unfinished
+from seqwright.tasks.base import Task
+from seqwright.tasks.scores import Scores
 from seqwright.training import machine
 from seqwright.training.averaging import average_weights
 from seqwright.training.config import TrainingConfig
+from seqwright.training.divergence import DivergenceError, chance_nll
 from seqwright.training.schedule import ENDLESS
 from seqwright.training.trainer import TensorGroups, Trainer, total_steps, warmup_steps
 from seqwright.training.trainer_state import final_checkpoints
@@ -44,36 +49,6 @@ COMMON_KEYS = ("training.seed", "training.device")
 """Keys of [training] that may also be set for a counted model."""
 
 
-class RunProgress(Progress):
-    """Progress of a session at a run: notes are also recorded in its log, each once however often it is resumed."""
-
-    def __init__(self, directory: RunDirectory, progress: Progress):
-        self.directory, self.progress = directory, progress
-        self.recorded = set(directory.notes())
-        self.forecast = Forecast()
-
-    def note(self, text: str) -> None:
-        self.progress.note(text)
-        if text not in self.recorded:
-            self.directory.note(text)
-            self.recorded.add(text)
-
-    def stage(self, text: str) -> None:
-        self.progress.stage(text)
-
-    def advance(self, done: int, total: int) -> None:
-        self.progress.advance(done, total)
-
-    def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
-        self.progress.step(step, steps, loss, tokens_per_second)
-        if announcement := self.forecast(step, steps):
-            self.progress.note(announcement)
-
-    def record(self, record: dict[str, Any]) -> None:
-        self.directory.log(record)
-        self.progress.record(record)
-
-
 @dataclass(frozen=True, kw_only=True)
 class TrainingOutcome:
     path: Path
@@ -83,21 +58,26 @@ class TrainingOutcome:
     """The signal that stopped training."""
     already: bool = False
     """Whether the run was already finished."""
-    advice: tuple[str, ...] = ()
-    """What to do next, each with its command."""
+    advice: tuple[tuple[str, str], ...] = ()
+    """What training shows should be done next: sentences and their commands."""
 
 
 def train(wanted: Recipe, path: Path, progress: Progress = SILENT) -> TrainingOutcome:
     """Trains a recipe in a run directory, or resumes the run that is there."""
     existing = is_run(path)
     directory = RunDirectory.open(path) if existing else RunDirectory.create(path, recipe=wanted.toml())
+    moved = False
     if directory.learned:
         before = recipe.make(directory.recipe(), origin=str(directory.recipe_path), settled=True)
-        recipe.check_same(before, wanted, path)
+        files = [f"data.{key}" for key in wanted.data.files] if directory.checkpoints.steps() else []
+        recipe.check_same(before, wanted, path, moved=files)
+        moved = before.data != wanted.data
         wanted = with_decided_steps(wanted, before, directory)
     with directory.writing():
         try:
-            return TrainingSession(wanted, directory, progress).run()
+            return TrainingSession(wanted, directory, progress, moved=moved).run()
+        except DivergenceError:  # the run stays, for its report
+            raise
         except BaseException:
             if not existing and not directory.learned:  # unreadable data leaves no run behind
                 directory.discard()
@@ -107,21 +87,27 @@ def train(wanted: Recipe, path: Path, progress: Progress = SILENT) -> TrainingOu
 class TrainingSession:
     """One session at a run, from a fresh or resumed model to the summary. It is the trainer's checkpoint store."""
 
-    def __init__(self, wanted: Recipe, directory: RunDirectory, progress: Progress):
+    def __init__(self, wanted: Recipe, directory: RunDirectory, progress: Progress, *, moved: bool = False):
         self.recipe, self.directory, self.progress = wanted, directory, progress
+        self.moved = moved
+        """Whether data files have other names than those of the recipe on disk."""
         self.board: TensorBoard | None = None
 
     def run(self) -> TrainingOutcome:
         path = self.directory.path
         build.refuse_derived(self.recipe.kind)
-        if self.directory.finished and not self._wants_more():
-            summary = self.directory.summary()
-            return TrainingOutcome(path=path, summary=summary, already=True, advice=tuple(self._advice(summary)))
+        already = self.directory.finished and not self._wants_more()
+        if already and not self.moved:
+            return self._already()
         if not self.directory.learned:
             self.directory.clear()
-        self.directory.write_recipe(self.recipe.toml())
         self.recorded = RunProgress(self.directory, self.progress)
-        self.task = build.task_spec(self.recipe.data.kind).task(self.recipe, self.directory, self.recorded)
+        self.task = self._read_data()
+        checkpoint = self.directory.checkpoints.latest()
+        self._refuse_other_data(checkpoint)
+        self.directory.write_recipe(self.recipe.toml())
+        if already:
+            return self._already()
         sizes = self.task.codec.sizes
         refuse_too_large(self.recipe, sizes)
         torch.manual_seed(self.recipe.training.seed)
@@ -129,7 +115,26 @@ class TrainingSession:
         if self.recipe.kind in build.COUNTED:
             return TrainingOutcome(path=path, summary=self._count())
         self._initialize()
-        return self._train()
+        return self._train(checkpoint)
+
+    def _read_data(self) -> Task:
+        """The task with its data; of a run that is resumed, a missing file may have been moved."""
+        try:
+            return build.task_spec(self.recipe.data.kind).task(self.recipe, self.directory, self.recorded)
+        except MissingFileError as error:
+            if not self.directory.learned:
+                raise
+            moved = f"seqwright train --run {self.directory.path} --set data.train=FILE"
+            raise UserError(f"{error} If you moved it, name its new path: `{moved}`.") from error
+
+    def _refuse_other_data(self, checkpoint: Checkpoint | None) -> None:
+        """Raises where training would be resumed on data of another hash: scores could not be compared."""
+        if checkpoint is not None and checkpoint.state["corpus"] != self.task.fingerprint:
+            raise UserError(
+                f"the training or validation data is not what {self.directory.path} was begun with: its hash is"
+                " another. Restore it, name its new path with --set data.train=FILE, or train in another folder with"
+                " --run."
+            )
 
     def _initialize(self) -> None:
         """Loads the weights of the run to fine-tune into a fresh model, and adds LoRA."""
@@ -185,42 +190,53 @@ class TrainingSession:
         seconds = time.perf_counter() - start
         for text in self.model.notes:
             self.recorded.note(text)
+        scores = self._refit() if refits(self.recipe) else None
         tensors = self.model.state_dict()
         facts = {"steps": 0, "seconds": seconds, "parameters": sum(t.numel() for t in tensors.values())}
-        return self._finish(tensors, facts | dict(self.model.facts), "cpu")
+        return self._finish(tensors, facts | dict(self.model.facts), "cpu", scores)
 
-    def _train(self) -> TrainingOutcome:
+    def _refit(self) -> Scores | None:
+        """Scores on the held-out split; the model is then fitted again on all data, with a tokenizer of all data."""
+        self.progress.note("scored on the held-out text; then fitted again on all text (data.refit).")
+        scores = self.task.evaluate(self.model, "cpu", quick=False)
+        settings = replace(self.recipe, data=replace(self.recipe.data, split=None))
+        self.task = build.task_spec(self.recipe.data.kind).task(settings, self.directory, SILENT)
+        self.model = build.model(self.recipe.model, self.task.codec.sizes, task=self.recipe.data.kind)
+        self.model.fit(self.task.corpus, self.progress)
+        self.progress.stage("")
+        return scores
+
+    def _train(self, checkpoint: Checkpoint | None) -> TrainingOutcome:
         """Trains by gradient descent, from the last checkpoint where there is one."""
         self._fit_baseline()
         self._decide_steps()
         trainer = self._trainer()
-        checkpoint = self.directory.checkpoints.latest()
         if checkpoint is not None:
-            if checkpoint.state["corpus"] != self.task.fingerprint:
-                raise UserError(
-                    f"the training or validation data is not what {self.directory.path} was begun with;"
-                    " restore it, or train in another folder with --run."
-                )
             trainer.restore(checkpoint.groups, checkpoint.state["progress"])
             self.directory.rewind(checkpoint.step)
             self._note_resume(trainer, checkpoint)
         if "tensorboard" in self.recipe.training.writers:
             self.board = TensorBoard(self.directory.tensorboard_path, trainer.progress.step)
-        stopped = trainer.fit()
-        self._close_writers()
+        try:
+            stopped = trainer.fit()
+        except DivergenceError as error:
+            self.log({"kind": "diverged", "step": trainer.progress.step, "reason": str(error)})
+            write_text(self.directory.report_path, report(facts_of(self.directory, {})))
+            raise
+        finally:
+            self._close_writers()
         progress = trainer.progress
         if not trainer.finished:
             self.log({"kind": "stop", "step": progress.step, "reason": stopped})
             return TrainingOutcome(path=self.directory.path, summary=None, stopped=stopped)
         path, summary = self.directory.path, self._finalize(trainer)
-        return TrainingOutcome(path=path, summary=summary, advice=tuple(self._advice(summary)))
+        return TrainingOutcome(path=path, summary=summary, advice=advice_of(self.directory, summary))
 
     def _finalize(self, trainer: Trainer) -> dict[str, Any]:
         """Loads or averages the final weights: last, best or several, as `training.weights` has it."""
         progress = trainer.progress
         steps = final_checkpoints(progress, self.recipe.training)
-        groups = [self.directory.checkpoints.load(step).groups for step in steps]
-        load_weights(trainer.model, average_weights([group.get("ema", group["model"]) for group in groups]))
+        load_weights(trainer.model, average_weights([self.directory.checkpoints.load(step).weights for step in steps]))
         merge_lora(trainer.model)
         facts = {
             "steps": progress.step,
@@ -259,8 +275,10 @@ class TrainingSession:
         if "csv" in self.recipe.training.writers:
             write_text(self.directory.path / "log.csv", log_csv(self.directory.records()))
 
-    def _advice(self, summary: dict[str, Any]) -> Iterator[str]:
-        return advice(shlex.quote(str(self.directory.path)), self.directory.records(), summary)
+    def _already(self) -> TrainingOutcome:
+        path, summary = self.directory.path, self.directory.summary()
+        advice = advice_of(self.directory, summary)
+        return TrainingOutcome(path=path, summary=summary, already=True, advice=advice)
 
     def _fit_baseline(self) -> None:
         """Logs the scores of a counted baseline, once."""
@@ -317,6 +335,7 @@ class TrainingSession:
             sample=lambda: self._sample(self.model, device),
             format_batch=self.task.show,
             reporter=self.recorded,
+            chance=chance_nll(self.task.codec.sizes),
         )
 
     def _sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
@@ -324,7 +343,11 @@ class TrainingSession:
         return self.task.sample(model, device)
 
     def _finish(
-        self, tensors: dict[str, torch.Tensor], facts: dict[str, Any], device: torch.device | str
+        self,
+        tensors: dict[str, torch.Tensor],
+        facts: dict[str, Any],
+        device: torch.device | str,
+        scores: Scores | None = None,
     ) -> dict[str, Any]:
         """Saves weights, scores, report and summary; the summary, which marks a run as finished, last."""
         steps = facts["weights"]["steps"] if "weights" in facts else [facts["steps"]]
@@ -333,7 +356,7 @@ class TrainingSession:
             about["tokenizer"] = self.directory.tokenizer.hash
         self.directory.save_model(tensors, about)
         self.progress.note("weights are saved; scoring the validation data, if there is any, and writing the report.")
-        scores = self.task.evaluate(self.model, device, quick=False)
+        scores = scores or self.task.evaluate(self.model, device, quick=False)
         if self.recipe.kind in build.COUNTED:
             for sample in self._sample(self.model, device):
                 self.log({"kind": "sample", "step": 0, **sample})
@@ -342,6 +365,11 @@ class TrainingSession:
         summary["fingerprint"] = self.directory.fingerprint
         self.directory.finish(summary, report(facts_of(self.directory, summary)))
         return summary
+
+
+def refits(settings: Recipe) -> bool:
+    """Whether a counted model is fitted again on all data after it is scored."""
+    return isinstance(settings.data, TextConfig) and settings.data.refit and settings.data.split is not None
 
 
 def refuse_too_large(wanted: Recipe, sizes: Any) -> None:
@@ -357,42 +385,3 @@ def refuse_too_large(wanted: Recipe, sizes: Any) -> None:
             f"a model of {parameters:,} parameters needs about {needed / 1e9:,.0f} GB to be trained, and this machine"
             f" has {memory / 1e9:,.0f} GB; make it narrower or shallower, or give it a shorter context."
         )
-
-
-def keep(
-    made: Recipe,
-    path: Path,
-    *,
-    tokenizer: str,
-    model: Any,
-    notes: Sequence[str],
-    beside: Mapping[str, str] | None = None,
-    **facts: Any,
-) -> dict[str, Any]:
-    """Writes a finished run of a model that was not trained (imported, mixed), with the `beside` files that its kind
-    needs; returns the summary, which is written last."""
-    with RunDirectory.staged(path, recipe=made.toml()) as directory:
-        write_text(directory.tokenizer_path, tokenizer)
-        for name, text in (beside or {}).items():
-            write_text(directory.path / name, text)
-        for note in notes:
-            directory.note(note)
-        tensors = model.state_dict()
-        directory.save_model(tensors, {"kind": made.kind, "step": "0"})
-        summary = {"kind": made.kind, "steps": 0, "seconds": 0.0, "fingerprint": directory.fingerprint}
-        summary |= {"parameters": sum(tensor.numel() for tensor in tensors.values())} | facts
-        directory.finish(summary, report(facts_of(directory, summary)))
-    return summary
-
-
-def facts_of(directory: RunDirectory, summary: dict[str, Any] | None = None) -> RunFacts:
-    """The facts that report pages show."""
-    certificate = directory.certificate() if summary is None else None
-    return RunFacts(
-        name=directory.recipe().get("name", directory.path.name),
-        recipe=directory.recipe(),
-        environment=directory.environment(),
-        log=directory.records(),
-        summary=summary if summary is not None else directory.summary(),
-        laws=[vars(law) for law in certificate.laws] if certificate else [],
-    )

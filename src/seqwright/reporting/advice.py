@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from seqwright.reporting.numbers import figure
+from seqwright.reporting.numbers import duration, figure
 
 FALLING = 0.01
 """Share of the loss by which it must still have fallen over the last fifth of the training."""
 
 
-def advice(path: str, log: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> Iterator[str]:
-    """Sentences with the command to run."""
+def advice(path: str, log: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Sentences and the commands to run."""
     if fallen := still_falling(log):
         seconds = float(summary.get("seconds") or 0)
         minutes = max(1, round(seconds / 30))  # twice the time so far
         yield (
-            f"validation was still falling ({fallen:.1%} in the last fifth of the training): go on with"
-            f" `seqwright train --run {path} --minutes {minutes}`."
+            f"validation was still falling ({fallen:.1%} in the last fifth of the training): train longer",
+            f"seqwright train --run {path} --minutes {minutes}",
         )
     counted = baseline_of(log)
     if counted is None or summary.get("nll") is None:
@@ -26,8 +26,9 @@ def advice(path: str, log: Sequence[Mapping[str, Any]], summary: Mapping[str, An
     behind = summary["nll"] / counted["nll"] - 1
     if behind > 0:
         yield (
-            f"the {counted['model']} is still better by {behind:.1%} ({_bits(counted)} bits/byte after"
-            f" {figure(counted['seconds'])} s): mix them with `seqwright mix {path} --ngram --run {path}-mixed`."
+            f"the n-gram is still better by {behind:.1%} ({_bits(counted)} bits/byte after"
+            f" {duration(counted['seconds'])}): mix them",
+            f"seqwright mix {path} --ngram --run {path}-mixed",
         )
 
 

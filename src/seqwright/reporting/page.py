@@ -94,6 +94,10 @@ details .sample { margin: 2px 0 18px; }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 300px), 1fr)); gap: 32px 36px; }
 .cards.two { grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); }
 .cards > div { min-width: 0; }
+dl.pair, dl.next { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 4px 16px; margin: 0; }
+dl.pair dt, dl.next dt { color: var(--muted); }
+dl.pair dd, dl.next dd { margin: 0; overflow-wrap: anywhere; }
+@media (max-width: 640px) { dl.next { grid-template-columns: 1fr; } }
 dl.keys, dl.events { display: grid; grid-template-columns: auto minmax(0, 1fr); margin: 0; font-size: 13.5px;
   align-content: start; }
 dl.keys dt, dl.keys dd { margin: 0; padding: 5px 0; border-top: 1px solid var(--hair); overflow-wrap: anywhere; }

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 
 from seqwright.reporting.classification import class_sections
-from seqwright.reporting.markup import Html, element, image
+from seqwright.reporting.markup import Html, element, image, join
 from seqwright.reporting.numbers import count, duration, figure, interval
 from seqwright.reporting.page import grid, keys, page, section, show, table, tiles
 from seqwright.reporting.run_facts import Record, RunFacts, flatten, headline, title, unit
@@ -16,6 +16,8 @@ STEPS = Axis(title="step")
 TIME = Axis(title="training time", time=True)
 HEADLINE_SCORES = (("accuracy",), ("psnr", "psnr_shown"), ("exact_match", "word_error_rate"))
 """Scores shown in the page header where a run has them: task metrics rather than likelihood."""
+ARROW = " → "
+"""What the outputs of classifiers and taggers begin with in the log."""
 SAMPLES = 12
 """Maximum number of steps whose samples are shown, evenly spaced over the run."""
 
@@ -25,12 +27,20 @@ PREVIEW_CHARACTERS = 160
 
 def report(run: RunFacts) -> str:
     """A self-contained HTML report of one run."""
-    parts = (_header, _scores, _classes, _curves, _samples, _events, _laws, _settings)
+    parts = (_header, _scores, _other_scores, _classes, _next_steps, _curves, _samples, _events, _laws, _settings)
     return page(run.name, *(part(run) for part in parts), environment(run.environment))
 
 
 def sample(record: Record) -> Html:
-    """A generated sample: source image, prompt in bold, output, reference."""
+    """A generated sample: source image, prompt in bold, output; where there is a reference, each on its own."""
+    if "reference" in record and "picture" not in record:
+        parts = {
+            "source": record["prompt"],
+            "output": record["text"].removeprefix(ARROW),
+            "reference": record["reference"],
+        }
+        rows = [join([element("dt", name), element("dd", text)]) for name, text in parts.items() if text]
+        return element("div", element("dl", *rows, class_="pair"), class_="sample")
     prompt = element("b", record["prompt"]) if record.get("prompt") else ""
     source_image = image(f"data:image/png;base64,{record['picture']}", record["text"]) if "picture" in record else ""
     reference = element("p", "reference:\n", record["reference"], class_="lead") if "reference" in record else ""
@@ -67,6 +77,36 @@ def _headline_scores(run: RunFacts) -> list[str]:
     """Names of the scores in the page header."""
     names = next((names for names in HEADLINE_SCORES if names[0] in run.scores), (headline([run]), "perplexity"))
     return [name for name in names if name and name in run.scores]
+
+
+def _next_steps(run: RunFacts) -> Html:
+    """Commands that go on from here."""
+    steps = [join([element("dt", text), element("dd", element("code", command))]) for text, command in run.next_steps]
+    return section("What next", element("dl", *steps, class_="next") if steps else Html(""))
+
+
+def _other_scores(run: RunFacts) -> Html:
+    """Scores of later `seqwright evaluate --on` calls, the latest of each signature."""
+    latest = {
+        (" ".join(record["on"]), name, score.get("signature")): score
+        for record in run.log
+        if record["kind"] == "scores"
+        for name, score in record["scores"].items()
+        if score
+    }
+    rows = [
+        (
+            on,
+            title(name, run.scores),
+            figure(score["value"]),
+            interval(score.get("low"), score.get("high")),
+            element("code", signature or ""),
+        )
+        for (on, name, signature), score in latest.items()
+    ]
+    columns = ("data", "score", "value", "interval", "signature")
+    lead = "Added by `seqwright evaluate --on`."
+    return section("Scores on other data", table(columns, rows, numeric=("value", "interval")), lead=lead)
 
 
 def _scores(run: RunFacts) -> Html:
@@ -176,6 +216,7 @@ def _events(run: RunFacts) -> Html:
         "note": "{text}",
         "resume": "resumed",
         "stop": "stopped: {reason}",
+        "diverged": "{reason}",
         "early": "early stopping: best at step {best_step}",
         "spike": "rolled back to this step: loss spike of {loss:.3g} at step {at}",
         "memory": "out of memory: micro-batch size reduced to {micro_batch_size}",
@@ -206,10 +247,28 @@ def _laws(run: RunFacts) -> Html:
 
 
 def _settings(run: RunFacts) -> Html:
-    """The resolved recipe, one card per section; top-level keys come first, without the name."""
+    """The resolved recipe, one card per section: settings that differ from the defaults, the others folded."""
     top_level = {key: value for key, value in run.recipe.items() if key != "name" and not isinstance(value, Mapping)}
     sections = {"recipe": top_level} | {key: value for key, value in run.recipe.items() if isinstance(value, Mapping)}
-    cards = [
-        element("div", element("h3", name), keys(flatten(entries))) for name, entries in sections.items() if entries
-    ]
-    return section("Hyperparameters", grid(cards, "cards"))
+    changed: dict[str, list[tuple[str, object]]] = {}
+    rest: dict[str, list[tuple[str, object]]] = {}
+    for name, entries in sections.items():
+        defaults = dict(flatten(run.defaults.get(name, {})))
+        for key, value in flatten(entries):
+            at_default = key in defaults and _same(value, defaults[key])
+            (rest if at_default else changed).setdefault(name, []).append((key, value))
+    if not rest:
+        return section("Hyperparameters", _cards(changed))
+    folded_keys = sum(len(entries) for entries in rest.values())
+    folded = element("details", element("summary", f"{folded_keys} settings at their defaults"), _cards(rest))
+    return section("Hyperparameters", _cards(changed), folded, lead="Settings that differ from the defaults.")
+
+
+def _cards(sections: Mapping[str, list[tuple[str, object]]]) -> Html:
+    return grid([element("div", element("h3", name), keys(entries)) for name, entries in sections.items()], "cards")
+
+
+def _same(value: object, default: object) -> bool:
+    return (list(value) if isinstance(value, tuple) else value) == (
+        list(default) if isinstance(default, tuple) else default
+    )

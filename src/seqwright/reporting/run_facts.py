@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from seqwright.reporting.svg import Point
@@ -37,6 +37,10 @@ class RunFacts:
     """Final counts and scores."""
     laws: Sequence[Record] = ()
     """Results of `seqwright check --save`: law, difference, tolerance, holds."""
+    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Default values of the keys of each section."""
+    next_steps: Sequence[tuple[str, str]] = ()
+    """What to do next: a sentence and its command."""
 
     @property
     def scores(self) -> Mapping[str, Mapping[str, Any]]:

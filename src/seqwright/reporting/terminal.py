@@ -23,6 +23,8 @@ class Column:
     title: str
     write: Callable[[Any], str] | None = None
     """Formatter of numbers, right-aligned; without it the value is shown as text."""
+    wrap: bool = True
+    """Whether text may be wrapped where the table is too wide; numbers never are."""
 
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Iterable[Column]) -> Table:
@@ -31,7 +33,10 @@ def table(rows: Iterable[Mapping[str, Any]], columns: Iterable[Column]) -> Table
     rich_table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
     for column in columns:  # fold rather than truncate: a signature must be complete
         rich_table.add_column(
-            Text(column.title), justify="right" if column.write else "left", no_wrap=bool(column.write), overflow="fold"
+            Text(column.title),
+            justify="right" if column.write else "left",
+            no_wrap=bool(column.write) or not column.wrap,
+            overflow="fold",
         )
     for row in rows:
         rich_table.add_row(*(Text(_cell(row.get(column.key), column)) for column in columns))

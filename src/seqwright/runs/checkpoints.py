@@ -60,8 +60,15 @@ class Checkpoint:
     """Tensors by file (model and optimizer, carry and ema where training has them), then by name."""
     state: dict[str, Any]
     """What is not a tensor: the trainer's progress, and the fingerprint of the corpus."""
+    record: FileRecord
+    """Size and sha256 of the file of its weights."""
     note: str = ""
     """Why newer checkpoints were skipped, for the user."""
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """The weights to compute with: the exponential moving average where there is one."""
+        return self.groups[weights_group(self.groups)]
 
 
 class Checkpoints:
@@ -118,7 +125,8 @@ class Checkpoints:
         if about.step != step:
             raise UserError(f"{folder / STATE} is damaged: it is of step {about.step}.")
         groups = {name: load_tensors(folder / f"{name}.safetensors")[0] for name in about.groups}
-        return Checkpoint(step, groups, {"progress": about.state.progress, "corpus": about.state.corpus})
+        state = {"progress": about.state.progress, "corpus": about.state.corpus}
+        return Checkpoint(step, groups, state, manifest.files[f"{weights_group(groups)}.safetensors"])
 
     def latest(self) -> Checkpoint | None:
         """The checkpoint to go on from: the one pointed to or, if that is damaged, the newest good one, with a note."""
@@ -149,3 +157,8 @@ class Checkpoints:
 
     def _folder(self, step: int) -> Path:
         return self.path / f"step-{step:08d}"
+
+
+def weights_group(groups: Collection[str]) -> str:
+    """The group of tensors to compute with: "ema" where there is one."""
+    return "ema" if "ema" in groups else "model"

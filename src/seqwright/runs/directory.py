@@ -22,7 +22,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from seqwright import __version__
-from seqwright.core.config import UserError, did_you_mean
+from seqwright.core.config import UserError
 from seqwright.core.lock import NAME as LOCK
 from seqwright.core.lock import is_lock, lock, new_directory
 from seqwright.core.regular_files import FileRecord, refuse_irregular
@@ -45,6 +45,7 @@ from seqwright.core.storage import (
 )
 from seqwright.runs.checkpoints import Checkpoints
 from seqwright.runs.environment import environment, now
+from seqwright.runs.finding import is_run, not_a_run
 from seqwright.runs.manifest import (
     LOG,
     NAME,
@@ -145,7 +146,7 @@ class RunDirectory:
         """An existing run whose files can be read, whether or not they are as they were written."""
         run = cls(path)
         if not is_run(run.path):
-            raise UserError(_not_a_run(run.path))
+            raise UserError(not_a_run(run.path))
         refuse_irregular(run.path)
         made = read_record(run.environment_path, Environment, extensible=True)
         if made.format > FORMAT:
@@ -174,9 +175,12 @@ class RunDirectory:
     @functools.cached_property
     def fingerprint(self) -> str:
         """sha256 over weights, tokenizers, labels and [model]: which model a score belongs to."""
-        name = self.model_path.name
-        weights = {name: self.hashed.get(name) or FileRecord.of(self.model_path)}  # large: not twice
-        return fingerprint(weights | model_records(self.path, self.recipe().get("model")))
+        return self.fingerprint_of(self.hashed.get(self.model_path.name) or FileRecord.of(self.model_path))
+
+    def fingerprint_of(self, weights: FileRecord) -> str:
+        """The fingerprint of the model with these weights: the final ones, or those of a checkpoint."""
+        records = {self.model_path.name: weights} | model_records(self.path, self.recipe().get("model"))
+        return fingerprint(records)
 
     def seal(self, announced: Mapping[str, FileRecord] | None = None) -> None:
         """Writes the manifest of the files as they are, with records `announced` of those about to be replaced."""
@@ -366,34 +370,6 @@ class RunDirectory:
         text = "".join(to_json(record) + "\n" for record in kept)
         self._announce({self.log_path.name: FileRecord.of_text(text)})
         write_text(self.log_path, text)
-
-
-def is_run(path: Path) -> bool:
-    """Whether a folder holds a run, damaged or not; the environment alone is what a killed `create` leaves."""
-    return (path / "environment.json").is_file() and len(list(path.glob("[!.]*"))) > 1
-
-
-def find_runs(folder: Path) -> list[Path]:
-    """The runs directly inside a folder, by name."""
-    return sorted(path for path in folder.glob("*") if is_run(path)) if folder.is_dir() else []
-
-
-def _not_a_run(path: Path) -> str:
-    if path.is_file():
-        return f"{path} is a file. Name the folder of a run" + (f": {path.parent}." if is_run(path.parent) else ".")
-    inside = [run.name for run in find_runs(path)]
-    if inside:
-        return f"{path} holds runs but is none itself. Name one of them, as in {path / inside[0]}."
-    if path.is_dir():
-        missing = "all but environment.json is" if (path / "environment.json").is_file() else "environment.json is"
-        return (
-            f"{path} is not a run: {missing} missing. Restore it from a copy, or train a new run "
-            f"with `seqwright train --run {path}`."
-        )
-    siblings = [run.name for run in find_runs(path.parent)]
-    if siblings:
-        return f"no run at {path}.{did_you_mean(path.name, siblings) or ' `seqwright runs` lists what is there.'}"
-    return f"no run at {path}. Train one with `seqwright train --run {path}`."
 
 
 def _taken_back(path: Path) -> str:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from seqwright.core.batch import Source
 from seqwright.core.config import UserError
+from seqwright.core.notebook import NotebookTable
 from seqwright.core.protocols import EncodesSource
 
 Pooled = Literal["mean", "first", "last", "max"]
@@ -23,7 +24,9 @@ BATCH = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Embedded:
+class Embedded(NotebookTable):
+    """The vector of a text."""
+
     vector: NDArray[np.float32]
     unread: int
     """Tokens that did not fit the model."""

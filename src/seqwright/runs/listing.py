@@ -1,12 +1,19 @@
-"""What runs there are in a folder, and what they reached."""
+"""The runs in a folder and its subfolders: what each is, when it was begun and what it reached."""
 
 from __future__ import annotations
 
+import string
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from seqwright.core.config import UserError
-from seqwright.runs.directory import RunDirectory, find_runs
+from seqwright.data.files import as_list
+from seqwright.runs.directory import RunDirectory
+from seqwright.runs.facts import data_name, headline_score, tokenizer_name
+from seqwright.runs.finding import MAX_DEPTH, find_runs, is_run
+
+SortKey = Literal["name", "date", "score", "parameters", "time"]
 
 REACHED = (
     "parameters",
@@ -22,12 +29,41 @@ REACHED = (
 )
 
 
-def listing(folder: str | Path) -> list[dict[str, Any]]:
-    """A row for each run, damaged and unfinished ones too."""
-    found = find_runs(Path(folder))
-    if not found:
+def listing(folder: str | Path, *, sort: SortKey = "name") -> list[dict[str, Any]]:
+    """A row for each run, damaged and unfinished ones too; of "score", runs of one score are together, best first.
+
+    "text" is a letter for the held-out data of the score: scores of different texts do not compare.
+    """
+    root = Path(folder)
+    runs = [root] if is_run(root) else find_runs(root, depth=MAX_DEPTH)
+    if not runs:
         raise UserError(f"no runs in {folder}; `seqwright train --text FILE` makes one.")
-    return [_row(path) for path in found]
+    rows = sorted((_row(path) for path in runs), key=_sort_key(sort))
+    texts = {text: n for n, text in enumerate(dict.fromkeys(row["text"] for row in rows if row.get("text")))}
+    for row in rows:
+        row["text"] = _letter(texts[row["text"]]) if row.get("text") else None
+    return rows
+
+
+def _sort_key(sort: SortKey) -> Any:
+    if sort == "name":
+        return lambda row: row["run"]
+    if sort == "date":  # newest first
+        return lambda row: [-ord(character) for character in row.get("date") or ""] or [0]
+    if sort == "score":
+        return lambda row: (row.get("score_name") or "~", _badness(row))
+    key = {"parameters": "parameters", "time": "seconds"}[sort]
+    return lambda row: row.get(key) or 0
+
+
+def _badness(row: Mapping[str, Any]) -> float:
+    return -row["score"] if row.get("higher") else row.get("score") or 0.0
+
+
+def _letter(number: int) -> str:
+    """A, B, …, Z, then A1, B1, …"""
+    letters = string.ascii_uppercase
+    return letters[number % 26] + (str(number // 26) if number >= 26 else "")
 
 
 def _row(path: Path) -> dict[str, Any]:
@@ -36,13 +72,35 @@ def _row(path: Path) -> dict[str, Any]:
         run.certificate()
     except UserError as error:
         return {"run": str(path), "state": f"damaged: {error}"}
-    row: dict[str, Any] = {"run": str(path), "kind": run.recipe().get("model", {}).get("kind")}
+    recipe = run.recipe()
+    row: dict[str, Any] = {
+        "run": str(path),
+        "kind": recipe.get("model", {}).get("kind"),
+        "data": data_name(recipe),
+        "tokenizer": tokenizer_name(recipe),
+        "date": run.environment().get("time"),
+    }
     if not run.finished:
         steps = run.checkpoints.steps()
-        return row | {"state": "unfinished", "steps": steps[-1] if steps else 0}
+        diverged = [record["step"] for record in run.records() if record["kind"] == "diverged"]
+        state = f"diverged at step {diverged[-1]:,}" if diverged else "unfinished"
+        return row | {"state": state, "steps": steps[-1] if steps else 0}
     summary = run.summary()
     certificate = run.certificate()
     row["checked"] = None if certificate is None else "laws hold" if certificate.holds else "laws BROKEN"
+    if (score := headline_score(summary)) is not None:
+        row |= {"score_name": score.name, "score": score.value, "higher": score.higher}
+        row["text"] = _held_out(recipe, summary)
     # What is made of other runs has no scores but those of the texts that set its weights.
     state, tuned = ("finished, as tuned", summary["tuned"]) if "tuned" in summary else ("finished", {})
     return row | {"state": state} | {key: summary.get(key, tuned.get(key)) for key in REACHED}
+
+
+def _held_out(recipe: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
+    """The held-out data of a run's scores: its validation files, the split of its training files, or what tuned it.
+
+    The hash in a signature is of ids, which differ between tokenizers of the same text.
+    """
+    data = recipe.get("data", {})
+    names = as_list(summary.get("tuned_on")) or as_list(data.get("valid"))
+    return " ".join(names or [*as_list(data.get("train")), str(data.get("split"))])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -12,12 +14,22 @@ from torch import Tensor
 
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
+from seqwright.core.notebook import html_table
+from seqwright.core.printable import printable
 from seqwright.core.protocols import Counted, EncodesSource
 from seqwright.core.storage import load_tensors
+from seqwright.core.warning import warn
+from seqwright.layers.lora import add_lora, merge_lora
+from seqwright.reporting.numbers import figure
+from seqwright.runs.checkpoints import Checkpoint
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.embedding import Embedded, Pooled, embed
+from seqwright.runs.facts import data_name, headline_score, tokenizer_name
+from seqwright.text.unicode_form import is_misread
 from seqwright.training import machine
 from seqwright.training.weights import load_weights
+
+V = TypeVar("V", bound=Callable[..., Any])
 
 VERBS = (
     *("generate", "translate", "classify", "tag", "caption", "chat", "fill", "score", "evaluate", "label_errors"),
@@ -53,6 +65,23 @@ class Codec(Protocol):
         ...
 
 
+def one_or_many(verb: V) -> V:
+    """A verb of many texts that also takes one: a string has one result, an iterable of strings a result for each."""
+    first, default = [(p.name, p.default) for p in inspect.signature(verb).parameters.values()][1]
+
+    @functools.wraps(verb)
+    def call(self: Run, *inputs: Any, **options: Any) -> Any:
+        texts = inputs[0] if inputs else options.pop(first, default)
+        if texts is inspect.Parameter.empty:
+            raise TypeError(f"{verb.__name__} needs {first}: a text, or several.")
+        if not isinstance(texts, str):
+            return verb(self, self.check_form(texts), *inputs[1:], **options)
+        (result,) = verb(self, list(self.check_form([texts])), *inputs[1:], **options)
+        return result
+
+    return cast(V, call)
+
+
 class Run:
     """A run directory, opened for inference. `seqwright.open` picks the class that fits the run's task."""
 
@@ -74,8 +103,13 @@ class Run:
     ):
         self.directory, self.settings, self.model, self.codec = directory, settings, model, codec
         self.precision = precision
+        self._warned_of_form = False
         self.device = torch.device("cpu")
-        tensors, about = load_tensors(directory.model_path)
+        checkpoint = None if directory.model_path.exists() else newest_checkpoint(directory)
+        self.step = None if checkpoint is None else checkpoint.step
+        """Of an unfinished run: the step of the checkpoint whose weights are used."""
+        self._record = None if checkpoint is None else checkpoint.record
+        tensors, about = load_tensors(directory.model_path) if checkpoint is None else (checkpoint.weights, {})
         refuse_non_finite(directory.model_path, tensors, counted=not isinstance(model, torch.nn.Module))
         if "tokenizer" in about or directory.tokenizer_path.exists():  # images have none
             self.tokenizer = directory.tokenizer
@@ -85,11 +119,14 @@ class Run:
                     f" {about['tokenizer']}, and this one is {self.tokenizer.hash}. Put the old one back."
                 )
         if isinstance(model, torch.nn.Module):
+            if checkpoint is not None and settings.training.lora_rank is not None:
+                add_lora(model, rank=settings.training.lora_rank, alpha=settings.training.lora_alpha)
             load_weights(model, tensors)
+            merge_lora(model)
             model.eval()
         else:
             load_counted(model, tensors, directory.model_path)
-        best = machine.device(device)
+        best = machine.device(device, option="--device")
         if not isinstance(model, Counted):  # counted models stay on the CPU
             self.device = best
             model.to(self.device)
@@ -120,15 +157,61 @@ class Run:
         ids = (self.tokenizer.sos, *self.tokenizer.encode(text), self.tokenizer.eos)
         return [id for id in ids if id is not None]
 
+    @one_or_many
     def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
         """One vector for each text, in order."""
         if not isinstance(self.model, EncodesSource):
             raise self._unsupported()
         return embed(self.model, texts, self.encode_source, pooling=pooling, device=self.device, **options)
 
+    def check_form(self, texts: Iterable[Any]) -> Iterator[Any]:
+        """The same texts, or tuples of them; the first that is misread for its Unicode form has a SeqwrightWarning."""
+        for text in texts:
+            parts = [text] if isinstance(text, str) else text
+            if not self._warned_of_form and any(is_misread(part, self.directory.source_tokenizer) for part in parts):
+                self._warned_of_form = True
+                warn(
+                    "the text has decomposed letters (Unicode NFD), and the model was trained on composed ones (NFC):"
+                    " normalize the text to NFC, or results are worse than they could be."
+                )
+            yield text
+
     @property
     def path(self) -> Path:
         return self.directory.path
+
+    @functools.cached_property
+    def summary(self) -> dict[str, Any]:
+        """Counts and scores of the training; empty for an unfinished run."""
+        return self.directory.summary() if self.directory.finished else {}
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 over weights, tokenizers, labels and [model]: which model a score belongs to."""
+        return self.directory.fingerprint if self._record is None else self.directory.fingerprint_of(self._record)
+
+    def facts(self) -> dict[str, str]:
+        """What the run is: model, data, tokenizer, parameters and score, for print and notebooks."""
+        recipe, score = self.directory.recipe(), headline_score(self.summary)
+        parameters = self.summary.get("parameters") or sum(t.numel() for t in self.model.state_dict().values())
+        table = {
+            "run": str(self.path) if self.step is None else f"{self.path} (unfinished, at step {self.step:,})",
+            "model": f"{self.settings.kind}, which {self.description}",
+            "data": f"{recipe.get('data', {}).get('kind')}: {data_name(recipe)}",
+            "tokenizer": tokenizer_name(recipe),
+            "parameters": f"{parameters:,}",
+            "score": "" if score is None else f"{score.name} {figure(score.value)} ({score.signature})",
+        }
+        return {name: value for name, value in table.items() if value}
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<11}{printable(value)}" for name, value in self.facts().items())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {str(self.path)!r}: {self.settings.kind}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.facts().items())
 
     def __getattr__(self, name: str) -> Any:
         if name in VERBS:
@@ -158,6 +241,16 @@ def load_counted(model: Any, tensors: Mapping[str, Tensor], path: Path) -> None:
         model.load_state_dict(tensors)
     except (KeyError, IndexError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
         raise UserError(f"{path} does not hold the tables of its recipe ({error!r:.120}); train it again.") from error
+
+
+def newest_checkpoint(directory: RunDirectory) -> Checkpoint:
+    """The newest checkpoint of an unfinished run, with a SeqwrightWarning; UserError where there is none yet."""
+    checkpoint = directory.checkpoints.latest()
+    if checkpoint is None:
+        refuse_unfinished(directory)
+    assert checkpoint is not None
+    warn(f"run {directory.path} is unfinished: using its checkpoint of step {checkpoint.step:,}.")
+    return checkpoint
 
 
 def refuse_unfinished(directory: RunDirectory) -> None:

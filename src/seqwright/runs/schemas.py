@@ -86,6 +86,8 @@ LOG: dict[str, dict[str, Types]] = {
     "sample": {"step": int, "prompt": str, "text": str},
     "resume": {"step": int},
     "stop": {"step": int, "reason": str},
+    "diverged": {"step": int, "reason": str},
+    "scores": {"on": list, "scores": dict},
     "early": {"step": int, "best_step": int},
     "spike": {"step": int, "at": int, "loss": (int, float)},
     "memory": {"step": int, "micro_batch_size": int},

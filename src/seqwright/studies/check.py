@@ -12,7 +12,7 @@ import torch
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.storage import write_json, write_text
-from seqwright.pipeline.training import facts_of
+from seqwright.pipeline.facts import facts_of
 from seqwright.reporting.report import report
 from seqwright.runs.environment import environment
 from seqwright.runs.run import Run
@@ -45,6 +45,8 @@ class LawResult:
 def certify(run: Run, results: Sequence[LawResult]) -> dict[str, Any]:
     """Stores what was checked in the run and in its report: laws, fingerprint and hashes, versions and machine."""
     directory = run.directory
+    if not directory.finished:
+        raise UserError(f"{run.path} is unfinished; finish it with `seqwright train --run {run.path}`, then --save.")
     certificate = {
         "holds": all(result.holds for result in results),
         "fingerprint": directory.fingerprint,

@@ -9,7 +9,8 @@ from typing import Any
 from seqwright.core.progress import Progress
 from seqwright.core.storage import write_text
 from seqwright.pipeline import recipe
-from seqwright.pipeline.training import facts_of, train
+from seqwright.pipeline.facts import facts_of
+from seqwright.pipeline.training import train
 from seqwright.reporting.comparison import comparison
 from seqwright.runs.directory import RunDirectory
 

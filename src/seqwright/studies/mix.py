@@ -16,7 +16,7 @@ from seqwright.data.text.stream import Stream
 from seqwright.metrics.interpolation import interpolation_weights
 from seqwright.metrics.likelihood import score_text
 from seqwright.metrics.score import Floats
-from seqwright.pipeline import training as session
+from seqwright.pipeline.untrained import keep
 from seqwright.runs.run import Run
 from seqwright.studies.mix_classifiers import mix_classifiers
 from seqwright.studies.mix_files import training_overlap
@@ -58,7 +58,7 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, geometric: 
         {"run": str(run.path), "weight": float(weight), "perplexity": perplexity}
         for run, weight, perplexity in zip(runs, weights, perplexities, strict=True)
     ]
-    return session.keep(
+    return keep(
         settings,
         path,
         tokenizer=first.tokenizer.json,

@@ -18,7 +18,7 @@ from seqwright.data.labeled.rows import read_rows, train_valid_split
 from seqwright.metrics.calibration import log_softmax
 from seqwright.metrics.interpolation import geometric_weights, interpolation_weights
 from seqwright.metrics.score import Floats
-from seqwright.pipeline import training as session
+from seqwright.pipeline.untrained import keep
 from seqwright.runs.run import Run
 from seqwright.tasks.classification.scores import log_probs_of
 
@@ -61,7 +61,7 @@ def mix_classifiers(runs: Sequence[Any], on: str | Sequence[str] | None, path: P
         for run, weight, of_run in zip(runs, weights, log_probs, strict=True)
     ]
     extra_files = {f"tokenizer-{n}.json": run.tokenizer.json for n, run in enumerate(runs[1:], 2)}
-    return session.keep(
+    return keep(
         settings,
         path,
         tokenizer=first.tokenizer.json,

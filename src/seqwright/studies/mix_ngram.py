@@ -18,7 +18,7 @@ def ngram_beside(run: Run, path: Path) -> Path:
         raise UserError(f"--ngram is for language models, but {run.path} holds a model that {run.description}.")
     folder = path.with_name(f"{path.name}-ngram")
     settings = run.settings.table()
-    table = {key: settings[key] for key in SECTIONS}
+    table = {key: settings[key] for key in SECTIONS}  # without data.refit: the validation text tunes the weights
     tokenizer = {"file": str(run.directory.tokenizer_path.resolve())}
     wanted = {"name": folder.name, "tokenizer": tokenizer, "model": {"kind": "ngram"}} | table
     train(recipe.make(wanted, origin="mix --ngram", base=Path()), folder)

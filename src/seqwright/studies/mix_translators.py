@@ -18,7 +18,7 @@ from seqwright.data.files import as_list
 from seqwright.data.parallel.buckets import Buckets, encode_pairs
 from seqwright.metrics.interpolation import geometric_weights, interpolation_weights
 from seqwright.metrics.score import Floats
-from seqwright.pipeline import training as session
+from seqwright.pipeline.untrained import keep
 from seqwright.runs.run import Run
 from seqwright.studies.mix_files import training_overlap
 from seqwright.tasks.translation.scores import BATCH_TOKENS
@@ -49,7 +49,7 @@ def mix_translators(runs: Sequence[Any], on: str | Sequence[str], path: Path, *,
         for run, weight, perplexity in zip(runs, weights, perplexities, strict=True)
     ]
     extra_files = [first.directory.source_tokenizer_path, first.directory.degeneration_path]
-    return session.keep(
+    return keep(
         settings,
         path,
         tokenizer=first.tokenizer.json,

@@ -7,7 +7,10 @@ from typing import Any, Self
 
 from rich.table import Table
 
+from seqwright.core.notebook import html_table
 from seqwright.metrics.counts import BootstrapConfig, Counts, scores_json, values
+from seqwright.reporting.numbers import figure, interval
+from seqwright.reporting.run_facts import title
 from seqwright.reporting.terminal import scores_table, signature
 
 
@@ -30,6 +33,12 @@ class Scores(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.table)
+
+    def _repr_html_(self) -> str:
+        scores = self.get("scores", {})
+        rows = [(title(name, scores), figure(score["value"]), score) for name, score in scores.items() if score]
+        bounds = ((name, value, interval(score.get("low"), score.get("high"))) for name, value, score in rows)
+        return html_table((name, f"{value}   ({bound})" if bound else value) for name, value, bound in bounds)
 
     def as_json(self) -> dict[str, Any]:
         return dict(self.table)

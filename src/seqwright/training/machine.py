@@ -16,13 +16,16 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """dtype of weights and decoding states by the name of a precision."""
 
 
-def device(name: str) -> torch.device:
-    """The torch.device of a recipe's `device`; `auto` takes a GPU where there is one."""
+def device(name: str, *, option: str = "training.device") -> torch.device:
+    """The torch.device of a name; `auto` takes a GPU where there is one. `option` is what chose it, for messages."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         name = next(kind for kind in ("cuda", "mps", "cpu") if available[kind])
-    if not available[name]:
-        raise UserError(f"this machine has no '{name}' device; use training.device=auto or cpu.")
+    if not available.get(name):
+        if name not in available:
+            raise UserError(f"no device '{name}'; {option} is auto, {', '.join(available)}.")
+        usable = " or ".join(["auto", *(kind for kind, there in available.items() if there)])
+        raise UserError(f"this machine has no '{name}' device; {option} can be {usable} here.")
     return torch.device(name)
 
 

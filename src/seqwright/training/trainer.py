@@ -21,6 +21,7 @@ from seqwright.training import machine
 from seqwright.training.accumulation import accumulate, out_of_memory_error
 from seqwright.training.averaging import EMA
 from seqwright.training.config import TrainingConfig
+from seqwright.training.divergence import MIN_STEPS, DivergenceError, refuse_divergence
 from seqwright.training.layer_freezing import LayerFreezing
 from seqwright.training.objective import Objective
 from seqwright.training.optimizer import load_optimizer_state, optimizer, optimizer_state
@@ -59,7 +60,8 @@ class Trainer:
     """Trains a model on a feed.
 
     Callbacks: `evaluate` returns validation scores with "nll", or None; `sample` returns output texts for the log;
-    `format_batch` shows a batch in error messages; `reporter` is told of every step.
+    `format_batch` shows a batch in error messages; `reporter` is told of every step. `chance` is the nll of a uniform
+    guess: a training that gets worse raises DivergenceError.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Trainer:
         sample: Callable[[], list[dict[str, str]]] | None = None,
         format_batch: Callable[[Batch], str] = lambda batch: str(batch.input[0].tolist()),
         reporter: Progress = SILENT,
+        chance: float | None = None,
     ):
         self.device = machine.device(config.device)
         self.model = model.to(self.device)
@@ -86,7 +89,7 @@ class Trainer:
         self.freezing = LayerFreezing(self.model, config, feed.steps_per_epoch)
         self.feed, self.config, self.store = feed, config, store
         self.evaluate, self.sample, self.format_batch, self.reporter = evaluate, sample, format_batch, reporter
-        self.steps = total_steps(config, feed)
+        self.steps, self.chance = total_steps(config, feed), chance
         self.lr_ratio = schedule(
             config.schedule, steps=self.steps, warmup=warmup_steps(config, self.steps), final=config.final_lr_ratio
         )
@@ -202,6 +205,8 @@ class Trainer:
         if self.average is not None:
             self.average.update(step + 1)
         self._account(loss, batch.count, norm)
+        if step == 0:
+            self.progress.initial_loss = self.step_loss.item()
 
     def _gradients(self, batch: Batch, state: State | None, step: int) -> tuple[Tensor, State | None]:
         """Accumulates a batch's gradients in the parameters; returns the loss sum and the state after."""
@@ -325,15 +330,18 @@ class Trainer:
         self._refuse_non_finite()
         with self._averaged():
             scores = self.evaluate()
-        if scores is None:
-            return
         progress = self.progress
+        if scores is None:
+            if progress.step == self.steps:
+                self._refuse_divergence(math.inf)
+            return
         if not math.isfinite(scores["nll"]):
-            raise UserError(
+            raise DivergenceError(
                 f"the validation loss is not finite at step {progress.step}: the weights diverged."
                 " Lower training.learning_rate or raise training.warmup_steps."
             )
         self.store.log({"kind": "evaluation", "step": progress.step, "seconds": round(progress.seconds, 3), **scores})
+        self._refuse_divergence(scores["nll"])
         record_evaluation(progress, scores["nll"], self.config, self.steps)
         if progress.early is not None:
             self.store.log({"kind": "early", "step": progress.step, "best_step": progress.best_step})
@@ -352,10 +360,21 @@ class Trainer:
     def _record_checkpoint(self, step: int) -> None:
         self.progress.recent = [*self.progress.recent, step][-self.config.keep_last :]
 
+    def _refuse_divergence(self, nll: float) -> None:
+        """Raises after the warm-up where this validation loss and the training loss are worse than chance."""
+        step, initial, loss = self.progress.step, self.progress.initial_loss, self.last_loss
+        if self.chance is None or initial is None or step <= warmup_steps(self.config, self.steps) + MIN_STEPS:
+            return
+        if loss is None:  # no log line yet
+            loss = self.interval.loss.item() / max(1, self.interval.tokens)
+        refuse_divergence(
+            step=step, nll=nll, loss=loss, initial=initial, chance=self.chance, rate=self.config.learning_rate
+        )
+
     def _refuse_non_finite(self) -> None:
         bad = int(self.interval.bad_step.item())
         if bad >= 0:
-            raise UserError(
+            raise DivergenceError(
                 f"the loss or its gradient is not finite at step {bad + 1}, on the batch that starts with\n"
                 f"    {self.format_batch(self.feed.batch(bad))}\n"
                 "The last checkpoint is from before. Lower training.learning_rate, raise training.warmup_steps, or fix"

@@ -23,6 +23,8 @@ class TrainerState:
     seconds: float = 0.0
     """Time spent in steps, without evaluations, samples and checkpoints."""
     tokens: int = 0
+    initial_loss: float | None = None
+    """Loss of the first step, before any update."""
     best: float | None = None
     """The lowest validation nll so far, and its step."""
     best_step: int | None = None

@@ -73,6 +73,8 @@ class TextConfig(TextFiles):
     examples: Literal["windows", "bptt", "prefixes", "documents"] | None = None
     """Rows of a training batch: windows of the packed text, contiguous slices with the recurrent state carried to the
     next step (bptt), prefixes of documents with one target each, or documents. Default: by the model."""
+    refit: bool = False
+    """n-grams: after scoring the split, fit again on all text; the run is then evaluated on other text only."""
     mask_documents: bool = False
     """Document mask: tokens of a packed window attend within their document only, and positions restart with each
     (gpt). Evaluation does the same."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -11,11 +11,12 @@ import numpy as np
 import torch
 
 from seqwright.core.batch import Batch, Source, Vocabularies
-from seqwright.core.config import UserError, to_table
+from seqwright.core.config import UserError, to_table, with_options
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.storage import read_record, write_json, write_text
 from seqwright.data.bucketing import ByLength, Ints
+from seqwright.data.files import as_list
 from seqwright.data.images.corpus import CaptionsConfig, Images, read_splits
 from seqwright.data.images.patches import Grid
 from seqwright.data.parallel.buckets import Side, encode_targets, teacher_forcing
@@ -217,15 +218,15 @@ class CaptioningRun(ImageInputRun):
         """Synthetic images."""
         return self.grid.source(self.synthetic_pixels(rows))
 
-    def caption(self, files: Iterable[str], **options: Any) -> Iterator[Caption]:
+    def caption(self, files: str | Sequence[str], **options: Any) -> Iterator[Caption]:
         """The caption of each image of files, in order; options are those of the recipe's [decoding] section."""
-        chosen = replace(self.settings.decoding, **options)
-        for name in files:
+        chosen = with_options(self.settings.decoding, options)
+        for name in as_list(files):
             yield from captions(self.searched, self.images([name]), self.grid, self.tokenizer, chosen, self.device)
 
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on captioned images of files, or on the validation images of the run."""
-        settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
+        settings = replace(self.settings, evaluation=with_options(self.settings.evaluation, options))
         examples = CaptionedImages.encode(self.images(on), self.codec)
         scores = evaluate(self.model, self.codec, examples, settings, device=self.device, progress=progress)
         return scores.with_precision(self.precision)

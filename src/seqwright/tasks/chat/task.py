@@ -11,7 +11,8 @@ import torch
 
 from seqwright import __version__
 from seqwright.core.batch import Batch
-from seqwright.core.config import UserError
+from seqwright.core.config import UserError, with_options
+from seqwright.core.notebook import NotebookTable
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive
 from seqwright.data.chat import (
@@ -39,7 +40,9 @@ DEFAULT_LENGTH = 512
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChatReply:
+class ChatReply(NotebookTable):
+    """What an assistant replies."""
+
     content: str
     reason: str
     """Why it ended: "end" (the assistant's turn was over), "stop" or "length"."""
@@ -135,7 +138,7 @@ class ChatRun(Run):
         """Replies to a question, or a conversation of {"role", "content"} tables; options are those of [decoding]."""
         several = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         talk = tuple(Message(entry["role"], entry["content"]) for entry in several)
-        decoding = replace(self.settings.decoding, **options)
+        decoding = with_options(self.settings.decoding, options)
         return reply(self.model, self.turns, talk, decoding, device=self.device, on_text=on_text)
 
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
@@ -146,7 +149,7 @@ class ChatRun(Run):
             _, talks, _ = read_splits(self.settings.data)
         if talks is None:
             raise UserError(f"{self.path} held out no conversations; name a file with --on.")
-        settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
+        settings = replace(self.settings, evaluation=with_options(self.settings.evaluation, options))
         scores = evaluate(self.model, self.codec, talks, settings, device=self.device, progress=progress)
         return scores.with_precision(self.precision)
 

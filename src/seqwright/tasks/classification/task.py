@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from seqwright.core.batch import Batch, Source
-from seqwright.core.config import UserError
+from seqwright.core.config import UserError, with_options
+from seqwright.core.notebook import NotebookTable
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Ensemble
 from seqwright.data.bucketing import ByLength
@@ -22,7 +23,7 @@ from seqwright.data.labeled.sources import EncodedTexts, encode
 from seqwright.metrics.counts import scores_json, values
 from seqwright.metrics.score import Floats
 from seqwright.runs.directory import RunDirectory
-from seqwright.runs.run import Run
+from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, held_out_notes, synthetic_source
 from seqwright.tasks.classification.codec import ClassificationCodec
 from seqwright.tasks.classification.details import calibration, details, label_errors
@@ -150,7 +151,7 @@ class ClassificationTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifiedText:
+class ClassifiedText(NotebookTable):
     """The prediction for a text."""
 
     texts: tuple[str, ...]
@@ -196,6 +197,7 @@ class ClassificationRun(Run):
             target = torch.nn.functional.one_hot(target, outputs.count).double()
         return Batch.of_source(self.source(rows, length), target)
 
+    @one_or_many
     def classify(
         self,
         texts: Iterable[str | Sequence[str]],
@@ -229,12 +231,12 @@ class ClassificationRun(Run):
 
     def _decoding(self, **options: Any) -> ClassificationOptions:
         """Options with the temperature that was fitted to the validation texts, unless another is set."""
-        decoding: ClassificationOptions = replace(self.settings.decoding, **options)
-        return replace(decoding, temperature=decoding.temperature or self.directory.summary().get("temperature"))
+        decoding: ClassificationOptions = with_options(self.settings.decoding, options)
+        return replace(decoding, temperature=decoding.temperature or self.summary.get("temperature"))
 
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on labeled files, or on the validation texts of the run."""
-        evaluation = replace(self.settings.evaluation, **options)
+        evaluation = with_options(self.settings.evaluation, options)
         settings = replace(self.settings, evaluation=evaluation, decoding=self._decoding())
         return evaluate(self.predictor, self.codec, self.rows(on).rows, settings, progress=progress)
 

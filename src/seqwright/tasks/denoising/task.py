@@ -10,7 +10,7 @@ import torch
 
 from seqwright import __version__
 from seqwright.core.batch import Batch, Source, Vocabularies
-from seqwright.core.config import UserError
+from seqwright.core.config import UserError, with_options
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive, Feed
 from seqwright.data.subword_regularization import RegularizedFeed
@@ -115,7 +115,7 @@ class DenoisingRun(TextRun):
 
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Likelihood of the targets of files, or of the validation text of the run."""
-        settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
+        settings = replace(self.settings, evaluation=with_options(self.settings.evaluation, options))
         return evaluate(self.model, self.codec, self.stream(on), settings, device=self.device, progress=progress)
 
 

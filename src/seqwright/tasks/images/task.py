@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from seqwright.core.batch import IGNORE, Batch, Source
-from seqwright.core.config import UserError
+from seqwright.core.config import UserError, with_options
 from seqwright.core.progress import SILENT, Progress
+from seqwright.data.files import as_list
 from seqwright.data.images.corpus import Images, ImagesConfig, read_splits
 from seqwright.data.images.files import Pixels
 from seqwright.data.images.patches import Grid, ImageFeed, to_pixels
@@ -135,12 +136,12 @@ class ImageRun(ImageInputRun):
         return self._feed(images, batch=rows).batch(0)
 
     @torch.inference_mode()
-    def classify(self, files: Iterable[str], **options: Any) -> Iterator[ClassifiedImage]:
+    def classify(self, files: str | Sequence[str], **options: Any) -> Iterator[ClassifiedImage]:
         """The class of each image of files, in order; options are those of the recipe's [decoding] section."""
         decoding, names = self._decoding(**options), self.codec.names
         if not names:
             raise UserError(f"{self.path} answers with pictures, not with classes; see its report.html.")
-        for file in files:
+        for file in as_list(files):
             feed = self._feed(self.images([file]), labeled=False)
             for step in range(feed.steps_per_epoch):
                 outputs = predict(self.model, feed.batch(step).to(self.device))
@@ -160,7 +161,7 @@ class ImageRun(ImageInputRun):
 
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on images of files, or on the validation images of the run."""
-        evaluation = replace(self.settings.evaluation, **options)
+        evaluation = with_options(self.settings.evaluation, options)
         settings = replace(self.settings, evaluation=evaluation, decoding=self._decoding())
         return evaluate(self.model, self.codec, self.images(on), settings, device=self.device, progress=progress)
 
@@ -171,8 +172,8 @@ class ImageRun(ImageInputRun):
 
     def _decoding(self, **options: Any) -> ClassificationOptions:
         """Options with the temperature that was fitted to the validation images, unless another is set."""
-        decoding: ClassificationOptions = replace(self.settings.decoding, **options)
-        return replace(decoding, temperature=decoding.temperature or self.directory.summary().get("temperature"))
+        decoding: ClassificationOptions = with_options(self.settings.decoding, options)
+        return replace(decoding, temperature=decoding.temperature or self.summary.get("temperature"))
 
 
 def predicted_label(probabilities: Floats, names: Sequence[str]) -> tuple[str, float]:

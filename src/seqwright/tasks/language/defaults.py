@@ -25,7 +25,7 @@ from seqwright.tasks.defaults import (
 
 INFINITE = float("inf")
 COUNTED = "ngram"
-"""The counted kind, which needs no validation text."""
+"""The counted kind, which takes no steps."""
 
 # Up to this many bytes of text: byte-bpe vocabulary, GPT layers, width, heads and context, dropout, rows of a step.
 # Measured in docs/experiments.md (2026-11-16).
@@ -62,8 +62,9 @@ def text_recipe(
     data: dict[str, Any] = {"kind": "text", "train": list(files)}
     if valid:
         data["valid"] = list(valid)
-    elif kind != COUNTED and not _tokenizers(files):
-        data["split"] = "tail 5%"
+    elif not _tokenizers(files):
+        # Counting again takes seconds, so that the score is of held-out text and the model knows all of it.
+        data |= {"split": "tail 5%"} | ({"refit": True} if kind == COUNTED else {})
     table: dict[str, Any] = {
         "name": run_name(files, kind),
         "data": data,

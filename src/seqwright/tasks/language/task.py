@@ -11,13 +11,13 @@ import numpy as np
 import torch
 
 from seqwright.core.batch import Batch, Source
-from seqwright.core.config import UserError
+from seqwright.core.config import UserError, with_options
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive, ExplainsBackOff, Feed, MasksDocuments
 from seqwright.data.subword_regularization import RegularizedFeed, regularized_stream
 from seqwright.data.text.bptt import BPTTRows
 from seqwright.data.text.corpora import Readable, read_corpora, to_stream
-from seqwright.data.text.corpus import Corpus, Document, TextFiles, document_kind, read_corpus
+from seqwright.data.text.corpus import Corpus, Document, TextConfig, TextFiles, document_kind, read_corpus
 from seqwright.data.text.mixture import Mixture, epochs
 from seqwright.data.text.prefixes import Documents, Prefixes
 from seqwright.data.text.stream import Stream, make_stream
@@ -28,7 +28,7 @@ from seqwright.decoding.search_audit import Audit, search_audit
 from seqwright.metrics.counts import BootstrapConfig, Counts
 from seqwright.metrics.lines import ScoredLine, score_lines
 from seqwright.runs.directory import RunDirectory
-from seqwright.runs.run import Run
+from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint
 from seqwright.tasks.codec import TextCodec, learn_tokenizer, open_or_learn
 from seqwright.tasks.language.scores import evaluate
@@ -43,6 +43,8 @@ FEEDS: dict[str, Callable[..., Feed]] = {
 }
 CARRIED = ("rnn", "lstm", "gru")
 """Kinds that are trained by truncated BPTT, on contiguous rows with carried state, by default."""
+MAX_CHECKED = 100
+"""Documents of a file whose Unicode form is checked."""
 DEFAULT_LENGTH = 128
 """Tokens of a row in a step, for models without a context limit."""
 
@@ -135,6 +137,8 @@ class LanguageTask(TextTask):
 
     def feed(self, model: Autoregressive) -> Feed:
         """Training examples of the kind in `data.examples`, or of the default of the model."""
+        if self.settings.data.refit:
+            raise UserError("data.refit is for counted models, which are fitted in seconds; leave it out.")
         if not self.settings.data.mask_documents:
             return self._examples(model)
         if not (isinstance(model, MasksDocuments) and model.masks_documents):
@@ -245,7 +249,13 @@ class TextRun(Run):
         data = self.settings.data
         if on is not None:
             corpus = read_corpus(on, self.documents, errors=data.errors, columns=data.columns)
+            list(self.check_form(corpus.documents[:MAX_CHECKED]))
             return make_stream(corpus, self.tokenizer)
+        if isinstance(data, TextConfig) and data.refit and data.split:
+            raise UserError(
+                f"{self.path} was scored on its held-out text and then fitted on it, too (data.refit): summary.json has"
+                " that score. Name other text with --on FILE, or train with --set data.refit=false."
+            )
         if data.valid is None and data.split is None:
             raise UserError(f"{self.path} has no validation text of its own; name a file with --on.")
         valid = read_corpora(data, self.documents).valid
@@ -260,9 +270,10 @@ class LanguageRun(TextRun):
     verbs = ("generate", "score", "evaluate", "search_audit")
     codec_class = TextCodec
 
+    @one_or_many
     def generate(
         self,
-        prompts: str | Sequence[str] = "",
+        prompts: Iterable[str] = "",
         *,
         on_text: Callable[[int, str], None] | None = None,
         seeds: Sequence[int] | None = None,
@@ -270,32 +281,32 @@ class LanguageRun(TextRun):
     ) -> list[Continuation]:
         """Continues each prompt; options are those of the recipe's [decoding] section. `on_text(row, text)` is called
         with each row's text as it comes."""
-        several = [prompts] if isinstance(prompts, str) else list(prompts)
         return complete(
             self.model,
             self.tokenizer,
-            several,
-            replace(self.settings.decoding, **options),
+            list(prompts),
+            with_options(self.settings.decoding, options),
             seeds=seeds,
             device=self.device,
             on_text=on_text,
         )
 
-    def search(self, prompts: str | Sequence[str] = "", **options: Any) -> list[list[Continuation]]:
+    @one_or_many
+    def search(self, prompts: Iterable[str] = "", **options: Any) -> list[list[Continuation]]:
         """The most probable continuations of each prompt, best first; options are those of `SearchOptions`.
 
         A language model seldom ends soon: what is cut off at `length` competes with what ended.
         """
-        several = [prompts] if isinstance(prompts, str) else list(prompts)
-        chosen = SearchOptions(**{"rank_unfinished": "among", **options})
-        return best_continuations(self.model, self.tokenizer, several, chosen, device=self.device)
+        chosen = with_options(SearchOptions(rank_unfinished="among"), options)
+        return best_continuations(self.model, self.tokenizer, list(prompts), chosen, device=self.device)
 
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on files, or on the validation text of the run; options are those of [evaluation]."""
-        settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
+        settings = replace(self.settings, evaluation=with_options(self.settings.evaluation, options))
         scores = evaluate(self.model, self.codec, self.stream(on), settings, device=self.device, progress=progress)
         return scores.with_precision(self.precision)
 
+    @one_or_many
     def score(self, lines: Iterable[str]) -> Iterator[ScoredLine]:
         """Log-probability and surprisals of each line, in order, as it comes."""
         ended = self.tokenizer.eos if self.documents != "file" else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,8 @@ from torch import Tensor
 
 from seqwright import __version__
 from seqwright.core.batch import IGNORE, Batch, EncoderSizes, OutputSpec, Source
-from seqwright.core.config import UserError, check_not_negative, check_sizes
+from seqwright.core.config import UserError, check_not_negative, check_sizes, with_options
+from seqwright.core.notebook import NotebookTable
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Feed
 from seqwright.data.subword_regularization import RegularizedFeed
@@ -20,6 +21,7 @@ from seqwright.data.text.masked import MASK, MaskedRows
 from seqwright.data.text.stream import Stream
 from seqwright.metrics.counts import Counts, nll_counts, percentage
 from seqwright.metrics.score import Floats, signature
+from seqwright.runs.run import one_or_many
 from seqwright.tasks.base import Settings, synthetic_source
 from seqwright.tasks.codec import TextCodec
 from seqwright.tasks.language.scores import QUICK_TOKENS
@@ -61,12 +63,19 @@ class FillOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Guess:
+    """A prediction for a mask."""
+
     token: str
     probability: float
 
+    def __str__(self) -> str:
+        return f"{self.token} {self.probability:.1%}"
+
 
 @dataclass(frozen=True, kw_only=True)
-class Filled:
+class Filled(NotebookTable):
+    """A text with its masks predicted."""
+
     text: str
     """The text with the most probable token at every mask."""
     blanks: tuple[tuple[Guess, ...], ...]
@@ -154,13 +163,17 @@ class MaskedRun(TextRun):
 
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores of predictions in files, or in the validation text of the run; options are those of [evaluation]."""
-        settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
+        settings = replace(self.settings, evaluation=with_options(self.settings.evaluation, options))
         return evaluate(self.model, self.codec, self.stream(on), settings, device=self.device, progress=progress)
 
+    @one_or_many
+    def fill(self, texts: Iterable[str], **options: Any) -> Iterator[Filled]:
+        """Predictions for every `<mask>` of each text, in order; options are those of [decoding]."""
+        decoding = with_options(self.settings.decoding, options)
+        return (self._fill(text, decoding) for text in texts)
+
     @torch.inference_mode()
-    def fill(self, text: str, **options: Any) -> Filled:
-        """Predictions for every `<mask>` of a text; options are those of the recipe's [decoding] section."""
-        decoding = replace(self.settings.decoding, **options)
+    def _fill(self, text: str, decoding: FillOptions) -> Filled:
         ids = encode_masks(text, self.tokenizer)
         if self.model.context is not None and len(ids) > self.model.context:
             raise UserError(f"the text has {len(ids)} tokens, but the model sees at most {self.model.context}.")

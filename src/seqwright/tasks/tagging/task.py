@@ -12,14 +12,15 @@ import numpy as np
 import torch
 
 from seqwright.core.batch import Batch
-from seqwright.core.config import UserError
+from seqwright.core.config import UserError, with_options
+from seqwright.core.notebook import NotebookTable
 from seqwright.core.progress import SILENT, Progress
 from seqwright.data.tagged.corpus import Tagged, TaggedConfig, count_invalid_transitions, read_splits, read_tagged
 from seqwright.data.tagged.formats import Sentence
 from seqwright.data.tagged.sentences import EncodedSentences, SentenceFeed
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.embedding import Embedded, Pooled
-from seqwright.runs.run import Run
+from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, held_out_notes
 from seqwright.tasks.codec import open_or_learn
 from seqwright.tasks.scores import Scores
@@ -142,7 +143,7 @@ class TaggingTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaggedSentence:
+class TaggedSentence(NotebookTable):
     """The prediction for a sentence."""
 
     words: tuple[str, ...]
@@ -171,6 +172,7 @@ class TaggingRun(Run):
         """Splits running text into words as the training data has them."""
         return WordSplitter(self.codec.words)
 
+    @one_or_many
     def tag(
         self, sentences: Iterable[str | Sequence[str]], *, pretokenized: bool = False, read_ahead: int = READ_AHEAD
     ) -> Iterator[TaggedSentence]:
@@ -180,6 +182,7 @@ class TaggingRun(Run):
         words = (tuple(split(one) if isinstance(one, str) else one) for one in sentences)
         return tag(self.model, self.codec, words, read_ahead=read_ahead, device=self.device)
 
+    @one_or_many
     def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
         """One vector for each text, in order, of a tagger without character features."""
         if self.settings.model.to_table().get("char_features"):
@@ -191,7 +194,7 @@ class TaggingRun(Run):
 
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on tagged files, or on the validation sentences of the run."""
-        settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
+        settings = replace(self.settings, evaluation=with_options(self.settings.evaluation, options))
         sentences = self.tagged(on).sentences
         return evaluate(self.model, self.codec, sentences, settings, device=self.device, progress=progress)
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from seqwright.core.batch import Batch, Source
-from seqwright.core.config import UserError, to_table
+from seqwright.core.config import UserError, to_table, with_options
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive, Feed
 from seqwright.data.files import as_list
@@ -23,7 +23,7 @@ from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search_audit import Audit, search_audit
 from seqwright.layers.packed_linear import prepack
 from seqwright.runs.directory import RunDirectory
-from seqwright.runs.run import Run
+from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint, synthetic_source
 from seqwright.tasks.codec import open_or_learn
 from seqwright.tasks.scores import Scores
@@ -160,6 +160,7 @@ class TranslationRun(Run):
         source = self.tokenizers.source
         return [*source.encode(text), source.eos]  # type: ignore[list-item]
 
+    @one_or_many
     def translate(
         self,
         sources: Iterable[str | Sequence[str]],
@@ -179,7 +180,7 @@ class TranslationRun(Run):
             self.searched,
             self.tokenizers,
             given,
-            replace(self.settings.decoding, **options),
+            with_options(self.settings.decoding, options),
             truncate=truncate,
             attention=attention,
             typical=self.codec.typical,
@@ -190,7 +191,7 @@ class TranslationRun(Run):
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on files (source, then one or more references), or on the validation pairs of the run."""
         pairs = self.pairs(on, tag=options.get("tag", self.settings.evaluation.tag)).pairs
-        settings = replace(self.settings, evaluation=replace(self.settings.evaluation, **options))
+        settings = replace(self.settings, evaluation=with_options(self.settings.evaluation, options))
         scores = evaluate(
             self.model,
             self.codec,

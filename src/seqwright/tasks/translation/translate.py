@@ -13,6 +13,7 @@ import torch
 
 from seqwright.core.batch import Source
 from seqwright.core.config import UserError
+from seqwright.core.notebook import NotebookTable
 from seqwright.core.protocols import Autoregressive
 from seqwright.data.parallel.buckets import Side, Tokenizers, encode_sources
 from seqwright.decoding.attention_recorder import alignments, attends_source, coverage
@@ -81,7 +82,9 @@ class Alternative:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translation:
+class Translation(NotebookTable):
+    """The translation of a source."""
+
     source: tuple[str, ...]
     text: str
     log_prob: float

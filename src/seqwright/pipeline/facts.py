@@ -1,0 +1,93 @@
+"""What report pages show of a run: recipe and defaults, log, scores, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from seqwright import build
+from seqwright.core.config import UserError, describe
+from seqwright.core.storage import write_text
+from seqwright.pipeline.recipe import DEFAULT_TASK, sections
+from seqwright.reporting.advice import advice
+from seqwright.reporting.report import report
+from seqwright.reporting.run_facts import RunFacts
+from seqwright.runs.directory import RunDirectory
+from seqwright.runs.environment import now
+
+NEXT = {
+    "generate": 'generate {run} "Once upon"',
+    "translate": "translate {run} FILE",
+    "classify": "classify {run} FILE",
+    "tag": "tag {run} FILE",
+    "caption": "caption {run} IMAGES",
+    "chat": "chat {run}",
+    "fill": 'fill {run} "a <mask> text"',
+}
+"""The command that uses a run, by verb."""
+
+
+def facts_of(directory: RunDirectory, summary: dict[str, Any] | None = None) -> RunFacts:
+    """The facts that report pages show."""
+    certificate = directory.certificate() if summary is None else None
+    recipe = directory.recipe()
+    if recipe.get("model", {}).get("kind") in (*build.COUNTED, *build.DERIVED):  # these take no steps
+        recipe = {key: table for key, table in recipe.items() if key != "training"}
+    reached = summary if summary is not None else directory.summary()
+    return RunFacts(
+        name=directory.path.resolve().name,
+        recipe=recipe,
+        environment=directory.environment(),
+        log=directory.records(),
+        summary=reached,
+        laws=[vars(law) for law in certificate.laws] if certificate else [],
+        defaults=default_settings(recipe),
+        next_steps=next_steps(directory, recipe, reached),
+    )
+
+
+def default_settings(recipe: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The defaults of each section of a recipe, for its kinds of data and model."""
+    task, kind = recipe.get("data", {}).get("kind", DEFAULT_TASK), recipe.get("model", {}).get("kind", "")
+    defaults: dict[str, dict[str, Any]] = {}
+    with suppress(UserError, KeyError):  # kinds of encoders that were registered elsewhere
+        for section, cls in sections(task).items():
+            keys = build.model_keys(kind, task=task) if cls is None else describe(cls)
+            defaults[section] = {key.name: key.default for key in keys}
+    return defaults
+
+
+def advice_of(directory: RunDirectory, summary: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """What the training of a run shows should be done next: sentences and their commands."""
+    return tuple(advice(shlex.quote(str(directory.path)), directory.records(), summary))
+
+
+def next_steps(directory: RunDirectory, recipe: Mapping[str, Any], summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What to do next with a run: a sentence and its command."""
+    run = shlex.quote(str(directory.path))
+    steps: list[tuple[str, str]] = []
+    if not summary:
+        return [("Go on from its last checkpoint", f"seqwright train --run {run}")] if directory.learned else []
+    steps += ((text[:1].upper() + text[1:], command) for text, command in advice_of(directory, summary))
+    with suppress(UserError, KeyError):
+        verbs = build.task_spec(recipe.get("data", {}).get("kind", DEFAULT_TASK)).run.verbs
+        steps += [("Use it", f"seqwright {NEXT[verb].format(run=run)}") for verb in verbs if verb in NEXT]
+    files = "SOURCE TARGET" if recipe.get("data", {}).get("kind") == "pairs" else "FILE"
+    steps.append(
+        ("Score it on other data; the scores are added to this page", f"seqwright evaluate {run} --on {files}")
+    )
+    steps.append(
+        ("Compare it with other runs", f"seqwright runs {shlex.quote(str(directory.path.parent))} --sort score")
+    )
+    return steps
+
+
+def record_scores(directory: RunDirectory, on: Sequence[str], scores: Mapping[str, Any]) -> None:
+    """Adds scores on other data to the log and the report of a finished run; a run that cannot be written stays."""
+    if not directory.finished:
+        return
+    with suppress(OSError, UserError), directory.writing():
+        directory.log({"kind": "scores", "on": list(on), "scores": scores["scores"], "time": now()})
+        write_text(directory.report_path, report(facts_of(directory)))

@@ -1,0 +1,39 @@
+"""Progress of a session at a run: shown as it comes, and recorded in the run's log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seqwright.core.progress import Progress
+from seqwright.pipeline.budget import Forecast
+from seqwright.runs.directory import RunDirectory
+
+
+class RunProgress(Progress):
+    """Progress of a session at a run: notes are also recorded in its log, each once however often it is resumed."""
+
+    def __init__(self, directory: RunDirectory, progress: Progress):
+        self.directory, self.progress = directory, progress
+        self.recorded = set(directory.notes())
+        self.forecast = Forecast()
+
+    def note(self, text: str) -> None:
+        self.progress.note(text)
+        if text not in self.recorded:
+            self.directory.note(text)
+            self.recorded.add(text)
+
+    def stage(self, text: str) -> None:
+        self.progress.stage(text)
+
+    def advance(self, done: int, total: int) -> None:
+        self.progress.advance(done, total)
+
+    def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
+        self.progress.step(step, steps, loss, tokens_per_second)
+        if announcement := self.forecast(step, steps):
+            self.progress.note(announcement)
+
+    def record(self, record: dict[str, Any]) -> None:
+        self.directory.log(record)
+        self.progress.record(record)

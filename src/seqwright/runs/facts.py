@@ -1,0 +1,54 @@
+"""A run in a few words, from its recipe and summary: data, tokenizer and headline score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from seqwright.data.files import as_list
+from seqwright.reporting.run_facts import COMPARABLE, HIGHER, title
+
+NAMES = 2
+"""File names shown of the training data."""
+TASK_METRICS = ("bleu", "f1", "exact_match")
+HEADLINES = (*TASK_METRICS, *COMPARABLE)
+"""Scores that stand for a run, the first that it has."""
+SIZED = ("bpe", "byte-bpe", "unigram", "wordpiece")
+"""Tokenizers whose vocabulary size is chosen."""
+
+
+class HeadlineScore(NamedTuple):
+    """The score that stands for a run."""
+
+    name: str
+    value: float
+    signature: str
+    higher: bool
+    """Whether higher is better."""
+
+
+def data_name(recipe: Mapping[str, Any]) -> str:
+    """The training files by name, without folders."""
+    names = [PurePath(name).name or name for name in as_list(recipe.get("data", {}).get("train"))]
+    return ", ".join(names[:NAMES] + ["…"] * (len(names) > NAMES))
+
+
+def tokenizer_name(recipe: Mapping[str, Any]) -> str:
+    """Kind of the tokenizer, and its size where that was chosen: "byte-bpe 1,024"."""
+    tokenizer = recipe.get("tokenizer") or {}
+    kind, size = tokenizer.get("kind", ""), tokenizer.get("size")
+    if tokenizer.get("file"):
+        return PurePath(tokenizer["file"]).name
+    return f"{kind} {size:,}" if kind in SIZED and isinstance(size, int) else str(kind)
+
+
+def headline_score(summary: Mapping[str, Any]) -> HeadlineScore | None:
+    """The first of HEADLINES that a summary has; a mixture has those of the text that tuned its weights."""
+    scores = summary.get("scores") or {}
+    for name in HEADLINES:
+        value = (scores.get(name) or {}).get("value", summary.get("tuned", {}).get(name))
+        if isinstance(value, int | float):
+            signature = str((scores.get(name) or {}).get("signature", ""))
+            return HeadlineScore(title(name, scores), value, signature, name in (*TASK_METRICS, *HIGHER))
+    return None

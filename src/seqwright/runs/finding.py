@@ -1,0 +1,58 @@
+"""Finding runs: which folders are runs, and which run a mistyped path means."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+
+RUNS = Path("runs")
+"""The default folder of runs."""
+MAX_DEPTH = 4
+"""Levels of subfolders in which runs are searched."""
+NEAREST = 3
+"""Runs that a message names where none is there."""
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder holds a run, damaged or not; the environment alone is what a killed `create` leaves."""
+    return (path / "environment.json").is_file() and len(list(path.glob("[!.]*"))) > 1
+
+
+def find_runs(folder: Path, *, depth: int = 1) -> list[Path]:
+    """The runs inside a folder and, with a larger depth, its subfolders, by name; runs hold no runs."""
+    if not folder.is_dir() or depth < 1:
+        return []
+    runs: list[Path] = []
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if not entry.name.startswith(".") and entry.is_dir():
+            path = folder / entry.name
+            runs += [path] if is_run(path) else find_runs(path, depth=depth - 1) if not entry.is_symlink() else []
+    return runs
+
+
+def not_a_run(path: Path) -> str:
+    """Why there is no run at a path, and what to do: the nearest runs, or how to train one."""
+    if path.is_file():
+        return f"{path} is a file. Name the folder of a run" + (f": {path.parent}." if is_run(path.parent) else ".")
+    if inside := find_runs(path, depth=MAX_DEPTH):
+        return f"{path} holds runs but is none itself. Name one of them, as in {inside[0]}."
+    if path.is_dir():
+        missing = "all but environment.json is" if (path / "environment.json").is_file() else "environment.json is"
+        return (
+            f"{path} is not a run: {missing} missing. Restore it from a copy, or train a new run "
+            f"with `seqwright train --run {path}`."
+        )
+    if nearest := nearest_runs(path):
+        return f"no run at {path}. Did you mean {' or '.join(map(str, nearest))}? `seqwright runs` lists all."
+    return f"no run at {path}. Train one with `seqwright train --run {path}`."
+
+
+def nearest_runs(path: Path) -> list[Path]:
+    """Runs beside a path that is none, or in the default folder, whose names are most like its own."""
+    beside = find_runs(path.parent) if path.parent != Path() else []
+    runs = list(dict.fromkeys([*beside, *find_runs(RUNS, depth=MAX_DEPTH)])) or find_runs(Path())
+    if same := [run for run in runs if run.name == path.name]:
+        return same[:NEAREST]
+    close = difflib.get_close_matches(path.name, dict.fromkeys(run.name for run in runs), n=NEAREST, cutoff=0.5)
+    return [run for name in close for run in runs if run.name == name][:NEAREST] or runs[:NEAREST]
