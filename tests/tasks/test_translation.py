@@ -38,7 +38,7 @@ def write(folder: Path, name: str, count: int, seed: int) -> list[str]:
 
 SMALL = [
     *("tokenizer.kind=words", "model.layers=1", "model.width=32", "model.dropout=0.0", "data.batch_tokens=256"),
-    *("training.steps=200", "training.learning_rate=4e-3", "training.evaluate_every=250"),
+    *("training.steps=200", "training.learning_rate=2e-2", "training.evaluate_every=250"),
     "evaluation.resamples=50",
 ]
 

@@ -56,8 +56,8 @@ def learning_rate_for(width: int) -> float:
 
 
 def muon_rate_for(width: int) -> float:
-    """Muon's learning rate of a Transformer: inversely proportional to its width, at most 8e-3."""
-    return round(min(8e-3, 1.0 / width), 6)
+    """Muon's learning rate of a Transformer: inversely proportional to its width, at most 0.016."""
+    return round(min(0.016, 1.0 / width), 6)
 
 
 def bytes_of(file: str) -> int:
