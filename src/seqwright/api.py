@@ -19,6 +19,7 @@ from seqwright.runs.directory import RunDirectory, is_run
 from seqwright.runs.listing import listing
 from seqwright.runs.run import Run, refuse_unfinished
 from seqwright.text.tokenizer import Tokenizer
+from seqwright.training.model_size import refuse_larger
 
 if TYPE_CHECKING:  # studies know every task: each verb imports its own
     from seqwright.studies.check import LawResult
@@ -148,8 +149,12 @@ def open(
     task = settings.data.kind
     kind = build.task_spec(task).run
     codec = kind.codec_class.open(directory)
-    model = build.model(settings.model, codec.sizes, task=task)
-    return kind(directory, settings, model, codec, device=device, precision=precision)
+
+    def new_model() -> Any:
+        return build.model(settings.model, codec.sizes, task=task)
+
+    refuse_larger(new_model, directory.model_path)
+    return kind(directory, settings, new_model(), codec, device=device, precision=precision)
 
 
 register_encoder = build.register_encoder

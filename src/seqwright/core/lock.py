@@ -77,11 +77,11 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def is_lock(path: Path) -> bool:
-    """Whether a file is one that `lock` left."""
+    """Whether a file is one that `lock` left. It is never synced: power loss cuts it or leaves zeros at its end."""
     if path.name != NAME or path.is_symlink() or not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(8) in (b"", HOLDER[:8].encode())
+        return HOLDER[:8].encode().startswith(file.read(8).rstrip(b"\0"))
 
 
 def _sign(file: IO[str]) -> None:

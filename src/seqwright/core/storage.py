@@ -179,10 +179,11 @@ def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[s
     return tensors, metadata
 
 
-def check_tensors(path: Path) -> None:
-    """Raises unless the file is complete safetensors; reads the header only."""
+def tensor_shapes(path: Path) -> dict[str, torch.Size]:
+    """The shapes of the tensors of a complete safetensors file; reads the header only."""
     with _open_tensors(path) as file:
         _metadata(file)
+        return {name: torch.Size(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
 @contextmanager

@@ -28,7 +28,6 @@ from seqwright.core.lock import is_lock, lock, new_directory
 from seqwright.core.regular_files import FileRecord, refuse_irregular
 from seqwright.core.storage import (
     append_jsonl,
-    check_tensors,
     is_leftover,
     read_json,
     read_jsonl,
@@ -37,6 +36,7 @@ from seqwright.core.storage import (
     recover,
     save_tensors,
     sync,
+    tensor_shapes,
     to_json,
     to_record,
     write_errors,
@@ -164,7 +164,7 @@ class RunDirectory:
         if run.finished:
             run.summary()
         if run.finished or run.model_path.exists():
-            check_tensors(run.model_path)
+            tensor_shapes(run.model_path)  # a complete file
         return run
 
     def check(self, *, contents: bool = True) -> dict[str, FileRecord]:
