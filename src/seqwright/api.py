@@ -17,6 +17,7 @@ from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.trust import refuse_untrusted, without_untrusted
 from seqwright.runs.directory import RunDirectory, is_run
 from seqwright.runs.listing import listing
+from seqwright.runs.manifest import settled
 from seqwright.runs.run import Run, refuse_unfinished
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.training.model_size import refuse_larger
@@ -138,23 +139,27 @@ def open(
     differ from the training files: `data.columns=["1","3"]`. `precision` bf16 or fp16 is the dtype of weights and KV
     cache of generative models; log-probabilities stay float32. `trust` lets a run that was made elsewhere name the data
     it is evaluated on."""
-    directory = RunDirectory.open(path)
     for override in set:
         if parse_override(override)[0] not in READING:
             raise UserError(f"--set {override}: of a run's data, only {', '.join(READING)} can be set.")
-    settings = recipes.make(directory.recipe(), set, origin=str(directory.recipe_path), settled=True)
-    if not trust:
-        settings = without_untrusted(settings, directory)
-    refuse_unfinished(directory)
-    task = settings.data.kind
-    kind = build.task_spec(task).run
-    codec = kind.codec_class.open(directory)
 
-    def new_model() -> Any:
-        return build.model(settings.model, codec.sizes, task=task)
+    def opened() -> Run:
+        directory = RunDirectory.open(path)
+        settings = recipes.make(directory.recipe(), set, origin=str(directory.recipe_path), settled=True)
+        if not trust:
+            settings = without_untrusted(settings, directory)
+        refuse_unfinished(directory)
+        task = settings.data.kind
+        kind = build.task_spec(task).run
+        codec = kind.codec_class.open(directory)
 
-    refuse_larger(new_model, directory.model_path)
-    return kind(directory, settings, new_model(), codec, device=device, precision=precision)
+        def new_model() -> Any:
+            return build.model(settings.model, codec.sizes, task=task)
+
+        refuse_larger(new_model, directory.model_path)
+        return kind(directory, settings, new_model(), codec, device=device, precision=precision)
+
+    return settled(Path(path), opened)
 
 
 register_encoder = build.register_encoder

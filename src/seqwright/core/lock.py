@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import glob
+import itertools
 import os
 import platform
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -21,6 +23,8 @@ from seqwright.core.storage import is_leftover, random_suffix, sync, temporary_p
 NAME = ".lock"
 HOLDER = "process {process} on {node} since {time}"
 """The contents of a lock file."""
+ATTEMPTS = 3
+"""A lock that is held for an instant only may be that of `is_locked`."""
 
 
 def lock(folder: Path, advice: str) -> IO[str]:
@@ -29,7 +33,7 @@ def lock(folder: Path, advice: str) -> IO[str]:
     One that its holder unlinked while we waited guards nothing, so it is opened again.
     """
     path = folder / NAME
-    while True:
+    for attempt in itertools.count(1):
         with write_errors(folder):
             file = os.fdopen(open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+")
         try:
@@ -39,10 +43,28 @@ def lock(folder: Path, advice: str) -> IO[str]:
                     _sign(file)
                     return file
         except BlockingIOError:
-            file.seek(0)
-            holder = file.read(200) or "another process"
-            raise UserError(f"{folder} is being written by {holder}. {advice}") from None
+            if attempt == ATTEMPTS:
+                file.seek(0)
+                holder = file.read(200) or "another process"
+                raise UserError(f"{folder} is being written by {holder}. {advice}") from None
+            time.sleep(0.01)
         file.close()
+    raise AssertionError("unreachable")
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process has locked a folder."""
+    try:
+        handle = open_regular(folder / NAME)
+    except (OSError, UserError):  # there is none, or none that can be read
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 @contextmanager
@@ -87,5 +109,5 @@ def is_lock(path: Path) -> bool:
 def _sign(file: IO[str]) -> None:
     with suppress(OSError):  # who holds it is a courtesy; a full disk is met, and named, by what must be kept
         file.truncate(0)
-        time = datetime.now(UTC).isoformat(timespec="seconds")
-        os.write(file.fileno(), HOLDER.format(process=os.getpid(), node=platform.node(), time=time).encode())
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        os.write(file.fileno(), HOLDER.format(process=os.getpid(), node=platform.node(), time=since).encode())

@@ -275,9 +275,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _open_tensors(path: Path, device: torch.device | str = "cpu") -> Iterator[Any]:
-    with read_errors(path):
-        os.close(open_regular(path))  # safetensors would follow a link and wait for a FIFO
-        with safe_open(path, framework="pt", device=str(device)) as file:
+    with read_errors(path), os.fdopen(open_regular(path), "rb") as opened:
+        # safetensors opens a name twice, through links: the file that was opened stays the same if it is replaced.
+        pinned = Path(f"/proc/self/fd/{opened.fileno()}")
+        with safe_open(pinned if pinned.exists() else path, framework="pt", device=str(device)) as file:
             yield file
 
 

@@ -45,15 +45,7 @@ from seqwright.core.storage import (
 )
 from seqwright.runs.checkpoints import Checkpoints
 from seqwright.runs.environment import environment, now
-from seqwright.runs.manifest import (
-    LOG,
-    NAME,
-    Manifest,
-    fingerprint,
-    model_records,
-    records_of,
-    run_files,
-)
+from seqwright.runs.manifest import LOG, NAME, Manifest, fingerprint, model_records, records_of, run_files, settled
 from seqwright.runs.schemas import Certificate, Environment, Summary, check_log
 from seqwright.text.tokenizer import Tokenizer
 
@@ -125,7 +117,11 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path | str, *, contents: bool = True) -> Self:
         """An existing run whose files are all checked; without `contents` the hashes of its files are not."""
-        run = cls._readable(Path(path))
+        return settled(Path(path), lambda: cls._checked(Path(path), contents), beside_writer=True)
+
+    @classmethod
+    def _checked(cls, path: Path, contents: bool) -> Self:
+        run = cls._readable(path)
         if run.finished or run.model_path.exists():
             checked = run.check(contents=contents)
             run.hashed = checked if contents else {}
