@@ -92,6 +92,7 @@ def survives(name: str, base: Path, points: Callable[[int], list[int]]) -> None:
         process(work, folder, random.Random(at).randrange(2, calls))
         assert process(work, folder, NEVER) == 0, (name, at)
         assert results(folder, names) == wanted, (name, at)
+        assert not [*folder.rglob(".tmp-*"), *folder.rglob(".old-*")], (name, at)
     assert lost
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import glob
 import itertools
 import os
 import platform
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +16,7 @@ from typing import IO
 
 from seqwright.core.config import UserError
 from seqwright.core.regular_files import open_regular
-from seqwright.core.storage import is_leftover, random_suffix, sync, temporary_path, write_errors
+from seqwright.core.storage import staging, sweep, sync, write_errors
 
 NAME = ".lock"
 HOLDER = "process {process} on {node} since {time}"
@@ -69,33 +67,20 @@ def is_locked(folder: Path) -> bool:
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """A temporary folder that is renamed to `path`, missing or empty until then, when the block succeeds.
-
-    It is locked meanwhile, so that temporary folders of killed processes are told from those in use, and removed.
-    """
-    for leftover in filter(is_leftover, path.parent.glob(f".tmp-*-{glob.escape(path.name)}")):
-        if (leftover / NAME).exists():
-            with suppress(UserError), lock(leftover, "It is in use."):
-                shutil.rmtree(leftover)
-    temporary = temporary_path(path, "tmp", random_suffix())
-    staged = temporary / path.name
-    with write_errors(path):
-        temporary.mkdir(parents=True)
-        with lock(temporary, "It is in use."):
-            try:
-                staged.mkdir()
-                yield staged
-                for child in (staged, *staged.rglob("*")):
-                    sync(child)
-                try:
-                    staged.rename(path)
-                except OSError as error:
-                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                        raise
-                    raise UserError(f"{path} was made by another process meanwhile. Choose another folder.") from None
-                sync(path.parent)
-            finally:
-                shutil.rmtree(temporary)
+    """A temporary folder that is renamed to `path`, missing or empty until then, when the block succeeds."""
+    sweep(path)
+    with staging(path) as staged:
+        staged.mkdir()
+        yield staged
+        for child in (staged, *staged.rglob("*")):
+            sync(child)
+        try:
+            staged.rename(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            raise UserError(f"{path} was made by another process meanwhile. Choose another folder.") from None
+        sync(path.parent)
 
 
 def is_lock(path: Path) -> bool:
