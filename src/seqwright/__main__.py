@@ -11,6 +11,7 @@ def main() -> None:
     end in status 130, too.
     """
     try:
+        import os
         import signal
 
         interrupts: list[int] = []
@@ -21,9 +22,8 @@ def main() -> None:
 
         def unraisable(lost: Any) -> None:
             if lost.exc_type is KeyboardInterrupt:
-                signal.raise_signal(signal.SIGINT)
-            else:
-                sys.__unraisablehook__(lost)
+                os._exit(130)  # as safe as a kill; raised here it would be lost again
+            sys.__unraisablehook__(lost)
 
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else ignored, as in the background
             signal.signal(signal.SIGINT, interrupt)
