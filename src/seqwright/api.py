@@ -18,8 +18,10 @@ from seqwright.pipeline.trust import refuse_untrusted, without_untrusted
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import RUNS, is_run
 from seqwright.runs.listing import SortKey, listing
-from seqwright.runs.run import Run
+from seqwright.runs.manifest import settled
+from seqwright.runs.run import Run, weights_path
 from seqwright.text.tokenizer import Tokenizer
+from seqwright.training.model_size import refuse_larger
 
 if TYPE_CHECKING:  # studies know every task: each verb imports its own
     from seqwright.studies.check import LawResult
@@ -160,18 +162,26 @@ def open(
     differ from the training files: `data.columns=["1","3"]`. `precision` bf16 or fp16 is the dtype of weights and KV
     cache of generative models; log-probabilities stay float32. `trust` lets a run that was made elsewhere name the data
     it is evaluated on."""
-    directory = RunDirectory.open(path)
     for override in set:
         if parse_override(override)[0] not in READING:
             raise UserError(f"--set {override}: of a run's data, only {', '.join(READING)} can be set.")
-    settings = recipes.make(directory.recipe(), set, origin=str(directory.recipe_path), settled=True)
-    if not trust:
-        settings = without_untrusted(settings, directory)
-    task = settings.data.kind
-    kind = build.task_spec(task).run
-    codec = kind.codec_class.open(directory)
-    model = build.model(settings.model, codec.sizes, task=task)
-    return kind(directory, settings, model, codec, device=device, precision=precision)
+
+    def opened() -> Run:
+        directory = RunDirectory.open(path)
+        settings = recipes.make(directory.recipe(), set, origin=str(directory.recipe_path), settled=True)
+        if not trust:
+            settings = without_untrusted(settings, directory)
+        task = settings.data.kind
+        kind = build.task_spec(task).run
+        codec = kind.codec_class.open(directory)
+
+        def new_model() -> Any:
+            return build.model(settings.model, codec.sizes, task=task)
+
+        refuse_larger(new_model, weights_path(directory))
+        return kind(directory, settings, new_model(), codec, device=device, precision=precision)
+
+    return settled(Path(path), opened)
 
 
 register_encoder = build.register_encoder

@@ -16,7 +16,6 @@ from seqwright.core.config import UserError
 from seqwright.core.storage import (
     append_jsonl,
     atomic_directory,
-    check_tensors,
     load_tensors,
     read_json,
     read_jsonl,
@@ -24,6 +23,7 @@ from seqwright.core.storage import (
     recover,
     remove_directory,
     save_tensors,
+    tensor_shapes,
     write_json,
     write_text,
 )
@@ -126,7 +126,7 @@ def test_truncated_safetensors_is_refused(tmp_path: Path, size: int) -> None:
     path = tmp_path / "t.safetensors"
     save_tensors(path, {"a": torch.ones(10)})
     path.write_bytes(path.read_bytes()[:size])
-    for read in (load_tensors, check_tensors):
+    for read in (load_tensors, tensor_shapes):
         with pytest.raises(UserError, match=r"t\.safetensors is damaged.*Restore it"):
             read(path)
 

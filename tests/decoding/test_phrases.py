@@ -182,3 +182,8 @@ def test_automaton_tables_are_small_and_limited(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("seqwright.decoding.phrases.MAX_TABLE_ENTRIES", table.transitions.size)
     with pytest.raises(UserError, match=r"4 phrases .* leave out all but [123],"):
         automaton([b"Donaudampfschifffahrt", b"Hund", "Straßenbahn".encode(), b"zu"], BYTE_PIECES, EOS)
+
+
+def test_a_phrase_that_the_tokenizer_normalizes_is_one_piece() -> None:
+    assert phrase(b"AB", PIECES, [6], EOS).piece_ends == (2,)
+    assert phrase(b"ab b", PIECES, [6, 8, 5], EOS).piece_ends[-1] == 4

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from seqwright.core.batch import Source
-from seqwright.decoding.options import SearchOptions
-from seqwright.decoding.search_audit import search_audit
+from seqwright.decoding.exact import Found
+from seqwright.decoding.options import Hypothesis, SearchOptions
+from seqwright.decoding.search_audit import _summary, search_audit
 from tests.contract.kinds import VOCABULARY, small
 from tests.worked.test_beam import END, START, Toy
 
@@ -42,3 +43,12 @@ def test_search_audit_of_a_wide_beam_and_of_an_unproven_optimum() -> None:
     unproven = search_audit(model, source, SearchOptions(max_tokens=3, max_nodes=1), [1], **inputs)
     assert unproven.proven == 0
     assert unproven.best == [None] * 3
+
+
+def test_an_unfinished_output_is_a_search_error_without_a_gap() -> None:
+    ended = Hypothesis(ids=[5], log_prob=-1.0, score=-1.0, reason="end")
+    cut_off = Hypothesis(ids=[5, 5], log_prob=-0.5, score=-0.5, reason="length")
+    worse = Hypothesis(ids=[6], log_prob=-1.5, score=-1.5, reason="end")
+    results = [Found([ended], proven=True, nodes=1) for _ in range(3)]
+    (row,) = _summary(results, {1: [[cut_off], [worse], []]}).widths
+    assert (row.missed, row.unfinished, row.gap) == (3, 2, 0.5)

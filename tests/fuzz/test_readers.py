@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -52,12 +53,25 @@ def test_what_was_once_found_stays_mended(readers: dict[str, Seed], tmp_path: Pa
 
 
 @pytest.mark.skipif("FUZZ_MINUTES" not in os.environ, reason="run by `make fuzz`")
-def test_mutated_files_for_minutes(readers: dict[str, Seed], tmp_path: Path) -> None:
+def test_mutated_files_for_minutes(
+    readers: dict[str, Seed], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     deadline = time.monotonic() + 60 * float(os.environ["FUZZ_MINUTES"])
     start = number = int(os.environ.get("FUZZ_SEED", time.time()))
-    found: list[str] = []
+    failed: dict[str, list[str]] = {name: [] for name in readers}
     while time.monotonic() < deadline:
         for name, seed in readers.items():
-            found += failures_of(name, seed, [number], tmp_path)
+            failed[name] += failures_of(name, seed, [number], tmp_path)
         number += 1
-    assert not found, "\n".join([f"of {(number - start) * len(readers):,} mutations:", *found])
+    found = [line for lines in failed.values() for line in lines]
+    with capsys.disabled():
+        sys.stdout.write("\n" + table(number - start, failed))
+    assert not found, "\n".join(found)
+
+
+def table(mutations: int, failed: dict[str, list[str]]) -> str:
+    """The number of mutations and of tracebacks by reader, and of all."""
+    rows = [(name, mutations, len(lines)) for name, lines in failed.items()]
+    rows.append(("all", sum(row[1] for row in rows), sum(row[2] for row in rows)))
+    lines = [f"{name:24}{count:>10,}{tracebacks:>12,}" for name, count, tracebacks in rows]
+    return "\n".join([f"{'reader':24}{'mutations':>10}{'tracebacks':>12}", *lines, ""])

@@ -92,6 +92,8 @@ def survives(name: str, base: Path, points: Callable[[int], list[int]]) -> None:
         process(work, folder, random.Random(at).randrange(2, calls))
         assert process(work, folder, NEVER) == 0, (name, at)
         assert results(folder, names) == wanted, (name, at)
+        leftovers = [*folder.rglob(".tmp-*/*"), *folder.rglob(".old-*/*")]  # an empty folder may outlive the last call
+        assert not leftovers, (name, at)
     assert lost
 
 

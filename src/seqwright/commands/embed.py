@@ -78,8 +78,9 @@ def write(path: Path, vectors: list[Any]) -> None:
     import numpy as np
     import torch
 
-    from seqwright.core.storage import save_tensors, write_chunks
+    from seqwright.core.storage import save_tensors, sweep, write_chunks
 
+    sweep(path)
     array = np.stack(vectors) if vectors else np.zeros((0, 0), np.float32)
     if path.suffix == ".safetensors":
         save_tensors(path, {"vectors": torch.from_numpy(array)})

@@ -47,13 +47,15 @@ def command(
         print_json(audit.as_json())
         return
     rows = [
-        {"width": w.width, "missed": w.missed, "share": w.missed / max(1, audit.proven), "gap": w.gap}
+        {"width": w.width, "missed": w.missed, "share": w.missed / max(1, audit.proven)}
+        | {"unfinished": w.unfinished, "gap": w.gap}
         for w in audit.widths
     ]
     columns = [
         Column("width", "beam size"),
         Column("missed", "search errors"),
         Column("share", "rate", "{:.1%}".format),
+        Column("unfinished", "unfinished"),
         Column("gap", "mean gap", "{:.4f}".format),
     ]
     print_table(table(rows, columns))

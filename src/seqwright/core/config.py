@@ -25,6 +25,9 @@ from seqwright.core.synonyms import KEYS_BY_SYNONYM
 
 T = TypeVar("T")
 
+MAX_SIZE = 1 << 48
+"""Of widths, lengths and counts: far below what an int64 of a tensor holds."""
+
 
 class UserError(Exception):
     """An error that the user can fix, as its message explains. Other exceptions are bugs and keep their traceback."""
@@ -59,7 +62,7 @@ def pick(kind: str, table: Mapping[str, Any], what: str) -> Any:
 
 
 def check_sizes(config: object, *names: str) -> None:
-    """Raises for sizes below 1."""
+    """Raises for sizes below 1 or above MAX_SIZE."""
     refuse(wrong_sizes(config, *names))
 
 
@@ -74,8 +77,10 @@ def check_not_negative(config: object, *names: str) -> None:
 
 
 def wrong_sizes(config: object, *names: str) -> list[str]:
-    """The problems of sizes below 1; options that are None or strings are skipped."""
-    return [f"{name} must be at least 1, not {value}" for name, value in _numbers(config, names) if value < 1]
+    """The problems of sizes below 1 or above MAX_SIZE; options that are None or strings are skipped."""
+    numbers = list(_numbers(config, names))
+    small = [f"{name} must be at least 1, not {value}" for name, value in numbers if value < 1]
+    return small + [f"{name} must be at most {MAX_SIZE:,}" for name, value in numbers if value > MAX_SIZE]
 
 
 def wrong_shares(config: object, *names: str) -> list[str]:

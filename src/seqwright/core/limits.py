@@ -15,8 +15,11 @@ DEFAULTS = {
     "SEQWRIGHT_MAX_VOCABULARY": 1 << 23,
     "SEQWRIGHT_MAX_PIXELS": 100_000_000,
     "SEQWRIGHT_MAX_DECOMPRESSED_BYTES": 1 << 31,
+    "SEQWRIGHT_MAX_BUFFER_BYTES": 1 << 29,
+    "SEQWRIGHT_MAX_PARAMETER_TENSORS": 10_000,
 }
-"""Bytes of a JSON or TOML file; token ids; pixels of one image; bytes of one decompressed file or line."""
+"""Bytes of a JSON or TOML file; token ids; pixels of one image; bytes of one decompressed file or line; bytes of the
+tables that a model computes (sinusoids, rotations); parameter tensors of a model to train."""
 
 
 def limit(name: str) -> int:

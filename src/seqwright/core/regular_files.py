@@ -37,7 +37,10 @@ def refuse_irregular(folder: Path) -> None:
     """Raises UserError where a folder holds a link, FIFO, socket or device at any depth."""
     for parent, folders, files in os.walk(folder):
         for path in (Path(parent, name) for name in (*folders, *files)):
-            mode = path.lstat().st_mode
+            try:
+                mode = path.lstat().st_mode
+            except FileNotFoundError:  # a temporary file of a process that writes here
+                continue
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 raise UserError(_irregular(path, _kind(mode)))
 

@@ -8,6 +8,8 @@ Files are opened as regular files only: a link could lead outside, and a FIFO wo
 from __future__ import annotations
 
 import errno
+import fcntl
+import glob
 import json
 import math
 import os
@@ -16,7 +18,7 @@ import secrets
 import shutil
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -179,10 +181,11 @@ def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[s
     return tensors, metadata
 
 
-def check_tensors(path: Path) -> None:
-    """Raises unless the file is complete safetensors; reads the header only."""
+def tensor_shapes(path: Path) -> dict[str, torch.Size]:
+    """The shapes of the tensors of a complete safetensors file; reads the header only."""
     with _open_tensors(path) as file:
         _metadata(file)
+        return {name: torch.Size(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
 @contextmanager
@@ -197,7 +200,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
 
 def remove_directory(path: Path) -> None:
     """Deletes a directory by renaming it first, so that a crash leaves no partial directory under its name."""
-    temporary = temporary_path(path, "tmp", random_suffix())
+    temporary = _temporary_path(path, "tmp")
     path.rename(temporary)
     shutil.rmtree(temporary)
 
@@ -251,32 +254,61 @@ def write_errors(path: Path) -> Iterator[None]:
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """A temporary path whose file or directory is fsynced and renamed to `path` when the block succeeds."""
-    suffix = random_suffix()
-    # A directory even for a single file: it also holds the temporary file that safetensors writes beside its target.
-    temporary = temporary_path(path, "tmp", suffix)
-    staged = temporary / path.name
+    with staging(path) as staged:
+        yield staged
+        sync(staged)
+        if staged.is_dir() and path.is_dir():  # rename(2) replaces a file, but not a non-empty directory
+            replaced = _temporary_path(path, "old")
+            path.rename(replaced)
+            staged.rename(path)
+            shutil.rmtree(replaced)
+        else:
+            staged.replace(path)
+        sync(path.parent)
+
+
+@contextmanager
+def staging(path: Path) -> Iterator[Path]:
+    """A path of the same name in a temporary directory beside `path`, which is locked and removed after the block.
+
+    A directory even for a single file: it also holds the temporary file that safetensors writes beside its target.
+    """
     with write_errors(path):
-        temporary.mkdir(parents=True)
+        while True:
+            temporary = _temporary_path(path, "tmp")
+            temporary.mkdir(parents=True)
+            with suppress(FileNotFoundError):
+                handle = os.open(temporary, os.O_RDONLY)
+                with suppress(OSError):  # file systems without locks of directories: nothing is swept there
+                    fcntl.flock(handle, fcntl.LOCK_EX)
+                if temporary.exists():  # else `sweep` was faster
+                    break
+                os.close(handle)
         try:
-            yield staged
-            sync(staged)
-            if staged.is_dir() and path.is_dir():  # rename(2) replaces a file, but not a non-empty directory
-                replaced = temporary_path(path, "old", suffix)
-                path.rename(replaced)
-                staged.rename(path)
-                shutil.rmtree(replaced)
-            else:
-                staged.replace(path)
-            sync(path.parent)
+            yield temporary / path.name
         finally:
             shutil.rmtree(temporary)
+            os.close(handle)
+
+
+def sweep(path: Path) -> None:
+    """Removes temporary directories that killed writers of `path` left; those of live ones are locked."""
+    for leftover in filter(is_leftover, path.parent.glob(f".tmp-*-{glob.escape(path.name)}")):
+        with suppress(OSError):
+            handle = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(leftover)
+            finally:
+                os.close(handle)
 
 
 @contextmanager
 def _open_tensors(path: Path, device: torch.device | str = "cpu") -> Iterator[Any]:
-    with read_errors(path):
-        os.close(open_regular(path))  # safetensors would follow a link and wait for a FIFO
-        with safe_open(path, framework="pt", device=str(device)) as file:
+    with read_errors(path), os.fdopen(open_regular(path), "rb") as opened:
+        # safetensors opens a name twice, through links: the file that was opened stays the same if it is replaced.
+        pinned = Path(f"/proc/self/fd/{opened.fileno()}")
+        with safe_open(pinned if pinned.exists() else path, framework="pt", device=str(device)) as file:
             yield file
 
 
@@ -341,11 +373,6 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def random_suffix() -> str:
-    """Eight random hexadecimal digits."""
-    return secrets.token_hex(4)
-
-
-def temporary_path(path: Path, state: str, suffix: str) -> Path:
-    """The temporary path beside `path` for its new (tmp) or replaced (old) contents."""
-    return path.with_name(f".{state}-{suffix}-{path.name}")
+def _temporary_path(path: Path, state: str) -> Path:
+    """A temporary path beside `path` for its new (tmp) or replaced (old) contents."""
+    return path.with_name(f".{state}-{secrets.token_hex(4)}-{path.name}")

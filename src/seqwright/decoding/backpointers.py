@@ -13,13 +13,17 @@ from torch import Tensor
 from seqwright.decoding.length_penalty import normalize
 from seqwright.decoding.options import Hypothesis, SearchOptions
 
+FIRST_STEPS = 1024
+"""Steps that the tables have room for at first: the limit may be any number of tokens. Tables double beyond."""
+TABLES = ("parents", "ids", "finished_parents", "finished_log_probs", "scores")
+
 
 class BackPointers:
-    """Back-pointers of B sources with G groups of K beams each."""
+    """Back-pointers of B sources with G groups of K beams each; tables are (T, B · G, K)."""
 
     def __init__(self, limits: Sequence[int], groups: int, beams: int, like: Tensor):
         self.limits, self.groups = limits, groups
-        shape = (max(limits), len(limits) * groups, beams)
+        shape = (min(max(limits), FIRST_STEPS), len(limits) * groups, beams)
         self.parents = torch.zeros(shape, dtype=torch.long, device=like.device)
         self.ids = torch.zeros_like(self.parents)
         self.finished_parents = torch.zeros_like(self.parents)
@@ -28,8 +32,20 @@ class BackPointers:
         self.scores = torch.full_like(self.finished_log_probs, -torch.inf)
         self.unfinished_log_probs = torch.full_like(self.finished_log_probs[0], -torch.inf)
         """(B · G, K) log-probabilities of the hypotheses that are cut off without <eos>."""
-        self.unfinished_lengths = torch.tensor(limits, device=like.device).repeat_interleave(groups)
+        self.unfinished_lengths = torch.ones(shape[1], dtype=torch.long, device=like.device)
         """(B · G,) where they are cut off: at the maximum length, or where no continuation is left."""
+
+    def reserve(self, length: int) -> bool:
+        """Makes room for hypotheses of `length` ids; True where the tables were replaced by larger ones."""
+        steps = len(self.ids)
+        if length <= steps:
+            return False
+        more = min(2 * length, max(self.limits)) - steps
+        for name in TABLES:
+            table = getattr(self, name)
+            empty = -torch.inf if table.is_floating_point() else 0
+            setattr(self, name, torch.cat([table, table.new_full((more, *table.shape[1:]), empty)]))
+        return True
 
     def finish(self, group: Tensor, length: Tensor, log_probs: Tensor, scores: Tensor, parents: Tensor) -> None:
         """Records finished hypotheses of `length` ids, <eos> included, with -inf where there is none: all (Q, K)."""
@@ -52,9 +68,7 @@ class BackPointers:
 
     def hypotheses(self, options: SearchOptions) -> list[list[Hypothesis]]:
         """The n-best list of each source, best first; shorter where the search has fewer hypotheses."""
-        for name in ("parents", "ids", "finished_parents", "finished_log_probs", "scores"):
-            setattr(self, name, getattr(self, name).cpu())
-        for name in ("unfinished_log_probs", "unfinished_lengths"):
+        for name in (*TABLES, "unfinished_log_probs", "unfinished_lengths"):
             setattr(self, name, getattr(self, name).cpu())
         outputs = []
         for finished, unfinished in zip(self._finished(options.n_best), self._unfinished(options), strict=True):

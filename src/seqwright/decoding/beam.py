@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from seqwright.core.batch import Source
 from seqwright.core.config import UserError
@@ -137,9 +138,8 @@ class _BeamSearch:
         totals = like.new_full((groups, self.beams), -torch.inf)
         totals[:, 0] = 0  # the beams of a group begin as one
         first = torch.zeros_like(totals, dtype=torch.long)
-        needed = prompts if self.processors.needs_history else [[]] * source.rows
-        room = max(map(len, needed)) + max(limits) if self.processors.needs_history else 0
-        history = History.of(needed, room, device)
+        self.longest_prompt = max(map(len, prompts))
+        history = History.of(prompts if self.processors.needs_history else [[]] * source.rows, device)
         progress = first.new_empty(source.rows, 0) if self.constraints is None else self.constraints.first
         positions = source.mask.size(1) if self.options.coverage_penalty else 0
         self.live = Beams(
@@ -182,6 +182,8 @@ class _BeamSearch:
         if self.static and self.length == self.until:
             self._make_static()
         self.length += 1
+        if self.back_pointers.reserve(self.length):
+            self.captured = None
         if not self.static:
             self._step()
             return
@@ -262,6 +264,9 @@ class _BeamSearch:
             live.progress = self.constraints.after(self._inherited(live.progress), live.ids)
         if self.processors.needs_history:
             place = (live.prompt + self.length - 1).view(-1, 1, 1).expand(-1, self.beams, 1)
+            needed, room = self.longest_prompt + self.length, live.tokens.size(2)
+            if needed > room:
+                live.tokens = pad(live.tokens, (0, 2 * needed - room), value=NOTHING)
             live.tokens = self._inherited(live.tokens).scatter(2, place, live.ids.unsqueeze(-1))
         if self.options.coverage_penalty:
             live.covered = self._inherited(live.covered)

@@ -274,7 +274,7 @@ class Engine:
             last,
             torch.zeros_like(last),
             RowOptions.of(options, vocabulary, self.device, [own.seed for own in admitted]),
-            History.of(prompts, 0, self.device),
+            History.of(prompts, self.device),
         )
 
     def _processors(self) -> LogitsProcessors:

@@ -8,6 +8,9 @@ from typing import Literal
 
 from seqwright.core.config import UserError, check_not_negative, check_sizes
 
+MAX_BEAM = 10_000
+"""Every hypothesis has log-probabilities of the whole vocabulary: a received recipe cannot ask for a billion."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessorOptions:
@@ -126,6 +129,8 @@ class SearchOptions(ProcessorOptions):
         super().__post_init__()
         check_sizes(self, "beam_size", "n_best", "max_tokens", "beam_groups", "finished", "max_nodes")
         check_not_negative(self, "length_ratio", "coverage_penalty", "diversity_penalty")
+        if max(self.beam_size, self.n_best) > MAX_BEAM:
+            raise UserError(f"beam_size and n_best are at most {MAX_BEAM:,}; lower them.")
         if self.beam_size % self.beam_groups:
             raise UserError(
                 f"a beam of {self.beam_size} cannot be split into {self.beam_groups} groups; make beam_size a multiple."

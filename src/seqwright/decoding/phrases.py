@@ -167,8 +167,12 @@ class Phrase:
 
 
 def phrase(text: bytes, pieces: Sequence[bytes], ids: Sequence[int], eos: int | None) -> Phrase:
-    """A required phrase whose usual segmentation is `ids`, which may start with a space."""
+    """A required phrase whose usual segmentation is `ids`, which may start with a space.
+
+    Where the tokenizer spells it differently (normalized), the phrase is one piece.
+    """
     spelled = [pieces[id] for id in ids]
     start = b"".join(spelled).find(text)
-    ends = {min(len(text), int(end) - start) for end in np.cumsum([len(piece) for piece in spelled])}
+    found = [] if start < 0 else np.cumsum([len(piece) for piece in spelled]).tolist()
+    ends = {len(text)} | {min(len(text), end - start) for end in found}
     return Phrase(automaton=automaton([text], pieces, eos), piece_ends=tuple(sorted(end for end in ends if end > 0)))

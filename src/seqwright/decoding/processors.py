@@ -34,9 +34,9 @@ class History(State):
     prompt: Tensor  # (R,): how many of them are the prompt's
 
     @classmethod
-    def of(cls, prompts: Sequence[Sequence[int]], capacity: int, device: torch.device | str) -> History:
-        """That of rows which have read their prompts, with room for `capacity` tokens in all."""
-        width = max(capacity, max(map(len, prompts), default=0))
+    def of(cls, prompts: Sequence[Sequence[int]], device: torch.device | str) -> History:
+        """That of rows which have read their prompts."""
+        width = max(map(len, prompts), default=0)
         rows = [[*prompt, *[NOTHING] * (width - len(prompt))] for prompt in prompts]
         length = torch.tensor([len(prompt) for prompt in prompts], device=device)
         tokens = torch.tensor(rows, dtype=torch.long, device=device).view(len(prompts), width)

@@ -32,8 +32,10 @@ class WidthErrors:
     width: int
     missed: int
     """Sources with a search error, of those with a proven optimum."""
+    unfinished: int
+    """Of these, sources without an output that ends in <eos>, although the optimum does."""
     gap: float
-    """Mean difference between the score of the optimum and of the beam's output, over all proven sources."""
+    """Mean difference between the score of the optimum and of the beam's output, over the other proven sources."""
     search_errors: int | None = None
     """Sources whose reference scores higher than the beam's output."""
     model_errors: int | None = None
@@ -128,9 +130,11 @@ def _summary(results: list[Found], beams: dict[int, list[list[Hypothesis]]]) -> 
     proven = [n for n, hypothesis in enumerate(best) if hypothesis is not None]
     widths = []
     for width, outputs in beams.items():
-        gaps = [_gap(best[n], outputs[n]) for n in proven]
-        missed = sum(gap > TOLERANCE for gap in gaps)
-        widths.append(WidthErrors(width=width, missed=missed, gap=sum(gaps) / max(1, len(gaps))))
+        gaps = [gap for n in proven if (gap := _gap(best[n], outputs[n])) is not None]
+        unfinished = len(proven) - len(gaps)
+        missed = unfinished + sum(gap > TOLERANCE for gap in gaps)
+        mean = sum(gaps) / max(1, len(gaps))
+        widths.append(WidthErrors(width=width, missed=missed, unfinished=unfinished, gap=mean))
     return Audit(
         sources=len(results),
         proven=len(proven),
@@ -141,9 +145,9 @@ def _summary(results: list[Found], beams: dict[int, list[list[Hypothesis]]]) -> 
     )
 
 
-def _gap(best: Hypothesis | None, outputs: list[Hypothesis]) -> float:
-    """Score of the optimum less that of a beam's output; infinite where only the optimum is finished."""
+def _gap(best: Hypothesis | None, outputs: list[Hypothesis]) -> float | None:
+    """Score of the optimum less that of a beam's output; None where only the optimum is finished."""
     assert best is not None
     if not outputs or (outputs[0].reason, best.reason) == ("length", "end"):
-        return float("inf")
+        return None
     return max(0.0, best.score - outputs[0].score)

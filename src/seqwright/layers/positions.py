@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from seqwright.core.limits import check_limit
+
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
     """Sinusoidal encoding (..., D): sin and cos interleaved, wavelengths 2π to 10000·2π (Vaswani et al. 2017)."""
@@ -15,13 +17,23 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
 
 
+def table_positions(context: int, width: int) -> Tensor:
+    """Positions (context,) of a float32 table (context, D), at most SEQWRIGHT_MAX_BUFFER_BYTES of them.
+
+    On the CPU even where a model is built on the meta device: arithmetic there imports torch's compiler.
+    """
+    size = 4 * context * width
+    check_limit("SEQWRIGHT_MAX_BUFFER_BYTES", size, f"a positional table for context = {context:,} has {size:,} bytes")
+    return torch.arange(context, device="cpu")
+
+
 class Sinusoidal(nn.Module):
     """Adds fixed sinusoidal encodings to embeddings, which are scaled by √D first (Vaswani et al. 2017, §3.4)."""
 
     def __init__(self, width: int, context: int):
         super().__init__()
         self.scale = width**0.5
-        self.register_buffer("table", sinusoids(torch.arange(context), width).float(), persistent=False)
+        self.register_buffer("table", sinusoids(table_positions(context, width), width).float(), persistent=False)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         table: Tensor = self.get_buffer("table")
@@ -55,8 +67,9 @@ class Rotary(nn.Module):
         if size % 2:
             raise ValueError(f"rotary embeddings rotate pairs; head size {size} is odd")
         # In float64: float32 angles of long contexts lose digits before the sine.
-        frequency = base ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
-        angles = torch.arange(context, dtype=torch.float64).unsqueeze(1) * frequency  # (context, E / 2)
+        positions = table_positions(context, size).double()
+        frequency = base ** (-torch.arange(0, size, 2, dtype=torch.float64, device="cpu") / size)
+        angles = positions.unsqueeze(1) * frequency  # (context, E / 2)
         self.register_buffer("cos", angles.cos().float(), persistent=False)
         self.register_buffer("sin", angles.sin().float(), persistent=False)
 

@@ -17,6 +17,9 @@ from seqwright.core.state import shared
 from seqwright.layers.kv_cache import KVCache, attention_mask
 from seqwright.layers.tree_cache import SLOT_ALIGNMENT, TreeCache
 
+FIRST_SLOTS = 4096
+"""Slots of each row at first: `capacity` may be that of a request for any number of tokens. Buffers double beyond."""
+
 
 @dataclass
 class SlotCache(KVCache):
@@ -27,6 +30,8 @@ class SlotCache(KVCache):
     value: Tensor  # (R, L, S + 1, G, E)
     used: Tensor = shared()
     """() long: no row is longer; slots beyond are not read."""
+    capacity: Tensor = shared()
+    """() long: tokens that a row may have; buffers grow up to it."""
 
     def __post_init__(self) -> None:
         self.slots: Tensor | slice = slice(0)
@@ -34,12 +39,15 @@ class SlotCache(KVCache):
 
     @classmethod
     def empty(cls, rows: int, layers: int, heads: int, size: int, capacity: int, like: Tensor) -> SlotCache:
-        """An empty cache with `capacity` slots for each row; `like` gives device and dtype."""
-        key, value = (like.new_zeros(rows, layers, capacity + 1, heads, size) for _ in range(2))
-        return cls(torch.zeros(rows, dtype=torch.long, device=like.device), key, value, torch.tensor(0))
+        """An empty cache for up to `capacity` tokens in each row; `like` gives device and dtype."""
+        slots = min(capacity, FIRST_SLOTS)
+        key, value = (like.new_zeros(rows, layers, slots + 1, heads, size) for _ in range(2))
+        length = torch.zeros(rows, dtype=torch.long, device=like.device)
+        return cls(length, key, value, torch.tensor(0), torch.tensor(capacity))
 
     @property
-    def capacity(self) -> int:
+    def size(self) -> int:
+        """Slots of each row."""
         return self.key.size(2) - 1
 
     @property
@@ -48,16 +56,17 @@ class SlotCache(KVCache):
         return int(self.used)
 
     def extended(self, steps: int, count: Tensor | None = None) -> SlotCache:
-        before = int(self.used)
-        used = min(before + steps, self.capacity)
+        before, capacity = int(self.used), int(self.capacity)
+        used = min(before + steps, capacity)
+        grown = self if used <= self.size else self._resized(min(2 * used, capacity))
         added = steps if count is None else count
-        cache = replace(self, length=self.length + added, used=torch.tensor(used))
-        if before == 0 and steps <= self.capacity:
+        cache = replace(grown, length=self.length + added, used=torch.tensor(used))
+        if before == 0 and steps <= capacity:
             cache.slots = slice(steps)  # a prefill: padding is overwritten before it can be seen
         else:
             positions = self.positions(steps)
             beyond = positions >= (self.length + added).unsqueeze(1)
-            cache.slots = positions.masked_fill(beyond, self.capacity).clamp(max=self.capacity)
+            cache.slots = positions.masked_fill(beyond, cache.size).clamp(max=cache.size)
         return cache
 
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,18 +120,18 @@ class SlotCache(KVCache):
     @classmethod
     def aligned(cls, states: Sequence[SlotCache]) -> list[SlotCache]:
         """As many slots in every cache."""
-        capacity = max(cache.capacity for cache in states)
-        return [cache._resized(capacity) for cache in states]
+        size = max(cache.size for cache in states)
+        return [cache._resized(size) for cache in states]
 
     def static(self, steps: int) -> SlotCache:
         """With room for `steps` more tokens, all slots read and the free ones masked: no shape changes any more."""
-        capacity = int(self.used) + steps
-        grown = self._resized(max(self.capacity, capacity + -capacity % SLOT_ALIGNMENT))
-        return replace(grown, used=torch.tensor(grown.capacity))
+        size = int(self.used) + steps
+        grown = self._resized(max(self.size, size + -size % SLOT_ALIGNMENT))
+        return replace(grown, used=torch.tensor(grown.size), capacity=torch.tensor(grown.size))
 
-    def _resized(self, capacity: int) -> SlotCache:
-        if capacity == self.capacity:
+    def _resized(self, size: int) -> SlotCache:
+        if size == self.size:
             return self
-        more = capacity - self.capacity
+        more = size - self.size
         key, value = (F.pad(old, (0, 0, 0, 0, 0, more)) for old in (self.key, self.value))
         return replace(self, key=key, value=value)

@@ -6,6 +6,7 @@ held-out text is most probable (`metrics/interpolation.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -83,11 +84,12 @@ class Mixture(Parts):
 
     def __init__(self, models: Sequence[Autoregressive], weights: Sequence[float] | Tensor):
         self.models = list(models)
-        self.weights = torch.as_tensor(weights, dtype=torch.float64)
-        if not self.models or len(self.models) != len(self.weights):
-            raise UserError(f"a mixture needs models and a weight for each, not {len(self.weights)} weights.")
-        if (self.weights < 0).any() or not self._valid_weights():
-            raise UserError(f"{self.rule}; none is negative, unlike {self.weights.tolist()}.")
+        weights = [float(weight) for weight in weights]
+        if not self.models or len(self.models) != len(weights):
+            raise UserError(f"a mixture needs models and a weight for each, not {len(weights)} weights.")
+        if not all(weight >= 0 for weight in weights) or not self._valid(weights):
+            raise UserError(f"{self.rule}; none is negative, unlike {weights}.")
+        self.weights = torch.tensor(weights, dtype=torch.float64)
         self.context = min((model.context for model in self.models if model.context is not None), default=None)
 
     @property
@@ -123,8 +125,8 @@ class Mixture(Parts):
         """Log-probabilities (B, T, V)."""
         return self._mix([model(batch).log_softmax(-1) for model in self.models])
 
-    def _valid_weights(self) -> bool:
-        return bool(torch.isclose(self.weights.sum(), torch.ones(()).double()))
+    def _valid(self, weights: Sequence[float]) -> bool:
+        return math.isclose(sum(weights), 1, rel_tol=1e-5)
 
     def _mix(self, log_probs: list[Tensor]) -> Tensor:
         """log Σ weight_i p_i, on the device of the first model."""
@@ -151,8 +153,8 @@ class Product(Mixture):
         scores = torch.cat(log_p, 1).masked_fill(batch.target == IGNORE, 0)
         return scores, None if state is None else after
 
-    def _valid_weights(self) -> bool:
-        return bool(self.weights.any())
+    def _valid(self, weights: Sequence[float]) -> bool:
+        return any(weights)
 
     def _mix(self, log_probs: list[Tensor]) -> Tensor:
         device = log_probs[0].device

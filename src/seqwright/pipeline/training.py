@@ -13,6 +13,7 @@ import torch
 
 from seqwright import build
 from seqwright.core.config import UserError, to_table
+from seqwright.core.limits import check_limit
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.storage import load_tensors, write_text
 from seqwright.data.files import MissingFileError
@@ -38,6 +39,7 @@ from seqwright.training import machine
 from seqwright.training.averaging import average_weights
 from seqwright.training.config import TrainingConfig
 from seqwright.training.divergence import DivergenceError, chance_nll
+from seqwright.training.model_size import ModelSize, on_meta
 from seqwright.training.schedule import ENDLESS
 from seqwright.training.trainer import TensorGroups, Trainer, total_steps, warmup_steps
 from seqwright.training.trainer_state import final_checkpoints
@@ -374,13 +376,17 @@ def refits(settings: Recipe) -> bool:
 
 def refuse_too_large(wanted: Recipe, sizes: Any) -> None:
     """Raises where a model with its gradients and optimizer state would not fit into memory."""
-    if wanted.kind in build.COUNTED or machine.device(wanted.training.device).type != "cpu":
+    if wanted.kind in build.COUNTED:
         return
-    with torch.device("meta"):
-        model = build.model(wanted.model, sizes, task=wanted.data.kind)
+
+    def check(size: ModelSize) -> None:
+        what = f"[model] has {size.tensors:,} parameter tensors or more"
+        check_limit("SEQWRIGHT_MAX_PARAMETER_TENSORS", size.tensors, what)
+
+    model = on_meta(lambda: build.model(wanted.model, sizes, task=wanted.data.kind), check)
     parameters = sum(p.numel() for p in model.parameters())
     needed, memory = 16 * parameters, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > memory:
+    if needed > memory and machine.device(wanted.training.device).type == "cpu":
         raise UserError(
             f"a model of {parameters:,} parameters needs about {needed / 1e9:,.0f} GB to be trained, and this machine"
             f" has {memory / 1e9:,.0f} GB; make it narrower or shallower, or give it a shorter context."

@@ -113,6 +113,10 @@ class Checkpoints:
             if old not in newest and (old > step or old not in kept):
                 remove_directory(self._folder(old))
 
+    def model_path(self, step: int) -> Path:
+        """The weights of a checkpoint."""
+        return self._folder(step) / "model.safetensors"
+
     def load(self, step: int) -> Checkpoint:
         """The checkpoint of a step; UserError where a file of it, or of the model it belongs to, was changed."""
         folder = self._folder(step)

@@ -28,7 +28,6 @@ from seqwright.core.lock import is_lock, lock, new_directory
 from seqwright.core.regular_files import FileRecord, refuse_irregular
 from seqwright.core.storage import (
     append_jsonl,
-    check_tensors,
     is_leftover,
     read_json,
     read_jsonl,
@@ -37,6 +36,7 @@ from seqwright.core.storage import (
     recover,
     save_tensors,
     sync,
+    tensor_shapes,
     to_json,
     to_record,
     write_errors,
@@ -54,6 +54,7 @@ from seqwright.runs.manifest import (
     model_records,
     records_of,
     run_files,
+    settled,
 )
 from seqwright.runs.schemas import Certificate, Environment, Summary, check_log
 from seqwright.text.tokenizer import Tokenizer
@@ -126,7 +127,11 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path | str, *, contents: bool = True) -> Self:
         """An existing run whose files are all checked; without `contents` the hashes of its files are not."""
-        run = cls._readable(Path(path))
+        return settled(Path(path), lambda: cls._checked(Path(path), contents), beside_writer=True)
+
+    @classmethod
+    def _checked(cls, path: Path, contents: bool) -> Self:
+        run = cls._readable(path)
         if run.finished or run.model_path.exists():
             checked = run.check(contents=contents)
             run.hashed = checked if contents else {}
@@ -165,7 +170,7 @@ class RunDirectory:
         if run.finished:
             run.summary()
         if run.finished or run.model_path.exists():
-            check_tensors(run.model_path)
+            tensor_shapes(run.model_path)  # a complete file
         return run
 
     def check(self, *, contents: bool = True) -> dict[str, FileRecord]:

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from seqwright.core.config import UserError
-from seqwright.core.regular_files import FileRecord
-from seqwright.core.storage import read_record, to_json, write_text
+from seqwright.core.lock import is_locked
+from seqwright.core.regular_files import FileRecord, read_errors
+from seqwright.core.storage import read_bytes, read_record, to_json, write_text
+
+T = TypeVar("T")
 
 NAME = "manifest.json"
 LOG = "log.jsonl"
@@ -27,6 +31,8 @@ RUN_FILES = (
 """The files of a run that a manifest binds; pages and tables made of them (report.html, log.csv) are not among them."""
 MODEL_FILES = ("tokenizer.json", "source-tokenizer.json", "tokenizer-*.json", "labels.json")
 """What a model needs beside its weights and [model]."""
+WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Seconds between attempts to read a run that is being written."""
 MODEL_TABLE = "recipe.toml [model]"
 """The record of the [model] section."""
 
@@ -82,6 +88,28 @@ class Manifest:
         return Manifest(files=self.files | dict(new), replaced=self.replaced | changed)
 
 
+def settled(folder: Path, read: Callable[[], T], *, beside_writer: bool = False) -> T:
+    """What `read` returns of a run, read again where the manifest has changed meanwhile: another process is writing it.
+
+    With `beside_writer` also where `read` fails and the run is locked: a manifest comes after the files it announced.
+    """
+    for wait in (*WAITS, None):
+        before, result, error = _contents(folder), None, None
+        try:
+            result = read()
+        except UserError as problem:
+            error = problem
+        changed = _contents(folder) != before
+        if error is None and not changed:
+            return result  # type: ignore[return-value]
+        if error is not None and (wait is None or not (changed or (beside_writer and is_locked(folder)))):
+            raise error
+        if wait is None:
+            raise UserError(f"{folder} is being written at this moment. Try again when that is done.")
+        time.sleep(wait)
+    raise AssertionError("unreachable")
+
+
 def run_files(folder: Path, patterns: tuple[str, ...] = RUN_FILES) -> dict[str, Path]:
     """The files of a run that are there, by name."""
     return {path.name: path for pattern in patterns for path in sorted(folder.glob(pattern))}
@@ -104,8 +132,17 @@ def fingerprint(records: Mapping[str, FileRecord]) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
+def _contents(folder: Path) -> bytes | None:
+    """The bytes of a manifest; None where there is none to read."""
+    try:
+        return read_bytes(folder / NAME)
+    except (OSError, UserError):
+        return None
+
+
 def _matches(path: Path, record: FileRecord, contents: bool) -> bool:
-    size = path.stat().st_size
+    with read_errors(path):
+        size = path.stat().st_size
     if size < record.size or (size != record.size and path.name != LOG):
         return False
     return not contents or FileRecord.of(path, record.size) == record

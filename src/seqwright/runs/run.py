@@ -243,6 +243,15 @@ def load_counted(model: Any, tensors: Mapping[str, Tensor], path: Path) -> None:
         raise UserError(f"{path} does not hold the tables of its recipe ({error!r:.120}); train it again.") from error
 
 
+def weights_path(directory: RunDirectory) -> Path:
+    """The file that the weights of a run are in: of an unfinished one, that of its newest checkpoint."""
+    if directory.model_path.exists():
+        return directory.model_path
+    if not directory.checkpoints.steps():
+        refuse_unfinished(directory)
+    return directory.checkpoints.model_path(directory.checkpoints.steps()[-1])
+
+
 def newest_checkpoint(directory: RunDirectory) -> Checkpoint:
     """The newest checkpoint of an unfinished run, with a SeqwrightWarning; UserError where there is none yet."""
     checkpoint = directory.checkpoints.latest()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seqwright.core.progress import Progress
-from seqwright.core.storage import write_text
+from seqwright.core.storage import sweep, write_text
 from seqwright.pipeline import recipe
 from seqwright.pipeline.facts import facts_of
 from seqwright.pipeline.training import train
@@ -66,6 +66,7 @@ def demo(folder: Path, progress: Progress, *, minutes: float | None = None) -> t
         rungs.append(Rung(name=name, path=outcome.path, summary=outcome.summary, sample=samples[-1]))
     page = folder / "report.html"
     facts = [facts_of(RunDirectory.open(rung.path)) for rung in rungs]
+    sweep(page)
     write_text(page, comparison(facts, name="From counting to attention"))
     return rungs, page
 

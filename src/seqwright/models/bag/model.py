@@ -44,6 +44,8 @@ DEFAULT_MIN_DF = 2
 MAX_WEIGHTS = 20_000_000
 """Maximum number of weights: the minimum document frequency is raised to meet it. L-BFGS holds about 30 copies."""
 
+MAX_ORDER = 100
+"""Each order has a vocabulary: a received [model] cannot ask for a billion of them."""
 MANY_CLASSES = 100
 """Above this, complement naive Bayes is used where there would be more than MAX_WEIGHTS weights."""
 
@@ -72,6 +74,8 @@ class BagConfig:
         check_sizes(self, "order", "min_df")
         if self.words < 0:
             raise UserError(f"words must not be negative, but is {self.words}; 0 counts no word n-grams.")
+        if max(self.order, self.words) > MAX_ORDER:
+            raise UserError(f"order and words are at most {MAX_ORDER}, not {max(self.order, self.words)}; try 3.")
         if self.smoothing <= 0:
             raise UserError(f"smoothing must be positive, not {self.smoothing:g}; try 1.")
         if self.l2 is not None and self.l2 <= 0:

@@ -26,9 +26,11 @@ from seqwright.core.batch import IGNORE, Batch, Source, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import CountedModel
-from seqwright.core.state import State
+from seqwright.core.state import State, shared
 
 Ints = NDArray[np.int64]
+FIRST_IDS = 4096
+"""Ids of each row at first: `capacity` may be that of a request for any number of tokens. Rows double beyond."""
 NO_CONTEXT = -1
 """Context number where fewer ids than the context length precede a position."""
 
@@ -59,9 +61,11 @@ class AdaptiveState(State):
 
     trained: State
     ids: Tensor
-    """(B, capacity), right-padded."""
+    """(B, T), right-padded."""
     count: Tensor
     """(B,): number of real ids in each row."""
+    capacity: Tensor = shared()
+    """() long: ids that a row may have; `ids` grows up to it."""
 
     @classmethod
     def aligned(cls, states: Sequence[Self]) -> list[Self]:
@@ -104,9 +108,10 @@ class Adaptive(CountedModel):
         self.model.load_state_dict(tensors)
 
     def start(self, source: Source, *, capacity: int) -> AdaptiveState:
-        ids = torch.zeros(source.rows, capacity, dtype=torch.long, device=source.device)
+        ids = torch.zeros(source.rows, min(capacity, FIRST_IDS), dtype=torch.long, device=source.device)
         trained = self.model.start(source, capacity=capacity)
-        return AdaptiveState(trained, ids, torch.zeros(source.rows, dtype=torch.long, device=source.device))
+        count = torch.zeros(source.rows, dtype=torch.long, device=source.device)
+        return AdaptiveState(trained, ids, count, torch.tensor(capacity))
 
     def step(
         self, ids: Tensor, state: AdaptiveState, count: Tensor | None = None, *, all_positions: bool = False
@@ -121,8 +126,8 @@ class Adaptive(CountedModel):
         log_probs, trained = self.model.step(ids, state.trained, count)
         added = torch.full_like(state.count, ids.size(1)) if count is None else count
         # Rows beyond the capacity are free slots of the decoding engine, which nobody reads.
-        length = (state.count + added).clamp(max=state.ids.size(1))
-        after = AdaptiveState(trained, _append(state, ids), length)
+        length = (state.count + added).clamp(max=int(state.capacity))
+        after = AdaptiveState(trained, _append(state, ids), length, state.capacity)
         probability = self._adapted_distribution(after, log_probs.double().exp())  # (B, V)
         return probability.log().float(), after
 
@@ -135,7 +140,8 @@ class Adaptive(CountedModel):
         with np.errstate(divide="ignore"):
             scored = torch.from_numpy(np.log(adapted).astype(np.float32)).to(batch.input.device)
         scored = scored.masked_fill(batch.target == IGNORE, 0)
-        return scored, None if state is None else AdaptiveState(trained, ids, before.count + batch.input.size(1))
+        length = before.count + batch.input.size(1)
+        return scored, None if state is None else AdaptiveState(trained, ids, length, before.capacity)
 
     def __call__(self, batch: Batch) -> Tensor:
         """Log-probabilities (B, T, V), one step after another: the cache differs at each position."""
@@ -220,7 +226,11 @@ class Adaptive(CountedModel):
 def _append(state: AdaptiveState, ids: Tensor) -> Tensor:
     """The state's ids with new ones written after the real ones of each row."""
     positions = state.count[:, None] + torch.arange(ids.size(1), device=ids.device)
-    return state.ids.scatter(1, positions.clamp(max=state.ids.size(1) - 1), ids)
+    before, size, capacity = state.ids, state.ids.size(1), int(state.capacity)
+    needed = min(int(positions.max()) + 1, capacity)
+    if needed > size:
+        before = F.pad(before, (0, min(2 * needed, capacity) - size))
+    return before.scatter(1, positions.clamp(max=before.size(1) - 1), ids)
 
 
 def _dense_ids(key: Ints) -> Ints:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from seqwright.core.batch import Vocabulary
 from seqwright.core.config import UserError
-from seqwright.core.storage import write_chunks
+from seqwright.core.storage import sweep, write_chunks
 from seqwright.models.ngram.counting import Ints
 from seqwright.models.ngram.tables import Level, LogProbs, Tables
 
@@ -51,6 +51,7 @@ def arpa_names(tokens: Sequence[str], vocabulary: Vocabulary) -> list[str]:
 
 def write_arpa(path: Path, tables: Tables, names: Sequence[str], vocabulary: Vocabulary) -> None:
     """Writes the tables as ARPA, gzipped where the path ends in .gz; `names` come from `arpa_names`."""
+    sweep(path)
     sections = _sections(tables, names, vocabulary)
     write_chunks(path, _gzipped(sections) if path.suffix == ".gz" else sections)
 

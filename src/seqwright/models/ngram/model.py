@@ -28,6 +28,8 @@ from seqwright.models.ngram.smoothing import Kind, estimate
 from seqwright.models.ngram.tables import assemble, uniform
 from seqwright.models.ngram.trace import Step, trace
 
+MAX_ORDER = 100
+"""Each order has tables: a received [model] cannot ask for a billion of them."""
 MIN_MEMORY = 2**27
 """Smallest `memory` in bytes; below this, per-block overhead dominates."""
 
@@ -61,8 +63,8 @@ class NGramConfig:
     """Adaptive model: an n-gram cache of the text being scored, interpolated with the static model. Default: off."""
 
     def __post_init__(self) -> None:
-        if self.order < 1:
-            raise UserError(f"order must be at least 1, not {self.order}; try 3.")
+        if not 1 <= self.order <= MAX_ORDER:
+            raise UserError(f"order must be 1 to {MAX_ORDER}, not {self.order}; try 3.")
         if self.k <= 0:
             raise UserError(f'k must be positive, not {self.k:g}; smoothing = "mle" adds nothing.')
         if self.cutoffs and (self.cutoffs[0] or list(self.cutoffs) != sorted(self.cutoffs)):

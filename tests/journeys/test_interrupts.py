@@ -1,0 +1,63 @@
+"""Ctrl-C at any moment of a command's start: exit status 130 and no traceback, also while modules are imported."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.commands import Result, finish
+
+SCRIPT = "import sys; from seqwright.__main__ import main; sys.exit(main())"
+"""What pip writes as the console script."""
+ENTRIES = {"module": ["-m", "seqwright"], "script": ["-c", SCRIPT]}
+PYTHON_ITSELF = ("site.py", "runpy.py", "<frozen ", "encodings/", '"<string>"', "seqwright/__init__.py")
+"""Files that run before our entry point."""
+
+
+def interrupted(entry: str, run: Path, delay: float | None) -> tuple[Result, float]:
+    """A command that is interrupted after `delay` seconds, and its duration."""
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, *ENTRIES[entry], "generate", str(run), "the", "--max-tokens", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        process.wait(delay)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+    return finish(process), time.monotonic() - began
+
+
+def exits_without_traceback(entry: str, run: Path, times: int) -> None:
+    complete, seconds = interrupted(entry, run, None)
+    assert complete.status == 0, complete.err
+    rng, statuses = random.Random(entry), []
+    for _ in range(times):
+        delay = rng.uniform(0, seconds)
+        result, _ = interrupted(entry, run, delay)
+        assert result.status in (0, 130, -signal.SIGINT), (delay, result)
+        statuses.append(result.status)
+        places = [line for line in result.err.splitlines() if line.lstrip().startswith("File ")]
+        assert all(any(name in line for name in PYTHON_ITSELF) for line in places), (delay, result.err)
+        assert "Exception ignored" not in result.err, (delay, result.err)
+    assert set(statuses) - {0}, "no interrupt came before the end"
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_interrupts_of_the_start_show_no_traceback(entry: str, trained: Path) -> None:
+    exits_without_traceback(entry, trained, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_fifty_interrupts_of_the_start_show_no_traceback(entry: str, trained: Path) -> None:
+    exits_without_traceback(entry, trained, 50)
