@@ -110,17 +110,19 @@ def _other_scores(run: RunFacts) -> Html:
 
 
 def _scores(run: RunFacts) -> Html:
+    counted = run.summary.get("baseline", {})
     rows = [
         (
             title(name, run.scores),
             figure(score["value"]),
             interval(score.get("low"), score.get("high")),
+            *([figure(counted[name]) if counted.get(name) is not None else ""] if counted else []),
             element("code", score.get("signature", "")),
         )
         for name, score in run.scores.items()
     ]
-    columns = ("score", "value", "interval", "signature")
-    return section("Scores", table(columns, rows, numeric=("value", "interval")))
+    columns = ("score", "value", "interval", *(["n-gram baseline"] if counted else []), "signature")
+    return section("Scores", table(columns, rows, numeric=("value", "interval", "n-gram baseline")))
 
 
 def _classes(run: RunFacts) -> Html:
