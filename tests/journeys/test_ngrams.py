@@ -210,7 +210,7 @@ def test_interrupted_import_leaves_no_run(workdir: Path, seqwright: Command, run
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("seqwright.pipeline.training.report", interrupted)
+    monkeypatch.setattr("seqwright.pipeline.untrained.report", interrupted)
     assert seqwright("import", "good.arpa", "--run", "x").status == 130
     assert files(workdir) == before
 

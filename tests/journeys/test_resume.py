@@ -94,7 +94,7 @@ def test_resume_rejects_another_recipe_with_the_differences(seqwright: Command, 
     assert "--run" in result.err
     result = seqwright("train", "--run", "run", "--set", "model.dropout=0.5", "--set", "training.batch_size=3")
     assert result.status == 2
-    assert "model.dropout was 0.1, now 0.5" in result.err
+    assert "model.dropout was 0.2, now 0.5" in result.err
     assert "training.batch_size was 4, now 3" in result.err
 
 

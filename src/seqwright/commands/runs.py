@@ -36,6 +36,8 @@ def command(folder: str, sort: Any, as_json: bool) -> None:
         row["date"] = (row.get("date") or "")[:16].replace("T", " ")
         if row.get("score") is not None:
             row["reached"] = f"{figure(row['score'])} {row['score_name'].replace(' per ', '/')}"
+        if row.get("bleu_lowercased") is not None:
+            row["reached"] += f" ({figure(row['bleu_lowercased'])} BLEU, lowercased)"
     columns = [
         Column("run", "run"),
         Column("kind", "model"),

@@ -76,11 +76,13 @@ def with_decided_steps(wanted: Recipe, before: Recipe, directory: RunDirectory) 
     """The recipe of a run that is resumed, with the steps that its budget was turned into; in proportion where it has
     another budget now."""
     training = wanted.training
+    if training.minutes is None or training.steps is not None or wanted.kind in (*build.COUNTED, *build.DERIVED):
+        return wanted
     steps, minutes = before.training.steps, before.training.minutes
-    if directory.finished and minutes is None and wanted.kind not in build.COUNTED:
+    if directory.finished and minutes is None:
         summary = directory.summary("asked_steps")
         steps, minutes = summary["asked_steps"], max(summary["seconds"], 1.0) / 60
-    if training.minutes is None or training.steps is not None or steps is None or minutes is None:
+    if steps is None or minutes is None:
         return wanted
     return replace(wanted, training=replace(training, steps=max(1, round(steps * training.minutes / minutes))))
 

@@ -55,7 +55,7 @@ def environment(table: Mapping[str, object]) -> Html:
 
 
 def _header(run: RunFacts) -> Html:
-    figures = {title(name, run.scores): figure(run.scores[name]["value"]) for name in _headline_scores(run)}
+    figures = {title(name, run.scores): _value(run.scores[name]) for name in _headline_scores(run)}
     counts = {
         "parameters": ("parameters", count),
         "steps": ("steps", "{:,}".format),
@@ -98,7 +98,7 @@ def _other_scores(run: RunFacts) -> Html:
         (
             on,
             title(name, run.scores),
-            figure(score["value"]),
+            _value(score),
             interval(score.get("low"), score.get("high")),
             element("code", signature or ""),
         )
@@ -114,7 +114,7 @@ def _scores(run: RunFacts) -> Html:
     rows = [
         (
             title(name, run.scores),
-            figure(score["value"]),
+            _value(score),
             interval(score.get("low"), score.get("high")),
             *([figure(counted[name]) if counted.get(name) is not None else ""] if counted else []),
             element("code", score.get("signature", "")),
@@ -123,6 +123,11 @@ def _scores(run: RunFacts) -> Html:
     ]
     columns = ("score", "value", "interval", *(["n-gram baseline"] if counted else []), "signature")
     return section("Scores", table(columns, rows, numeric=("value", "interval", "n-gram baseline")))
+
+
+def _value(score: Record) -> str:
+    """A score as text; those that JSON has no number for are infinite."""
+    return "infinite" if score["value"] is None else figure(score["value"])
 
 
 def _classes(run: RunFacts) -> Html:
