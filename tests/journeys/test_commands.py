@@ -179,8 +179,8 @@ def test_python_api_matches_the_commands(workdir: Path) -> None:
         list(run.score(["\ud800"]))
     with pytest.raises(sw.UserError, match="seed must fit in 64 bits"):
         run.generate("the", seeds=[1 << 64])
-    with pytest.raises(sw.UserError, match=r"no option 'temprature'\. Did you mean 'temperature'\?"):
-        run.generate("the", temprature=1)
+    with pytest.raises(sw.UserError, match=r"no option 'temperaturex'\. Did you mean 'temperature'\?"):
+        run.generate("the", temperaturex=1)
     with pytest.raises(sw.UserError, match=r"top_k must be a whole number, not \"all\"\."):
         run.generate("the", top_k="all")
     with pytest.raises(sw.UserError, match="1 prompts need as many seeds, not 2"):
