@@ -54,7 +54,7 @@ def language(run: Any) -> Iterator[Any]:
     yield [
         one.text for one in run.generate(["The "], max_tokens=24, repetition_penalty=1.3, no_repeat_ngram=3, top_k=20)
     ]
-    yield [[one.text, one.log_prob] for one in run.search("The ", beam_size=3, max_tokens=6, n_best=2)[0]]
+    yield [[one.text, one.log_prob] for one in run.search("The ", beam_size=3, max_tokens=6, n_best=2)]
     yield [one.log_prob for one in run.score([SENTENCE, "Tiếng Việt"])]
 
 
