@@ -115,7 +115,7 @@ def shipped(recipe: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 CASES: dict[str, tuple[tuple[dict[str, Any], tuple[str, ...]], Callable[[Any], Iterator[Any]]]] = {
-    "text/ngram": ((TOPICS | {"model": "ngram"}, ('data.split="tail 5%"',)), language),
+    "text/ngram": ((TOPICS | {"model": "ngram"}, ('data.split="tail 5%"', "data.refit=false")), language),
     "text/neural-bigram": (text("neural-bigram", *RECURRENT), language),
     "text/feedforward": (text("feedforward", *RECURRENT), language),
     "text/rnn": (text("rnn", *RECURRENT), language),
@@ -171,7 +171,10 @@ CASES: dict[str, tuple[tuple[dict[str, Any], tuple[str, ...]], Callable[[Any], I
     "tagged/bert": (tagged("bert", *GPT[:3]), tags),
     "masked/bert": (shipped("topics-bert", *GPT[:3]), blanks),
     "masked/lstm": (
-        ({"masked": "embedded:topics", "model": "lstm"}, ("tokenizer.size=512", *SHORT, *RECURRENT)),
+        (
+            {"masked": "embedded:topics", "model": "lstm"},
+            ("tokenizer.size=512", *SHORT, *RECURRENT, "model.dropout=0.05"),
+        ),
         blanks,
     ),
     "denoising/transformer": (shipped("topics-bart", *GPT[:3]), nothing),

@@ -31,7 +31,7 @@ COUNTED = "ngram"
 # Measured in docs/experiments.md (2026-11-16).
 GPT_SIZES: list[tuple[float, dict[str, Any]]] = [
     (20 * KILO, {"size": 300, "layers": 2, "width": 64, "heads": 2, "context": 32, "dropout": 0.2, "rows": 16}),
-    (200 * KILO, {"size": 512, "layers": 4, "width": 128, "heads": 4, "context": 64, "dropout": 0.3, "rows": 16}),
+    (200 * KILO, {"size": 512, "layers": 4, "width": 128, "heads": 4, "context": 128, "dropout": 0.3, "rows": 8}),
     (2 * MEGA, {"size": 1024, "layers": 4, "width": 128, "heads": 4, "context": 128, "dropout": 0.1, "rows": 16}),
     (20 * MEGA, {"size": 2048, "layers": 6, "width": 256, "heads": 8, "context": 256, "dropout": 0.0, "rows": 16}),
     (200 * MEGA, {"size": 8192, "layers": 8, "width": 512, "heads": 8, "context": 512, "dropout": 0.0, "rows": 32}),
