@@ -12,8 +12,8 @@ from seqwright.cli import COMMANDS, seqwright
 
 OPENING = """# Commands
 
-Made by `python docs/commands_page.py > docs/commands.md` from the command line itself. `seqwright COMMAND --help` prints
-the same, `--json` makes the output of a command readable by programs, and [reference.md](reference.md) lists the keys
+Made by `python docs/commands_page.py > docs/commands.md` from the command line. `seqwright COMMAND --help` prints the
+same, `--json` makes the output of a command readable by programs, and [reference.md](reference.md) lists the keys
 that `--set KEY=VALUE` takes.
 
 | command | |

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -12,7 +11,7 @@ from mkdocs.structure.files import File, Files
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the page of every notebook, in place of the file itself, and decisions/index.md."""
+    """Adds the page of every notebook, in place of the file itself, and the list of decisions, decisions.md."""
     titles = []
     for file in list(files):
         if file.src_uri.endswith(".ipynb"):
@@ -21,9 +20,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.append(File.generated(config, file.src_uri.replace(".ipynb", ".md"), content=text))
         elif file.src_uri.startswith("decisions/"):
             title = file.content_string.partition("\n")[0].removeprefix("# ")
-            titles.append(f"- [{title}]({Path(file.src_uri).name})")
+            titles.append(f"- [{title}]({file.src_uri})")
     index = "# Design decisions\n\nOne page per choice: the situation, the choice, what was refused, what follows.\n\n"
-    files.append(File.generated(config, "decisions/index.md", content=index + "\n".join(sorted(titles))))
+    files.append(File.generated(config, "decisions.md", content=index + "\n".join(sorted(titles))))
     return files
 
 
