@@ -1,6 +1,6 @@
 # The same targets on a laptop and in CI. All they need is python3 (3.11 or newer, with venv) and make.
 
-.PHONY: demo test test-all fuzz check goldens reference bench clean
+.PHONY: demo test test-all fuzz check goldens reference docs bench clean
 
 # Corpora for the tests and recipes that need more than the embedded text; without the folder those tests are skipped.
 SEQWRIGHT_DATA ?= ../shared/data
@@ -46,13 +46,19 @@ goldens: .venv/.ready
 reference: .venv/.ready
 	$(PYTHON) -m seqwright recipes --markdown > docs/reference.md
 	$(PYTHON) benchmarks/laws.py > docs/laws.md
+	$(PYTHON) docs/commands_page.py > docs/commands.md
+
+# The site of docs/, in site/: open site/index.html. Its pages need no network.
+docs: .venv/.ready
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 bench: .venv/.ready
 	set -e; for benchmark in $(sort $(wildcard benchmarks/*.py)); do echo "== $$benchmark"; $(PYTHON) $$benchmark; done
 
 # What tools leave behind; .venv and runs are yours to delete.
 clean:
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.ready: pyproject.toml constraints.txt

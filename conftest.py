@@ -46,7 +46,7 @@ def tear_down(namespace: dict[str, Any]) -> None:
 
 pytest_collect_file = Sybil(
     parsers=[CodeBlockParser(language="sh", evaluator=run_shell), PythonCodeBlockParser(), SkipParser()],
-    patterns=["README.md", "docs/*.md"],
+    patterns=["README.md", "docs/*.md", "docs/tutorials/*.md"],
     setup=set_up,
     teardown=tear_down,
 ).pytest()
