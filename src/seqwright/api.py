@@ -97,7 +97,10 @@ def wanted_recipe(
     """The recipe of a file or name, the default one for users' files (of one kind in DEFAULT_RECIPES), or that of an
     existing run."""
     overrides = [*([f'model.kind="{model}"'] if model else []), *set]
-    overrides += [] if minutes is None else [f"training.minutes={minutes}"]
+    if minutes is not None:
+        if both := LENGTH & {parse_override(override)[0] for override in set}:
+            raise UserError(f"--minutes and {min(both)} both set the length of the training; give one of them.")
+        overrides.append(f"training.minutes={minutes}")
     assert files.keys() <= DEFAULT_RECIPES.keys(), f"no kinds of data: {files.keys() - DEFAULT_RECIPES.keys()}"
     kinds_of_data = [kind for kind in DEFAULT_RECIPES if files.get(kind) is not None]
     if len(kinds_of_data) > 1:
@@ -146,7 +149,9 @@ def _chosen_before(table: dict[str, Any], path: Path) -> dict[str, Any]:
         return {}
     training = {key: value for key, value in before["training"].items() if key not in ("steps", "epochs", "minutes")}
     budget = {key: value for key, value in table["training"].items() if key == "minutes"}
-    return {"tokenizer": before["tokenizer"], "model": before["model"], "training": training | budget}
+    tokens = {key: value for key, value in before["data"].items() if key == "batch_tokens" and key in table["data"]}
+    sections = {"tokenizer": before["tokenizer"], "model": before["model"], "data": table["data"] | tokens}
+    return sections | {"training": training | budget}
 
 
 def open(
@@ -178,10 +183,11 @@ def open(
         def new_model() -> Any:
             return build.model(settings.model, codec.sizes, task=task)
 
-        refuse_larger(new_model, weights_path(directory))
+        if settings.kind not in build.REGISTERED:  # the user's own code, which need not work on the meta device
+            refuse_larger(new_model, weights_path(directory))
         return kind(directory, settings, new_model(), codec, device=device, precision=precision)
 
-    return settled(Path(path), opened)
+    return settled(Path(path), opened, beside_writer=True)
 
 
 register_encoder = build.register_encoder

@@ -13,11 +13,11 @@ def log(*losses: float, counted: float | None = None) -> list[dict[str, Any]]:
     return [*([baseline] if counted else []), *evaluations]
 
 
-def test_a_loss_that_still_falls_is_trained_on_for_twice_the_time() -> None:
-    ((sentence, command),) = advice("runs/a", log(5, 4, 3.5, 3.2, 3.0), {"nll": 3.0, "seconds": 600})
+def test_a_loss_that_still_falls_is_trained_on_for_twice_the_steps() -> None:
+    ((sentence, command),) = advice("runs/a", log(5, 4, 3.5, 3.2, 3.0), {"nll": 3.0, "asked_steps": 500})
     assert "6.2% in the last fifth" in sentence
-    assert command == "seqwright train --run runs/a --minutes 20"
-    assert not list(advice("runs/a", log(5, 4, 3.5, 3.2, 3.19), {"nll": 3.19}))
+    assert command == "seqwright train --run runs/a --set training.steps=1000"
+    assert not list(advice("runs/a", log(5, 4, 3.5, 3.2, 3.19), {"nll": 3.19, "asked_steps": 500}))
     assert not list(advice("runs/a", log(5), {"nll": 5}))
 
 

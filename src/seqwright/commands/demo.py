@@ -48,4 +48,4 @@ def command(folder: str, minutes: float | None, quiet: bool, as_json: bool) -> N
     for rung in rungs:
         echo(f"{rung.name}: {' '.join(rung.sample.split())}\n")
     best = min(rungs, key=lambda rung: rung.summary["bits_per_byte"])
-    echo(f"report: {page}\ntry:    seqwright generate {best.path} 'The '")
+    echo(f"report: {page}\ntry:    seqwright generate {best.path} 'The'")

@@ -103,6 +103,8 @@ def command(
     }
     opened = open_run(run, device=device, precision=precision)
     generate = opened.generate  # raises here, before anything is printed, where the run is no language model
+    if back_off:
+        opened.back_off([])  # refused before anything is printed where the model does not back off
     prompt_texts = list(read_lines(prompts)) if prompts else [prompt]
     if beam is not None:
         refused = [name for name, value in sampling.items() if value is not None] + ["samples"] * (samples > 1)

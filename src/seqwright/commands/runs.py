@@ -39,12 +39,12 @@ def command(folder: str, sort: Any, as_json: bool) -> None:
         if row.get("bleu_lowercased") is not None:
             row["reached"] += f" ({figure(row['bleu_lowercased'])} BLEU, lowercased)"
     columns = [
-        Column("run", "run"),
-        Column("kind", "model"),
+        Column("run", "run", wrap=False),
+        Column("kind", "model", wrap=False),
         Column("data", "data"),
         Column("tokenizer", "tokenizer"),
-        Column("state", "state"),
-        Column("checked", "checked"),
+        Column("state", "state", wrap=False),
+        Column("checked", "checked", wrap=False),
         Column("parameters", "parameters", count),
         Column("seconds", "time", duration),
         Column("date", "date (UTC)", wrap=False),

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
 from seqwright import build
+from seqwright.core.protocols import Feed
 from seqwright.pipeline.recipe import Recipe
 from seqwright.reporting.numbers import duration
 from seqwright.runs.directory import RunDirectory
+from seqwright.training import machine
+from seqwright.training.config import TrainingConfig
 from seqwright.training.trainer import TensorGroups, Trainer
 
 WARM_UP_STEPS, MEASURED_STEPS = 2, 3
@@ -47,22 +55,32 @@ class Speed:
         return steps * self.step + EVALUATIONS * self.evaluation
 
 
-def measure(trainer: Trainer) -> Speed:
-    """The speed of a trainer that is thrown away: its steps change its model."""
+def measure(
+    model: nn.Module,
+    feed: Feed,
+    config: TrainingConfig,
+    *,
+    evaluate: Callable[[nn.Module], Any],
+    sample: Callable[[nn.Module], Any],
+) -> Speed:
+    """The speed of a training, measured with a copy of its model."""
+    throwaway = copy.deepcopy(model)
+    trainer = Trainer(throwaway, feed, config, Discarded())
     for _ in range(WARM_UP_STEPS):
         trainer.timed_step()
-    seconds: list[float] = []
-    while len(seconds) < MEASURED_STEPS or sum(seconds) < MEASURED_SECONDS:
-        seconds.append(_seconds(trainer.timed_step))
-    evaluations = [trainer.evaluate, *([trainer.sample] if trainer.sample else [])]
-    return Speed(step=statistics.median(seconds), evaluation=sum(map(_seconds, evaluations)))
+    steps: list[float] = []
+    while len(steps) < MEASURED_STEPS or sum(steps) < MEASURED_SECONDS:
+        steps.append(_seconds(trainer.timed_step, trainer.device))
+    evaluation = sum(_seconds(partial(work, throwaway), trainer.device) for work in (evaluate, sample))
+    del trainer
+    gc.collect()  # trainers are cyclic, and the next one needs the memory
+    return Speed(step=statistics.median(steps), evaluation=evaluation)
 
 
-def _seconds(work: Any) -> float:
+def _seconds(work: Callable[[], Any], device: torch.device) -> float:
     start = time.perf_counter()
     work()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    machine.synchronize(device)
     return time.perf_counter() - start
 
 

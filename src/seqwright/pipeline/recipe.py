@@ -119,6 +119,11 @@ def load(
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}.") from error
     except (ValueError, RecursionError) as error:  # TOML errors, numbers of thousands of digits, deep nesting
+        if path.suffix != ".toml":
+            raise UserError(
+                f"{path} is no recipe (.toml); `seqwright train --text {path}` trains a language model on a text, and"
+                " `seqwright train --help` lists other kinds of data."
+            ) from error
         raise UserError(f"{path} is no valid TOML: {error}.") from error
     table.setdefault("name", path.stem)
     data = table.setdefault("data", {})

@@ -15,13 +15,25 @@ class RunProgress(Progress):
     def __init__(self, directory: RunDirectory, progress: Progress):
         self.directory, self.progress = directory, progress
         self.recorded = set(directory.notes())
+        self.held: list[str] | None = []
+        """Notes on data that may still be refused; None once it is accepted."""
         self.forecast = Forecast()
 
     def note(self, text: str) -> None:
         self.progress.note(text)
-        if text not in self.recorded:
+        if self.held is not None:
+            self.held.append(text)
+        elif text not in self.recorded:
             self.directory.note(text)
             self.recorded.add(text)
+
+    def accept(self) -> None:
+        """Records the notes so far, and the following ones as they come."""
+        held, self.held = self.held or [], None
+        for text in held:
+            if text not in self.recorded:
+                self.directory.note(text)
+                self.recorded.add(text)
 
     def stage(self, text: str) -> None:
         self.progress.stage(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import time
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from seqwright.data.text.corpus import TextConfig
 from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.pipeline import recipe
 from seqwright.pipeline.baseline import baseline
-from seqwright.pipeline.budget import MAX_EPOCHS, Discarded, measure, with_decided_steps
+from seqwright.pipeline.budget import MAX_EPOCHS, measure, with_decided_steps
 from seqwright.pipeline.facts import advice_of, facts_of
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.run_progress import RunProgress
@@ -107,6 +106,7 @@ class TrainingSession:
         self.task = self._read_data()
         checkpoint = self.directory.checkpoints.latest()
         self._refuse_other_data(checkpoint)
+        self.recorded.accept()
         self.directory.write_recipe(self.recipe.toml())
         if already:
             return self._already()
@@ -177,7 +177,10 @@ class TrainingSession:
         if self.recipe.training.epochs is not None:
             steps = round(self.recipe.training.epochs * reached["steps_per_epoch"])
         if steps and steps < reached["asked_steps"]:
-            self.progress.note(f"its {reached['asked_steps']:,} steps are more than the {steps:,} asked for: it stays.")
+            self.progress.note(
+                f"its {reached['asked_steps']:,} steps are more than the {steps:,} asked for, which count from the"
+                " beginning: it stays."
+            )
         return (steps or 0) > reached["asked_steps"]
 
     def _count(self) -> dict[str, Any]:
@@ -296,18 +299,17 @@ class TrainingSession:
             return
         self.progress.stage("measuring the speed of this machine")
         self.progress.note(f"measuring how many steps fit into {config.minutes:g} min.")
-        throwaway = copy.deepcopy(self.model)
-        trainer = Trainer(
-            throwaway,
-            self.task.feed(throwaway),
+        feed = self.task.feed(self.model)
+        device = machine.device(config.device)
+        speed = measure(
+            self.model,
+            feed,
             config,
-            Discarded(),
-            evaluate=lambda: self.task.evaluate(throwaway, trainer.device, quick=True),
-            sample=lambda: self._sample(throwaway, trainer.device),
+            evaluate=lambda model: self.task.evaluate(model, device, quick=True),
+            sample=lambda model: self._sample(model, device),
         )
-        speed = measure(trainer)
         self.progress.stage("")
-        steps = min(speed.steps(config.minutes), MAX_EPOCHS * trainer.feed.steps_per_epoch)
+        steps = min(speed.steps(config.minutes), MAX_EPOCHS * feed.steps_per_epoch)
         self.recipe = replace(self.recipe, training=replace(config, steps=steps))
         self.directory.write_recipe(self.recipe.toml())
         self.recorded.note(
@@ -376,7 +378,7 @@ def refits(settings: Recipe) -> bool:
 
 def refuse_too_large(wanted: Recipe, sizes: Any) -> None:
     """Raises where a model with its gradients and optimizer state would not fit into memory."""
-    if wanted.kind in build.COUNTED:
+    if wanted.kind in build.COUNTED or wanted.kind in build.REGISTERED:
         return
 
     def check(size: ModelSize) -> None:

@@ -13,12 +13,11 @@ FALLING = 0.01
 
 def advice(path: str, log: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Sentences and the commands to run."""
-    if fallen := still_falling(log):
-        seconds = float(summary.get("seconds") or 0)
-        minutes = max(1, round(seconds / 30))  # twice the time so far
+    fallen = still_falling(log)
+    if fallen and summary.get("asked_steps"):
         yield (
-            f"validation was still falling ({fallen:.1%} in the last fifth of the training): train longer",
-            f"seqwright train --run {path} --minutes {minutes}",
+            f"validation was still falling ({fallen:.1%} in the last fifth of the training): train twice as long",
+            f"seqwright train --run {path} --set training.steps={2 * int(summary['asked_steps'])}",
         )
     counted = baseline_of(log)
     if counted is None or summary.get("nll") is None:

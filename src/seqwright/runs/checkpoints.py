@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from seqwright.core.config import UserError
+from seqwright.core.lock import is_locked
 from seqwright.core.regular_files import FileRecord
 from seqwright.core.storage import (
     atomic_directory,
@@ -148,7 +149,8 @@ class Checkpoints:
             note = f"went back to step {step}, because {' '.join(refused)}" if refused else ""
             return replace(checkpoint, note=note)
         if refused:
-            raise UserError(f"no checkpoint can be read. Delete {self.path} to start again.\n" + "\n".join(refused))
+            advice = "Try again in a moment" if is_locked(self.path.parent) else f"Delete {self.path} to start again"
+            raise UserError(f"no checkpoint can be read. {advice}.\n" + "\n".join(refused))
         return None
 
     def _pointed(self) -> int | None:

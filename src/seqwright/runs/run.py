@@ -244,12 +244,14 @@ def load_counted(model: Any, tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def weights_path(directory: RunDirectory) -> Path:
-    """The file that the weights of a run are in: of an unfinished one, that of its newest checkpoint."""
+    """The file that the weights of a run are in: of an unfinished one, that of its newest checkpoint that is sound."""
     if directory.model_path.exists():
         return directory.model_path
-    if not directory.checkpoints.steps():
+    checkpoint = directory.checkpoints.latest()
+    if checkpoint is None:
         refuse_unfinished(directory)
-    return directory.checkpoints.model_path(directory.checkpoints.steps()[-1])
+    assert checkpoint is not None
+    return directory.checkpoints.model_path(checkpoint.step)
 
 
 def newest_checkpoint(directory: RunDirectory) -> Checkpoint:

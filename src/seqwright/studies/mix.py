@@ -40,6 +40,8 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, geometric: 
         return mix_classifiers(runs, on or None, path)
     for run in runs:
         _check_compatible(runs[0], run)
+        if not on:
+            _check_held_out(runs[0], run)
     first = runs[0]
     stream = first.stream(on or None)
     log_probs = np.stack([_log_probs(run, stream) for run in runs], 1)  # (T, M)
@@ -94,6 +96,20 @@ def _check_compatible(one: Run, other: Run) -> None:
         raise UserError(
             f"only one of {one.path} and {other.path} masks attention across documents; train both with the same"
             " data.mask_documents."
+        )
+
+
+def _check_held_out(one: Run, other: Run) -> None:
+    """Raises unless the validation text of one run was held out of the training of another."""
+    data = [[getattr(run.settings.data, key) for key in ("train", "valid", "split")] for run in (one, other)]
+    if data[0] != data[1]:
+        raise UserError(
+            f"{one.path} and {other.path} hold out different texts; give text that neither was trained on with --on."
+        )
+    if other.settings.data.refit:
+        raise UserError(
+            f"{other.path} was fitted on its held-out text, too (data.refit); give other text with --on FILE, or train"
+            " it with --set data.refit=false."
         )
 
 

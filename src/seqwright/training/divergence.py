@@ -36,8 +36,9 @@ def refuse_divergence(*, step: int, nll: float, loss: float, initial: float, cha
     """
     if min(nll, loss) <= MARGIN * max(chance, initial):
         return
+    validation = f" and the validation loss {nll:.4g}" if math.isfinite(nll) else ""
     raise DivergenceError(
-        f"training diverged: at step {step:,} the training loss is {loss:.4g} nats and the validation loss {nll:.4g},"
+        f"training diverged: at step {step:,} the training loss is {loss:.4g} nats{validation},"
         f" worse than chance (log V = {chance:.4g}). Train again in another folder with a lower rate, as in --set"
         f" training.learning_rate={min(rate / 10, SAFE_RATE):.1g}, or a longer warm-up (training.warmup_steps)."
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import statistics
 import time
 from collections.abc import Iterator
 
@@ -30,15 +29,25 @@ def device(name: str, *, option: str = "training.device") -> torch.device:
 
 
 def flops(on: torch.device) -> float:
-    """Floating-point operations a second of float32 matrix products of the size of a small model, measured."""
-    a, b = torch.randn(2048, 128, device=on), torch.randn(128, 512, device=on)
-    work = 2 * a.size(0) * a.size(1) * b.size(1)
+    """Floating-point operations a second of float32 matrix products, measured."""
+    # A GPU needs larger products than a CPU, or the time to launch them is measured.
+    rows, inner, columns = (2048, 128, 512) if on.type == "cpu" else (8192, 2048, 2048)
+    a, b = torch.randn(rows, inner, device=on), torch.randn(inner, columns, device=on)
     seconds = []
     for _ in range(9):
         start = time.perf_counter()
-        (a @ b).sum().item()  # waits for the device
+        a @ b
+        synchronize(on)
         seconds.append(time.perf_counter() - start)
-    return work / statistics.median(seconds)
+    return 2 * rows * inner * columns / min(seconds)  # the fastest, as if the machine were not busy
+
+
+def synchronize(on: torch.device) -> None:
+    """Waits until a device has computed what was launched."""
+    if on.type == "cuda":
+        torch.cuda.synchronize(on)
+    elif on.type == "mps":
+        torch.mps.synchronize()
 
 
 def autocast(on: torch.device, precision: str) -> contextlib.AbstractContextManager[object]:

@@ -40,7 +40,6 @@ GPT_SIZES: list[tuple[float, dict[str, Any]]] = [
 
 # Up to this many floating-point operations: the largest GPT that a time budget trains well.
 AFFORDABLE: list[tuple[float, dict[str, Any]]] = [
-    (3e11, {"layers": 2, "width": 64, "heads": 2, "context": 64}),
     (2e14, {"layers": 4, "width": 128, "heads": 4, "context": 128}),
     (2e16, {"layers": 6, "width": 256, "heads": 8, "context": 256}),
     (1e18, {"layers": 8, "width": 512, "heads": 8, "context": 512}),
