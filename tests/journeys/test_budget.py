@@ -93,3 +93,34 @@ def test_long_trainings_are_announced_once(monkeypatch: pytest.MonkeyPatch) -> N
     announcements = list(filter(None, map(Forecast(), range(1, 20), [1000] * 19)))
     assert announcements == ["about 16 m 36 s on this machine; Ctrl-C is safe; --minutes N for another budget."]
     assert not any(map(Forecast(), range(1, 20), [20] * 19))
+
+
+def test_minutes_and_steps_exclude_each_other_on_the_command_line(workdir: Path, seqwright: Command) -> None:
+    both = ["--minutes", "1", "--set", "training.steps=7"]
+    assert "--minutes and training.steps both set the length" in seqwright("train", "--text", "text.txt", *both).err
+
+
+def test_mixtures_are_not_tuned_on_text_that_a_run_has_learned(workdir: Path, seqwright: Command) -> None:
+    seqwright("train", "--text", "text.txt", *MODEL, "--set", "training.steps=2", "--run", "gpt")
+    tokenizer = ["--set", "tokenizer.kind=characters"]
+    seqwright("train", "--text", "text.txt", "--model", "ngram", *tokenizer, "--run", "refitted")
+    kept = ["--set", f"tokenizer.file={workdir / 'refitted' / 'tokenizer.json'}", "--set", "data.refit=false"]
+    seqwright("train", "--text", "text.txt", "--model", "ngram", *kept, "--run", "held-out")
+    refused = seqwright("mix", "held-out", "refitted", "--run", "mixed").err
+    assert "was fitted on its held-out text, too (data.refit)" in refused
+    (workdir / "other.txt").write_text((workdir / "text.txt").read_text()[:2000])
+    seqwright("train", "--text", "other.txt", "--model", "ngram", *kept, "--run", "elsewhere")
+    assert "hold out different texts" in seqwright("mix", "held-out", "elsewhere", "--run", "mixed").err
+
+
+def test_refused_data_leaves_the_log_as_it_was(workdir: Path, seqwright: Command) -> None:
+    seqwright("train", "--text", "text.txt", *MODEL, "--set", "training.steps=2", "--run", "gpt")
+    (workdir / "other.txt").write_text("another text of other words\n" * 200)
+    before = (workdir / "gpt" / "log.jsonl").read_bytes()
+    moved = ["--set", "data.train=other.txt", "--set", "training.steps=4"]
+    assert seqwright("train", "--run", "gpt", *moved).status == 2
+    assert (workdir / "gpt" / "log.jsonl").read_bytes() == before
+
+
+def test_a_text_is_no_recipe_and_the_error_names_the_option(workdir: Path, seqwright: Command) -> None:
+    assert "`seqwright train --text text.txt`" in seqwright("train", "text.txt").err
