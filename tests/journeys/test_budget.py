@@ -124,3 +124,10 @@ def test_refused_data_leaves_the_log_as_it_was(workdir: Path, seqwright: Command
 
 def test_a_text_is_no_recipe_and_the_error_names_the_option(workdir: Path, seqwright: Command) -> None:
     assert "`seqwright train --text text.txt`" in seqwright("train", "text.txt").err
+
+
+def test_evaluating_on_training_files_is_noted(workdir: Path, seqwright: Command) -> None:
+    seqwright("train", "--text", "text.txt", *MODEL, "--set", "training.steps=2", "--run", "gpt")
+    assert "warning: gpt was trained on" in seqwright("evaluate", "gpt", "--on", "text.txt").err
+    (workdir / "copy.txt").write_text("the cat sat on a mat\n" * 9)
+    assert "was trained on" not in seqwright("evaluate", "gpt", "--on", "copy.txt").err

@@ -69,6 +69,7 @@ def command(
     from seqwright.data.files import MissingFileError
     from seqwright.pipeline.facts import record_scores
     from seqwright.reporting.progress import TerminalProgress
+    from seqwright.runs.overlap import trained_on
 
     data_overrides, others = split_data_overrides(overrides)
     data_overrides += columns_of_run(columns, run)
@@ -86,6 +87,8 @@ def command(
         raise UserError(
             f"{error} {run} is evaluated on its validation data by default; name other with --on."
         ) from None
+    for file in trained_on(opened, files):
+        echo(f"warning: {run} was trained on {file} (or a part of it): this is no score of unseen data.", err=True)
     if files:
         record_scores(opened.directory, files, scores.as_json())
     fingerprint = opened.fingerprint

@@ -17,9 +17,9 @@ from seqwright.metrics.interpolation import interpolation_weights
 from seqwright.metrics.likelihood import score_text
 from seqwright.metrics.score import Floats
 from seqwright.pipeline.untrained import keep
+from seqwright.runs.overlap import training_overlap
 from seqwright.runs.run import Run
 from seqwright.studies.mix_classifiers import mix_classifiers
-from seqwright.studies.mix_files import training_overlap
 from seqwright.studies.mix_translators import mix_translators
 
 

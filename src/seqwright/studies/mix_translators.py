@@ -19,8 +19,8 @@ from seqwright.data.parallel.buckets import Buckets, encode_pairs
 from seqwright.metrics.interpolation import geometric_weights, interpolation_weights
 from seqwright.metrics.score import Floats
 from seqwright.pipeline.untrained import keep
+from seqwright.runs.overlap import training_overlap
 from seqwright.runs.run import Run
-from seqwright.studies.mix_files import training_overlap
 from seqwright.tasks.translation.scores import BATCH_TOKENS
 from seqwright.text.tokenizer import Tokenizer
 
