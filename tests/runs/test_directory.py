@@ -137,6 +137,11 @@ def test_what_is_taken_back_is_what_was_made(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]
 
 
+def test_a_folder_that_cannot_be_read_does_not_hide_the_runs_beside_it(run: RunDirectory) -> None:
+    (run.path.parent / "a-loop").symlink_to("a-loop")  # following it is an OSError for every user
+    assert find_runs(run.path.parent) == [run.path]
+
+
 def test_a_missing_run_suggests_its_neighbor(run: RunDirectory, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no run at .*tny\. Did you mean .*runs/tiny\?"):
         RunDirectory.open(run.path.parent / "tny")
