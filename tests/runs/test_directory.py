@@ -147,6 +147,12 @@ def test_a_missing_run_suggests_its_neighbor(run: RunDirectory, tmp_path: Path) 
         RunDirectory.open(run.path.parent / "tny")
     with pytest.raises(UserError, match=r"holds runs but is none itself.*runs/tiny"):
         RunDirectory.open(run.path.parent)
+    deep = tmp_path / "far" / "off"
+    deep.mkdir(parents=True)
+    run.path.parent.rename(deep / "runs")  # three levels below: a hint does not walk a large folder
+    with pytest.raises(UserError, match=r"is not a run"):
+        RunDirectory.open(tmp_path)
+    (deep / "runs").rename(run.path.parent)
     with pytest.raises(UserError, match=r"is a file. Name the folder of a run: .*tiny\."):
         RunDirectory.open(run.recipe_path)
     with pytest.raises(UserError, match=r"no run at .*Train one with"):
