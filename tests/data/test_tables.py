@@ -55,6 +55,13 @@ def test_chosen_columns_win_over_trained_and_usual_ones() -> None:
     assert texts(opened("a\tb\n", "text", roles=("text", "text2"))) == [("a", "b")]
 
 
+def test_trained_numbers_are_those_of_tables_without_a_header() -> None:
+    assert texts(opened("text,date\na,1999\n", "csv", trained=("2",))) == [("a",)]
+    assert texts(opened("x,y\nz,w\n", "csv", trained=("2",))) == [("y",), ("w",)]
+    with pytest.raises(UserError, match="3 columns"):
+        opened("id,date,note\n1,1999,a\n", "csv", trained=("2",))
+
+
 @pytest.mark.parametrize(
     ("format", "text", "wanted", "message"),
     [
@@ -79,11 +86,18 @@ def test_ambiguous_tables_are_refused(format: TableFormat, text: str, wanted: di
         ("csv", 'text,n\na,1\n"b,2\n', "line 3 is no CSV"),
         ("jsonl", '{"text": "a"}\n{"txt": "b"}\n', "line 2 has no key 'text'"),
         ("jsonl", '{"text": "a"}\n{"text": 3}\n', "line 2: 'text' is 3, not a string"),
+        ("jsonl", '{"text": "a"}\n{"text": ["a", "b"]}\n', "line 2: 'text' is .*, not a string"),
     ],
 )
 def test_malformed_rows_are_named(format: TableFormat, text: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         texts(opened(text, format))
+
+
+def test_word_lists_are_texts_where_they_are_wanted() -> None:
+    assert texts(opened('{"text": ["a", "b"]}\n', "jsonl", word_lists=True)) == [(["a", "b"],)]
+    with pytest.raises(UserError, match=r"line 1: 'text' is .*, not a string"):
+        texts(opened('{"text": ["a", 3]}\n', "jsonl", word_lists=True))
 
 
 def test_rows_are_grouped_as_they_arrive() -> None:
@@ -124,6 +138,13 @@ def test_every_column_is_kept_and_new_ones_are_last() -> None:
     assert written(opened("a\n", "text"), "csv", {"n": [1, 2]}) == 'text,n\na,"[1, 2]"\n'
 
 
+@pytest.mark.parametrize(("format", "delimiter"), [("csv", ","), ("tsv", "\t")])
+def test_only_added_numbers_are_rounded(format: TableFormat, delimiter: str) -> None:
+    table = opened('{"text": "a", "price": 1234567.891, "tiny": 1e-20, "n": 12345678901}\n', "jsonl")
+    row = written(table, format, {"probability": 0.123456789}).splitlines()[1]
+    assert row.split(delimiter) == ["a", "1234567.891", "1e-20", "12345678901", "0.123457"]
+
+
 def test_taken_names_get_a_prefix_or_an_error() -> None:
     result = written(opened("label,text\nx,a\n", "csv"), "csv", {"label": "y"})
     assert result == "label,text,predicted_label\nx,a,y\n"
@@ -134,6 +155,9 @@ def test_taken_names_get_a_prefix_or_an_error() -> None:
         {"text": "a", "label": "y"},
         {"text": "b", "label": "z", "predicted_label": "y"},
     ]
+    both = opened('{"text": "a"}\n{"text": "b", "label": "z", "predicted_label": "w"}\n', "jsonl")
+    last = json.loads(written(both, "jsonl", {"label": "y"}).splitlines()[1])
+    assert (last["label"], last["predicted_label"], last["predicted_predicted_label"]) == ("z", "w", "y")
     with pytest.raises(UserError, match="key 'n', which the first one lacks"):
         written(opened('{"text": "a"}\n{"text": "b", "n": 1}\n', "jsonl"), "csv", {"label": "y"})
 
@@ -142,6 +166,8 @@ def test_columns_by_role() -> None:
     roles = ("text", "label")
     assert parse_columns(["text=a, b,label=c"], roles) == {"text": "a, b", "label": "c"}
     assert parse_columns(["body"], roles) == {"text": "body"}
+    sources = {"source": "a", "source2": "b", "source3": "c"}
+    assert parse_columns(["source=a,source2=b,source3=c"], tuple(sources)) == sources
     assert columns_override(["text=a,label=b"], "labeled") == ['data.columns=["b", "a"]']
     assert columns_override(["source=2,target=1"], "pairs") == ["data.columns=[2, 1]"]
     assert columns_override([], "labeled") == []

@@ -12,6 +12,8 @@ import pytest
 from seqwright.core.batch import IGNORE
 from seqwright.core.config import UserError
 from seqwright.data.samples.python_tokens import lines_of
+from seqwright.data.tables import Lines
+from seqwright.data.tagged.annotated import ColumnFile
 from seqwright.data.tagged.corpus import (
     TaggedConfig,
     count_invalid_transitions,
@@ -71,6 +73,13 @@ def test_untagged_words_are_parsed_without_tags() -> None:
         "jsonl": '{"tokens": ["Time", "flies"]}\n{"tokens": ["Stop"]}\n',
     }.items():
         assert list(FORMATS[kind](text, "a", None, False)) == [Sentence(one, ()), Sentence(two, ())]  # type: ignore[index]
+
+
+def test_blank_lines_between_lines_of_words_and_tags_stay() -> None:
+    lines = ["The dog .\tX X X", "", "A cat .\tX X X"]
+    file = ColumnFile(Lines([lines]), "a.tsv", "lines", None)
+    sentences = [sentence for group in file.groups() for sentence in group]
+    assert [file.tagged(one, ["Y"] * len(one.words)) for one in sentences] == ["The dog .\tY Y Y", "", "A cat .\tY Y Y"]
 
 
 def test_more_than_two_columns_need_data_columns(tmp_path: Path) -> None:

@@ -97,6 +97,10 @@ def test_tables_come_back_with_all_columns(seqwright: Command, classifier: Path,
     )
     assert piped.out == (workdir / "out.csv").read_text()
     assert "say what it is: --format csv" in seqwright("classify", classifier, "--columns", "text=a", input=b"a\n").err
+    rows = b"".join(b"the film %d,up\n" % n for n in range(9))  # values would tell, had all of them arrived
+    assert "--columns text=NAME" in seqwright("classify", classifier, "--format", "csv", input=rows).err
+    numbered = seqwright("classify", classifier, "--format", "csv", "--columns", "1", input=rows)
+    assert numbered.out.startswith("the film 0,up,")
     (workdir / "latin.csv").write_bytes("text\ncafé\n".encode("latin-1"))
     assert "latin.csv, line 2: not UTF-8 at byte 4 of the line (0xe9, which is 'é' in Latin-1)" in (
         seqwright("classify", classifier, "latin.csv").err
@@ -115,6 +119,7 @@ def test_out_is_replaced_only_when_it_is_complete(seqwright: Command, classifier
     assert (workdir / "out.jsonl").read_text() == "old\n"
     assert seqwright("classify", classifier, "good", "--out", "out.jsonl").status == 0
     assert '"label": "up"' in (workdir / "out.jsonl").read_text()
+    assert not any(workdir.glob(".tmp-*"))
 
 
 def test_resume_keeps_the_label_set(seqwright: Command, classifier: Path, workdir: Path) -> None:

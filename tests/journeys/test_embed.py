@@ -23,6 +23,8 @@ def test_embed_gives_one_vector_per_line(seqwright: Command, run_copy: Path, wor
     assert len(plain) == 3
     assert len(plain[0].split()) == expected.shape[1]
     assert seqwright("embed", run_copy, input=b"").out == ""
+    (workdir / "words.jsonl").write_text('{"text": ["one", "two"]}\n')
+    assert "words.jsonl, line 1: 'text' is" in seqwright("embed", run_copy, "words.jsonl").err
 
 
 def test_embed_needs_an_encoder(seqwright: Command, workdir: Path) -> None:

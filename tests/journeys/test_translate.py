@@ -46,6 +46,16 @@ def test_translate_keeps_the_order_of_lines(seqwright: Command, translator: Path
     )
 
 
+def test_mbr_of_the_recipe_prints_its_one_choice(seqwright: Command, translator: Path, workdir: Path) -> None:
+    keys = ("--set", "decoding.kind=beam", "--set", "decoding.n_best=2", "--set", "decoding.mbr=chrf")
+    pairs = ("--pairs", "a.en", "a.de", "--valid", "b.en", "b.de")
+    assert seqwright("train", *pairs, "--run", "mbr", *TINY, *keys).status == 0
+    chosen = seqwright("translate", "mbr", "one 1")
+    assert chosen.status == 0, chosen.err
+    assert " ||| " not in chosen.out
+    assert " ||| " in seqwright("translate", "mbr", "one 1", "--set", "decoding.mbr=none").out
+
+
 def test_translated_tables_keep_their_columns(seqwright: Command, translator: Path, workdir: Path) -> None:
     (workdir / "in.tsv").write_text("id\tsrc\n1\tone 1\n2\t\n")
     result = seqwright("translate", translator, "in.tsv", "--out", "out.jsonl")

@@ -137,11 +137,22 @@ def test_what_is_taken_back_is_what_was_made(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]
 
 
+def test_a_folder_that_cannot_be_read_does_not_hide_the_runs_beside_it(run: RunDirectory) -> None:
+    (run.path.parent / "a-loop").symlink_to("a-loop")  # following it is an OSError for every user
+    assert find_runs(run.path.parent) == [run.path]
+
+
 def test_a_missing_run_suggests_its_neighbor(run: RunDirectory, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no run at .*tny\. Did you mean .*runs/tiny\?"):
         RunDirectory.open(run.path.parent / "tny")
     with pytest.raises(UserError, match=r"holds runs but is none itself.*runs/tiny"):
         RunDirectory.open(run.path.parent)
+    deep = tmp_path / "far" / "off"
+    deep.mkdir(parents=True)
+    run.path.parent.rename(deep / "runs")  # three levels below: a hint does not walk a large folder
+    with pytest.raises(UserError, match=r"is not a run"):
+        RunDirectory.open(tmp_path)
+    (deep / "runs").rename(run.path.parent)
     with pytest.raises(UserError, match=r"is a file. Name the folder of a run: .*tiny\."):
         RunDirectory.open(run.recipe_path)
     with pytest.raises(UserError, match=r"no run at .*Train one with"):

@@ -57,7 +57,7 @@ def command(
     wanted = TextColumns(chosen=tuple(parse_columns(columns, ("text",)).values()))
     table = open_input(text_or_file, format, wanted)
     print_columns(table, {})
-    texts = (str(row.texts[0]) for group in table.groups() for row in group)
+    texts = (row.texts[0] for group in table.groups() for row in group)
     embeddings = _count_truncated(opened.embed(texts, pooling=pooling), truncated)
     if out is not None:
         write(out, [embedding.vector for embedding in embeddings])

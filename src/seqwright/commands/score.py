@@ -42,8 +42,8 @@ def command(
     """Print log-probability (nats), perplexity and text of a text, or of each line of a file or standard input.
 
     Each line, or row of a .csv, .tsv or .jsonl file, is a document; rows come back with all of their columns. Standard
-    input is scored as it arrives. With --keep-below or --keep-above the matching lines or rows are written unchanged,
-    and the dropped ones are counted at the end.
+    input is scored as it arrives. With --keep-below or --keep-above the matching lines are written unchanged, rows of
+    .csv files with the same values (quotes may differ), and the dropped ones are counted at the end.
 
     \b
     seqwright score runs/notes-ngram new.txt --tokens

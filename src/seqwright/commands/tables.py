@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -46,7 +47,9 @@ def open_input(text_or_file: str | None, format: Any, wanted: TextColumns) -> Ta
             "--columns names columns of a table, and the input is plain text; say what it is: --format csv, tsv or"
             " jsonl."
         )
-    return open_table(lines, "standard input" if path is None else str(text_or_file), format, wanted)
+    if path is None:  # how many rows of a pipe have arrived is chance: its columns are not inferred from values
+        return open_table(lines, "standard input", format, replace(wanted, classes=False))
+    return open_table(lines, str(text_or_file), format, wanted)
 
 
 def predicted(
@@ -78,9 +81,10 @@ def table_progress(text_or_file: str | None, out: Path | None, what: str) -> Ite
 
 def write_lines(lines: Iterable[str], out: Path | None) -> None:
     """Writes lines to a file, which is complete or as it was before, or to standard output as they come."""
-    from seqwright.core.storage import write_chunks
+    from seqwright.core.storage import sweep, write_chunks
 
     if out is not None:
+        sweep(out)
         write_chunks(out, (line.encode() for line in lines))
         echo(f"{out} is written.", err=True)
         return

@@ -93,7 +93,7 @@ def command(
         file = ColumnFile(lines, name, format, layout)  # type: ignore[arg-type]
         _tag_columns(opened, file, text_or_file, out, as_json)
         return
-    wanted = TextColumns(chosen=texts, names=("tokens", *TEXT_NAMES))
+    wanted = TextColumns(chosen=texts, names=("tokens", *TEXT_NAMES), word_lists=True)
     table = open_table(lines, name, format, wanted)  # type: ignore[arg-type]
     words_given = pretokenized or table.text_columns == ("tokens",) or "tokens" in chosen
     if not words_given:

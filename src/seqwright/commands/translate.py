@@ -84,7 +84,8 @@ def command(
     roles = tuple(f"source{n or ''}" for n in (0, *range(2, 1 + getattr(opened.settings.data, "sources", 1))))
     wanted = TextColumns(roles=roles, chosen=tuple(parse_columns(columns, roles).values()), names=SOURCE_NAMES)
     table = open_input(text_or_file, format, wanted)
-    several = options.get("n_best", opened.settings.decoding.n_best) > 1 and options.get("mbr", "none") == "none"
+    decoding = asdict(opened.settings.decoding) | options
+    several = decoding["n_best"] > 1 and decoding["mbr"] == "none"
     added = ["translation", "log_prob", *(["others"] * several), *(["alignment"] * attention)]
     output = Output(table, added, out, as_json=as_json)
     first = truncated = 0

@@ -15,9 +15,8 @@ ROLES: dict[str, tuple[str, ...]] = {
 }
 """Roles of columns by kind of data, in the order of data.columns; all other kinds have texts."""
 TEXT_ROLES = ("text",)
-ALL_ROLES = ("text", "text2", "label", "token", "tag", "tokens", "source", "source2", "target")
-_COMMA = re.compile(rf",\s*(?=(?:{'|'.join(ALL_ROLES)})=)")
-"""A comma before the next role; column names may have other commas."""
+_COMMA = re.compile(r",\s*(?=(?:text2?|label|tokens?|tag|source\d*|target)=)")
+"""A comma before the next role, with any number of sources; column names may have other commas."""
 
 
 def parse_columns(options: Sequence[str], roles: Sequence[str]) -> dict[str, str]:

@@ -30,7 +30,7 @@ INDEX_NAMES = ("id", "index", "date", "url")
 SAMPLE_LINES = 1000
 """Lines from which a layout is inferred."""
 SIGNIFICANT_DIGITS = 6
-"""Of numbers in CSV and TSV cells; JSON has all."""
+"""Of added numbers in CSV and TSV cells; JSON has all, and cells of the input stay as they are."""
 
 
 def format_of(path: Path) -> TableFormat:
@@ -86,6 +86,8 @@ class Table:
     header: bool = True
     """Whether the first line of a CSV or TSV file names its columns."""
     delimiter: str = ","
+    word_lists: bool = False
+    """Whether a JSON list of words is a text, too."""
     lines: Lines
 
     def groups(self) -> Iterator[list[TableRow]]:
@@ -118,9 +120,13 @@ class Table:
             for column in self.text_columns:
                 if column not in values:
                     raise UserError(f"{place} has no key '{column}'.{did_you_mean(column, values)}")
-                if not is_text(values[column]):
+                if not self._is_text(values[column]):
                     raise UserError(f"{place}: '{column}' is {shortened(values[column])}, not a string.")
             yield TableRow(values, tuple(values[column] for column in self.text_columns), line)
+
+    def _is_text(self, value: Any) -> bool:
+        words = self.word_lists and isinstance(value, list) and all(isinstance(word, str) for word in value)
+        return words or isinstance(value, str)
 
     def _cells(self) -> Iterator[TableRow]:
         rows = self._csv() if self.format == "csv" else self._tsv()
@@ -152,11 +158,6 @@ class Table:
                 yield number, line.split("\t", len(self.columns) - 1)
 
 
-def is_text(value: Any) -> bool:
-    """Whether a JSON value is a text, or the list of its words."""
-    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(word, str) for word in value))
-
-
 @dataclass(frozen=True, kw_only=True)
 class TextColumns:
     """What is known about the text columns of a table before it is opened."""
@@ -171,6 +172,8 @@ class TextColumns:
     """Usual names."""
     classes: bool = False
     """Whether a file of two columns may hold a label and a text."""
+    word_lists: bool = False
+    """Whether a JSON list of words is a text, too, as for taggers."""
 
 
 def open_table(lines: Lines, name: str, format: TableFormat, wanted: TextColumns) -> Table:
@@ -184,7 +187,14 @@ def open_table(lines: Lines, name: str, format: TableFormat, wanted: TextColumns
         first = next((n, line) for n, line in enumerate(sample, 1) if line.strip())
         keys = tuple(parse_object(first[1], f"{name}, line {first[0]:,}"))
         text_columns = _named(keys, wanted, name) or _refuse(keys, wanted, name)
-        return Table(name=name, format=format, columns=keys, text_columns=text_columns, lines=lines)
+        return Table(
+            name=name,
+            format=format,
+            columns=keys,
+            text_columns=text_columns,
+            word_lists=wanted.word_lists,
+            lines=lines,
+        )
     delimiter = _delimiter(sample) if format == "csv" else DELIMITERS[".tsv"]
     first_row, *rows = _sample_rows(sample, format, delimiter) or [[sample[0]]]
     numbers = tuple(str(n) for n in range(1, len(first_row) + 1))
@@ -214,7 +224,8 @@ def _layout(
 ) -> tuple[bool, tuple[str, ...]]:
     """Whether the first row is a header, and the text columns."""
     header = is_header(first, rows, (*LABEL_NAMES, *TEXT_NAMES, *wanted.names, *INDEX_NAMES))
-    for columns in (wanted.chosen, wanted.trained):
+    # Numbers of the training files are those of a table without a header: under a header, names decide.
+    for columns in (wanted.chosen, () if header else wanted.trained):
         if columns and all(column.isdecimal() for column in columns) and not set(columns) & set(first):
             if set(columns) <= set(numbers):
                 return header, tuple(first[int(column) - 1] for column in columns) if header else columns
@@ -279,7 +290,7 @@ def _sample_rows(sample: Sequence[str], format: TableFormat, delimiter: str) -> 
 class TableWriter:
     """Rows of a table with added columns, as lines of text.
 
-    An added column whose name is taken is called `predicted_NAME`.
+    An added column whose name is taken is called `predicted_NAME`; no value of the input is overwritten.
     """
 
     def __init__(self, table: Table, format: TableFormat, added: Sequence[str]):
@@ -307,7 +318,7 @@ class TableWriter:
         """A row with the added values; JSON also takes those that are no columns of a table."""
         if self.format == "jsonl":
             return to_json({**row.values, **self._renamed(row, added)}) + "\n"
-        return self._joined([*self._kept(row), *(added.get(name) for name in self.names)])
+        return self._joined([*self._kept(row), *(_rounded(added.get(name)) for name in self.names)])
 
     def unchanged(self, row: TableRow) -> str:
         """A row as it was read."""
@@ -323,8 +334,13 @@ class TableWriter:
         return [row.values.get(name) for name in self.table.columns]
 
     def _renamed(self, row: TableRow, added: Mapping[str, Any]) -> dict[str, Any]:
-        renamed = {self.names.get(name, name): value for name, value in added.items()}
-        return {f"predicted_{name}" if name in row.values else name: value for name, value in renamed.items()}
+        return {self._free(self.names.get(name, name), row): value for name, value in added.items()}
+
+    def _free(self, name: str, row: TableRow) -> str:
+        """The name of an added value that no key of this row has: JSON objects may differ in their keys."""
+        while name in row.values:
+            name = f"predicted_{name}"
+        return name
 
     def _joined(self, cells: Sequence[Any]) -> str:
         texts = [_cell(cell) for cell in cells]
@@ -340,8 +356,8 @@ class TableWriter:
 def _cell(value: Any) -> str:
     if isinstance(value, str):
         return value
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.{SIGNIFICANT_DIGITS}g}"
-    return json.dumps(value, ensure_ascii=False)
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _rounded(value: Any) -> Any:
+    return f"{value:.{SIGNIFICANT_DIGITS}g}" if isinstance(value, float) else value

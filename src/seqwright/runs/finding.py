@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import os
+from contextlib import suppress
 from pathlib import Path
 
 RUNS = Path("runs")
 """The default folder of runs."""
 MAX_DEPTH = 4
 """Levels of subfolders in which runs are searched."""
+HINT_DEPTH = 2
+"""Levels that are searched for a message about a mistyped path, which may lead to a large folder."""
 NEAREST = 3
 """Runs that a message names where none is there."""
 
@@ -25,9 +28,10 @@ def find_runs(folder: Path, *, depth: int = 1) -> list[Path]:
         return []
     runs: list[Path] = []
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if not entry.name.startswith(".") and entry.is_dir():
-            path = folder / entry.name
-            runs += [path] if is_run(path) else find_runs(path, depth=depth - 1) if not entry.is_symlink() else []
+        with suppress(OSError):  # an unreadable subfolder does not hide the runs beside it
+            if not entry.name.startswith(".") and entry.is_dir():
+                path = folder / entry.name
+                runs += [path] if is_run(path) else find_runs(path, depth=depth - 1) if not entry.is_symlink() else []
     return runs
 
 
@@ -35,7 +39,7 @@ def not_a_run(path: Path) -> str:
     """Why there is no run at a path, and what to do: the nearest runs, or how to train one."""
     if path.is_file():
         return f"{path} is a file. Name the folder of a run" + (f": {path.parent}." if is_run(path.parent) else ".")
-    if inside := find_runs(path, depth=MAX_DEPTH):
+    if inside := find_runs(path, depth=HINT_DEPTH):
         return f"{path} holds runs but is none itself. Name one of them, as in {inside[0]}."
     if path.is_dir():
         missing = "all but environment.json is" if (path / "environment.json").is_file() else "environment.json is"
@@ -51,7 +55,7 @@ def not_a_run(path: Path) -> str:
 def nearest_runs(path: Path) -> list[Path]:
     """Runs beside a path that is none, or in the default folder, whose names are most like its own."""
     beside = find_runs(path.parent) if path.parent != Path() else []
-    runs = list(dict.fromkeys([*beside, *find_runs(RUNS, depth=MAX_DEPTH)])) or find_runs(Path())
+    runs = list(dict.fromkeys([*beside, *find_runs(RUNS, depth=HINT_DEPTH)])) or find_runs(Path())
     if same := [run for run in runs if run.name == path.name]:
         return same[:NEAREST]
     close = difflib.get_close_matches(path.name, dict.fromkeys(run.name for run in runs), n=NEAREST, cutoff=0.5)

@@ -64,7 +64,7 @@ class ColumnFile:
     def tagged(self, sentence: AnnotatedSentence, tags: Sequence[str]) -> str:
         """The lines of a sentence with other tags."""
         lines = list(sentence.lines)
-        values = [" ".join(tags)] if self.format == "lines" else tags
+        values = [" ".join(tags)] * len(sentence.rows) if self.format == "lines" else tags  # a blank line has no row
         for (index, cells), tag in zip(sentence.rows, values, strict=True):
             padded = [*cells, *["_"] * (self.tag - len(cells))]
             padded[self.tag - 1] = tag
