@@ -49,7 +49,7 @@ def section(command: click.Command, context: click.Context, level: str) -> Itera
     yield "| option | |\n|---|---|"
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
-        if record is not None and parameter.name != "help":
+        if record is not None and "--help" not in parameter.opts:
             yield f"| `{cell(record[0])}` | {cell(record[1])} |"
 
 

@@ -52,7 +52,7 @@ def test_stretched_learning_rate_schedule_is_reported(seqwright: Command, run_co
 def test_finished_run_ignores_fewer_steps(seqwright: Command, run_copy: Path) -> None:
     result = seqwright("train", "--run", "run", "--set", "training.steps=2")
     assert result.status == 0, result.err
-    assert "its 6 steps are more than the 2 asked for: it stays." in result.err
+    assert "its 6 steps are more than the 2 asked for, which count from the beginning: it stays." in result.err
     assert "was already finished" in result.out
     assert "asked for" not in seqwright("train", "--run", "run").err
 

@@ -11,6 +11,10 @@ from seqwright.commands.common import JSON, echo, print_json, print_table
 SORT_KEYS = ("name", "date", "score", "parameters", "time")
 
 
+SHORTENED = {"data": 14, "tokenizer": 14, "state": 20}
+"""Characters that are shown of names, so that a row fits into 120 columns."""
+
+
 @click.command("runs")
 @click.argument("folder", default="runs", type=click.Path())
 @click.option("--sort", type=click.Choice(SORT_KEYS), default="name", help="Order of the rows. Default: name.")
@@ -22,7 +26,7 @@ def command(folder: str, sort: Any, as_json: bool) -> None:
     seqwright runs --sort score
     seqwright runs experiments --sort date --json
     """
-    from seqwright.reporting.numbers import count, duration, figure
+    from seqwright.reporting.numbers import count, figure
     from seqwright.reporting.terminal import Column, table
     from seqwright.runs.listing import listing
 
@@ -33,26 +37,29 @@ def command(folder: str, sort: Any, as_json: bool) -> None:
         return
     texts = dict.fromkeys(row["text"] for row in rows if row["text"])
     for row in rows:
-        row["date"] = (row.get("date") or "")[:16].replace("T", " ")
+        row["date"] = (row.get("date") or "")[:10]
+        for key, most in SHORTENED.items():
+            name = (row.get(key) or "").removesuffix(", as tuned")
+            row[key] = name if len(name) <= most else f"{name[: most - 1]}…"
         if row.get("score") is not None:
             row["reached"] = f"{figure(row['score'])} {row['score_name'].replace(' per ', '/')}"
         if row.get("bleu_lowercased") is not None:
-            row["reached"] += f" ({figure(row['bleu_lowercased'])} BLEU, lowercased)"
+            row["reached"] = f"{figure(row['score'])} BLEU, {figure(row['bleu_lowercased'])} lowercased"
+        if len(texts) > 1 and row.get("text"):
+            row["reached"] = f"{row.get('reached', '')} ({row['text']})"
     columns = [
-        Column("run", "run", wrap=False),
+        Column("run", "run"),
         Column("kind", "model", wrap=False),
-        Column("data", "data"),
-        Column("tokenizer", "tokenizer"),
+        Column("data", "data", wrap=False),
+        Column("tokenizer", "tokenizer", wrap=False),
         Column("state", "state", wrap=False),
         Column("checked", "checked", wrap=False),
         Column("parameters", "parameters", count),
-        Column("seconds", "time", duration),
-        Column("date", "date (UTC)", wrap=False),
+        Column("date", "date", wrap=False),
         Column("reached", "score", wrap=False),
-        *([Column("text", "text")] if len(texts) > 1 else []),
     ]
-    print_table(table(rows, [column for column in columns if any(row.get(column.key) for row in rows)]))
+    shown = table(rows, [column for column in columns if any(row.get(column.key) for row in rows)])
+    shown.collapse_padding = True
+    print_table(shown)
     if len(texts) > 1:
-        echo(
-            "Scores of different held-out texts (last column) do not compare; `seqwright evaluate RUN --on FILE` does."
-        )
+        echo("Scores of different held-out texts (A, B, …) do not compare; `seqwright evaluate RUN --on FILE` does.")
