@@ -80,7 +80,7 @@ def _headline_scores(run: RunFacts) -> list[str]:
 
 
 def _next_steps(run: RunFacts) -> Html:
-    """Commands that go on from here."""
+    """Commands to run next."""
     steps = [join([element("dt", text), element("dd", element("code", command))]) for text, command in run.next_steps]
     return section("What next", element("dl", *steps, class_="next") if steps else Html(""))
 

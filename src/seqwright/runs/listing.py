@@ -1,4 +1,4 @@
-"""The runs in a folder and its subfolders: what each is, when it was begun and what it reached."""
+"""The runs in a folder and its subfolders: model, data, date and score of each."""
 
 from __future__ import annotations
 

@@ -1,18 +1,27 @@
-"""Overlap of evaluation and tuning files with the training files of runs."""
+"""Which data runs were trained on and hold out, beside the files of an evaluation or a mixture."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from seqwright.core.config import UserError
+from seqwright.core.config import UserError, to_table
 from seqwright.data.files import as_list, resolve
 from seqwright.runs.run import Run
+
+HELD_OUT = ("train", "valid", "split", "columns", "separator")
+"""Keys of [data] that determine the validation split."""
 
 
 def trained_on(run: Run, files: str | Sequence[str]) -> list[Path]:
     """Those of the files that a run was trained on, by path."""
     return sorted(set(map(_resolved, as_list(files))) & set(map(_resolved, as_list(run.settings.data.train))))
+
+
+def hold_out_the_same(one: Run, other: Run) -> bool:
+    """Whether two runs of the same kind of data have the same validation split, by the keys that determine it."""
+    mine, theirs = (to_table(run.settings.data) for run in (one, other))
+    return all(mine.get(key) == theirs.get(key) for key in HELD_OUT)
 
 
 def training_overlap(runs: Sequence[Run], on: str | Sequence[str]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from seqwright.metrics.interpolation import interpolation_weights
 from seqwright.metrics.likelihood import score_text
 from seqwright.metrics.score import Floats
 from seqwright.pipeline.untrained import keep
-from seqwright.runs.overlap import training_overlap
+from seqwright.runs.overlap import hold_out_the_same, training_overlap
 from seqwright.runs.run import Run
 from seqwright.studies.mix_classifiers import mix_classifiers
 from seqwright.studies.mix_translators import mix_translators
@@ -101,8 +101,7 @@ def _check_compatible(one: Run, other: Run) -> None:
 
 def _check_held_out(one: Run, other: Run) -> None:
     """Raises unless the validation text of one run was held out of the training of another."""
-    data = [[getattr(run.settings.data, key) for key in ("train", "valid", "split")] for run in (one, other)]
-    if data[0] != data[1]:
+    if not hold_out_the_same(one, other):
         raise UserError(
             f"{one.path} and {other.path} hold out different texts; give text that neither was trained on with --on."
         )

@@ -19,11 +19,10 @@ from seqwright.metrics.calibration import log_softmax
 from seqwright.metrics.interpolation import geometric_weights, interpolation_weights
 from seqwright.metrics.score import Floats
 from seqwright.pipeline.untrained import keep
+from seqwright.runs.overlap import hold_out_the_same
 from seqwright.runs.run import Run
 from seqwright.tasks.classification.scores import log_probs_of
 
-HELD_OUT = ("train", "valid", "split", "columns", "separator")
-"""Keys of [data] that determine the validation split."""
 ENCODING = ("truncation", "max_length", "add_special_tokens")
 """Keys of [data] that determine how a part encodes texts."""
 
@@ -34,7 +33,7 @@ def mix_classifiers(runs: Sequence[Any], on: str | Sequence[str] | None, path: P
     first = runs[0]
     for run in runs:
         _check_compatible(first, run)
-        if on is None and any(getattr(run.settings.data, key) != getattr(first.settings.data, key) for key in HELD_OUT):
+        if on is None and not hold_out_the_same(first, run):
             raise UserError(
                 f"{first.path} and {run.path} have different validation splits; give held-out texts with --on FILE."
             )

@@ -16,7 +16,7 @@ class TrainingConfig:
     """Epochs (passes over the training data), instead of steps."""
     minutes: float | None = None
     """Time budget, instead of steps: as many steps as fit, by the speed measured before the first one. The run's recipe
-    then has them as steps, and a resumed run keeps them."""
+    then has them as steps, and a resumed run keeps them. Default models of your own files also get their size by it."""
     batch_size: int = 32
     """Examples (rows) per optimizer step."""
     sequence_length: int | None = None

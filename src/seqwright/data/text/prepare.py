@@ -61,16 +61,10 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Index(Plan):
-    """The contents of index.json."""
+class EncodedCounts:
+    """Counts of encoded text."""
 
-    dtype: Literal["uint16", "uint32"]
-    """dtype of ids.bin."""
     ids: int
-    sha256: str
-    """Of ids.bin."""
-    unended: list[tuple[int, int]]
-    """(position, missing line ends) of blocks whose last document has no end."""
     documents: int
     characters: int
     bytes: int
@@ -80,8 +74,20 @@ class Index(Plan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shard:
-    """Counts of one encoded block."""
+class Index(EncodedCounts, Plan):
+    """The contents of index.json."""
+
+    dtype: Literal["uint16", "uint32"]
+    """dtype of ids.bin."""
+    sha256: str
+    """Of ids.bin."""
+    unended: list[tuple[int, int]]
+    """(position, missing line ends) of blocks whose last document has no end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard(EncodedCounts):
+    """One encoded block."""
 
     text: str
     """sha256 of the text."""
@@ -89,13 +95,6 @@ class Shard:
     """sha256 of the ids."""
     read: int
     first: bool
-    ids: int
-    documents: int
-    characters: int
-    bytes: int
-    unknown: int
-    exact: bool
-    whole: bool
     lacking: int
 
 
