@@ -230,11 +230,13 @@ def mix(
     """A mixture of runs with weights tuned on held-out data, as `seqwright mix` writes it; `ngram` adds an n-gram of
     the first run's training text."""
     from seqwright.studies.mix import mix as make_mixture
-    from seqwright.studies.mix_ngram import ngram_beside
+    from seqwright.studies.mix_ngram import mix_with_ngram
 
     parts = [open(path) for path in runs]
-    parts += [open(ngram_beside(parts[0], Path(run)))] if ngram else []
-    make_mixture(parts, on, Path(run), geometric=geometric)
+    if ngram:
+        mix_with_ngram(parts, on, Path(run), open_run=open)
+    else:
+        make_mixture(parts, on, Path(run), geometric=geometric)
     return open(run)
 
 

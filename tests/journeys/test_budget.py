@@ -75,6 +75,7 @@ def test_a_network_is_compared_with_the_ngram_of_the_same_tokens(workdir: Path, 
     alone, counted = (part["perplexity"] for part in mixed["parts"])
     assert counted == pytest.approx(record["perplexity"])
     assert mixed["tuned"]["perplexity"] <= min(alone, counted) * (1 + 1e-6)  # EM stops near the optimum
+    assert "data.refit" in seqwright("evaluate", "gpt-mixed").err  # its n-gram has seen the held-out text
     without = ["--set", "evaluation.baseline=false"]
     seqwright("train", "--text", "text.txt", *MODEL, *steps, *without, "--run", "alone")
     assert records(workdir / "alone", "baseline") == []

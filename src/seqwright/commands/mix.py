@@ -45,14 +45,14 @@ def command(
     from seqwright.reporting.numbers import figure
     from seqwright.reporting.terminal import Column, table
     from seqwright.studies.mix import mix
-    from seqwright.studies.mix_ngram import ngram_beside
+    from seqwright.studies.mix_ngram import mix_with_ngram
 
     parts = [open_run(path, device=device) for path in runs]
     if ngram:
-        beside = ngram_beside(parts[0], Path(run))
-        echo(f"the n-gram is in {beside}.", err=True)
-        parts.append(open_run(beside))
-    summary = mix(parts, on, Path(run), geometric=geometric)
+        summary = mix_with_ngram(parts, on, Path(run), open_run=open_run)
+        echo(f"the n-gram is in {summary['parts'][-1]['run']}, fitted again on all text (data.refit).", err=True)
+    else:
+        summary = mix(parts, on, Path(run), geometric=geometric)
     if as_json:
         print_json({"run": run, "summary": summary})
         return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,18 @@ from seqwright.studies.mix_classifiers import mix_classifiers
 from seqwright.studies.mix_translators import mix_translators
 
 
-def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, geometric: bool = False) -> dict[str, Any]:
+def mix(
+    runs: Sequence[Run],
+    on: str | Sequence[str],
+    path: Path,
+    *,
+    geometric: bool = False,
+    final: Callable[[], Run] | None = None,
+) -> dict[str, Any]:
     """Writes a mixture of runs with the same tokenizer; its summary has the weight of each run and all perplexities.
 
-    `geometric` takes the log-linear mean of translators' probabilities instead of the linear one.
+    `geometric` takes the log-linear mean of translators' probabilities instead of the linear one. `final` makes the run
+    that takes the place of the last one after the weights are tuned.
     """
     if len(runs) < 2:
         raise UserError("a mixture needs two runs or more; give another.")
@@ -49,10 +58,14 @@ def mix(runs: Sequence[Run], on: str | Sequence[str], path: Path, *, geometric: 
     with np.errstate(divide="ignore"):
         mixed = np.logaddexp.reduce(log_probs + np.log(weights), axis=1)
     perplexities = [float(np.exp(-of_run.mean())) for of_run in log_probs.T]
+    warnings = [*training_overlap(runs, on)]
+    if final is not None:
+        runs = [*runs[:-1], final()]
     parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
     table = {"kind": "mixture", "weights": weights.tolist(), "parts": parts}
     settings = first.settings.remade(path.name, table)
-    warnings = [*training_overlap(runs, on)]
+    if runs[-1].settings.data.refit:  # no longer held out of the mixture
+        settings = replace(settings, data=replace(settings.data, refit=True))
     notes = [f"{weight:.4f} of {run.path.name}" for weight, run in zip(weights, runs, strict=True)] + warnings
     model = build.model(settings.model, first.tokenizer.vocabulary)
     model.models = [run.model for run in runs]
