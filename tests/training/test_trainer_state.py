@@ -277,7 +277,7 @@ def test_out_of_memory_halves_the_micro_batch_until_it_fits() -> None:
     trainer = Trainer(
         fresh(gpt()).double(), shuffled(), plain(steps=4, learning_rate=0.5, micro_batch_size="auto"), store
     )
-    trainer.objective = limited = LimitedMemory(trainer.objective, rows=2)  # type: ignore[assignment]
+    trainer.update.objective = limited = LimitedMemory(trainer.update.objective, rows=2)
     trainer.fit()
     assert limited.batch_sizes == [5, 3, 2, 2, 1, 2, 2, 1, 2, 2, 2, 2, 1]
     assert [r["micro_batch_size"] for r in store.of_kind("memory")] == [3, 2]
@@ -287,7 +287,7 @@ def test_out_of_memory_halves_the_micro_batch_until_it_fits() -> None:
         assert_close(ours, theirs, rtol=0, atol=1e-12)
     again = Trainer(fresh(gpt()).double(), shuffled(), plain(steps=6, micro_batch_size="auto"), MemoryStore())
     again.restore(*store.saved[4])
-    again.objective = limited = LimitedMemory(again.objective, rows=2)  # type: ignore[assignment]
+    again.update.objective = limited = LimitedMemory(again.update.objective, rows=2)
     again.fit()
     assert max(limited.batch_sizes) == 2  # the micro-batch size is in the checkpoint
 
@@ -302,7 +302,7 @@ def test_out_of_memory_halves_the_micro_batch_until_it_fits() -> None:
 )
 def test_out_of_memory_error_names_what_to_change(setting: Any, fits: int, advice: str) -> None:
     trainer = Trainer(fresh(gpt()), shuffled(), options(steps=4, micro_batch_size=setting), MemoryStore())
-    trainer.objective = LimitedMemory(trainer.objective, rows=fits)  # type: ignore[assignment]
+    trainer.update.objective = LimitedMemory(trainer.update.objective, rows=fits)
     with pytest.raises(UserError, match=advice):
         trainer.fit()
 

@@ -108,6 +108,10 @@ class State:
                 mine.copy_(theirs)
         return self
 
+    def copied(self) -> Self:
+        """The same values in tensors of their own, with dense strides."""
+        return self.from_tensors({name: tensor.detach().contiguous().clone() for name, tensor in self.named_tensors()})
+
     def detach(self) -> Self:
         """The same values without their graph: what truncated back-propagation carries to the next window."""
         return replace(self, **{f.name: getattr(self, f.name).detach() for f in fields(self)})

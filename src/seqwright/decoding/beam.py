@@ -11,13 +11,13 @@ from torch.nn.functional import pad
 
 from seqwright.core.batch import Source
 from seqwright.core.config import UserError
+from seqwright.core.cuda_graph import Captured
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State, per_source
 from seqwright.decoding.attention_recorder import AttendedState, RecordingModel
 from seqwright.decoding.backpointers import BackPointers
 from seqwright.decoding.candidates import Candidates, diverse_candidates, required_candidates
 from seqwright.decoding.constraints import Constraints
-from seqwright.decoding.cuda_graph import Captured
 from seqwright.decoding.length_penalty import best_possible, normalize
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.processors import NOTHING, History, LogitsProcessors

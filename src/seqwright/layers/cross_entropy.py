@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,6 +14,10 @@ from seqwright.core.batch import IGNORE
 
 MAX_LOGITS = 1 << 26
 """Maximum elements of a logits tensor (256 MiB in float32); larger ones are computed chunk by chunk."""
+MAX_LOGITS_CUDA = 1 << 28
+"""The same of a chunk on a GPU, whose matrix products are faster the larger they are."""
+ALIGNMENT = 64
+"""Matrix products on a GPU are faster where the vocabulary is a multiple of this: chunks of logits are padded to it."""
 
 
 def upcast(x: Tensor) -> Tensor:
@@ -42,9 +48,20 @@ def cross_entropy(
         logits = upcast(F.linear(hidden, weight, bias))
         total = F.cross_entropy(logits, target, ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing)
         return total, count
-    rows = max(1, max_logits // weight.size(0))
-    total = _Chunked.apply(hidden, weight, bias, target, smoothing, rows)  # type: ignore[no-untyped-call]
+    total = chunked_cross_entropy(hidden, weight, bias, target, smoothing, max_logits)
     return total, count
+
+
+def chunked_cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, max_logits: int
+) -> Tensor:
+    """Summed loss, at most `max_logits` logits at a time (more on a GPU). `machine.prepare` keeps it out of compiled
+    graphs: its loop would be unrolled."""
+    if max_logits == MAX_LOGITS and hidden.is_cuda:
+        max_logits = MAX_LOGITS_CUDA
+    rows = max(1, max_logits // weight.size(0))
+    total: Tensor = _Chunked.apply(hidden, weight, bias, target, smoothing, rows)  # type: ignore[no-untyped-call]
+    return total
 
 
 def token_log_probs(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
@@ -56,6 +73,29 @@ def token_log_probs(hidden: Tensor, weight: Tensor, bias: Tensor | None, target:
         for h, t in zip(torch.split(flat_hidden, rows), torch.split(flat_target, rows), strict=True)
     ]
     return torch.cat(parts).view_as(target)
+
+
+def _loss_and_gradient(device: torch.device) -> Callable[[Tensor, Tensor, int, float], Tensor]:
+    """The Triton kernel on a GPU, PyTorch's operations elsewhere: the same function."""
+    if device.type == "cuda" and importlib.util.find_spec("triton"):
+        from seqwright.layers import softmax_gradient
+
+        return softmax_gradient.loss_and_gradient_
+    return loss_and_gradient_
+
+
+def loss_and_gradient_(logits: Tensor, target: Tensor, size: int, smoothing: float) -> Tensor:
+    """Summed -log p(target) of logits (N, V or more), of which `size` columns are the vocabulary; afterwards `logits`
+    holds its gradient."""
+    wide = upcast(logits[:, :size])
+    total = F.cross_entropy(wide, target, ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing)
+    # d loss / d logits = softmax - target distribution.
+    gradient = wide.softmax(-1)
+    gradient -= smoothing / size
+    gradient.scatter_add_(1, target.clamp(min=0).unsqueeze(1), gradient.new_full((len(target), 1), smoothing - 1))
+    gradient *= (target != IGNORE).unsqueeze(1)
+    logits.zero_()[:, :size] = gradient
+    return total
 
 
 class _Chunked(torch.autograd.Function):
@@ -71,31 +111,24 @@ class _Chunked(torch.autograd.Function):
             hidden, cast_weight = hidden.to(dtype), weight.to(dtype)
         else:
             cast_weight = weight
+        padding = -weight.size(0) % ALIGNMENT if hidden.is_cuda else 0
+        cast_weight = F.pad(cast_weight, (0, 0, 0, padding))
+        cast_bias = None if bias is None else F.pad(bias.to(cast_weight.dtype), (0, padding))
         total = upcast(hidden.new_zeros(()))
         hidden_gradient = torch.empty_like(hidden)
         weight_gradient = upcast(torch.zeros_like(weight))
         bias_gradient = None if bias is None else upcast(torch.zeros_like(bias))
-        spread = smoothing / weight.size(0)
+        loss_and_gradient_ = _loss_and_gradient(hidden.device)
         with torch.autocast(hidden.device.type, enabled=False):
             for start in range(0, hidden.size(0), rows):
                 chunk, chunk_target = hidden[start : start + rows], target[start : start + rows]
-                real = chunk_target != IGNORE
-                logits = upcast(F.linear(chunk, cast_weight, None if bias is None else bias.to(cast_weight.dtype)))
-                total += F.cross_entropy(
-                    logits, chunk_target, ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing
-                )
-                # d loss / d logits = softmax - target distribution.
-                gradient = logits.softmax(-1)
-                gradient -= spread
-                gradient.scatter_add_(
-                    1, chunk_target.clamp(min=0).unsqueeze(1), gradient.new_full((len(chunk_target), 1), smoothing - 1)
-                )
-                gradient *= real.unsqueeze(1)
-                if bias_gradient is not None:
-                    bias_gradient += gradient.sum(0)
-                gradient = gradient.to(cast_weight.dtype)
+                logits = F.linear(chunk, cast_weight, cast_bias)
+                total += loss_and_gradient_(logits, chunk_target, weight.size(0), smoothing)
+                gradient = logits  # overwritten by its gradient
                 hidden_gradient[start : start + rows] = gradient @ cast_weight
-                weight_gradient += gradient.T @ chunk
+                weight_gradient += (gradient.T @ chunk)[: weight.size(0)]
+                if bias_gradient is not None:
+                    bias_gradient += gradient[:, : weight.size(0)].sum(0, dtype=bias_gradient.dtype)
         context.save_for_backward(hidden_gradient, weight_gradient, bias_gradient)
         context.dtypes = weight.dtype, None if bias is None else bias.dtype
         return total

@@ -198,4 +198,4 @@ class Block(nn.Module):
     def _residual(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.pre:
             return x + self.dropout(sublayer(norm(x)))
-        return norm(x + self.dropout(sublayer(x)))
+        return norm(x + self.dropout(sublayer(x))).to(x.dtype)  # autocast computes normalizations in float32

@@ -136,11 +136,19 @@ class Stack(nn.Module):
     ) -> Tensor:
         """Hidden states after all blocks and the final normalization, from embeddings (B, T, D) at positions
         (B or 1, T); a KV cache must have been extended for them. bias and mask as for `SelfAttention`."""
-        x = self.dropout(self.embedding_norm(self.positions(x, positions)))
+        x = autocast_dtype(self.dropout(self.embedding_norm(self.positions(x, positions))))
         memories = memory or [None] * len(self.blocks)
         for layer, (block, layer_memory) in enumerate(zip(self.blocks, memories, strict=True)):
             x = block(x, positions, state, layer, bias=bias, mask=mask, memory=layer_memory)
         return self.norm(x)
+
+
+def autocast_dtype(x: Tensor) -> Tensor:
+    """x in the dtype of autocast, where it is enabled: the residual stream, which every sublayer reads and writes, then
+    takes half the memory. Sums within normalizations and attention stay float32."""
+    if not torch.is_autocast_enabled(x.device.type):
+        return x
+    return x.to(torch.get_autocast_dtype(x.device.type))
 
 
 def document_positions(documents: Tensor) -> Tensor:

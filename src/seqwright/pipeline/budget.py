@@ -90,9 +90,11 @@ def _rounded(steps: float) -> int:
     return int(steps) // digits * digits
 
 
-def with_decided_steps(wanted: Recipe, before: Recipe, directory: RunDirectory) -> Recipe:
-    """The recipe of a run that is resumed, with the steps that its budget was turned into; in proportion where it has
-    another budget now."""
+def with_decisions(wanted: Recipe, before: Recipe, directory: RunDirectory) -> Recipe:
+    """The recipe of a run that is resumed, with what was decided at its start: `training.compile`, and the steps that
+    its budget was turned into; in proportion where it has another budget now."""
+    if wanted.training.compile == "auto":
+        wanted = replace(wanted, training=replace(wanted.training, compile=before.training.compile))
     training = wanted.training
     if training.minutes is None or training.steps is not None or wanted.kind in (*build.COUNTED, *build.DERIVED):
         return wanted

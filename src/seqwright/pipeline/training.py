@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,6 @@ import torch
 
 from seqwright import build
 from seqwright.core.config import UserError, to_table
-from seqwright.core.limits import check_limit
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.storage import load_tensors, write_text
 from seqwright.data.files import MissingFileError
@@ -20,8 +18,10 @@ from seqwright.data.text.corpus import TextConfig
 from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.pipeline import recipe
 from seqwright.pipeline.baseline import baseline
-from seqwright.pipeline.budget import MAX_EPOCHS, measure, with_decided_steps
+from seqwright.pipeline.budget import MAX_EPOCHS, Speed, measure, with_decisions
+from seqwright.pipeline.compilation import compile_choice, transformer_layers
 from seqwright.pipeline.facts import advice_of, facts_of
+from seqwright.pipeline.memory import refuse_too_large
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.run_progress import RunProgress
 from seqwright.reporting.advice import baseline_of
@@ -38,7 +38,6 @@ from seqwright.training import machine
 from seqwright.training.averaging import average_weights
 from seqwright.training.config import TrainingConfig
 from seqwright.training.divergence import DivergenceError, chance_nll
-from seqwright.training.model_size import ModelSize, on_meta
 from seqwright.training.schedule import ENDLESS
 from seqwright.training.trainer import TensorGroups, Trainer, total_steps, warmup_steps
 from seqwright.training.trainer_state import final_checkpoints
@@ -73,7 +72,7 @@ def train(wanted: Recipe, path: Path, progress: Progress = SILENT) -> TrainingOu
         files = [f"data.{key}" for key in wanted.data.files] if directory.checkpoints.steps() else []
         recipe.check_same(before, wanted, path, moved=files)
         moved = before.data != wanted.data
-        wanted = with_decided_steps(wanted, before, directory)
+        wanted = with_decisions(wanted, before, directory)
     with directory.writing():
         try:
             return TrainingSession(wanted, directory, progress, moved=moved).run()
@@ -214,6 +213,7 @@ class TrainingSession:
     def _train(self, checkpoint: Checkpoint | None) -> TrainingOutcome:
         """Trains by gradient descent, from the last checkpoint where there is one."""
         self._fit_baseline()
+        self._decide_compile()
         self._decide_steps()
         trainer = self._trainer()
         if checkpoint is not None:
@@ -297,18 +297,8 @@ class TrainingSession:
         config = self.recipe.training
         if config.minutes is None or config.steps is not None:
             return
-        self.progress.stage("measuring the speed of this machine")
         self.progress.note(f"measuring how many steps fit into {config.minutes:g} min.")
-        feed = self.task.feed(self.model)
-        device = machine.device(config.device)
-        speed = measure(
-            self.model,
-            feed,
-            config,
-            evaluate=lambda model: self.task.evaluate(model, device, quick=True),
-            sample=lambda model: self._sample(model, device),
-        )
-        self.progress.stage("")
+        feed, speed = self.task.feed(self.model), self._measure()
         steps = min(speed.steps(config.minutes), MAX_EPOCHS * feed.steps_per_epoch)
         self.recipe = replace(self.recipe, training=replace(config, steps=steps))
         self.directory.write_recipe(self.recipe.toml())
@@ -317,6 +307,34 @@ class TrainingSession:
             f" {duration(speed.seconds(steps))}. Ctrl-C is safe; --minutes N for another budget."
         )
         self.recorded.forecast.announced = True
+
+    def _decide_compile(self) -> None:
+        """Chooses, once, how steps are run on a GPU; it is in the run's recipe before the first of them is taken."""
+        config = self.recipe.training
+        if config.compile != "auto" or machine.device(config.device).type != "cuda":
+            return
+        layers, seconds = transformer_layers(self.model), 60 * (config.minutes or 0)
+        if layers and (config.minutes is None or config.steps is not None):
+            seconds = self._measure().step * total_steps(config, self.task.feed(self.model))
+        choice, why = compile_choice(layers, seconds)
+        self.recipe = replace(self.recipe, training=replace(config, compile=choice))
+        self.directory.write_recipe(self.recipe.toml())
+        self.recorded.note(why)
+
+    def _measure(self) -> Speed:
+        """The speed of this training on this machine."""
+        config = self.recipe.training
+        device = machine.device(config.device)
+        self.progress.stage("measuring the speed of this machine")
+        speed = measure(
+            self.model,
+            self.task.feed(self.model),
+            config,
+            evaluate=lambda model: self.task.evaluate(model, device, quick=True),
+            sample=lambda model: self._sample(model, device),
+        )
+        self.progress.stage("")
+        return speed
 
     def _trainer(self) -> Trainer:
         config = self.recipe.training
@@ -374,22 +392,3 @@ class TrainingSession:
 def refits(settings: Recipe) -> bool:
     """Whether a counted model is fitted again on all data after it is scored."""
     return isinstance(settings.data, TextConfig) and settings.data.refit and settings.data.split is not None
-
-
-def refuse_too_large(wanted: Recipe, sizes: Any) -> None:
-    """Raises where a model with its gradients and optimizer state would not fit into memory."""
-    if wanted.kind in build.COUNTED or wanted.kind in build.REGISTERED:
-        return
-
-    def check(size: ModelSize) -> None:
-        what = f"[model] has {size.tensors:,} parameter tensors or more"
-        check_limit("SEQWRIGHT_MAX_PARAMETER_TENSORS", size.tensors, what)
-
-    model = on_meta(lambda: build.model(wanted.model, sizes, task=wanted.data.kind), check)
-    parameters = sum(p.numel() for p in model.parameters())
-    needed, memory = 16 * parameters, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > memory and machine.device(wanted.training.device).type == "cpu":
-        raise UserError(
-            f"a model of {parameters:,} parameters needs about {needed / 1e9:,.0f} GB to be trained, and this machine"
-            f" has {memory / 1e9:,.0f} GB; make it narrower or shallower, or give it a shorter context."
-        )

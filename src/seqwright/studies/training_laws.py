@@ -54,6 +54,18 @@ def resumed_equals_uninterrupted(model: Any, batch: Batch) -> float:
     return max(max_difference(final[0][name], final[1][name]) for name in final[0])
 
 
+def captured_equals_plain(model: Any, batch: Batch) -> float:
+    """Steps captured as a CUDA graph (warm-up, capture, replays) = steps run kernel by kernel. Elsewhere than on a GPU
+    the function to capture is called, with its inputs and outputs where a graph would read and write them."""
+    with torch.enable_grad():
+        plain, captured = _trainer(model, batch, steps=4, compile="off"), _trainer(model, batch, steps=4)
+        captured.update.capturing = True
+        for trainer in (plain, captured):
+            trainer.fit()
+    final = [weights(trainer.model) for trainer in (plain, captured)]
+    return max(max_difference(final[0][name], final[1][name]) for name in final[0])
+
+
 def saved_equals_loaded(model: Any, batch: Batch) -> float:
     """Weights saved to a file and loaded into a zeroed model give the same logits."""
     loaded = copy.deepcopy(model)
@@ -69,6 +81,7 @@ def saved_equals_loaded(model: Any, batch: Batch) -> float:
 TRAINING_LAWS: dict[str, Law] = {
     "accumulated = one batch": gradient_accumulation_equals_one_batch,
     "resumed = uninterrupted": resumed_equals_uninterrupted,
+    "captured = plain": captured_equals_plain,
     "saved = opened": saved_equals_loaded,
 }
 
@@ -102,9 +115,17 @@ class _RotatedFeed:
         return select_rows(self.rows, (torch.arange(self.rows.rows) + step) % self.rows.rows)
 
 
-def _trainer(model: nn.Module, batch: Batch) -> Trainer:
-    config = TrainingConfig(steps=2, warmup_steps=0, schedule="constant", device="cpu", checkpoint_every=1, log_every=1)
-    return Trainer(copy.deepcopy(model), _RotatedFeed(batch), config, _MemoryStore())
+def _trainer(model: nn.Module, batch: Batch, **changes: Any) -> Trainer:
+    device = next(model.parameters()).device.type
+    settings: dict[str, Any] = {
+        "steps": 2,
+        "warmup_steps": 0,
+        "schedule": "constant",
+        "checkpoint_every": 1,
+        "log_every": 1,
+    }
+    config = TrainingConfig(**(settings | {"device": device} | changes))
+    return Trainer(copy.deepcopy(model), _RotatedFeed(batch.to("cpu")), config, _MemoryStore())
 
 
 def _store(trainer: Trainer) -> _MemoryStore:

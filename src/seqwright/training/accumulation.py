@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -11,23 +12,31 @@ from seqwright.core.batch import Batch, accumulator_dtype
 from seqwright.core.config import UserError
 from seqwright.core.state import State
 from seqwright.training import machine
-from seqwright.training.objective import Objective
 
 
 def accumulate(
-    objective: Objective, batch: Batch, state: State | None, *, rows: int, device: torch.device, precision: str
+    objective: Callable[[Batch, State | None], tuple[Tensor, Tensor, State | None]],
+    batch: Batch,
+    state: State | None,
+    *,
+    rows: int,
+    scale: Tensor,
+    device: torch.device,
+    precision: str,
 ) -> tuple[Tensor, State | None]:
-    """Accumulates gradients of the batch's mean loss in micro-batches of `rows`; the loss sum and the state after."""
-    count = batch.count
+    """Accumulates gradients of the batch's loss times `scale` in micro-batches of `rows`; the loss sum and the state
+    after.
+
+    `scale` is one over the number of targets of the whole batch, not of a micro-batch: accumulated = one batch.
+    """
     afters: list[State] = []
     loss = torch.zeros((), dtype=accumulator_dtype(device), device=device)
     for indices in torch.split(torch.arange(batch.rows), rows):
         micro_batch = select_rows(batch, indices).to(device, non_blocking=True)
-        before = None if state is None else state.select(indices.to(device), indices.to(device))
+        before = state if state is None or rows >= batch.rows else state.select(*[indices.to(device)] * 2)
         with machine.autocast(device, precision):
             total, _, after = objective(micro_batch, before)
-        # Divided by the token count of the whole batch, not the micro-batch: accumulated = one batch.
-        (total / max(count, 1)).backward()
+        total.backward(scale.to(total))  # type: ignore[no-untyped-call]
         loss += total.detach()
         if after is not None:
             afters.append(after.detach())

@@ -91,6 +91,10 @@ class TrainingConfig:
     """Precision of matrix products in training; weights and optimizer state stay fp32. tf32 (10 mantissa bits) needs a
     GPU of Ampere or later and is fp32 elsewhere; bf16 (7 mantissa bits) is autocast. On a GPU cuDNN uses tf32 for
     recurrent networks in any case, and for convolutions unless bf16."""
+    compile: Literal["auto", "off", "cudagraphs", "inductor"] = "auto"
+    """On a GPU, how steps are run: kernel by kernel (off), captured as CUDA graphs, which saves launching their kernels
+    (cudagraphs), or also compiled by torch.compile, which fuses kernels (inductor). auto compiles Transformers where
+    that saves more time than it takes, and is written to the run's recipe as what it chose. Not used on a CPU."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Device; auto takes a GPU where there is one."""
     deterministic: bool = False

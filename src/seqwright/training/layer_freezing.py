@@ -42,6 +42,8 @@ class LayerFreezing:
         self.parameters = [(parameter, by_name[name]) for name, parameter in trainable.items()]
         self.steps_per_layer = None if config.unfreeze_every is None else config.unfreeze_every * steps_per_epoch
         self.always_frozen = _always_frozen(config.freeze, self.top)
+        self.current = 0
+        """Number of depths that are frozen now."""
 
     def frozen(self, step: int) -> int:
         """Number of depths, from the bottom, that are frozen at a step: always, or not yet unfrozen."""
@@ -49,11 +51,15 @@ class LayerFreezing:
             return self.always_frozen
         return max(self.always_frozen, self.top - int(step / self.steps_per_layer))
 
-    def __call__(self, step: int) -> None:
-        """Sets requires_grad of the parameters for a step."""
+    def __call__(self, step: int) -> bool:
+        """Sets requires_grad of the parameters for a step; whether any has changed since the step before."""
         frozen = self.frozen(step)
+        if frozen == self.current:
+            return False
         for parameter, depth in self.parameters:
             parameter.requires_grad_(depth >= frozen)
+        self.current = frozen
+        return True
 
 
 def _depth_outside_layers(name: str, last: int) -> int:

@@ -5,14 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import torch
 
 from seqwright.core.config import UserError
+from seqwright.layers.cross_entropy import chunked_cross_entropy
+from seqwright.training.config import TrainingConfig
+from seqwright.training.objective import Objective
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """dtype of weights and decoding states by the name of a precision."""
+
+
+CAPTURED = {"cuda"}
+"""Device types on which steps are captured; elsewhere a capture just calls its function, which tests make use of."""
 
 
 def device(name: str, *, option: str = "training.device") -> torch.device:
@@ -26,6 +35,31 @@ def device(name: str, *, option: str = "training.device") -> torch.device:
         usable = " or ".join(["auto", *(kind for kind, there in available.items() if there)])
         raise UserError(f"this machine has no '{name}' device; {option} can be {usable} here.")
     return torch.device(name)
+
+
+def prepare(objective: Objective, config: TrainingConfig, on: torch.device) -> Callable[..., Any]:
+    """The objective as it is trained on a device: compiled where the recipe says so (decision 160).
+
+    Precision is autocast around it (`autocast`), and `training.update` captures the step that calls it.
+    """
+    if config.compile != "inductor":
+        return objective
+    import torch._dynamo
+
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))  # compiled kernels, kept
+    torch._dynamo.disallow_in_graph(chunked_cross_entropy)
+    # Unless lengths vary, one graph; where they do, the second length compiles one for all lengths.
+    return torch.compile(objective)
+
+
+def captures(config: TrainingConfig, on: torch.device) -> bool:
+    """Whether optimizer steps are captured as CUDA graphs."""
+    return on.type in CAPTURED and config.compile != "off"
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept between runs."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seqwright"
 
 
 def flops(on: torch.device) -> float:

@@ -8,10 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from seqwright.training import machine
 from seqwright.training.config import TrainingConfig
 from seqwright.training.layer_freezing import lr_scales
 from seqwright.training.muon import Muon
 
+CAPTURABLE = ("adamw", "adam", "sgd")
+"""Optimizers whose step can be part of a CUDA graph: their learning rate is then a tensor."""
 OUTSIDE = ("head.", "embedding.", "pooling.")
 """Prefixes of parameters that are not hidden matrices."""
 
@@ -23,16 +26,30 @@ def optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.Optimize
     """
     parameters = [p for p in module.parameters() if p.requires_grad]
     groups = _groups(module, config)
-    fused = parameters[0].device.type in ("cuda", "cpu")
+    device = parameters[0].device
+    fused = device.type in ("cuda", "cpu")
     betas = (config.beta1, config.beta2)
+    captured = config.optimizer in CAPTURABLE and machine.captures(config, device)
+    if captured:
+        for group in groups:
+            group["lr"] = torch.tensor(config.learning_rate, device=device)
     if config.optimizer == "muon":
         return Muon(groups, lr=config.learning_rate, betas=betas, fused=fused)
     if config.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum)
+        return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum, fused=captured or None)
     if config.optimizer == "adafactor":
         return torch.optim.Adafactor(groups, lr=config.learning_rate)
     adam = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return adam(groups, lr=config.learning_rate, betas=betas, eps=1e-8, fused=fused)
+    made = adam(
+        groups,
+        lr=config.learning_rate,
+        betas=betas,
+        eps=1e-8,
+        fused=fused,
+        capturable=captured and device.type == "cuda",
+    )
+    made._warned_capturable_if_run_uncaptured = True  # warm-up steps are not captured
+    return made
 
 
 def _groups(module: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:

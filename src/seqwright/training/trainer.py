@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from typing import Any, Protocol, cast
 
@@ -18,23 +18,24 @@ from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Feed, Trainable
 from seqwright.core.state import State
 from seqwright.training import machine
-from seqwright.training.accumulation import accumulate, out_of_memory_error
 from seqwright.training.averaging import EMA
 from seqwright.training.config import TrainingConfig
 from seqwright.training.divergence import MIN_STEPS, DivergenceError, refuse_divergence
 from seqwright.training.layer_freezing import LayerFreezing
+from seqwright.training.mfu import flops_per_token, peak_flops
 from seqwright.training.objective import Objective
 from seqwright.training.optimizer import load_optimizer_state, optimizer, optimizer_state
+from seqwright.training.prefetch import Prefetched
 from seqwright.training.schedule import schedule
 from seqwright.training.signals import StopRequest
 from seqwright.training.spikes import Trend
 from seqwright.training.trainer_state import LogInterval, TrainerState, record_evaluation
+from seqwright.training.update import Update
 from seqwright.training.weights import load_weights, weights
 
 TensorGroups = dict[str, dict[str, Tensor]]
 """Tensors of a checkpoint by group: model, optimizer, ema, carry."""
 
-OPTIMIZER_MEMORY_ADVICE = 'set training.optimizer to "adafactor", or lower model.width or model.layers'
 MAX_SKIPPED_STEPS = 50
 """Steps skipped because of loss spikes, above which training stops with an error: something else is wrong."""
 
@@ -86,8 +87,10 @@ class Trainer:
             auxiliary=config.auxiliary_loss_weight,
         )
         self.optimizer = optimizer(self.model, config)
+        self.update = Update(self.objective, self.optimizer, config, self.device, split=self._split)
         self.freezing = LayerFreezing(self.model, config, feed.steps_per_epoch)
-        self.feed, self.config, self.store = feed, config, store
+        self.feed = Prefetched(feed) if self.device.type == "cuda" else feed
+        self.config, self.store = config, store
         self.evaluate, self.sample, self.format_batch, self.reporter = evaluate, sample, format_batch, reporter
         self.steps, self.chance = total_steps(config, feed), chance
         self.lr_ratio = schedule(
@@ -100,6 +103,7 @@ class Trainer:
         self.interval = LogInterval(self.device)
         self.norm = self.step_loss = torch.zeros((), device=self.device)
         self.last_loss: float | None = None
+        self.peak_flops, self.flops_per_token = peak_flops(self.device), flops_per_token(self.model)
 
     def fit(self) -> str | None:
         """Trains until the last step, early stopping or a stop signal; returns the signal's name, or None."""
@@ -140,6 +144,7 @@ class Trainer:
         """Restores the trainer from a checkpoint."""
         load_weights(self.model, groups["model"])
         load_optimizer_state(self.optimizer, self.model, groups["optimizer"])
+        self.update.release()
         if self.average is not None:
             self.average.load_state_dict(groups["ema"])
         self.progress = TrainerState.read(progress)
@@ -172,19 +177,25 @@ class Trainer:
 
     def timed_step(self) -> None:
         """One optimizer step, timed and reported."""
-        start = time.perf_counter()
-        self._step()
-        seconds = time.perf_counter() - start
-        self.progress.seconds += seconds
-        self.interval.seconds += seconds
+        with self._timed():
+            self._step()
         loss = self.last_loss
         if loss is None and self.device.type == "cpu" and self.interval.tokens:  # a GPU would be waited for
             loss = self.interval.loss.item() / self.interval.tokens
         self.reporter.step(self.progress.step, self.steps, loss, self.interval.tokens_per_second)
 
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Context manager that counts its time as that of steps."""
+        start = time.perf_counter()
+        yield
+        seconds = time.perf_counter() - start
+        self.progress.seconds += seconds
+        self.interval.seconds += seconds
+
     def _step(self) -> None:
         """One optimizer step on one batch of the feed, or none where the step is skipped."""
-        step, config = self.progress.step, self.config
+        step = self.progress.step
         if step in self.progress.skipped:
             self.progress.step += 1
             if step % self.feed.steps_per_epoch == 0:
@@ -192,45 +203,23 @@ class Trainer:
             return
         if not self.model.training:  # after an evaluation; train() walks through every module
             self.model.train()
-        self.freezing(step)
+        if self.freezing(step):
+            self.update.release()
         batch = self.feed.batch(step)
-        loss, self.carry = self._gradients(batch, self._carried(batch.rows, step), step)
-        # Without a limit it only measures the norm.
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.max_grad_norm or math.inf)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate(step) * group["lr_scale"]
-        with machine.explain_out_of_memory("the optimizer state", advice=OPTIMIZER_MEMORY_ADVICE):
-            self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.update.set_learning_rate(self.learning_rate(step))
+        loss, norm, self.carry = self.update(
+            batch, self._carried(batch.rows, step), step, micro_batch=self.progress.micro_batch
+        )
         if self.average is not None:
             self.average.update(step + 1)
         self._account(loss, batch.count, norm)
         if step == 0:
             self.progress.initial_loss = self.step_loss.item()
 
-    def _gradients(self, batch: Batch, state: State | None, step: int) -> tuple[Tensor, State | None]:
-        """Accumulates a batch's gradients in the parameters; returns the loss sum and the state after."""
-        config, progress = self.config, self.progress
-        while True:
-            configured = None if config.micro_batch_size == "auto" else config.micro_batch_size
-            rows = min(batch.rows, progress.micro_batch or configured or batch.rows)
-            machine.seed_step(config.seed, step)  # also before a retry, which then draws the same dropout masks
-            try:
-                with machine.allow_tf32(self.device, config.precision):
-                    return accumulate(
-                        self.objective, batch, state, rows=rows, device=self.device, precision=config.precision
-                    )
-            except RuntimeError as error:
-                if not machine.is_out_of_memory(error):
-                    raise
-                if config.micro_batch_size != "auto" or rows == 1:
-                    raise out_of_memory_error(batch, rows) from error
-            # Outside the handler: the traceback of the exception would keep the failed attempt's tensors alive.
-            self.optimizer.zero_grad(set_to_none=True)
-            if self.device.type == "cuda":
-                torch.cuda.empty_cache()
-            progress.micro_batch = -(-rows // 2)
-            self.store.log({"kind": "memory", "step": step, "micro_batch_size": progress.micro_batch})
+    def _split(self, rows: int) -> None:
+        """Keeps the size of micro-batches that fit into memory."""
+        self.progress.micro_batch = rows
+        self.store.log({"kind": "memory", "step": self.progress.step, "micro_batch_size": rows})
 
     def learning_rate(self, step: int) -> float:
         """The learning rate of a step, before the lr_scale of parameter groups."""
@@ -313,8 +302,16 @@ class Trainer:
                 "tokens": progress.tokens,
                 "tokens_per_second": round(self.interval.tokens_per_second, 1),
             }
+            | self._utilization()
         )
         self.interval = LogInterval(self.device)
+
+    def _utilization(self) -> dict[str, float]:
+        """The MFU since the last log line, where the device's peak is known."""
+        if self.peak_flops is None:
+            return {}
+        flops = self.flops_per_token * self.interval.tokens_per_second
+        return {"mfu": round(flops / self.peak_flops, 4)}
 
     def _maybe_end_epoch(self) -> None:
         progress = self.progress
@@ -372,6 +369,9 @@ class Trainer:
         )
 
     def _refuse_non_finite(self) -> None:
+        if self.device.type != "cpu":
+            with self._timed():  # steps were launched, not waited for
+                machine.synchronize(self.device)
         bad = int(self.interval.bad_step.item())
         if bad >= 0:
             raise DivergenceError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -17,8 +18,10 @@ class Captured:
     replay.
     """
 
-    def __init__(self, function: Callable[[], None], device: torch.device):
+    def __init__(self, function: Callable[[], None], device: torch.device, pool: Any = None):
         self.function, self.device = function, device
+        self.pool = pool
+        """Memory that graphs share which are never replayed at the same time (`torch.cuda.graph_pool_handle()`)."""
         self.calls = 0
         self.graph: torch.cuda.CUDAGraph | None = None
 
@@ -44,7 +47,9 @@ class Captured:
         collecting = gc.isenabled()
         gc.disable()
         with self._side_stream():
-            graph.capture_begin(capture_error_mode="thread_local")  # other threads may go on with theirs
+            graph.capture_begin(
+                pool=self.pool, capture_error_mode="thread_local"
+            )  # other threads may go on with theirs
             try:
                 self.function()
             finally:

@@ -1,0 +1,60 @@
+"""A Triton kernel for softmax cross-entropy: loss and gradient of logits in one pass over them, in place.
+
+Logits of a large vocabulary are the largest tensor of a training step. PyTorch's kernels read and write them four times
+(log-softmax, its gradient, casts); this kernel reads them once from memory and writes their gradient over them.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from seqwright.core.batch import IGNORE
+
+BLOCK = 8192
+"""Logits that a program holds at a time."""
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def _kernel(logits, target, loss, stride, size, smoothing, ignore, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """One row: online softmax (Milakov & Gimelshein 2018), then the gradient, from the L2 cache."""
+    row = tl.program_id(0).to(tl.int64)
+    row_target = tl.load(target + row)
+    logits += row * stride
+    columns = tl.arange(0, block)
+    if row_target == ignore:
+        for start in range(0, stride, block):
+            tl.store(logits + start + columns, 0.0, mask=start + columns < stride)
+        tl.store(loss + row, 0.0)
+        return
+    greatest = float("-inf")
+    total = 0.0  # Σ exp(x - greatest)
+    plain_sum = 0.0  # Σ x, for label smoothing
+    for start in range(0, size, block):
+        inside = start + columns < size
+        x = tl.load(logits + start + columns, mask=inside, other=float("-inf")).to(tl.float32)
+        above = tl.maximum(greatest, tl.max(x, 0))
+        total = total * tl.exp(greatest - above) + tl.sum(tl.exp(x - above), 0)
+        greatest = above
+        plain_sum += tl.sum(tl.where(inside, x, 0.0), 0)
+    log_total = greatest + tl.log(total)
+    spread = smoothing / size
+    x = tl.load(logits + row_target).to(tl.float32)
+    tl.store(loss + row, log_total - (1 - smoothing) * x - spread * plain_sum)
+    tl.debug_barrier()  # the target's logit is read before it is overwritten
+    for start in range(0, stride, block):
+        inside = start + columns < size
+        x = tl.load(logits + start + columns, mask=inside, other=float("-inf")).to(tl.float32)
+        gradient = tl.exp(x - log_total) - spread - tl.where(start + columns == row_target, 1 - smoothing, 0.0)
+        gradient = tl.where(inside, gradient, 0.0)  # columns beyond the vocabulary only align it
+        tl.store(logits + start + columns, gradient, mask=start + columns < stride)
+
+
+def loss_and_gradient_(logits: Tensor, target: Tensor, size: int, smoothing: float) -> Tensor:
+    """Summed -log p(target) of logits (N, V or more), of which `size` columns are the vocabulary; afterwards `logits`
+    holds its gradient."""
+    loss = torch.empty(len(target), dtype=torch.float32, device=logits.device)
+    _kernel[(len(target),)](logits, target, loss, logits.stride(0), size, smoothing, IGNORE, block=BLOCK, num_warps=16)
+    return loss.sum()

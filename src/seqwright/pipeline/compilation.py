@@ -1,0 +1,39 @@
+"""Whether a training on a GPU is compiled: decided once, before the first step (decision 160)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import nn
+
+from seqwright.reporting.numbers import duration
+
+BASE_SECONDS, LAYER_SECONDS = 5.0, 3.0
+"""Seconds that torch.compile takes, and for each Transformer layer besides: about 40 s for GPT-2's 12 layers."""
+SAVED = 0.2
+"""Share of the time of captured steps that compiling a Transformer saves, at least (H200: 0.19 to 0.35)."""
+WORTH = 2.0
+"""Compiling must save this many times what it takes: the forecast is rough."""
+
+Choice = Literal["cudagraphs", "inductor"]
+
+
+def transformer_layers(model: nn.Module) -> int:
+    """Number of Transformer blocks. Recurrent networks are fused by cuDNN already: compiling them saves little."""
+    return sum(name.rsplit(".", 2)[-2:-1] == ["blocks"] for name, _ in model.named_modules())
+
+
+def compile_choice(layers: int, seconds: float) -> tuple[Choice, str]:
+    """How a training of so many Transformer layers and seconds is run, and why."""
+    if not layers:
+        return "cudagraphs", "steps are captured as CUDA graphs (training.compile = cudagraphs)."
+    takes, saves = BASE_SECONDS + LAYER_SECONDS * layers, SAVED * seconds
+    if saves > WORTH * takes:
+        return "inductor", (
+            f"compiling takes about {duration(takes)} and saves about {duration(saves)} of {duration(seconds)}"
+            " (training.compile = inductor)."
+        )
+    return "cudagraphs", (
+        f"compiling would take about {duration(takes)} and save about {duration(saves)}: steps are captured as CUDA"
+        " graphs instead (training.compile = cudagraphs)."
+    )

@@ -1,0 +1,190 @@
+"""One optimizer step: gradients of a batch, gradient clipping and update; on a GPU captured as a CUDA graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+
+import torch
+from torch import Tensor, nn
+
+from seqwright.core.batch import Batch, Movable
+from seqwright.core.cuda_graph import Captured
+from seqwright.core.state import State
+from seqwright.training import machine
+from seqwright.training.accumulation import accumulate, out_of_memory_error
+from seqwright.training.config import TrainingConfig
+from seqwright.training.objective import Objective
+from seqwright.training.optimizer import CAPTURABLE
+
+OPTIMIZER_MEMORY_ADVICE = 'set training.optimizer to "adafactor", or lower model.width or model.layers'
+MAX_GRAPHS = 64
+"""Batch shapes that are captured; batches of other shapes are computed kernel by kernel."""
+
+Outcome = tuple[Tensor, Tensor, State | None]
+"""Loss sum, gradient norm before clipping, and the state after, all on the device."""
+ShapeKey = tuple[tuple[str, torch.Size], ...]
+
+
+class Update:
+    """Updates the weights by one batch.
+
+    `split` is told of the micro-batch size where one that was larger did not fit into memory
+    (training.micro_batch_size = "auto").
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        optimizer: torch.optim.Optimizer,
+        config: TrainingConfig,
+        device: torch.device,
+        *,
+        split: Callable[[int], None] = lambda rows: None,
+    ):
+        self.objective = machine.prepare(objective, config, device)
+        self.parameters = list(objective.parameters())
+        self.optimizer, self.config, self.device, self.split = optimizer, config, device, split
+        self.capturing = (
+            machine.captures(config, device) and config.optimizer in CAPTURABLE and config.micro_batch_size is None
+        )
+        self.graphs: dict[ShapeKey, CapturedUpdate] = {}
+        self.pool: object = None
+        """Memory that all graphs share, since one is replayed at a time."""
+
+    def release(self) -> None:
+        """Forgets captured graphs: weights, optimizer state or what is frozen were replaced."""
+        self.graphs.clear()
+
+    def set_learning_rate(self, rate: float) -> None:
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):  # read by captured graphs
+                group["lr"].fill_(rate * group["lr_scale"])
+            else:
+                group["lr"] = rate * group["lr_scale"]
+
+    def __call__(self, batch: Batch, state: State | None, step: int, micro_batch: int | None = None) -> Outcome:
+        """An update by a batch on the CPU; dropout is a function of (seed, step)."""
+        if self.capturing and micro_batch is None:
+            machine.seed_step(self.config.seed, step)
+            try:
+                return self._captured(batch, state)
+            except RuntimeError as error:
+                if not (machine.is_out_of_memory(error) or "synchroniz" in str(error)):
+                    raise
+            # What waits for the host, or needs the memory of a graph besides that of a step, runs kernel by kernel.
+            self.capturing = False
+            self.release()
+            self._discard_gradients()
+        return self._uncaptured(batch, state, step, micro_batch)
+
+    def apply(self, batch: Batch, state: State | None, scale: Tensor, rows: int) -> Outcome:
+        """Forward, backward, clipping and the optimizer's step; `scale` is one over the number of targets."""
+        with machine.allow_tf32(self.device, self.config.precision):
+            loss, after = accumulate(
+                self.objective,
+                batch,
+                state,
+                rows=rows,
+                scale=scale,
+                device=self.device,
+                precision=self.config.precision,
+            )
+        # Without a limit it only measures the norm.
+        norm = nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm or math.inf)
+        with machine.explain_out_of_memory("the optimizer state", advice=OPTIMIZER_MEMORY_ADVICE):
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss, norm, after
+
+    def _uncaptured(self, batch: Batch, state: State | None, step: int, micro_batch: int | None) -> Outcome:
+        config = self.config
+        scale = torch.full((), 1 / max(1, batch.count), dtype=torch.float64)
+        configured = None if config.micro_batch_size == "auto" else config.micro_batch_size
+        rows = min(batch.rows, micro_batch or configured or batch.rows)
+        while True:
+            machine.seed_step(config.seed, step)  # also before a retry, which then draws the same dropout masks
+            try:
+                return self.apply(batch, state, scale, rows)
+            except RuntimeError as error:
+                if not machine.is_out_of_memory(error):
+                    raise
+                if config.micro_batch_size != "auto" or rows == 1:
+                    raise out_of_memory_error(batch, rows) from error
+            # Outside the handler: the traceback of the exception would keep the failed attempt's tensors alive.
+            self._discard_gradients()
+            rows = -(-rows // 2)
+            self.split(rows)
+
+    def _discard_gradients(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _captured(self, batch: Batch, state: State | None) -> Outcome:
+        key = tuple((name, tensor.shape) for name, tensor in _tensors(batch))
+        if key not in self.graphs:
+            if len(self.graphs) == MAX_GRAPHS:
+                scale = torch.full((), 1 / max(1, batch.count), dtype=torch.float64)
+                return self.apply(batch, state, scale, batch.rows)
+            if self.pool is None and self.device.type == "cuda":
+                self.pool = torch.cuda.graph_pool_handle()
+            self.graphs[key] = CapturedUpdate(self, batch, state, self.pool)
+        return self.graphs[key](batch, state)
+
+
+class CapturedUpdate:
+    """The update by batches of one shape as a CUDA graph: launched as a whole instead of kernel by kernel.
+
+    Batch, state and scale are copied to where the graph reads them. Law: captured = not captured.
+    """
+
+    def __init__(self, update: Update, batch: Batch, state: State | None, pool: object):
+        self.update = update
+        self.batch = batch.to(update.device)
+        self.scale = torch.zeros((), dtype=torch.float64, device=update.device)
+        self.state = None if state is None else state.copied()
+        self.outcome: tuple[Tensor, Tensor] | None = None
+        self.captured = Captured(self._run, update.device, pool)
+
+    def __call__(self, batch: Batch, state: State | None) -> Outcome:
+        for (_, target), (_, tensor) in zip(_tensors(self.batch), _tensors(batch), strict=True):
+            target.copy_(tensor, non_blocking=True)
+        self.scale.fill_(1 / max(1, batch.count))
+        if self.state is not None and state is not None:
+            self.state.copy_(state)
+        with _refuse_synchronization(self.update.device, enabled=self.captured.calls == 0):
+            self.captured()
+        assert self.outcome is not None
+        return *self.outcome, self.state
+
+    def _run(self) -> None:
+        loss, norm, after = self.update.apply(self.batch, self.state, self.scale, self.batch.rows)
+        if self.state is not None and after is not None:
+            self.state.copy_(after)
+        self.outcome = loss, norm
+
+
+@contextmanager
+def _refuse_synchronization(device: torch.device, *, enabled: bool) -> Iterator[None]:
+    """Raises where a step waits for the device, as reading a value does: such a step cannot be captured."""
+    if not enabled or device.type != "cuda":
+        yield
+        return
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def _tensors(value: Movable, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a batch and its source, by name."""
+    for field in fields(value):  # type: ignore[arg-type]
+        part = getattr(value, field.name)
+        if isinstance(part, Tensor):
+            yield prefix + field.name, part
+        elif isinstance(part, Movable):
+            yield from _tensors(part, f"{prefix}{field.name}.")
