@@ -36,6 +36,7 @@ MAY_CHANGE = {
     "name",
     *(f"training.{key}" for key in ("steps", "epochs", "minutes", "log_every", "evaluate_every", "sample_every")),
     *(f"training.{key}" for key in ("checkpoint_every", "keep_last", "keep_best", "patience", "writers", "device")),
+    "training.threads",
 }
 """Keys that may change when a run is resumed, beside [evaluation] and [decoding]: they do not change what is
 learned."""
