@@ -19,13 +19,12 @@ from typing import Any
 
 import numpy as np
 import torch
-import translation_peers
-from beam import placed, timed
 from torch import Tensor
 from transformers import MarianConfig, MarianMTModel
-from translation_peers import EOS, PAD, SOS, UNK, ended
 
 import seqwright
+import translation_peers
+from beam import placed, timed
 from seqwright import build
 from seqwright.core.batch import Source, Vocabularies, Vocabulary
 from seqwright.data.files import lines_of, resolve
@@ -35,6 +34,7 @@ from seqwright.decoding.search import search
 from seqwright.layers.packed_linear import prepack
 from seqwright.tasks.translation.translate import banned
 from seqwright.training.machine import DTYPES
+from translation_peers import EOS, PAD, SOS, UNK, ended
 
 NAMES = {
     "self_attn.out_proj": "attention.output",

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from laws import READERS, SPEAKERS, Rows
 
+from laws import READERS, SPEAKERS, Rows
 from seqwright.api import open as open_run
 from seqwright.core.storage import load_tensors
 from seqwright.pipeline import recipe

@@ -7,9 +7,15 @@ run.generate("Once upon a time")
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+# GNU OpenMP, which PyTorch links on Linux, reads this when it is loaded. By default its idle threads spin for
+# milliseconds, which on a busy machine takes the core from the thread that they wait for (docs/decisions/0157).
+if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+    os.environ["GOMP_SPINCOUNT"] = "1000"
 
 if TYPE_CHECKING:
     from seqwright.api import check as check

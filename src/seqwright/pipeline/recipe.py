@@ -37,6 +37,7 @@ MAY_CHANGE = {
     *(f"training.{key}" for key in ("steps", "epochs", "minutes", "log_every", "evaluate_every", "sample_every")),
     *(f"training.{key}" for key in ("checkpoint_every", "keep_last", "keep_best", "patience", "writers", "device")),
     "training.compile",
+    "training.threads",
 }
 """Keys that may change when a run is resumed, beside [evaluation] and [decoding]: they do not change what is
 learned."""

@@ -45,7 +45,7 @@ from seqwright.training.weights import init_from, load_weights, weights
 
 STEP_KEYS = ("asked_steps", "steps_per_epoch")
 """Keys of the summary of a model trained by gradients."""
-COMMON_KEYS = ("training.seed", "training.device")
+COMMON_KEYS = ("training.seed", "training.device", "training.threads")
 """Keys of [training] that may also be set for a counted model."""
 
 
@@ -96,6 +96,8 @@ class TrainingSession:
     def run(self) -> TrainingOutcome:
         path = self.directory.path
         build.refuse_derived(self.recipe.kind)
+        if self.recipe.training.threads is not None:
+            torch.set_num_threads(self.recipe.training.threads)
         already = self.directory.finished and not self._wants_more()
         if already and not self.moved:
             return self._already()

@@ -97,6 +97,8 @@ class TrainingConfig:
     that saves more time than it takes, and is written to the run's recipe as what it chose. Not used on a CPU."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Device; auto takes a GPU where there is one."""
+    threads: int | None = None
+    """CPU threads; by default all cores, or OMP_NUM_THREADS. Another number may change the last bits of sums."""
     deterministic: bool = False
     """Use deterministic GPU kernels only, which may be slower."""
     seed: int = 1
@@ -128,7 +130,7 @@ class TrainingConfig:
         problems += wrong_sizes(
             self, "steps", "sequence_length", "batch_size", "micro_batch_size", "log_every", "keep_last", "keep_best"
         )
-        problems += wrong_sizes(self, "patience", "plateau_patience", "lora_rank")
+        problems += wrong_sizes(self, "patience", "plateau_patience", "lora_rank", "threads")
         for name in ("epochs", "minutes", "spike_threshold", "unfreeze_every", "layer_decay"):
             value = getattr(self, name)
             if value is not None and value <= 0:

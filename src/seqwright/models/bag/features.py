@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqwright.models.ngram.tables import ABSENT, binary_search
+from seqwright.text.hashing import GOLDEN, mix64
 
 Ints = NDArray[np.int64]
 
@@ -25,6 +26,7 @@ class CSRMatrix:
     columns: Tensor  # (P,)
     width: int
     values: Tensor | None = None  # (P,)
+    copies: Tensor | None = None  # (F,): number of equal columns that were merged into each (`merge_equal_columns`)
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -40,6 +42,16 @@ class CSRMatrix:
         """(N, 1): number of stored entries in each row."""
         return self.indptr.diff().float().unsqueeze(1)
 
+    @property
+    def unmerged_width(self) -> int:
+        """Number of columns before equal ones were merged."""
+        return self.width if self.copies is None else int(self.copies.sum())
+
+    @property
+    def unit_weight(self) -> Tensor:
+        """(F, 1): the weights that stand for a weight of 1 of every column before equal ones were merged."""
+        return torch.ones(self.width, 1) if self.copies is None else self.copies.sqrt().unsqueeze(1)
+
     @functools.cached_property
     def transposed(self) -> CSRMatrix:
         order = torch.argsort(self.columns, stable=True)
@@ -54,7 +66,8 @@ class CSRMatrix:
         within = torch.arange(int(lengths.sum())) - torch.repeat_interleave(ends - lengths, lengths)
         entries = torch.repeat_interleave(self.indptr[:-1][rows], lengths) + within
         values = None if self.values is None else self.values[entries]
-        return CSRMatrix(torch.cat([torch.zeros(1, dtype=torch.long), ends]), self.columns[entries], self.width, values)
+        indptr = torch.cat([torch.zeros(1, dtype=torch.long), ends])
+        return CSRMatrix(indptr, self.columns[entries], self.width, values, self.copies)
 
     def scale_rows(self, factors: Tensor) -> CSRMatrix:
         """The same entries with every row set to its factor (N, 1)."""
@@ -71,6 +84,27 @@ def hstack(matrices: Sequence[CSRMatrix]) -> CSRMatrix:
     values = torch.cat(scaled)[order] if scaled else None
     indptr = sum((matrix.indptr for matrix in matrices), torch.zeros(len(matrices[0]) + 1, dtype=torch.long))
     return CSRMatrix(indptr, columns[order], int(offsets[-1]), values)
+
+
+def merge_equal_columns(x: CSRMatrix, blocks: Sequence[int]) -> tuple[CSRMatrix, Tensor]:
+    """The matrix with equal columns merged into one, and (F,) the new column of each; blocks of columns (their widths)
+    stay apart, since their rows are scaled differently.
+
+    An L2 penalty gives equal columns equal weights. So k of them with weights w are one column √k x with weight √k w:
+    the same products, the same penalty, the same optimum. Columns are compared by a 64-bit sum of hashes of their rows:
+    of a million, two that differ collide with probability 1e-7.
+    """
+    rows = torch.repeat_interleave(torch.arange(len(x)), x.indptr.diff())
+    hashes = torch.from_numpy(mix64(np.arange(1, len(x) + 1, dtype=np.uint64) * GOLDEN).view(np.int64))
+    sums = torch.zeros(x.width, dtype=torch.long).index_add_(0, x.columns, hashes[rows])
+    sums += torch.repeat_interleave(torch.arange(len(blocks)), torch.tensor(blocks))
+    _, merged = torch.unique(sums, return_inverse=True)
+    copies = torch.bincount(merged).float()
+    first = torch.full((len(copies),), x.width).scatter_reduce_(0, merged, torch.arange(x.width), "amin")
+    kept = torch.zeros(x.width, dtype=torch.bool).index_fill_(0, first, True)[x.columns]
+    columns = merged[x.columns[kept]]
+    values = copies.sqrt()[columns] * (1.0 if x.values is None else x.values[kept])
+    return CSRMatrix(group_offsets(rows[kept], len(x)), columns, len(copies), values, copies), merged
 
 
 def group_offsets(groups: Tensor, count: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Linear models of sparse features: L2-regularized loss minimized by L-BFGS (Liu & Nocedal 1989)."""
+"""Linear models of sparse features: L2-regularized loss minimized by L-BFGS."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqwright.models.bag.features import CSRMatrix
+from seqwright.models.bag.lbfgs import lbfgs
 
 MAX_ITERATIONS = 100
-HISTORY = 10
-"""L-BFGS history size: each entry takes twice the memory of the weights."""
 GRADIENT_TOLERANCE = 1e-4
 """L-BFGS stops when no component of the gradient of the summed loss is larger."""
 
@@ -47,34 +46,24 @@ def fit_linear(
     max_iter: int = MAX_ITERATIONS,
 ) -> tuple[Tensor, Tensor]:
     """Weight (F, C) and bias (C,) that minimize mean loss(x @ (scale ∘ weight) + bias) + l2 / 2 |weight - center|² / N,
-    warm-started from those given; the bias is not regularized."""
-    mean_loss, rows = LOSSES[loss], len(x)
-    flat = torch.cat([weight.flatten(), bias]).requires_grad_()
-    optimizer = torch.optim.LBFGS(
-        [flat],
-        max_iter=max_iter,
-        history_size=HISTORY,
-        tolerance_grad=GRADIENT_TOLERANCE / rows,
-        tolerance_change=1e-7,
-        line_search_fn="strong_wolfe",
-    )
+    warm-started from those given; the bias is not regularized. Of merged columns, `center` is that of each copy."""
+    mean_loss, rows, centers = LOSSES[loss], len(x), center * x.unit_weight  # (F, 1)
 
-    def unflatten() -> tuple[Tensor, Tensor]:
-        values = flat.detach()
-        return values[: -len(bias)].view_as(weight), values[-len(bias) :]
+    def unflatten(flat: Tensor) -> tuple[Tensor, Tensor]:
+        return flat[: -len(bias)].view_as(weight), flat[-len(bias) :]
 
     @torch.no_grad()
-    def closure() -> float:
-        w, b = unflatten()
+    def value_and_gradient(flat: Tensor) -> tuple[float, Tensor]:
+        w, b = unflatten(flat)
         logits = (x @ (scale * w) + b).requires_grad_()
         # Autograd covers the loss only: the gradient of the sparse product is the product with the transposed matrix.
         with torch.enable_grad():
             value = mean_loss(logits, target)
             (slope,) = torch.autograd.grad(value, logits)
-        value = value + l2 / (2 * rows) * (w - center).square().sum()
-        gradient = scale * (x.transposed @ slope) + l2 / rows * (w - center)
-        flat.grad = torch.cat([gradient.flatten(), slope.sum(0)])
-        return float(value)
+        shift = w - centers
+        penalty = l2 / (2 * rows) * float(shift.square().sum())
+        gradient = (x.transposed @ slope).mul_(scale).add_(shift, alpha=l2 / rows)
+        return float(value) + penalty, torch.cat([gradient.flatten(), slope.sum(0)])
 
-    optimizer.step(closure)  # type: ignore[no-untyped-call]
-    return unflatten()
+    start = torch.cat([weight.flatten(), bias])
+    return unflatten(lbfgs(value_and_gradient, start, max_iter=max_iter, tolerance=GRADIENT_TOLERANCE / rows))

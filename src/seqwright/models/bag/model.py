@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ from seqwright.core.protocols import CountedModel
 from seqwright.models.bag.char_words import word_hashes, word_ids
 from seqwright.models.bag.complement_nb import ComplementNB, fit_complement_nb
 from seqwright.models.bag.contributions import Contributions, word_spans
-from seqwright.models.bag.features import CSRMatrix, Ints, NGramVectorizer, hstack
+from seqwright.models.bag.features import CSRMatrix, Ints, NGramVectorizer, hstack, merge_equal_columns
 from seqwright.models.bag.linear import fit_linear
 from seqwright.models.bag.ridge import inverse_document_frequency, ridge_weights
 from seqwright.models.bag.selection import (
@@ -86,6 +87,10 @@ VIEWS = ("keys", "words")
 """Prefixes of the n-gram keys of tokens and of words in a state dict."""
 Streams = list[tuple[Ints, Ints]]
 """For each view (tokens, words), the concatenated ids of all texts, and the lengths of the texts."""
+
+
+Merged = tuple[CSRMatrix, Tensor]
+"""Features with equal columns merged, and the merged column of each n-gram (F,)."""
 
 
 class Examples(Protocol):
@@ -177,44 +182,56 @@ class Bag(CountedModel):
         frequent = int((torch.bincount(features.columns) >= DEFAULT_MIN_DF).sum())
         return features if frequent * self.output.count > MAX_WEIGHTS else None
 
-    def _learn(self, x: CSRMatrix, chosen: Candidate, target: Tensor, progress: Progress) -> None:
+    def _learn(self, merged: Merged, chosen: Candidate, target: Tensor, progress: Progress) -> None:
         """Fits the weights with the selected hyperparameters; an average of two linear models is one linear model."""
+        x, column_of = merged
         self.l2, self.naive_bayes = chosen.l2, chosen.naive_bayes
-        progress.stage(f"learning the weights of {x.width:,} n-grams")
+        progress.stage(f"learning the weights of {len(column_of):,} n-grams")
         self.weight, self.bias = torch.zeros(x.width, self.output.count), torch.zeros(self.output.count)
         if chosen.ridge_share < 1:
             scale = self.scale(x, target, chosen.naive_bayes)
-            start: dict[str, Any] = {"scale": scale, "weight": torch.full_like(scale, chosen.center), "bias": self.bias}
+            start: dict[str, Any] = {"scale": scale, "bias": self.bias}
+            start["weight"] = chosen.center * x.unit_weight.expand_as(scale)
             loss = "squared_hinge" if chosen.hinge else self.output.kind
             weight, bias = fit_linear(x, target, loss, l2=self.l2, center=chosen.center, **start)
             self._add(scale * weight, bias, chosen.logit_scale * (1 - chosen.ridge_share))
         if chosen.ridge_share:
-            ridge = ridge_weights(x, self.idf, target, self.output.count, chosen.ridge_l2)
+            ridge = ridge_weights(x, inverse_document_frequency(x), target, self.output.count, chosen.ridge_l2)
             self._add(*ridge, chosen.ridge_scale * chosen.ridge_share)
+        self.weight = (self.weight / x.unit_weight)[column_of]
 
     def _add(self, weight: Tensor, bias: Tensor, by: float) -> None:
         self.weight, self.bias = self.weight + by * weight, self.bias + by * bias
 
-    def _selected(self, streams: Streams, target: Tensor, progress: Progress) -> tuple[CSRMatrix, Candidate]:
+    def _selected(self, streams: Streams, target: Tensor, progress: Progress) -> tuple[Merged, Candidate]:
         """The features and hyperparameters of least held-out loss."""
         min_df = self.config.min_df or (DEFAULT_MIN_DF if len(target) >= MIN_TEXTS else 1)
-        x = self._features(streams, min_df)
+        merged = self._merged_features(streams, min_df)
+        x = merged[0]
         if self.config.l2 is not None:
-            return x, Candidate(0.0, l2=self.config.l2, naive_bayes=self.naive_bayes)
+            return merged, Candidate(0.0, l2=self.config.l2, naive_bayes=self.naive_bayes)
         try_both = can_grid_search(x, self.output) and self.naive_bayes and self.config.naive_bayes is None
-
-        def selected(x: CSRMatrix, min_df: int, *naive_bayes: bool) -> Candidate:
-            return select(x, target, self.output, self.scale, min_df=min_df, naive_bayes=naive_bayes, progress=progress)
-
-        best = selected(x, min_df, *((True, False) if try_both else (self.naive_bayes,)))
+        select_from = partial(select, target=target, output=self.output, scale=self.scale, progress=progress)
+        best = select_from(x, min_df=min_df, naive_bayes=(True, False) if try_both else (self.naive_bayes,))
         if self.config.min_df is None and (can_cross_validate(x, self.output) or can_use_ridge(x, self.output)):
-            every = self._features(streams, 1)
-            feasible = can_cross_validate(every, self.output) or can_use_ridge(every, self.output)
-            other = selected(every, 1, self.naive_bayes) if feasible else best
-            x, best = (every, other) if other < best else (self._features(streams, min_df), best)
+            fitted = self.vectorizers, self.idf, self.mean_square_norm
+            all_ngrams = self._merged_features(streams, 1)
+            feasible = can_cross_validate(all_ngrams[0], self.output) or can_use_ridge(all_ngrams[0], self.output)
+            other = (
+                select_from(all_ngrams[0], min_df=1, naive_bayes=(best.naive_bayes,), like=best) if feasible else best
+            )
+            if other < best:
+                merged, best = all_ngrams, other
+            else:
+                self.vectorizers, self.idf, self.mean_square_norm = fitted
         if best.held_out:
             self.notes.append(self._selection_note(best))
-        return x, best
+        return merged, best
+
+    def _merged_features(self, streams: Streams, least: int) -> Merged:
+        """Features with equal columns merged: n-grams of the same texts are many, above all those of one text."""
+        x = self._features(streams, least)
+        return merge_equal_columns(x, [vectorizer.width for vectorizer in self.vectorizers])
 
     def _features(self, streams: Streams, least: int, limit: float | None = None) -> CSRMatrix:
         """Features of document frequency `least` or more, raised where there would be too many weights."""
@@ -272,7 +289,8 @@ class Bag(CountedModel):
         present = replace(x.transposed, values=None)
         inside = present @ of_class + self.config.smoothing
         outside = present @ (1 - of_class) + self.config.smoothing
-        return (inside / inside.sum(0)).log() - (outside / outside.sum(0)).log()
+        copies = x.unit_weight.square()
+        return (inside / (copies * inside).sum(0)).log() - (outside / (copies * outside).sum(0)).log()
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -22,15 +22,18 @@ def inverse_document_frequency(x: CSRMatrix) -> Tensor:
 
 
 def gram_matrix(x: CSRMatrix, y: CSRMatrix, scale: Tensor) -> Tensor:
-    """(N, M): dot products of the rows of x and y, with columns scaled by (F,)."""
-    products = []
+    """(N, M): dot products of the rows of x and y, with columns scaled by (F,); of x with itself, each is computed
+    once."""
+    gram = torch.zeros(len(x), len(y))
     for rows in torch.arange(len(y)).tensor_split(1 + len(y) * y.width // MAX_DENSE):
-        chunk = y.select(rows)
+        chunk, first = y.select(rows), int(rows[0]) if x is y else 0
         row_of = torch.repeat_interleave(torch.arange(len(chunk)), chunk.indptr.diff())
         values = scale.square()[chunk.columns] * (1.0 if chunk.values is None else chunk.values)
         dense = torch.zeros(y.width, len(chunk)).index_put_((chunk.columns, row_of), values)  # (F, rows)
-        products.append(x @ dense)
-    return torch.cat(products, 1)
+        gram[first:, rows] = (x.select(torch.arange(first, len(x))) if first else x) @ dense
+        if x is y:
+            gram[rows, first:] = gram[first:, rows].T
+    return gram
 
 
 def solve_dual(gram: Tensor, target: Tensor, classes: int, l2: float) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from seqwright.core.batch import OutputSpec
 from seqwright.core.progress import Progress
 from seqwright.models.bag.features import CSRMatrix
-from seqwright.models.bag.linear import LOSSES, fit_linear
+from seqwright.models.bag.linear import LOSSES, MAX_ITERATIONS, fit_linear
 from seqwright.models.bag.ridge import gram_matrix, inverse_document_frequency, solve_dual
 
 HELD_OUT, FOLDS, MAX_CROSS_VALIDATED, MAX_GRID_WEIGHTS = 10, 5, 2000, 1_000_000
@@ -28,14 +28,15 @@ SELECTION_ITERATIONS = 30
 MIN_TEXTS = 20
 """With fewer texts nothing is held out, and the middle of L2_GRID is used."""
 L2_GRID = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
-"""Regularization path, from strong to weak, each warm-started from the last, until the held-out loss rises."""
+"""Regularization path, from strong to weak: searched from the middle as far as the held-out loss falls, each point
+warm-started from the last."""
 NAIVE_BAYES_SCALES = tuple(2 ** (-n / 2) for n in range(20))
 """Grid of factors on naive Bayes: it takes n-grams for independent and is overconfident, hence at most 1."""
 
 MAX_RIDGE_TEXTS, MAX_LBFGS_WEIGHTS = 6000, 2_000_000
 """Up to MAX_RIDGE_TEXTS texts ridge regression is tried too; there, above MAX_LBFGS_WEIGHTS weights, it alone is."""
 RIDGE_GRID = (3.0, 1.0, 0.3, 0.1, 0.03)
-"""Regularization path of ridge regression, from strong to weak, on features of mean squared norm 1."""
+"""Regularization path of ridge regression, on features of mean squared norm 1."""
 RIDGE_SHARES = (0.25, 0.5, 0.75)
 """Grid of weights of ridge regression in an average of its logits and those of the best other model."""
 
@@ -75,7 +76,7 @@ class Candidate:
 
 def can_grid_search(x: CSRMatrix, output: OutputSpec) -> bool:
     """Whether weights are few enough to try several weightings and losses."""
-    return x.width * output.count <= MAX_GRID_WEIGHTS
+    return x.unmerged_width * output.count <= MAX_GRID_WEIGHTS
 
 
 def can_cross_validate(x: CSRMatrix, output: OutputSpec) -> bool:
@@ -90,63 +91,103 @@ def can_use_ridge(x: CSRMatrix, output: OutputSpec) -> bool:
 
 def can_use_lbfgs(x: CSRMatrix, output: OutputSpec) -> bool:
     """Whether L-BFGS is used: weights are few enough, or texts too many for ridge regression."""
-    return not can_use_ridge(x, output) or x.width * output.count <= MAX_LBFGS_WEIGHTS
+    return not can_use_ridge(x, output) or x.unmerged_width * output.count <= MAX_LBFGS_WEIGHTS
 
 
 def select(
     x: CSRMatrix,
+    *,
     target: Tensor,
     output: OutputSpec,
     scale: Scale,
-    *,
     min_df: int,
     naive_bayes: Sequence[bool],
     progress: Progress,
+    like: Candidate | None = None,
 ) -> Candidate:
-    """The candidate of least held-out loss over the given weightings; the first, unscored, where none can be scored."""
+    """The candidate of least held-out loss over the given weightings; the first, unscored, where none can be scored.
+
+    Where the best candidate of other features is given (`like`), its hyperparameters are taken: only the features are
+    compared.
+    """
     unscored = Candidate(float("inf"), naive_bayes=naive_bayes[0])
     if len(x) < MIN_TEXTS:
         return unscored
     shuffled = torch.from_numpy(np.random.default_rng(0).permutation(len(x)))
     held = shuffled.tensor_split(FOLDS) if can_cross_validate(x, output) else shuffled.tensor_split(HELD_OUT)[:1]
     kept = [shuffled[~torch.isin(shuffled, fold)] for fold in held]
-    multiclass = output.kind == "class" and output.count > 2  # between two classes, the hinge gains nothing
-    hinges = ((True, False) if can_grid_search(x, output) else (True,)) if multiclass else (False,)
-    candidates: list[Candidate] = []
     folds = [Fold(output, x, target, *rows) for rows in zip(kept, held, strict=True)]
     if not any(len(fold.truth) for fold in folds):
         return unscored
-    for weighted in naive_bayes if can_use_lbfgs(x, output) else ():
+    candidates: list[Candidate] = []
+    if like is None and can_use_lbfgs(x, output):
+        candidates = _search_regressions(folds, naive_bayes, can_grid_search(x, output), scale, min_df, progress)
+    elif like is not None and like.ridge_share < 1:
+        for fold in folds:
+            fold.fit_scale(scale, like.naive_bayes, min_df)
+        candidates = [_search_l2(folds, like.naive_bayes, like.hinge, like.center, (like.l2,), progress)]
+    if can_use_ridge(x, output):
+        ridge = _search_ridge(folds, min_df, (like.ridge_l2,) if like and like.ridge_l2 else RIDGE_GRID, progress)
+        candidates += [*_ensembles(min(candidates), ridge, folds), ridge] if candidates else [ridge]
+    return min(candidates, default=unscored)
+
+
+def _search_regressions(
+    folds: Sequence[Fold], naive_bayes: Sequence[bool], grid_search: bool, scale: Scale, min_df: int, progress: Progress
+) -> list[Candidate]:
+    """The best regression of each weighting and loss: the first weighting with every loss, others with the better."""
+    output, candidates = folds[0].output, list[Candidate]()
+    multiclass = output.kind == "class" and output.count > 2  # between two classes, the hinge gains nothing
+    hinges: tuple[bool, ...] = ((True, False) if grid_search else (True,)) if multiclass else (False,)
+    for weighted in naive_bayes:
         for fold in folds:
             fold.fit_scale(scale, weighted, min_df)
-        candidates.append(min(one for hinge in hinges for one in _l2_path(folds, weighted, hinge, 0.0, progress)))
+        for hinge in hinges:
+            start = min(candidates).l2 if candidates else None
+            candidates.append(_search_l2(folds, weighted, hinge, 0.0, L2_GRID, progress, start=start))
+        best = min(candidates)
         if weighted and output.kind == "class":
             loss, center = min((_naive_bayes_loss(folds, center), center) for center in NAIVE_BAYES_SCALES)
-            if loss < candidates[-1].loss:
-                candidates.append(min(_l2_path(folds, weighted, candidates[-1].hinge, center, progress)))
-    if can_use_ridge(x, output):
-        ridge = min(_ridge_path(folds, min_df, progress))
-        candidates += [*_ensembles(min(candidates), ridge, folds), ridge] if candidates else [ridge]
-    return min(candidates)
+            if loss < best.loss:
+                candidates.append(_search_l2(folds, weighted, best.hinge, center, L2_GRID, progress))
+        hinges = (best.hinge,)
+    return candidates
 
 
-def _ridge_path(folds: Sequence[Fold], min_df: int, progress: Progress) -> Iterator[Candidate]:
-    """Ridge regression from strong to weak regularization, until the held-out loss rises."""
-    truth, least = torch.cat([fold.truth for fold in folds]), float("inf")
+def _search(grid: Sequence[float], start: float | None, evaluate: Callable[[float], Candidate]) -> Candidate:
+    """The best candidate of a path: from `start`, or its middle, as far as the held-out loss falls, to the weaker side
+    first."""
+    middle = grid.index(start) if start in grid else len(grid) // 2
+    best = evaluate(grid[middle])
+    for path in (grid[middle + 1 :], grid[:middle][::-1]):
+        before = best
+        for strength in path:
+            candidate = evaluate(strength)
+            if candidate.loss > best.loss:
+                break
+            best = candidate
+        if best is not before:
+            break
+    return best
+
+
+def _search_ridge(folds: Sequence[Fold], min_df: int, grid: Sequence[float], progress: Progress) -> Candidate:
+    """Ridge regression with the regularization of least held-out loss."""
+    truth = torch.cat([fold.truth for fold in folds])
     for fold in folds:
         fold.fit_gram(min_df)
-    for l2 in RIDGE_GRID:
-        progress.stage(f"{folds[0].x.width:,} n-grams: trying ridge regression with l2 = {l2:g}")
+
+    def evaluate(l2: float) -> Candidate:
+        progress.stage(f"{folds[0].x.unmerged_width:,} n-grams: trying ridge regression with l2 = {l2:g}")
         logits = torch.cat([fold.ridge_logits(l2) for fold in folds])
         loss, by = min((float(F.cross_entropy(by * logits, truth)), by) for by in LOGIT_SCALES)
         accuracy = 100 * float((logits.argmax(1) == truth).float().mean())
         candidate = Candidate(
             loss, accuracy, held_out=len(truth), folds=len(folds), ridge_share=1.0, ridge_l2=l2, ridge_scale=by
         )
-        yield replace(candidate, logits=by * logits)
-        if loss > least:
-            return
-        least = loss
+        return replace(candidate, logits=by * logits)
+
+    return _search(grid, None, evaluate)
 
 
 def _ensembles(best: Candidate, ridge: Candidate, folds: Sequence[Fold]) -> Iterator[Candidate]:
@@ -161,26 +202,35 @@ def _ensembles(best: Candidate, ridge: Candidate, folds: Sequence[Fold]) -> Iter
         yield replace(both, loss=float(F.cross_entropy(logits, truth)), accuracy=accuracy)
 
 
-def _l2_path(
-    folds: Sequence[Fold], naive_bayes: bool, hinge: bool, center: float, progress: Progress
-) -> Iterator[Candidate]:
-    """L-BFGS from strong to weak regularization, until the held-out loss rises."""
-    output, truth, least = folds[0].output, torch.cat([fold.truth for fold in folds]), float("inf")
+def _search_l2(
+    folds: Sequence[Fold],
+    naive_bayes: bool,
+    hinge: bool,
+    center: float,
+    grid: Sequence[float],
+    progress: Progress,
+    *,
+    start: float | None = None,
+) -> Candidate:
+    """A regression by L-BFGS with the regularization of least held-out loss."""
+    output, truth = folds[0].output, torch.cat([fold.truth for fold in folds])
+    iterations = SELECTION_ITERATIONS if len(grid) > 1 else MAX_ITERATIONS  # a single point has no warm start
     for fold in folds:
         fold.reset(center)
-    for l2 in L2_GRID:
-        so_far = f"; the least loss so far is {least:.4f}" if least < float("inf") else ""
-        progress.stage(f"{folds[0].x.width:,} n-grams: trying l2 = {l2:g}{so_far}")
-        logits = torch.cat([fold.fit_predict("squared_hinge" if hinge else output.kind, l2, center) for fold in folds])
+
+    name = "squared_hinge" if hinge else output.kind
+
+    def evaluate(l2: float) -> Candidate:
+        progress.stage(f"{folds[0].x.unmerged_width:,} n-grams: trying l2 = {l2:g}")
+        logits = torch.cat([fold.fit_predict(name, l2, center, iterations) for fold in folds])
         loss, logit_scale = min(
             (float(LOSSES[output.kind](by * logits, truth)), by) for by in (LOGIT_SCALES if hinge else (1.0,))
         )
         accuracy = float((logits.argmax(-1) == truth).float().mean()) if output.kind == "class" else 0.0
         candidate = Candidate(loss, 100 * accuracy, l2, naive_bayes, center, hinge, logit_scale, len(truth), len(folds))
-        yield replace(candidate, logits=logit_scale * logits)
-        if loss > least:
-            return
-        least = loss
+        return replace(candidate, logits=logit_scale * logits)
+
+    return _search(grid, start, evaluate)
 
 
 def _naive_bayes_loss(folds: Sequence[Fold], center: float) -> float:
@@ -208,23 +258,24 @@ class Fold:
         self.scale = scale(self.x, self.target, naive_bayes) * common.unsqueeze(1)
         if self.output.kind == "class":
             self.log_prior = torch.bincount(self.target, minlength=self.output.count).clamp(min=0.1).log()
-            self.naive_bayes_logits = self.held_out @ self.scale  # (N, C)
+            self.naive_bayes_logits = self.held_out @ (self.scale * self.x.unit_weight)  # (N, C)
 
     def reset(self, center: float) -> None:
         """Sets the weights to the center of the penalty."""
-        self.weight, self.bias = torch.full_like(self.scale, center), torch.zeros(self.output.count)
+        self.weight = center * self.x.unit_weight.expand_as(self.scale)
+        self.bias = torch.zeros(self.output.count)
 
     def naive_bayes_loss(self, center: float) -> float:
         """Summed held-out loss of naive Bayes, its log-ratios scaled by `center`."""
         logits = center * self.naive_bayes_logits + self.log_prior
         return float(F.cross_entropy(logits, self.truth, reduction="sum"))
 
-    def fit_predict(self, loss: str, l2: float, center: float) -> Tensor:
+    def fit_predict(self, loss: str, l2: float, center: float, iterations: int) -> Tensor:
         """Logits (N, C) of the held-out texts after fitting, warm-started from the current weights."""
         start = {"scale": self.scale, "weight": self.weight, "bias": self.bias}
         if len(self.truth):
             self.weight, self.bias = fit_linear(
-                self.x, self.target, loss, l2=l2, center=center, max_iter=SELECTION_ITERATIONS, **start
+                self.x, self.target, loss, l2=l2, center=center, max_iter=iterations, **start
             )
         return self.held_out @ (self.scale * self.weight) + self.bias
 

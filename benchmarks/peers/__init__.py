@@ -1,0 +1,1 @@
+"""Programs that benchmarks run beside ours, written from their papers and their well-known structure."""
