@@ -136,7 +136,7 @@ def test_captured_engine_equals_plain_engine(
 
 @pytest.mark.usefixtures("captured_engine")
 def test_captured_engine_captures_once_for_requests_in_free_slots() -> None:
-    engine, options = test_engine.engine_of(small("gpt")), SamplingOptions(max_tokens=7, min_tokens=7)
+    engine, options = test_engine.engine_of(small("gpt")), SamplingOptions(max_tokens=20, min_tokens=20)
     rows = engine.admit([Request(prompt=[2, 5], options=options, seed=n) for n in range(4)])
     engine.step()
     engine.step()
@@ -148,7 +148,7 @@ def test_captured_engine_captures_once_for_requests_in_free_slots() -> None:
     engine.step()
     assert engine.decoder.graphs == graphs
     test_engine.run_to_end(engine)
-    assert len(late[0].ids) == 7
+    assert len(late[0].ids) == 20
 
 
 @pytest.mark.usefixtures("captured_engine")
