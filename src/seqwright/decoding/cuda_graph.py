@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -57,7 +58,7 @@ class Captured:
     @contextmanager
     def _side_stream(self) -> Iterator[None]:
         """A side stream, ordered after the work queued on the current stream and before what is queued later."""
-        current, side = torch.cuda.current_stream(self.device), _stream(self.device)
+        current, side = torch.cuda.current_stream(self.device), _stream(self.device, threading.get_ident())
         side.wait_stream(current)
         with torch.cuda.stream(side):
             yield
@@ -65,6 +66,6 @@ class Captured:
 
 
 @functools.cache
-def _stream(device: torch.device) -> torch.cuda.Stream:
-    """The one side stream of a device, so that its workspaces are allocated once."""
+def _stream(device: torch.device, thread: int) -> torch.cuda.Stream:
+    """The one side stream of a thread on a device, so that its workspaces are allocated once."""
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
