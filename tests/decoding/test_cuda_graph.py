@@ -13,9 +13,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from seqwright.core.batch import Source
 from seqwright.decoding import beam, decoding_step
 from seqwright.decoding.decoding_step import DecodingStep
-from seqwright.decoding.engine import Engine, Request
+from seqwright.decoding.engine import Engine
 from seqwright.decoding.options import SamplingOptions, SearchOptions
 from seqwright.decoding.processors import LogitsProcessors
+from seqwright.decoding.requests import Request
 from seqwright.decoding.search import search
 from seqwright.layers import slot_cache
 from tests.contract.kinds import SMALL, VOCABULARY, small

@@ -9,8 +9,8 @@ is admitted, finishes or is canceled beside it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -21,8 +21,10 @@ from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State
 from seqwright.decoding.decoding_step import DecodingStep, Rows
-from seqwright.decoding.options import SamplingOptions, check_seed
+from seqwright.decoding.options import check_seed
 from seqwright.decoding.processors import History, LogitsProcessors, RowOptions
+from seqwright.decoding.requests import Generation, Request
+from seqwright.decoding.speculation import MAX_DRAFT, Draft, Speculation
 
 S = TypeVar("S", bound=State)
 
@@ -30,47 +32,6 @@ COMPACT = 0.75
 """The share of slots in use at which the others are dropped: dropping copies the state, keeping computes free slots."""
 COMPACT_CAPTURED = 0.25
 """The same where steps are captured: smaller shapes are captured anew, and cost a device hardly less."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """A prompt to continue, and how."""
-
-    prompt: Sequence[int]
-    """Ids, at least one."""
-    options: SamplingOptions
-    seed: int | None = None
-    """That of the options unless given."""
-    on_token: Callable[[int], bool] | None = None
-    """Called with every generated id; return True to stop the sequence."""
-
-
-@dataclass(eq=False)
-class Generation:
-    """One continuation as it grows."""
-
-    id: int
-    """What `cancel` takes."""
-    prompt: list[int]
-    options: SamplingOptions
-    seed: int
-    on_token: Callable[[int], bool] | None = None
-    source: Source | None = None
-    """The sources it was admitted with, of which `row` is its own."""
-    row: int = 0
-    ids: list[int] = field(default_factory=list)
-    log_prob: float = 0.0
-    """Of the generated ids under the model itself, whatever the processors did; that of the end id is included."""
-    reason: str | None = None
-    """Why it ended: "length", "end" (the end id was generated), "stop" (its callback returned True or raised),
-    "canceled", "refused" (its prompt or options, or those of a request beside it, could not be read)."""
-    cached: int = 0
-    """Ids that its slot of the state holds; 0 before the prompt was read."""
-
-    def recent(self, most: int | None) -> list[int]:
-        """The last ids of prompt and output together."""
-        together = self.prompt + self.ids
-        return together if most is None else together[-most:]
 
 
 @dataclass
@@ -93,6 +54,7 @@ class Engine:
         end: int | None = None,
         banned: Sequence[int] = (),
         device: torch.device | str = "cpu",
+        draft: Draft | None = None,
     ):
         self.model, self.device = model, torch.device(device)
         self.end, self.banned = end, tuple(banned)
@@ -103,6 +65,7 @@ class Engine:
         self.state: State | None = None
         self.rows: Rows | None = None
         self.decoder = DecodingStep(model, self.device)
+        self.speculation = None if draft is None else Speculation(model, draft, self.device)
         self.processors = self._processors([])
         self._ids = itertools.count()
 
@@ -114,6 +77,8 @@ class Engine:
     def admit(self, requests: Sequence[Request], source: Source | None = None) -> list[Generation]:
         """Takes requests in; row n of `source` is what request n is conditioned on. Their prompts are read by the next
         step."""
+        if source is not None and self.speculation is not None:
+            raise UserError("speculative decoding is for language models, which have no source; leave the draft out.")
         if source is not None and source.rows != len(requests):
             raise UserError(f"{len(requests)} requests need as many sources, not {source.rows}.")
         admitted = []
@@ -147,24 +112,24 @@ class Engine:
         full = self._prefill_full()
         reread = [] if full is None else full.generations
         moving = [own if own not in reread else None for own in self.slots]
+        gained: dict[int, list[tuple[int, float]]] = {}
         outputs: list[tuple[Sequence[Generation | None], Tensor]] = []
-        if any(moving):
+        if any(moving) and self.speculation is not None:
+            gained = self._speculate(self.speculation, moving)
+        elif any(moving):
             outputs.append((moving, self._advance(moving, 1 if reread else self.decoder.ahead)))  # (k, 2, N)
         for entering in (full, newcomers):
             if entering is not None:
                 outputs.append((entering.generations, self._enter(entering).unsqueeze(0)))  # (1, 2, P)
-        if not outputs:
-            return []
         # One transfer for all rows: a device is waited for once.
-        numbers = iter(torch.cat([output.flatten() for _, output in outputs]).tolist())
-        gained: dict[int, list[tuple[int, float]]] = {}
+        numbers = iter(torch.cat([output.flatten() for _, output in outputs]).tolist() if outputs else [])
         for owners, output in outputs:
             for _ in range(len(output)):
                 ids, log_probs = (list(itertools.islice(numbers, len(owners))) for _ in range(2))
                 for own, id, log_prob in zip(owners, ids, log_probs, strict=True):
                     if own is not None:
                         gained.setdefault(own.id, []).append((int(id), log_prob))
-        return self._account(gained)
+        return self._account(gained) if gained else []
 
     def _account(self, gained: dict[int, list[tuple[int, float]]]) -> list[Generation]:
         """Appends ids and log-probabilities to the sequences they were generated for, step by step, calls the callbacks
@@ -319,6 +284,16 @@ class Engine:
         for own in moving:
             own.cached += len(outputs)
         return outputs
+
+    def _speculate(
+        self, speculation: Speculation, slots: Sequence[Generation | None]
+    ) -> dict[int, list[tuple[int, float]]]:
+        """The next ids and log-probabilities of sequences by their id, as many as the draft has right and one more."""
+        assert self.rows is not None
+        assert self.state is not None
+        self._reserve_history(self.rows, self.slots, 1 + MAX_DRAFT)
+        outputs, self.state = speculation.run(self.state, self.rows, self.processors, slots)
+        return {own.id: output for own, output in zip(slots, outputs, strict=True) if own is not None}
 
     @staticmethod
     def _by_source(generations: Sequence[Generation]) -> list[list[Generation]]:

@@ -101,7 +101,8 @@ class SlotCache(KVCache):
         return attention_mask(positions, torch.arange(self.stop, device=self.key.device), window)
 
     def truncate(self, lengths: Tensor) -> SlotCache:
-        return replace(self, length=torch.minimum(self.length, lengths))
+        used = torch.minimum(self.used, lengths.max().cpu())
+        return replace(self, length=torch.minimum(self.length, lengths), used=used)
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> SlotCache | TreeCache:  # type: ignore[override]
         """As `State.select`; a tree where rows come to share a source."""
