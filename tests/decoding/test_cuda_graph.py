@@ -19,6 +19,7 @@ from seqwright.decoding.processors import LogitsProcessors
 from seqwright.decoding.requests import Request
 from seqwright.decoding.search import search
 from seqwright.layers import slot_cache
+from seqwright.models.mixture import Mixture
 from tests.contract.kinds import SMALL, VOCABULARY, small
 from tests.contract.translators import pairs, translator
 from tests.decoding import test_engine
@@ -116,8 +117,10 @@ def captured_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding_step, "LOOK_EVERY", 3)
 
 
-@pytest.mark.parametrize("name", [*STATIC, "mixture", "ngram adaptive"])
-@pytest.mark.parametrize("slots", [2, 256])
+@pytest.mark.parametrize(
+    ("name", "slots"),
+    [*((name, 2) for name in [*STATIC, "mixture", "ngram adaptive"]), ("gpt", 256), ("transformer", 256)],
+)
 def test_captured_engine_equals_plain_engine(
     name: str, slots: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,9 +171,13 @@ def test_captured_engine_discards_what_was_generated_after_a_stop() -> None:
 
 
 @pytest.mark.usefixtures("captured_engine")
-@pytest.mark.parametrize("name", [name for name in STATIC if name.startswith(("gpt", "transformer"))])
+@pytest.mark.parametrize("name", ["gpt", "gpt window alibi", "transformer", "mixture of networks"])
 def test_captured_engine_step_has_no_device_synchronization(name: str) -> None:
-    model, source = model_and_source(name)
+    if name == "mixture of networks":
+        networks: list[Any] = [small("gpt"), small("gpt rotary")]
+        model, source = Mixture(networks, [0.3, 0.7]), Source.empty(5)
+    else:
+        model, source = model_and_source(name)
     model.to("meta")
     options = [one for one in test_engine.OPTIONS if not one.forced_ids][: source.rows]
     engine = Engine(model, end=VOCABULARY.eos, banned=[0, 1, 2], device="meta")
