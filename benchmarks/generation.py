@@ -76,10 +76,10 @@ def floor(model: Any, batch: int, prompt: int, tokens: int, rate: float) -> floa
 
 def sampled(model: Any, ids: Tensor, asked: argparse.Namespace, **options: Any) -> list[list[int]]:
     """Our continuations of prompts (B, T)."""
-    wanted = SamplingOptions(**{"max_tokens": asked.tokens, "min_tokens": asked.tokens, "temperature": 0.0} | options)
+    wanted = SamplingOptions(**{"max_tokens": asked.tokens, "temperature": 0.0} | options)
     device, prompts = asked.device, ids.tolist()
     seeds = [wanted.seed + n for n in range(len(prompts))]
-    rows = generate(model, prompts, wanted, end=2, seeds=seeds, device=device, on_token=lambda row, id: False)
+    rows = generate(model, prompts, wanted, seeds=seeds, device=device, on_token=lambda row, id: False)
     return [row.ids for row in rows]
 
 
@@ -98,9 +98,8 @@ def generation(mine: Any, peer: Any, asked: argparse.Namespace, batch: int, rate
 
         def theirs(more: dict[str, Any] = more) -> list[list[int]]:
             given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "pad_token_id": 0, "do_sample": False}
-            length = {"max_new_tokens": asked.tokens, "min_new_tokens": asked.tokens}
             with torch.inference_mode():
-                return peer.generate(**given, **length, **more)[:, asked.prompt :].tolist()
+                return peer.generate(**given, max_new_tokens=asked.tokens, **more)[:, asked.prompt :].tolist()
 
         try:
             seconds, outputs = timer(theirs, warmups=2)
@@ -120,19 +119,18 @@ def beam_search(mine: Any, peer: Any, asked: argparse.Namespace) -> dict[str, An
     options = SearchOptions(
         beam_size=5,
         max_tokens=length,
-        min_tokens=length,
         length_penalty="power",
         length_alpha=1.0,
         rank_unfinished="among",
     )
 
     def ours() -> list[list[int]]:
-        found = search(mine, Source.empty(batch, asked.device), options, sos=None, eos=2, prompts=ids.tolist())
+        found = search(mine, Source.empty(batch, asked.device), options, sos=None, eos=None, prompts=ids.tolist())
         return [own[0].ids for own in found]
 
     def theirs() -> list[list[int]]:
         given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "pad_token_id": 0, "do_sample": False}
-        more = {"num_beams": 5, "max_new_tokens": length, "min_new_tokens": length, "length_penalty": 1.0}
+        more = {"num_beams": 5, "max_new_tokens": length, "length_penalty": 1.0}
         with torch.inference_mode():
             return peer.generate(**given, **more, early_stopping=True)[:, asked.prompt :].tolist()
 
@@ -261,6 +259,7 @@ def main() -> None:
         return
     mine, peer = (model.to(asked.device, DTYPES[asked.dtype]) for model in models(**SIZES[asked.parameters]))
     mine = prepack(mine)  # as an opened run does, once
+    peer.generation_config.eos_token_id = None  # outputs of the same length on both sides
     timer = Timer(asked.device, asked.repeats)
     rate = bandwidth(timer)
     name = torch.cuda.get_device_name() if asked.device == "cuda" else f"CPU, {asked.threads} thread(s)"
