@@ -27,13 +27,13 @@ from seqwright.training.machine import DTYPES
 PROMPT = 8
 
 
-def models(layers: int, width: int, size: int, context: int) -> tuple[Any, Any]:
+def models(layers: int, width: int, vocabulary: int, context: int) -> tuple[Any, Any]:
     """Our GPT and theirs with the same weights."""
     torch.manual_seed(0)
     table = {"kind": "gpt", "layers": layers, "width": width, "heads": width // 64 or 1, "context": context}
-    mine = build.model(build.model_config(table), Vocabulary(size=size)).eval()
+    mine = build.model(build.model_config(table), Vocabulary(size=vocabulary)).eval()
     config = GPT2Config(
-        vocab_size=size,
+        vocab_size=vocabulary,
         n_positions=context,
         n_embd=width,
         n_layer=layers,

@@ -9,9 +9,9 @@ import torch
 
 from seqwright.core.batch import Source
 from seqwright.decoding import backpointers, beam
-from seqwright.decoding.engine import Request
 from seqwright.decoding.options import SamplingOptions, SearchOptions
 from seqwright.decoding.processors import LogitsProcessors
+from seqwright.decoding.requests import Request
 from seqwright.decoding.search import search
 from seqwright.layers import slot_cache
 from seqwright.models.ngram import adaptive

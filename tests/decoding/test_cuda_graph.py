@@ -1,7 +1,9 @@
-"""CUDA graphs: captured searches have the same outputs, keep every tensor in place and never synchronize."""
+"""CUDA graphs: captured steps of searches and of the engine have the same outputs, keep every tensor in place and never
+synchronize."""
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -9,12 +11,18 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqwright.core.batch import Source
-from seqwright.decoding import beam
-from seqwright.decoding.options import SearchOptions
+from seqwright.decoding import beam, decoding_step
+from seqwright.decoding.decoding_step import DecodingStep
+from seqwright.decoding.engine import Engine
+from seqwright.decoding.options import SamplingOptions, SearchOptions
 from seqwright.decoding.processors import LogitsProcessors
+from seqwright.decoding.requests import Request
 from seqwright.decoding.search import search
+from seqwright.layers import slot_cache
+from seqwright.models.mixture import Mixture
 from tests.contract.kinds import SMALL, VOCABULARY, small
 from tests.contract.translators import pairs, translator
+from tests.decoding import test_engine
 from tests.decoding.test_search import SPECIAL_IDS, assert_same
 
 STATIC = [
@@ -100,3 +108,90 @@ def test_cuda_graph_step_has_no_device_synchronization(name: str, monkeypatch: A
             search.advance()
             search.advance()
     assert search.captured is not None
+
+
+@pytest.fixture
+def captured_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine whose device runs 3 steps ahead."""
+    monkeypatch.setattr(decoding_step, "CAPTURED", {"cpu", "meta"})
+    monkeypatch.setattr(decoding_step, "LOOK_EVERY", 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "slots"),
+    [*((name, 2) for name in [*STATIC, "mixture", "ngram adaptive"]), ("gpt", 256), ("transformer", 256)],
+)
+def test_captured_engine_equals_plain_engine(
+    name: str, slots: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside others, admitted and canceled while the device runs ahead; greedy, and sampled with any processors."""
+    model, draw = small(name) if name in SMALL else translator(name), random.Random(name)
+    requests = test_engine.random_requests(draw, 10, prompts=name in SMALL)
+    source = None if name in SMALL else pairs().source.select(torch.arange(10) % pairs().source.rows)
+    alone = [
+        test_engine.generate_alone(model, one, None if source is None else source.select(torch.tensor([n])))
+        for n, one in enumerate(requests)
+    ]
+    request.getfixturevalue("captured_engine")
+    monkeypatch.setattr(slot_cache, "STATIC_SLOTS", slots)
+    for row, expected in zip(test_engine.continuous_batching(model, requests, draw, source), alone, strict=True):
+        test_engine.assert_same(row, expected)
+
+
+@pytest.mark.usefixtures("captured_engine")
+def test_captured_engine_captures_once_for_requests_in_free_slots() -> None:
+    engine, options = test_engine.engine_of(small("gpt")), SamplingOptions(max_tokens=20, min_tokens=20)
+    rows = engine.admit([Request(prompt=[2, 5], options=options, seed=n) for n in range(4)])
+    engine.step()
+    engine.step()
+    graphs = dict(engine.decoder.graphs)
+    assert len(graphs) == 1
+    engine.cancel(rows[1].id)
+    late = engine.admit([Request(prompt=[2, 9], options=options, seed=7)])
+    engine.step()
+    engine.step()
+    assert engine.decoder.graphs == graphs
+    test_engine.run_to_end(engine)
+    assert len(late[0].ids) == 20
+
+
+@pytest.mark.usefixtures("captured_engine")
+def test_captured_engine_discards_what_was_generated_after_a_stop() -> None:
+    told: list[int] = []
+
+    def stop_after_four(id: int) -> bool:
+        told.append(id)
+        return len(told) == 4
+
+    options = SamplingOptions(max_tokens=20, min_tokens=20)
+    request = Request(prompt=[2], options=options, on_token=stop_after_four)
+    generation = test_engine.generate_alone(small("gru"), request)
+    assert (generation.reason, generation.ids) == ("stop", told)
+    assert len(told) == 4
+
+
+@pytest.mark.usefixtures("captured_engine")
+@pytest.mark.parametrize("name", ["gpt", "gpt window alibi", "transformer", "mixture of networks"])
+def test_captured_engine_step_has_no_device_synchronization(name: str) -> None:
+    if name == "mixture of networks":
+        networks: list[Any] = [small("gpt"), small("gpt rotary")]
+        model, source = Mixture(networks, [0.3, 0.7]), Source.empty(5)
+    else:
+        model, source = model_and_source(name)
+    model.to("meta")
+    options = [one for one in test_engine.OPTIONS if not one.forced_ids][: source.rows]
+    engine = Engine(model, end=VOCABULARY.eos, banned=[0, 1, 2], device="meta")
+    with torch.inference_mode():
+        prefilled = model.step(
+            torch.full((len(options), 2), 5, device="meta"), model.start(source.to("meta"), capacity=20)
+        )[1]
+        generations = engine.admit([Request(prompt=[2, 5], options=one) for one in options])
+        rows, processors = engine._new_rows(generations, VOCABULARY.size), engine._processors(generations)
+        rows.history = rows.history.widened(20)
+        step = DecodingStep(model, torch.device("meta"))
+        outputs, state = step.run(prefilled, rows, processors, 1)
+        before = [(id(tensor), tensor.shape) for part in (state, rows) for _, tensor in part.named_tensors()]
+        with NoDeviceCopies():
+            outputs, state = step.run(state, rows, processors, 3)
+    assert outputs.shape == (3, 2, len(options))
+    assert [(id(tensor), tensor.shape) for part in (state, rows) for _, tensor in part.named_tensors()] == before

@@ -11,8 +11,9 @@ import torch
 from seqwright import build
 from seqwright.core.batch import Source
 from seqwright.core.config import UserError
-from seqwright.decoding.engine import Engine, Generation, Request
+from seqwright.decoding.engine import Engine
 from seqwright.decoding.options import SamplingOptions
+from seqwright.decoding.requests import Generation, Request
 from tests.contract.kinds import SMALL, VOCABULARY, small
 from tests.contract.translators import TRANSLATORS, pairs, translator
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from seqwright import build
 from seqwright.core.batch import Batch, Source
-from seqwright.decoding.engine import Generation
 from seqwright.decoding.generate import generate
 from seqwright.decoding.options import SamplingOptions
+from seqwright.decoding.requests import Generation
 from seqwright.decoding.sampling import uniform
 from tests.contract.kinds import CONTEXT, SMALL, VOCABULARY, small
 

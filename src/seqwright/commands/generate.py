@@ -53,6 +53,12 @@ from seqwright.commands.common import (
 )
 @click.option("--beam", type=click.IntRange(1), metavar="K", help="Beam search with beam size K instead of sampling.")
 @click.option("--n-best", type=click.IntRange(1), metavar="N", help="With --beam: print the N best hypotheses.")
+@click.option(
+    "--draft",
+    metavar="RUN",
+    help="Speculative decoding, with the same output: RUN (an n-gram, say) proposes tokens; `lookup` proposes what"
+    " followed the last few tokens before.",
+)
 @BACK_OFF
 @SET
 @DEVICE
@@ -75,6 +81,7 @@ def command(
     prompts: str | None,
     beam: int | None,
     n_best: int | None,
+    draft: str | None,
     back_off: bool,
     overrides: tuple[str, ...],
     device: str,
@@ -89,6 +96,7 @@ def command(
     seqwright generate runs/notes-gpt "Once upon a time" --max-tokens 300 --temperature 0.8
     seqwright generate runs/notes-gpt --min-p 0.05 --set decoding.presence_penalty=0.5
     seqwright generate runs/notes-gpt "Once upon a time" --beam 8 --n-best 3 --max-tokens 30
+    seqwright generate runs/notes-gpt "Once upon a time" --draft runs/notes-ngram
     """
     from seqwright.api import open as open_run
     from seqwright.core.config import UserError
@@ -106,8 +114,10 @@ def command(
     if back_off:
         opened.back_off([])  # refused before anything is printed where the model does not back off
     prompt_texts = list(read_lines(prompts)) if prompts else [prompt]
+    proposer: Any = None
     if beam is not None:
-        refused = [name for name, value in sampling.items() if value is not None] + ["samples"] * (samples > 1)
+        refused = [name for name, value in (sampling | {"draft": draft}).items() if value is not None]
+        refused += ["samples"] * (samples > 1)
         if refused:
             raise UserError(
                 f"--{refused[0].replace('_', '-')} is for sampling, not for beam search; leave it or --beam out."
@@ -121,6 +131,8 @@ def command(
             raise UserError("--n-best is for beam search; give --beam K, or take --samples N.")
         flags = sampling | {"max_tokens": max_tokens, "no_repeat_ngram": no_repeat_ngram}
         options = options_from(overrides, "decoding", SamplingOptions, flags)
+        if draft is not None:
+            proposer = opened.draft(None if draft == "lookup" else open_run(draft, device="cpu"))
         first_seed = options.get("seed", opened.settings.decoding.seed)
         requests = [(text, first_seed + n) for text in prompt_texts for n in range(samples)]
         streaming = len(requests) == 1 and not as_json
@@ -128,11 +140,13 @@ def command(
             echo(prompt_texts[0], nl=False)
         texts, seeds = [text for text, _ in requests], [number for _, number in requests]
         on_text = (lambda row, text: echo(text, nl=False)) if streaming else None
-        generated = generate(texts, seeds=seeds, on_text=on_text, **options)
+        generated = generate(texts, seeds=seeds, on_text=on_text, draft=proposer, **options)
         outputs = [({"seed": number}, output) for number, output in zip(seeds, generated, strict=True)]
     for n, (label, output) in enumerate(outputs, 1):
         tokens = opened.back_off(output.ids, opened.tokenizer.encode(output.prompt)) if back_off else None
         _print_output(n, label, output, tokens, streamed=streaming, as_json=as_json)
+    if proposer is not None:
+        echo(f"{proposer.accepted:,} of {proposer.drafted:,} drafted tokens were accepted.", err=True)
 
 
 def _print_output(n: int, label: dict[str, int], output: Any, back_off: Any, *, streamed: bool, as_json: bool) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -36,7 +38,7 @@ class Captured:
             self.graph.replay()
 
     def _warm_up(self) -> None:
-        """Runs on a side stream, as the capture does: cuBLAS workspaces belong to a stream."""
+        """Runs on the stream of the capture: cuBLAS workspaces belong to a stream."""
         with self._side_stream():
             self.function()
 
@@ -61,8 +63,14 @@ class Captured:
     @contextmanager
     def _side_stream(self) -> Iterator[None]:
         """A side stream, ordered after the work queued on the current stream and before what is queued later."""
-        current, side = torch.cuda.current_stream(self.device), torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        current, side = torch.cuda.current_stream(self.device), _stream(self.device, threading.get_ident())
         side.wait_stream(current)
         with torch.cuda.stream(side):
             yield
         current.wait_stream(side)
+
+
+@functools.cache
+def _stream(device: torch.device, thread: int) -> torch.cuda.Stream:
+    """The one side stream of a thread on a device, so that its workspaces are allocated once."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

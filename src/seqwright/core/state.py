@@ -94,12 +94,19 @@ class State:
 
     def static(self, steps: int) -> Self | None:
         """This state in shapes that `steps` steps of one id leave as they are, reading nothing from the device: what it
-        takes to capture a step in a CUDA graph. Recurrent states are so by nature; None where a model's are not."""
-        held: dict[str, Any] = {}
+        takes to capture a step in a CUDA graph; the state itself where it has them already. Recurrent states are so by
+        nature; None where a model's are not."""
+        nested = {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), State)}
+        held: dict[str, Any] = {name: value.static(steps) for name, value in nested.items()}
+        if None in held.values():
+            return None
+        return self if all(held[name] is value for name, value in nested.items()) else replace(self, **held)
+
+    def count_steps(self, steps: int) -> None:
+        """Updates what the host knows of a static state, of which a CUDA graph has replayed `steps` steps."""
         for f in fields(self):
             if isinstance(value := getattr(self, f.name), State):
-                held[f.name] = value.static(steps)
-        return None if None in held.values() else replace(self, **held)
+                value.count_steps(steps)
 
     def copy_(self, other: Self) -> Self:
         """This state with the values of `other`, every tensor where it was."""

@@ -191,6 +191,7 @@ class _BeamSearch:
             self.captured = None
         self.captured = self.captured or Captured(self._step_in_place, self.place.device)
         self.captured()
+        self.state.count_steps(1)
 
     def _step(self) -> None:
         self.place += 1

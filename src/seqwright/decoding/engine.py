@@ -1,92 +1,47 @@
 """The decoding engine: sequences in flight over one model, admitted and canceled at any step.
 
 Every sequence has a slot in the model's state and its own options, seed and callback. Finishing frees the slot without
-copying a cache; a new request takes a free slot, or a new one. Outputs of free slots are discarded. Law: every sequence
-equals itself alone, whatever is admitted, finishes or is canceled beside it.
+copying a cache; a new request takes a free slot, or a new one. Outputs of free slots are discarded, and so are those
+that a device computed ahead of the host after the end of a sequence. Law: every sequence equals itself alone, whatever
+is admitted, finishes or is canceled beside it.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from seqwright.core.batch import Source, accumulator_dtype
+from seqwright.core.batch import Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State
-from seqwright.decoding.options import SamplingOptions, check_seed
+from seqwright.decoding.decoding_step import DecodingStep, Rows
+from seqwright.decoding.options import check_seed
 from seqwright.decoding.processors import History, LogitsProcessors, RowOptions
+from seqwright.decoding.requests import Generation, Request
+from seqwright.decoding.speculation import MAX_DRAFT, Draft, Speculation
 
 S = TypeVar("S", bound=State)
 
 COMPACT = 0.75
 """The share of slots in use at which the others are dropped: dropping copies the state, keeping computes free slots."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """A prompt to continue, and how."""
-
-    prompt: Sequence[int]
-    """Ids, at least one."""
-    options: SamplingOptions
-    seed: int | None = None
-    """That of the options unless given."""
-    on_token: Callable[[int], bool] | None = None
-    """Called with every generated id; return True to stop the sequence."""
-
-
-@dataclass(eq=False)
-class Generation:
-    """One continuation as it grows."""
-
-    id: int
-    """What `cancel` takes."""
-    prompt: list[int]
-    options: SamplingOptions
-    seed: int
-    on_token: Callable[[int], bool] | None = None
-    source: Source | None = None
-    """The sources it was admitted with, of which `row` is its own."""
-    row: int = 0
-    ids: list[int] = field(default_factory=list)
-    log_prob: float = 0.0
-    """Of the generated ids under the model itself, whatever the processors did; that of the end id is included."""
-    reason: str | None = None
-    """Why it ended: "length", "end" (the end id was generated), "stop" (its callback returned True or raised),
-    "canceled", "refused" (its prompt or options, or those of a request beside it, could not be read)."""
-    cached: int = 0
-    """Ids that its slot of the state holds; 0 before the prompt was read."""
-
-    def recent(self, most: int | None) -> list[int]:
-        """The last ids of prompt and output together."""
-        together = self.prompt + self.ids
-        return together if most is None else together[-most:]
+COMPACT_CAPTURED = 0.25
+"""The same where steps are captured: smaller shapes are captured anew, and cost a device hardly less."""
 
 
 @dataclass
-class Rows(State):
-    """What a decoding step needs of every slot, on the device."""
-
-    last: Tensor  # (N,): the id generated last
-    generated: Tensor  # (N,): the length of the output
-    options: RowOptions
-    history: History
-
-
-@dataclass
-class Newcomers:
-    """Requests whose prompts were read, on their way to a slot."""
+class Prefilled:
+    """Sequences that were read, on their way to a slot."""
 
     generations: list[Generation]
     log_probs: Tensor  # (P, V)
     state: State
-    rows: Rows
+    rows: Rows | None = None
 
 
 class Engine:
@@ -99,6 +54,7 @@ class Engine:
         end: int | None = None,
         banned: Sequence[int] = (),
         device: torch.device | str = "cpu",
+        draft: Draft | None = None,
     ):
         self.model, self.device = model, torch.device(device)
         self.end, self.banned = end, tuple(banned)
@@ -108,7 +64,9 @@ class Engine:
         """Ids that a slot has room for."""
         self.state: State | None = None
         self.rows: Rows | None = None
-        self.processors = self._processors()
+        self.decoder = DecodingStep(model, self.device)
+        self.speculation = None if draft is None else Speculation(model, draft, self.device)
+        self.processors = self._processors([])
         self._ids = itertools.count()
 
     @property
@@ -119,6 +77,8 @@ class Engine:
     def admit(self, requests: Sequence[Request], source: Source | None = None) -> list[Generation]:
         """Takes requests in; row n of `source` is what request n is conditioned on. Their prompts are read by the next
         step."""
+        if source is not None and self.speculation is not None:
+            raise UserError("speculative decoding is for language models, which have no source; leave the draft out.")
         if source is not None and source.rows != len(requests):
             raise UserError(f"{len(requests)} requests need as many sources, not {source.rows}.")
         admitted = []
@@ -142,58 +102,69 @@ class Engine:
 
     @torch.inference_mode()
     def step(self) -> list[Generation]:
-        """Generates one id for every sequence in flight; those that it was generated for.
+        """Generates an id for every sequence in flight, or several where a device runs ahead of the host; the sequences
+        that it generated for.
 
         Where a new request cannot be read (an id outside the vocabulary, everything banned), the requests that were
         waiting are refused, and the error comes back; the sequences in flight stay as they were.
         """
         newcomers = self._prefill_waiting()
-        if newcomers is None and not self.slots:
-            return []
-        log_probs = self._advance() if self.slots else None  # (N, V)
-        if newcomers is not None:
-            log_probs = self._seat(newcomers, log_probs)
-        assert self.rows is not None
-        assert log_probs is not None
-        rows = self.rows
-        history = self._history() if self.processors.needs_history else None
-        chosen = self.processors.sample(log_probs, rows.options, rows.generated, history)  # (N,)
-        rows.last, rows.generated = chosen, rows.generated + 1
-        if history is not None:
-            rows.history = history.append(chosen)
-        gained = log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1)
-        wide = accumulator_dtype(self.device)
-        # One transfer for all rows: a device is waited for once a step.
-        ids, numbers = torch.stack([chosen.to(wide), gained.to(wide)]).tolist()
-        live = [(own, int(id), log_prob) for own, id, log_prob in zip(self.slots, ids, numbers, strict=True) if own]
-        for own, id, log_prob in live:
-            own.log_prob += log_prob
-            if id == self.end:
-                own.reason = "end"
-            else:
-                own.ids.append(id)
-        self._call_back([own for own, _, _ in live if own.reason is None])
-        return [own for own, _, _ in live]
+        full = self._prefill_full()
+        reread = [] if full is None else full.generations
+        moving = [own if own not in reread else None for own in self.slots]
+        gained: dict[int, list[tuple[int, float]]] = {}
+        outputs: list[tuple[Sequence[Generation | None], Tensor]] = []
+        if any(moving) and self.speculation is not None:
+            gained = self._speculate(self.speculation, moving)
+        elif any(moving):
+            outputs.append((moving, self._advance(moving, 1 if reread else self.decoder.ahead)))  # (k, 2, N)
+        for entering in (full, newcomers):
+            if entering is not None:
+                outputs.append((entering.generations, self._enter(entering).unsqueeze(0)))  # (1, 2, P)
+        # One transfer for all rows: a device is waited for once.
+        numbers = iter(torch.cat([output.flatten() for _, output in outputs]).tolist() if outputs else [])
+        for owners, output in outputs:
+            for _ in range(len(output)):
+                ids, log_probs = (list(itertools.islice(numbers, len(owners))) for _ in range(2))
+                for own, id, log_prob in zip(owners, ids, log_probs, strict=True):
+                    if own is not None:
+                        gained.setdefault(own.id, []).append((int(id), log_prob))
+        return self._account(gained) if gained else []
 
-    def _call_back(self, grown: Sequence[Generation]) -> None:
-        """Tells the callbacks, after all sequences are accounted for, and frees the slots of those that end. Where a
-        callback raises, its sequence ends, and the error comes back when the others are done."""
-        errors = []
-        for own in grown:
-            if own.reason is not None:  # another's callback has canceled it
-                continue
-            try:
-                stopped = own.on_token is not None and own.on_token(own.ids[-1])
-            except Exception as error:
-                errors.append(error)
-                stopped = True
-            if stopped:
-                own.reason = "stop"
-            elif len(own.ids) >= own.options.max_tokens:
-                own.reason = "length"
+    def _account(self, gained: dict[int, list[tuple[int, float]]]) -> list[Generation]:
+        """Appends ids and log-probabilities to the sequences they were generated for, step by step, calls the callbacks
+        after each, and frees the slots of those that end. Where a callback raises, its sequence ends, and the error
+        comes back when the others are done."""
+        grown = [own for own in self.slots if own is not None and own.id in gained]
+        errors: list[Exception] = []
+        for step in range(max(map(len, gained.values()))):
+            current = [own for own in grown if own.reason is None and step < len(gained[own.id])]
+            for own in current:
+                id, log_prob = gained[own.id][step]
+                own.log_prob += log_prob
+                if id == self.end:
+                    own.reason = "end"
+                else:
+                    own.ids.append(id)
+            for own in current:
+                if own.reason is None:  # nor has another's callback canceled it
+                    self._call_back(own, errors)
         self._release()
         if errors:
             raise errors[0]
+        return grown
+
+    @staticmethod
+    def _call_back(own: Generation, errors: list[Exception]) -> None:
+        try:
+            stopped = own.on_token is not None and own.on_token(own.ids[-1])
+        except Exception as error:
+            errors.append(error)
+            stopped = True
+        if stopped:
+            own.reason = "stop"
+        elif len(own.ids) >= own.options.max_tokens:
+            own.reason = "length"
 
     def _release(self) -> None:
         """Frees the slots of sequences that ended, and drops free slots where there are enough of them."""
@@ -202,7 +173,7 @@ class Engine:
             return
         if not kept:
             self.slots, self.state, self.rows, self.capacity = [], None, None, 0
-        elif len(kept) <= COMPACT * len(self.slots):
+        elif len(kept) <= (COMPACT_CAPTURED if self.decoder.captures else COMPACT) * len(self.slots):
             index = self._index(kept)
             assert self.state is not None
             assert self.rows is not None
@@ -210,53 +181,70 @@ class Engine:
             self.slots = [self.slots[n] for n in kept]
         else:
             self.slots = [own if own is not None and own.reason is None else None for own in self.slots]
-        self.processors = self._processors()
+        self.processors = self._processors(self.slots)
 
-    def _prefill_waiting(self) -> Newcomers | None:
+    def _prefill_waiting(self) -> Prefilled | None:
         """Reads the prompts of waiting requests, without touching the sequences in flight."""
         waiting, self.waiting = self.waiting, []
         if not waiting:
             return None
         try:
-            return self._newcomers(waiting)
+            self.capacity = max(self.capacity, *map(self._room, waiting))
+            read = self._read(waiting)
+            read.rows = self._new_rows(read.generations, read.log_probs.size(1))
+            return read
         except Exception:
             for own in waiting:
                 own.reason = "refused"
             raise
 
-    def _newcomers(self, waiting: Sequence[Generation]) -> Newcomers:
-        self.capacity = max(self.capacity, *map(self._room, waiting))
-        groups = self._by_source(waiting)
+    def _prefill_full(self) -> Prefilled | None:
+        """Reads sequences that fill the model's context again, from their recent half."""
+        full = [own for own in self.slots if own is not None and own.cached == self.model.context]
+        if not full:
+            return None
+        read = self._read(full)
+        seats = self._index([self.slots.index(own) for own in read.generations])
+        assert self.rows is not None
+        read.rows = self.rows.select(seats, seats)
+        return read
+
+    def _read(self, generations: Sequence[Generation]) -> Prefilled:
+        """Log-probabilities and states of the recent ids of these sequences, without touching those in flight."""
+        groups = self._by_source(generations)
         reads = [self._prefill(group) for group in groups]
-        generations = [own for group in groups for own in group]
         log_probs, states = torch.cat([one for one, _ in reads]), [state for _, state in reads]
         state = states[0].cat(states[1:]) if states[1:] else states[0]
-        return Newcomers(generations, log_probs, state, self._new_rows(generations, log_probs.size(1)))
+        return Prefilled([own for group in groups for own in group], log_probs, state)
 
-    def _seat(self, new: Newcomers, log_probs: Tensor | None) -> Tensor:
-        """Gives newcomers a slot, free ones first; log-probabilities (N, V) of all slots."""
-        held, many = len(self.slots), len(new.generations)
-        free = [n for n, own in enumerate(self.slots) if own is None]
-        seats = [*free, *range(held, held + many)][:many]
-        self.slots += [None] * (max(seats) + 1 - held)
-        for seat, own in zip(seats, new.generations, strict=True):
-            self.slots[seat] = own
+    def _enter(self, new: Prefilled) -> Tensor:
+        """Samples the next ids of sequences that were read (2, P), and gives them a slot: their own, or a free one."""
+        assert new.rows is not None
+        self._reserve_history(new.rows, new.generations, 1)
+        output = new.rows.sample_(new.log_probs, self._processors(new.generations))
+        held = len(self.slots)
+        if new.generations[0] in self.slots:
+            seats = [self.slots.index(own) for own in new.generations]
+        else:
+            free = [n for n, own in enumerate(self.slots) if own is None]
+            more = max(0, len(new.generations) - len(free))
+            if more and held and self.decoder.captures:
+                more = max(more, held)  # sizes double, so that few are captured
+            self.slots += [None] * more
+            seats = [*free, *range(held, held + more)][: len(new.generations)]
+            for seat, own in zip(seats, new.generations, strict=True):
+                self.slots[seat] = own
         self.state = self._seated(self.state, new.state, seats, held)
         self.rows = self._seated(self.rows, new.rows, seats, held)
-        self.processors = self._processors()
-        if log_probs is None:
-            return new.log_probs  # the first of all: seated in their order
-        more = log_probs.new_zeros(len(self.slots) - held, log_probs.size(1))
-        return torch.cat([log_probs, more]).index_copy(0, self._index(seats), new.log_probs)
+        self.processors = self._processors(self.slots)
+        return output
 
-    def _history(self) -> History:
-        """The tokens of all slots, with room for one more."""
-        assert self.rows is not None
-        live = [own for own in self.slots if own is not None and own.options.needs_history]
-        needed = max(len(own.prompt) + len(own.ids) + 1 for own in live)
-        if self.rows.history.tokens.size(1) < needed:
-            self.rows.history = self.rows.history.widened(2 * needed)
-        return self.rows.history
+    def _reserve_history(self, rows: Rows, generations: Sequence[Generation | None], steps: int) -> None:
+        """Makes room for ids of the next steps, where processors look at them."""
+        used = [own for own in generations if own is not None and own.options.needs_history]
+        needed = max((len(own.prompt) + len(own.ids) + steps for own in used), default=0)
+        if rows.history.tokens.size(1) < needed:
+            rows.history = rows.history.widened(2 * needed)
 
     def _room(self, own: Generation) -> int:
         needed = len(own.prompt) + own.options.max_tokens
@@ -277,30 +265,35 @@ class Engine:
             History.of(prompts, self.device),
         )
 
-    def _processors(self) -> LogitsProcessors:
-        """The processors that the sequences in flight use."""
-        options = [own.options for own in self.slots if own is not None]
+    def _processors(self, generations: Sequence[Generation | None]) -> LogitsProcessors:
+        """The processors that these sequences use."""
+        options = [own.options for own in generations if own is not None]
         return LogitsProcessors.of(options, eos=self.end, banned=self.banned, device=self.device)
 
-    def _advance(self) -> Tensor:
-        """Log-probabilities (N, V) of every slot's next id, after the id that it generated last."""
+    def _advance(self, slots: Sequence[Generation | None], ahead: int) -> Tensor:
+        """Outputs (k, 2, N) of the next steps of all slots, at most `ahead`: not beyond one in which a sequence fills
+        the context, nor one after which all are long enough."""
         assert self.rows is not None
         assert self.state is not None
-        live = [own for own in self.slots if own is not None]
-        full = [own for own in live if own.cached == self.model.context]
-        log_probs: Tensor | None = None
-        if len(full) < len(live):
-            log_probs, self.state = self.model.step(self.rows.last.unsqueeze(1), self.state)
-            for own in live:
-                own.cached += own not in full
-        for group in self._by_source(full):  # read again from their recent half
-            read, state = self._prefill(group)
-            seats = [self.slots.index(own) for own in group]
-            self.state = self._seated(self.state, state, seats, len(self.slots))
-            log_probs = read.new_zeros(len(self.slots), read.size(1)) if log_probs is None else log_probs
-            log_probs = log_probs.index_copy(0, self._index(seats), read)
-        assert log_probs is not None
-        return log_probs
+        moving = [own for own in slots if own is not None]
+        ahead = min(ahead, max(own.options.max_tokens - len(own.ids) for own in moving))
+        if self.model.context is not None:
+            ahead = min(ahead, *(self.model.context - own.cached for own in moving))
+        self._reserve_history(self.rows, self.slots, ahead)
+        outputs, self.state = self.decoder.run(self.state, self.rows, self.processors, ahead)
+        for own in moving:
+            own.cached += len(outputs)
+        return outputs
+
+    def _speculate(
+        self, speculation: Speculation, slots: Sequence[Generation | None]
+    ) -> dict[int, list[tuple[int, float]]]:
+        """The next ids and log-probabilities of sequences by their id, as many as the draft has right and one more."""
+        assert self.rows is not None
+        assert self.state is not None
+        self._reserve_history(self.rows, self.slots, 1 + MAX_DRAFT)
+        outputs, self.state = speculation.run(self.state, self.rows, self.processors, slots)
+        return {own.id: output for own, output in zip(slots, outputs, strict=True) if own is not None}
 
     @staticmethod
     def _by_source(generations: Sequence[Generation]) -> list[list[Generation]]:
@@ -330,16 +323,20 @@ class Engine:
         return log_probs, state
 
     def _seated(self, state: S | None, new: S, seats: Sequence[int], held: int) -> S:
-        """`new` rows at these seats, which ascend, of a state of `held` rows; those beyond it are appended."""
+        """`new` rows at these seats, of a state of `held` rows; those beyond it, which come last and ascend, are
+        appended, and slots without a sequence are copies of the last."""
         if state is None:
             return new
         inside = sum(seat < held for seat in seats)
-        if inside == 0:
+        if inside:
+            taken = self._index(range(inside))
+            state = state.put(self._index(seats[:inside]), new if inside == len(seats) else new.select(taken, taken))
+        if inside == len(seats):
+            return state
+        appended = [*range(inside, len(seats)), *[len(seats) - 1] * (len(self.slots) - seats[-1] - 1)]
+        if len(appended) == len(seats) and not inside:
             return state.cat([new])
-        taken, added = self._index(range(inside)), self._index(range(inside, len(seats)))
-        first = new if inside == len(seats) else new.select(taken, taken)
-        state = state.put(self._index(seats[:inside]), first)
-        return state if inside == len(seats) else state.cat([new.select(added, added)])
+        return state.cat([new.select(self._index(appended), self._index(appended))])
 
     def _index(self, places: Sequence[int]) -> Tensor:
         return torch.tensor(list(places), dtype=torch.long, device=self.device)

@@ -11,9 +11,11 @@ from seqwright.core.batch import Source
 from seqwright.core.config import UserError
 from seqwright.core.notebook import NotebookTable
 from seqwright.core.protocols import Autoregressive
-from seqwright.decoding.engine import Engine, Generation, Request
+from seqwright.decoding.engine import Engine
 from seqwright.decoding.options import SamplingOptions, SearchOptions
+from seqwright.decoding.requests import Generation, Request
 from seqwright.decoding.search import search
+from seqwright.decoding.speculation import Draft
 from seqwright.text.tokenizer import StreamingDecoder, Tokenizer
 
 
@@ -28,11 +30,13 @@ def generate(
     source: Source | None = None,
     device: torch.device | str = "cpu",
     on_token: Callable[[int, int], bool] | None = None,
+    draft: Draft | None = None,
 ) -> list[Generation]:
     """Continues each prompt (at least one id); `on_token(row, id)` is called for every generated id, and True stops
     the row.
 
-    A row that fills the model's context continues from its most recent half, which is read again.
+    A row that fills the model's context continues from its most recent half, which is read again. A draft makes
+    decoding speculative, with the same outputs.
     """
     seeds = [options.seed] * len(prompts) if seeds is None else seeds
     if len(seeds) != len(prompts):
@@ -45,7 +49,7 @@ def generate(
         Request(prompt=prompt, options=options, seed=seed, on_token=callback(row))
         for row, (prompt, seed) in enumerate(zip(prompts, seeds, strict=True))
     ]
-    engine = Engine(model, end=end, banned=banned, device=device)
+    engine = Engine(model, end=end, banned=banned, device=device, draft=draft)
     generations = engine.admit(requests, source)
     while engine.active:
         engine.step()
@@ -108,6 +112,7 @@ def complete(
     seeds: Sequence[int] | None = None,
     device: torch.device | str = "cpu",
     on_text: Callable[[int, str], None] | None = None,
+    draft: Draft | None = None,
 ) -> list[Continuation]:
     """Continues each prompt; `on_text(row, text)` is called with each row's text as it comes, in whole characters."""
     beginning = [] if tokenizer.sos is None else [tokenizer.sos]
@@ -121,6 +126,7 @@ def complete(
         device=device,
         on_text=on_text,
         after=prompts,
+        draft=draft,
     )
     return [
         Continuation(
@@ -146,6 +152,7 @@ def stream(
     device: torch.device | str = "cpu",
     on_text: Callable[[int, str], None] | None = None,
     after: Sequence[str] | None = None,
+    draft: Draft | None = None,
 ) -> list[tuple[Generation, str, bool]]:
     """Each row of ids continued: its ids, its text up to a stop string, and whether a stop string ended it.
 
@@ -166,7 +173,9 @@ def stream(
         return stops[row].stopped
 
     banned = tokenizer.never_generated(end)
-    rows = generate(model, prompts, options, end=end, banned=banned, seeds=seeds, device=device, on_token=on_token)
+    rows = generate(
+        model, prompts, options, end=end, banned=banned, seeds=seeds, device=device, on_token=on_token, draft=draft
+    )
     for row in range(len(prompts)):
         if not stops[row].stopped:
             show(row, stops[row].feed(decoders[row].finish()))

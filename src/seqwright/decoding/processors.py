@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -45,22 +45,20 @@ class History(State):
     @classmethod
     def aligned(cls, states: Sequence[History]) -> list[History]:
         width = max(state.tokens.size(1) for state in states)
-        pads = [width - state.tokens.size(1) for state in states]
-        return [
-            History(torch.nn.functional.pad(state.tokens, (0, pad), value=NOTHING), state.length, state.prompt)
-            for state, pad in zip(states, pads, strict=True)
-        ]
+        return [state.widened(width) for state in states]
 
-    def append(self, ids: Tensor) -> History:
-        """With one more id (R,) in each row, written in place; full rows, which are those of free slots or need no
-        history, stay full."""
+    def append_(self, ids: Tensor) -> None:
+        """Writes one more id (R,) to each row; full rows, which are those of free slots or need no history, stay
+        full."""
         width = self.tokens.size(1)
         self.tokens.scatter_(1, self.length.clamp(max=width - 1).unsqueeze(1), ids.unsqueeze(1))
-        return History(self.tokens, (self.length + 1).clamp(max=width), self.prompt)
+        self.length.add_(1).clamp_(max=width)
 
     def widened(self, width: int) -> History:
-        """With room for `width` tokens in each row."""
+        """With room for `width` tokens in each row; itself where it has as much."""
         more = width - self.tokens.size(1)
+        if more <= 0:
+            return self
         tokens = torch.nn.functional.pad(self.tokens, (0, more), value=NOTHING)
         return History(tokens, self.length, self.prompt)
 
@@ -125,12 +123,12 @@ class RowOptions(State):
         wide = max(state.bias.size(1) for state in states)
         long = max(state.forced.size(1) for state in states)
         return [
-            RowOptions(
-                **{
-                    **vars(state),
-                    "bias": pad(state.bias, (0, wide - state.bias.size(1))),
-                    "forced": pad(state.forced, (0, long - state.forced.size(1)), value=NOTHING),
-                }
+            state
+            if (state.bias.size(1), state.forced.size(1)) == (wide, long)
+            else replace(
+                state,
+                bias=pad(state.bias, (0, wide - state.bias.size(1))),
+                forced=pad(state.forced, (0, long - state.forced.size(1)), value=NOTHING),
             )
             for state in states
         ]
@@ -188,6 +186,27 @@ class LogitsProcessors:
     def needs_history(self) -> bool:
         """Whether any row's processors look at the tokens it has."""
         return any(one.needs_history for one in self.options)
+
+    @functools.cached_property
+    def signature(self) -> tuple[int, frozenset[tuple[int | bool, ...]]]:
+        """What decides which operations `sample` consists of, where the numbers are those of `RowOptions`: batches of
+        equal signature can share a CUDA graph."""
+        return max((one.top_k or 0 for one in self.options), default=0), frozenset(
+            (
+                one.temperature == 0,
+                one.temperature == 1,
+                one.top_k is None,
+                one.top_p is None or one.top_p == 1,
+                one.min_p is None,
+                one.typical_p is None or one.typical_p == 1,
+                one.epsilon_cutoff is None,
+                one.repetition_penalty == 1,
+                bool(one.presence_penalty or one.frequency_penalty),
+                one.no_repeat_ngram,
+                one.min_tokens > 0,
+            )
+            for one in self.options
+        )
 
     @functools.cached_property
     def min_tokens(self) -> int:

@@ -12,12 +12,13 @@ from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
 from seqwright.decoding.beam import Step, beam_search
 from seqwright.decoding.constraints import constraints_of
-from seqwright.decoding.engine import Engine, Request
+from seqwright.decoding.engine import Engine
 from seqwright.decoding.exact import exact_search
 from seqwright.decoding.length_penalty import normalize
 from seqwright.decoding.options import Hypothesis, ProcessorOptions, SamplingOptions, SearchOptions
 from seqwright.decoding.phrases import Automaton, Phrase
 from seqwright.decoding.processors import LogitsProcessors
+from seqwright.decoding.requests import Request
 
 
 def search(

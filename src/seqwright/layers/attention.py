@@ -134,6 +134,7 @@ class SelfAttention(nn.Module):
         causal = False
         if kv_cache is not None:
             keys, values = kv_cache.write(layer, key, value)  # (B, G, K, E)
+            causal = kv_cache.prefilled and bias is None and mask is None
         else:
             keys, values = key.transpose(1, 2), value.transpose(1, 2)  # (B, G, T, E)
             # The fused causal kernel needs no (T, T) mask in memory.

@@ -36,6 +36,12 @@ class KVCache(State):
         """Writes keys and values (R, T, G, E) of the tokens added last; returns all (B, G, K, E) of the layer."""
 
     @property
+    def prefilled(self) -> bool:
+        """Whether the tokens added last are the only ones, so that causal attention needs no mask: rows are padded on
+        the right, where no real token attends."""
+        return False
+
+    @property
     @abstractmethod
     def key_positions(self) -> Tensor:
         """(B, K): positions of the cached keys."""

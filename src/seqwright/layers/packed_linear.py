@@ -57,6 +57,8 @@ def prepack(model: M) -> M:
         for name, part in [*parent.named_children()]:
             if type(part) is nn.Linear and should_pack(part.weight):
                 setattr(parent, name, PackedLinear(part, _fuse_activation(parent, name)))
+            elif type(part) is nn.Dropout:  # the identity in inference, but a call for every layer and step
+                setattr(parent, name, nn.Identity())
     return model
 
 

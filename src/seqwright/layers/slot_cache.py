@@ -19,6 +19,9 @@ from seqwright.layers.tree_cache import SLOT_ALIGNMENT, TreeCache
 
 FIRST_SLOTS = 4096
 """Slots of each row at first: `capacity` may be that of a request for any number of tokens. Buffers double beyond."""
+STATIC_SLOTS = 256
+"""Slots by which the reads of a static cache grow: with fewer, steps are captured more often; with more, attention
+reads more slots that are still empty."""
 
 
 @dataclass
@@ -32,10 +35,13 @@ class SlotCache(KVCache):
     """() long: no row is longer; slots beyond are not read."""
     capacity: Tensor = shared()
     """() long: tokens that a row may have; buffers grow up to it."""
+    extent: Tensor = shared()
+    """() long: slots that attention reads of a static cache, those beyond a row's length masked; 0: as many as are
+    used."""
 
     def __post_init__(self) -> None:
-        self.slots: Tensor | slice = slice(0)
-        """Slots of the tokens added last: (R, T), or a slice where they are the same in every row."""
+        self.slots: tuple[Tensor, Tensor] | slice = slice(0)
+        """Slots of the tokens added last: rows (R, 1) and slots (R, T), or a slice where all rows have the same."""
 
     @classmethod
     def empty(cls, rows: int, layers: int, heads: int, size: int, capacity: int, like: Tensor) -> SlotCache:
@@ -43,7 +49,7 @@ class SlotCache(KVCache):
         slots = min(capacity, FIRST_SLOTS)
         key, value = (like.new_zeros(rows, layers, slots + 1, heads, size) for _ in range(2))
         length = torch.zeros(rows, dtype=torch.long, device=like.device)
-        return cls(length, key, value, torch.tensor(0), torch.tensor(capacity))
+        return cls(length, key, value, torch.tensor(0), torch.tensor(capacity), torch.tensor(0))
 
     @property
     def size(self) -> int:
@@ -53,29 +59,37 @@ class SlotCache(KVCache):
     @property
     def stop(self) -> int:
         """End of the slots that attention reads (exclusive)."""
-        return int(self.used)
+        return int(self.extent) or int(self.used)
+
+    @property
+    def prefilled(self) -> bool:
+        return isinstance(self.slots, slice)
 
     def extended(self, steps: int, count: Tensor | None = None) -> SlotCache:
         before, capacity = int(self.used), int(self.capacity)
-        used = min(before + steps, capacity)
-        grown = self if used <= self.size else self._resized(min(2 * used, capacity))
         added = steps if count is None else count
-        cache = replace(grown, length=self.length + added, used=torch.tensor(used))
-        if before == 0 and steps <= capacity:
-            cache.slots = slice(steps)  # a prefill: padding is overwritten before it can be seen
-        else:
-            positions = self.positions(steps)
-            beyond = positions >= (self.length + added).unsqueeze(1)
-            cache.slots = positions.masked_fill(beyond, cache.size).clamp(max=cache.size)
+        cache = replace(self, length=self.length + added)
+        if not int(self.extent):
+            used = min(before + steps, capacity)
+            grown = self if used <= self.size else self._resized(min(2 * used, capacity))
+            cache = replace(grown, length=cache.length, used=torch.tensor(used))
+            if before == 0 and steps <= capacity:
+                cache.slots = slice(steps)  # a prefill: padding is overwritten before it can be seen
+                return cache
+        positions = self.positions(steps)
+        # Padding, and rows that nobody reads any more, go to the slot that is never read.
+        free = positions.clamp(max=cache.size)
+        if count is not None:
+            free = free.masked_fill(positions >= cache.length.unsqueeze(1), cache.size)
+        cache.slots = torch.arange(len(positions), device=positions.device).unsqueeze(1), free
         return cache
 
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        rows = torch.arange(len(key), device=key.device).unsqueeze(1)
         for buffer, new in ((self.key[:, layer], key), (self.value[:, layer], value)):
             if isinstance(self.slots, slice):
                 buffer[:, self.slots] = new
             else:
-                buffer.index_put_((rows, self.slots), new)
+                buffer.index_put_(self.slots, new)
         stop = self.stop
         return self.key[:, layer, :stop].transpose(1, 2), self.value[:, layer, :stop].transpose(1, 2)
 
@@ -87,7 +101,8 @@ class SlotCache(KVCache):
         return attention_mask(positions, torch.arange(self.stop, device=self.key.device), window)
 
     def truncate(self, lengths: Tensor) -> SlotCache:
-        return replace(self, length=torch.minimum(self.length, lengths))
+        used = torch.minimum(self.used, lengths.max().cpu())
+        return replace(self, length=torch.minimum(self.length, lengths), used=used)
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> SlotCache | TreeCache:  # type: ignore[override]
         """As `State.select`; a tree where rows come to share a source."""
@@ -124,10 +139,18 @@ class SlotCache(KVCache):
         return [cache._resized(size) for cache in states]
 
     def static(self, steps: int) -> SlotCache:
-        """With room for `steps` more tokens, all slots read and the free ones masked: no shape changes any more."""
-        size = int(self.used) + steps
-        grown = self._resized(max(self.size, size + -size % SLOT_ALIGNMENT))
-        return replace(grown, used=torch.tensor(grown.size), capacity=torch.tensor(grown.size))
+        """With room for `steps` more tokens in slots that are read already, the free ones masked."""
+        capacity = int(self.capacity)
+        needed = min(int(self.used) + steps, capacity)
+        if needed <= int(self.extent):
+            return self
+        extent = needed + -needed % STATIC_SLOTS
+        if capacity - extent < STATIC_SLOTS:  # the last captures would be of a few steps each
+            extent = capacity + -capacity % SLOT_ALIGNMENT
+        return replace(self._resized(max(self.size, extent)), used=self.used.clone(), extent=torch.tensor(extent))
+
+    def count_steps(self, steps: int) -> None:
+        self.used.add_(steps).clamp_(max=self.capacity)
 
     def _resized(self, size: int) -> SlotCache:
         if size == self.size:

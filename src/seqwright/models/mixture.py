@@ -131,8 +131,10 @@ class Mixture(Parts):
     def _mix(self, log_probs: list[Tensor]) -> Tensor:
         """log Σ weight_i p_i, on the device of the first model."""
         device = log_probs[0].device
-        stacked = torch.stack([p.to(device) for p in log_probs], -1)
-        return torch.logsumexp(stacked + self.weights.log().to(stacked), -1)
+        logs = self.weights.log().tolist()  # numbers, since a CUDA graph cannot contain a transfer from the host
+        return torch.logsumexp(
+            torch.stack([p.to(device) + log for p, log in zip(log_probs, logs, strict=True)], -1), -1
+        )
 
 
 class Product(Mixture):

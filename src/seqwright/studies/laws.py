@@ -15,8 +15,9 @@ from torch import Tensor
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State
-from seqwright.decoding.engine import Engine, Request
+from seqwright.decoding.engine import Engine
 from seqwright.decoding.options import SamplingOptions, SearchOptions
+from seqwright.decoding.requests import Request
 from seqwright.decoding.search import search
 
 Law = Callable[[Autoregressive, Batch], float]

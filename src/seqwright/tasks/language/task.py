@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,8 @@ from seqwright.data.text.windows import DocumentMasking, Windows
 from seqwright.decoding.generate import Continuation, best_continuations, complete
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search_audit import Audit, search_audit
+from seqwright.decoding.speculation import Draft, ModelDraft, PromptLookup
+from seqwright.layers.packed_linear import prepack
 from seqwright.metrics.counts import BootstrapConfig, Counts
 from seqwright.metrics.lines import ScoredLine, score_lines
 from seqwright.runs.directory import RunDirectory
@@ -270,6 +273,22 @@ class LanguageRun(TextRun):
     verbs = ("generate", "score", "evaluate", "search_audit")
     codec_class = TextCodec
 
+    @functools.cached_property
+    def packed(self) -> Any:
+        """The model with packed weights for decoding: packed once, not for every prompt."""
+        return prepack(self.model)
+
+    def draft(self, proposer: LanguageRun | None = None) -> Draft:
+        """A draft for speculative decoding: another run with the same tokenizer, or prompt lookup."""
+        if proposer is None:
+            return PromptLookup()
+        if proposer.tokenizer.hash != self.tokenizer.hash:
+            raise UserError(
+                f"a draft proposes tokens, so {proposer.path} needs the tokenizer of {self.path}: train it with"
+                f" `--set tokenizer.file={self.path}/tokenizer.json`, or take --draft lookup."
+            )
+        return ModelDraft(proposer.model, proposer.device)
+
     @one_or_many
     def generate(
         self,
@@ -277,18 +296,20 @@ class LanguageRun(TextRun):
         *,
         on_text: Callable[[int, str], None] | None = None,
         seeds: Sequence[int] | None = None,
+        draft: Draft | None = None,
         **options: Any,
     ) -> list[Continuation]:
         """Continues each prompt; options are those of the recipe's [decoding] section. `on_text(row, text)` is called
-        with each row's text as it comes."""
+        with each row's text as it comes; a `draft` makes decoding speculative, with the same outputs."""
         return complete(
-            self.model,
+            self.packed,
             self.tokenizer,
             list(prompts),
             with_options(self.settings.decoding, options),
             seeds=seeds,
             device=self.device,
             on_text=on_text,
+            draft=draft,
         )
 
     @one_or_many

@@ -1,0 +1,291 @@
+"""Generation against transformers' `generate`: the same GPT-2-shaped weights, prompts and lengths, in one run.
+
+Our side is the path of `seqwright generate`: `decoding.generate.generate` with a callback, on a GPU through captured
+steps. The peer runs eagerly and with its static cache, which it compiles. Medians of whole calls, prefill included;
+the floor is the time to read the weights and the mean KV cache once a step at the bandwidth of a measured copy.
+
+    python benchmarks/generation.py --device cuda --dtype bf16 --batch 1 64 --profile --json generation.json
+    python benchmarks/generation.py --device cuda --check
+    python benchmarks/generation.py --device cpu --parameters 10M --batch 1 16
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from beam import models
+from torch import Tensor
+
+from seqwright import build
+from seqwright.core.batch import Batch, Source, Vocabularies, Vocabulary
+from seqwright.decoding import decoding_step
+from seqwright.decoding.generate import generate
+from seqwright.decoding.options import SamplingOptions, SearchOptions
+from seqwright.decoding.search import search
+from seqwright.layers.packed_linear import prepack
+from seqwright.training.machine import DTYPES
+
+SIZES = {
+    "124M": {"layers": 12, "width": 768, "vocabulary": 50257, "context": 1024},
+    "10M": {"layers": 6, "width": 320, "vocabulary": 8000, "context": 512},
+    "tiny": {"layers": 2, "width": 64, "vocabulary": 300, "context": 512},
+}
+
+
+class Timer:
+    """Median seconds of a call: by the clock on a GPU, of the process on a CPU, which others may use as well."""
+
+    def __init__(self, device: str, repeats: int):
+        self.device, self.repeats = device, repeats
+        self.clock = time.process_time if device == "cpu" else time.perf_counter
+
+    def __call__(self, work: Callable[[], Any], warmups: int = 1) -> tuple[float, Any]:
+        seconds, out = [], None
+        for n in range(warmups + self.repeats):
+            begun = self.clock()
+            out = work()
+            if self.device == "cuda":
+                torch.cuda.synchronize()
+            if n >= warmups:
+                seconds.append(self.clock() - begun)
+        return statistics.median(seconds), out
+
+
+def bandwidth(timer: Timer) -> float:
+    """Bytes a second that a copy reads and writes."""
+    tensor = torch.empty((1 << 30 if timer.device == "cuda" else 1 << 26), dtype=torch.int8, device=timer.device)
+    target = torch.empty_like(tensor)
+    return 2 * tensor.numel() / timer(lambda: target.copy_(tensor))[0]
+
+
+def floor(model: Any, batch: int, prompt: int, tokens: int, rate: float) -> float:
+    """Seconds in which `tokens` steps of `batch` rows read the weights and keys and values at `rate` bytes a second."""
+    sizes = model.encoder
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    width = 2 * len(sizes.blocks) * sizes.kv_heads * sizes.head_size * model.embedding.weight.element_size()
+    return tokens * (weights + batch * (prompt + tokens / 2) * width) / rate
+
+
+def sampled(model: Any, ids: Tensor, asked: argparse.Namespace, **options: Any) -> list[list[int]]:
+    """Our continuations of prompts (B, T)."""
+    wanted = SamplingOptions(**{"max_tokens": asked.tokens, "temperature": 0.0} | options)
+    device, prompts = asked.device, ids.tolist()
+    seeds = [wanted.seed + n for n in range(len(prompts))]
+    rows = generate(model, prompts, wanted, seeds=seeds, device=device, on_token=lambda row, id: False)
+    return [row.ids for row in rows]
+
+
+def generation(mine: Any, peer: Any, asked: argparse.Namespace, batch: int, rate: float) -> dict[str, Any]:
+    """Tokens a second of both sides at one batch size."""
+    timer = Timer(asked.device, asked.repeats)
+    ids = prompts_of(asked, batch)
+    total = batch * asked.tokens
+    seconds, ours = timer(lambda: sampled(mine, ids, asked))
+    result: dict[str, Any] = {"batch": batch, "seqwright": total / seconds}
+    result["seqwright sampled"] = total / timer(lambda: sampled(mine, ids, asked, temperature=0.8, top_k=50))[0]
+    result["floor"] = total / floor(mine, batch, asked.prompt, asked.tokens, rate)
+    for name, more in {"transformers": {}, "transformers static": {"cache_implementation": "static"}}.items():
+        if asked.no_static and more:
+            continue
+
+        def theirs(more: dict[str, Any] = more) -> list[list[int]]:
+            given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "pad_token_id": 0, "do_sample": False}
+            with torch.inference_mode():
+                return peer.generate(**given, max_new_tokens=asked.tokens, **more)[:, asked.prompt :].tolist()
+
+        try:
+            seconds, outputs = timer(theirs, warmups=2)
+        except Exception as error:  # a peer that does not run is skipped with a sentence
+            print(f"{name} at batch {batch} failed: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
+            continue
+        result[name] = total / seconds
+        result[f"ratio to {name}"] = result["seqwright"] / result[name]
+        result[f"equal to {name}"] = sum(one == other for one, other in zip(ours, outputs, strict=True))
+    return result
+
+
+def beam_search(mine: Any, peer: Any, asked: argparse.Namespace) -> dict[str, Any]:
+    """Output tokens a second of beam search on both sides."""
+    timer, batch, length = Timer(asked.device, asked.repeats), asked.beam_batch, 64
+    ids = prompts_of(asked, batch)
+    options = SearchOptions(
+        beam_size=5,
+        max_tokens=length,
+        length_penalty="power",
+        length_alpha=1.0,
+        rank_unfinished="among",
+    )
+
+    def ours() -> list[list[int]]:
+        found = search(mine, Source.empty(batch, asked.device), options, sos=None, eos=None, prompts=ids.tolist())
+        return [own[0].ids for own in found]
+
+    def theirs() -> list[list[int]]:
+        given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "pad_token_id": 0, "do_sample": False}
+        more = {"num_beams": 5, "max_new_tokens": length, "length_penalty": 1.0}
+        with torch.inference_mode():
+            return peer.generate(**given, **more, early_stopping=True)[:, asked.prompt :].tolist()
+
+    seconds, mine_ids = timer(ours)
+    peer_seconds, peer_ids = timer(theirs)
+    equal = sum(one == other for one, other in zip(mine_ids, peer_ids, strict=True))
+    rates = {"seqwright": batch * length / seconds, "transformers": batch * length / peer_seconds}
+    return {"beam": 5, "batch": batch, **rates, "ratio": peer_seconds / seconds, "equal": equal}
+
+
+@torch.inference_mode()
+def prefill(mine: Any, asked: argparse.Namespace) -> dict[str, Any]:
+    """Tokens a second of reading prompts as long as the context, and of the forward pass that training makes."""
+    timer, rows, length = Timer(asked.device, 4 * asked.repeats), 8 if asked.device == "cuda" else 1, mine.context
+    generator = torch.Generator().manual_seed(2)
+    ids = torch.randint(3, mine.embedding.num_embeddings, (rows, length), generator=generator).to(asked.device)
+    source, batch = Source.empty(rows, asked.device), Batch.of_text(ids, ids)
+    read = timer(lambda: mine.step(ids, mine.start(source, capacity=length)), warmups=2)[0]
+    forward = timer(lambda: mine.hidden(batch), warmups=2)[0]
+    count = rows * length
+    return {"prefill": count / read, "forward": count / forward, "ratio": forward / read}
+
+
+def profile(mine: Any, asked: argparse.Namespace, batch: int) -> None:
+    """Prints the kernels of captured steps, most expensive first."""
+    ids = prompts_of(asked, batch)
+    sampled(mine, ids, asked)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as recorded:
+        sampled(mine, ids, asked)
+    events = recorded.key_averages()
+    count = sum(event.count for event in events)
+    print(f"batch {batch}: {count / asked.tokens:.0f} device operations a token")
+    print(events.table(sort_by="self_cuda_time_total", row_limit=25, max_name_column_width=70))
+
+
+def check(asked: argparse.Namespace) -> None:
+    """Captured steps generate the ids of plain ones in float32, greedily and sampled, alone and beside others."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    vocabulary = Vocabulary(size=500, sos=1, eos=2, pad=0)
+    tables: dict[str, dict[str, Any]] = {
+        "gpt": {"kind": "gpt", "layers": 4, "width": 128, "heads": 4, "context": 96},
+        "gpt as llama": {
+            "kind": "gpt", "layers": 3, "width": 128, "heads": 4, "kv_heads": 2, "context": 96, "positions": "rope",
+            "norm": "rmsnorm", "activation": "swiglu", "bias": False,
+        },
+        "gpt alibi": {"kind": "gpt", "layers": 3, "width": 128, "heads": 4, "context": 96, "positions": "alibi"},
+        "lstm": {"kind": "lstm", "layers": 2, "width": 128},
+        "gru": {"kind": "gru", "layers": 2, "width": 128},
+        "transformer": {"kind": "transformer", "layers": 3, "width": 128, "heads": 4, "context": 96},
+    }  # fmt: skip
+    generator = torch.Generator().manual_seed(3)
+    lengths = torch.randint(1, 40, (9,), generator=generator).tolist()
+    prompts = [[1, *torch.randint(3, 500, (n,), generator=generator).tolist()] for n in lengths]
+    cases = {
+        "greedy": SamplingOptions(temperature=0, max_tokens=90),
+        "seeded": SamplingOptions(temperature=0.9, top_k=40, max_tokens=90),
+        "processors": SamplingOptions(top_p=0.9, repetition_penalty=1.2, no_repeat_ngram=3, min_tokens=60),
+    }
+    for name, table in tables.items():
+        torch.manual_seed(0)
+        source = None
+        if table["kind"] == "transformer":
+            sizes = Vocabularies(source=vocabulary, target=vocabulary, joint=True)
+            model: Any = build.model(build.model_config(table, task="pairs"), sizes, task="pairs")
+            ids = torch.randint(3, 500, (9, 30), generator=generator).to(asked.device)
+            source = Source(mask=torch.ones_like(ids, dtype=torch.bool), ids=ids)
+        else:
+            model = build.model(build.model_config(table), vocabulary)
+        model = model.to(asked.device).eval()
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.data.mul_(2)  # sharper, so that rounding does not decide
+        for case, options in cases.items():
+            captured = continuations(model, prompts, options, range(9), source, asked.device)
+            alone = [continuations(model, prompts, options, [n], source, asked.device)[0] for n in range(9)]
+            decoding_step.CAPTURED.clear()
+            plain = continuations(model, prompts, options, range(9), source, asked.device)
+            decoding_step.CAPTURED.add("cuda")
+            equal = [sum(a[0] == b[0] for a, b in zip(plain, other, strict=True)) for other in (captured, alone)]
+            worst = max(abs(a[1] - b[1]) for a, b in zip(plain, captured, strict=True))
+            print(
+                f"{name:13} {case:11} equal to plain: {equal[0]} of 9, alone {equal[1]} of 9; log p within {worst:.1e}"
+            )
+
+
+def continuations(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    options: SamplingOptions,
+    rows: Sequence[int],
+    source: Source | None,
+    device: str,
+) -> list[tuple[list[int], float]]:
+    """Ids and log-probabilities of some rows, each with a seed of its own."""
+    taken = None if source is None else source.select(torch.tensor(rows, device=device))
+    prefixes = [prompts[n] for n in rows]
+    out = generate(model, prefixes, options, end=2, seeds=rows, source=taken, device=device)
+    return [(row.ids, row.log_prob) for row in out]
+
+
+def prompts_of(asked: argparse.Namespace, batch: int) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    size = (batch, asked.prompt)
+    return torch.randint(3, SIZES[asked.parameters]["vocabulary"], size, generator=generator).to(asked.device)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--dtype", default="fp32", choices=[*DTYPES], help="of both sides")
+    parser.add_argument("--parameters", default="124M", choices=[*SIZES])
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 64])
+    parser.add_argument("--beam-batch", type=int, default=16, help="0: no beam search")
+    parser.add_argument("--prompt", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1, help="of a CPU")
+    parser.add_argument("--no-static", action="store_true", help="leave out transformers' compiled static cache")
+    parser.add_argument("--profile", action="store_true", help="print the kernels of our steps")
+    parser.add_argument("--check", action="store_true", help="compare captured with plain steps instead")
+    parser.add_argument("--json", help="file for the results")
+    asked = parser.parse_args()
+    torch.set_num_threads(asked.threads)
+    if asked.check:
+        check(asked)
+        return
+    mine, peer = (model.to(asked.device, DTYPES[asked.dtype]) for model in models(**SIZES[asked.parameters]))
+    mine = prepack(mine)  # as an opened run does, once
+    peer.generation_config.eos_token_id = None  # outputs of the same length on both sides
+    timer = Timer(asked.device, asked.repeats)
+    rate = bandwidth(timer)
+    name = torch.cuda.get_device_name() if asked.device == "cuda" else f"CPU, {asked.threads} thread(s)"
+    results: dict[str, Any] = {
+        "device": name,
+        "torch": torch.__version__,
+        "dtype": asked.dtype,
+        "parameters": asked.parameters,
+        "bandwidth": rate,
+    }
+    print(json.dumps(results), flush=True)
+    results["generation"] = []
+    for batch in asked.batch:
+        results["generation"].append(generation(mine, peer, asked, batch, rate))
+        print(json.dumps(results["generation"][-1]), flush=True)
+    results["prefill"] = prefill(mine, asked)
+    print(json.dumps(results["prefill"]), flush=True)
+    if asked.beam_batch:
+        results["beam"] = beam_search(mine, peer, asked)
+        print(json.dumps(results["beam"]), flush=True)
+    if asked.json:
+        Path(asked.json).write_text(json.dumps(results, indent=1), encoding="utf-8")
+    if asked.profile:
+        for batch in asked.batch:
+            profile(mine, asked, batch)
+
+
+if __name__ == "__main__":
+    main()
