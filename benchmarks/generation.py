@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from beam import models
 from torch import Tensor
 
+from beam import models
 from seqwright import build
 from seqwright.core.batch import Batch, Source, Vocabularies, Vocabulary
 from seqwright.decoding import decoding_step

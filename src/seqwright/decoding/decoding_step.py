@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from seqwright.core.batch import accumulator_dtype
+from seqwright.core.cuda_graph import Captured
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State
-from seqwright.decoding.cuda_graph import Captured
 from seqwright.decoding.processors import History, LogitsProcessors, RowOptions
 
 LOOK_EVERY = 16
