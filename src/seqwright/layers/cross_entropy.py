@@ -48,20 +48,28 @@ def cross_entropy(
         logits = upcast(F.linear(hidden, weight, bias))
         total = F.cross_entropy(logits, target, ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing)
         return total, count
-    total = chunked_cross_entropy(hidden, weight, bias, target, smoothing, max_logits)
+    total = _chunked["call"](hidden, weight, bias, target, smoothing, max_logits)
     return total, count
 
 
 def chunked_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, max_logits: int
 ) -> Tensor:
-    """Summed loss, at most `max_logits` logits at a time (more on a GPU). `machine.prepare` keeps it out of compiled
-    graphs: its loop would be unrolled."""
+    """Summed loss, at most `max_logits` logits at a time (more on a GPU)."""
     if max_logits == MAX_LOGITS and hidden.is_cuda:
         max_logits = MAX_LOGITS_CUDA
     rows = max(1, max_logits // weight.size(0))
     total: Tensor = _Chunked.apply(hidden, weight, bias, target, smoothing, rows)  # type: ignore[no-untyped-call]
     return total
+
+
+_chunked: dict[str, Callable[..., Tensor]] = {"call": chunked_cross_entropy}
+
+
+def keep_chunks_out_of_graphs() -> None:
+    """Has torch.compile call the chunked loss instead of compiling it, since its loop would be unrolled. Not a decorator,
+    which would import the compiler."""
+    _chunked["call"] = torch.compiler.disable(chunked_cross_entropy)  # type: ignore[no-untyped-call]
 
 
 def token_log_probs(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from seqwright.core.config import UserError
-from seqwright.layers.cross_entropy import chunked_cross_entropy
+from seqwright.layers.cross_entropy import keep_chunks_out_of_graphs
 from seqwright.training.config import TrainingConfig
 from seqwright.training.objective import Objective
 
@@ -44,10 +44,8 @@ def prepare(objective: Objective, config: TrainingConfig, on: torch.device) -> C
     """
     if config.compile != "inductor":
         return objective
-    import torch._dynamo
-
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))  # compiled kernels, kept
-    torch._dynamo.disallow_in_graph(chunked_cross_entropy)
+    keep_chunks_out_of_graphs()
     # Unless lengths vary, one graph; where they do, the second length compiles one for all lengths.
     return torch.compile(objective)
 
