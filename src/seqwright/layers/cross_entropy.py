@@ -67,8 +67,8 @@ _chunked: dict[str, Callable[..., Tensor]] = {"call": chunked_cross_entropy}
 
 
 def keep_chunks_out_of_graphs() -> None:
-    """Has torch.compile call the chunked loss instead of compiling it, since its loop would be unrolled. Not a decorator,
-    which would import the compiler."""
+    """Has torch.compile call the chunked loss instead of compiling it, since its loop would be unrolled. As a decorator
+    it would import the compiler."""
     _chunked["call"] = torch.compiler.disable(chunked_cross_entropy)  # type: ignore[no-untyped-call]
 
 

@@ -41,8 +41,8 @@ def _kernel(logits, target, loss, stride, size, smoothing, ignore, block: tl.con
         plain_sum += tl.sum(tl.where(inside, x, 0.0), 0)
     log_total = greatest + tl.log(total)
     spread = smoothing / size
-    x = tl.load(logits + row_target).to(tl.float32)
-    tl.store(loss + row, log_total - (1 - smoothing) * x - spread * plain_sum)
+    chosen = tl.load(logits + row_target).to(tl.float32)
+    tl.store(loss + row, log_total - (1 - smoothing) * chosen - spread * plain_sum)
     tl.debug_barrier()  # the target's logit is read before it is overwritten
     for start in range(0, stride, block):
         inside = start + columns < size

@@ -155,8 +155,11 @@ class CapturedUpdate:
         self.scale.fill_(1 / max(1, batch.count))
         if self.state is not None and state is not None:
             self.state.copy_(state)
-        with _refuse_synchronization(self.update.device, enabled=self.captured.calls == 0):
-            self.captured()
+        if self.outcome is None:
+            self._run()  # what is computed once, such as cuDNN's dropout state, may wait for the device
+        else:
+            with _refuse_synchronization(self.update.device, enabled=self.captured.calls == 0):
+                self.captured()
         assert self.outcome is not None
         return *self.outcome, self.state
 
