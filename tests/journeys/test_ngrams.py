@@ -227,6 +227,12 @@ def test_interrupted_ngram_training_leaves_no_run(workdir: Path, seqwright: Comm
     assert seqwright("train", "--text", "text.txt", *WORDS, "--run", "run").status == 0
 
 
+def test_ngrams_reject_drafts_before_anything_is_printed(seqwright: Command, run: Path) -> None:
+    result = seqwright("generate", run, "the", "--draft", "lookup")
+    assert (result.status, result.out) == (2, "")
+    assert "only Transformers" in result.err
+
+
 def test_ngrams_reject_half_precision(seqwright: Command, run: Path) -> None:
     result = seqwright("generate", run, "--precision", "bf16")
     assert result.status == 2

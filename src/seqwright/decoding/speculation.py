@@ -80,16 +80,21 @@ class ModelDraft(Draft):
         return drafted
 
 
+def check_rewindable(model: Autoregressive, device: torch.device) -> None:
+    """Raises where the states of a model cannot forget tokens that were not accepted."""
+    if not isinstance(model.start(Source.empty(1, device), capacity=1), Rewindable):
+        raise UserError(
+            "speculative decoding takes back tokens that were not accepted, which only Transformers can; leave the"
+            " draft out."
+        )
+
+
 class Speculation:
     """Verifies the tokens that a draft proposes for every slot."""
 
     def __init__(self, model: Autoregressive, draft: Draft, device: torch.device):
         self.model, self.draft, self.device = model, draft, device
-        if not isinstance(model.start(Source.empty(1, device), capacity=1), Rewindable):
-            raise UserError(
-                "speculative decoding takes back tokens that were not accepted, which only Transformers can; leave the"
-                " draft out."
-            )
+        check_rewindable(model, device)
 
     def run(
         self, state: State, rows: Rows, processors: LogitsProcessors, slots: Sequence[Generation | None]

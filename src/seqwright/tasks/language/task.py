@@ -26,7 +26,7 @@ from seqwright.data.text.windows import DocumentMasking, Windows
 from seqwright.decoding.generate import Continuation, best_continuations, complete
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search_audit import Audit, search_audit
-from seqwright.decoding.speculation import Draft, ModelDraft, PromptLookup
+from seqwright.decoding.speculation import Draft, ModelDraft, PromptLookup, check_rewindable
 from seqwright.layers.packed_linear import prepack
 from seqwright.metrics.counts import BootstrapConfig, Counts
 from seqwright.metrics.lines import ScoredLine, score_lines
@@ -278,10 +278,13 @@ class LanguageRun(TextRun):
         """The model with packed weights for decoding: packed once, not for every prompt."""
         return prepack(self.model)
 
-    def draft(self, proposer: LanguageRun | None = None) -> Draft:
+    def draft(self, proposer: Run | None = None) -> Draft:
         """A draft for speculative decoding: another run with the same tokenizer, or prompt lookup."""
+        check_rewindable(self.model, self.device)
         if proposer is None:
             return PromptLookup()
+        if not isinstance(proposer, LanguageRun):
+            raise UserError(f"{proposer.path} is no language model, so it drafts nothing; take --draft lookup.")
         if proposer.tokenizer.hash != self.tokenizer.hash:
             raise UserError(
                 f"a draft proposes tokens, so {proposer.path} needs the tokenizer of {self.path}: train it with"
