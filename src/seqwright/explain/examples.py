@@ -1,0 +1,38 @@
+"""Parameters of worked examples 4 and 5 in PyTorch layout, from examples.json: no random generator is part of them."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqwright.core.storage import read_json
+
+VOCABULARY = (*("<unk>", "<pad>", "<sos>", "chí", "cây", "có", "kẻ", "nhớ", "nên", "quả", "thì", "trồng", "ăn"),)
+"""Tokens of worked example 1, by id."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """Ids, target and parameters of an example."""
+
+    ids: list[int]
+    target: int
+    parameters: dict[str, Any]
+
+    def __getitem__(self, name: str) -> Tensor:
+        return torch.tensor(self.parameters[name], dtype=torch.float64)
+
+    @property
+    def tokens(self) -> list[str]:
+        return [VOCABULARY[id] for id in self.ids]
+
+
+@functools.cache
+def example(name: str) -> Example:
+    """The example `rnn` (4) or `transformer` (5)."""
+    return Example(**read_json(Path(__file__).with_name("examples.json"))[name])
