@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from seqwright.layers.encoder import EncoderOutput as EncoderOutput
 
 _VERBS = ("check", "demo", "explain", "list_recipes", "list_runs", "load", "mix", "open", "probe", "register_encoder")
-_HOMES = dict.fromkeys((*_VERBS, "tokenizer", "train"), "api") | {"UserError": "core.config", "SeqwrightWarning": "core.warning"}
+_HOMES = dict.fromkeys((*_VERBS, "tokenizer", "train"), "api") | {
+    "UserError": "core.config",
+    "SeqwrightWarning": "core.warning",
+}
 _HOMES |= dict.fromkeys(("EncoderConfig", "EncoderOutput"), "layers.encoder")
 
 

@@ -36,3 +36,13 @@ class Example:
 def example(name: str) -> Example:
     """The example `rnn` (4) or `transformer` (5)."""
     return Example(**read_json(Path(__file__).with_name("examples.json"))[name])
+
+
+def as_rows(name: str, parameter: str) -> tuple[tuple[float, ...], ...]:
+    """A matrix of an example as the default of an option."""
+    return tuple(map(tuple, example(name).parameters[parameter]))
+
+
+def as_vector(name: str, parameter: str) -> tuple[float, ...]:
+    """A vector of an example as the default of an option."""
+    return tuple(example(name).parameters[parameter])

@@ -57,7 +57,7 @@ class Matrix:
 
     def text(self) -> str:
         if not self.shape:
-            return f"{self.name} = {number(self.values)}"
+            return f"{self.name} = {self.values:.6g}"
         cells = [[number(value) for value in row] for row in self._grid()]
         labels = [*self.rows, *[""] * (len(cells) - len(self.rows))] if self.rows else [""] * len(cells)
         columns = len(cells[0]) if cells else 0
@@ -80,7 +80,7 @@ class Matrix:
 
     def html(self) -> Html:
         if not self.shape:
-            return element("p", element("b", self.name), f" = {number(self.values)}", class_="scalar")
+            return element("p", element("b", self.name), f" = {self.values:.6g}", class_="scalar")
         head = element("tr", *([element("td")] if self.rows else []), *(_header(name, "col") for name in self.columns))
         rows = []
         for n, values in enumerate(self._grid()):
@@ -206,8 +206,8 @@ def number(value: float | int) -> str:
         return f"{value:,}"
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "∞" if value > 0 else "-∞"
-    if value == 0 or (value == int(value) and abs(value) < 1e6):
-        return str(int(value))
+    if abs(value) < 1e6 and abs(value - round(value)) < 1e-9:
+        return str(round(value))
     return f"{value:.4f}" if 1e-3 <= abs(value) < 1e5 else f"{value:.2e}"
 
 
