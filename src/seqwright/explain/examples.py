@@ -38,11 +38,9 @@ def example(name: str) -> Example:
     return Example(**read_json(Path(__file__).with_name("examples.json"))[name])
 
 
-def as_rows(name: str, parameter: str) -> tuple[tuple[float, ...], ...]:
-    """A matrix of an example as the default of an option."""
-    return tuple(map(tuple, example(name).parameters[parameter]))
-
-
-def as_vector(name: str, parameter: str) -> tuple[float, ...]:
-    """A vector of an example as the default of an option."""
-    return tuple(example(name).parameters[parameter])
+def defaults(name: str) -> dict[str, Any]:
+    """The parameters of an example as defaults of options: vectors and matrices as tuples."""
+    parameters = example(name).parameters
+    return {
+        key: tuple(tuple(row) if isinstance(row, list) else row for row in value) for key, value in parameters.items()
+    }

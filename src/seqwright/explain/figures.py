@@ -57,7 +57,7 @@ class Matrix:
 
     def text(self) -> str:
         if not self.shape:
-            return f"{self.name} = {self.values:.6g}"
+            return f"{self.name} = {self._scalar}"
         cells = [[number(value) for value in row] for row in self._grid()]
         labels = [*self.rows, *[""] * (len(cells) - len(self.rows))] if self.rows else [""] * len(cells)
         columns = len(cells[0]) if cells else 0
@@ -66,6 +66,7 @@ class Matrix:
         margin = max(map(cell_len, labels), default=0)
         lines = [self.title]
         for block in _blocks(widths, LINE_WIDTH - margin):
+            lines += [f"… from column {block[0] + 1}:"] if block[0] else []
             if self.columns:
                 lines.append(_line("", margin, [heads[n] for n in block], [widths[n] for n in block]))
             for label, row in zip(labels, cells, strict=True):
@@ -80,7 +81,7 @@ class Matrix:
 
     def html(self) -> Html:
         if not self.shape:
-            return element("p", element("b", self.name), f" = {self.values:.6g}", class_="scalar")
+            return element("p", element("b", self.name), f" = {self._scalar}", class_="scalar")
         head = element("tr", *([element("td")] if self.rows else []), *(_header(name, "col") for name in self.columns))
         rows = []
         for n, values in enumerate(self._grid()):
@@ -91,6 +92,10 @@ class Matrix:
         table = element("table", *parts, class_="matrix", aria_label=self.title)
         notes = [element("p", note, class_="lead") for note in self._left_out()]
         return element("figure", caption, element("div", table, class_="scroll", tabindex="0"), *notes)
+
+    @property
+    def _scalar(self) -> str:
+        return f"{self.values:,}" if isinstance(self.values, int) else f"{self.values:.6g}"
 
     def _grid(self) -> list[list[float]]:
         """The rows that are shown; a vector is one row."""
@@ -208,7 +213,7 @@ def number(value: float | int) -> str:
         return "NaN" if math.isnan(value) else "∞" if value > 0 else "-∞"
     if abs(value) < 1e6 and abs(value - round(value)) < 1e-9:
         return str(round(value))
-    return f"{value:.4f}" if 1e-3 <= abs(value) < 1e5 else f"{value:.2e}"
+    return f"{value:.4f}" if 1e-4 <= abs(value) < 1e5 else f"{value:.2e}"
 
 
 def visible(text: str) -> str:

@@ -54,7 +54,8 @@ const wanted = () => Math.max(0, steps.findIndex(step => "#" + step.id === locat
 const show = focus => {
   const at = wanted();
   steps.forEach((step, n) => step.classList.toggle("current", n === at));
-  links.forEach((link, n) => n === at ? link.setAttribute("aria-current", "step") : link.removeAttribute("aria-current"));
+  links.forEach((link, n) => {
+    if (n === at) link.setAttribute("aria-current", "step"); else link.removeAttribute("aria-current"); });
   back.disabled = at === 0; next.disabled = at === steps.length - 1;
   position.textContent = `step ${at + 1} of ${steps.length}`;
   if (focus) { const heading = steps[at].querySelector("h2"); heading.focus({ preventScroll: true });

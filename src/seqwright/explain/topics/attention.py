@@ -20,8 +20,8 @@ from seqwright.layers.attention_scores import SCORES, GlobalAttention
 from seqwright.runs.run import Run
 
 ABOUT = (
-    "Every position asks a question (query), every position offers an answer (value) under a name (key); the output of a"
-    " position is the average of the values, weighted by how well its query matches the keys (Vaswani et al. 2017)."
+    "Every position asks a question (query), every position offers an answer (value) under a name (key); the output of"
+    " a position is the average of the values, weighted by how well its query matches the keys (Vaswani et al. 2017)."
 )
 
 

@@ -77,8 +77,8 @@ def bpe(options: BPEOptions) -> Explanation:
         ),
         Step(
             "Merge, and count again",
-            "The most frequent pair becomes one symbol everywhere. It stops when no pair is frequent enough, at a number"
-            " of merges (the vocabulary size) or at a compression.",
+            "The most frequent pair becomes one symbol everywhere. It stops when no pair is frequent enough, at a"
+            " number of merges (the vocabulary size) or at a compression.",
             "compression = bytes / tokens",
             [
                 table(
@@ -104,8 +104,8 @@ def bpe(options: BPEOptions) -> Explanation:
         ),
         Step(
             "A new word",
-            "The merges are applied in the order in which they were learned; a word that was never seen falls into known"
-            " pieces instead of <unk>.",
+            "The merges are applied in the order in which they were learned; a word that was never seen falls into"
+            " known pieces instead of <unk>.",
             "",
             [table("new word", ["merge", "segmentation"], applied)],
         ),

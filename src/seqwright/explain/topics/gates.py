@@ -91,8 +91,8 @@ def lstm(options: LSTMOptions) -> Explanation:
         ),
         Step(
             "Why it remembers",
-            "The cell is changed by adding, and multiplied by f only: where f is near 1 the gradient passes through many"
-            " steps, while an Elman network multiplies it by W_hh and tanh' at every one.",
+            "The cell is changed by adding, and multiplied by f only: where f is near 1 the gradient passes through"
+            " many steps, while an Elman network multiplies it by W_hh and tanh' at every one.",
             "∂c_t / ∂c_(t-1) = f_t   (along the cell)",
         ),
     ]

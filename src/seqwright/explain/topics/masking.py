@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -49,7 +50,7 @@ def masking(options: MaskingOptions) -> Explanation:
     places = torch.arange(len(words))
     own = attention_mask(places.unsqueeze(0), places, options.window)[0, 0]
     in_window = f" and lie less than {options.window} positions apart" if options.window else ""
-    labels = {"rows": tokens, "columns": tokens}
+    labels: dict[str, Any] = {"rows": tokens, "columns": tokens}
     steps = [
         Step(
             "Scores and mask",
@@ -201,8 +202,8 @@ def multi_head(options: MultiHeadOptions) -> Explanation:
         ),
         Step(
             "One projection, split into heads",
-            f"Width 4 is split into {options.heads} heads of size {size}: columns of Q, K and V. The cost is that of one"
-            " head of full width.",
+            f"Width 4 is split into {options.heads} heads of size {size}: columns of Q, K and V. The cost is that of"
+            " one head of full width.",
             "Q = X W_Qᵀ = [Q₁ … Q_H]    (PyTorch stores weights as (out, in))",
             [
                 matrix(f"{name} of head {head + 1}", getattr(call, part)[0, head], rows=tokens)

@@ -133,8 +133,8 @@ def ngram(options: NGramOptions, run: Run | None = None) -> Explanation:
         _zero_step(tokenizer, shown, unseen, p_mle),
         Step(
             "Smoothing",
-            "Every kind takes some probability from what was seen and gives it to what was not; they differ in how much,"
-            " and to whom.",
+            "Every kind takes some probability from what was seen and gives it to what was not; they differ in how"
+            " much, and to whom.",
             "p(w | h) = discounted(h w) / total(h) + weight(h) · p(w | h')",
             [
                 table(

@@ -1,4 +1,4 @@
-"""An Elman network (worked example 4): forward, back-propagation through time, one SGD step; linear networks that add."""
+"""An Elman network (worked example 4): forward, back-propagation through time, one SGD step; networks that add."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from seqwright import build
 from seqwright.core.batch import Batch, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.explain.examples import VOCABULARY, as_rows, as_vector, example
+from seqwright.explain.examples import VOCABULARY, defaults, example
 from seqwright.explain.explanation import Explanation, Step
 from seqwright.explain.figures import Figure, matrix, table
 from seqwright.explain.options import Rows, TopicOptions, Vector
@@ -31,25 +31,26 @@ NAMES = {
 }
 """The lectures' names of parameters, and ours."""
 TRAINED = {"the recurrent layer": ("encoder.",), "recurrent layer and read-out": ("encoder.", "head."), "all": ("",)}
+EXAMPLE, DEFAULTS = example("rnn"), defaults("rnn")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RNNOptions(TopicOptions):
-    ids: tuple[int, ...] = tuple(example("rnn").ids)
+    ids: tuple[int, ...] = tuple(EXAMPLE.ids)
     """Input: <sos> có chí thì."""
-    target: int = example("rnn").target
+    target: int = EXAMPLE.target
     """Next token: nên."""
-    E: Rows = as_rows("rnn", "embedding.weight")
+    E: Rows = DEFAULTS["embedding.weight"]
     """Embedding of the 13 tokens of `explain vocabulary`."""
-    W_ih: Rows = as_rows("rnn", "rnn.weight_ih")
+    W_ih: Rows = DEFAULTS["rnn.weight_ih"]
     """Input weights, (out, in) as in PyTorch."""
-    W_hh: Rows = as_rows("rnn", "rnn.weight_hh")
+    W_hh: Rows = DEFAULTS["rnn.weight_hh"]
     """Recurrent weights."""
-    b_ih: Vector = as_vector("rnn", "rnn.bias_ih")
-    b_hh: Vector = as_vector("rnn", "rnn.bias_hh")
-    W_out: Rows = as_rows("rnn", "readout.weight")
+    b_ih: Vector = DEFAULTS["rnn.bias_ih"]
+    b_hh: Vector = DEFAULTS["rnn.bias_hh"]
+    W_out: Rows = DEFAULTS["readout.weight"]
     """Read-out of all four hidden states, flattened (way 2)."""
-    b_out: Vector = as_vector("rnn", "readout.bias")
+    b_out: Vector = DEFAULTS["readout.bias"]
     learning_rate: float = 0.1
 
     def __post_init__(self) -> None:
@@ -188,13 +189,13 @@ def rnn(options: RNNOptions) -> Explanation:
         ),
         *_linear_networks(),
     ]
-    about = "A recurrent network reads a sequence token by token and carries what it has read in a hidden state (Elman 1990)."
+    about = "A recurrent network reads token by token and carries what it has read in a hidden state (Elman 1990)."
     return Explanation("rnn", "Recurrent network, way 2", about, steps)
 
 
 def _gradient_matrix(name: str, gradient: Tensor) -> Figure:
-    labels = {"rows": VOCABULARY} if gradient.dim() == 2 and len(gradient) == len(VOCABULARY) else {}
-    return matrix(f"∂L/∂{name}", gradient, **labels)
+    by_token = gradient.dim() == 2 and len(gradient) == len(VOCABULARY)
+    return matrix(f"∂L/∂{name}", gradient, rows=VOCABULARY if by_token else ())
 
 
 def _linear_networks() -> list[Step]:

@@ -14,7 +14,7 @@ from seqwright.data.text.corpus import Corpus
 from seqwright.data.text.prefixes import Documents, Prefixes
 from seqwright.data.text.stream import Stream, make_stream
 from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import MAX_ROWS, Figure, Matrix, matrix, table, visible
+from seqwright.explain.figures import MAX_ROWS, Figure, Matrix, table, visible
 from seqwright.explain.options import TopicOptions
 from seqwright.explain.text import PROVERBS, documents, run_tokenizer
 from seqwright.runs.run import Run
@@ -102,8 +102,8 @@ def vocabulary(options: VocabularyOptions, run: Run | None = None) -> Explanatio
         normalized,
         Step(
             "Vocabulary",
-            "Special tokens come first, then tokens by falling count; equal counts are sorted by code point, so that the"
-            " ids are the same on every machine.",
+            "Special tokens come first, then tokens by falling count; equal counts are sorted by code point, so that"
+            " the ids are the same on every machine.",
             "id = rank of (special tokens, -count, code points)",
             [table("vocabulary", ["id", "token", "count"], entries)],
             ["a slide has vocab_size 4 with ids up to 4: ids of V tokens go from 0 to V - 1."],
