@@ -21,7 +21,7 @@ LEVELS = [
     ("tasks", {"tasks"}),
     ("tables of kinds", {"build"}),
     ("pipeline", {"pipeline"}),
-    ("studies", {"studies", "explain", "interop"}),
+    ("studies", {"studies", "interop"}),
     ("Python API", {"api"}),
     ("edges", {"cli", "commands", "__main__", "__init__"}),
 ]

@@ -24,9 +24,9 @@ from seqwright.text.tokenizer import Tokenizer
 from seqwright.training.model_size import refuse_larger
 
 if TYPE_CHECKING:  # studies know every task: each verb imports its own
-    from seqwright.explain.explanation import Explanation
     from seqwright.studies.check import LawResult
     from seqwright.studies.demo import Rung
+    from seqwright.studies.explain.explanation import Explanation
 
 Files = str | Sequence[str]
 
@@ -216,8 +216,8 @@ def explain(
 ) -> Explanation:
     """A topic of the lectures, computed step by step, as `seqwright explain` prints it: on its example, where numbers
     are changed with `set` (`["W_Q[0,1]=2"]`), on a text or with a run. Notebooks display it."""
-    from seqwright.explain.catalog import explain as compute
-    from seqwright.explain.catalog import find
+    from seqwright.studies.explain.catalog import explain as compute
+    from seqwright.studies.explain.catalog import find
 
     find(topic)
     opened = run if run is None or isinstance(run, Run) else open(run, device="cpu")

@@ -73,8 +73,8 @@ def _text(text_or_file: str | None) -> str | None:
 
 
 def _list_topics(as_json: bool) -> None:
-    from seqwright.explain.catalog import TOPICS
     from seqwright.reporting.terminal import Column, table
+    from seqwright.studies.explain.catalog import TOPICS
 
     rows = [
         {"topic": name, "about": topic.about, "on": "--on" if topic.on else "", "run": "--run" if topic.run else ""}

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from seqwright.core.config import UserError
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import matrix, table
-from seqwright.explain.options import TopicOptions, Vector
 from seqwright.layers.positions import Rotary, sinusoids
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import matrix, table
+from seqwright.studies.explain.options import TopicOptions, Vector
 
 FAR = 1000
 """Positions up to which candidates are tested for bounds and uniqueness."""

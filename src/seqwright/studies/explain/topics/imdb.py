@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from seqwright import build
 from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import Cell, Figure, matrix, table
-from seqwright.explain.options import TopicOptions
 from seqwright.layers.encoder import EncoderOutput
 from seqwright.pipeline import recipe
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import Cell, Figure, matrix, table
+from seqwright.studies.explain.options import TopicOptions
 from seqwright.training.model_size import on_meta
 
 RECIPES = {

@@ -10,10 +10,10 @@ import numpy as np
 from seqwright.core.batch import IGNORE
 from seqwright.core.config import UserError
 from seqwright.data.text.masked import MASK, MASKED, RANDOM, Masking
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import Cell, matrix, table
-from seqwright.explain.options import TopicOptions
-from seqwright.explain.text import PROVERBS, documents
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import Cell, matrix, table
+from seqwright.studies.explain.options import TopicOptions
+from seqwright.studies.explain.text import PROVERBS, documents
 from seqwright.text.trainers import TokenizerConfig, train
 
 REPETITIONS = 10_000

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from seqwright.core.config import UserError
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import table
-from seqwright.explain.options import TopicOptions
-from seqwright.explain.text import documents
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import table
+from seqwright.studies.explain.options import TopicOptions
+from seqwright.studies.explain.text import documents
 from seqwright.text.bpe import BPETrainer, Merge, merge_pair
 
 END = "</w>"

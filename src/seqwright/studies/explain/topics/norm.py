@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import matrix
-from seqwright.explain.options import TopicOptions, Vector
 from seqwright.layers.transformer_block import BlockConfig, normalization
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import matrix
+from seqwright.studies.explain.options import TopicOptions, Vector
 
 
 @dataclass(frozen=True, kw_only=True)

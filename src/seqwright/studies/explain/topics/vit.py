@@ -13,10 +13,10 @@ from seqwright.core.batch import Batch, EncoderSizes, OutputSpec
 from seqwright.core.config import UserError
 from seqwright.data.images.corpus import Images
 from seqwright.data.images.patches import Grid, normalize
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import matrix, table
-from seqwright.explain.options import Rows, TopicOptions
-from seqwright.explain.recording import recorded
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import matrix, table
+from seqwright.studies.explain.options import Rows, TopicOptions
+from seqwright.studies.explain.recording import recorded
 
 CLASSES = 10
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import torch
 
 from seqwright import build
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import Table, matrix, table
-from seqwright.explain.options import TopicOptions, Vector
-from seqwright.explain.recording import set_parameters
 from seqwright.layers.gates import gru_gates, lstm_gates
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import Table, matrix, table
+from seqwright.studies.explain.options import TopicOptions, Vector
+from seqwright.studies.explain.recording import set_parameters
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,15 +9,16 @@ from seqwright.reporting.page import page
 
 STYLE = """
 .prose { max-width: 72ch; margin: 0 0 16px; }
-.formula { margin: 0 0 20px; padding: 12px 16px; overflow-x: auto; border-left: 3px solid var(--accent);
+.formula { margin: 0 0 20px; padding: 12px 16px; overflow-x: auto; white-space: pre-wrap; border-left: 3px solid var(--accent);
   background: var(--card); font-size: 14px; line-height: 1.6; }
 .figures { display: flex; flex-wrap: wrap; gap: 24px 36px; align-items: flex-start; }
 .figures figure { max-width: 100%; }
 .scalar { margin: 0; }
 table.matrix { width: auto; font-size: 13px; }
 table.matrix th, table.matrix td { padding: 5px 10px; border-bottom: 0; font-weight: 400; }
-table.matrix tbody { border-left: 1.5px solid var(--quiet); border-right: 1.5px solid var(--quiet); }
-table.matrix tbody th { text-align: right; border-right: 1.5px solid var(--quiet); }
+table.matrix tbody td:first-of-type { border-left: 1.5px solid var(--quiet); }
+table.matrix tbody td:last-of-type { border-right: 1.5px solid var(--quiet); }
+table.matrix tbody th { text-align: right; }
 table.matrix td[style] { background: color-mix(in srgb, var(--accent) calc(var(--weight) * 50%), transparent); }
 .erratum { max-width: 72ch; margin: 20px 0 0; padding: 10px 16px; border-left: 3px solid var(--line-2);
   background: var(--card); }

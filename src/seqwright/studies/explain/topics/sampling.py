@@ -13,12 +13,12 @@ from seqwright.core.config import UserError
 from seqwright.decoding import filters
 from seqwright.decoding.options import SamplingOptions
 from seqwright.decoding.sampling import draw, uniform
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import Table, table
-from seqwright.explain.options import TopicOptions
-from seqwright.explain.text import documents, run_ids
-from seqwright.explain.topics.ngram import COWS, Models, NGramOptions
 from seqwright.runs.run import Run
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import Table, table
+from seqwright.studies.explain.options import TopicOptions
+from seqwright.studies.explain.text import documents, run_ids
+from seqwright.studies.explain.topics.ngram import COWS, Models, NGramOptions
 
 SHOWN = 12
 """Most probable tokens that are shown."""

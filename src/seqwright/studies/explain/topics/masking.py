@@ -10,16 +10,16 @@ import torch
 from seqwright import build
 from seqwright.core.batch import Vocabularies, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.explain.examples import example
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import Figure, matrix
-from seqwright.explain.options import Rows, TopicOptions
-from seqwright.explain.recording import recorded, set_parameters
-from seqwright.explain.text import MAX_TOKENS, documents
-from seqwright.explain.topics.attention import OneHead, one_head, run_layer, tensor
 from seqwright.layers.attention import SelfAttention
 from seqwright.layers.encoder import EncoderOutput
 from seqwright.layers.kv_cache import attention_mask
+from seqwright.studies.explain.examples import example
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import Figure, matrix
+from seqwright.studies.explain.options import Rows, TopicOptions
+from seqwright.studies.explain.recording import recorded, set_parameters
+from seqwright.studies.explain.text import MAX_TOKENS, documents
+from seqwright.studies.explain.topics.attention import OneHead, one_head, run_layer, tensor
 
 
 @dataclass(frozen=True, kw_only=True)

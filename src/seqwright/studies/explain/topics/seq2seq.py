@@ -13,10 +13,10 @@ from seqwright.core.config import UserError
 from seqwright.decoding.attention_recorder import alignments
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import Figure, matrix, table
-from seqwright.explain.options import TopicOptions
-from seqwright.explain.recording import recorded
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import Figure, matrix, table
+from seqwright.studies.explain.options import TopicOptions
+from seqwright.studies.explain.recording import recorded
 from seqwright.training.config import TrainingConfig
 from seqwright.training.optimizer import optimizer
 

@@ -15,11 +15,11 @@ from seqwright.core.state import State
 from seqwright.decoding.beam_tree import BeamTree, Node
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.search import search as run_search
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import Branch, Cell, Tree, matrix, table, visible
-from seqwright.explain.options import Rows, TopicOptions
-from seqwright.explain.text import run_ids
 from seqwright.runs.run import Run
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import Branch, Cell, Tree, matrix, table, visible
+from seqwright.studies.explain.options import Rows, TopicOptions
+from seqwright.studies.explain.text import run_ids
 
 NAMES = ("a", "b", "c", "END", "START")
 END, START = 3, 4

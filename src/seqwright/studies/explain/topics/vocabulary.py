@@ -13,11 +13,11 @@ from seqwright.data.order import permutation
 from seqwright.data.text.corpus import Corpus
 from seqwright.data.text.prefixes import Documents, Prefixes
 from seqwright.data.text.stream import Stream, make_stream
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import MAX_ROWS, Figure, Matrix, table, visible
-from seqwright.explain.options import TopicOptions
-from seqwright.explain.text import PROVERBS, documents, run_tokenizer
 from seqwright.runs.run import Run
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import MAX_ROWS, Figure, Matrix, table, visible
+from seqwright.studies.explain.options import TopicOptions
+from seqwright.studies.explain.text import PROVERBS, documents, run_tokenizer
 from seqwright.text.backend import UnicodeForm
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig, train

@@ -11,11 +11,11 @@ from torch import Tensor
 from seqwright import build
 from seqwright.core.batch import Batch, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.explain.examples import VOCABULARY, defaults, example
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import Figure, matrix, table
-from seqwright.explain.options import Rows, TopicOptions, Vector
-from seqwright.explain.recording import recorded, set_parameters
+from seqwright.studies.explain.examples import VOCABULARY, defaults, example
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import Figure, matrix, table
+from seqwright.studies.explain.options import Rows, TopicOptions, Vector
+from seqwright.studies.explain.recording import recorded, set_parameters
 from seqwright.training.config import TrainingConfig
 from seqwright.training.optimizer import optimizer
 
@@ -190,7 +190,7 @@ def rnn(options: RNNOptions) -> Explanation:
         *_linear_networks(),
     ]
     about = "A recurrent network reads token by token and carries what it has read in a hidden state (Elman 1990)."
-    return Explanation("rnn", "Recurrent network, way 2", about, steps)
+    return Explanation("rnn", "Elman network", about, steps)
 
 
 def _gradient_matrix(name: str, gradient: Tensor) -> Figure:

@@ -15,11 +15,11 @@ from seqwright.core.config import UserError
 from seqwright.core.protocols import ExplainsBackOff
 from seqwright.data.text.corpus import Corpus
 from seqwright.data.text.stream import make_stream
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import Cell, matrix, table
-from seqwright.explain.options import TopicOptions
-from seqwright.explain.text import documents, run_ids
 from seqwright.runs.run import Run
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import Cell, matrix, table
+from seqwright.studies.explain.options import TopicOptions
+from seqwright.studies.explain.text import documents, run_ids
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig, train
 

@@ -11,11 +11,11 @@ from torch import Tensor
 from seqwright import build
 from seqwright.core.batch import IGNORE, Batch, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.explain.examples import VOCABULARY, defaults, example
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import Figure, matrix, table
-from seqwright.explain.options import Rows, TopicOptions, Vector
-from seqwright.explain.recording import Recorded, recorded, set_parameters
+from seqwright.studies.explain.examples import VOCABULARY, defaults, example
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import Figure, matrix, table
+from seqwright.studies.explain.options import Rows, TopicOptions, Vector
+from seqwright.studies.explain.recording import Recorded, recorded, set_parameters
 from seqwright.training.config import TrainingConfig
 from seqwright.training.optimizer import optimizer
 

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from seqwright.core.config import UserError
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import Cell, matrix, table
-from seqwright.explain.options import TopicOptions
 from seqwright.metrics.ngram_overlap import (
     MAX_ORDER,
     brevity_penalty,
@@ -19,6 +16,9 @@ from seqwright.metrics.ngram_overlap import (
     overlap,
     sentence_bleu,
 )
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import Cell, matrix, table
+from seqwright.studies.explain.options import TopicOptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,9 @@ from seqwright import build
 from seqwright.core.batch import Batch, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.data.order import permutation
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import Cell, matrix, table
-from seqwright.explain.options import TopicOptions
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import Cell, matrix, table
+from seqwright.studies.explain.options import TopicOptions
 from seqwright.training.config import TrainingConfig
 from seqwright.training.optimizer import optimizer
 

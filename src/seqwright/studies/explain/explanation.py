@@ -10,9 +10,9 @@ from typing import Any
 
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.storage import write_text
-from seqwright.explain.figures import LINE_WIDTH, Figure
-from seqwright.explain.page import stepped_page
 from seqwright.reporting.markup import Html, element
+from seqwright.studies.explain.figures import LINE_WIDTH, Figure
+from seqwright.studies.explain.page import stepped_page
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Step:
             element("p", self.prose, class_="prose"),
             element("pre", self.formula, class_="formula", tabindex="0") if self.formula else "",
             element("div", *(figure.html() for figure in self.figures), class_="figures") if self.figures else "",
-            *(element("p", element("b", "Erratum. "), erratum, class_="erratum") for erratum in self.errata),
+            *(element("p", element("b", "Erratum: "), erratum, class_="erratum") for erratum in self.errata),
             class_="step",
             id=f"step-{number}",
             aria_labelledby=heading,

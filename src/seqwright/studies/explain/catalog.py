@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from seqwright.core.config import UserError, did_you_mean
 
 if TYPE_CHECKING:
-    from seqwright.explain.explanation import Explanation
     from seqwright.runs.run import Run
+    from seqwright.studies.explain.explanation import Explanation
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ TOPICS = {
 def explain(name: str, *, on: str | None = None, run: Run | None = None, overrides: Sequence[str] = ()) -> Explanation:
     """The explanation of a topic; `on` is a text and `run` a trained run to compute it on, overrides are `name=value`
     of the example."""
-    from seqwright.explain.options import settings, with_overrides
+    from seqwright.studies.explain.options import settings, with_overrides
 
     topic = find(name)
     if run is not None and not topic.run:
@@ -98,4 +98,4 @@ def _names(able: Callable[[Topic], bool]) -> str:
 
 def _imported(home: str) -> Callable[..., Explanation]:
     module, _, function = home.partition(":")
-    return getattr(importlib.import_module(f"seqwright.explain.topics.{module}"), function)
+    return getattr(importlib.import_module(f"seqwright.studies.explain.topics.{module}"), function)

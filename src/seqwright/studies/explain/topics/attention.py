@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import Batch
 from seqwright.core.config import UserError
-from seqwright.explain.explanation import Explanation, Step
-from seqwright.explain.figures import Figure, matrix, table
-from seqwright.explain.options import Rows, TopicOptions, Vector
-from seqwright.explain.recording import Recorded, recorded, set_parameters
-from seqwright.explain.text import MAX_TOKENS, run_ids
 from seqwright.layers.attention import Attend, SelfAttention
 from seqwright.layers.attention_scores import SCORES, GlobalAttention
 from seqwright.runs.run import Run
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import Figure, matrix, table
+from seqwright.studies.explain.options import Rows, TopicOptions, Vector
+from seqwright.studies.explain.recording import Recorded, recorded, set_parameters
+from seqwright.studies.explain.text import MAX_TOKENS, run_ids
 
 ABOUT = (
     "Every position asks a question (query), every position offers an answer (value) under a name (key); the output of"
