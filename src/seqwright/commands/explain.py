@@ -60,8 +60,8 @@ def command(
         print_json(explanation.as_json(step))
     else:
         echo(explanation.text(step), nl=False)
-        if names := ", ".join(explanation.settings):
-            echo(f"\n--set changes: {names}")
+        if explanation.settings and run is None:
+            echo(f"\n--set changes: {', '.join(explanation.settings)}")
 
 
 def _text(text_or_file: str | None) -> str | None:

@@ -70,6 +70,8 @@ def explain(name: str, *, on: str | None = None, run: Run | None = None, overrid
     topic = find(name)
     if run is not None and not topic.run:
         raise UserError(f"explain {name} has an example only; a run can be shown by {_names(lambda row: row.run)}.")
+    if run is not None and on is None:
+        raise UserError("name the text that the run is shown on, too: --on 'a few words'.")
     if on is not None and not (topic.on or (topic.run and run is not None)):
         able = _names(lambda row: row.on)
         more = " With --run it can." if topic.run else ""
@@ -81,7 +83,7 @@ def explain(name: str, *, on: str | None = None, run: Run | None = None, overrid
         assert "text" in {f.name for f in fields(options_class)}
         options = replace(options, text=on)
     explanation = function(options) if run is None else function(options, run)
-    return replace(explanation, settings=settings(options))
+    return replace(explanation, settings={name: value for name, value in settings(options).items() if name != "text"})
 
 
 def find(name: str) -> Topic:

@@ -84,8 +84,9 @@ def _check_shape(cls: type[TopicOptions], name: str, default: Any, value: Any, o
         if isinstance(value, tuple) and not 1 <= len(value) <= MAX_LENGTH:
             raise UserError(f"{origin}: give 1 to {MAX_LENGTH} entries, not {len(value):,}.")
     elif _shape(value) != _shape(default):
-        shape = " × ".join(map(str, _shape(default)))
-        raise UserError(f"{origin}: {name} has the shape {shape}; give as many numbers, or one of them: {name}[0]=1.")
+        shape = _shape(default)
+        entry = f"{name}[{','.join('0' for _ in shape)}]=1"
+        raise UserError(f"{origin}: {name} is {' × '.join(map(str, shape))}; give as many numbers, or one: {entry}.")
     if isinstance(default, tuple) and len({_shape(row) for row in value}) > 1:
         raise UserError(f"{origin}: the rows of {name} must be equally long.")
 

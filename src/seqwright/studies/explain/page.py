@@ -9,8 +9,8 @@ from seqwright.reporting.page import page
 
 STYLE = """
 .prose { max-width: 72ch; margin: 0 0 16px; }
-.formula { margin: 0 0 20px; padding: 12px 16px; overflow-x: auto; white-space: pre-wrap; border-left: 3px solid var(--accent);
-  background: var(--card); font-size: 14px; line-height: 1.6; }
+.formula { margin: 0 0 20px; padding: 12px 16px; overflow-x: auto; white-space: pre-wrap;
+  border-left: 3px solid var(--accent); background: var(--card); font-size: 14px; line-height: 1.6; }
 .figures { display: flex; flex-wrap: wrap; gap: 24px 36px; align-items: flex-start; }
 .figures figure { max-width: 100%; }
 .scalar { margin: 0; }

@@ -35,6 +35,7 @@ if cows eat grass
 when cows eat corn their stomachs
 should we let cows eat corn ?"""
 """The lecture's corpus."""
+CONTEXT = "cows eat"
 KINDS = ("mle", "add-k", "absolute", "witten-bell", "kneser-ney", "stupid-backoff")
 MAX_VOCABULARY = 20_000
 """Words whose probabilities are compared."""
@@ -50,8 +51,8 @@ class NGramOptions(TopicOptions):
     """Corpus: a sentence on each line."""
     order: int = 3
     """N: a token is predicted from the N - 1 before it."""
-    context: str = "cows eat"
-    """Words after which the next one is predicted; of another text, the first words of its first line."""
+    context: str = CONTEXT
+    """Words after which the next one is predicted; of another text, those with the most different successors."""
     sentence: str = "cows eat corn"
     """Sentence to score; of another text, its first line."""
     k: float = 1.0
@@ -92,7 +93,9 @@ def ngram(options: NGramOptions, run: Run | None = None) -> Explanation:
     tokenizer = models.tokenizer
     own_text = options.text != COWS
     first = documents(options.text)[0].split()
-    words = first[: options.order - 1] if own_text and options.context == "cows eat" else options.context.split()
+    words = options.context.split()
+    if own_text and options.context == CONTEXT:
+        words = busiest_context(options.text, options.order - 1)
     sentence = " ".join(first) if own_text and options.sentence == "cows eat corn" else options.sentence
     context = tokenizer.encode(" ".join(words))[-(options.order - 1) :]
     if len(context) < 1:
@@ -160,6 +163,18 @@ def ngram(options: NGramOptions, run: Run | None = None) -> Explanation:
         ),
     ]
     return Explanation("ngram", "N-grams", ABOUT, steps)
+
+
+def busiest_context(text: str, length: int) -> list[str]:
+    """The words of a text, `length` at most, that the most different words follow; the first ones among equals."""
+    followers: dict[tuple[str, ...], set[str]] = {}
+    lines = [line.split() for line in documents(text)]
+    for words in lines:
+        for n in range(len(words) - length):
+            followers.setdefault(tuple(words[n : n + length]), set()).add(words[n + length])
+    if not followers:
+        return lines[0][:length]
+    return list(max(followers, key=lambda context: len(followers[context])))
 
 
 def _name(tokenizer: Tokenizer, id: int) -> str:

@@ -17,8 +17,8 @@ from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Table, table
 from seqwright.studies.explain.options import TopicOptions
-from seqwright.studies.explain.text import documents, run_ids
-from seqwright.studies.explain.topics.ngram import COWS, Models, NGramOptions
+from seqwright.studies.explain.text import run_ids
+from seqwright.studies.explain.topics.ngram import CONTEXT, COWS, Models, NGramOptions, busiest_context
 
 SHOWN = 12
 """Most probable tokens that are shown."""
@@ -29,8 +29,8 @@ DRAWS = 12
 class SamplingExample(TopicOptions):
     text: str = COWS
     """Text whose trigrams give the distribution; with a run, the prompt."""
-    context: str = "cows eat"
-    """Words before the token; of another text, the first two of its first line."""
+    context: str = CONTEXT
+    """Words before the token; of another text, the two with the most different successors."""
     temperature: float = 0.5
     """Softmax temperature."""
     top_k: int = 2
@@ -138,8 +138,8 @@ def sampling(options: SamplingExample, run: Run | None = None) -> Explanation:
 
 def _of_text(options: SamplingExample) -> tuple[Tensor, Sequence[str], str]:
     """Relative frequencies of the words after a context."""
-    own_text = options.text != COWS and options.context == "cows eat"
-    words = documents(options.text)[0].split()[:2] if own_text else options.context.split()
+    own_text = options.text != COWS and options.context == CONTEXT
+    words = busiest_context(options.text, 2) if own_text else options.context.split()
     models = Models(NGramOptions(text=options.text))
     context = models.tokenizer.encode(" ".join(words))[-2:]
     if not context:
