@@ -174,7 +174,8 @@ def busiest_context(text: str, length: int) -> list[str]:
             followers.setdefault(tuple(words[n : n + length]), set()).add(words[n + length])
     if not followers:
         return lines[0][:length]
-    return list(max(followers, key=lambda context: len(followers[context])))
+    context, _ = max(followers.items(), key=lambda entry: len(entry[1]))
+    return list(context)
 
 
 def _name(tokenizer: Tokenizer, id: int) -> str:
