@@ -205,7 +205,7 @@ def test_sgd_batches_are_disjoint_and_their_mean_is_the_gradient() -> None:
     assert sorted(pair for batch in batches for pair in batch) == sorted(column("sgd", "examples", "pair"))
     assert values("sgd", "their mean, weighted by size") == pytest.approx(values("sgd", "gradient of J"), abs=1e-12)
     (final,) = explained("sgd", "epochs=150").steps[-1].figures
-    assert math.log(2) / 2 <= final.as_json()["values"] < 0.36
+    assert math.log(2) / 2 <= final.as_json()["values"] < 0.37
 
 
 def test_seq2seq_learns_its_pair_by_teacher_forcing() -> None:

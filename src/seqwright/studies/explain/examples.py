@@ -1,4 +1,4 @@
-"""Parameters of worked examples 4 and 5 in PyTorch layout, from examples.json: no random generator is part of them."""
+"""Worked examples 4 and 5: parameters in PyTorch layout from examples.json, and how their gradients are shown."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from seqwright.core.storage import read_json
+from seqwright.studies.explain.figures import Matrix, matrix
 
 VOCABULARY = (*("<unk>", "<pad>", "<sos>", "chí", "cây", "có", "kẻ", "nhớ", "nên", "quả", "thì", "trồng", "ăn"),)
 """Tokens of worked example 1, by id."""
@@ -44,3 +45,9 @@ def defaults(name: str) -> dict[str, Any]:
     return {
         key: tuple(tuple(row) if isinstance(row, list) else row for row in value) for key, value in parameters.items()
     }
+
+
+def gradient_matrix(name: str, gradient: Tensor) -> Matrix:
+    """The gradient of a parameter; rows of embeddings and output layers are labeled with tokens."""
+    by_token = gradient.dim() == 2 and len(gradient) == len(VOCABULARY)
+    return matrix(f"∂L/∂{name}", gradient, rows=VOCABULARY if by_token else ())

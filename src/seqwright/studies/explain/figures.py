@@ -91,7 +91,7 @@ class Matrix:
         caption = element("figcaption", element("span", self.title, class_="title"))
         table = element("table", *parts, class_="matrix", aria_label=self.title)
         notes = [element("p", note, class_="lead") for note in self._left_out()]
-        return element("figure", caption, element("div", table, class_="scroll", tabindex="0"), *notes)
+        return element("figure", caption, _scrollable(table, self.title), *notes)
 
     @property
     def _scalar(self) -> str:
@@ -202,11 +202,11 @@ class Tree:
 
     def html(self) -> Html:
         caption = element("figcaption", element("span", self.name, class_="title"))
-        return element("figure", caption, element("div", _tree_html(self.branches), class_="scroll", tabindex="0"))
+        return element("figure", caption, _scrollable(_tree_html(self.branches), self.name))
 
 
 def number(value: float | int) -> str:
-    """A number with four decimals; whole numbers without, very small and very large ones with four digits."""
+    """A number with four decimals; integers without, very small and very large ones with four digits."""
     if isinstance(value, int):
         return f"{value:,}"
     if not math.isfinite(value):
@@ -246,6 +246,11 @@ def _blocks(widths: Sequence[int], room: int) -> Iterable[list[int]]:
         block.append(column)
         used += width + 2
     yield block
+
+
+def _scrollable(content: Html, name: str) -> Html:
+    """A named region that scrolls sideways, also by keyboard."""
+    return element("div", content, class_="scroll", tabindex="0", role="region", aria_label=name)
 
 
 def _header(name: str, scope: str) -> Html:

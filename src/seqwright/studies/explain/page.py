@@ -51,9 +51,9 @@ SCRIPT = """
 const steps = [...document.querySelectorAll(".step")], links = [...document.querySelectorAll(".contents a")];
 const [back, next, all] = ["back", "next", "all"].map(id => document.getElementById(id));
 const position = document.getElementById("position");
-const wanted = () => Math.max(0, steps.findIndex(step => "#" + step.id === location.hash));
+const current = () => Math.max(0, steps.findIndex(step => "#" + step.id === location.hash));
 const show = focus => {
-  const at = wanted();
+  const at = current();
   steps.forEach((step, n) => step.classList.toggle("current", n === at));
   links.forEach((link, n) => {
     if (n === at) link.setAttribute("aria-current", "step"); else link.removeAttribute("aria-current"); });
@@ -62,7 +62,7 @@ const show = focus => {
   if (focus) { const heading = steps[at].querySelector("h2"); heading.focus({ preventScroll: true });
     heading.scrollIntoView({ block: "nearest" }); }
 };
-const go = by => { location.hash = steps[Math.min(steps.length - 1, Math.max(0, wanted() + by))].id; };
+const go = by => { location.hash = steps[Math.min(steps.length - 1, Math.max(0, current() + by))].id; };
 back.addEventListener("click", () => go(-1));
 next.addEventListener("click", () => go(1));
 all.addEventListener("click", () => {

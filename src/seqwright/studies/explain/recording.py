@@ -1,4 +1,4 @@
-"""Intermediate values of shipped modules, recorded by forward hooks; parameters set by name."""
+"""Intermediate values of shipped modules, recorded by forward hooks; parameters set by name or formula."""
 
 from __future__ import annotations
 
@@ -76,3 +76,11 @@ def set_parameters(module: nn.Module, values: Mapping[str, Tensor]) -> None:
         for name, value in values.items():
             assert named[name].shape == value.shape, name
             named[name].copy_(value)
+
+
+def set_sinusoidal_parameters(module: nn.Module) -> None:
+    """Sets all parameters to values of sin n, at most 1/2: no random generator is part of an example."""
+    with torch.no_grad():
+        for n, parameter in enumerate(module.parameters(), 1):
+            values = torch.sin(3 * torch.arange(parameter.numel(), dtype=torch.float64) + n) / 2
+            parameter.copy_(values.view_as(parameter))

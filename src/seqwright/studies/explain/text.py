@@ -1,4 +1,4 @@
-"""Texts of explanations: example sentences, a user's own lines, and the tokens of a run."""
+"""Texts of explanations: example sentences, lines of the user, and the tokens of a run."""
 
 from __future__ import annotations
 

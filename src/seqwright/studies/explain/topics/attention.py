@@ -1,4 +1,4 @@
-"""Attention (worked example 6): scores, softmax and averages; scaling, order, score kinds; of a run, its own heads."""
+"""Attention (worked example 6): scores, softmax and averages; scaling, order, score kinds; of a run, its heads."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from seqwright.studies.explain.recording import Recorded, recorded, set_paramete
 from seqwright.studies.explain.text import MAX_TOKENS, run_ids
 
 ABOUT = (
-    "Every position asks a question (query), every position offers an answer (value) under a name (key); the output of"
-    " a position is the average of the values, weighted by how well its query matches the keys (Vaswani et al. 2017)."
+    "Every position has a query, a key and a value; the output of a position is the average of all values, weighted by"
+    " how well its query matches their keys (Vaswani et al. 2017)."
 )
 
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from seqwright.core.batch import IGNORE
 from seqwright.core.config import UserError
-from seqwright.data.text.masked import MASK, MASKED, RANDOM, Masking
+from seqwright.data.text.masked import MASK, MASKED, RANDOM, Ints, Masking
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Cell, matrix, table
 from seqwright.studies.explain.options import TopicOptions
 from seqwright.studies.explain.text import PROVERBS, documents
+from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig, train
 
 REPETITIONS = 10_000
@@ -57,7 +58,7 @@ def bert(options: BertOptions) -> Explanation:
             f"{options.mask_rate:.0%} of the tokens are selected. Of these, {MASKED:.0%} become {MASK}, {RANDOM:.0%} a"
             " random token, and the rest stay: since any input token may be wrong, the model must represent them all.",
             "loss = mean over selected positions of -log p(token | masked text)",
-            [table("masked", ["position", "token", "input", "target"], _rows(tokenizer.tokens, ids, input, target))],
+            [table("masked", ["position", "token", "input", "target"], _rows(tokenizer, ids, input, target))],
         ),
         Step(
             "A new mask at every step",
@@ -82,20 +83,18 @@ def bert(options: BertOptions) -> Explanation:
     return Explanation("bert", "BERT's masks", about, steps)
 
 
-def _rows(names: object, ids: np.ndarray, input: np.ndarray, target: np.ndarray) -> list[Sequence[Cell]]:
-    assert callable(names)
-    shown = zip(names(ids[0].tolist()), names(input[0].tolist()), target[0].tolist(), strict=True)
-    return [
-        (n, token, replaced, token if wanted != IGNORE else "–") for n, (token, replaced, wanted) in enumerate(shown)
-    ]
+def _rows(tokenizer: Tokenizer, ids: Ints, input: Ints, target: Ints) -> list[Sequence[Cell]]:
+    tokens, inputs = tokenizer.tokens(ids[0].tolist()), tokenizer.tokens(input[0].tolist())
+    targets = [token if id != IGNORE else "–" for token, id in zip(tokens, target[0].tolist(), strict=True)]
+    return list(zip(range(len(tokens)), tokens, inputs, targets, strict=True))
 
 
-def _shares(masking: Masking, ids: np.ndarray, seed: int) -> list[Sequence[Cell]]:
-    many = np.repeat(ids, REPETITIONS, 0)
-    input, target = masking.apply(many, seed=seed, step=0)
+def _shares(masking: Masking, ids: Ints, seed: int) -> list[Sequence[Cell]]:
+    repeated = np.repeat(ids, REPETITIONS, 0)
+    input, target = masking.apply(repeated, seed=seed, step=0)
     selected = target != IGNORE
-    text = masking.plain[many]
-    hidden, kept = (input == masking.mask) & selected, (input == many) & selected
+    text = masking.plain[repeated]
+    hidden, kept = (input == masking.mask) & selected, (input == repeated) & selected
     total = max(1, int(selected.sum()))
     return [
         ("selected, of all text tokens", float(selected.sum() / max(1, text.sum()))),

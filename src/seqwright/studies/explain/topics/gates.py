@@ -48,12 +48,12 @@ class GRUOptions(TopicOptions):
 def encoder(kind: str, options: LSTMOptions | GRUOptions, bias: Vector) -> Any:
     """The shipped recurrent encoder of width 1 with these weights."""
     entry = build.CAUSAL_ENCODERS[kind]
-    made = entry.build(entry.config(width=1)).double().eval()
+    recurrent = entry.build(entry.config(width=1)).double().eval()
     columns = {"weight_ih_l0": options.W, "weight_hh_l0": options.U}
     values = {name: torch.tensor(weights, dtype=torch.float64).unsqueeze(1) for name, weights in columns.items()}
     values |= {"bias_ih_l0": torch.tensor(bias, dtype=torch.float64)}
-    set_parameters(made.network, values | {"bias_hh_l0": torch.zeros(len(bias), dtype=torch.float64)})
-    return made
+    set_parameters(recurrent.network, values | {"bias_hh_l0": torch.zeros(len(bias), dtype=torch.float64)})
+    return recurrent
 
 
 def lstm(options: LSTMOptions) -> Explanation:
@@ -115,11 +115,11 @@ def _lstm_table(name: str, options: LSTMOptions, bias: Vector) -> Table:
 @torch.no_grad()
 def _lstm_states(name: str, options: LSTMOptions, bias: Vector) -> Any:
     """Cell and hidden states as the fused kernel returns them."""
-    made = encoder("lstm", options, bias)
-    state = made.start(1, len(options.x), made.network.weight_ih_l0)
+    recurrent = encoder("lstm", options, bias)
+    state = recurrent.start(1, len(options.x), recurrent.network.weight_ih_l0)
     cells, hiddens = [], []
     for x in options.x:
-        output, state = made(torch.tensor([[[x]]], dtype=torch.float64), state)
+        output, state = recurrent(torch.tensor([[[x]]], dtype=torch.float64), state)
         cells.append(float(state.cell))
         hiddens.append(float(output))
     return matrix(name, [cells, hiddens], rows=["c", "h"], columns=[f"t={t}" for t in range(1, len(cells) + 1)])
@@ -128,13 +128,13 @@ def _lstm_states(name: str, options: LSTMOptions, bias: Vector) -> Any:
 @torch.no_grad()
 def gru(options: GRUOptions) -> Explanation:
     """A GRU of one unit."""
-    made = encoder("gru", options, options.b)
+    recurrent = encoder("gru", options, options.b)
     h, rows = torch.zeros(1, 1, dtype=torch.float64), []
     for t, x in enumerate(options.x, 1):
-        gates = gru_gates(made.network, torch.tensor([[x]], dtype=torch.float64), h)
+        gates = gru_gates(recurrent.network, torch.tensor([[x]], dtype=torch.float64), h)
         h = gates.hidden
         rows.append((t, x, *(float(value) for value in gates)))
-    output, _ = made(torch.tensor([[[x] for x in options.x]], dtype=torch.float64))
+    output, _ = recurrent(torch.tensor([[[x] for x in options.x]], dtype=torch.float64))
     steps = [
         Step(
             "One unit",

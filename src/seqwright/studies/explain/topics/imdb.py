@@ -81,8 +81,8 @@ def _layers(name: str, options: ImdbOptions) -> tuple[list[tuple[Cell, ...]], in
             vectors = vectors[0] if isinstance(vectors, tuple) else vectors
             leaf = not list(module.children())
             if isinstance(vectors, Tensor) and leaf and not isinstance(module, nn.Dropout | nn.Identity):
-                own = sum(parameter.numel() for parameter in module.parameters())
-                rows.append((path, type(module).__name__, " × ".join(map(str, vectors.shape)), own))
+                count = sum(parameter.numel() for parameter in module.parameters())
+                rows.append((path, type(module).__name__, " × ".join(map(str, vectors.shape)), count))
 
         return record
 

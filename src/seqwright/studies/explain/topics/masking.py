@@ -48,7 +48,7 @@ def masking(options: MaskingOptions) -> Explanation:
     after, before = scores.softmax(-1) * zeros, (scores * zeros).softmax(-1)
     words = documents(options.text)[0].split()[:MAX_TOKENS]
     places = torch.arange(len(words))
-    own = attention_mask(places.unsqueeze(0), places, options.window)[0, 0]
+    text_mask = attention_mask(places.unsqueeze(0), places, options.window)[0, 0]
     in_window = f" and lie less than {options.window} positions apart" if options.window else ""
     labels: dict[str, Any] = {"rows": tokens, "columns": tokens}
     steps = [
@@ -96,7 +96,7 @@ def masking(options: MaskingOptions) -> Explanation:
             f"Row: the word that attends; column: the words it may attend to, which are not after it{in_window}. One"
             " pass over the text then trains all next-word predictions at once.",
             "",
-            [matrix("mask of the text", own.int(), rows=words, columns=words, heat=True)],
+            [matrix("mask of the text", text_mask.int(), rows=words, columns=words, heat=True)],
         ),
     ]
     about = (
@@ -109,7 +109,7 @@ def masking(options: MaskingOptions) -> Explanation:
 @dataclass(frozen=True, kw_only=True)
 class CrossOptions(OneHead):
     C: Rows = ((-0.6, 0.3, -0.4), (0.5, 0.9, -0.5))
-    """Decoder states, which ask; X is the encoder output, which answers."""
+    """Decoder states, the queries; X is the encoder output."""
 
 
 def cross_attention(options: CrossOptions) -> Explanation:
@@ -137,7 +137,7 @@ def cross_attention(options: CrossOptions) -> Explanation:
         ),
         Step(
             "Queries from one, keys and values from the other",
-            "The decoder asks, the source answers. Keys and values are computed once for a source and kept for all"
+            "Queries are the decoder's. Keys and values are computed once for a source and kept for all"
             " steps of decoding.",
             "Q = C W_Q    K = X W_K    V = X W_V",
             [
@@ -218,7 +218,7 @@ def multi_head(options: MultiHeadOptions) -> Explanation:
             matrix(f"P of head {head + 1}", call.weights[0, head], rows=tokens, columns=tokens, heat=True),
             matrix(f"A of head {head + 1}", attended[head], rows=tokens),
         ]
-        prose = "Each head has scores and weights of its own, so that one position can attend to several others."
+        prose = "The scores and weights of heads are independent, so that one position can attend to several others."
         steps.append(Step(f"Head {head + 1}", prose, f"P = softmax(Q Kᵀ / √{size})    A = P V", figures))
     steps.append(
         Step(

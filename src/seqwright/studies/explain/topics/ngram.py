@@ -222,8 +222,7 @@ def _zero_step(tokenizer: Tokenizer, shown: str, unseen: Sequence[int], p: torch
     rows = [(f"p({_name(tokenizer, id)} | {shown})", float(p[id]), float(p[id].log())) for id in unseen]
     return Step(
         "What was never seen",
-        "Maximum likelihood gives it probability 0: one such word makes a whole text impossible, with infinite"
-        " perplexity.",
+        "Maximum likelihood gives it probability 0: one such word makes a text impossible, with infinite perplexity.",
         "c(h w) = 0  ⇒  p(w | h) = 0",
         [table("unseen", ["probability", "p", "log p"], rows)],
     )

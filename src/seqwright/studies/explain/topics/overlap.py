@@ -90,8 +90,8 @@ def bleu(options: OverlapOptions) -> Explanation:
 
 
 def _unigrams(candidate: Sequence[str], reference: Sequence[str]) -> list[Sequence[Cell]]:
-    own, other = ngrams(candidate, 1), ngrams(reference, 1)
-    return [(word[0], count, other[word], (own & other)[word]) for word, count in own.items()]
+    counts, references = ngrams(candidate, 1), ngrams(reference, 1)
+    return [(word[0], count, references[word], (counts & references)[word]) for word, count in counts.items()]
 
 
 def _bleu_step(heading: str, name: str, candidate: Sequence[str], references: Sequence[Sequence[str]]) -> Step:
@@ -134,7 +134,7 @@ def f1(options: OverlapOptions) -> Explanation:
         ),
         Step(
             "Recall",
-            f"{words.shared} of the {words.reference} words of the reference were found.",
+            f"{words.shared} of the {words.reference} words of the reference are in the candidate.",
             "recall = shared / reference",
             [matrix("recall", words.recall)],
         ),
@@ -145,5 +145,5 @@ def f1(options: OverlapOptions) -> Explanation:
             [matrix("F1", words.f1)],
         ),
     ]
-    about = "Precision asks how much of the output is right, recall how much of what is right is in the output."
+    about = "Precision is the share of the output that is right, recall the share of what is right that the output has."
     return Explanation("f1", "Precision, recall and F1", about, steps)

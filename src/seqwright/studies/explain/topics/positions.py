@@ -143,7 +143,7 @@ def _relative(code: Callable[[Tensor], Tensor], shift: int = 3) -> bool:
 
 
 def _rotation(options: PositionsOptions) -> Step:
-    """The map M_c, found by least squares from the codes themselves."""
+    """The map M_c by least squares from the codes themselves."""
     width = options.d - options.d % 2  # pairs of sine and cosine
     t = torch.arange(4 * width)
     before, after = sinusoids(t, width), sinusoids(t + options.shift, width)

@@ -11,9 +11,9 @@ from torch import Tensor
 from seqwright import build
 from seqwright.core.batch import Batch, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.studies.explain.examples import VOCABULARY, defaults, example
+from seqwright.studies.explain.examples import VOCABULARY, defaults, example, gradient_matrix
 from seqwright.studies.explain.explanation import Explanation, Step
-from seqwright.studies.explain.figures import Figure, matrix, table
+from seqwright.studies.explain.figures import matrix, table
 from seqwright.studies.explain.options import Rows, TopicOptions, Vector
 from seqwright.studies.explain.recording import recorded, set_parameters
 from seqwright.training.config import TrainingConfig
@@ -71,7 +71,7 @@ def model_of(options: RNNOptions) -> Any:
 
 @dataclass
 class Pass:
-    """A forward and backward pass, one token at a time, so that every hidden state has a gradient of its own."""
+    """A forward and backward pass, one token at a time, so that every hidden state has a gradient."""
 
     hidden: list[Tensor]
     from_readout: list[Tensor]
@@ -83,7 +83,7 @@ class Pass:
 
 
 def forward_backward(model: Any, ids: tuple[int, ...], target: int) -> Pass:
-    """Steps through the ids with the model's own state; the graph spans all steps."""
+    """Steps through the ids with the model's state; the graph spans all steps."""
     state = model.start(Source.empty(1), capacity=len(ids))
     outputs, states = [], []
     for id in ids:
@@ -176,7 +176,7 @@ def rnn(options: RNNOptions) -> Explanation:
             "Gradients of the weights",
             "Every time step adds its part, since all use the same weights. Both biases have the same gradient.",
             "∂L/∂W_hh = Σ_t δ_t h_(t-1)ᵀ,   δ_t = (1 - h_t²) ∂L/∂h_t",
-            [_gradient_matrix(name, gradient) for name, gradient in gradients.items()],
+            [gradient_matrix(name, gradient) for name, gradient in gradients.items()],
         ),
         Step(
             "One SGD step",
@@ -191,11 +191,6 @@ def rnn(options: RNNOptions) -> Explanation:
     ]
     about = "A recurrent network reads token by token and carries what it has read in a hidden state (Elman 1990)."
     return Explanation("rnn", "Elman network", about, steps)
-
-
-def _gradient_matrix(name: str, gradient: Tensor) -> Figure:
-    by_token = gradient.dim() == 2 and len(gradient) == len(VOCABULARY)
-    return matrix(f"∂L/∂{name}", gradient, rows=VOCABULARY if by_token else ())
 
 
 def _linear_networks() -> list[Step]:

@@ -97,7 +97,7 @@ def search(options: SearchExample, run: Run | None = None) -> Explanation:
         "exhaustive": _searched(model, replace(power, kind="exact"))[0][0],
     }
     everything = max(1, len(finished))
-    enough, found = _smallest_beam(model, base, exact[0], limit=everything)
+    smallest = _smallest_beam(model, base, exact[0], limit=everything)
     steps = [
         Step(
             "The model",
@@ -126,7 +126,7 @@ def search(options: SearchExample, run: Run | None = None) -> Explanation:
         ),
         Step(
             "How wide a beam must be",
-            f"A beam of {enough} finds the best output of all here." if found else "No beam tried finds it here.",
+            f"A beam of {smallest} finds the best output of all here." if smallest else "No beam tried finds it here.",
             "",
             [
                 table(
@@ -157,19 +157,20 @@ def search(options: SearchExample, run: Run | None = None) -> Explanation:
 
 def _searched(model: Any, options: SearchOptions) -> tuple[list[Hypothesis], list[Node]]:
     recorded = BeamTree()
-    (found,) = run_search(model, Source.empty(1), options, sos=START, eos=END, on_step=recorded)
-    return found, recorded.trees.get(0, [])
+    (hypotheses,) = run_search(model, Source.empty(1), options, sos=START, eos=END, on_step=recorded)
+    return hypotheses, recorded.trees.get(0, [])
 
 
 def _by_beam(model: Any, base: SearchOptions, sizes: Sequence[int]) -> list[tuple[int, Hypothesis]]:
     return [(size, _searched(model, replace(base, beam_size=size))[0][0]) for size in sizes]
 
 
-def _smallest_beam(model: Any, base: SearchOptions, best: Hypothesis, *, limit: int) -> tuple[int, bool]:
+def _smallest_beam(model: Any, base: SearchOptions, best: Hypothesis, *, limit: int) -> int | None:
+    """The smallest beam whose output is as probable as the best of all; None where none up to 20 is."""
     for size, one in _by_beam(model, base, range(1, min(limit, 20) + 1)):
         if abs(one.log_prob - best.log_prob) < 1e-9:
-            return size, True
-    return limit, False
+            return size
+    return None
 
 
 def _table_of(model: BigramTable) -> Tensor:
@@ -216,7 +217,7 @@ def _of_run(options: SearchExample, run: Run) -> Explanation:
     )
     recorded = BeamTree()
     prompt = ids[1:] if tokenizer.sos is not None else ids
-    (found,) = run_search(
+    (hypotheses,) = run_search(
         run.model,
         Source.empty(1, run.device),
         replace(choices, n_best=options.beam_size),
@@ -239,7 +240,7 @@ def _of_run(options: SearchExample, run: Run) -> Explanation:
             "Outputs",
             f"The best {options.beam_size} after {options.max_tokens} tokens.",
             "",
-            [table("beam", ["output", "log p"], [(tokenizer.decode(one.ids), one.log_prob) for one in found])],
+            [table("beam", ["output", "log p"], [(tokenizer.decode(one.ids), one.log_prob) for one in hypotheses])],
         ),
     ]
     return Explanation("search", f"Beam search of {run.path}", ABOUT, steps)

@@ -16,7 +16,7 @@ from seqwright.decoding.search import search
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Figure, matrix, table
 from seqwright.studies.explain.options import TopicOptions
-from seqwright.studies.explain.recording import recorded
+from seqwright.studies.explain.recording import recorded, set_sinusoidal_parameters
 from seqwright.training.config import TrainingConfig
 from seqwright.training.optimizer import optimizer
 
@@ -65,10 +65,7 @@ def fixed_model(options: Seq2SeqOptions) -> Any:
         source=Vocabulary(size=len(SOURCE), pad=0), target=Vocabulary(size=len(TARGET), pad=0, sos=SOS, eos=EOS)
     )
     model = build.model(build.model_config(config, task="pairs"), sizes, task="pairs").double()
-    with torch.no_grad():
-        for n, parameter in enumerate(model.parameters(), 1):
-            values = torch.arange(parameter.numel(), dtype=torch.float64)
-            parameter.copy_(torch.sin(3 * values + n).view_as(parameter) / 2)
+    set_sinusoidal_parameters(model)
     return model
 
 

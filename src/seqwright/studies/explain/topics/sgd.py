@@ -15,6 +15,7 @@ from seqwright.data.order import permutation
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Cell, matrix, table
 from seqwright.studies.explain.options import TopicOptions
+from seqwright.studies.explain.recording import set_sinusoidal_parameters
 from seqwright.training.config import TrainingConfig
 from seqwright.training.optimizer import optimizer
 
@@ -29,7 +30,7 @@ class SGDOptions(TopicOptions):
     batch_size: int = 2
     """Pairs in a mini-batch."""
     learning_rate: float = 1.0
-    epochs: int = 4
+    epochs: int = 10
     """Passes over the four pairs."""
     momentum: float = 0.0
     seed: int = 0
@@ -50,9 +51,7 @@ def fixed_model() -> Any:
     """A neural bigram whose weights are a formula, so that no random generator is part of the example."""
     table = {"kind": "neural-bigram", "width": WIDTH}
     model = build.model(build.model_config(table), Vocabulary(size=len(TOKENS))).double()
-    with torch.no_grad():
-        for n, parameter in enumerate(model.parameters(), 1):
-            parameter.copy_(torch.sin(torch.arange(parameter.numel(), dtype=torch.float64) + n).view_as(parameter) / 2)
+    set_sinusoidal_parameters(model)
     return model
 
 
@@ -128,8 +127,8 @@ def sgd(options: SGDOptions) -> Explanation:
         ),
         Step(
             f"{options.epochs} epochs",
-            "The loss of a step is that of its batch before the update; J, over all pairs, falls on the whole but not"
-            " at every step.",
+            "The loss of a step is that of its batch before the update; J, over all pairs, falls in the long run, but"
+            " not at every step.",
             "",
             [table("steps", ["epoch", "step", "batch loss", "J after"], log)],
         ),

@@ -11,9 +11,9 @@ from torch import Tensor
 from seqwright import build
 from seqwright.core.batch import IGNORE, Batch, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.studies.explain.examples import VOCABULARY, defaults, example
+from seqwright.studies.explain.examples import VOCABULARY, defaults, example, gradient_matrix
 from seqwright.studies.explain.explanation import Explanation, Step
-from seqwright.studies.explain.figures import Figure, matrix, table
+from seqwright.studies.explain.figures import matrix, table
 from seqwright.studies.explain.options import Rows, TopicOptions, Vector
 from seqwright.studies.explain.recording import Recorded, recorded, set_parameters
 from seqwright.training.config import TrainingConfig
@@ -181,7 +181,7 @@ def transformer(options: TransformerOptions) -> Explanation:
             "Back-propagation through read-out, normalizations, residuals and softmax; rows of E that were not read"
             " have gradient 0.",
             "∂L/∂θ",
-            [_gradient_matrix(name, gradient) for name, gradient in gradients.items()],
+            [gradient_matrix(name, gradient) for name, gradient in gradients.items()],
         ),
         Step(
             "SGD",
@@ -205,8 +205,3 @@ def _gradients(model: Any) -> dict[str, Tensor]:
     norms |= {f"β_{n}": f"{BLOCK}.{part}_norm.bias" for n, part in ((1, "attention"), (2, "feed_forward"))}
     gradients |= {name: model.get_parameter(ours).grad.clone() for name, ours in norms.items()}
     return {"W_Q": query, "W_K": key, "W_V": value} | gradients
-
-
-def _gradient_matrix(name: str, gradient: Tensor) -> Figure:
-    by_token = gradient.dim() == 2 and len(gradient) == len(VOCABULARY)
-    return matrix(f"∂L/∂{name}", gradient, rows=VOCABULARY if by_token else ())
