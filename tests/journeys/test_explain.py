@@ -22,6 +22,13 @@ def test_explain_lists_topics_and_prints_one(seqwright: Command, workdir: Path) 
     assert (workdir / "bpe.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+def test_explain_says_how_much_of_a_file_it_uses(seqwright: Command, workdir: Path) -> None:
+    (workdir / "long.txt").write_text("một hai ba\r\n" * 1200, encoding="utf-8")
+    done = seqwright("explain", "pairs", "--on", "long.txt", "--step", "2")
+    assert "only the first 1,000 lines are used" in done.err
+    assert "… 2,940 more rows" in done.out
+
+
 def test_explain_refuses_what_it_cannot_do(seqwright: Command, workdir: Path) -> None:
     (workdir / "empty.txt").write_text("")
     for arguments, message in (

@@ -6,8 +6,8 @@ import click
 
 from seqwright.commands.common import JSON, echo, input_path, print_json, print_table, read_lines
 
-MAX_LINES = 1000
-"""Lines of a file that are read: an explanation is an example, not a corpus."""
+MAX_LINES, MAX_CHARACTERS = 1000, 100_000
+"""Lines of a file that are read, and characters: an explanation is an example, not a corpus."""
 
 
 @click.command("explain")
@@ -65,10 +65,17 @@ def command(
 
 
 def _text(text_or_file: str | None) -> str | None:
-    """The text, or the first MAX_LINES lines of the file of this name or of standard input (-)."""
+    """The text, or the first lines of the file of this name or of standard input (-)."""
     if text_or_file is None or (text_or_file != "-" and input_path(text_or_file) is None):
         return text_or_file
-    lines = (line for line, _ in zip(read_lines(text_or_file), range(MAX_LINES), strict=False))
+    lines: list[str] = []
+    characters = 0
+    for line in read_lines(text_or_file):
+        if lines and (len(lines) == MAX_LINES or characters + len(line) > MAX_CHARACTERS):
+            echo(f"{text_or_file}: only the first {len(lines):,} lines are used.", err=True)
+            break
+        lines.append(line[:MAX_CHARACTERS])
+        characters += len(line)
     return "\n".join(lines)
 
 

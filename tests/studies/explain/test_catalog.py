@@ -56,7 +56,7 @@ def test_topics_on_a_text_escape_it(name: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("topic", "options", "message"),
     [
-        ("atention", {}, "Did you mean 'attention'?"),
+        ("atttention", {}, "Did you mean 'attention'?"),
         ("rnn", {"on": "text"}, "takes no text; these do: vocabulary"),
         ("search", {"on": "text"}, "With --run it can"),
         ("bpe", {"on": " \n"}, "the text is empty"),
@@ -122,6 +122,9 @@ def test_a_run_that_cannot_show_a_topic(runs: dict[str, Path]) -> None:
     ):
         with pytest.raises(UserError, match=message):
             sw.explain(topic, run=runs[kind], on=PROMPT)
+    with pytest.raises(UserError, match="does not fit the context of 8"):
+        sw.explain("sampling", run=runs["gpt"], on="the cat " * 8)
+    assert len(sw.explain("attention", run=runs["gpt"], on="the cat " * 8)["tokens"].as_json()["rows"]) == 8
     with pytest.raises(UserError, match="name the text"):
         sw.explain("sampling", run=runs["gpt"])
 

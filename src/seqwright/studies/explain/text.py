@@ -33,16 +33,22 @@ def run_tokenizer(run: Run) -> Tokenizer:
     return run.tokenizer
 
 
-def run_ids(run: Run, text: str, *, limit: int = MAX_TOKENS) -> tuple[list[int], list[str]]:
-    """Ids and tokens of a text for a language model, `<sos>` first, cut to `limit` and to the context."""
+def run_ids(run: Run, text: str, *, limit: int | None = MAX_TOKENS) -> tuple[list[int], list[str]]:
+    """Ids and tokens of a text for a language model, `<sos>` first.
+
+    The text is cut to `limit` tokens and to the context; a prompt, which has no limit, must fit the context.
+    """
     if "generate" not in run.verbs:
         raise UserError(
             f"{run.path} holds a '{run.settings.kind}' model, which {run.description}; name a run that continues text."
         )
     if not text.strip():
-        raise UserError("name the text, too: --on 'a few words'.")
+        raise UserError("the text is empty; give some words: --on 'a few words'.")
     tokenizer = run_tokenizer(run)
     first = [] if tokenizer.sos is None else [tokenizer.sos]
-    context = run.model.context or limit
-    ids = [*first, *tokenizer.encode(next(iter(run.check_form([text]))))][: min(limit, context)]
+    ids = [*first, *tokenizer.encode(next(iter(run.check_form([text]))))]
+    context = run.model.context
+    if limit is None and context is not None and len(ids) > context:
+        raise UserError(f"a prompt of {len(ids)} tokens does not fit the context of {context}; shorten it.")
+    ids = ids[: min(limit or len(ids), context or len(ids))]
     return ids, tokenizer.tokens(ids)

@@ -200,9 +200,8 @@ def _unseen(models: Models, seen: set[int]) -> list[int]:
 
 def _sentence_step(models: Models, sentence: str) -> Step:
     tokenizer = models.tokenizer
-    assert tokenizer.sos is not None and tokenizer.eos is not None  # noqa: PT018
     bigram = models.fitted(2, "mle")
-    ids = [tokenizer.sos, *tokenizer.encode(sentence), tokenizer.eos]
+    ids = [tokenizer.special_tokens["<sos>"], *tokenizer.encode(sentence), tokenizer.special_tokens["<eos>"]]
     text = torch.tensor([ids])
     log_probs, _ = bigram.score(Batch.of_text(text[:, :-1], text[:, 1:]))
     names = tokenizer.tokens(ids)

@@ -151,7 +151,7 @@ def _of_text(options: SamplingExample) -> tuple[Tensor, Sequence[str], str]:
 
 @torch.inference_mode()
 def _of_run(options: SamplingExample, run: Run) -> tuple[Tensor, Sequence[str], str]:
-    ids, _ = run_ids(run, options.text, limit=10_000)
+    ids, _ = run_ids(run, options.text, limit=None)
     state = run.model.start(Source.empty(1, run.device), capacity=len(ids))
     log_probs, _ = run.model.step(torch.tensor([ids], device=run.device), state)
     log_probs = log_probs[0].double().cpu()

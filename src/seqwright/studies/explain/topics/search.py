@@ -210,7 +210,7 @@ def _tree(name: str, nodes: Sequence[Node], names: Sequence[str] | None = None) 
 
 
 def _of_run(options: SearchExample, run: Run) -> Explanation:
-    ids, _ = run_ids(run, options.text, limit=10_000)
+    ids, _ = run_ids(run, options.text, limit=None)
     tokenizer = run.tokenizer
     choices = SearchOptions(
         beam_size=options.beam_size, max_tokens=options.max_tokens, length_penalty="none", rank_unfinished="among"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -103,5 +104,5 @@ def vit(options: ViTOptions) -> Explanation:
     return Explanation("vit", "Patches of an image", about, steps)
 
 
-def _shape(sizes: object) -> str:
-    return " × ".join(map(str, sizes))  # type: ignore[call-overload]
+def _shape(sizes: Iterable[int]) -> str:
+    return " × ".join(map(str, sizes))

@@ -135,14 +135,10 @@ def pairs(options: PairsOptions, run: Run | None = None) -> Explanation:
     """Inputs and targets of next-token prediction: a prefix for each target, or all targets of a document at once."""
     lines = documents(options.text)
     tokenizer = tokenizer_of(options) if run is None else run_tokenizer(run)
-    stream = make_stream(Corpus(documents=lines, kind="line"), tokenizer)
+    with_eos = tokenizer_of(options, eos=True) if run is None else tokenizer
+    corpus = Corpus(documents=lines, kind="line")
+    stream, ended = make_stream(corpus, tokenizer), make_stream(corpus, with_eos)
     examples = _examples(Prefixes, stream, options.context)
-    ended = (
-        stream
-        if run is not None
-        else make_stream(Corpus(documents=lines, kind="line"), tokenizer_of(options, eos=True))
-    )
-    names = tokenizer if run is not None else tokenizer_of(options, eos=True)
     rows = [(input, int(target[target != IGNORE][-1])) for input, target in examples]
     steps = [
         Step(
@@ -195,8 +191,8 @@ def pairs(options: PairsOptions, run: Run | None = None) -> Explanation:
                     ["input", "target"],
                     [
                         (
-                            " ".join(names.tokens(input[target != IGNORE].tolist())),
-                            " ".join(names.tokens(target[target != IGNORE].tolist())),
+                            " ".join(with_eos.tokens(input[target != IGNORE].tolist())),
+                            " ".join(with_eos.tokens(target[target != IGNORE].tolist())),
                         )
                         for input, target in _examples(Documents, ended, len(ended.ids))
                     ],
@@ -211,11 +207,11 @@ def pairs(options: PairsOptions, run: Run | None = None) -> Explanation:
 def _examples(
     feed: type[Prefixes] | type[Documents], stream: Stream, context: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Inputs and targets of a feed in the order of the text, at most MAX_ROWS of them."""
+    """Inputs and targets of a feed, in the order of the text."""
     one = feed(stream, context=context, batch=1, seed=0)
     batch = feed(stream, context=context, batch=one.steps_per_epoch, seed=0).batch(0)
     order = np.argsort(permutation(0, 0, batch.rows))  # back from the shuffled order to that of the text
-    return [(batch.input[n].numpy(), batch.target[n].numpy()) for n in order[: MAX_ROWS + 1]]
+    return [(batch.input[n].numpy(), batch.target[n].numpy()) for n in order]
 
 
 def _id_rows(tokenizer: Tokenizer, lines: list[str]) -> list[Figure]:
