@@ -20,6 +20,7 @@ if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
 if TYPE_CHECKING:
     from seqwright.api import check as check
     from seqwright.api import demo as demo
+    from seqwright.api import explain as explain
     from seqwright.api import list_recipes as list_recipes
     from seqwright.api import list_runs as list_runs
     from seqwright.api import load as load
@@ -34,8 +35,11 @@ if TYPE_CHECKING:
     from seqwright.layers.encoder import EncoderConfig as EncoderConfig
     from seqwright.layers.encoder import EncoderOutput as EncoderOutput
 
-_VERBS = ("check", "demo", "list_recipes", "list_runs", "load", "mix", "open", "probe", "register_encoder", "tokenizer")
-_HOMES = dict.fromkeys((*_VERBS, "train"), "api") | {"UserError": "core.config", "SeqwrightWarning": "core.warning"}
+_VERBS = ("check", "demo", "explain", "list_recipes", "list_runs", "load", "mix", "open", "probe", "register_encoder")
+_HOMES = dict.fromkeys((*_VERBS, "tokenizer", "train"), "api") | {
+    "UserError": "core.config",
+    "SeqwrightWarning": "core.warning",
+}
 _HOMES |= dict.fromkeys(("EncoderConfig", "EncoderOutput"), "layers.encoder")
 
 

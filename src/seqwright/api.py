@@ -26,6 +26,7 @@ from seqwright.training.model_size import refuse_larger
 if TYPE_CHECKING:  # studies know every task: each verb imports its own
     from seqwright.studies.check import LawResult
     from seqwright.studies.demo import Rung
+    from seqwright.studies.explain.explanation import Explanation
 
 Files = str | Sequence[str]
 
@@ -208,6 +209,19 @@ def check(run: Run | str | Path) -> list[LawResult]:
     from seqwright.studies.check import check as prove
 
     return prove(run if isinstance(run, Run) else open(run, device="cpu"))
+
+
+def explain(
+    topic: str, *, on: str | None = None, run: Run | str | Path | None = None, set: Sequence[str] = ()
+) -> Explanation:
+    """A topic of the lectures, computed step by step, as `seqwright explain` prints it: on its example, where numbers
+    are changed with `set` (`["W_Q[0,1]=2"]`), on a text or with a run. Notebooks display it."""
+    from seqwright.studies.explain.catalog import explain as compute
+    from seqwright.studies.explain.catalog import find
+
+    find(topic)
+    opened = run if run is None or isinstance(run, Run) else open(run, device="cpu")
+    return compute(topic, on=on, run=opened, overrides=set)
 
 
 def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[dict[str, Any]]:

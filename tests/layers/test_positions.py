@@ -1,4 +1,4 @@
-"""Positional encodings: sinusoidal, learned and none are added as defined, RoPE keeps norms, odd sizes are refused."""
+"""Positional encodings: sinusoidal, learned and none are added as defined, RoPE keeps norms and refuses odd sizes."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ def test_no_positions_is_the_identity() -> None:
     assert torch.equal(NoPositions()(x, torch.tensor([[0, 1]])), x)
 
 
+def test_sinusoidal_takes_an_odd_width() -> None:
+    assert Sinusoidal(3, 4)(torch.zeros(1, 4, 3), torch.arange(4).unsqueeze(0)).shape == (1, 4, 3)
+
+
 def test_rope_keeps_norms_and_position_zero() -> None:
     x = torch.randn(2, 4, 3, 6)  # (B, T, H, E)
     rotated = Rotary(6, 16)(x, torch.tensor([[0, 1, 2, 3], [0, 9, 10, 15]]))
@@ -34,8 +38,6 @@ def test_rope_keeps_norms_and_position_zero() -> None:
     assert not torch.allclose(rotated[:, 1], x[:, 1])
 
 
-def test_odd_sizes_are_refused_by_sinusoidal_and_rope() -> None:
-    with pytest.raises(ValueError, match="width 3 is odd"):
-        sinusoids(torch.arange(2), 3)
+def test_odd_sizes_are_refused_by_rope() -> None:
     with pytest.raises(ValueError, match="head size 5 is odd"):
         Rotary(5, 8)

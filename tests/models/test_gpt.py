@@ -116,7 +116,6 @@ def test_without_positions_the_order_of_the_context_is_lost() -> None:
         ({"width": 3, "heads": 8}, "width 3 cannot be split over 8 heads; try 8."),
         ({"layers": 0}, "layers must be at least 1, not 0."),
         ({"width": 12, "heads": 4, "positions": "rope"}, "width / heads must be even, not 3"),
-        ({"width": 9, "heads": 3, "positions": "sinusoidal"}, "width must be even, not 9"),
         ({"heads": 4, "kv_heads": 3}, "4 heads cannot share 3 key-value heads; try 1 or 2 or 4."),
         ({"attention_window": 0}, "window must be at least 1"),
         ({"attention_dropout": 1.0}, "attention_dropout must be at least 0 and below 1"),

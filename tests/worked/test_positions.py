@@ -26,6 +26,20 @@ def test_sinusoidal_positions() -> None:
     )
 
 
+def test_sinusoidal_positions_of_odd_width_end_in_a_sine() -> None:
+    near(
+        sinusoids(torch.arange(5), 5),
+        [
+            [0, 1, 0, 1, 0],
+            [0.841, 0.540, 0.025, 1.000, 0.001],
+            [0.909, -0.416, 0.050, 0.999, 0.001],
+            [0.141, -0.990, 0.075, 0.997, 0.002],
+            [-0.757, -0.654, 0.100, 0.995, 0.003],
+        ],
+        3,
+    )
+
+
 def test_dot_products_of_sinusoids_depend_on_distance_only() -> None:
     table = sinusoids(torch.arange(5), 4)
     by_distance = torch.tensor([2, 1.5403, 0.5837, 0.0096, 0.3456])  # not monotone

@@ -55,6 +55,18 @@ class Attend(nn.Module):
         causal: bool = False,
     ) -> Tensor:
         """Attention weights (B, H, T, K) that `forward` averages values with: for inspection, not for speed."""
+        return self.scores(query, key, mask=mask, bias=bias, causal=causal).softmax(-1)
+
+    def scores(
+        self,
+        query: Tensor,
+        key: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """Scores (B, H, T, K) before the softmax, minus infinity where a mask forbids attention."""
         # Consecutive query heads share a key-value head, as in Llama.
         key = key.repeat_interleave(query.size(1) // key.size(1), 1)  # (B, H, K, E)
         scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
@@ -65,7 +77,7 @@ class Attend(nn.Module):
         if mask is not None:
             # Minus infinity before the softmax both masks and leaves weights that sum to one (worked example 6).
             scores = scores.masked_fill(~mask, -torch.inf)
-        return scores.softmax(-1)
+        return scores
 
 
 def drop_full_mask(mask: Tensor) -> Tensor | None:

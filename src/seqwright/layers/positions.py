@@ -9,12 +9,11 @@ from seqwright.core.limits import check_limit
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
-    """Sinusoidal encoding (..., D): sin and cos interleaved, wavelengths 2π to 10000·2π (Vaswani et al. 2017)."""
-    if width % 2:
-        raise ValueError(f"sinusoids come in pairs of sin and cos; width {width} is odd")
+    """Sinusoidal encoding (..., D): sin and cos interleaved, wavelengths 2π to 10000·2π (Vaswani et al. 2017); the last
+    feature of an odd width is a sine."""
     even = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
-    angles = positions.double().unsqueeze(-1) / 10000 ** (even / width)  # (..., D / 2)
-    return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
+    angles = positions.double().unsqueeze(-1) / 10000 ** (even / width)  # (..., ⌈D / 2⌉)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :width]
 
 
 def table_positions(context: int, width: int) -> Tensor:

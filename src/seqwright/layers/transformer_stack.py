@@ -37,8 +37,6 @@ class StackSizes(BlockConfig):
         check_sizes(self, "layers", "context")
         if self.positions == "rope" and self.head_size % 2:
             raise UserError(f"rope rotates pairs of features: width / heads must be even, not {self.head_size}.")
-        if self.positions == "sinusoidal" and self.width % 2:
-            raise UserError(f"sinusoidal positions are pairs of sin and cos: width must be even, not {self.width}.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from seqwright.metrics.score import Floats
 from seqwright.metrics.translation import References, check_pairs
 
 Tokens = Sequence[str]
+Brevity = Literal["simplified", "standard"]
 MAX_ORDER = 4
 """Maximum n-gram order of BLEU."""
 
@@ -67,17 +68,20 @@ def sentence_bleu(
     references: Sequence[Tokens],
     *,
     max_order: int = MAX_ORDER,
-    brevity: Literal["simplified", "standard"] = "standard",
+    brevity: Brevity = "standard",
 ) -> float:
-    """Unsmoothed sentence BLEU, 0 to 1. Brevity penalty: "standard" exp(1 - r / c), "simplified" min(1, c / r)."""
+    """Unsmoothed sentence BLEU, 0 to 1."""
     precisions = [clipped_precision(candidate, references, order) for order in range(1, max_order + 1)]
     if not all(matches for matches, _ in precisions):  # the geometric mean is 0
         return 0.0
-    length = len(candidate)
-    length_ratio = closest_length(candidate, references) / length
-    penalty = 1 / length_ratio if brevity == "simplified" else math.exp(1 - length_ratio)
+    penalty = brevity_penalty(len(candidate), closest_length(candidate, references), brevity)
+    return penalty * math.exp(sum(math.log(matches / total) for matches, total in precisions) / max_order)
+
+
+def brevity_penalty(candidate: int, reference: int, kind: Brevity = "standard") -> float:
+    """BLEU's penalty by lengths c and r, at most 1: "standard" exp(1 - r / c), "simplified" c / r."""
     # Candidates longer than the reference have no penalty: clipped precision already punishes them.
-    return min(1.0, penalty) * math.exp(sum(math.log(matches / total) for matches, total in precisions) / max_order)
+    return min(1.0, candidate / reference if kind == "simplified" else math.exp(1 - reference / candidate))
 
 
 def word_overlap(outputs: Sequence[str], references: References, kind: PRF) -> Counts:

@@ -1,0 +1,103 @@
+"""The table of topics, and `explain`: a topic computed on its example, a text or a run."""
+
+from __future__ import annotations
+
+import importlib
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+from seqwright.core.config import UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from seqwright.runs.run import Run
+    from seqwright.studies.explain.explanation import Explanation
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A row of the table: one line about the topic, and the function that computes it."""
+
+    about: str
+    home: str
+    """`module:function` in `explain.topics`, imported on first use."""
+    on: bool = False
+    """Whether it can be computed on a text of the user (its options have a `text`)."""
+    run: bool = False
+    """Whether it can be computed on a trained run."""
+
+
+TOPICS = {
+    "vocabulary": Topic(
+        "From text to ids: normalization, counts, special tokens.", "vocabulary:vocabulary", on=True, run=True
+    ),
+    "pairs": Topic(
+        "Next-token pairs: prefixes and their targets, padding, ways 1 to 3.", "vocabulary:pairs", on=True, run=True
+    ),
+    "ngram": Topic("Counts, maximum likelihood, smoothing, back-off.", "ngram:ngram", on=True, run=True),
+    "bpe": Topic("Byte pair encoding, merge by merge.", "bpe:bpe", on=True),
+    "sgd": Topic("Gradient descent, mini-batches and epochs.", "sgd:sgd"),
+    "rnn": Topic("Elman network: forward, back-propagation through time, one SGD step.", "rnn:rnn"),
+    "lstm": Topic("LSTM: gates, cell and hidden state; the forget bias.", "gates:lstm"),
+    "gru": Topic("GRU: reset and update gates.", "gates:gru"),
+    "imdb": Topic("Five classifiers of film reviews: shapes and parameters, layer by layer.", "imdb:imdb"),
+    "seq2seq": Topic("Encoder, decoder and teacher forcing.", "seq2seq:seq2seq"),
+    "search": Topic("Greedy, beam and exhaustive search on one tree.", "search:search", run=True),
+    "bleu": Topic("Clipped n-gram precisions and the brevity penalty.", "overlap:bleu", on=True),
+    "f1": Topic("Precision, recall and F1 of words.", "overlap:f1", on=True),
+    "attention": Topic(
+        "Scores, softmax and weighted averages; scaling, order, score kinds.", "attention:attention", run=True
+    ),
+    "masking": Topic("Causal masks: the two wrong ways, then the right one.", "masking:masking", on=True),
+    "cross-attention": Topic("Queries of the decoder, keys and values of the source.", "masking:cross_attention"),
+    "multi-head": Topic("Heads: one projection, split, attended and joined.", "masking:multi_head"),
+    "positions": Topic("Candidates tested; sinusoids, rotations, RoPE.", "positions:positions"),
+    "layer-norm": Topic("LayerNorm and RMSNorm of a vector.", "norm:layer_norm"),
+    "transformer": Topic("A decoder block: forward, backward, SGD steps.", "transformer:transformer"),
+    "sampling": Topic("Temperature, top-k, top-p, and how a token is drawn.", "sampling:sampling", on=True, run=True),
+    "bert": Topic("Masked language modeling: which tokens are masked, and how.", "bert:bert", on=True),
+    "vit": Topic("An image as a sequence of patches.", "vit:vit"),
+}
+"""In the order of the lectures."""
+
+
+def explain(name: str, *, on: str | None = None, run: Run | None = None, overrides: Sequence[str] = ()) -> Explanation:
+    """The explanation of a topic; `on` is a text and `run` a trained run to compute it on, overrides are `name=value`
+    of the example."""
+    from seqwright.studies.explain.options import settings, with_overrides
+
+    topic = find(name)
+    if run is not None and not topic.run:
+        raise UserError(f"explain {name} has an example only; a run can be shown by {_names(lambda row: row.run)}.")
+    if run is not None and on is None:
+        raise UserError("name the text that the run is shown on, too: --on 'a few words'.")
+    if on is not None and not (topic.on or (topic.run and run is not None)):
+        able = _names(lambda row: row.on)
+        more = " With --run it can." if topic.run else ""
+        raise UserError(f"explain {name} takes no text; these do: {able}.{more}")
+    function = _imported(topic.home)
+    options_class = typing.get_type_hints(function)["options"]
+    options = with_overrides(options_class, overrides, name)
+    if on is not None:
+        assert "text" in {f.name for f in fields(options_class)}
+        options = replace(options, text=on)
+    explanation = function(options) if run is None else function(options, run)
+    return replace(explanation, settings={name: value for name, value in settings(options).items() if name != "text"})
+
+
+def find(name: str) -> Topic:
+    """The row of a topic; UserError with the closest name where there is none."""
+    if name not in TOPICS:
+        hint = did_you_mean(name, TOPICS)
+        raise UserError(f"no topic '{name}'.{hint} `seqwright explain` lists them.")
+    return TOPICS[name]
+
+
+def _names(able: Callable[[Topic], bool]) -> str:
+    return ", ".join(name for name, topic in TOPICS.items() if able(topic))
+
+
+def _imported(home: str) -> Callable[..., Explanation]:
+    module, _, function = home.partition(":")
+    return getattr(importlib.import_module(f"seqwright.studies.explain.topics.{module}"), function)

@@ -1,0 +1,95 @@
+"""Options of topics: the numbers and texts of an example, which `--set` changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeVar
+
+from seqwright.core.config import ConfigLoader, UserError, did_you_mean, parse_override
+
+Vector = tuple[float, ...]
+Rows = tuple[Vector, ...]
+"""A matrix by rows."""
+
+INDEXED = re.compile(r"(\w+)((?:\[\s*\d+(?:\s*,\s*\d+)*\s*\])*)")
+"""`W_Q`, `W_Q[0,1]` or `W_Q[0][1]`; indices count from 0."""
+MAX_LENGTH = 64
+"""Of vectors that may change their length: an example should be readable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicOptions:
+    """Base of the options of topics; vectors and matrices keep their shape unless they are `resizable`."""
+
+    resizable: ClassVar[tuple[str, ...]] = ()
+
+
+O = TypeVar("O", bound=TopicOptions)
+
+
+def with_overrides(cls: type[O], overrides: Iterable[str], topic: str) -> O:
+    """Options with `name=value` overrides, also of one entry: `W_Q[0,1]=0.5`."""
+    defaults = cls()
+    table: dict[str, Any] = {}
+    names = [f.name for f in fields(cls)]
+    origins = {}
+    for override in overrides:
+        key, value = parse_override(override)
+        match = INDEXED.fullmatch(key)
+        if match is None or match[1] not in names:
+            word = key if match is None else match[1]
+            hint = did_you_mean(word, names) if names else " Nothing of it can be changed."
+            raise UserError(f"--set {override}: explain {topic} has no value '{word}'.{hint}")
+        name = match[1]
+        origins[name] = f"--set {override}"
+        table.setdefault(name, _plain(getattr(defaults, name)))
+        if match[2]:
+            _set_entry(table[name], [int(n) for n in re.findall(r"\d+", match[2])], value, override)
+        else:
+            table[name] = value
+    loader = ConfigLoader(f"explain {topic}", origins, noun=f"explain {topic}")
+    options = loader.read(cls, table)
+    loader.finish()
+    assert options is not None
+    for name, origin in origins.items():
+        _check_shape(cls, name, getattr(defaults, name), getattr(options, name), origin)
+    return options
+
+
+def settings(options: TopicOptions) -> dict[str, Any]:
+    """Names and values of the options, as lists."""
+    return {f.name: _plain(getattr(options, f.name)) for f in fields(options)}
+
+
+def _set_entry(nested: Any, index: list[int], value: Any, override: str) -> None:
+    *path, last = index
+    for level, n in enumerate(index):
+        if not isinstance(nested, list):
+            raise UserError(f"--set {override}: it has {level} indices, not {len(index)}.")
+        if n >= len(nested):
+            raise UserError(f"--set {override}: indices go from 0 to {len(nested) - 1}, not to {n}.")
+        if level < len(path):
+            nested = nested[n]
+    nested[last] = value
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _check_shape(cls: type[TopicOptions], name: str, default: Any, value: Any, origin: str) -> None:
+    if name in cls.resizable:
+        if isinstance(value, tuple) and not 1 <= len(value) <= MAX_LENGTH:
+            raise UserError(f"{origin}: give 1 to {MAX_LENGTH} entries, not {len(value):,}.")
+    elif _shape(value) != _shape(default):
+        shape = _shape(default)
+        entry = f"{name}[{','.join('0' for _ in shape)}]=1"
+        raise UserError(f"{origin}: {name} is {' × '.join(map(str, shape))}; give as many numbers, or one: {entry}.")
+    if isinstance(default, tuple) and len({_shape(row) for row in value}) > 1:
+        raise UserError(f"{origin}: the rows of {name} must be equally long.")
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return (len(value), *(_shape(value[0]) if value else ())) if isinstance(value, tuple) else ()

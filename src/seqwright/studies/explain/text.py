@@ -1,0 +1,54 @@
+"""Texts of explanations: example sentences, lines of the user, and the tokens of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seqwright.core.config import UserError
+from seqwright.runs.run import Run
+
+if TYPE_CHECKING:
+    from seqwright.text.tokenizer import Tokenizer
+
+PROVERBS = "Ăn quả nhớ kẻ trồng cây\nCó chí thì nên"
+"""Two Vietnamese proverbs, the lectures' corpus (worked example 1)."""
+MAX_TOKENS = 24
+"""Tokens of a text whose matrices are shown: an attention matrix has the square of them."""
+
+
+def documents(text: str) -> list[str]:
+    """The lines of a text, each a document; blank lines are skipped."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise UserError("the text is empty; give words to explain: --on 'two or three sentences'.")
+    return lines
+
+
+def run_tokenizer(run: Run) -> Tokenizer:
+    """The tokenizer of a run; UserError where it has none, such as one of images."""
+    if not run.directory.tokenizer_path.exists():
+        raise UserError(
+            f"{run.path} has no tokenizer: it holds a '{run.settings.kind}' model of {run.settings.data.kind}."
+        )
+    return run.tokenizer
+
+
+def run_ids(run: Run, text: str, *, limit: int | None = MAX_TOKENS) -> tuple[list[int], list[str]]:
+    """Ids and tokens of a text for a language model, `<sos>` first.
+
+    The text is cut to `limit` tokens and to the context; a prompt, which has no limit, must fit the context.
+    """
+    if "generate" not in run.verbs:
+        raise UserError(
+            f"{run.path} holds a '{run.settings.kind}' model, which {run.description}; name a run that continues text."
+        )
+    if not text.strip():
+        raise UserError("the text is empty; give some words: --on 'a few words'.")
+    tokenizer = run_tokenizer(run)
+    first = [] if tokenizer.sos is None else [tokenizer.sos]
+    ids = [*first, *tokenizer.encode(next(iter(run.check_form([text]))))]
+    context = run.model.context
+    if limit is None and context is not None and len(ids) > context:
+        raise UserError(f"a prompt of {len(ids)} tokens does not fit the context of {context}; shorten it.")
+    ids = ids[: min(limit or len(ids), context or len(ids))]
+    return ids, tokenizer.tokens(ids)

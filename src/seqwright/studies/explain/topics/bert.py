@@ -1,0 +1,104 @@
+"""Masked language modeling: which tokens are selected, and what the model sees in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqwright.core.batch import IGNORE
+from seqwright.core.config import UserError
+from seqwright.data.text.masked import MASK, MASKED, RANDOM, Ints, Masking
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import Cell, matrix, table
+from seqwright.studies.explain.options import TopicOptions
+from seqwright.studies.explain.text import PROVERBS, documents
+from seqwright.text.tokenizer import Tokenizer
+from seqwright.text.trainers import TokenizerConfig, train
+
+REPETITIONS = 10_000
+"""Rows over which shares are measured."""
+MAX_WORDS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertOptions(TopicOptions):
+    text: str = PROVERBS
+    """Text to mask; its words are the vocabulary."""
+    mask_rate: float = 0.3
+    """Share of tokens that are selected; BERT's is 0.15, which selects few of a short text."""
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.mask_rate < 1:
+            raise UserError(f"mask_rate must be between 0 and 1, not {self.mask_rate}.")
+
+
+def bert(options: BertOptions) -> Explanation:
+    """The input and the targets of one text in three epochs."""
+    lines = documents(options.text)
+    special_tokens = ("<unk>", "<pad>", "<sos>", "<eos>", MASK)
+    tokenizer = train(TokenizerConfig(kind="words", special_tokens=special_tokens), lines)
+    assert tokenizer.mask is not None
+    ids = np.array([[tokenizer.sos, *tokenizer.encode(" ".join(lines))[:MAX_WORDS]]], np.int64)
+    masking = Masking(mask=tokenizer.mask, plain=tokenizer.is_text, rate=options.mask_rate)
+    input, target = masking.apply(ids, seed=options.seed, step=0)
+    epochs = [masking.apply(ids, seed=options.seed, step=step)[0] for step in range(3)]
+    steps = [
+        Step(
+            "The text as ids",
+            "A bidirectional encoder sees both sides, so that it cannot be trained to predict the next token: it would"
+            " see it.",
+            "",
+            [matrix("ids", ids[0].tolist(), columns=tokenizer.tokens(ids[0].tolist()))],
+        ),
+        Step(
+            "Select, then replace",
+            f"{options.mask_rate:.0%} of the tokens are selected. Of these, {MASKED:.0%} become {MASK}, {RANDOM:.0%} a"
+            " random token, and the rest stay: since any input token may be wrong, the model must represent them all.",
+            "loss = mean over selected positions of -log p(token | masked text)",
+            [table("masked", ["position", "token", "input", "target"], _rows(tokenizer, ids, input, target))],
+        ),
+        Step(
+            "A new mask at every step",
+            "Masks are a function of (seed, step): the same text is masked differently each time (Liu et al. 2019).",
+            "",
+            [
+                table(
+                    "masks by step",
+                    ["step", "input"],
+                    [(n, " ".join(tokenizer.tokens(one[0].tolist()))) for n, one in enumerate(epochs)],
+                )
+            ],
+        ),
+        Step(
+            "Shares",
+            f"Measured over {REPETITIONS:,} rows of this text; special tokens are never selected.",
+            "",
+            [table("shares", ["what", "share"], _shares(masking, ids, options.seed))],
+        ),
+    ]
+    about = "BERT learns to fill gaps: some tokens are hidden, and predicted from both sides (Devlin et al. 2019)."
+    return Explanation("bert", "BERT's masks", about, steps)
+
+
+def _rows(tokenizer: Tokenizer, ids: Ints, input: Ints, target: Ints) -> list[Sequence[Cell]]:
+    tokens, inputs = tokenizer.tokens(ids[0].tolist()), tokenizer.tokens(input[0].tolist())
+    targets = [token if id != IGNORE else "–" for token, id in zip(tokens, target[0].tolist(), strict=True)]
+    return list(zip(range(len(tokens)), tokens, inputs, targets, strict=True))
+
+
+def _shares(masking: Masking, ids: Ints, seed: int) -> list[Sequence[Cell]]:
+    repeated = np.repeat(ids, REPETITIONS, 0)
+    input, target = masking.apply(repeated, seed=seed, step=0)
+    selected = target != IGNORE
+    text = masking.plain[repeated]
+    hidden, kept = (input == masking.mask) & selected, (input == repeated) & selected
+    total = max(1, int(selected.sum()))
+    return [
+        ("selected, of all text tokens", float(selected.sum() / max(1, text.sum()))),
+        (f"{MASK}, of the selected", float(hidden.sum() / total)),
+        ("unchanged (some random tokens are the same by chance)", float(kept.sum() / total)),
+        ("another token", float((selected & ~hidden & ~kept).sum() / total)),
+    ]

@@ -1,0 +1,261 @@
+"""N-gram models (worked example 2): counts, maximum likelihood, smoothing and back-off."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from seqwright import build
+from seqwright.core.batch import Batch, Source
+from seqwright.core.config import UserError
+from seqwright.core.protocols import ExplainsBackOff
+from seqwright.data.text.corpus import Corpus
+from seqwright.data.text.stream import make_stream
+from seqwright.runs.run import Run
+from seqwright.studies.explain.explanation import Explanation, Step
+from seqwright.studies.explain.figures import Cell, matrix, table
+from seqwright.studies.explain.options import TopicOptions
+from seqwright.studies.explain.text import documents, run_ids
+from seqwright.text.tokenizer import Tokenizer
+from seqwright.text.trainers import TokenizerConfig, train
+
+COWS = """the cows eat grass
+our cows eat hay daily
+factory-farm cows eat corn
+on an organic farm , cows eat hay and
+do your cows eat grass or corn ?
+what do cows eat if they have
+cows eat corn when there is no
+which cows eat which foods depends
+if cows eat grass
+when cows eat corn their stomachs
+should we let cows eat corn ?"""
+"""The lecture's corpus."""
+CONTEXT = "cows eat"
+KINDS = ("mle", "add-k", "absolute", "witten-bell", "kneser-ney", "stupid-backoff")
+MAX_VOCABULARY = 20_000
+"""Words whose probabilities are compared."""
+ABOUT = (
+    "An n-gram model predicts a token from the N - 1 tokens before it, by counting. What was never counted gets its"
+    " probability from shorter contexts."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NGramOptions(TopicOptions):
+    text: str = COWS
+    """Corpus: a sentence on each line."""
+    order: int = 3
+    """N: a token is predicted from the N - 1 before it."""
+    context: str = CONTEXT
+    """Words after which the next one is predicted; of another text, those with the most different successors."""
+    sentence: str = "cows eat corn"
+    """Sentence to score; of another text, its first line."""
+    k: float = 1.0
+    """Pseudocount of add-k smoothing; 1 is Laplace's."""
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.order <= 5:
+            raise UserError(f"order must be 2 to 5, not {self.order}.")
+
+
+class Models:
+    """N-gram models of one text with several smoothings."""
+
+    def __init__(self, options: NGramOptions):
+        lines = documents(options.text)
+        self.tokenizer: Tokenizer = train(TokenizerConfig(kind="words", size=MAX_VOCABULARY), lines)
+        self.stream = make_stream(Corpus(documents=lines, kind="line"), self.tokenizer)
+        self.k = options.k
+
+    def fitted(self, order: int, smoothing: str) -> Any:
+        table = {"kind": "ngram", "order": order, "smoothing": smoothing}
+        table |= {"k": self.k} if smoothing == "add-k" else {}
+        model = build.model(build.model_config(table), self.tokenizer.vocabulary)
+        model.fit(self.stream)
+        return model
+
+    def next(self, model: Any, context: Sequence[int]) -> torch.Tensor:
+        """Probabilities (V,) of the token after a context."""
+        log_probs, _ = model.step(torch.tensor([list(context)]), model.start(Source.empty(1), capacity=len(context)))
+        return log_probs[0].exp()
+
+
+def ngram(options: NGramOptions, run: Run | None = None) -> Explanation:
+    """Counts to smoothed probabilities; with a run, the n-gram behind the probability of each token of a text."""
+    if run is not None:
+        return _of_run(options, run)
+    models = Models(options)
+    tokenizer = models.tokenizer
+    own_text = options.text != COWS
+    first = documents(options.text)[0].split()
+    words = options.context.split()
+    if own_text and options.context == CONTEXT:
+        words = busiest_context(options.text, options.order - 1)
+    sentence = " ".join(first) if own_text and options.sentence == "cows eat corn" else options.sentence
+    context = tokenizer.encode(" ".join(words))[-(options.order - 1) :]
+    if len(context) < 1:
+        raise UserError("context must have a word or more, such as context='cows eat'.")
+    shown = " ".join(tokenizer.tokens(context))
+    mle, smoothed = models.fitted(len(context) + 1, "mle"), models.fitted(len(context) + 1, "kneser-ney")
+    counts = _counts(mle, context, tokenizer)
+    p_mle = models.next(mle, context)
+    unseen = _unseen(models, set(counts))
+    examples = [*list(counts)[:5], *unseen[:2]]
+    by_kind = {kind: models.next(models.fitted(len(context) + 1, kind), context) for kind in KINDS}
+    steps = [
+        Step(
+            "Corpus",
+            "Each line is a sentence between <sos> and <eos>.",
+            "",
+            [table("corpus", ["sentence", "text"], list(enumerate(documents(options.text), 1)))],
+        ),
+        Step(
+            "Counts",
+            f"What follows “{shown}”, and how often: {sum(counts.values())} times in all.",
+            "c(h w)",
+            [table("counts", ["next", "count"], [(_name(tokenizer, id), count) for id, count in counts.items()])],
+        ),
+        Step(
+            "Maximum likelihood",
+            "Relative frequencies give the training text the highest probability that any table could.",
+            "p(w | h) = c(h w) / Σ_v c(h v)",
+            [
+                table(
+                    "p(w | h)",
+                    ["next", "count", "p"],
+                    [(_name(tokenizer, id), count, float(p_mle[id])) for id, count in counts.items()],
+                )
+            ],
+        ),
+        _sentence_step(models, sentence),
+        _zero_step(tokenizer, shown, unseen, p_mle),
+        Step(
+            "Smoothing",
+            "Every kind takes some probability from what was seen and gives it to what was not; they differ in how"
+            " much, and to whom.",
+            "p(w | h) = discounted(h w) / total(h) + weight(h) · p(w | h')",
+            [
+                table(
+                    "smoothing",
+                    ["next", *KINDS],
+                    [(_name(tokenizer, id), *(float(by_kind[kind][id]) for kind in KINDS)) for id in examples],
+                ),
+                matrix("sums", [float(by_kind[kind].sum()) for kind in KINDS], columns=KINDS),
+            ],
+        ),
+        Step(
+            "Back-off, order by order",
+            "Where the tables have no n-gram, the weight of the context multiplies the probability after the shorter"
+            " context. Lower orders of Kneser-Ney count distinct contexts, not occurrences.",
+            "p(w | h) = weight(h) · p(w | h')  if h w was never seen",
+            [
+                table(
+                    "back-off",
+                    ["next", "context", "count", "discount", "weight", "p(w | context)"],
+                    [row for id in examples for row in _trace_rows(smoothed, context, id, tokenizer)],
+                )
+            ],
+        ),
+    ]
+    return Explanation("ngram", "N-grams", ABOUT, steps)
+
+
+def busiest_context(text: str, length: int) -> list[str]:
+    """The words of a text, `length` at most, that the most different words follow; the first ones among equals."""
+    followers: dict[tuple[str, ...], set[str]] = {}
+    lines = [line.split() for line in documents(text)]
+    for words in lines:
+        for n in range(len(words) - length):
+            followers.setdefault(tuple(words[n : n + length]), set()).add(words[n + length])
+    if not followers:
+        return lines[0][:length]
+    context, _ = max(followers.items(), key=lambda entry: len(entry[1]))
+    return list(context)
+
+
+def _name(tokenizer: Tokenizer, id: int) -> str:
+    return tokenizer.tokens([id])[0]
+
+
+def _counts(model: Any, context: Sequence[int], tokenizer: Tokenizer) -> dict[int, int]:
+    """Counts of the ids seen after a context, most frequent first."""
+    counts = {}
+    for id in range(tokenizer.size):
+        step = model.trace(context, id)[0]
+        if step.log_prob is not None and step.count:
+            counts[id] = step.count
+    return dict(sorted(counts.items(), key=lambda entry: (-entry[1], _name(tokenizer, entry[0]))))
+
+
+def _unseen(models: Models, seen: set[int]) -> list[int]:
+    """Words of the text that never follow the context, most frequent first."""
+    words = [id for id in range(models.tokenizer.size) if models.tokenizer.is_text[id] and id not in seen]
+    return words[:3]  # ids of words are sorted by count
+
+
+def _sentence_step(models: Models, sentence: str) -> Step:
+    tokenizer = models.tokenizer
+    bigram = models.fitted(2, "mle")
+    ids = [tokenizer.special_tokens["<sos>"], *tokenizer.encode(sentence), tokenizer.special_tokens["<eos>"]]
+    text = torch.tensor([ids])
+    log_probs, _ = bigram.score(Batch.of_text(text[:, :-1], text[:, 1:]))
+    names = tokenizer.tokens(ids)
+    rows: list[Sequence[Cell]] = [
+        (f"p({after} | {before})", float(log_prob.exp()))
+        for before, after, log_prob in zip(names, names[1:], log_probs[0], strict=False)
+    ]
+    return Step(
+        "A sentence by bigrams",
+        "The chain rule with one word of context; the sentence includes its end.",
+        f"p({sentence}) = Π p(w_t | w_(t-1))",
+        [table("factors", ["factor", "p"], rows), matrix("p of the sentence", float(log_probs.sum().exp()))],
+    )
+
+
+def _zero_step(tokenizer: Tokenizer, shown: str, unseen: Sequence[int], p: torch.Tensor) -> Step:
+    rows = [(f"p({_name(tokenizer, id)} | {shown})", float(p[id]), float(p[id].log())) for id in unseen]
+    return Step(
+        "What was never seen",
+        "Maximum likelihood gives it probability 0: one such word makes a text impossible, with infinite perplexity.",
+        "c(h w) = 0  ⇒  p(w | h) = 0",
+        [table("unseen", ["probability", "p", "log p"], rows)],
+    )
+
+
+def _trace_rows(model: Any, context: Sequence[int], id: int, tokenizer: Tokenizer) -> list[Sequence[Cell]]:
+    rows: list[Sequence[Cell]] = []
+    for step in model.trace(context, id):
+        words = " ".join(tokenizer.tokens(step.context)) or "(none)"
+        if step.log_prob is None:
+            rows.append((_name(tokenizer, id), words, 0, None, math.exp(step.back_off), None))
+        else:
+            rows.append((_name(tokenizer, id), words, step.count, step.discount, None, math.exp(step.log_prob)))
+    return rows
+
+
+def _of_run(options: NGramOptions, run: Run) -> Explanation:
+    if not isinstance(run.model, ExplainsBackOff):
+        raise UserError(
+            f"{run.path} holds a '{run.settings.kind}' model, which does not back off; train one with --model ngram."
+        )
+    ids, tokens = run_ids(run, options.text)
+    rows: list[Sequence[Cell]] = []
+    for place in range(1, len(ids)):
+        *longer, used = run.model.trace(ids[:place], ids[place])
+        log_prob = used.log_prob + math.fsum(step.back_off for step in longer)
+        weights = " × ".join(f"{math.exp(step.back_off):.4g}" for step in longer if step.seen)
+        context = " ".join(run.tokenizer.tokens(used.context)) or "(none)"
+        rows.append((tokens[place], math.exp(log_prob), -log_prob, len(used.context) + 1, context, used.count, weights))
+    columns = ["token", "p", "surprisal (nats)", "order", "context", "count", "back-off weights"]
+    step = Step(
+        "Back-off of each token",
+        "The longest n-gram that the tables have decides; weights of longer contexts multiply its probability.",
+        "p(w | h) = weight(h) · weight(h') · … · p(w | shorter)",
+        [table("back-off", columns, rows)],
+    )
+    return Explanation("ngram", f"N-grams of {run.path}", ABOUT, [step])

@@ -1,0 +1,152 @@
+"""Topics: the table agrees with the functions, every topic is shown in every form, wrong input is named."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+import seqwright as sw
+from seqwright.core.config import UserError
+from seqwright.core.storage import to_json
+from seqwright.studies.explain.catalog import TOPICS, _imported
+from seqwright.studies.explain.figures import Branch, Tree, matrix, number, table
+
+from .test_worked_examples import explained
+
+PROMPT = "the cat"
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_the_table_says_what_a_topic_takes(name: str) -> None:
+    function, topic = _imported(TOPICS[name].home), TOPICS[name]
+    options = get_type_hints(function)["options"]
+    assert ("run" in inspect.signature(function).parameters) == topic.run
+    assert "text" in {f.name for f in fields(options)} or not topic.on
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_every_topic_is_shown_as_text_json_and_page(name: str) -> None:
+    explanation = explained(name)
+    text, page = explanation.text(), explanation.html()
+    for number_of, step in enumerate(explanation.steps, 1):
+        assert f"{number_of}. {step.heading}" in text
+        assert f'id="step-{number_of}"' in page
+    assert max(map(len, text.split("\n"))) <= 200
+    assert "Content-Security-Policy" in page
+    assert not re.search(r"(src|href)=\"(?!#|data:)", page)  # nothing is loaded
+    parsed = json.loads(to_json(explanation.as_json()))
+    assert [step["heading"] for step in parsed["steps"]] == [step.heading for step in explanation.steps]
+    assert "<section" in explanation._repr_html_()
+
+
+@pytest.mark.parametrize("name", [name for name, topic in TOPICS.items() if topic.on])
+@pytest.mark.parametrize("text", ["một hai một ba", "🙂", "<script>alert(1)</script> \x1b[31m & more"])
+def test_topics_on_a_text_escape_it(name: str, text: str) -> None:
+    page = sw.explain(name, on=text).html()
+    assert "<script>alert" not in page
+    assert "\x1b" not in page
+
+
+@pytest.mark.parametrize(
+    ("topic", "options", "message"),
+    [
+        ("atttention", {}, "Did you mean 'attention'?"),
+        ("rnn", {"on": "text"}, "takes no text; these do: vocabulary"),
+        ("search", {"on": "text"}, "With --run it can"),
+        ("bpe", {"on": " \n"}, "the text is empty"),
+        ("rnn", {"set": ["W_hhh=1"]}, "has no value 'W_hhh'. Did you mean 'W_hh'?"),
+        ("rnn", {"set": ["W_hh[0,4]=1"]}, "indices go from 0 to 3, not to 4"),
+        ("rnn", {"set": ["W_hh=[[1]]"]}, "W_hh is 4 × 4; give as many numbers, or one: W_hh[0,0]=1."),
+        ("rnn", {"set": ["W_hh[0,0,0]=1"]}, "it has 2 indices, not 3"),
+        ("rnn", {"set": ["learning_rate=fast"]}, "must be a number"),
+        ("attention", {"set": ["X=[[1,2]]"]}, "each row of X has 3 numbers"),
+        ("layer-norm", {"set": ["x=[]"]}, "give 1 to 64 entries"),
+        ("search", {"set": ["p[0,0]=-1"]}, "none below 0"),
+        ("sampling", {"set": ["temperature=0"]}, "temperature must be above 0"),
+        ("sampling", {"set": ["top_p=2"]}, "top_p is a probability"),
+    ],
+)
+def test_wrong_input_is_a_user_error(topic: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        sw.explain(topic, **options)  # type: ignore[arg-type]
+    assert message in str(caught.value)
+
+
+def test_a_figure_or_step_that_does_not_exist() -> None:
+    with pytest.raises(UserError, match="Did you mean 'P'"):
+        explained("attention")["p"]
+    with pytest.raises(UserError, match="has steps 1 to 10, not 11"):
+        explained("attention").text(11)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "text.txt").write_text("the cat sat on the mat\nthe dog sat on the cat\n" * 20)
+    tiny = ["model.layers=1", "model.width=8", "model.heads=2", "model.context=8", "training.steps=2"]
+    small = [*tiny, "training.batch_size=2", "tokenizer.kind=words"]
+    for kind, options in (("ngram", ["tokenizer.kind=words"]), ("gpt", small)):
+        sw.train(text=str(folder / "text.txt"), model=kind, set=options, run=folder / kind)
+    return {kind: folder / kind for kind in ("ngram", "gpt")}
+
+
+@pytest.mark.parametrize(
+    ("topic", "kind", "figure"),
+    [
+        ("vocabulary", "gpt", "vocabulary"),
+        ("pairs", "gpt", "pairs"),
+        ("ngram", "ngram", "back-off"),
+        ("sampling", "gpt", "draws"),
+        ("sampling", "ngram", "draws"),
+        ("search", "ngram", "beam tree"),
+        ("attention", "gpt", "layer 1, head 2"),
+    ],
+)
+def test_topics_on_a_run(runs: dict[str, Path], topic: str, kind: str, figure: str) -> None:
+    explanation = sw.explain(topic, run=runs[kind], on=PROMPT)
+    assert explanation[figure].as_json()
+    assert explanation.html()
+
+
+def test_a_run_that_cannot_show_a_topic(runs: dict[str, Path]) -> None:
+    for topic, kind, message in (
+        ("ngram", "gpt", "which does not back off"),
+        ("attention", "ngram", "which has no self-attention"),
+        ("rnn", "gpt", "a run can be shown by vocabulary"),
+    ):
+        with pytest.raises(UserError, match=message):
+            sw.explain(topic, run=runs[kind], on=PROMPT)
+    with pytest.raises(UserError, match="does not fit the context of 8"):
+        sw.explain("sampling", run=runs["gpt"], on="the cat " * 8)
+    assert len(sw.explain("attention", run=runs["gpt"], on="the cat " * 8)["tokens"].as_json()["rows"]) == 8
+    with pytest.raises(UserError, match="name the text"):
+        sw.explain("sampling", run=runs["gpt"])
+
+
+def test_numbers_in_four_decimals() -> None:
+    shown = [number(value) for value in (0.0, 1.0, -0.5, 1e-7, float("-inf"), 12345, 0.99999)]
+    assert shown == ["0", "1", "-0.5000", "1.00e-07", "-∞", "12,345", "1.0000"]
+
+
+def test_wide_matrices_continue_below_and_long_tables_say_what_is_left_out() -> None:
+    text = matrix("m", [[0.12345] * 40]).text()
+    assert max(map(len, text.split("\n"))) <= 100
+    assert "… from column" in text
+    assert "… 40 more rows" in table("t", ["n"], [(n,) for n in range(100)]).text()
+
+
+def test_matrix_and_table_align_wide_characters() -> None:
+    lines = table("t", ["token", "n"], [("中文", 1), ("a", 2)]).text().split("\n")
+    assert lines[2:] == ["中文   1", "a      2"]
+
+
+def test_tree_marks_what_was_pruned() -> None:
+    tree = Tree("t", (Branch("a", "-1", True, (Branch("b", "-2", False),)), Branch("c")))
+    assert tree.text() == "t\n├─ a  -1\n│  └─ b  -2  ✗\n└─ c"
+    assert 'class="pruned"' in tree.html()
