@@ -12,7 +12,7 @@ import pytest
 import seqwright as sw
 from seqwright import build
 from seqwright.commands import common
-from seqwright.pipeline.recipe import shipped
+from seqwright.pipeline.shipped import shipped
 from tests.journeys.commands import TINY, TINY_GPT, files, finish, records, start, synthetic_text
 from tests.journeys.conftest import Command
 

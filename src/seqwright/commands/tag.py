@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seqwright.commands.checks import input_path
 from seqwright.commands.common import (
     COLUMNS,
     DEVICE,
     JSON,
     RUN,
     SET,
+    TEXT_OR_FILE,
     echo,
-    input_path,
     options_from,
     split_data_overrides,
     text_or_line_chunks,
@@ -32,7 +33,7 @@ TABLE_FORMATS = ("text", "csv", "tsv", "jsonl")
 
 @click.command("tag")
 @RUN
-@click.argument("text_or_file", required=False)
+@TEXT_OR_FILE
 @click.option("--pretokenized", is_flag=True, help="Words are separated by white space; split nothing else.")
 @click.option(
     "--format",

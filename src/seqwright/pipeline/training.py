@@ -15,7 +15,7 @@ from seqwright.core.config import UserError, to_table
 from seqwright.core.limits import check_limit
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.storage import load_tensors, write_text
-from seqwright.data.files import MissingFileError
+from seqwright.data.files import MissingFileError, as_list
 from seqwright.data.text.corpus import TextConfig
 from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.pipeline import recipe
@@ -367,13 +367,23 @@ class TrainingSession:
         summary = {"kind": self.recipe.kind} | facts | (scores.as_json() if scores else {})
         summary["seconds"] = round(summary["seconds"], 3)
         summary["fingerprint"] = self.directory.fingerprint
+        if scores:
+            summary = {"scored_on": scored_on(self.recipe), "refitted": refits(self.recipe)} | summary
         self.directory.finish(summary, report(facts_of(self.directory, summary)))
         return summary
 
 
+def scored_on(settings: Recipe) -> str:
+    """The data of a run's scores: its validation files, or a split of its training data."""
+    if settings.data.valid:
+        return f"the validation data ({', '.join(as_list(settings.data.valid))})"
+    return f"the held-out split ({settings.data.split}) of the training data"
+
+
 def refits(settings: Recipe) -> bool:
     """Whether a counted model is fitted again on all data after it is scored."""
-    return isinstance(settings.data, TextConfig) and settings.data.refit and settings.data.split is not None
+    counted = settings.kind in build.COUNTED
+    return counted and isinstance(settings.data, TextConfig) and settings.data.refit and settings.data.split is not None
 
 
 def refuse_too_large(wanted: Recipe, sizes: Any) -> None:

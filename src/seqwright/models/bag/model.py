@@ -143,6 +143,8 @@ class Bag(CountedModel):
         """(F,): inverse document frequencies, which weight n-grams in the norm of a text."""
         self.mean_square_norm = torch.ones(len(self.orders))
         """(views,): mean squared norm of training texts; a text of this norm is not rescaled."""
+        self.selected: Candidate | None = None
+        """The hyperparameters, with the logits of the texts that were held out to select them; None before `fit`."""
         self.complement_nb: ComplementNB | None = None
         """The classifier used in place of weights where there are very many classes."""
 
@@ -212,6 +214,7 @@ class Bag(CountedModel):
             feasible = can_cross_validate(every, self.output) or can_use_ridge(every, self.output)
             other = selected(every, 1, self.naive_bayes) if feasible else best
             x, best = (every, other) if other < best else (self._features(streams, min_df), best)
+        self.selected = best
         if best.held_out:
             self.notes.append(self._selection_note(best))
         return x, best

@@ -71,6 +71,8 @@ class Candidate:
     """Logit scale of ridge regression."""
     logits: Tensor | None = field(default=None, compare=False, repr=False)
     """Logits (N, C) of the held-out texts."""
+    rows: Tensor | None = field(default=None, compare=False, repr=False)
+    """Which texts these are (N,)."""
 
 
 def can_grid_search(x: CSRMatrix, output: OutputSpec) -> bool:
@@ -127,7 +129,7 @@ def select(
     if can_use_ridge(x, output):
         ridge = min(_ridge_path(folds, min_df, progress))
         candidates += [*_ensembles(min(candidates), ridge, folds), ridge] if candidates else [ridge]
-    return min(candidates)
+    return replace(min(candidates), rows=torch.cat([fold.rows for fold in folds]))
 
 
 def _ridge_path(folds: Sequence[Fold], min_df: int, progress: Progress) -> Iterator[Candidate]:
@@ -199,6 +201,7 @@ class Fold:
         self.output = output
         if output.kind == "class":
             held = held[torch.isin(target[held], target[kept])]
+        self.rows = held
         self.x, self.target, self.held_out, self.truth = x.select(kept), target[kept], x.select(held), target[held]
 
     def fit_scale(self, scale: Scale, naive_bayes: bool, min_df: int) -> None:
