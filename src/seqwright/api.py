@@ -37,7 +37,7 @@ LENGTH = {"training.steps", "training.epochs", "training.minutes"}
 """Keys that set the length of a training."""
 HYPERPARAMETERS = ("training.", "model.")
 """Sections whose keys people pass to `train` as keywords."""
-READING = ("data.columns", "data.separator", "data.format", "data.errors")
+READING = ("data.columns", "data.separator", "data.format", "data.bad_rows", "data.errors")
 """Keys of [data] that say how files are parsed; they may differ from those of training."""
 
 

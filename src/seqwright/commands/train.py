@@ -118,6 +118,7 @@ KINDS = (
     help="Time budget: train for about N minutes on this machine. Default for your own texts: 10.",
 )
 @COLUMNS
+@click.option("--skip-bad-rows", is_flag=True, help="Labeled texts: skip malformed rows (data.bad_rows=skip).")
 @TRUST
 @click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
 @SET
@@ -138,6 +139,7 @@ def command(
     run: str | None,
     minutes: float | None,
     columns: tuple[str, ...],
+    skip_bad_rows: bool,
     trust: bool,
     quiet: bool,
     overrides: tuple[str, ...],
@@ -178,6 +180,8 @@ def command(
         if kind is None:
             raise click.UsageError("--columns is for your own files; in a recipe, set data.columns.")
         overrides = (*overrides, *columns_override(columns, kind))
+    if skip_bad_rows:
+        overrides = (*overrides, "data.bad_rows=skip")
     resolved = wanted_recipe(
         recipe,
         valid=valid or None,

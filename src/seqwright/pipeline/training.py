@@ -15,13 +15,13 @@ from seqwright.core.config import UserError, to_table
 from seqwright.core.limits import check_limit
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.storage import load_tensors, write_text
-from seqwright.data.files import MissingFileError, as_list
+from seqwright.data.files import MissingFileError
 from seqwright.data.text.corpus import TextConfig
 from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.pipeline import recipe
 from seqwright.pipeline.baseline import baseline
 from seqwright.pipeline.budget import MAX_EPOCHS, measure, with_decided_steps
-from seqwright.pipeline.facts import advice_of, facts_of
+from seqwright.pipeline.facts import advice_of, facts_of, scored_on
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.run_progress import RunProgress
 from seqwright.reporting.advice import baseline_of
@@ -371,13 +371,6 @@ class TrainingSession:
             summary = {"scored_on": scored_on(self.recipe), "refitted": refits(self.recipe)} | summary
         self.directory.finish(summary, report(facts_of(self.directory, summary)))
         return summary
-
-
-def scored_on(settings: Recipe) -> str:
-    """The data of a run's scores: its validation files, or a split of its training data."""
-    if settings.data.valid:
-        return f"the validation data ({', '.join(as_list(settings.data.valid))})"
-    return f"the held-out split ({settings.data.split}) of the training data"
 
 
 def refits(settings: Recipe) -> bool:

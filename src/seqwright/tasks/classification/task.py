@@ -17,7 +17,7 @@ from seqwright.core.notebook import NotebookTable
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Ensemble
 from seqwright.data.bucketing import ByLength
-from seqwright.data.labeled.labels import LabeledTexts, Labels, balance_notes
+from seqwright.data.labeled.labels import LabeledTexts, Labels, balance_notes, rare_labels
 from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, train_valid_split
 from seqwright.data.labeled.sources import EncodedTexts, encode
 from seqwright.metrics.counts import scores_json, values
@@ -93,6 +93,8 @@ class ClassificationTask:
                 note(f"{texts.unknown:,} of {len(texts.ids):,} {name} tokens are <unk>.")
         if data.labels == "single":
             note(balance_notes(train.rows, oversampled=data.balance == "oversample"))
+            for text in rare_labels(train.rows):
+                note(text)
         note(
             f"{len(train.rows):,} training texts, {len(self.train_texts.ids):,} tokens;"
             f" {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
