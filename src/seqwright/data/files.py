@@ -1,6 +1,6 @@
 """Reading files, plain, .gz or .xz: paths, folders and glob patterns, relative to the recipe or the data root.
 
-Text is decoded as UTF-8 exactly: line endings are kept (`data/text/corpus.py` splits lines), and only a leading byte
+Text is decoded as UTF-8 exactly: line endings are kept (`data/text/corpus.py` reads CRLF as LF); only a leading byte
 order mark is dropped.
 """
 
