@@ -69,7 +69,7 @@ def scored_on(summary: Record) -> str:
     if not summary.get("refitted"):
         return f"Scored on {summary['scored_on']}."
     return (
-        f"Scored on {summary['scored_on']}, by a model fitted without it; the saved model"
+        f"Scored on {summary['scored_on']}, by a model fitted without that data; the saved model"
         f" ({summary['fingerprint'][:8]}) was then fitted on all data."
     )
 
