@@ -10,14 +10,16 @@ from typing import Any
 
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
+from tests import preloaded
 
 ROOT = Path(__file__).parent
 
 
 def run_shell(example: Example) -> None:
-    """Runs a `sh` block line by line with this environment's seqwright; a failing command fails the test."""
+    """Runs a `sh` block with this environment's seqwright, preloaded; a failing command fails the test."""
     folder = example.namespace["folder"]
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    paths = (str(preloaded.folder()), str(Path(sys.executable).parent), os.environ["PATH"])
+    environment = os.environ | {"PATH": os.pathsep.join(paths)}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", example.parsed], cwd=folder, env=environment, capture_output=True, text=True
     )

@@ -182,14 +182,29 @@ def test_the_doors_are_light(name: str) -> None:
     assert not {name.split(".")[0] for name in names} & HEAVY
 
 
-def test_help_does_not_wait_for_torch() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--help", "Usage"),
+        ("train --text nowhere.txt", "no file nowhere.txt"),
+        ("train --text README.md --set training.device=tpu", "Did you mean 'cpu'?"),
+        ("train --text README.md --set training.stepz=3", "Did you mean 'steps'?"),
+        ("train --text README.md --set lr=3", "Did you mean training.learning_rate?"),
+        ("train --text README.md --steps 3", "--set training.steps="),
+        ("train nowhere.toml", "no recipe 'nowhere.toml'"),
+        ("generate nowhere", "no run at nowhere"),
+        ("evaluate nowhere --on nowhere.txt", "no file nowhere.txt"),
+        ("recipes shakespeare-cpu", "tiny Shakespeare"),
+    ],
+)
+def test_help_and_wrong_names_do_not_wait_for_torch(arguments: str, message: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "seqwright", "--help"],
+        [sys.executable, "-X", "importtime", "-m", "seqwright", *arguments.split()],
         capture_output=True,
         text=True,
-        check=True,
+        cwd=PACKAGE.parents[1],
     )
-    assert "Usage" in done.stdout
+    assert message in done.stdout + done.stderr
     loaded = set(re.findall(r"\| +([\w.]+)$", done.stderr, flags=re.MULTILINE))
     assert "seqwright" in loaded
     assert not {name.split(".")[0] for name in loaded} & (HEAVY - {"rich"})

@@ -41,6 +41,10 @@ _HOMES = dict.fromkeys((*_VERBS, "tokenizer", "train"), "api") | {
     "SeqwrightWarning": "core.warning",
 }
 _HOMES |= dict.fromkeys(("EncoderConfig", "EncoderOutput"), "layers.encoder")
+_OF_RUNS = ("generate", "translate", "classify", "tag", "caption", "chat", "fill", "embed", "score", "evaluate")
+_EXPECTED = {"fit": "train", "load_run": "open", "load_model": "open", "Run": "open", "recipes": "list_recipes"}
+_EXPECTED |= {"runs": "list_runs", "Tokenizer": "tokenizer", "load_tokenizer": "tokenizer"}
+"""Names that people expect, and those that do it here."""
 
 
 def __dir__() -> list[str]:
@@ -49,7 +53,18 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:  # torch is heavy: it is imported by the first verb that needs it
     if name not in _HOMES:
-        raise AttributeError(f"module 'seqwright' has no attribute '{name}'")
+        raise AttributeError(f"module 'seqwright' has no attribute '{name}'{_hint(name)}")
     import importlib
 
     return getattr(importlib.import_module(f"seqwright.{_HOMES[name]}"), name)
+
+
+def _hint(name: str) -> str:
+    """What an unknown name means here; nothing for the private names that Python and notebooks look up."""
+    if name.startswith("_"):
+        return ""
+    from seqwright.core.config import did_you_mean
+
+    if name in _OF_RUNS:
+        return f": `seqwright.open(RUN).{name}(…)` is a method of a run."
+    return f".{did_you_mean(_EXPECTED.get(name, name), _HOMES)}"

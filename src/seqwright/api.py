@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from seqwright import build
-from seqwright.core.config import UserError, parse_override
+from seqwright.core.config import UserError, did_you_mean, parse_override
 from seqwright.core.progress import SILENT, Progress
 from seqwright.data.files import as_list
 from seqwright.pipeline import recipe as recipes
 from seqwright.pipeline import training as session
 from seqwright.pipeline.defaults import DEFAULT_MINUTES, DEFAULT_RECIPES, default_recipe, fine_tuned, kinds_of
 from seqwright.pipeline.recipe import Recipe
+from seqwright.pipeline.shipped import about, shipped
 from seqwright.pipeline.trust import refuse_untrusted, without_untrusted
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import RUNS, is_run
@@ -29,18 +32,45 @@ if TYPE_CHECKING:  # studies know every task: each verb imports its own
     from seqwright.studies.explain.explanation import Explanation
 
 Files = str | Sequence[str]
+F = TypeVar("F", bound=Callable[..., Any])
 
 LENGTH = {"training.steps", "training.epochs", "training.minutes"}
 """Keys that set the length of a training."""
-READING = ("data.columns", "data.separator", "data.format", "data.errors")
+HYPERPARAMETERS = ("training.", "model.")
+"""Sections whose keys people pass to `train` as keywords."""
+READING = ("data.columns", "data.separator", "data.format", "data.bad_rows", "data.errors")
 """Keys of [data] that say how files are parsed; they may differ from those of training."""
 
 
+class UnknownOptionError(UserError, TypeError):
+    """A keyword that a function does not have."""
+
+
+def hinted(function: F) -> F:
+    """A function whose unknown keywords are errors that name the option or the recipe key that is meant."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def call(*inputs: Any, **options: Any) -> Any:
+        for name, value in options.items():
+            if name not in known:
+                keys = [
+                    key for key in recipes.keys_named(name) if "minutes" in known and key.startswith(HYPERPARAMETERS)
+                ]
+                hint = f' It is a key of the recipe: set=["{keys[0]}={value}"].' if keys else did_you_mean(name, known)
+                raise UnknownOptionError(f"{function.__name__} has no option '{name}'.{hint}")
+        return function(*inputs, **options)
+
+    return cast(F, call)
+
+
+@hinted
 def load(recipe: str | Path, *, set: Sequence[str] = ()) -> Recipe:
     """A recipe by file or name, with `key=value` overrides."""
     return recipes.load(recipe, set)
 
 
+@hinted
 def train(
     recipe: Recipe | str | Path | None = None,
     *,
@@ -155,6 +185,7 @@ def _chosen_before(table: dict[str, Any], path: Path) -> dict[str, Any]:
     return sections | {"training": training | budget}
 
 
+@hinted
 def open(
     path: str | Path,
     *,
@@ -233,6 +264,7 @@ def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[di
     return find_gaps(run if isinstance(run, Run) else open(run), probes)
 
 
+@hinted
 def mix(
     runs: Sequence[str | Path],
     run: str | Path,
@@ -261,7 +293,7 @@ def tokenizer(path: str | Path) -> Tokenizer:
 
 def list_recipes() -> dict[str, str]:
     """The recipes that ship with seqwright, with their descriptions."""
-    return {name: recipes.about(path) for name, path in recipes.shipped().items()}
+    return {name: about(path) for name, path in shipped().items()}
 
 
 def list_runs(folder: str | Path = RUNS, *, sort: SortKey = "name") -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import pytest
 from seqwright.core.batch import OutputSpec
 from seqwright.core.config import UserError
 from seqwright.core.storage import to_json, to_record
-from seqwright.data.labeled.labels import Labels, split_labels
+from seqwright.data.labeled.labels import Labels, rare_labels, split_labels
 from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows
 from seqwright.pipeline.recipe import load
 
@@ -319,3 +319,35 @@ def test_output_spec_of_labels() -> None:
     assert Labels(kind="regression").output_spec == OutputSpec(kind="regression", count=1)
     assert Labels(kind="single", names=("a", "b")).output_spec == OutputSpec(kind="class", count=2)
     assert Labels(kind="multi", names=("a", "b", "c")).output_spec == OutputSpec(kind="multilabel", count=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "label,text\nup,fine\nup,fine, and long\nonly\ndown,dull\n"),
+        ("a.tsv", "label\ttext\nup\tfine\nonly\ndown\tdull\nalone\n"),
+        ("a.txt", "up\tfine\nno label\ndown\tdull\nno label\n"),
+        ("a.jsonl", '{"label": "up", "text": "fine"}\n{"label": 3\n{"text": "a"}\n{"label": "down", "text": "dull"}\n'),
+    ],
+)
+def test_malformed_rows_are_counted_and_skipped_on_request(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"malformed rows: 2 of 4\.(.|\n)*line \d(.|\n)*line \d(.|\n)*--skip-bad-rows"):
+        read_rows(str(path), LabeledConfig(train=str(path)))
+    rows = read_rows(str(path), LabeledConfig(train=str(path), bad_rows="skip"))
+    assert [(row.label, *row.texts) for row in rows.rows] == [("up", "fine"), ("down", "dull")]
+    assert "malformed rows, skipped: 2 of 4." in rows.notes[0]
+
+
+def test_a_file_of_malformed_rows_only_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one\ntwo\n")
+    with pytest.raises(UserError, match="line 1"):
+        read_rows(str(path), LabeledConfig(train=str(path), bad_rows="skip", separator="\t"))
+
+
+def test_rare_labels_are_named() -> None:
+    rows = [Row(label, ("text",), "") for label in ["many"] * 9 + ["few"] * 4 + ["one"]]
+    assert "fewer than 5 texts: 'one' (1), 'few' (4);" in rare_labels(rows)[0]
+    assert rare_labels(rows[:9]) == []

@@ -44,7 +44,7 @@ def test_blocks_concatenate_to_the_text(
     path = tmp_path_factory.mktemp("blocks") / "a.txt"
     path.write_bytes(text.encode())
     read = "".join(block.text for block in blocks(path, kind, size))
-    assert read == (text if kind == "file" else text.replace("\r\n", "\n"))
+    assert read == text.replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize("document", KINDS)

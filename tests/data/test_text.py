@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from seqwright.core.config import UserError
-from seqwright.data.text.corpus import Corpus, TextConfig, document_kind, documents_of, read_corpus, split
+from seqwright.data.text.corpus import Corpus, Document, TextConfig, document_kind, documents_of, read_corpus, split
 
 
 def lines(count: int) -> Corpus:
@@ -52,6 +53,15 @@ def test_notes_about_decoding_errors_and_crlf(tmp_path: Path) -> None:
     corpus = read_corpus(["a.txt"], "line", base=tmp_path, errors="replace")
     assert corpus.documents == ["a", "b\ufffd"]
     assert ["1 decoding errors" in corpus.notes[0], "CRLF" in corpus.notes[1]] == [True, True]
+
+
+@pytest.mark.parametrize("kind", ["file", "line", "blank-line"])
+def test_crlf_is_read_as_lf_and_scored_as_lf(kind: Document, tmp_path: Path) -> None:
+    (tmp_path / "lf.txt").write_bytes(b"a\nb\n\nc\n")
+    (tmp_path / "crlf.txt").write_bytes(b"a\r\nb\r\n\r\nc\r\n")
+    lf, crlf = (read_corpus([f"{name}.txt"], kind, base=tmp_path, errors="strict") for name in ("lf", "crlf"))
+    assert crlf == replace(lf, notes=crlf.notes)
+    assert crlf.exact
 
 
 def test_tail_split_holds_out_the_last_documents() -> None:

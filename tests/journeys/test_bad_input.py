@@ -106,7 +106,7 @@ def test_all_recipe_errors_are_reported_at_once(seqwright: Command, workdir: Pat
         (["gpt3-smal"], "no recipe 'gpt3-smal'. Did you mean 'gpt3-small'?"),
         (["gpt3-small"], "train names no file; give your own text with --text FILE."),
         (["text.txt"], "text.txt is no recipe (.toml); `seqwright train --text text.txt`"),
-        (["--labeled", "a.tsv", "text.txt"], "named one by one: --labeled a.tsv --labeled text.txt."),
+        (["--labeled", "./text.txt", "text.txt"], "named one by one: --labeled ./text.txt --labeled text.txt."),
         (["--text", "text.txt", "--model", "lsmt"], "no model kind 'lsmt'. Did you mean 'lstm'?"),
         (["--text", "text.txt", "--set", "tokenizer.kind=word"], "Did you mean 'words'?"),
         (["--text", "text.txt", "--set", "model.layers"], "expected key=value, as in --set training.steps=100."),

@@ -246,3 +246,20 @@ def test_recipe_object_takes_no_further_arguments(workdir: Path) -> None:
     table = {"data": {"kind": "labeled", "train": "train.tsv"}, "model": {"kind": "bag"}}
     with pytest.raises(UserError, match=r"a Recipe is complete; name model, labeled when you make it"):
         sw.train(recipe.make(table), labeled="train.tsv", model="lstm")
+
+
+def test_a_small_file_is_scored_by_cross_validation(seqwright: Command, workdir: Path) -> None:
+    (workdir / "small.tsv").write_text(labeled_lines(40))
+    result = seqwright("train", "--labeled", "small.tsv", "--run", "run")
+    sentence = "Scored on the held-out texts of 5-fold cross-validation"
+    assert sentence in result.out
+    assert sentence in (workdir / "run" / "report.html").read_text()
+    summary = seqwright("train", "--labeled", "small.tsv", "--run", "run", "--json").json["summary"]
+    assert summary["accuracy"] == 100.0
+    assert summary["scores"]["accuracy"]["signature"].endswith("|split:5-fold")
+    assert sum(map(sum, summary["details"]["confusion"])) == 40
+    assert summary["refitted"]
+    (workdir / "tiny.tsv").write_text(labeled_lines(8))
+    result = seqwright("train", "--labeled", "tiny.tsv", "--run", "tiny")
+    assert "the run has no score of its own" in result.err
+    assert "Scored on" not in result.out

@@ -12,7 +12,8 @@ import pytest
 import seqwright as sw
 from seqwright import build
 from seqwright.commands import common
-from seqwright.pipeline.recipe import shipped
+from seqwright.core.config import UserError
+from seqwright.pipeline.shipped import shipped
 from tests.journeys.commands import TINY, TINY_GPT, files, finish, records, start, synthetic_text
 from tests.journeys.conftest import Command
 
@@ -96,6 +97,8 @@ def test_every_command_prints_json(seqwright: Command, trained: Path) -> None:
     assert translators == [row for row in recipes if row["task"] == "translation"]
     assert "Did you mean 'translation'?" in seqwright("recipes", "--task", "translations").err
     assert seqwright("recipes", "gpt2", "--json").json["name"] == "gpt2"
+    assert {row["name"] for row in seqwright("recipes", "Shakespeare", "--json").lines} >= {"shakespeare-cpu"}
+    assert "no recipe 'zyx'" in seqwright("recipes", "zyx").err
     assert "training.steps" in {row["key"] for row in seqwright("recipes", "--keys", "--json").lines}
 
 
@@ -187,6 +190,39 @@ def test_python_api_matches_the_commands(workdir: Path) -> None:
         run.generate("the", seeds=[1, 2])
 
 
+def test_wrong_names_in_python_are_errors_that_name_ours(trained: Path) -> None:
+    with pytest.raises(UserError, match=r'set=\["training.steps=3"\]'):
+        sw.train(text="text.txt", steps=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"open has no option 'devise'\. Did you mean 'device'\?"):
+        sw.open(trained, devise="cpu")  # type: ignore[call-arg]
+    with pytest.raises(UserError, match=r"is a run, no recipe.*seqwright\.open"):
+        sw.load(trained)
+    with pytest.raises(AttributeError, match=r"try run\.generate\(…\) or run\.score"):
+        sw.open(trained).predict("the")
+    for name, hint in {"opne": "'open'", "fit": "'train'", "evaluate": r"open\(RUN\)\.evaluate"}.items():
+        with pytest.raises(AttributeError, match=hint):
+            getattr(sw, name)
+
+
+def test_tokenize_shows_tokens_and_ids_of_a_text(seqwright: Command, trained: Path) -> None:
+    ids = seqwright("tokenize", trained, "a cat", "--json").lines[0]["ids"]
+    rows = [line.split() for line in seqwright("tokenize", trained, "a cat").out.splitlines() if "'" in line]
+    assert [int(row[-1]) for row in rows] == ids
+    assert rows[0][0] == "'a'"
+    assert "no file nowhere.txt" in seqwright("tokenize", trained, "nowhere.txt").err
+
+
+def test_a_recipe_without_its_data_names_the_data_and_your_own(seqwright: Command) -> None:
+    error = seqwright("train", "shakespeare-cpu").err
+    assert "The recipe is for tiny Shakespeare" in error
+    assert "`seqwright train shakespeare-cpu --text FILE`" in error
+
+
+def test_export_of_a_network_names_its_files(seqwright: Command, trained: Path) -> None:
+    error = seqwright("export", trained, "model.onnx").err
+    assert f'safetensors.torch.load_file("{trained / "model.safetensors"}")' in error
+
+
 def test_print_and_notebooks_show_what_a_run_is(trained: Path) -> None:
     run = sw.open(trained)
     shown = str(run)
@@ -218,6 +254,7 @@ def test_unicode_scripts_and_crlf(seqwright: Command, workdir: Path, kind: str) 
     assert result.status == 0, result.err
     (row,) = seqwright("generate", "mixed", "Có chí 👩‍👩‍👧", "--max-tokens", "6", "--json").lines
     assert row["prompt"] == "Có chí 👩‍👩‍👧"
+    assert "\\r" not in (workdir / "mixed" / "tokenizer.json").read_text()
 
 
 def test_ngram_training_on_a_line_of_ten_megabytes(seqwright: Command, workdir: Path) -> None:

@@ -71,7 +71,7 @@ def test_arpa_round_trip_of_a_character_model(workdir: Path, seqwright: Command)
 
 
 def test_invalid_exports_and_imports_are_rejected(workdir: Path, seqwright: Command, trained: Path, run: Path) -> None:
-    assert "holds a 'gpt' model" in seqwright("export", trained, "--to", "arpa", "x.arpa").err
+    assert "holds a 'gpt' network, which needs no export" in seqwright("export", trained, "--to", "arpa", "x.arpa").err
     assert "no export kind 'arps'. Did you mean 'arpa'?" in seqwright("export", run, "--to", "arps", "x").err
     assert "unknown file extension" in seqwright("import", "text.txt", "--run", "x").err
     seqwright("export", run, "--to", "arpa", "good.arpa")
@@ -244,7 +244,11 @@ def test_ngram_is_scored_on_held_out_text_and_fitted_again_on_all(seqwright: Com
     characters = ("--model", "ngram", "--set", "tokenizer.kind=characters")
     result = seqwright("train", "--text", "text.txt", *characters, "--run", "all")
     assert "then fitted again on all text" in result.err
-    seqwright("train", "--text", "text.txt", *characters, "--set", "data.refit=false", "--run", "part")
+    saved = RunDirectory.open("all").fingerprint[:8]
+    assert f"the saved model ({saved}) was then fitted on all data." in result.out
+    assert f"|model:{saved}" not in result.out  # the scores are of another model
+    result = seqwright("train", "--text", "text.txt", *characters, "--set", "data.refit=false", "--run", "part")
+    assert f"|model:{RunDirectory.open('part').fingerprint[:8]}" in result.out
     scores = [RunDirectory.open(name).summary()["bits_per_byte"] for name in ("all", "part")]
     assert scores[0] == scores[1] == seqwright("evaluate", "part", "--json").json["bits_per_byte"]
     result = seqwright("evaluate", "all")

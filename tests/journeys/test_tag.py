@@ -128,13 +128,17 @@ def test_running_text_is_split_as_the_training_data_is(seqwright: Command, workd
     assert seqwright("train", "--tagged", "train.tsv", "--run", "run").status == 0
     result = seqwright("tag", "run", "We see dogs.")
     assert result.out == "We see dogs .\tp v n x\n"
+    seqwright("tag", "run", "We see dogs.", "--out", "out.conllu")
+    comment, *rows = (workdir / "out.conllu").read_text().split("\n")
+    assert comment == "# text = We see dogs."
+    assert [row.split("\t")[-1] for row in rows[:4]] == ["_", "_", "SpaceAfter=No", "_"]
     assert "with punctuation apart as in the training data; --pretokenized splits at white space only" in result.err
     assert seqwright("tag", "run", "We see dogs.", "--pretokenized").out.startswith("We see dogs.\t")
     (workdir / "mails.csv").write_text("id,text\n7,We see dogs.\n8,\n")
     result = seqwright("tag", "run", "mails.csv")
     assert result.out == "id,text,tokens,tags\n7,We see dogs.,We see dogs .,p v n x\n8,,,\n"
     assert seqwright("tag", "run", "mails.csv", "--out", "out.conllu").status == 0
-    assert (workdir / "out.conllu").read_text().splitlines()[3] == "4\t.\t_\tx" + "\t_" * 6
+    assert (workdir / "out.conllu").read_text().splitlines()[4] == "4\t.\t_\tx" + "\t_" * 6
 
 
 def test_tags_unseen_in_training_count_as_wrong(seqwright: Command, tagger: Path, workdir: Path) -> None:

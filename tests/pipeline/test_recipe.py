@@ -15,7 +15,8 @@ from seqwright.core.batch import EncoderSizes, OutputSpec, Vocabularies, Vocabul
 from seqwright.core.config import UserError
 from seqwright.data.files import resolve
 from seqwright.data.images.corpus import read_images, read_splits
-from seqwright.pipeline.recipe import Recipe, about, load, make, shipped
+from seqwright.pipeline.recipe import Recipe, load, make
+from seqwright.pipeline.shipped import about, shipped
 from seqwright.tasks.images.codec import ImageCodec
 from seqwright.training.schedule import schedule
 

@@ -63,8 +63,15 @@ def test_chart_without_points_is_empty() -> None:
     assert chart("Loss", [Series(name="a", points=[(0, 1.0)], color="red")], x=LOG, y=Axis()) == ""
 
 
-@pytest.mark.parametrize("points", [[(5, 1.0)], [(0, 0.0)], [(0, 1.0), (1, 1.0)], [(1, -3.0), (2, -3.5)]])
-def test_single_points_and_constants_are_drawn(points: list[Point]) -> None:
+def test_chart_of_one_point_is_empty() -> None:
+    point = Series(name="a", points=[(5, 1.0)], color="red")
+    level = Series(name="baseline", points=[(0, 2.0), (5, 2.0)], color="red", style="level")
+    assert chart("Loss", [point, level], x=LINEAR, y=Axis()) == ""
+    assert chart("Loss", [point, Series(name="b", points=[(6, 1.0)], color="red")], x=LINEAR, y=Axis()) != ""
+
+
+@pytest.mark.parametrize("points", [[(0, 1.0), (1, 1.0)], [(1, -3.0), (2, -3.5)]])
+def test_constants_and_negative_values_are_drawn(points: list[Point]) -> None:
     drawn = chart("Loss", [Series(name="a", points=points, color="red")], x=LINEAR, y=Axis())
     assert drawn.count("<circle") == len(points)
     numbers = [float(n) for n in re.findall(r'c[xy]="([^"]+)"', drawn)]

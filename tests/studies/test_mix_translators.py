@@ -109,7 +109,10 @@ def test_mixing_different_tokenizers_is_refused(trained: Trained) -> None:
 def test_mixing_a_translator_with_another_task_is_refused(trained: Trained, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("the cat sat on a mat\n" * 30)
     ngram = sw.train(text=str(tmp_path / "a.txt"), model="ngram", run=tmp_path / "ngram", set=["tokenizer.kind=words"])
-    with pytest.raises(UserError, match="only translators can be mixed"):
+    with pytest.raises(
+        UserError,
+        match=r"pairs: turns sources into targets.*text: continues text.*Mix language models of one tokenizer",
+    ):
         mix([trained.first, ngram], (), tmp_path / "no")
     with pytest.raises(UserError, match="--geometric is for translators"):
         mix([ngram, ngram], (), tmp_path / "no", geometric=True)

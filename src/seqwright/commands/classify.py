@@ -15,6 +15,7 @@ from seqwright.commands.common import (
     JSON,
     RUN,
     SET,
+    TEXT_OR_FILE,
     echo,
     options_from,
     predict_images,
@@ -26,7 +27,7 @@ from seqwright.commands.tables import FORMAT, OUT, Output, open_input, predicted
 
 @click.command("classify")
 @RUN
-@click.argument("text_or_file", required=False)
+@TEXT_OR_FILE
 @click.argument("more", nargs=-1, metavar="[IMAGES]...")
 @click.option("--explain", is_flag=True, help="The n-grams that contribute most to each label (bag of n-grams).")
 @COLUMNS

@@ -6,11 +6,11 @@ import codecs
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 
+from seqwright.commands.checks import existing_inputs, existing_run, input_path
 from seqwright.core.printable import printable
 
 CHUNK_LINES, CHUNK_CHARACTERS = 1 << 13, 1 << 24
@@ -24,7 +24,8 @@ PIPED_WIDTH = 120
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
-RUN = click.argument("run", type=click.Path())
+RUN = click.argument("run", type=click.Path(), callback=existing_run)
+TEXT_OR_FILE = click.argument("text_or_file", required=False, callback=existing_inputs)
 SET = click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a recipe key; may be repeated."
 )
@@ -138,28 +139,6 @@ def read_lines(file: str | None) -> Iterator[str]:
     """Lines of a file (plain, .gz or .xz) or of standard input, without line ends."""
     for lines in line_chunks(file):
         yield from lines
-
-
-def is_file(text_or_file: str | None) -> bool:
-    """Whether this is the name of an existing file."""
-    try:
-        return text_or_file is not None and Path(text_or_file).is_file()
-    except OSError:  # a text that is too long for a file name
-        return False
-
-
-def input_path(text_or_file: str | None) -> Path | None:
-    """The file of this name; None for standard input (no name, or "-") and for a text.
-
-    A text without a space but with a directory or a suffix is taken for a misspelled file name, which is an error.
-    """
-    if text_or_file in (None, "-"):
-        return None
-    from seqwright.data.files import resolve
-
-    text = str(text_or_file)
-    named = " " not in text and ("/" in text or Path(text).suffix.strip("."))  # from Python 3.14 "Hello." has a suffix
-    return resolve(text) if named or is_file(text) else None
 
 
 def text_or_line_chunks(text_or_file: str | None) -> Iterator[list[str]]:

@@ -169,7 +169,7 @@ def _list(as_json: bool) -> None:
 def _recipes_by_data_set() -> dict[str, list[str]]:
     """Names of the built-in recipes, by the data set they use."""
     from seqwright.data.catalog import DATASETS
-    from seqwright.pipeline.recipe import shipped
+    from seqwright.pipeline.shipped import shipped
 
     texts = {name: path.read_text(encoding="utf-8") for name, path in shipped().items()}
     return {data_set: [name for name, text in texts.items() if f'"{data_set}/' in text] for data_set in DATASETS}

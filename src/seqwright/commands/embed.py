@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import COLUMNS, DEVICE, JSON, RUN, echo, print_json
+from seqwright.commands.common import COLUMNS, DEVICE, JSON, RUN, TEXT_OR_FILE, echo, print_json
 from seqwright.commands.tables import FORMAT, open_input, print_columns
 
 SUFFIXES = (".npz", ".safetensors")
@@ -16,7 +16,7 @@ SUFFIXES = (".npz", ".safetensors")
 
 @click.command("embed")
 @RUN
-@click.argument("text_or_file", required=False)
+@TEXT_OR_FILE
 @click.option(
     "--pooling",
     type=click.Choice(["mean", "first", "last", "max"]),

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from seqwright.commands.checks import existing_files
 from seqwright.commands.common import (
     COLUMNS,
     DEVICE,
@@ -31,6 +32,7 @@ from seqwright.commands.common import (
     "on",
     multiple=True,
     metavar="FILE...",
+    callback=existing_files,
     help="Test data: a text, or a source and its references. Default: the validation data of RUN.",
 )
 @click.option("--label-errors", type=click.IntRange(1), help="List the N most likely label errors.")

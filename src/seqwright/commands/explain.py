@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from seqwright.commands.common import JSON, echo, input_path, print_json, print_table, read_lines
+from seqwright.commands.checks import input_path
+from seqwright.commands.common import JSON, echo, print_json, print_table, read_lines
 
 MAX_LINES, MAX_CHARACTERS = 1000, 100_000
 """Lines of a file that are read, and characters: an explanation is an example, not a corpus."""

@@ -13,21 +13,32 @@ from seqwright.commands.common import JSON, RUN, echo, print_json
 @RUN
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option(
-    "--to", "to", metavar="FORMAT", required=True, help="arpa: n-gram models, for KenLM, SRILM and other toolkits."
+    "--to",
+    "to",
+    metavar="FORMAT",
+    help="arpa: n-gram models, for KenLM, SRILM and other toolkits. Default: the extension of FILE.",
 )
 @JSON
-def command(run: str, file: str, to: str, as_json: bool) -> None:
+def command(run: str, file: str, to: str | None, as_json: bool) -> None:
     """Export the model of RUN to FILE in another program's format.
 
+    Networks need no export: `model.safetensors` and `tokenizer.json` in the folder of a run open in PyTorch and
+    tokenizers as they are.
+
     \b
-    seqwright export runs/ptb-ngram --to arpa ptb.arpa.gz
+    seqwright export runs/ptb-ngram ptb.arpa.gz
     """
     from seqwright.api import open as open_run
-    from seqwright.core.config import pick
-    from seqwright.interop.formats import EXPORTS
+    from seqwright.interop.formats import export
 
-    facts = pick(to, EXPORTS, "export")(open_run(run, device="cpu"), Path(file))
+    facts = export(open_run(run, device="cpu"), Path(file), to)
     if as_json:
-        print_json({"run": run, "file": file, "to": to} | facts)
+        print_json(
+            {
+                "run": run,
+                "file": file,
+            }
+            | facts
+        )
     else:
         echo(f"{file}: {facts['bytes']:,} bytes.")

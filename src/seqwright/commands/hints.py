@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from seqwright.commands.checks import training_key
 from seqwright.core.config import did_you_mean
 from seqwright.core.synonyms import KEYS_BY_SYNONYM, SYNONYMS
 
@@ -19,7 +20,7 @@ EXPECTED = {
     "fine-tune": "`seqwright train --labeled FILE --from RUN` (or --text, --chat, …) fine-tunes a run",
     "report": "every run has a report.html in its folder",
     "compare": "not yet a command: `seqwright runs` lists the scores of all runs, `seqwright demo` compares a ladder",
-    "list": "`seqwright runs` lists runs, `seqwright recipes` recipes, `seqwright data list` data sets",
+    "list": "`seqwright runs` lists runs, `seqwright recipes` recipes, `seqwright data` data sets",
     "serve": "not yet a command: in Python, `seqwright.open(RUN)` is a model to serve",
     "version": "`seqwright --version`",
     "help": "`seqwright --help`",
@@ -43,6 +44,8 @@ def option_hint(option: str, command: click.Command) -> str:
         return f" Did you mean {same[0]}?"
     if "--set" not in flags.values():
         return ""
+    if command.name == "train" and (key := training_key(name)):
+        return f" It is a key of the recipe: --set {key}=…"
     from seqwright.pipeline.recipe import keys_named
 
     keys = [key for key in keys_named(name) if command.name == "train" or key.startswith(("decoding.", "evaluation."))]

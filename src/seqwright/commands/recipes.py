@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,21 +14,36 @@ if TYPE_CHECKING:
 
 
 @click.command("recipes")
-@click.argument("name", required=False)
+@click.argument("name", required=False, metavar="[NAME | WORD]")
 @click.option("--task", metavar="TASK", help="List the recipes of one task only, such as translation.")
 @click.option("--keys", is_flag=True, help="List every recipe key with its type, default and description.")
 @click.option("--markdown", is_flag=True, help="Print the keys as Markdown: docs/reference.md.")
 @JSON
 def command(name: str | None, task: str | None, keys: bool, markdown: bool, as_json: bool) -> None:
-    """List the built-in recipes by task, print the recipe called NAME, or list all recipe keys."""
+    """List the built-in recipes by task, print the recipe called NAME, or list all recipe keys.
+
+    Any other word is searched for in names, tasks and descriptions.
+
+    \b
+    seqwright recipes shakespeare          (recipes about it)
+    seqwright recipes shakespeare-cpu      (the recipe itself, to copy and change)
+    seqwright recipes --keys               (every key that a recipe may have)
+    """
     from seqwright.core.config import UserError, did_you_mean
-    from seqwright.pipeline import recipe, reference
+    from seqwright.pipeline import shipped
     from seqwright.reporting.terminal import Column, table
 
+    matching: list[str] | None = None
+    if name and not Path(name).is_file() and name not in shipped.shipped():
+        matching = shipped.search(name)
     if markdown:
+        from seqwright.pipeline import reference
+
         echo(reference.markdown(), nl=False)
         return
     if keys:
+        from seqwright.pipeline import reference
+
         rows = [_row(entry) for entry in reference.entries()]
         columns = [
             Column("key", "key"),
@@ -35,14 +51,15 @@ def command(name: str | None, task: str | None, keys: bool, markdown: bool, as_j
             Column("default", "default"),
             Column("help", "description"),
         ]
-    elif name:
-        text = recipe.find(name).read_text(encoding="utf-8")
+    elif name and not matching:
+        text = shipped.find(name).read_text(encoding="utf-8")
         print_json({"name": name, "toml": text}) if as_json else echo(text, nl=False)
         return
     else:
         rows = [
-            {"task": path.parent.name, "name": name, "about": recipe.about(path)}
-            for name, path in sorted(recipe.shipped().items(), key=lambda item: (item[1].parent.name, item[0]))
+            {"task": path.parent.name, "name": name, "about": shipped.about(path)}
+            for name, path in sorted(shipped.shipped().items(), key=lambda item: (item[1].parent.name, item[0]))
+            if matching is None or name in matching
         ]
         if task is not None:
             tasks = sorted({row["task"] for row in rows})

@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import BACK_OFF, COLUMNS, DEVICE, JSON, RUN, back_off_text, echo
+from seqwright.commands.common import BACK_OFF, COLUMNS, DEVICE, JSON, RUN, TEXT_OR_FILE, back_off_text, echo
 from seqwright.commands.tables import FORMAT, OUT, Output, open_input, predicted, table_progress
 
 
 @click.command("score")
 @RUN
-@click.argument("text_or_file", required=False)
+@TEXT_OR_FILE
 @click.option("--keep-below", type=float, metavar="PPL", help="Keep only lines with a perplexity below PPL.")
 @click.option("--keep-above", type=float, metavar="PPL", help="Keep only lines with a perplexity above PPL.")
 @click.option("--tokens", "by_token", is_flag=True, help="Print the surprisal of each token, in bits.")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from seqwright.commands.common import echo, input_path, text_or_line_chunks
+from seqwright.commands.checks import input_path
+from seqwright.commands.common import echo, text_or_line_chunks
 from seqwright.core.config import UserError
 
 if TYPE_CHECKING:  # imported by a command only when it runs: `seqwright --help` stays fast

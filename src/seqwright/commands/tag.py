@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seqwright.commands.checks import input_path
 from seqwright.commands.common import (
     COLUMNS,
     DEVICE,
     JSON,
     RUN,
     SET,
+    TEXT_OR_FILE,
     echo,
-    input_path,
     options_from,
     split_data_overrides,
     text_or_line_chunks,
@@ -23,6 +24,7 @@ from seqwright.commands.common import (
 from seqwright.commands.tables import OUT, Output, predicted, table_progress, write_lines
 
 if TYPE_CHECKING:
+    from seqwright.data.tables import TableRow
     from seqwright.data.tagged.annotated import ColumnFile
 
 COLUMN_FORMATS = ("columns", "conllu", "lines")
@@ -32,7 +34,7 @@ TABLE_FORMATS = ("text", "csv", "tsv", "jsonl")
 
 @click.command("tag")
 @RUN
-@click.argument("text_or_file", required=False)
+@TEXT_OR_FILE
 @click.option("--pretokenized", is_flag=True, help="Words are separated by white space; split nothing else.")
 @click.option(
     "--format",
@@ -113,7 +115,7 @@ def command(
                     del values["tokens"]
                 text = f"{words}\t{tags}" if words else ""
                 if as_conllu:
-                    text = conllu_sentence(sentence.words, sentence.tags, tag_column)
+                    text = conllu_sentence(sentence.words, sentence.tags, tag_column, _text_of(row))
                 yield row, values, text
 
     output.write(results())
@@ -169,6 +171,11 @@ def _conllu_names(columns: Any) -> bool:
     from seqwright.data.tagged.formats import CONLLU
 
     return columns is not None and all(column in CONLLU for column in columns)
+
+
+def _text_of(row: TableRow) -> str:
+    """The text of a row on one line; of a list of words, with spaces between them."""
+    return " ".join(row.texts[0].split() if isinstance(row.texts[0], str) else row.texts[0])
 
 
 def _values(sentence: Any) -> dict[str, Any]:

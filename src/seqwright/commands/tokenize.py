@@ -8,29 +8,44 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import JSON, echo, print_json, print_table, read_lines
+from seqwright.commands.checks import existing_inputs, input_path
+from seqwright.commands.common import JSON, echo, print_json, print_table, text_or_line_chunks
 
 
 @click.command("tokenize")
 @click.argument("tokenizer", type=click.Path())
-@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.argument("texts", nargs=-1, metavar="[TEXT | FILE]...", callback=existing_inputs)
 @click.option("--ids", is_flag=True, help="Print ids instead of tokens.")
 @click.option("--summary", is_flag=True, help="Coverage statistics only.")
 @JSON
-def command(tokenizer: str, files: Sequence[str], ids: bool, summary: bool, as_json: bool) -> None:
-    """Tokenize each line of FILEs or standard input with TOKENIZER (a run, a tokenizer.json or a SentencePiece .model).
+def command(tokenizer: str, texts: Sequence[str], ids: bool, summary: bool, as_json: bool) -> None:
+    """Tokenize TEXTs, or each line of FILEs or standard input, with TOKENIZER (a run, a tokenizer.json or a
+    SentencePiece .model).
 
-    Then prints coverage statistics per file: lines that do not round-trip, unknown tokens, bytes per token, tokens per
-    word (fertility). --summary prints only these, with the most frequent unknown units and fertility by script.
+    A text is printed as a table of tokens and ids, a file as a line of tokens per line. Then prints coverage statistics
+    per text or file: lines that do not round-trip, unknown tokens, bytes per token, tokens per word (fertility).
+    --summary prints only these, with the most frequent unknown units and fertility by script.
+
+    \b
+    seqwright tokenize runs/notes-gpt "Once upon a time"
+    seqwright tokenize runs/notes-gpt notes.txt --summary
     """
     loaded = _load(tokenizer)
     from seqwright.text.coverage import coverage
 
-    for file in files or ["-"]:
-        lines = list(read_lines(file))
-        if not summary:
+    for text in texts or ["-"]:
+        lines = [line for chunk in text_or_line_chunks(text) for line in chunk]
+        is_text = text != "-" and input_path(text) is None
+        if is_text and not (summary or ids or as_json):
+            _print_table(loaded, text)
+        elif not summary:
             _print_tokens(loaded, lines, ids=ids, as_json=as_json)
-        about = {"file": file, "kind": loaded.kind, "vocabulary": loaded.size, "lossless": loaded.lossless}
+        about = {
+            "text" if is_text else "file": text,
+            "kind": loaded.kind,
+            "vocabulary": loaded.size,
+            "lossless": loaded.lossless,
+        }
         statistics = about | coverage(loaded, lines)
         if as_json:
             print_json(statistics)
@@ -62,6 +77,15 @@ def _print_tokens(tokenizer: Any, lines: Sequence[str], *, ids: bool, as_json: b
         else:
             segmentation = " ".join(map(str, encoded)) if ids else " ".join(repr(token)[1:-1] for token in tokens)
             echo(f"{segmentation}{'' if exact else '    (lossy)'}")
+
+
+def _print_table(tokenizer: Any, text: str) -> None:
+    """Prints the tokens of a text, one per row, with their ids."""
+    from seqwright.reporting.terminal import Column, table
+
+    encoded = tokenizer.encode(text)
+    rows = [{"token": repr(token), "id": id} for token, id in zip(tokenizer.tokens(encoded), encoded, strict=True)]
+    print_table(table(rows, [Column("token", "token"), Column("id", "id", str)]))
 
 
 def _print_coverage(statistics: dict[str, Any], *, to_stderr: bool) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
+from seqwright.commands.checks import check_overrides, existing_files, existing_run
 from seqwright.commands.common import (
     COLUMNS,
     JSON,
@@ -33,35 +36,72 @@ KINDS = (
     "-t",
     multiple=True,
     metavar="FILE",
+    callback=existing_files,
     help="Plain text to train a language model on, instead of a recipe; may be repeated.",
 )
 @click.option(
     "--pairs",
     multiple=True,
     metavar="SOURCE TARGET",
+    callback=existing_files,
     help="Parallel corpus: source and target, line by line, or one .tsv or .jsonl file.",
 )
-@click.option("--valid", multiple=True, metavar="FILE", help="Validation data. Default: a held-out split.")
-@click.option("--chat", multiple=True, metavar="FILE", help="Conversations as JSON lines, for an assistant.")
 @click.option(
-    "--labeled", multiple=True, metavar="FILE", help="Labeled texts for a classifier: `label TAB text` per line."
+    "--valid",
+    multiple=True,
+    metavar="FILE",
+    callback=existing_files,
+    help="Validation data. Default: a held-out split.",
 )
-@click.option("--masked", multiple=True, metavar="FILE", help="Plain text to train a masked language model on.")
+@click.option(
+    "--chat",
+    multiple=True,
+    metavar="FILE",
+    callback=existing_files,
+    help="Conversations as JSON lines, for an assistant.",
+)
+@click.option(
+    "--labeled",
+    multiple=True,
+    metavar="FILE",
+    callback=existing_files,
+    help="Labeled texts for a classifier: `label TAB text` per line.",
+)
+@click.option(
+    "--masked",
+    multiple=True,
+    metavar="FILE",
+    callback=existing_files,
+    help="Plain text to train a masked language model on.",
+)
 @click.option(
     "--tagged",
     multiple=True,
     metavar="FILE",
+    callback=existing_files,
     help="Tagged words for a tagger: `token TAB tag` per line, a blank line after a sentence.",
 )
 @click.option(
     "--images",
     multiple=True,
     metavar="FILE",
+    callback=existing_files,
     help="Labeled images: one folder per class, .npz, or IDX (images, then labels).",
 )
-@click.option("--captions", multiple=True, metavar="FILE", help="Images with captions: an .npz file with both.")
 @click.option(
-    "--from", "base", type=click.Path(), metavar="RUN", help="Fine-tune: initialize from the weights of a finished run."
+    "--captions",
+    multiple=True,
+    metavar="FILE",
+    callback=existing_files,
+    help="Images with captions: an .npz file with both.",
+)
+@click.option(
+    "--from",
+    "base",
+    type=click.Path(),
+    metavar="RUN",
+    callback=existing_run,
+    help="Fine-tune: initialize from the weights of a finished run.",
 )
 @click.option(
     "--model",
@@ -78,6 +118,7 @@ KINDS = (
     help="Time budget: train for about N minutes on this machine. Default for your own texts: 10.",
 )
 @COLUMNS
+@click.option("--skip-bad-rows", is_flag=True, help="Labeled texts: skip malformed rows (data.bad_rows=skip).")
 @TRUST
 @click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
 @SET
@@ -98,6 +139,7 @@ def command(
     run: str | None,
     minutes: float | None,
     columns: tuple[str, ...],
+    skip_bad_rows: bool,
     trust: bool,
     quiet: bool,
     overrides: tuple[str, ...],
@@ -118,6 +160,11 @@ def command(
     seqwright train --run runs/notes-gpt                               (resume)
     seqwright train --run runs/notes-gpt --set training.steps=1000     (train a finished run longer)
     """
+    from seqwright.pipeline.shipped import find
+
+    check_overrides(overrides)
+    if recipe is not None:
+        find(recipe)
     from seqwright.api import wanted_recipe
     from seqwright.data.column_roles import columns_override
     from seqwright.pipeline.training import train
@@ -133,6 +180,8 @@ def command(
         if kind is None:
             raise click.UsageError("--columns is for your own files; in a recipe, set data.columns.")
         overrides = (*overrides, *columns_override(columns, kind))
+    if skip_bad_rows:
+        overrides = (*overrides, "data.bad_rows=skip")
     resolved = wanted_recipe(
         recipe,
         valid=valid or None,
@@ -165,8 +214,18 @@ def command(
         if "discounts" in outcome.summary:
             print_table(ngrams_table(outcome.summary["types"], outcome.summary["discounts"]))
         if "scores" in outcome.summary:
-            print_scores(outcome.summary["scores"], outcome.summary["fingerprint"], outcome.summary.get("baseline"))
+            _print_scores(outcome.summary)
         for sentence, following in outcome.advice:
             echo(f"{sentence}: `{following}`")
     # Exit status 128 + signal number, as shells report it.
     return {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129}.get(outcome.stopped or "", 0)
+
+
+def _print_scores(summary: Mapping[str, Any]) -> None:
+    """Prints the scores of a training, and on which data they were taken."""
+    from seqwright.reporting.run_facts import scored_on
+
+    scored_model = "" if summary.get("refitted") else summary["fingerprint"]
+    print_scores(summary["scores"], scored_model, summary.get("baseline"))
+    if sentence := scored_on(summary):
+        echo(sentence)

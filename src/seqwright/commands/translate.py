@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import COLUMNS, DEVICE, JSON, PRECISION, RUN, SET, echo, options_from
+from seqwright.commands.common import COLUMNS, DEVICE, JSON, PRECISION, RUN, SET, TEXT_OR_FILE, echo, options_from
 from seqwright.commands.tables import FORMAT, OUT, Output, open_input, predicted, table_progress
 
 SOURCE_NAMES = ("source", "src", "text", "sentence", "input", "question", "query", "content")
@@ -18,7 +18,7 @@ SOURCE_NAMES = ("source", "src", "text", "sentence", "input", "question", "query
 
 @click.command("translate")
 @RUN
-@click.argument("text_or_file", required=False)
+@TEXT_OR_FILE
 @click.option("--beam", type=click.IntRange(1), metavar="K", help="Beam search with beam size K.")
 @click.option(
     "--n-best",

@@ -124,8 +124,26 @@ class ConfigLoader:
     def read(self, cls: type[T], table: Mapping[str, Any], section: str = "") -> T | None:
         """An instance of `cls` from a table, or None with the reasons in `problems`."""
         before = len(self.problems)
-        types_of = _types(typing.cast(type, cls))
-        values: dict[str, Any] = {}
+        prefix = f"{section}." if section else ""
+        place = f"[{section}]" if section else self.noun
+        values = self.values(cls, table, section)
+        for f in fields(cls):  # type: ignore[arg-type]
+            if f.name not in table and f.default is MISSING and f.default_factory is MISSING:
+                self.problem(prefix + f.name, f"{place} needs the key '{f.name}'.")
+        if len(self.problems) > before:
+            return None
+        try:
+            return cls(**values)
+        except UserError as error:  # validation in __post_init__, whose message names the keys
+            words = set(re.findall(r"\w+", str(error)))
+            named = [prefix + key for key in values if key in words and prefix + key in self.origins]
+            origin = self.origins[named[0]] if named else self.origin
+            self.problems.append(f"{origin}: [{section}] {error}" if section else f"{origin}: {error}")
+            return None
+
+    def values(self, cls: type, table: Mapping[str, Any], section: str = "") -> dict[str, Any]:
+        """The values of a table by key, converted; unknown keys and other types are problems."""
+        types_of, values = _types(cls), dict[str, Any]()
         prefix = f"{section}." if section else ""
         place = f"[{section}]" if section else self.noun
         for key, value in table.items():
@@ -142,19 +160,7 @@ class ConfigLoader:
                 values[key] = _convert(value, wanted)
             except ValueError as error:
                 self.problem(dotted, f"{dotted} {error}")
-        for f in fields(cls):  # type: ignore[arg-type]
-            if f.name not in table and f.default is MISSING and f.default_factory is MISSING:
-                self.problem(prefix + f.name, f"{place} needs the key '{f.name}'.")
-        if len(self.problems) > before:
-            return None
-        try:
-            return cls(**values)
-        except UserError as error:  # validation in __post_init__, whose message names the keys
-            words = set(re.findall(r"\w+", str(error)))
-            named = [prefix + key for key in values if key in words and prefix + key in self.origins]
-            origin = self.origins[named[0]] if named else self.origin
-            self.problems.append(f"{origin}: [{section}] {error}" if section else f"{origin}: {error}")
-            return None
+        return values
 
     def finish(self) -> None:
         """Raises all problems as one ConfigError."""

@@ -1,6 +1,6 @@
 """Reading files, plain, .gz or .xz: paths, folders and glob patterns, relative to the recipe or the data root.
 
-Text is decoded as UTF-8 exactly: line endings are kept (`data/text/corpus.py` splits lines), and only a leading byte
+Text is decoded as UTF-8 exactly: line endings are kept (`data/text/corpus.py` reads CRLF as LF); only a leading byte
 order mark is dropped.
 """
 
@@ -70,6 +70,9 @@ def resolve(path: str, base: Path | None = None) -> Path:
         with suppress(OSError, ValueError):  # names that are too long, or hold NUL: no such file
             if candidate.exists() or (is_pattern(candidate) and expand(candidate)[0]):
                 return candidate
+            # The files of recipes are named as they are often stored: compressed.
+            if candidate.suffix in COMPRESSED and candidate.with_suffix("").is_file():
+                return candidate.with_suffix("")
     tried = " or ".join(str(candidate) for candidate in candidates)
     unset = "" if root or relative.is_absolute() else f" {DATA_ROOT} (the data root, searched second) is not set."
     raise MissingFileError(f"no file {tried}.{_nearest(candidates)}{unset}")

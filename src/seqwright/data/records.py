@@ -35,7 +35,15 @@ def holds_records(path: Path) -> bool:
     return plain_suffix(path) in RECORD_SUFFIXES
 
 
-def records(
+def records(text: str, path: Path, columns: Sequence[str], *, line: int = 1, header: str = "") -> Iterator[Row]:
+    """The selected columns of each record of a file's text, as `parse_records` has them; malformed ones are raised."""
+    for row in parse_records(text, path, columns, line=line, header=header):
+        if isinstance(row, UserError):
+            raise row
+        yield row
+
+
+def parse_records(
     text: str,
     path: Path,
     columns: Sequence[str],
@@ -46,8 +54,8 @@ def records(
     delimiter: str | None = None,
     scalars: Sequence[str] = (),
     lists: Sequence[str] = (),
-) -> Iterator[Row]:
-    """The selected columns of each record of a file's text.
+) -> Iterator[Row | UserError]:
+    """The selected columns of each record of a file's text; of a malformed record the error, to raise or to count.
 
     `path` gives the format (unless `suffix` does, and `delimiter` for a .csv) and the name in messages. A file may be
     parsed block by block: `line` is the number of the block's first line, and `header` the file's first record for all
@@ -104,27 +112,34 @@ def parse_object(line: str, place: str) -> dict[str, Any]:
 
 def _json_lines(
     text: str, path: Path, columns: Sequence[str], first: int, scalars: Sequence[str], lists: Sequence[str]
-) -> Iterator[Row]:
+) -> Iterator[Row | UserError]:
     for number, line in enumerate(text.removesuffix("\n").split("\n"), first):
         place = f"{path}, line {number:,}"
-        record = parse_object(line, place)
-        row = []
-        for column in columns:
-            if column not in record:
-                raise UserError(f"{place} has no key '{column}'.{did_you_mean(column, record)}")
-            value = record[column]
-            if column in scalars and isinstance(value, bool | int | float):
-                value = json.dumps(value)
-            elif _is_string_list(value) and column in lists:
-                value = ",".join(value)
-            elif _is_string_list(value) and column in scalars:
-                raise UserError(
-                    f"{place}: '{column}' is {shortened(value)}; set data.labels = \"multi\" to read lists of labels."
-                )
-            if not isinstance(value, str):
-                raise UserError(f"{place}: '{column}' is {shortened(value)}, not a string.")
-            row.append(value)
-        yield tuple(row)
+        try:
+            record = parse_object(line, place)
+            row = tuple(_json_cell(record, column, place, column in scalars, column in lists) for column in columns)
+        except UserError as error:
+            yield error
+        else:
+            yield row
+
+
+def _json_cell(record: dict[str, Any], column: str, place: str, scalar: bool, string_list: bool) -> str:
+    """The string of a key, or of a number, a boolean or a list of strings where those are accepted."""
+    if column not in record:
+        raise UserError(f"{place} has no key '{column}'.{did_you_mean(column, record)}")
+    value = record[column]
+    if scalar and isinstance(value, bool | int | float):
+        value = json.dumps(value)
+    elif _is_string_list(value) and string_list:
+        value = ",".join(value)
+    elif _is_string_list(value) and scalar:
+        raise UserError(
+            f"{place}: '{column}' is {shortened(value)}; set data.labels = \"multi\" to read lists of labels."
+        )
+    if not isinstance(value, str):
+        raise UserError(f"{place}: '{column}' is {shortened(value)}, not a string.")
+    return value
 
 
 def _is_string_list(value: Any) -> bool:
@@ -139,7 +154,9 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _table(rows: Iterable[tuple[int, list[str]]], path: Path, columns: Sequence[str], delimiter: str) -> Iterator[Row]:
+def _table(
+    rows: Iterable[tuple[int, list[str]]], path: Path, columns: Sequence[str], delimiter: str
+) -> Iterator[Row | UserError]:
     rest = iter(rows)
     line, first = next(rest, (0, []))
     if not first:
@@ -166,12 +183,13 @@ def _table(rows: Iterable[tuple[int, list[str]]], path: Path, columns: Sequence[
                 )
         indices = [first.index(column) for column in columns]
     for line, row in rest:
-        if len(row) != len(first):
-            raise UserError(
+        if len(row) == len(first):
+            yield tuple(row[index] for index in indices)
+        else:
+            yield UserError(
                 f"{path}, line {line:,} {describe_row(row, delimiter)}, where the first line has {len(first)}; fix the"
                 " line."
             )
-        yield tuple(row[index] for index in indices)
 
 
 def _numbered(columns: Sequence[str]) -> bool:

@@ -10,7 +10,8 @@ from typing import Any
 from seqwright import build
 from seqwright.core.config import UserError, describe
 from seqwright.core.storage import write_text
-from seqwright.pipeline.recipe import DEFAULT_TASK, sections
+from seqwright.data.files import as_list
+from seqwright.pipeline.recipe import DEFAULT_TASK, Recipe, sections
 from seqwright.reporting.advice import advice
 from seqwright.reporting.report import report
 from seqwright.reporting.run_facts import RunFacts
@@ -57,6 +58,13 @@ def default_settings(recipe: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             keys = build.model_keys(kind, task=task) if cls is None else describe(cls)
             defaults[section] = {key.name: key.default for key in keys}
     return defaults
+
+
+def scored_on(settings: Recipe) -> str:
+    """The data of a run's scores: its validation files, or a split of its training data."""
+    if settings.data.valid:
+        return f"the validation data ({', '.join(as_list(settings.data.valid))})"
+    return f"the held-out split ({settings.data.split}) of the training data"
 
 
 def advice_of(directory: RunDirectory, summary: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

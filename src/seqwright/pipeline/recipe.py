@@ -21,13 +21,14 @@ from seqwright.core.config import (
     write_toml,
 )
 from seqwright.core.synonyms import KEYS_BY_SYNONYM
-from seqwright.data.files import DATA_ROOT, UNDER_ROOT, resolve
+from seqwright.data.catalog import DATASETS
+from seqwright.data.files import DATA_ROOT, UNDER_ROOT, MissingFileError, as_list, resolve
 from seqwright.data.samples.text import is_embedded
 from seqwright.pipeline.finetuning import fine_tuning
+from seqwright.pipeline.shipped import SHIPPED, find
 from seqwright.training.config import TrainingConfig
 
 DEFAULT_TASK = "text"
-SHIPPED = Path(__file__).parents[1] / "recipes"
 
 EXCLUSIVE = (("training.steps", "training.epochs", "training.minutes"), ("data.valid", "data.split"))
 """Keys of which an override replaces the others."""
@@ -133,7 +134,25 @@ def load(
         table["data"] = _with_files(data, train, valid)
     # Shipped recipes name files under the data root, or in the working directory.
     base = Path() if SHIPPED in path.parents else path.parent
-    return make(table, overrides, origin=str(path), base=base)
+    try:
+        return make(table, overrides, origin=str(path), base=base)
+    except MissingFileError as error:
+        if SHIPPED not in path.parents or train:
+            raise
+        raise MissingFileError(f"{error} {_data_hint(path.stem, table['data'])}") from error
+
+
+def _data_hint(name: str, data: Mapping[str, Any]) -> str:
+    """Which dataset a shipped recipe is for, where it belongs, and how to train the recipe on other files."""
+    folder = as_list(data.get("train"))[0].partition("/")[0]
+    dataset = DATASETS.get(folder)
+    what = f"{dataset.title} ({dataset.terms})" if dataset else f"the files of {folder}"
+    flag = "--pairs SOURCE TARGET" if data.get("kind") == "pairs" else f"--{data.get('kind', DEFAULT_TASK)} FILE"
+    return (
+        f"The recipe is for {what}, which does not come with seqwright: put it into a folder '{folder}', export"
+        f" {DATA_ROOT} as the folder above it, and see `seqwright data`. On your own data:"
+        f" `seqwright train {name} {flag}`."
+    )
 
 
 def make(
@@ -201,32 +220,6 @@ def _task(table: Mapping[str, Any], reader: ConfigLoader) -> str:
         reader.problem("data.kind", f"no data kind '{kind}'.{did_you_mean(str(kind), build.TASKS)}")
         return DEFAULT_TASK
     return str(kind)
-
-
-def find(recipe: str | Path) -> Path:
-    """The file of a recipe: a path, or the name of one that ships with seqwright."""
-    path = Path(recipe)
-    if path.is_file():
-        return path
-    known = shipped()
-    if str(recipe) in known:
-        return known[str(recipe)]
-    raise UserError(f"no recipe '{recipe}'.{did_you_mean(str(recipe), known)} `seqwright recipes` lists them.")
-
-
-def shipped() -> dict[str, Path]:
-    """The recipes that come with seqwright, by name."""
-    return {path.stem: path for path in sorted(SHIPPED.glob("*/*.toml"), key=lambda path: path.stem)}
-
-
-def about(path: Path) -> str:
-    """The description of a recipe: its first comment."""
-    lines = []
-    for line in path.read_text(encoding="utf-8").split("\n"):
-        if not line.startswith("#"):
-            break
-        lines.append(line.lstrip("# "))
-    return " ".join(lines)
 
 
 def settle(section: Any, base: Path | None, keys: Sequence[str]) -> Any:

@@ -20,7 +20,7 @@ from seqwright.pipeline import recipe
 from seqwright.pipeline.baseline import baseline
 from seqwright.pipeline.budget import MAX_EPOCHS, Speed, measure, with_decisions
 from seqwright.pipeline.compilation import compile_choice, transformer_layers
-from seqwright.pipeline.facts import advice_of, facts_of
+from seqwright.pipeline.facts import advice_of, facts_of, scored_on
 from seqwright.pipeline.memory import refuse_too_large
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.run_progress import RunProgress
@@ -387,10 +387,13 @@ class TrainingSession:
         summary = {"kind": self.recipe.kind} | facts | (scores.as_json() if scores else {})
         summary["seconds"] = round(summary["seconds"], 3)
         summary["fingerprint"] = self.directory.fingerprint
+        if scores:
+            summary = {"scored_on": scored_on(self.recipe), "refitted": refits(self.recipe)} | summary
         self.directory.finish(summary, report(facts_of(self.directory, summary)))
         return summary
 
 
 def refits(settings: Recipe) -> bool:
     """Whether a counted model is fitted again on all data after it is scored."""
-    return isinstance(settings.data, TextConfig) and settings.data.refit and settings.data.split is not None
+    counted = settings.kind in build.COUNTED
+    return counted and isinstance(settings.data, TextConfig) and settings.data.refit and settings.data.split is not None

@@ -9,7 +9,7 @@ from seqwright.reporting.classification import class_sections
 from seqwright.reporting.markup import Html, element, image, join
 from seqwright.reporting.numbers import count, duration, figure, interval
 from seqwright.reporting.page import grid, keys, page, section, show, table, tiles
-from seqwright.reporting.run_facts import Record, RunFacts, flatten, headline, title, unit
+from seqwright.reporting.run_facts import Record, RunFacts, flatten, headline, scored_on, title, unit
 from seqwright.reporting.svg import SMALL, Axis, Series, chart, downsampling_note
 
 STEPS = Axis(title="step")
@@ -122,7 +122,8 @@ def _scores(run: RunFacts) -> Html:
         for name, score in run.scores.items()
     ]
     columns = ("score", "value", "interval", *(["n-gram baseline"] if counted else []), "signature")
-    return section("Scores", table(columns, rows, numeric=("value", "interval", "n-gram baseline")))
+    numeric = ("value", "interval", "n-gram baseline")
+    return section("Scores", table(columns, rows, numeric=numeric), lead=scored_on(run.summary))
 
 
 def _value(score: Record) -> str:

@@ -62,6 +62,18 @@ class RunFacts:
         return self.recipe.get(section, {}).get(key)
 
 
+def scored_on(summary: Record) -> str:
+    """On which data the scores of a summary were taken, and by which model where it is not the saved one."""
+    if not summary.get("scored_on"):
+        return ""
+    if not summary.get("refitted"):
+        return f"Scored on {summary['scored_on']}."
+    return (
+        f"Scored on {summary['scored_on']}, by a model fitted without that data; the saved model"
+        f" ({summary['fingerprint'][:8]}) was then fitted on all data."
+    )
+
+
 def title(score: str, scores: Collection[str] = ("perplexity",)) -> str:
     """Display name of a score; the unit of NLL and lowercased outputs are inferred from the other scores of the run."""
     if f"{score}_lowercased" in scores:

@@ -76,13 +76,13 @@ def chart(
     frame: Frame = WIDE,
     marks: Mapping[str, Sequence[float]] | None = None,
 ) -> Html:
-    """A figure with title, legend and lines; empty where no series has points.
+    """A figure with title, legend and lines; empty where measured series have fewer than two points in all.
 
     `marks` are vertical lines at named x positions.
     """
     shown = [replace(s, points=[p for p in s.points if p[0] > 0 or not x.log]) for s in series]
     shown = [s for s in shown if s.points]
-    if not shown:
+    if len({x for s in shown if s.style != "level" for x, _ in s.points}) < 2:
         return Html("")
     y_scale = Scale.over([p[1] for s in shown for p in s.points], y, frame.height - frame.bottom, frame.top)
     left = 14 + 7.5 * max(len(y_scale.label(tick)) for tick in y_scale.ticks)  # room for the longest label

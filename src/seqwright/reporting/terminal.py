@@ -56,9 +56,9 @@ def scores_table(scores: Mapping[str, Mapping[str, Any]], baseline: Mapping[str,
 
 
 def signature(scores: Mapping[str, Mapping[str, Any]], fingerprint: str) -> str:
-    """The signatures of scores as one line, without metric names and duplicates, and the model they belong to."""
+    """The signatures of scores as one line, without metric names and duplicates, and the saved model they belong to."""
     signatures = dict.fromkeys(str(score.get("signature", "")).partition("|")[2] for score in scores.values())
-    return f"{' ; '.join(signatures)}|model:{fingerprint[:8]}"
+    return " ; ".join(signatures) + (f"|model:{fingerprint[:8]}" if fingerprint else "")
 
 
 def _cell(value: Any, column: Column) -> str:

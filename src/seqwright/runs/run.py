@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,6 +37,8 @@ VERBS = (
     "search_audit",
 )
 """All verbs of runs; one that a run does not support raises an error that names those it does."""
+PREDICT = {"predict", "infer", "inference", "transform"}
+"""Verbs of other libraries that do what the verbs of a task do here."""
 GENERATIVE = {"generate", "translate", "caption", "chat"}
 """Verbs that decode token by token, bound by the memory traffic of the weights: half precision halves it."""
 
@@ -216,7 +219,15 @@ class Run:
     def __getattr__(self, name: str) -> Any:
         if name in VERBS:
             raise self._unsupported()
-        raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
+        hint = "" if name.startswith("_") else self._hint(name)
+        raise AttributeError(f"{type(self).__name__} has no attribute '{name}'{hint}")
+
+    def _hint(self, name: str) -> str:
+        """The attribute that an unknown one means, or the verbs of the run."""
+        public = [known for known in dir(type(self)) if not known.startswith("_") and known not in VERBS]
+        if name not in PREDICT and (close := difflib.get_close_matches(name, [*public, *self.verbs], n=1)):
+            return f". Did you mean '{close[0]}'?"
+        return f", which {self.description}; try {' or '.join(f'run.{verb}(…)' for verb in self.verbs)}."
 
     def _unsupported(self) -> UnsupportedVerb:
         instead = " or ".join(f"`seqwright {verb.replace('_', '-')}`" for verb in self.verbs)

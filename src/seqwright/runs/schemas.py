@@ -45,6 +45,10 @@ class Summary:
     scores: dict[str, dict[str, Any] | None] = field(default_factory=dict)
     tuned: dict[str, Number] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    scored_on: str = ""
+    """The data of the scores."""
+    refitted: bool = False
+    """Whether the scores are of a model that was then fitted again on all data."""
     baseline: dict[str, Any] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
 

@@ -23,6 +23,9 @@ from seqwright.runs.run import Run
 from seqwright.studies.mix_classifiers import mix_classifiers
 from seqwright.studies.mix_translators import mix_translators
 
+MIXED = {"translate": "translation", "classify": "classification", "generate": "language modeling"}
+"""Tasks whose models can be mixed, by the verb of their runs."""
+
 
 def mix(
     runs: Sequence[Run],
@@ -39,6 +42,7 @@ def mix(
     """
     if len(runs) < 2:
         raise UserError("a mixture needs two runs or more; give another.")
+    _check_tasks(runs)
     if "translate" in runs[0].verbs:
         return mix_translators(runs, on, path, geometric=geometric)
     if geometric:
@@ -86,14 +90,20 @@ def mix(
     )
 
 
+def _check_tasks(runs: Sequence[Run]) -> None:
+    """Raises unless all runs are of one task whose models can be mixed."""
+    tasks = [next((task for verb, task in MIXED.items() if verb in run.verbs), None) for run in runs]
+    if None not in tasks and len({*tasks}) == 1 and all(run.settings.data.kind != "images" for run in runs):
+        return
+    named = ", ".join(f"{run.path} ({run.settings.data.kind}: {run.description})" for run in runs)
+    raise UserError(
+        f"these runs cannot be mixed: {named}. Mix language models of one tokenizer, translators of the same"
+        " vocabularies, or text classifiers of the same labels."
+    )
+
+
 def _check_compatible(one: Run, other: Run) -> None:
-    """Raises unless two runs are language models with the same tokenizer and documents."""
-    for run in (one, other):
-        if "generate" not in run.verbs:
-            raise UserError(
-                f"{run.path} holds a model that {run.description}; only language models, translators and text"
-                " classifiers can be mixed."
-            )
+    """Raises unless two language models have the same tokenizer and documents."""
     if one.tokenizer.hash != other.tokenizer.hash:
         raise UserError(
             f"{one.path} and {other.path} have different tokenizers ({one.tokenizer.hash[:12]} and"

@@ -20,7 +20,6 @@ from seqwright.metrics.interpolation import geometric_weights, interpolation_wei
 from seqwright.metrics.score import Floats
 from seqwright.pipeline.untrained import keep
 from seqwright.runs.overlap import hold_out_the_same
-from seqwright.runs.run import Run
 from seqwright.tasks.classification.scores import log_probs_of
 
 ENCODING = ("truncation", "max_length", "add_special_tokens")
@@ -125,12 +124,8 @@ def _metrics(log_probs: Floats, targets: Any) -> dict[str, float]:
     return {"nll": float(-log_probs[np.arange(len(targets)), targets].mean()), "accuracy": 100 * float(correct.mean())}
 
 
-def _check_compatible(one: Any, other: Run) -> None:
+def _check_compatible(one: Any, other: Any) -> None:
     """Raises unless two runs are single-label classifiers of the same classes."""
-    if other.settings.data.kind != "labeled":
-        raise UserError(
-            f"{other.path} holds a model that {other.description}; only text classifiers can be mixed with {one.path}."
-        )
     for run in (one, other):
         if run.labels.kind != "single" or isinstance(run.model, Ensemble):
             raise UserError(f"{run.path} is not a single-label classifier, or is a mixture itself; mix its parts.")

@@ -127,10 +127,6 @@ def _perplexity(log_probs: Floats) -> dict[str, float]:
 
 def _check_compatible(one: Any, other: Run) -> None:
     """Raises unless two runs are translators with the same vocabularies, number of sources and tags."""
-    if "translate" not in other.verbs:
-        raise UserError(
-            f"{other.path} holds a model that {other.description}; only translators can be mixed with {one.path}."
-        )
     for side, key in (("target", "file"), ("source", "source_file")):
         mine, theirs = (getattr(run.tokenizers, side) for run in (one, other))
         if mine.hash != theirs.hash:

@@ -25,6 +25,8 @@ MAX_UNKNOWN = 0.5
 
 MAX_DISTINCT = 0.5
 """Share of distinct labels among the rows above which they are no classes."""
+FEW_EXAMPLES, MAX_NAMED = 5, 8
+"""Texts of a class below which a note names it, and the number of classes that it names."""
 MAX_REPEATS = 20
 """Visits per epoch of a text of a rare class, at most."""
 
@@ -177,6 +179,16 @@ def balance_notes(rows: Sequence[Row], *, oversampled: bool) -> str:
     return imbalance + (
         "; rarer classes are oversampled." if oversampled else ' (data.balance = "oversample" balances them).'
     )
+
+
+def rare_labels(rows: Sequence[Row]) -> list[str]:
+    """A note that names the classes with fewer than FEW_EXAMPLES texts, the rarest first."""
+    rare = [(count, label) for label, count in counts_of(rows).items() if count < FEW_EXAMPLES]
+    if not rare:
+        return []
+    names = ", ".join(f"{label!r} ({count})" for count, label in sorted(rare)[:MAX_NAMED])
+    more = f" and {len(rare) - MAX_NAMED:,} more" if len(rare) > MAX_NAMED else ""
+    return [f"fewer than {FEW_EXAMPLES} texts: {names}{more}; add examples of these labels, or merge them with others."]
 
 
 def _number(row: Row) -> float:

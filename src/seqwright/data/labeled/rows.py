@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,12 +15,15 @@ from unicodedata import normalize
 from seqwright.core.config import UserError, check_sizes
 from seqwright.data.files import Errors, expand, read_text, resolve
 from seqwright.data.labeled.columns import FASTTEXT, Layout, infer_format, infer_layout
-from seqwright.data.records import JSON_LINES, records
+from seqwright.data.records import JSON_LINES, parse_records
 from seqwright.data.samples.labels import embedded_labels
 from seqwright.data.samples.text import is_embedded
 from seqwright.data.text.corpus import check_split, parse_split
 
 SPLIT_METHODS = ("stratified", "tail", "documents")
+
+SHOWN_ERRORS = 3
+"""Malformed rows that an error shows."""
 
 Truncation = Literal["head", "tail", "head+tail", "windows"]
 
@@ -56,6 +59,9 @@ class LabeledConfig:
     frequent."""
     batch_tokens: int | None = None
     """Tokens per batch, padding included; default: training.batch_size texts."""
+    bad_rows: Literal["refuse", "skip"] = "refuse"
+    """Malformed rows (too many or too few columns, no JSON object, no label): refuse the file, or skip them and report
+    how many (`--skip-bad-rows`)."""
     errors: Errors = "strict"
     """Decoding errors: strict refuses files that are not UTF-8; replace decodes invalid bytes as U+FFFD and reports how
     many."""
@@ -153,7 +159,7 @@ def read_rows(files: Sequence[str] | str, config: LabeledConfig) -> Rows:
             text, replaced = read_text(path, config.errors)
             if replaced:
                 notes.append(f"{path}: {replaced:,} decoding errors were replaced by U+FFFD.")
-            parsed = list(_rows(text.rstrip("\r\n"), path, config))
+            parsed = _well_formed(_rows(text.rstrip("\r\n"), path, config), path, config, notes)
             if not parsed:
                 raise UserError(f"{path} has a header and no rows below it.")
             if config.labels == "single" and len(parsed) > 2 and counts_of(parsed)[parsed[0].label] == 1:
@@ -223,7 +229,24 @@ def _refuse_blank(text: str, path: Path) -> None:
         raise UserError(f"{path} has only blank lines; name a file with texts.")
 
 
-def _rows(text: str, path: Path, config: LabeledConfig) -> Iterator[Row]:
+def _well_formed(rows: Iterable[Row | UserError], path: Path, config: LabeledConfig, notes: list[str]) -> list[Row]:
+    """The rows without malformed ones, which are errors, or skipped with a note (data.bad_rows)."""
+    parsed = list(rows)
+    errors = [row for row in parsed if isinstance(row, UserError)]
+    if errors and len(errors) == len(parsed):
+        raise errors[0]
+    if errors and config.bad_rows == "refuse":
+        shown = "\n".join(f"  {error}" for error in errors[:SHOWN_ERRORS])
+        raise UserError(
+            f"{path}: malformed rows: {len(errors):,} of {len(parsed):,}.\n{shown}\nFix them, or leave them out with"
+            ' --skip-bad-rows (data.bad_rows = "skip").'
+        )
+    if errors:
+        notes.append(f"{path}: malformed rows, skipped: {len(errors):,} of {len(parsed):,}. {errors[0]}")
+    return [row for row in parsed if isinstance(row, Row)]
+
+
+def _rows(text: str, path: Path, config: LabeledConfig) -> Iterator[Row | UserError]:
     _refuse_blank(text, path)
     if config.separator is not None:
         layout = Layout(separator=config.separator)
@@ -238,21 +261,24 @@ def _rows(text: str, path: Path, config: LabeledConfig) -> Iterator[Row]:
     header = suffix not in JSON_LINES and not all(column.isdecimal() for column in columns)
     unit = "record" if suffix == ".csv" else "line"  # a quoted field may span lines
     lists = columns[:1] if config.labels == "multi" else ()
-    parsed = records(text, path, columns, suffix=suffix, delimiter=layout.delimiter, scalars=columns[:1], lists=lists)
+    parsed = parse_records(
+        text, path, columns, suffix=suffix, delimiter=layout.delimiter, scalars=columns[:1], lists=lists
+    )
     nonblank = (n for n, line in enumerate(text.split("\n"), 1) if line.strip("\r"))
     numbers = itertools.islice(itertools.count(1) if unit == "record" else nonblank, header, None)
-    for (label, *texts), n in zip(parsed, numbers, strict=False):
-        yield Row(label.strip(), tuple(texts), f"{path}, {unit} {n:,}")
+    for row, n in zip(parsed, numbers, strict=False):
+        yield row if isinstance(row, UserError) else Row(row[0].strip(), row[1:], f"{path}, {unit} {n:,}")
 
 
-def _separated(text: str, path: Path, separator: str) -> Iterator[Row]:
+def _separated(text: str, path: Path, separator: str) -> Iterator[Row | UserError]:
     for n, line in enumerate(text.split("\n"), 1):
         line = line.removesuffix("\r")
         label, separated, rest = line.partition(separator)
         if not line:
             continue
         if not separated:
-            raise UserError(f"{path}, line {n:,} has no {separator!r} between label and text: {line[:60]!r}.")
+            yield UserError(f"{path}, line {n:,} has no {separator!r} between label and text: {line[:60]!r}.")
+            continue
         if label.startswith(FASTTEXT) and rest.startswith(FASTTEXT):  # it would be read as a word of the text
             raise UserError(
                 f"{path}, line {n:,} has several labels: {line[:60]!r}. Write them as `one,other TAB text` and set"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable
-from typing import Any
 
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.data.order import permutation
@@ -41,15 +40,15 @@ def dates(source: str, target: str) -> list[Pair]:
     except ImportError:
         raise UserError("dates in other languages come from Babel: pip install 'seqwright[samples]'.") from None
     try:
-        locales: list[Any] = [Locale.parse(code) for code in (source, target)]
+        here, there = (Locale.parse(code) for code in (source, target))
     except (UnknownLocaleError, ValueError) as error:
         raise UserError(f"Babel does not know both of '{source}' and '{target}': {error}.") from None
     pairs = {}
     for n, day in enumerate(permutation(0, 0, DAYS)[:MAX_DATES].tolist()):
-        date, style = FIRST + datetime.timedelta(days=day), FORMATS[n % len(FORMATS)]
-        formatted = [[format_date(date, other, locale=locale) for other in FORMATS] for locale in locales]
-        text = formatted[0][FORMATS.index(style)]
+        date = FIRST + datetime.timedelta(days=day)
+        formatted = {style: format_date(date, style, locale=here) for style in FORMATS}
+        text = formatted[FORMATS[n % len(FORMATS)]]
         # "May 5, 2020" is both long and medium: the translations of both are valid references.
-        references = dict.fromkeys(there for here, there in zip(*formatted, strict=True) if here == text)
-        pairs[text] = Pair((text,), tuple(references))
+        same = (style for style, other in formatted.items() if other == text)
+        pairs[text] = Pair((text,), tuple(dict.fromkeys(format_date(date, style, locale=there) for style in same)))
     return list(pairs.values())

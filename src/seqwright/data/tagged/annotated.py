@@ -93,11 +93,15 @@ class ColumnFile:
         return header or comment is not None or cells[0] == DOCSTART
 
 
-def conllu_sentence(words: Sequence[str], tags: Sequence[str], column: int) -> str:
-    """A tagged sentence in CoNLL-U, with the tags in this column (4: UPOS)."""
-    rows = []
+def conllu_sentence(words: Sequence[str], tags: Sequence[str], column: int, text: str) -> str:
+    """A tagged sentence in CoNLL-U, with tags in this column (4: UPOS), its text as a comment, and SpaceAfter."""
+    rows = [f"# text = {text}"]
+    end = 0
     for number, (word, tag) in enumerate(zip(words, tags, strict=True), 1):
         cells = [str(number), word, *["_"] * (len(CONLLU) - 2)]
         cells[column - 1] = tag
+        if (start := text.find(word, end)) >= 0:
+            end = start + len(word)
+            cells[-1] = "_" if text[end : end + 1].strip() == "" else "SpaceAfter=No"
         rows.append("\t".join(cells))
     return "\n".join([*rows, ""])

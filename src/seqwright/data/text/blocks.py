@@ -8,7 +8,7 @@ import lzma
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,8 +32,6 @@ class Block:
     """Whether it is the first of its file."""
     line: int
     """Number of its first line."""
-    normalized: bool = False
-    """Whether a CRLF was read as LF in this block or an earlier one of its file."""
     header: str = ""
     """First record of the table, for all blocks but the first."""
 
@@ -42,8 +40,7 @@ class Block:
         if plain_suffix(self.path) in RECORD_SUFFIXES:
             rows = records(self.text, self.path, columns, line=self.line, header=self.header)
             return Corpus(documents=list(texts_of(rows, self.path, columns)), kind=kind)
-        corpus = corpus_of(self.text, kind)
-        return replace(corpus, exact=corpus.exact and not self.normalized)
+        return corpus_of(self.text, kind)
 
 
 @dataclass(frozen=True)
@@ -77,22 +74,20 @@ def blocks(path: Path, kind: Document, size: int = BLOCK) -> Iterator[Block]:
     suffix = plain_suffix(path)
     cut = _before_word if kind == "file" and suffix not in RECORD_SUFFIXES else _after_document
     separator = "\n\n" if kind == "blank-line" else "\n"
-    buffer, first, line, normalized, header = "", True, 1, False, ""
-    texts = ((text, False) for text in _decoded(path, size))
-    for text, crlf in texts if kind == "file" or suffix in DELIMITERS else _normalized(_decoded(path, size)):
+    buffer, first, line, header = "", True, 1, ""
+    for text in _decoded(path, size) if suffix in DELIMITERS else _normalized(_decoded(path, size)):
         buffer += text
         if path.suffix in COMPRESSED:
             check_limit(MAX_DECOMPRESSED, len(buffer), f"{path} has a document of {len(buffer):,} characters")
-        normalized |= crlf
         end = _after_record(buffer, path, line) if suffix == ".csv" else cut(buffer, separator)
         if end:
-            yield Block(path=path, text=buffer[:end], first=first, line=line, normalized=normalized, header=header)
+            yield Block(path=path, text=buffer[:end], first=first, line=line, header=header)
             if first and suffix in DELIMITERS:
                 header = buffer[: next(record_ends(buffer, path, 1)) if suffix == ".csv" else buffer.index("\n") + 1]
             line += buffer.count("\n", 0, end)
             buffer, first = buffer[end:], False
     if buffer:
-        yield Block(path=path, text=buffer, first=first, line=line, normalized=normalized, header=header)
+        yield Block(path=path, text=buffer, first=first, line=line, header=header)
     elif first:
         raise UserError(f"{path} is empty.")
 
@@ -118,14 +113,14 @@ def _before_word(text: str, separator: str) -> int:
     return max(0, offset)
 
 
-def _normalized(texts: Iterator[str]) -> Iterator[tuple[str, bool]]:
-    """The chunks with CRLF read as LF, also across chunk boundaries, and whether each had any."""
+def _normalized(texts: Iterator[str]) -> Iterator[str]:
+    """The chunks with CRLF read as LF, also across chunk boundaries."""
     pending = ""
     for text in texts:
         text = pending + text
         pending = "\r" if text.endswith("\r") else ""
-        yield text.removesuffix("\r").replace("\r\n", "\n"), "\r\n" in text
-    yield pending, False
+        yield text.removesuffix("\r").replace("\r\n", "\n")
+    yield pending
 
 
 def _decoded(path: Path, size: int) -> Iterator[str]:

@@ -142,8 +142,9 @@ def read_corpus(
             if columns is not None and holds_records(path):
                 parts.append(Corpus(documents=list(texts_of(records(text, path, columns), path, columns)), kind=kind))
                 continue
-            if kind != "file" and "\r\n" in text:
+            if "\r\n" in text:
                 notes.append(f"{path}: CRLF line endings are read as LF.")
+                text = text.replace("\r\n", "\n")
             parts.append(corpus_of(text, kind))
     return replace(concatenate(parts, kind), notes=tuple(notes))
 

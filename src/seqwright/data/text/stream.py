@@ -137,7 +137,7 @@ def lossy(document: Document, tokenizer: Tokenizer, *, unknown: int, exact: bool
     if not exact:
         return f"the {tokenizer.kind} tokenizer is lossy on this text (white space, case or Unicode normalization)"
     if not whole:
-        return f"its {document} documents do not reproduce this text exactly (CRLF, or irregular blank lines)"
+        return f"its {document} documents do not reproduce this text exactly (irregular blank lines)"
     if END[document] and tokenizer.eos is None:
         return "the tokenizer has no <eos>, so the ends of documents are not predicted"
     return None

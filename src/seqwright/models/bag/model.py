@@ -148,6 +148,8 @@ class Bag(CountedModel):
         """(F,): inverse document frequencies, which weight n-grams in the norm of a text."""
         self.mean_square_norm = torch.ones(len(self.orders))
         """(views,): mean squared norm of training texts; a text of this norm is not rescaled."""
+        self.selected: Candidate | None = None
+        """The hyperparameters, with the logits of the texts that were held out to select them; None before `fit`."""
         self.complement_nb: ComplementNB | None = None
         """The classifier used in place of weights where there are very many classes."""
 
@@ -224,6 +226,7 @@ class Bag(CountedModel):
                 merged, best = all_ngrams, other
             else:
                 self.vectorizers, self.idf, self.mean_square_norm = fitted
+        self.selected = best
         if best.held_out:
             self.notes.append(self._selection_note(best))
         return merged, best

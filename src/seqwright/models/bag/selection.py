@@ -72,6 +72,8 @@ class Candidate:
     """Logit scale of ridge regression."""
     logits: Tensor | None = field(default=None, compare=False, repr=False)
     """Logits (N, C) of the held-out texts."""
+    rows: Tensor | None = field(default=None, compare=False, repr=False)
+    """Which texts these are (N,)."""
 
 
 def can_grid_search(x: CSRMatrix, output: OutputSpec) -> bool:
@@ -129,7 +131,7 @@ def select(
     if can_use_ridge(x, output):
         ridge = _search_ridge(folds, min_df, (like.ridge_l2,) if like and like.ridge_l2 else RIDGE_GRID, progress)
         candidates += [*_ensembles(min(candidates), ridge, folds), ridge] if candidates else [ridge]
-    return min(candidates, default=unscored)
+    return replace(min(candidates, default=unscored), rows=torch.cat([fold.rows for fold in folds]))
 
 
 def _search_regressions(
@@ -249,6 +251,7 @@ class Fold:
         self.output = output
         if output.kind == "class":
             held = held[torch.isin(target[held], target[kept])]
+        self.rows = held
         self.x, self.target, self.held_out, self.truth = x.select(kept), target[kept], x.select(held), target[held]
 
     def fit_scale(self, scale: Scale, naive_bayes: bool, min_df: int) -> None:

@@ -40,6 +40,33 @@ class ReadsRagged(Protocol):
         ...
 
 
+class Selected(Protocol):
+    """Predictions for the training texts that were held out while hyperparameters were selected."""
+
+    @property
+    def rows(self) -> Tensor | None:
+        """Which rows of the training data these are (N,); None where nothing was held out."""
+        ...
+
+    @property
+    def logits(self) -> Tensor | None:
+        """(N, C)"""
+        ...
+
+    @property
+    def folds(self) -> int: ...
+
+
+@runtime_checkable
+class SelectsHyperparameters(Protocol):
+    """A classifier that selects its hyperparameters on held-out training texts: the bag of n-grams."""
+
+    @property
+    def selected(self) -> Selected | None:
+        """None before `fit`."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Member:
     """A model, and how it encodes and truncates texts."""
@@ -136,4 +163,18 @@ def predict(
     outputs = np.zeros((texts, labels.output_spec.count))
     np.add.at(outputs, sources.origin[order], rows)
     outputs /= np.bincount(sources.origin)[:, None]
+    return _rescaled(outputs, labels)
+
+
+def held_out_predictions(model: Any, labels: Labels) -> tuple[Ints, Floats, int] | None:
+    """Training rows that were held out to select hyperparameters, their outputs, and the number of folds."""
+    selected = model.selected if isinstance(model, SelectsHyperparameters) else None
+    if selected is None or selected.rows is None or selected.logits is None or not len(selected.rows):
+        return None
+    outputs = ACTIVATIONS[labels.kind](selected.logits.double()).numpy()
+    return selected.rows.numpy(), _rescaled(outputs, labels), selected.folds
+
+
+def _rescaled(outputs: Floats, labels: Labels) -> Floats:
+    """Outputs in the unit of the labels: regression targets are standardized."""
     return outputs * labels.deviation + labels.mean if labels.kind == "regression" else outputs

@@ -17,7 +17,7 @@ from seqwright.core.notebook import NotebookTable
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Ensemble
 from seqwright.data.bucketing import ByLength
-from seqwright.data.labeled.labels import LabeledTexts, Labels, balance_notes
+from seqwright.data.labeled.labels import LabeledTexts, Labels, balance_notes, rare_labels
 from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, train_valid_split
 from seqwright.data.labeled.sources import EncodedTexts, encode
 from seqwright.metrics.counts import scores_json, values
@@ -26,10 +26,17 @@ from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, held_out_notes, synthetic_source
 from seqwright.tasks.classification.codec import ClassificationCodec
+from seqwright.tasks.classification.defaults import COUNTED
 from seqwright.tasks.classification.details import calibration, details, label_errors
 from seqwright.tasks.classification.explanation import Explanation, explains
 from seqwright.tasks.classification.explanation import explain as explanations_of
-from seqwright.tasks.classification.predictor import Member, Predictor, max_length, truncated_sources
+from seqwright.tasks.classification.predictor import (
+    Member,
+    Predictor,
+    held_out_predictions,
+    max_length,
+    truncated_sources,
+)
 from seqwright.tasks.classification.scores import (
     ClassificationOptions,
     ClassificationScores,
@@ -71,7 +78,7 @@ class ClassificationTask:
     def _note_data(self) -> None:
         """Notes on splits, leaks, unknown labels and tokens, and class balance."""
         data, train, valid, note = self.settings.data, self.train_rows, self.valid_rows, self.progress.note
-        held_out = held_out_notes(data.split, None if valid is None else len(valid.rows), "texts")
+        held_out = self._held_out_notes() if self.settings.kind != COUNTED or valid is not None else ()
         for text in (*train.notes, *(valid.notes if valid else ()), *held_out):
             note(text)
         if valid is not None:
@@ -86,10 +93,16 @@ class ClassificationTask:
                 note(f"{texts.unknown:,} of {len(texts.ids):,} {name} tokens are <unk>.")
         if data.labels == "single":
             note(balance_notes(train.rows, oversampled=data.balance == "oversample"))
+            for text in rare_labels(train.rows):
+                note(text)
         note(
             f"{len(train.rows):,} training texts, {len(self.train_texts.ids):,} tokens;"
             f" {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
         )
+
+    def _held_out_notes(self) -> list[str]:
+        count = None if self.valid_rows is None else len(self.valid_rows.rows)
+        return held_out_notes(self.settings.data.split, count, "texts")
 
     @property
     def fingerprint(self) -> str:
@@ -127,10 +140,26 @@ class ClassificationTask:
 
     def evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> Scores | None:
         if self.valid_texts is None:
-            return None
+            return None if quick else self._selection_scores(model)
         assert self.valid_rows is not None
         predictor, rows = self._predictor(model, device), self.valid_rows.rows
         return evaluate(predictor, self.codec, rows, self.settings, encoded=[self.valid_texts], quick=quick, fit=True)
+
+    def _selection_scores(self, model: Any) -> Scores | None:
+        """Scores on the training texts that the model held out to select its hyperparameters; None without such."""
+        held_out = held_out_predictions(model, self.labels) if self.settings.data.truncation != "windows" else None
+        if held_out is None:
+            for text in self._held_out_notes() if self.settings.kind == COUNTED else ():
+                self.progress.note(text)
+            return None
+        chosen, outputs, folds = held_out
+        split = f"{folds}-fold cross-validation" if folds > 1 else "a split (10%)"
+        rows, targets = [self.train_rows.rows[n] for n in chosen], self.train_targets[chosen]
+        table = class_scores(outputs, targets, self.labels, rows, self.settings, self.train_texts.fingerprint)
+        for score in table["scores"].values():
+            score["signature"] += f"|split:{folds}-fold" if folds > 1 else "|split:10%"
+        facts = f"the held-out texts of {split}, which also selected the hyperparameters"
+        return Scores(table | {"scored_on": facts, "refitted": True})
 
     def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
         all_rows = (self.valid_rows or self.train_rows).rows

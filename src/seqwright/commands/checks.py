@@ -1,0 +1,92 @@
+"""Checks of arguments before torch is imported, which takes seconds: runs, files, recipes and keys of [training]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from seqwright.core.config import ConfigLoader, UserError, parse_override
+from seqwright.core.synonyms import KEYS_BY_SYNONYM
+
+Paths = TypeVar("Paths", str, tuple[str, ...], None)
+
+
+def existing_run(context: click.Context, parameter: click.Parameter, value: Paths) -> Paths:
+    """click callback: the folder of a run, or several of them."""
+    from seqwright.runs.finding import is_run, not_a_run
+
+    for path in _each(value):
+        if not is_run(Path(path)):
+            raise UserError(not_a_run(Path(path)))
+    return value
+
+
+def existing_files(context: click.Context, parameter: click.Parameter, value: Paths) -> Paths:
+    """click callback: data files, folders or patterns, relative to the working directory or the data root."""
+    from seqwright.data.files import resolve
+    from seqwright.data.samples.text import is_embedded
+
+    for name in _each(value):
+        if not is_embedded(name):
+            resolve(name)
+    return value
+
+
+def existing_inputs(context: click.Context, parameter: click.Parameter, value: Paths) -> Paths:
+    """click callback: texts, or names of files that exist."""
+    for text in _each(value):
+        input_path(text)
+    return value
+
+
+def is_file(text_or_file: str | None) -> bool:
+    """Whether this is the name of an existing file."""
+    try:
+        return text_or_file is not None and Path(text_or_file).is_file()
+    except OSError:  # a text that is too long for a file name
+        return False
+
+
+def input_path(text_or_file: str | None) -> Path | None:
+    """The file of this name; None for standard input (no name, or "-") and for a text.
+
+    A text without a space but with a directory or a suffix is taken for a misspelled file name, which is an error.
+    """
+    if text_or_file in (None, "-"):
+        return None
+    from seqwright.data.files import resolve
+
+    text = str(text_or_file)
+    named = " " not in text and ("/" in text or Path(text).suffix.strip("."))  # from Python 3.14 "Hello." has a suffix
+    return resolve(text) if named or is_file(text) else None
+
+
+def check_overrides(overrides: Sequence[str]) -> None:
+    """Raises for `--set` of an unknown key or another type in [training], and for its keys without the section."""
+    from seqwright.training.config import TrainingConfig
+
+    for override in overrides:
+        key, value = parse_override(override)
+        section, _, name = key.partition(".")
+        loader = ConfigLoader("--set", {key: f"--set {override}"})
+        if section == "training" and name:
+            loader.values(TrainingConfig, {name: value}, section)
+        elif not name and (meant := training_key(key)):
+            loader.problem(key, f"a recipe has no section [{key}]. Did you mean {meant}?")
+        loader.finish()
+
+
+def training_key(name: str) -> str | None:
+    """The dotted key of [training] that has this name, or of which it is a synonym: training.steps for steps."""
+    from seqwright.training.config import TrainingConfig
+
+    known = {field.name for field in fields(TrainingConfig)}
+    return next((f"training.{key}" for key in (name, *KEYS_BY_SYNONYM.get(name, ())) if key in known), None)
+
+
+def _each(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value or ()
