@@ -62,16 +62,16 @@ def build(text: Corpus, order: int, folder: Path) -> tuple[NGram, Tokenizer]:
     with timed("count and estimate", seconds):
         model.fit(stream)
     with timed("write", seconds):
-        save_tensors(folder / "model.safetensors", model.tensors())
+        save_tensors(folder / "model.safetensors", model.state_dict())
     with timed("open (mapped)", seconds):
-        model.load(load_tensors(folder / "model.safetensors")[0])
+        model.load_state_dict(load_tensors(folder / "model.safetensors")[0])
     total = sum(seconds.values())
     print(f"  {'in all':<38}{total:8.2f} CPU s, {total / LMPLZ_SECONDS:.2f} of lmplz's {LMPLZ_SECONDS}")
     compact = NGram(NGramConfig(order=order, compact=True), tokenizer.vocabulary)
     compact.tables = model.tables
-    save_tensors(folder / "compact.safetensors", compact.tensors())
+    save_tensors(folder / "compact.safetensors", compact.state_dict())
     with timed("open (compact)", seconds):
-        compact.load(load_tensors(folder / "compact.safetensors")[0])
+        compact.load_state_dict(load_tensors(folder / "compact.safetensors")[0])
     for name, peer, kind in (("model", PROBING_MB, "probing"), ("compact", TRIE_MB, "trie")):
         size = (folder / f"{name}.safetensors").stat().st_size / 1e6
         print(f"  {name + '.safetensors':<38}{size:8.1f} MB, {size / peer:.2f} of KenLM's {kind} {peer}")

@@ -31,8 +31,8 @@ from seqwright.text.backend import (
     parse,
     structural_steps,
 )
-from seqwright.text.lookup import Ids
 from seqwright.text.token_bytes import BYTE, token_bytes
+from seqwright.text.word_table import Ids
 
 CHUNK = 1 << 16
 """Characters normalized and encoded at once, so that long texts need bounded memory."""

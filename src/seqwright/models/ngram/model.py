@@ -26,6 +26,7 @@ from seqwright.models.ngram.pruning import apply_cutoffs, prune
 from seqwright.models.ngram.scratch import Scratch
 from seqwright.models.ngram.smoothing import Kind, estimate
 from seqwright.models.ngram.tables import assemble, uniform
+from seqwright.models.ngram.text_scoring import score
 from seqwright.models.ngram.trace import Step, trace
 
 MAX_ORDER = 100
@@ -194,21 +195,21 @@ class NGram(CountedModel):
         return log_probs, _state(contexts, ids.device)
 
     def score(self, batch: Batch, state: Contexts | None = None) -> tuple[Tensor, Contexts | None]:
-        contexts = self._contexts(batch, state)
-        log_probs = self.tables.score(batch.input.cpu().numpy(), batch.target.cpu().numpy(), contexts)
+        before = None if state is None else _rows(state)
+        log_probs = score(self.tables, batch.input.cpu().numpy(), batch.target.cpu().numpy(), before)
         device = batch.input.device
-        return torch.from_numpy(log_probs).to(device), None if state is None else _state(contexts[..., -1], device)
+        if before is None:
+            return torch.from_numpy(log_probs).to(device), None
+        # Earlier ids than the last N - 1 are in no context.
+        after = self.tables.advance(batch.input[:, -self.config.order :].cpu().numpy(), before)[..., -1]
+        return torch.from_numpy(log_probs).to(device), _state(after, device)
 
     def __call__(self, batch: Batch) -> Tensor:
         """Log-probabilities (B, T, V), which are valid logits: log_softmax leaves them as they are."""
-        contexts = self._contexts(batch, None)
+        before = self.tables.empty_contexts(batch.rows)
+        contexts = self.tables.advance(batch.input.cpu().numpy(), before)  # (N - 1, B, T)
         flat = self.tables.distribution(contexts.reshape(len(contexts), batch.input.numel()))  # (B * T, V)
         return torch.from_numpy(flat).view(*batch.input.shape, -1).to(batch.input.device)
-
-    def _contexts(self, batch: Batch, state: Contexts | None) -> Ints:
-        """The contexts in which each target is predicted: (N - 1, B, T)."""
-        before = self.tables.empty_contexts(batch.rows) if state is None else _rows(state)
-        return self.tables.advance(batch.input.cpu().numpy(), before)
 
 
 def ngram(config: NGramConfig, vocabulary: Vocabulary) -> NGram | Adaptive:
