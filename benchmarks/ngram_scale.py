@@ -1,7 +1,7 @@
 """Counting beyond memory: seconds, peak memory and disk of an n-gram model of a large synthetic text, against lmplz.
 
-The text is sampled from the bigrams of WikiText-2 (seed 0); one word in fifty is drawn by Zipf's law from a million made-up
-words instead, so that the vocabulary and the n-grams keep growing as they do in real text. It is written once to a
+The text is sampled from the bigrams of WikiText-2 (seed 0); one word in fifty is drawn by Zipf's law from a million
+made-up words, so that the vocabulary and the n-grams keep growing as they do in real text. It is written once to a
 temporary folder. Every stage runs in a process of its own, whose peak (VmHWM) includes Python and its libraries.
 
 lmplz took 4.1 CPU seconds from text to ARPA for WikiText-2 (2,088,628 words, order 5); its rate is taken per word.

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import safe_open
 from torch import Tensor
 
 from seqwright.core.config import ConfigLoader, UserError
 from seqwright.core.limits import check_limit
+from seqwright.core.mapped import release
 from seqwright.core.regular_files import open_regular, read_errors
 
 T = TypeVar("T")
@@ -39,6 +39,23 @@ METADATA_KEY = "seqwright"
 """The only safetensors metadata key, with all metadata as one JSON: several keys have no fixed order in the file."""
 TIED_KEY = "shared"
 """Key in that JSON for tied tensors: name to the name whose values it shares."""
+SAFETENSORS_DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint64: "U64",
+    torch.uint32: "U32",
+    torch.uint16: "U16",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+CHUNK = 1 << 26
+"""Bytes of a tensor written at a time."""
 PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 
 
@@ -157,11 +174,29 @@ def save_tensors(
     if shared:
         header[TIED_KEY] = shared
     with atomic_path(path) as temporary:
-        temporary.touch()
-        mode = temporary.stat().st_mode
-        save_file(stored, temporary, {METADATA_KEY: json.dumps(header)})
-        temporary.chmod(mode)  # safetensors creates files with mode 0600; runs are shared
+        with temporary.open("wb") as file:
+            for chunk in _safetensors(stored, {METADATA_KEY: json.dumps(header)}):
+                file.write(chunk)
+                release()  # tensors in temporary files leave memory as soon as they are written
         before_rename(temporary)
+
+
+def _safetensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
+    """A safetensors file, chunk by chunk; its library would read every tensor into memory."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # aligned without padding
+    end = 0
+    for name in names:
+        tensor = tensors[name]
+        start, end = end, end + tensor.numel() * tensor.element_size()
+        shape, offsets = list(tensor.shape), [start, end]
+        header[name] = {"dtype": SAFETENSORS_DTYPES[tensor.dtype], "shape": shape, "data_offsets": offsets}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for name in names:
+        data = tensors[name].reshape(-1).view(torch.uint8).numpy().data
+        yield from (data[start : start + CHUNK] for start in range(0, len(data), CHUNK))
 
 
 def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -234,8 +269,8 @@ def write_errors(path: Path) -> Iterator[None]:
     """Turns disk-full and permission errors while writing `path` into a UserError."""
     try:
         yield
-    except (OSError, SafetensorError) as error:
-        code = error.errno if isinstance(error, OSError) else _os_error(error)
+    except OSError as error:
+        code = error.errno
         name = Path(*(part for part in path.parts if not TEMPORARY.fullmatch(part)))  # the final name
         if code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise UserError(
@@ -271,7 +306,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def staging(path: Path) -> Iterator[Path]:
     """A path of the same name in a temporary directory beside `path`, which is locked and removed after the block.
 
-    A directory even for a single file: it also holds the temporary file that safetensors writes beside its target.
+    A directory even for a single file: files and directories are staged and swept alike.
     """
     with write_errors(path):
         while True:
@@ -317,12 +352,6 @@ def _metadata(file: Any) -> dict[str, Any]:
     if not isinstance(metadata, dict):
         raise ValueError("its metadata is no JSON object")
     return metadata
-
-
-def _os_error(error: SafetensorError) -> int | None:
-    """errno of a SafetensorError, which has it only in its message."""
-    match = re.search(r"os error (\d+)", str(error))
-    return int(match[1]) if match else None
 
 
 def _free(path: Path) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ from seqwright.models.ngram.arpa_reading import SPECIAL_TOKENS, read_arpa
 from seqwright.models.ngram.arpa_writing import arpa_names, write_arpa
 from seqwright.models.ngram.counting import Ints, count_ngrams
 from seqwright.models.ngram.files import from_tensors, to_tensors
+from seqwright.models.ngram.meter import UNSEEN, Meter
 from seqwright.models.ngram.pruning import apply_cutoffs, prune
 from seqwright.models.ngram.scratch import Scratch
 from seqwright.models.ngram.smoothing import Kind, estimate
@@ -33,6 +36,10 @@ MAX_ORDER = 100
 """Each order has tables: a received [model] cannot ask for a billion of them."""
 MIN_MEMORY = 2**27
 """Smallest `memory` in bytes; below this, per-block overhead dominates."""
+DEFAULT_MEMORY = 2**30
+"""Default `memory`, and what counting may take in memory without temporary files."""
+BYTES_IN_MEMORY, BYTES_ON_DISK = 26, 43
+"""Bytes of counting per token and order, at most: in memory, and in temporary files (measured, types ≤ tokens)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +66,8 @@ class NGramConfig:
     compact: bool = False
     """Compact file format: about half the size, slower to load, without counts."""
     memory: int | None = None
-    """Memory limit of counting, in bytes: external merge sort on disk beyond it. Default: no limit."""
+    """Memory limit of counting, in bytes: external merge sort in temporary files (TMPDIR). Default: 1 GiB for text that
+    needs more, without temporary files for text that needs less."""
     adaptive: AdaptiveOptions | None = None
     """Adaptive model: an n-gram cache of the text being scored, interpolated with the static model. Default: off."""
 
@@ -126,7 +134,7 @@ class NGram(CountedModel):
     def fit(self, corpus: Corpus, progress: Progress = SILENT) -> None:
         """Counts n-grams and estimates all probabilities and back-off weights."""
         progress.stage(f"counting n-grams of up to {self.config.order} tokens")
-        scratch = Scratch(self.config.memory)
+        scratch, meter = self._scratch(len(corpus.ids), progress)
         counts = count_ngrams(
             corpus.ids,
             self.config.order,
@@ -134,6 +142,7 @@ class NGram(CountedModel):
             sos=self.vocabulary.sos,
             running=self.config.running,
             scratch=scratch,
+            meter=meter,
         )
         progress.stage("estimating their probabilities")
         kept = apply_cutoffs(counts, self.config.cutoffs) if any(self.config.cutoffs) else None
@@ -146,11 +155,27 @@ class NGram(CountedModel):
             fallback=self.config.discount_fallback,
             kept=kept,
             scratch=scratch,
+            meter=meter,
         )
         self.discounts, self.notes = estimates.discounts, estimates.notes
         self.tables = assemble(counts, estimates, kept, scratch)
         if self.config.prune:
             self.tables = prune(self.tables, self.config.prune, eos=self.vocabulary.eos)
+
+    def _scratch(self, tokens: int, progress: Progress) -> tuple[Scratch, Meter]:
+        """Where counting takes place; the disk space of temporary files is noted before it is taken."""
+        memory, size = self.config.memory, tokens * self.config.order
+        if memory is None and size * BYTES_IN_MEMORY > DEFAULT_MEMORY:
+            memory = DEFAULT_MEMORY
+        if memory is None:
+            return Scratch(), UNSEEN
+        folder = tempfile.gettempdir()
+        progress.note(
+            f"counting {tokens:,} tokens in {memory / 1e9:.1f} GB of memory (model.memory): temporary files take up to"
+            f" {size * BYTES_ON_DISK / 1e9:,.1f} GB in {folder} (TMPDIR), which has"
+            f" {shutil.disk_usage(folder).free / 1e9:,.1f} GB free."
+        )
+        return Scratch(memory), Meter(progress, tokens, self.config.order)
 
     @property
     def facts(self) -> dict[str, Any]:

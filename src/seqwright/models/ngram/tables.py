@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqwright.models.ngram.counting import Counts, Ints, Mask
-from seqwright.models.ngram.scratch import Scratch
-from seqwright.models.ngram.smoothing import Estimate
-
-LogProbs = NDArray[np.float32]
+from seqwright.models.ngram.scratch import Scratch, sort_with_index
+from seqwright.models.ngram.smoothing import Estimate, LogProbs, log
 
 ABSENT = -1
 """Row of an n-gram or context that is not in the table."""
@@ -58,18 +56,6 @@ def sorted_search(table: Ints, values: Ints) -> Ints:
     position = np.searchsorted(table, values)
     position[table.take(position, mode="clip") != values] = ABSENT
     return position
-
-
-def sort_with_index(values: Ints) -> tuple[Ints, Ints]:
-    """The values in ascending order, and the index of each in `values`."""
-    bits = len(values).bit_length()
-    if values.min() < 0 or int(values.max()) >> (63 - bits):
-        order = np.argsort(values)
-        return values[order], order
-    # The index in the low bits of the value: sorting plain integers takes a third of the time of argsort.
-    packed = values << bits | np.arange(len(values))
-    packed.sort()
-    return packed >> bits, packed & ((1 << bits) - 1)
 
 
 class Tables:
@@ -176,18 +162,12 @@ def uniform(predictable: Mask, order: int) -> Tables:
 
 def assemble(counts: Counts, estimates: Estimate, kept: list[Mask] | None, scratch: Scratch) -> Tables:
     """The tables of an estimate, restricted to the kept n-grams."""
-    levels = []
-    for n, order in enumerate(counts.orders):
-        log_prob = scratch.map(log, estimates.probability[n], dtype=np.float32)
-        back_off = scratch.map(log, estimates.weight[n], dtype=np.float32) if n < len(estimates.weight) else None
-        levels.append(
-            Level(order.key, log_prob, back_off, scratch.map(np.asarray, estimates.counts[n], dtype=np.int32))
+    back_offs = [*estimates.back_off, None]
+    levels = [
+        Level(order.key, log_prob, back_off, scratch.map(np.asarray, count, dtype=np.int32))
+        for order, log_prob, back_off, count in zip(
+            counts.orders, estimates.log_prob, back_offs, estimates.counts, strict=True
         )
+    ]
     tables = Tables(levels, counts.vocabulary)
     return tables if kept is None else tables.subset(kept)
-
-
-def log(probability: NDArray[np.float64]) -> LogProbs:
-    """Natural logarithm in float32, as stored; -inf for probability zero."""
-    with np.errstate(divide="ignore"):
-        return np.log(probability).astype(np.float32)

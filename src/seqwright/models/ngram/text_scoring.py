@@ -6,14 +6,13 @@ which the cache likes, and repeated n-grams are neighbors, so that each is looke
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from seqwright.core.batch import IGNORE
 from seqwright.models.ngram.counting import Ints, Mask
-from seqwright.models.ngram.tables import ABSENT, LogProbs, Tables, sort_with_index, sorted_search
+from seqwright.models.ngram.scratch import differs_from_previous, sort_with_index
+from seqwright.models.ngram.smoothing import LogProbs
+from seqwright.models.ngram.tables import ABSENT, Tables, sorted_search
 
 np.empty(24 << 20, np.uint8)  # freed at once: glibc keeps freed arrays of up to this size, which saves page faults
 SORTED_IDS = 3
@@ -56,7 +55,7 @@ def text_log_probs(tables: Tables, ids: Ints) -> LogProbs:
             key = context * tables.vocabulary + text.take(start + (m - 1))
             key, order = sort_with_index(key)
             context, start = context.take(order), start.take(order)
-            is_first.append(_differs_from_previous(key))
+            is_first.append(differs_from_previous(key))
         distinct = np.flatnonzero(is_first[m - 2])
         h, at = context.take(distinct), start.take(distinct)
         at += m - 1
@@ -94,10 +93,4 @@ def _sorted_starts(text: Ints, size: int, base: int, order: int) -> tuple[Ints, 
     start = (code & np.uint64((1 << bits) - 1)).view(np.int64)
     code >>= np.uint64(bits)
     shorter = (code // np.uint64(base ** (length - n)) for n in range(2, length))
-    return start, [_differs_from_previous(prefix) for prefix in (*shorter, code)][: order - 1]
-
-
-def _differs_from_previous(values: NDArray[np.integer[Any]]) -> Mask:
-    differs = np.ones(len(values), bool)
-    np.not_equal(values[1:], values[:-1], out=differs[1:])
-    return differs
+    return start, [differs_from_previous(prefix) for prefix in (*shorter, code)][: order - 1]
