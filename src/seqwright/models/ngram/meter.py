@@ -10,8 +10,12 @@ PASSES = 3
 """Passes over the n-grams of an order: sorted runs, their merge, the estimate."""
 
 
+INTERVAL = 1.0
+"""Seconds between reports, at least."""
+
+
 class Meter:
-    """Reports the share of the work done, in n-grams of all passes, at most once a second."""
+    """Reports the share of the work done, in n-grams of all passes."""
 
     def __init__(self, progress: Progress, tokens: int, order: int):
         self.progress = progress
@@ -24,7 +28,7 @@ class Meter:
         """Reports after a block of n-grams."""
         self.done = min(self.done + ngrams, self.total)
         now = time.monotonic()
-        if now - self.reported < 1:
+        if now - self.reported < INTERVAL:
             return
         self.reported, share = now, self.done / self.total
         rate, left = self.tokens * share / (now - self.start), (now - self.start) * (1 / share - 1)

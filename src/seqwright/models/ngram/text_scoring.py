@@ -82,7 +82,8 @@ def _sorted_starts(text: Ints, size: int, base: int, order: int) -> tuple[Ints, 
     Ids and position share one 64-bit integer, in as many ids as fit: plain integers sort faster than indices.
     """
     bits = size.bit_length()
-    length = max(n for n in range(1, SORTED_IDS + 1) if n == 1 or (n <= order and base**n << bits <= 1 << 64))
+    fitting = (n for n in range(2, min(SORTED_IDS, order) + 1) if base**n << bits <= 1 << 64)
+    length = max(fitting, default=1)
     ids = text.view(np.uint64)
     code = ids[:size] * np.uint64(base ** (length - 1))
     for n in range(1, length):
@@ -92,5 +93,5 @@ def _sorted_starts(text: Ints, size: int, base: int, order: int) -> tuple[Ints, 
     code.sort()
     start = (code & np.uint64((1 << bits) - 1)).view(np.int64)
     code >>= np.uint64(bits)
-    shorter = (code // np.uint64(base ** (length - n)) for n in range(2, length))
-    return start, [differs_from_previous(prefix) for prefix in (*shorter, code)][: order - 1]
+    prefixes = (code if n == length else code // np.uint64(base ** (length - n)) for n in range(2, length + 1))
+    return start, [differs_from_previous(prefix) for prefix in prefixes]
