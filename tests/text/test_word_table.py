@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqwright.text.word_table import SPACES, WordTable
+from seqwright.text.word_table import SPACES, WordTable, count_words
 
 VOCABULARY = ["a", "ab", "eightbyt", "ninebytes", "fifteen bytes ok".replace(" ", "-")[:15], "x" * 16, "ế", "😀", "a\0"]
 IDS = {word: id for id, word in enumerate(VOCABULARY, 4)}
@@ -38,3 +40,12 @@ def test_words_with_white_space_and_empty_vocabularies() -> None:
     table = WordTable({"no\u00a0break": 5, "one": 6}, 0, np.uint16)
     assert table.encode(["no\u00a0break one"])[0].tolist() == [0, 0, 6]
     assert WordTable({}, 3, np.uint16).encode(["one two"])[0].tolist() == [3, 3]
+
+
+@given(texts)
+def test_words_are_counted_in_batches_as_in_one(texts: list[str]) -> None:
+    expected = Counter(word for text in texts * 3 for word in text.split())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seqwright.text.word_table.FIRST", 5)
+        patch.setattr("seqwright.text.word_table.BATCH", 9)
+        assert count_words(texts * 3) == expected

@@ -6,7 +6,8 @@ that a lookup is a hash of both, a probe, and a comparison; longer words, which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
@@ -31,6 +32,8 @@ MULTIPLIERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
 """Odd constants of multiplicative hashing: 2⁶⁴ / golden ratio, and a prime of xxHash."""
 GROUP = 1 << 18
 """Characters looked up at once: arrays that stay in the cache."""
+FIRST, BATCH = 1 << 20, 1 << 23
+"""Characters counted by a dictionary, before there is a table, and by each table after that."""
 SPARSITY = 4
 """Slots for each word, at least: few probes meet another word."""
 
@@ -59,11 +62,23 @@ class WordTable:
 
     def encode(self, texts: Sequence[str]) -> tuple[Ids, list[int]]:
         """The ids of all words, and the number of words in each text."""
-        parts = [self._encode(group) for group in _groups(texts)]
+        parts = [self._encode(split_words(group)) for group in _groups(texts)]
         return np.concatenate([ids for ids, _ in parts]), list(chain.from_iterable(counts for _, counts in parts))
 
-    def _encode(self, texts: Sequence[str]) -> tuple[Ids, list[int]]:
-        data, starts, ends, counts = split_words(texts)
+    def count(self, texts: Sequence[str], size: int, unknown: Counter[str]) -> Ints:
+        """(size,) occurrences of each id; words that have none are counted in `unknown`."""
+        total = np.zeros(size, np.int64)
+        for group in _groups(texts):
+            data, starts, ends, _ = words = split_words(group)
+            ids, _ = self._encode(words)
+            total += np.bincount(ids, minlength=size)[:size]
+            missing = np.flatnonzero(ids == self._unknown)
+            ranges = zip(starts[missing].tolist(), ends[missing].tolist(), strict=True)
+            unknown.update(data[start:end].decode() for start, end in ranges)
+        return total
+
+    def _encode(self, words: tuple[bytes, Ints, Ints, list[int]]) -> tuple[Ids, list[int]]:
+        data, starts, ends, counts = words
         low, high = _integers(data, starts, ends)
         slot = self._hash(low, high)
         entry = self._slots.take(slot)
@@ -86,6 +101,32 @@ class WordTable:
 
     def _next(self, slot: Ints) -> Ints:
         return (slot + 1) & (len(self._slots) - 1)
+
+
+def count_words(texts: Iterable[str]) -> Counter[str]:
+    """Occurrences of each word: those of a large text by table, which grows with the vocabulary."""
+    source, counts = iter(texts), Counter[str]()
+    for text in _batch(source, FIRST):
+        counts.update(text.split())
+    while batch := _batch(source, BATCH):
+        known = list(counts)
+        table = WordTable({word: id for id, word in enumerate(known)}, len(known), np.uint32)
+        new = Counter[str]()
+        seen = table.count(batch, len(known), new)
+        counts.update({known[id]: int(seen[id]) for id in np.flatnonzero(seen).tolist()})
+        counts.update(new)
+    return counts
+
+
+def _batch(texts: Iterator[str], characters: int) -> list[str]:
+    """The next texts, of so many characters together or the first to exceed them."""
+    batch = list[str]()
+    for text in texts:
+        batch.append(text)
+        characters -= len(text)
+        if characters <= 0:
+            break
+    return batch
 
 
 def _groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:
