@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from seqwright.core import storage
 from seqwright.core.config import UserError
+from seqwright.core.safetensors_chunks import DTYPES
 from seqwright.core.storage import (
     append_jsonl,
     atomic_directory,
@@ -201,7 +202,7 @@ def test_recover_removes_partially_written_tensors(tmp_path: Path, monkeypatch: 
 
 
 def test_tensors_are_written_as_the_library_writes_them(tmp_path: Path) -> None:
-    tensors = {str(dtype): torch.arange(6).to(dtype).reshape(2, 3) for dtype in storage.SAFETENSORS_DTYPES} | {
+    tensors = {str(dtype): torch.arange(6).to(dtype).reshape(2, 3) for dtype in DTYPES} | {
         "empty": torch.empty(0, 4),
         "scalar": torch.tensor(3.5),
     }

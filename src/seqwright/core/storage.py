@@ -30,6 +30,7 @@ from seqwright.core.config import ConfigLoader, UserError
 from seqwright.core.limits import check_limit
 from seqwright.core.mapped import release
 from seqwright.core.regular_files import open_regular, read_errors
+from seqwright.core.safetensors_chunks import safetensors_chunks
 
 T = TypeVar("T")
 
@@ -39,23 +40,6 @@ METADATA_KEY = "seqwright"
 """The only safetensors metadata key, with all metadata as one JSON: several keys have no fixed order in the file."""
 TIED_KEY = "shared"
 """Key in that JSON for tied tensors: name to the name whose values it shares."""
-SAFETENSORS_DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint64: "U64",
-    torch.uint32: "U32",
-    torch.uint16: "U16",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
-CHUNK = 1 << 26
-"""Bytes of a tensor written at a time."""
 PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 
 
@@ -175,28 +159,10 @@ def save_tensors(
         header[TIED_KEY] = shared
     with atomic_path(path) as temporary:
         with temporary.open("wb") as file:
-            for chunk in _safetensors(stored, {METADATA_KEY: json.dumps(header)}):
+            for chunk in safetensors_chunks(stored, {METADATA_KEY: json.dumps(header)}):
                 file.write(chunk)
                 release()  # tensors in temporary files leave memory as soon as they are written
         before_rename(temporary)
-
-
-def _safetensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
-    """A safetensors file, chunk by chunk; its library would read every tensor into memory."""
-    header: dict[str, Any] = {"__metadata__": dict(metadata)}
-    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # aligned without padding
-    end = 0
-    for name in names:
-        tensor = tensors[name]
-        start, end = end, end + tensor.numel() * tensor.element_size()
-        shape, offsets = list(tensor.shape), [start, end]
-        header[name] = {"dtype": SAFETENSORS_DTYPES[tensor.dtype], "shape": shape, "data_offsets": offsets}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    yield len(text).to_bytes(8, "little") + text
-    for name in names:
-        data = tensors[name].reshape(-1).view(torch.uint8).numpy().data
-        yield from (data[start : start + CHUNK] for start in range(0, len(data), CHUNK))
 
 
 def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
