@@ -1,9 +1,14 @@
 """n-grams against KenLM: CPU seconds from text to an opened model, tokens a second, bytes on disk, peak memory.
 
-KenLM's own programs are in no package, so their figures, measured once, stand below as constants; its Python module,
-where installed, reads our ARPA file and scores the same text in the same run.
+KenLM's programs are in no package, so their figures, measured once, stand below as constants; its Python module, where
+installed, reads our ARPA file and scores the same text in the same run, turn by turn with ours. Three queries:
 
-    SEQWRIGHT_DATA=... python benchmarks/ngram.py [--order 5] [--limit 128]
+- a text: `seqwright evaluate` (one stream, a log-probability for every token) against `score` of every line, a number
+  a line: KenLM's fastest;
+- lines: `seqwright score` (text to the surprisal of every token) against `full_scores`, its equivalent;
+- a line at a time, alone in a call: what a program would do that needs each score before it asks for the next.
+
+    SEQWRIGHT_DATA=... python benchmarks/ngram.py [--order 5] [--limit 128] [--json FILE]
 """
 
 from __future__ import annotations
@@ -11,30 +16,40 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import math
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import torch
 
-from seqwright.core.batch import Batch, Vocabulary
-from seqwright.core.storage import load_tensors, save_tensors
+from seqwright.core.batch import Vocabulary
+from seqwright.core.storage import load_tensors, save_tensors, write_json
 from seqwright.data.text.corpus import Corpus, read_corpus
-from seqwright.data.text.stream import Stream, make_stream, to_batch
+from seqwright.data.text.stream import make_stream
+from seqwright.metrics.likelihood import score_text
+from seqwright.metrics.lines import score_lines
 from seqwright.models.ngram.arpa_reading import read_arpa
 from seqwright.models.ngram.arpa_writing import arpa_names, write_arpa
 from seqwright.models.ngram.model import NGram, NGramConfig
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig, train
 
-LMPLZ_SECONDS = 4.1  # WikiText-2, order 5, text to ARPA
-QUERY_RATE = 4.5e6  # tokens a CPU second, from text
-PROBING_MB, TRIE_MB = 121, 57  # WikiText-2, order 5
+LMPLZ_SECONDS, LMPLZ_WORDS = 4.1, 2_051_910
+"""WikiText-2, order 5, text to ARPA: CPU seconds, and words."""
+PROBING_BYTES, TRIE_BYTES = 121e6 / LMPLZ_WORDS, 57e6 / LMPLZ_WORDS
+"""Bytes on disk per word, the same."""
+TURNS = 7
+ALONE = 400
+"""Lines scored alone in a call."""
+CORPORA = {"WikiText-2": "wikitext2/wiki.{}.tokens.xz", "Penn Treebank": "ptb/ptb.{}.txt.xz"}
 
 
 @contextmanager
@@ -45,14 +60,8 @@ def timed(what: str, seconds: dict[str, float]) -> Iterator[None]:
     print(f"  {what:<38}{seconds[what]:8.2f} CPU s")
 
 
-def whole(stream: Stream) -> Batch:
-    positions = np.arange(stream.positions)[None]
-    return to_batch(*stream.gather(positions, np.ones(positions.shape, bool)))
-
-
-def build(text: Corpus, order: int, folder: Path) -> tuple[NGram, Tokenizer]:
+def build(text: Corpus, order: int, folder: Path, seconds: dict[str, float]) -> tuple[NGram, Tokenizer]:
     """Text to an opened model, as `seqwright train` does it."""
-    seconds: dict[str, float] = {}
     print(f"text to an opened model, order {order}")
     with timed("vocabulary", seconds):
         tokenizer = train(TokenizerConfig(kind="words"), text.documents)
@@ -62,19 +71,23 @@ def build(text: Corpus, order: int, folder: Path) -> tuple[NGram, Tokenizer]:
     with timed("count and estimate", seconds):
         model.fit(stream)
     with timed("write", seconds):
-        save_tensors(folder / "model.safetensors", model.tensors())
+        save_tensors(folder / "model.safetensors", model.state_dict())
     with timed("open (mapped)", seconds):
-        model.load(load_tensors(folder / "model.safetensors")[0])
-    total = sum(seconds.values())
-    print(f"  {'in all':<38}{total:8.2f} CPU s, {total / LMPLZ_SECONDS:.2f} of lmplz's {LMPLZ_SECONDS}")
+        model.load_state_dict(load_tensors(folder / "model.safetensors")[0])
+    total = seconds["in all"] = sum(seconds.values())
+    words = sum(len(line.split()) for line in text.documents)
+    lmplz = LMPLZ_SECONDS * words / LMPLZ_WORDS
+    print(f"  {'in all':<38}{total:8.2f} CPU s, {total / lmplz:.2f} of lmplz's {lmplz:.2f} (its rate per word)")
     compact = NGram(NGramConfig(order=order, compact=True), tokenizer.vocabulary)
     compact.tables = model.tables
-    save_tensors(folder / "compact.safetensors", compact.tensors())
+    save_tensors(folder / "compact.safetensors", compact.state_dict())
     with timed("open (compact)", seconds):
-        compact.load(load_tensors(folder / "compact.safetensors")[0])
-    for name, peer, kind in (("model", PROBING_MB, "probing"), ("compact", TRIE_MB, "trie")):
-        size = (folder / f"{name}.safetensors").stat().st_size / 1e6
-        print(f"  {name + '.safetensors':<38}{size:8.1f} MB, {size / peer:.2f} of KenLM's {kind} {peer}")
+        compact.load_state_dict(load_tensors(folder / "compact.safetensors")[0])
+    for name, peer, kind in (("model", PROBING_BYTES, "probing"), ("compact", TRIE_BYTES, "trie")):
+        size = (folder / f"{name}.safetensors").stat().st_size
+        print(
+            f"  {name + '.safetensors':<38}{size / 1e6:8.1f} MB, {size / peer / words:.2f} of KenLM's {kind} per word"
+        )
     names = arpa_names(tokenizer.tokens(range(tokenizer.vocabulary.size)), tokenizer.vocabulary)
     with timed("write ARPA", seconds):
         write_arpa(folder / "model.arpa", model.tables, names, tokenizer.vocabulary)
@@ -83,40 +96,56 @@ def build(text: Corpus, order: int, folder: Path) -> tuple[NGram, Tokenizer]:
     return model, tokenizer
 
 
-def score(model: NGram, tokenizer: Tokenizer, text: Corpus, folder: Path) -> None:
-    """Tokens scored a CPU second, from ids and from text, and by KenLM's module."""
-    print("scoring")
+def score(model: NGram, tokenizer: Tokenizer, text: Corpus, folder: Path) -> dict[str, Any]:
+    """Tokens a CPU second from text, ours and those of KenLM's module, medians of turns in the same run."""
     stream = make_stream(text, tokenizer)
-    batch = whole(stream)
-    model.score(batch)  # the file's pages are in memory from here on
-    seconds: dict[str, float] = {}
-    with timed("from ids", seconds):
-        scores, _ = model.score(batch)
-    with timed("from text", seconds):
-        model.score(whole(make_stream(text, tokenizer)))
-    for size in (1 << 12, 1 << 14, 1 << 16):
-        with timed(f"from ids, {size:,} at a time", seconds):
-            for start in range(0, stream.positions, size):
-                part = slice(start, start + size)
-                model.score(Batch.of_text(batch.input[:, part], batch.target[:, part]))
-    perplexity = math.exp(-scores.double().sum().item() / stream.targets)
-    print(f"  perplexity {perplexity:.4f} over {stream.targets:,} tokens")
-    for what, spent in seconds.items():
-        rate = stream.targets / spent
-        print(f"  {what:<38}{rate / 1e6:8.2f} M tokens a CPU s, {rate / QUERY_RATE:.2f} of query's {QUERY_RATE / 1e6}")
-    if importlib.util.find_spec("kenlm") is None:
-        print("  the kenlm module is not installed: no peer in this run")
-        return
-    import kenlm
+    lines = list(text.documents)
+    few = lines[:ALONE]
+    sos, eos = stream.sos, tokenizer.eos
 
-    with timed("KenLM reads our ARPA", seconds):
+    def evaluate() -> float:
+        ids = torch.from_numpy(make_stream(text, tokenizer).ids.astype(np.int64))
+        return float(score_text(model, ids, sos=sos).log_probs.sum())
+
+    def score_all(lines: Sequence[str]) -> float:
+        return sum(line.log_prob for line in score_lines(model, lines, tokenizer.encode_batch, sos=sos, eos=eos))
+
+    ours: dict[str, Callable[[], float]] = {
+        "a text": evaluate,
+        "lines": lambda: score_all(lines),
+        "a line at a time": lambda: sum(score_all([line]) for line in few),
+    }
+    theirs: dict[str, Callable[[], float]] = {}
+    if importlib.util.find_spec("kenlm") is None:
+        print("  the kenlm module is not installed: no peer in this run, which is not a pass")
+    else:
+        import kenlm
+
         peer = kenlm.Model(str(folder / "model.arpa"))
-    lines = [line.replace("<unk>", "\\<unk>") for line in text.documents]
-    with timed("from text, by KenLM's module", seconds):
-        total = sum(peer.score(line) for line in lines)
-    print(f"  KenLM's perplexity of ours {10 ** (-total / stream.targets):.4f}")
-    faster = seconds["from text, by KenLM's module"] / seconds["from text"]
-    print(f"  ours from text is {faster:.2f} times as fast")
+        # A literal <unk> in the text is a word to us, written with a backslash in ARPA.
+        named, named_few = ([line.replace("<unk>", "\\<unk>") for line in part] for part in (lines, few))
+        theirs = {
+            "a text": lambda: sum(map(peer.score, named)) * math.log(10),
+            "lines": lambda: sum(log for line in named for log, _, _ in peer.full_scores(line)) * math.log(10),
+            "a line at a time": lambda: sum(map(peer.score, named_few)) * math.log(10),
+        }
+    tokens = dict.fromkeys(ours, stream.targets) | {"a line at a time": sum(len(line.split()) + 1 for line in few)}
+    results: dict[str, Any] = {"perplexity": math.exp(-evaluate() / stream.targets), "tokens": stream.targets}
+    print(f"  perplexity {results['perplexity']:.4f} over {stream.targets:,} tokens; M tokens a CPU s")
+    for name in ours:
+        spent: dict[str, list[float]] = {"ours": [], "kenlm": []}
+        for _ in range(TURNS):
+            for who, queries in (("ours", ours), ("kenlm", theirs)):
+                if name in queries:
+                    start = time.process_time()
+                    total = queries[name]()
+                    spent[who].append(time.process_time() - start)
+                    assert who == "ours" or math.isclose(total, ours[name](), rel_tol=1e-5), name
+        rates = {who: tokens[name] / statistics.median(times) for who, times in spent.items() if times}
+        results[name] = rates | ({"ratio": rates["ours"] / rates["kenlm"]} if theirs else {})
+        shown = "  ".join(f"{who} {rate / 1e6:.2f}" for who, rate in rates.items())
+        print(f"  {name:<20}{shown}" + (f"  ratio {results[name]['ratio']:.2f}" if theirs else ""))
+    return results
 
 
 def limited(text: Corpus, order: int, limit: int, folder: Path) -> None:
@@ -149,22 +178,27 @@ def peak(path: Path, order: int, limit: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--order", type=int, default=5)
-    parser.add_argument("--limit", type=int, default=128, help="MiB of memory for counting beyond memory")
+    parser.add_argument("--limit", type=int, default=128, help="MiB for counting beyond memory; 0 skips it")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("--peak", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peak:
         peak(options.peak, options.order, options.limit)
         return
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        print(f"importing torch and all: {time.process_time():.2f} CPU s")
-        text, test = (
-            read_corpus(f"wikitext2/wiki.{part}.tokens.xz", "line", errors="strict") for part in ("train", "test")
-        )
-        model, tokenizer = build(text, options.order, folder)
-        score(model, tokenizer, test, folder)
-        reviews = read_corpus(["imdb/train.tsv.xz", "imdb/test.tsv.xz"], "line", errors="strict")
-        limited(reviews, options.order, options.limit, folder)
+    results: dict[str, Any] = {"order": options.order}
+    for corpus, files in CORPORA.items():
+        with tempfile.TemporaryDirectory() as name:
+            print(corpus)
+            text, test = (read_corpus(files.format(part), "line", errors="strict") for part in ("train", "test"))
+            seconds: dict[str, float] = {}
+            model, tokenizer = build(text, options.order, Path(name), seconds)
+            results[corpus] = {"cpu_seconds": seconds, "queries": score(model, tokenizer, test, Path(name))}
+    if options.limit:
+        with tempfile.TemporaryDirectory() as name:
+            reviews = read_corpus(["imdb/train.tsv.xz", "imdb/test.tsv.xz"], "line", errors="strict")
+            limited(reviews, options.order, options.limit, Path(name))
+    if options.json:
+        write_json(options.json, results)
 
 
 if __name__ == "__main__":

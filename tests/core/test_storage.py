@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from seqwright.core import storage
 from seqwright.core.config import UserError
+from seqwright.core.safetensors_chunks import DTYPES
 from seqwright.core.storage import (
     append_jsonl,
     atomic_directory,
@@ -186,19 +187,31 @@ def test_recover_keeps_hidden_files_of_other_programs(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_recover_removes_temporary_files_of_safetensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(tensors: object, path: Path, metadata: object) -> None:
-        (path.parent / ".tmpX1y2Z3").touch()  # how safetensors names its temporary file, beside its target
+def test_recover_removes_partially_written_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(storage, "save_file", killed)
+    monkeypatch.setattr(storage, "release", killed)  # called after every chunk
     monkeypatch.setattr(storage.shutil, "rmtree", lambda path: None)  # killed: no cleanup runs
     with pytest.raises(KeyboardInterrupt):
         save_tensors(tmp_path / "t.safetensors", {"a": torch.ones(1)})
     monkeypatch.undo()
-    assert len(list(tmp_path.rglob("*"))) == 3
+    assert len(list(tmp_path.rglob("*"))) == 2
     recover(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_tensors_are_written_as_the_library_writes_them(tmp_path: Path) -> None:
+    tensors = {str(dtype): torch.arange(6).to(dtype).reshape(2, 3) for dtype in DTYPES} | {
+        "empty": torch.empty(0, 4),
+        "scalar": torch.tensor(3.5),
+    }
+    save_tensors(tmp_path / "t.safetensors", tensors)
+    loaded = load_file(tmp_path / "t.safetensors")
+    assert loaded.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert loaded[name].dtype == tensor.dtype
+        assert torch.equal(loaded[name], tensor)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import resource
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch.testing import assert_close
 
 from seqwright.core.batch import IGNORE, Batch, Source, Vocabulary
 from seqwright.core.config import UserError
+from seqwright.core.progress import Progress
 from seqwright.core.protocols import Autoregressive, Counted
 from seqwright.core.storage import load_tensors, save_tensors
 from seqwright.models.ngram.model import NGram, NGramConfig
@@ -141,6 +143,27 @@ def test_score_with_padding_and_targets_other_than_the_next_input() -> None:
     assert_close(scores, torch.where(target == IGNORE, 0, expected))
 
 
+@pytest.mark.parametrize("sorted_ids", [1, 2, 3])
+@pytest.mark.parametrize("order", [1, 2, 3, 5])
+def test_running_text_is_scored_as_position_by_position(monkeypatch, order: int, sorted_ids: int) -> None:
+    monkeypatch.setattr("seqwright.models.ngram.text_scoring.SORTED_IDS", sorted_ids)
+    cows = Cows(order=order)
+    generator = np.random.default_rng(0)
+    rows = np.stack([np.roll(cows.ids, shift)[:20] for shift in (0, 7, 30)])
+    rows[generator.random(rows.shape) < 0.1] = 0
+    batch = Batch.of_text(*map(torch.from_numpy, (rows[:, :-1], np.where(rows[:, 1:] == 2, IGNORE, rows[:, 1:]))))
+    tables = cows.model.tables
+    contexts = tables.advance(rows[:, :-1], tables.empty_contexts(3))
+    expected = np.where(batch.target == IGNORE, 0, tables.log_prob(contexts, batch.target.clamp(min=0).numpy()))
+    assert np.array_equal(cows.model.score(batch)[0], expected)
+    state = cows.model.start(batch.source, capacity=99)
+    parts = []
+    for part in (slice(0, 1), slice(1, 3), slice(3, 19)):
+        scores, state = cows.model.score(Batch.of_text(batch.input[:, part], batch.target[:, part]), state)
+        parts.append(scores)
+    assert np.array_equal(torch.cat(parts, 1), expected)
+
+
 @pytest.mark.parametrize("smoothing", ["kneser-ney", "add-k", "mle", "witten-bell", "absolute", "stupid-backoff"])
 @pytest.mark.parametrize("compact", [False, True])
 def test_state_dict_round_trip(tmp_path, smoothing: str, compact: bool) -> None:
@@ -198,3 +221,43 @@ def test_invalid_configs_and_corpora_are_refused() -> None:
 def test_discount_fallback_is_noted() -> None:
     notes = Cows(order=2).model.notes
     assert any("0.5, 1 and 1.5" in note for note in notes)
+
+
+class Recorded(Progress):
+    """Records notes and stages."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.stages: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def stage(self, text: str) -> None:
+        self.stages.append(text)
+
+
+def test_text_beyond_memory_is_counted_in_temporary_files_whose_space_is_stated(monkeypatch) -> None:
+    cows, progress = Cows(order=3), Recorded()
+    in_memory = cows.model.state_dict()
+    cows.model.fit(SimpleNamespace(ids=cows.ids), progress)
+    assert not progress.notes
+    monkeypatch.setattr("seqwright.models.ngram.model.DEFAULT_MEMORY", 1000)
+    monkeypatch.setattr("seqwright.models.ngram.scratch.MIN_BLOCK", 10)
+    monkeypatch.setattr("seqwright.models.ngram.meter.INTERVAL", 0)
+    cows.model.fit(SimpleNamespace(ids=cows.ids), progress)
+    assert "TMPDIR" in progress.notes[0]
+    assert any("counting 2-grams: " in stage and "tokens/s" in stage for stage in progress.stages)
+    assert all(torch.equal(cows.model.state_dict()[name], tensor) for name, tensor in in_memory.items())
+
+
+def test_temporary_files_without_room_are_a_user_error(monkeypatch) -> None:
+    cows = Cows(order=3)
+    monkeypatch.setattr("seqwright.models.ngram.model.DEFAULT_MEMORY", 1000)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))  # fails as a full disk does
+    try:
+        with pytest.raises(UserError, match="set TMPDIR"):
+            cows.model.fit(SimpleNamespace(ids=cows.ids))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

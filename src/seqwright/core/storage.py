@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import safe_open
 from torch import Tensor
 
 from seqwright.core.config import ConfigLoader, UserError
 from seqwright.core.limits import check_limit
+from seqwright.core.mapped import release
 from seqwright.core.regular_files import open_regular, read_errors
+from seqwright.core.safetensors_chunks import safetensors_chunks
 
 T = TypeVar("T")
 
@@ -157,10 +158,10 @@ def save_tensors(
     if shared:
         header[TIED_KEY] = shared
     with atomic_path(path) as temporary:
-        temporary.touch()
-        mode = temporary.stat().st_mode
-        save_file(stored, temporary, {METADATA_KEY: json.dumps(header)})
-        temporary.chmod(mode)  # safetensors creates files with mode 0600; runs are shared
+        with temporary.open("wb") as file:
+            for chunk in safetensors_chunks(stored, {METADATA_KEY: json.dumps(header)}):
+                file.write(chunk)
+                release()  # tensors in temporary files leave memory as soon as they are written
         before_rename(temporary)
 
 
@@ -234,8 +235,8 @@ def write_errors(path: Path) -> Iterator[None]:
     """Turns disk-full and permission errors while writing `path` into a UserError."""
     try:
         yield
-    except (OSError, SafetensorError) as error:
-        code = error.errno if isinstance(error, OSError) else _os_error(error)
+    except OSError as error:
+        code = error.errno
         name = Path(*(part for part in path.parts if not TEMPORARY.fullmatch(part)))  # the final name
         if code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise UserError(
@@ -271,7 +272,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def staging(path: Path) -> Iterator[Path]:
     """A path of the same name in a temporary directory beside `path`, which is locked and removed after the block.
 
-    A directory even for a single file: it also holds the temporary file that safetensors writes beside its target.
+    A directory even for a single file: files and directories are staged and swept alike.
     """
     with write_errors(path):
         while True:
@@ -317,12 +318,6 @@ def _metadata(file: Any) -> dict[str, Any]:
     if not isinstance(metadata, dict):
         raise ValueError("its metadata is no JSON object")
     return metadata
-
-
-def _os_error(error: SafetensorError) -> int | None:
-    """errno of a SafetensorError, which has it only in its message."""
-    match = re.search(r"os error (\d+)", str(error))
-    return int(match[1]) if match else None
 
 
 def _free(path: Path) -> str:

@@ -59,7 +59,6 @@ class ScoredLine(NotebookTable):
         return math.exp(nll) if nll < 700 else math.inf  # exp overflows float64 above 709.78
 
 
-@torch.inference_mode()
 def score_lines(
     model: Autoregressive,
     lines: Iterable[str],
@@ -74,7 +73,8 @@ def score_lines(
     factor = COUNTED_FACTOR if isinstance(model, Counted) else 1
     while texts := list(itertools.islice(source, factor * READ_AHEAD)):
         ids, ends = _with_eos(encode(texts), eos)
-        surprisals = _score(model, ids, ends, sos, factor * BATCH_TOKENS, device)
+        with torch.inference_mode():  # as a decorator it would be entered and left for every line
+            surprisals = _score(model, ids, ends, sos, factor * BATCH_TOKENS, device)
         total = np.append(0, np.cumsum(surprisals))
         totals = np.diff(total[np.append(0, ends)])
         if not np.isfinite(total[-1]):  # inf - inf is nan: sum each line by itself

@@ -7,6 +7,7 @@ Each function here builds an encoder: texts (already normalized) to all their id
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any
@@ -15,22 +16,25 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import normalizers
 
-Ids = NDArray[np.unsignedinteger[Any]]
+from seqwright.text.word_table import Ids, WordTable
+
 BatchEncoder = Callable[[Sequence[str]], tuple[Ids, list[int]]]
 WordStarts = Callable[[Sequence[str]], NDArray[np.bool_]]
 
+LARGE = 1 << 16
+"""Characters from which a word table pays, which takes milliseconds to build."""
+
 
 def words(ids: Mapping[str, int], unknown: int, dtype: type[np.unsignedinteger[Any]]) -> BatchEncoder:
-    """Word-level encoder: splits on white space and looks each word up."""
+    """Word-level encoder: splits on white space and looks each word up, those of a large text all at once."""
+    table = functools.cache(lambda: WordTable(ids, unknown, dtype))
 
     def encode(texts: Sequence[str]) -> tuple[Ids, list[int]]:
-        tokens: list[str] = []
-        lengths: list[int] = []
-        for text in texts:
-            text_words = text.split()
-            tokens += text_words
-            lengths.append(len(text_words))
-        return np.fromiter(map(ids.get, tokens, repeat(unknown)), dtype, len(tokens)), lengths
+        if sum(map(len, texts)) >= LARGE:
+            return table().encode(texts)
+        split = [text.split() for text in texts]
+        lengths = [len(text_words) for text_words in split]
+        return np.fromiter(map(ids.get, chain.from_iterable(split), repeat(unknown)), dtype, sum(lengths)), lengths
 
     return encode
 

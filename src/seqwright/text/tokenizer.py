@@ -31,8 +31,8 @@ from seqwright.text.backend import (
     parse,
     structural_steps,
 )
-from seqwright.text.lookup import Ids
 from seqwright.text.token_bytes import BYTE, token_bytes
+from seqwright.text.word_table import Ids
 
 CHUNK = 1 << 16
 """Characters normalized and encoded at once, so that long texts need bounded memory."""
@@ -92,6 +92,7 @@ class Tokenizer:
         self.dtype: type[np.unsignedinteger[Any]] = np.uint16 if self.size < 1 << 16 else np.uint32
         steps = normalization_steps(replace(spec, pretokenizer="white-space"))
         self._normalizer = normalizers.Sequence(steps) if steps else None
+        self._normalizes = bool(normalization_steps(spec)) and not spec.imported
         self._steps = None if spec.imported else structural_steps(spec)
         with damage_named():
             self._encode = self._make_encoder()
@@ -218,8 +219,9 @@ class Tokenizer:
         chunk_size = sys.maxsize if self.imported else CHUNK  # an imported pre-tokenizer may cross any chunk border
         for batch, text_indices in _batches(texts, chunk_size):
             for chunk in batch:
-                _check_surrogates(chunk)
-            normalized = [self.normalize(chunk) for chunk in batch]
+                if not chunk.isascii():
+                    _check_surrogates(chunk)
+            normalized = [self.normalize(chunk) for chunk in batch] if self._normalizes else batch
             with damage_named():  # a library meets some damage of its file only now
                 ids, counts = self._encode(normalized)
                 if np.any((ids >= self.size) & (ids != self._unknown_id)):
@@ -369,13 +371,12 @@ def text_chunks(text: str, size: int = CHUNK) -> Iterator[str]:
 
 def _check_surrogates(text: str) -> None:
     """Raises on lone surrogates, which Python strings may hold but UTF-8 cannot."""
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise UserError(
-                f"the text contains {text[error.start]!r}, half of a surrogate pair; give valid Unicode."
-            ) from None
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"the text contains {text[error.start]!r}, half of a surrogate pair; give valid Unicode."
+        ) from None
 
 
 def _batches(texts: Iterable[str], chunk_size: int, size: int = 64 * CHUNK) -> Iterator[tuple[list[str], list[int]]]:
@@ -384,7 +385,7 @@ def _batches(texts: Iterable[str], chunk_size: int, size: int = 64 * CHUNK) -> I
     text_indices: list[int] = []
     room = size
     for index, text in enumerate(texts):
-        for chunk in text_chunks(text, chunk_size):
+        for chunk in text_chunks(text, chunk_size) if len(text) > chunk_size else (text,):
             batch.append(chunk)
             text_indices.append(index)
             room -= len(chunk)

@@ -30,6 +30,7 @@ from seqwright.text.backend import (
 )
 from seqwright.text.importing import import_tokenizer
 from seqwright.text.tokenizer import Tokenizer, text_chunks
+from seqwright.text.word_table import count_words
 
 SUBWORDS = ("bpe", "byte-bpe", "unigram", "wordpiece")
 SUBWORD_SIZE = 8000
@@ -121,9 +122,8 @@ def train(config: TokenizerConfig, texts: Collection[str]) -> Tokenizer:
 
 def _most_frequent(config: TokenizerConfig, texts: Collection[str], spec: TokenizerSpec) -> list[str]:
     """The vocabulary of words or characters, most frequent first, ties by code point."""
-    counts: Counter[str] = Counter()
-    for normalized in _normalize_all(spec, chain.from_iterable(map(text_chunks, texts))):
-        counts.update(normalized.split() if config.kind == "words" else normalized)
+    normalized = _normalize_all(spec, chain.from_iterable(map(text_chunks, texts)))
+    counts = count_words(normalized) if config.kind == "words" else Counter(chain.from_iterable(normalized))
     limit = None if config.size is None else config.size - len(config.special_tokens)
     return _ranked(counts, config.min_frequency)[:limit]
 

@@ -37,9 +37,9 @@ from seqwright.data.records import holds_records
 from seqwright.data.text.blocks import BLOCK, Block, Blocks, blocks
 from seqwright.data.text.corpus import END, Document
 from seqwright.data.text.stream import Stream, frame, lossy, surfaces
-from seqwright.text.lookup import Ids
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import SUBWORDS, TokenizerConfig, train
+from seqwright.text.word_table import Ids
 
 FORMAT = 3
 SAMPLE_BLOCK = 1 << 20

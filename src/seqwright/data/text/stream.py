@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.config import UserError
 from seqwright.data.text.corpus import END, Corpus, Document
-from seqwright.text.lookup import Ids
 from seqwright.text.tokenizer import Tokenizer
+from seqwright.text.word_table import Ids
 
 CHUNK = 1 << 20
 """Ids per chunk when scanning a stream."""

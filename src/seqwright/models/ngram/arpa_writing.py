@@ -18,7 +18,8 @@ from seqwright.core.batch import Vocabulary
 from seqwright.core.config import UserError
 from seqwright.core.storage import sweep, write_chunks
 from seqwright.models.ngram.counting import Ints
-from seqwright.models.ngram.tables import Level, LogProbs, Tables
+from seqwright.models.ngram.smoothing import LogProbs
+from seqwright.models.ngram.tables import Level, Tables
 
 Bytes = NDArray[np.uint8]
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from seqwright.core.config import UserError
-from seqwright.models.ngram.scratch import Scratch
+from seqwright.core.mapped import release, track
+from seqwright.models.ngram.meter import UNSEEN, Meter
+from seqwright.models.ngram.scratch import Scratch, differs_from_previous, sort_with_index
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -68,19 +69,21 @@ class SortedRun:
 
 
 def count_ngrams(
-    ids: Ids, order: int, *, predictable: Mask, sos: int | None, running: bool, scratch: Scratch
+    ids: Ids, order: int, *, predictable: Mask, sos: int | None, running: bool, scratch: Scratch, meter: Meter = UNSEEN
 ) -> Counts:
     """Counts of the n-grams of orders 1 to `order`; unless `running`, none crosses a document boundary (<sos>)."""
-    scratch.track(ids)
+    track(ids)
     unigrams, first_position = _unigrams(ids, predictable, sos, scratch)
     counts = Counts([unigrams], first_position)
-    rows = scratch.map(lambda words: words, ids, dtype=np.int64)
+    dtype = np.int32 if len(ids) < 1 << 31 else np.int64  # of rows and counts: an order has at most as many n-grams
+    rows = scratch.map(np.asarray, ids, dtype=dtype)
     for n in range(2, order + 1):
-        runs, ends = [], scratch.empty(len(ids), np.int64)
+        runs, ends = [], scratch.empty(len(ids), dtype)
         for block in scratch.blocks(len(ids)):
             run, ends[block] = _sorted_run(ids, rows, block, len(predictable), None if running else sos)
-            runs.append(SortedRun(*map(scratch.spill, (run.key, run.count, run.suffix))))
-        merged, positions = merge_runs(runs, scratch)
+            runs.append(SortedRun(*map(scratch.spill, (run.key, run.count.astype(dtype), run.suffix))))
+            meter.advance(block.stop - block.start, f"counting {n}-grams")
+        merged, positions = merge_runs(runs, scratch, meter, f"merging {n}-grams")
         if not len(merged.key):
             raise UserError(
                 f"there are no {n}-grams: the longest document has {n - 1} tokens, <sos> and <eos> included; "
@@ -115,26 +118,27 @@ def _sorted_run(ids: Ids, rows: Ints, block: slice, vocabulary: int, boundary: i
 
     `rows` are the (n-1)-grams that end at each position; none is extended by a `boundary` id.
     """
-    words, suffix = ids[block].astype(np.int64), rows[block]
-    prefix = rows[block.start - 1 : block.stop - 1] if block.start else np.concatenate([[-1], rows[: block.stop - 1]])
-    valid = (prefix >= 0) & (words != boundary) if boundary is not None else prefix >= 0
-    # torch.unique on int64 takes a quarter of the time of np.unique (radix sort).
-    keys = torch.from_numpy(prefix[valid] * vocabulary + words[valid])
-    key, inverse, count = (t.numpy() for t in torch.unique(keys, return_inverse=True, return_counts=True))
-    suffixes = np.empty_like(key)
-    suffixes[inverse] = suffix[valid]
-    position = np.full(len(words), -1)
-    position[valid] = inverse
-    return SortedRun(key, count, suffixes), position
+    words = ids[block]
+    prefix = rows[block.start - 1 : block.stop - 1] if block.start else np.append(-1, rows[: block.stop - 1])
+    known = prefix >= 0 if boundary is None else (prefix >= 0) & (words != boundary)
+    at = np.flatnonzero(known)
+    key, order = sort_with_index(prefix[at].astype(np.int64) * vocabulary + words[at])
+    is_first = differs_from_previous(key)
+    first, at = np.flatnonzero(is_first), at[order]
+    position = np.full(len(words), -1, rows.dtype)
+    position[at] = np.cumsum(is_first) - 1
+    return SortedRun(key[first], np.diff(first, append=len(key)), rows[block][at[first]]), position
 
 
-def merge_runs(runs: list[SortedRun], scratch: Scratch) -> tuple[SortedRun, list[Ints]]:
+def merge_runs(
+    runs: list[SortedRun], scratch: Scratch, meter: Meter = UNSEEN, stage: str = ""
+) -> tuple[SortedRun, list[Ints]]:
     """K-way merge of sorted runs, and for each run the positions of its n-grams in the merged one."""
     if len(runs) == 1:
         return runs[0], [np.arange(len(runs[0].key))]
-    size = sum(len(run.key) for run in runs)
-    key, count, suffix = (scratch.empty(size, np.int64) for _ in range(3))
-    positions = [scratch.empty(len(run.key), np.int64) for run in runs]
+    size, dtype = sum(len(run.key) for run in runs), runs[0].count.dtype
+    key, count, suffix = (scratch.empty(size, kind) for kind in (np.int64, dtype, dtype))
+    positions = [scratch.empty(len(run.key), dtype) for run in runs]
     step = max((scratch.block or size) // len(runs), 1)
     read, written = [0] * len(runs), 0
     while any(at < len(run.key) for at, run in zip(read, runs, strict=True)):
@@ -143,23 +147,30 @@ def merge_runs(runs: list[SortedRun], scratch: Scratch) -> tuple[SortedRun, list
         limits = [keys[-1] for keys, at, run in zip(ahead, read, runs, strict=True) if at + step < len(run.key)]
         sizes = [np.searchsorted(keys, min(limits), "right") if limits else len(keys) for keys in ahead]
         parts = [slice(at, at + int(m)) for at, m in zip(read, sizes, strict=True)]
-        keys = torch.from_numpy(np.concatenate([run.key[part] for run, part in zip(runs, parts, strict=True)]))
-        unique, inverse = (t.numpy() for t in torch.unique(keys, return_inverse=True))
-        here = slice(written, written + len(unique))
+        keys, order = sort_with_index(np.concatenate([run.key[part] for run, part in zip(runs, parts, strict=True)]))
+        is_first = differs_from_previous(keys)
+        first = np.flatnonzero(is_first)
+        here = slice(written, written + len(first))
         counts = np.concatenate([run.count[part] for run, part in zip(runs, parts, strict=True)])
-        key[here], count[here] = unique, np.bincount(inverse, counts)
-        suffix[here][inverse] = np.concatenate([run.suffix[part] for run, part in zip(runs, parts, strict=True)])
-        for position, part, rows in zip(positions, parts, np.split(inverse, np.cumsum(sizes[:-1])), strict=True):
-            position[part] = written + rows
+        suffixes = np.concatenate([run.suffix[part] for run, part in zip(runs, parts, strict=True)])
+        key[here], count[here] = keys[first], np.add.reduceat(counts[order], first)
+        suffix[here] = suffixes[order[first]]
+        rows = np.empty(len(keys), dtype)
+        rows[order] = written + np.cumsum(is_first) - 1
+        for position, part, merged in zip(positions, parts, np.split(rows, np.cumsum(sizes[:-1])), strict=True):
+            position[part] = merged
         read, written = [part.stop for part in parts], here.stop
-        scratch.release()
+        release()
+        meter.advance(len(keys), stage)
     return SortedRun(key[:written], count[:written], suffix[:written]), positions
 
 
 def _order(run: SortedRun, below: Order, predictable: Mask, scratch: Scratch) -> Order:
     """The merged run of one order with its counts of predictable n-grams and <sos> flags."""
     vocabulary = len(predictable)
-    count = scratch.map(lambda key, count: count * predictable[key % vocabulary], run.key, run.count, dtype=np.int64)
+    count = scratch.map(
+        lambda key, count: count * predictable[key % vocabulary], run.key, run.count, dtype=run.count.dtype
+    )
     starts_with_sos = scratch.empty(len(run.key), bool)
     for block in scratch.blocks(len(run.key)):
         starts_with_sos[block] = below.starts_with_sos[run.key[block] // vocabulary]

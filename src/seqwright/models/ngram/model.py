@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,16 +24,23 @@ from seqwright.models.ngram.arpa_reading import SPECIAL_TOKENS, read_arpa
 from seqwright.models.ngram.arpa_writing import arpa_names, write_arpa
 from seqwright.models.ngram.counting import Ints, count_ngrams
 from seqwright.models.ngram.files import from_tensors, to_tensors
+from seqwright.models.ngram.meter import UNSEEN, Meter
 from seqwright.models.ngram.pruning import apply_cutoffs, prune
 from seqwright.models.ngram.scratch import Scratch
 from seqwright.models.ngram.smoothing import Kind, estimate
 from seqwright.models.ngram.tables import assemble, uniform
+from seqwright.models.ngram.text_scoring import score
 from seqwright.models.ngram.trace import Step, trace
 
 MAX_ORDER = 100
 """Each order has tables: a received [model] cannot ask for a billion of them."""
 MIN_MEMORY = 2**27
 """Smallest `memory` in bytes; below this, per-block overhead dominates."""
+DEFAULT_MEMORY = 2**30
+"""Default `memory`, and what counting may take in memory without temporary files."""
+BYTES_IN_MEMORY, BYTES_ON_DISK = 26, 36
+"""Bytes of counting per token and order, at most: in memory, and in temporary files (measured on
+text whose n-grams all differ: 27 on disk for Kneser-Ney)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +67,8 @@ class NGramConfig:
     compact: bool = False
     """Compact file format: about half the size, slower to load, without counts."""
     memory: int | None = None
-    """Memory limit of counting, in bytes: external merge sort on disk beyond it. Default: no limit."""
+    """Memory limit of counting, in bytes: external merge sort in temporary files (TMPDIR). Default: 1 GiB for text that
+    needs more, without temporary files for text that needs less."""
     adaptive: AdaptiveOptions | None = None
     """Adaptive model: an n-gram cache of the text being scored, interpolated with the static model. Default: off."""
 
@@ -125,7 +135,7 @@ class NGram(CountedModel):
     def fit(self, corpus: Corpus, progress: Progress = SILENT) -> None:
         """Counts n-grams and estimates all probabilities and back-off weights."""
         progress.stage(f"counting n-grams of up to {self.config.order} tokens")
-        scratch = Scratch(self.config.memory)
+        scratch, meter = self._scratch(len(corpus.ids), progress)
         counts = count_ngrams(
             corpus.ids,
             self.config.order,
@@ -133,6 +143,7 @@ class NGram(CountedModel):
             sos=self.vocabulary.sos,
             running=self.config.running,
             scratch=scratch,
+            meter=meter,
         )
         progress.stage("estimating their probabilities")
         kept = apply_cutoffs(counts, self.config.cutoffs) if any(self.config.cutoffs) else None
@@ -145,11 +156,27 @@ class NGram(CountedModel):
             fallback=self.config.discount_fallback,
             kept=kept,
             scratch=scratch,
+            meter=meter,
         )
         self.discounts, self.notes = estimates.discounts, estimates.notes
         self.tables = assemble(counts, estimates, kept, scratch)
         if self.config.prune:
             self.tables = prune(self.tables, self.config.prune, eos=self.vocabulary.eos)
+
+    def _scratch(self, tokens: int, progress: Progress) -> tuple[Scratch, Meter]:
+        """Where counting takes place; the disk space of temporary files is noted before it is taken."""
+        memory, size = self.config.memory, tokens * self.config.order
+        if memory is None and size * BYTES_IN_MEMORY > DEFAULT_MEMORY:
+            memory = DEFAULT_MEMORY
+        if memory is None:
+            return Scratch(), UNSEEN
+        folder = tempfile.gettempdir()
+        progress.note(
+            f"counting {tokens:,} tokens in {memory / 1e9:.1f} GB of memory (model.memory): temporary files take up to"
+            f" {size * BYTES_ON_DISK / 1e9:,.1f} GB in {folder} (TMPDIR), which has"
+            f" {shutil.disk_usage(folder).free / 1e9:,.1f} GB free."
+        )
+        return Scratch(memory), Meter(progress, tokens, self.config.order)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -194,21 +221,21 @@ class NGram(CountedModel):
         return log_probs, _state(contexts, ids.device)
 
     def score(self, batch: Batch, state: Contexts | None = None) -> tuple[Tensor, Contexts | None]:
-        contexts = self._contexts(batch, state)
-        log_probs = self.tables.score(batch.input.cpu().numpy(), batch.target.cpu().numpy(), contexts)
+        before = None if state is None else _rows(state)
+        log_probs = score(self.tables, batch.input.cpu().numpy(), batch.target.cpu().numpy(), before)
         device = batch.input.device
-        return torch.from_numpy(log_probs).to(device), None if state is None else _state(contexts[..., -1], device)
+        if before is None:
+            return torch.from_numpy(log_probs).to(device), None
+        # Earlier ids than the last N - 1 are in no context.
+        after = self.tables.advance(batch.input[:, -self.config.order :].cpu().numpy(), before)[..., -1]
+        return torch.from_numpy(log_probs).to(device), _state(after, device)
 
     def __call__(self, batch: Batch) -> Tensor:
         """Log-probabilities (B, T, V), which are valid logits: log_softmax leaves them as they are."""
-        contexts = self._contexts(batch, None)
+        before = self.tables.empty_contexts(batch.rows)
+        contexts = self.tables.advance(batch.input.cpu().numpy(), before)  # (N - 1, B, T)
         flat = self.tables.distribution(contexts.reshape(len(contexts), batch.input.numel()))  # (B * T, V)
         return torch.from_numpy(flat).view(*batch.input.shape, -1).to(batch.input.device)
-
-    def _contexts(self, batch: Batch, state: Contexts | None) -> Ints:
-        """The contexts in which each target is predicted: (N - 1, B, T)."""
-        before = self.tables.empty_contexts(batch.rows) if state is None else _rows(state)
-        return self.tables.advance(batch.input.cpu().numpy(), before)
 
 
 def ngram(config: NGramConfig, vocabulary: Vocabulary) -> NGram | Adaptive:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqwright.models.ngram.counting import Counts, Ints, Mask
-from seqwright.models.ngram.tables import Level, Tables, log
+from seqwright.models.ngram.smoothing import log
+from seqwright.models.ngram.tables import Level, Tables
 
 Floats = NDArray[np.float64]
 

@@ -21,9 +21,12 @@ from numpy.typing import NDArray
 
 from seqwright.models.ngram.counting import Counts, Ints, Mask, Order
 from seqwright.models.ngram.discounts import Floats, discounts_for
+from seqwright.models.ngram.meter import UNSEEN, Meter
 from seqwright.models.ngram.scratch import Scratch
 
 Kind = Literal["kneser-ney", "add-k", "mle", "witten-bell", "absolute", "stupid-backoff"]
+
+LogProbs = NDArray[np.float32]
 
 STUPID_BACKOFF_ALPHA = 0.4
 """Back-off factor (Brants et al. 2007, section 4)."""
@@ -35,10 +38,10 @@ class Estimate:
 
     counts: list[Ints]
     """The counts that the smoothing uses: raw, or adjusted (Kneser-Ney)."""
-    probability: list[Floats]
-    """p(w | h) of each n-gram h w."""
-    weight: list[Floats]
-    """Back-off weight of each n-gram as a context; all orders but the highest."""
+    log_prob: list[LogProbs]
+    """log p(w | h) of each n-gram h w."""
+    back_off: list[LogProbs]
+    """Log back-off weight of each n-gram as a context; all orders but the highest."""
     discounts: Floats
     """(N, 4): discounts of counts of 0, 1, 2 and 3 or more, by order."""
     notes: list[str]
@@ -55,6 +58,7 @@ def estimate(
     fallback: tuple[float, ...],
     kept: list[Mask] | None,
     scratch: Scratch,
+    meter: Meter = UNSEEN,
 ) -> Estimate:
     """Smoothed probabilities and back-off weights; n-grams not in `kept` get the lower-order probability only."""
     orders = ngrams.orders
@@ -65,7 +69,8 @@ def estimate(
     normalizer: Floats = np.ones(1)  # Z(h) of stupid back-off, by context
     for n, order in enumerate(orders):
         contexts = len(orders[n - 1]) if n else 1
-        probability, weight, normalizers = (scratch.empty(size, float) for size in (len(order), contexts, contexts))
+        probability, weight = scratch.empty(len(order), float), scratch.empty(contexts, float)
+        normalizers = scratch.empty(contexts if kind == "stupid-backoff" else 0, float)
         for rows, span in _context_blocks(order.key, ngrams.vocabulary, contexts, scratch):
             count = counts[n][rows]
             sums = _ContextSums(order.key[rows] // ngrams.vocabulary - span.start, span.stop - span.start)
@@ -86,10 +91,11 @@ def estimate(
                 )
             else:
                 probability[rows], weight[span] = _interpolate(sums, discounted, total, lower)
+            meter.advance(rows.stop - rows.start, f"estimating {n + 1}-grams")
         lower_order, normalizer = probability, normalizers
-        estimates.probability.append(probability)
+        estimates.log_prob.append(scratch.map(log, probability, dtype=np.float32))
         if n:
-            estimates.weight.append(weight)
+            estimates.back_off.append(scratch.map(log, weight, dtype=np.float32))
     return estimates
 
 
@@ -101,10 +107,10 @@ def adjusted_counts(orders: list[Order], kind: Kind, scratch: Scratch) -> list[I
             # Lower orders count distinct contexts, not occurrences: "Francisco" is frequent, but only after "San"
             # (Kneser & Ney 1995). Nothing precedes <sos>, so n-grams that start with it keep their raw counts.
             contexts = scratch.bincount(above.suffix, above.count, len(order))
-            adjusted[n] = scratch.map(np.where, order.starts_with_sos, order.count, contexts, dtype=np.int64)
+            adjusted[n] = scratch.map(np.where, order.starts_with_sos, order.count, contexts, dtype=order.count.dtype)
         elif kind in ("add-k", "mle"):
             # No interpolation: lower orders serve only near the start of a document, where no longer context exists.
-            adjusted[n] = scratch.map(np.multiply, order.count, order.starts_with_sos, dtype=np.int64)
+            adjusted[n] = scratch.map(np.multiply, order.count, order.starts_with_sos, dtype=order.count.dtype)
     return adjusted
 
 
@@ -156,3 +162,9 @@ def _stupid_backoff(
     weight = STUPID_BACKOFF_ALPHA * shorter / normalizer
     frequency = discounted / (divisor * normalizer)[sums.context]
     return np.where(seen, frequency, weight[sums.context] * lower), weight, normalizer
+
+
+def log(probability: Floats) -> LogProbs:
+    """Natural logarithm in float32, as stored; -inf for probability zero."""
+    with np.errstate(divide="ignore"):
+        return np.log(probability).astype(np.float32)

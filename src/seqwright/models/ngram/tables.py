@@ -10,15 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from seqwright.core.batch import IGNORE
 from seqwright.models.ngram.counting import Counts, Ints, Mask
-from seqwright.models.ngram.scratch import Scratch
-from seqwright.models.ngram.smoothing import Estimate
-
-LogProbs = NDArray[np.float32]
+from seqwright.models.ngram.scratch import Scratch, sort_with_index
+from seqwright.models.ngram.smoothing import Estimate, LogProbs, log
 
 ABSENT = -1
 """Row of an n-gram or context that is not in the table."""
@@ -37,22 +33,29 @@ class Level:
 
     def lookup(self, prefix: Ints, last: Ints, vocabulary: int) -> Ints:
         """Rows of the n-grams given by the row of their prefix and their last id; ABSENT where either is missing."""
-        rows = np.full(prefix.shape, ABSENT)
-        known = prefix != ABSENT
-        rows[known] = binary_search(self.key, prefix[known] * vocabulary + last[known])
-        return rows
+        rows = np.full(prefix.size, ABSENT)
+        known = np.flatnonzero(prefix != ABSENT)
+        rows[known] = binary_search(self.key, prefix.take(known) * vocabulary + last.take(known))
+        return rows.reshape(prefix.shape)
 
 
 def binary_search(table: Ints, values: Ints) -> Ints:
     """The index of each value in a sorted table, ABSENT where it is missing."""
-    # Sorted queries access the table in order, which the cache likes: five times as fast, sort included.
-    ordered, order = (t.numpy() for t in torch.sort(torch.from_numpy(values)))
-    position = np.searchsorted(table, ordered)
-    index = np.full(len(values), ABSENT)
-    if len(table):
-        present = table.take(position, mode="clip") == ordered
-        index[order[present]] = position[present]
+    if not len(values):
+        return np.empty(0, np.int64)
+    ordered, order = sort_with_index(values)
+    index = np.empty(len(values), np.int64)
+    index[order] = sorted_search(table, ordered)
     return index
+
+
+def sorted_search(table: Ints, values: Ints) -> Ints:
+    """`binary_search` for values in (nearly) ascending order, which access the table in order: the cache likes that."""
+    if not len(table):
+        return np.full(len(values), ABSENT)
+    position = np.searchsorted(table, values)
+    position[table.take(position, mode="clip") != values] = ABSENT
+    return position
 
 
 class Tables:
@@ -87,35 +90,15 @@ class Tables:
         """log p(id | context): (N - 1, …), (…) -> (…)."""
         value = self.levels[0].log_prob[ids]
         for m, level in enumerate(self.levels[1:]):
-            row = level.lookup(contexts[m], ids, self.vocabulary)
-            value = self._back_off(m, value, contexts[m], row)
+            self._back_off(m, value, contexts[m], level.lookup(contexts[m], ids, self.vocabulary))
         return value
-
-    def score(self, input: Ints, target: Ints, contexts: Ints) -> LogProbs:
-        """`log_prob` of targets (B, T) in the contexts (N - 1, B, T) after each input, 0 where the target is IGNORE.
-
-        Where the target is the next input, `contexts` already has the rows of its n-grams below the highest order.
-        """
-        scored = target != IGNORE
-        known = np.zeros_like(scored)
-        known[:, :-1] = target[:, :-1] == input[:, 1:]
-        value = self.levels[0].log_prob[np.where(scored, target, 0)]
-        for m, level in enumerate(self.levels[1:]):
-            row = np.full(target.shape, ABSENT)
-            if m + 2 < self.order:
-                row[:, :-1] = contexts[m + 1, :, 1:]
-                query = scored & ~known
-            else:
-                query = scored
-            row[query] = level.lookup(contexts[m][query], target[query], self.vocabulary)
-            value = self._back_off(m, value, contexts[m], row)
-        return np.where(scored, value, np.float32(0))
 
     def distribution(self, contexts: Ints) -> LogProbs:
         """log p(every id | context): (N - 1, R) -> (R, V)."""
         value = np.repeat(self.levels[0].log_prob[None], contexts.shape[1], axis=0)  # (R, V)
         for m, level in enumerate(self.levels[1:]):
-            value += self._back_off_weight(m, contexts[m])[:, None]
+            known = np.flatnonzero(contexts[m] != ABSENT)
+            value[known] += self._weights(m)[contexts[m][known], None]
             row, of = self.children(m, contexts[m])
             value[of, level.key[row] % self.vocabulary] = level.log_prob[row]
         return value
@@ -154,20 +137,19 @@ class Tables:
             )
         return Tables(levels, self.vocabulary)
 
-    def _back_off(self, m: int, lower: LogProbs, context: Ints, row: Ints) -> LogProbs:
-        """log p where the level has the n-gram, else log weight(h) + the lower-order log p."""
-        value = lower + self._back_off_weight(m, context)
-        present = row != ABSENT
-        value[present] = self.levels[m + 1].log_prob[row[present]]
-        return value
+    def _back_off(self, m: int, value: LogProbs, context: Ints, row: Ints) -> None:
+        """Updates the lower-order log p to that of the n-gram where the level has it, else adds log weight(h)."""
+        flat = value.reshape(-1)  # a view
+        known = np.flatnonzero(context != ABSENT)  # an absent context has weight 1
+        flat[known] += self._weights(m).take(context.take(known))
+        present = np.flatnonzero(row != ABSENT)
+        flat[present] = self.levels[m + 1].log_prob.take(row.take(present))
 
-    def _back_off_weight(self, m: int, context: Ints) -> LogProbs:
-        """log weight(h) of contexts of m + 1 ids; 0 (weight 1) where the context is absent."""
+    def _weights(self, m: int) -> LogProbs:
+        """log weight(h) of contexts of m + 1 ids, by row."""
         back_off = self.levels[m].back_off
         assert back_off is not None
-        weight, known = np.zeros(context.shape, np.float32), context != ABSENT
-        weight[known] = back_off[context[known]]
-        return weight
+        return back_off
 
 
 def uniform(predictable: Mask, order: int) -> Tables:
@@ -180,18 +162,12 @@ def uniform(predictable: Mask, order: int) -> Tables:
 
 def assemble(counts: Counts, estimates: Estimate, kept: list[Mask] | None, scratch: Scratch) -> Tables:
     """The tables of an estimate, restricted to the kept n-grams."""
-    levels = []
-    for n, order in enumerate(counts.orders):
-        log_prob = scratch.map(log, estimates.probability[n], dtype=np.float32)
-        back_off = scratch.map(log, estimates.weight[n], dtype=np.float32) if n < len(estimates.weight) else None
-        levels.append(
-            Level(order.key, log_prob, back_off, scratch.map(np.asarray, estimates.counts[n], dtype=np.int32))
+    back_offs = [*estimates.back_off, None]
+    levels = [
+        Level(order.key, log_prob, back_off, scratch.map(np.asarray, count, dtype=np.int32))
+        for order, log_prob, back_off, count in zip(
+            counts.orders, estimates.log_prob, back_offs, estimates.counts, strict=True
         )
+    ]
     tables = Tables(levels, counts.vocabulary)
     return tables if kept is None else tables.subset(kept)
-
-
-def log(probability: NDArray[np.float64]) -> LogProbs:
-    """Natural logarithm in float32, as stored; -inf for probability zero."""
-    with np.errstate(divide="ignore"):
-        return np.log(probability).astype(np.float32)

@@ -1,0 +1,49 @@
+"""Serialization of tensors in the safetensors format, chunk by chunk: a JSON header, then the bytes of each tensor.
+
+The library's writer maps all tensors into memory at once; those of a large n-gram model are in temporary files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint64: "U64",
+    torch.uint32: "U32",
+    torch.uint16: "U16",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+CHUNK = 1 << 26
+"""Bytes of a tensor written at a time."""
+
+
+def safetensors_chunks(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
+    """A safetensors file, chunk by chunk; tensors are contiguous, on the CPU, and share no memory."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # aligned without padding
+    end = 0
+    for name in names:
+        tensor = tensors[name]
+        start, end = end, end + tensor.numel() * tensor.element_size()
+        shape, offsets = list(tensor.shape), [start, end]
+        header[name] = {"dtype": DTYPES[tensor.dtype], "shape": shape, "data_offsets": offsets}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for name in names:
+        data = tensors[name].reshape(-1).view(torch.uint8).numpy().data
+        yield from (data[start : start + CHUNK] for start in range(0, len(data), CHUNK))
