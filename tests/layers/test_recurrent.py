@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.testing import assert_close
 
-from seqwright.layers.recurrent import run_padded
+from seqwright.layers.recurrent import run_layers, run_padded
 from seqwright.models.encoders.recurrent import (
     BidirectionalConfig,
     BidirectionalEncoder,
@@ -51,6 +51,23 @@ def test_padded_rnn_equals_packed_sequence(kind, bidirectional, dtype):
     assert len(runs[0]) == len(runs[1])
     for expected, actual in zip(*runs, strict=True):
         assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_layers_one_after_the_other_equal_the_network(kind):
+    torch.manual_seed(1)
+    network = NETWORKS[kind](6, 4, 3, batch_first=True).double()
+    x = torch.randn(5, 9, 6, dtype=torch.double, requires_grad=True)
+    states = tuple(torch.randn(3, 5, 4, dtype=torch.double) for _ in range(2 if kind == "lstm" else 1))
+    vectors, last = network(x, states if kind == "lstm" else states[0])
+    layered, finals = run_layers(network, x, states)
+    results = [(vectors, *(last if kind == "lstm" else (last,))), (layered, *finals)]
+    runs = []
+    for values in results:
+        loss = sum((value.sin() * n).sum() for n, value in enumerate(values, 1))
+        runs.append([*values, *torch.autograd.grad(loss, [x, *network.parameters()])])
+    for expected, actual in zip(*runs, strict=True):
+        assert_close(actual, expected, rtol=0, atol=1e-12)
 
 
 def test_padding_values_do_not_change_padded_rnn():

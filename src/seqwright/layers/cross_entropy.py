@@ -14,8 +14,10 @@ from seqwright.core.batch import IGNORE
 
 MAX_LOGITS = 1 << 26
 """Maximum elements of a logits tensor (256 MiB in float32); larger ones are computed chunk by chunk."""
-MAX_LOGITS_CUDA = 1 << 28
-"""The same of a chunk on a GPU, whose matrix products are faster the larger they are."""
+MAX_LOGITS_CUDA = 1 << 30
+"""The same of a chunk on a GPU (2 GiB in bf16), whose matrix products are faster the larger they are."""
+ROWS = 4096
+"""Chunks of more rows are multiples of this."""
 ALIGNMENT = 64
 """Matrix products on a GPU are faster where the vocabulary is a multiple of this: chunks of logits are padded to it."""
 
@@ -59,6 +61,8 @@ def chunked_cross_entropy(
     if max_logits == MAX_LOGITS and hidden.is_cuda:
         max_logits = MAX_LOGITS_CUDA
     rows = max(1, max_logits // weight.size(0))
+    if rows > ROWS:  # whole tiles of a matrix product
+        rows -= rows % ROWS
     total: Tensor = _Chunked.apply(hidden, weight, bias, target, smoothing, rows)  # type: ignore[no-untyped-call]
     return total
 

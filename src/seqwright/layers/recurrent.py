@@ -65,6 +65,21 @@ def run_padded(network: nn.RNNBase, x: Tensor, mask: Tensor) -> Layer:
     return x, tuple(torch.cat(states) for states in zip(*finals, strict=True))
 
 
+def run_layers(network: nn.RNNBase, x: Tensor, initial: tuple[Tensor, ...]) -> Layer:
+    """The network over rows x (B, S, D) without padding, from states (L, B, D), one layer after the other: the same
+    function as its own forward pass, whose dropout between layers on a GPU waits for the host and depends on a state
+    inside cuDNN instead of the seed."""
+    finals = []
+    for layer in range(network.num_layers):
+        if layer:
+            x = F.dropout(x, network.dropout, network.training)
+        x, final = _run(
+            network, x, _weights(network, f"l{layer}"), tuple(state[layer : layer + 1] for state in initial)
+        )
+        finals.append(final)
+    return x, tuple(torch.cat(states) for states in zip(*finals, strict=True))
+
+
 def _run_gated(network: nn.RNNBase, layer: int, x: Tensor, mask: Tensor) -> Layer:
     """All directions of an LSTM or GRU layer at once; extra input features hold the gates at padding."""
     weights = []
@@ -95,10 +110,11 @@ def _run_reversed(network: nn.RNNBase, layer: int, x: Tensor, mask: Tensor) -> L
     return torch.cat(vectors, -1), (torch.stack(finals),)
 
 
-def _run(network: nn.RNNBase, x: Tensor, weights: list[Tensor]) -> Layer:
-    """One layer through PyTorch's fused kernel with these weights, four per direction, from a zero state."""
-    zeros = x.new_zeros(len(weights) // 4, len(x), network.hidden_size)
-    initial = (zeros, zeros) if network.mode == "LSTM" else zeros
+def _run(network: nn.RNNBase, x: Tensor, weights: list[Tensor], states: tuple[Tensor, ...] | None = None) -> Layer:
+    """One layer through PyTorch's fused kernel with these weights, four per direction; from zero states by default."""
+    if states is None:
+        states = (x.new_zeros(len(weights) // 4, len(x), network.hidden_size),) * (2 if network.mode == "LSTM" else 1)
+    initial = states if network.mode == "LSTM" else states[0]
     # has_biases, num_layers, dropout, train, bidirectional, batch_first
     options = (True, 1, 0.0, network.training, len(weights) > 4, True)
     vectors, *final = KERNELS[network.mode](x, initial, weights, *options)

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from seqwright.core.state import State
 from seqwright.layers.attention import drop_full_mask
 from seqwright.layers.elman import ACTIVATIONS, Elman
 from seqwright.layers.encoder import EncoderConfig, EncoderOutput
-from seqwright.layers.recurrent import run_padded, without_autocast
+from seqwright.layers.recurrent import run_layers, run_padded, without_autocast
 
 Cell = Literal["rnn", "lstm", "gru"]
 
@@ -143,7 +143,10 @@ class RecurrentEncoder(nn.Module):
             # torch.nn's recurrent networks have states (L, B, D), whatever batch_first says.
             layers_first = tuple(value.transpose(0, 1).contiguous() for _, value in before.named_tensors())
             initial = layers_first if self.has_cell else layers_first[0]
-            if count is None:
+            if count is None and x.is_cuda and self.training and isinstance(self.network, nn.RNNBase):
+                output, states = run_layers(self.network, x, layers_first)
+                after: Any = states if self.has_cell else states[0]
+            elif count is None:
                 output, after = self.network(x, initial)
             else:  # packed, so that the state after is that of each row's last real position
                 packed = pack_padded_sequence(x, count.cpu(), batch_first=True, enforce_sorted=False)

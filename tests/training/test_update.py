@@ -1,0 +1,92 @@
+"""One optimizer step: captured steps equal plain ones, and steps that cannot be captured are run anyway."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from seqwright.pipeline.compilation import compile_choice, transformer_layers
+from seqwright.training import update
+from seqwright.training.mfu import flops_per_token
+from seqwright.training.prefetch import Prefetched
+from seqwright.training.trainer import Trainer
+from seqwright.training.weights import weights
+
+from .test_trainer import fresh, gpt, lstm, options, shuffled, slices
+from .tiny import MemoryStore
+
+
+def trained(model: Any, feed: Any, captured: bool, **changes: Any) -> Trainer:
+    trainer = Trainer(model, feed, options(steps=8, **changes), MemoryStore())
+    trainer.update.capturing = captured
+    trainer.fit()
+    return trainer
+
+
+def assert_same_weights(one: Trainer, other: Trainer) -> None:
+    for name, tensor in weights(one.model).items():
+        assert torch.equal(tensor, weights(other.model)[name]), name
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize(("config", "make"), [(gpt(dropout=0.2), shuffled), (lstm(dropout=0.2), slices)])
+def test_captured_steps_equal_plain_steps(config: Any, make: Any, optimizer: str) -> None:
+    """Batches have two shapes, states are carried, and dropout is a function of (seed, step)."""
+    plain = trained(fresh(config), make(), captured=False, optimizer=optimizer)
+    captured = trained(fresh(config), make(), captured=True, optimizer=optimizer)
+    assert len(captured.update.graphs) == (2 if make is shuffled else 1)
+    assert_same_weights(plain, captured)
+
+
+def test_shapes_beyond_the_limit_are_not_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update, "MAX_GRAPHS", 1)
+    captured = trained(fresh(gpt()), shuffled(), captured=True)
+    assert len(captured.update.graphs) == 1
+    assert_same_weights(trained(fresh(gpt()), shuffled(), captured=False), captured)
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("out of memory"), RuntimeError("called a synchronizing op")])
+def test_a_step_that_cannot_be_captured_is_run_kernel_by_kernel(
+    error: RuntimeError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(update.Captured, "__call__", fail)
+    captured = trained(fresh(gpt(dropout=0.2)), shuffled(), captured=True)
+    assert not captured.update.capturing
+    assert not captured.update.graphs
+    assert_same_weights(trained(fresh(gpt(dropout=0.2)), shuffled(), captured=False), captured)
+
+
+def test_graphs_are_released_when_layers_unfreeze_or_a_checkpoint_is_restored() -> None:
+    trainer = trained(fresh(gpt()), shuffled(), captured=True, unfreeze_every=0.5, checkpoint_every=1)
+    assert_same_weights(trained(fresh(gpt()), shuffled(), captured=False, unfreeze_every=0.5), trainer)
+    assert trainer.update.graphs
+    trainer.restore(*trainer.store.load(4))
+    assert not trainer.update.graphs
+
+
+def test_prefetched_batches_are_those_of_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self.clone())  # page-locking needs a GPU
+    feed, ahead = shuffled(), Prefetched(shuffled())
+    for step in (0, 1, 2, 7, 3, 4):  # rolling back asks for another step than the next
+        assert torch.equal(ahead.batch(step).input, feed.batch(step).input)
+        assert torch.equal(ahead.batch(step).target, feed.batch(step).target)
+
+
+def test_long_trainings_of_transformers_are_compiled() -> None:
+    assert transformer_layers(fresh(gpt())) == 2
+    assert transformer_layers(fresh(lstm())) == 0
+    assert compile_choice(12, seconds=3600)[0] == "inductor"
+    assert compile_choice(12, seconds=60)[0] == "cudagraphs"
+    assert compile_choice(0, seconds=1e6)[0] == "cudagraphs"
+    assert "about 41 s" in compile_choice(12, seconds=3600)[1]
+
+
+def test_flops_of_a_token_are_six_for_each_weight_of_a_matrix_product() -> None:
+    model = fresh(gpt())
+    matrices = {id(p): p.numel() for n, p in model.named_parameters() if p.dim() == 2 and "positions" not in n}
+    assert flops_per_token(model) == 6 * sum(matrices.values())  # the tied embedding counts, as the output layer
