@@ -1,4 +1,5 @@
-"""A smoke test for a GPU: every law on CUDA, a short bf16 training, resume to the same bits, and tokens per second.
+"""A smoke test for a GPU: every law on CUDA, captured training steps and the fused loss among them, a short bf16
+training, resume to the same bits, and tokens per second.
 
 python benchmarks/smoke_cuda.py [--device cuda]
 """
@@ -14,11 +15,14 @@ import torch
 
 from laws import READERS, SPEAKERS, Rows
 from seqwright.api import open as open_run
+from seqwright.core.batch import IGNORE
 from seqwright.core.storage import load_tensors
+from seqwright.layers.cross_entropy import loss_and_gradient_
 from seqwright.pipeline import recipe
 from seqwright.pipeline import training as session
 from seqwright.studies.encoder_laws import ENCODER_LAWS
 from seqwright.studies.laws import LAWS, Law
+from seqwright.studies.training_laws import TRAINING_LAWS
 
 TABLE = {
     "data": {"train": "embedded:topics", "split": "tail 10%"},
@@ -57,6 +61,26 @@ def keeps(rows: Rows, laws: Mapping[str, Law], device: str) -> None:
             assert worst < 1e-8
 
 
+def fused_loss(device: str) -> None:
+    """The Triton kernel against PyTorch's operations in float64: loss and gradient, relative to their norms."""
+    from seqwright.layers import softmax_gradient
+
+    torch.manual_seed(1)
+    for dtype, least in ((torch.float32, 1e-6), (torch.bfloat16, 4e-3)):
+        for rows, size, width, smoothing in ((7, 50_257, 50_304, 0.0), (300, 1000, 1024, 0.1), (5, 3, 64, 0.0)):
+            logits = (3 * torch.randn(rows, width, device=device)).to(dtype)
+            target = torch.randint(size, (rows,), device=device)
+            target[::3] = IGNORE
+            exact, ours = logits.double(), logits.clone()
+            expected = loss_and_gradient_(exact, target, size, smoothing)
+            loss = softmax_gradient.loss_and_gradient_(ours, target, size, smoothing)
+            off = float((ours.double() - exact).norm() / exact.norm())
+            loss_off = float((loss.double() - expected).abs() / expected)
+            print(f"fused loss, {dtype}, {rows} × {size}: loss within {loss_off:.1e}, gradient within {off:.1e}")
+            assert off < least
+            assert loss_off < 1e-5
+
+
 def resume(device: str) -> None:
     """Trains in bf16, once through and once stopped half-way: same weights."""
     for name, model in MODELS.items():
@@ -88,6 +112,8 @@ def main() -> None:
         return
     keeps(SPEAKERS, LAWS, device)
     keeps(READERS, ENCODER_LAWS, device)
+    keeps({**SPEAKERS, **READERS}, TRAINING_LAWS, device)
+    fused_loss(device)
     resume(device)
 
 

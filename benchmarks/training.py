@@ -51,12 +51,16 @@ class Side:
     @classmethod
     def begin(cls, make: Callable[[], tuple[nn.Module, Step]], device: torch.device, warmup: int) -> Side:
         before, start = allocated(device), time.perf_counter()
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
         model, step = make()
         for _ in range(warmup):
             step()
         machine.synchronize(device)
         first = time.perf_counter() - start
-        return cls(model=model, step=step, first=first, resident=allocated(device) - before)
+        # Also of the warm-up: the memory of captured steps is not allocated again when they are replayed.
+        peak = torch.cuda.max_memory_allocated(device) - before if device.type == "cuda" else 0
+        return cls(model=model, step=step, first=first, resident=allocated(device) - before, peak=peak)
 
     def round(self, steps: int, device: torch.device) -> None:
         """Times so many steps; peak memory without what the other side holds."""
