@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seqwright.core.batch import IGNORE
 
-BLOCK = 8192
+BLOCK = 4096
 """Logits that a program holds at a time."""
 
 
@@ -56,5 +56,5 @@ def loss_and_gradient_(logits: Tensor, target: Tensor, size: int, smoothing: flo
     """Summed -log p(target) of logits (N, V or more), of which `size` columns are the vocabulary; afterwards `logits`
     holds its gradient."""
     loss = torch.empty(len(target), dtype=torch.float32, device=logits.device)
-    _kernel[(len(target),)](logits, target, loss, logits.stride(0), size, smoothing, IGNORE, block=BLOCK, num_warps=16)
+    _kernel[(len(target),)](logits, target, loss, logits.stride(0), size, smoothing, IGNORE, block=BLOCK, num_warps=4)
     return loss.sum()
