@@ -199,7 +199,7 @@ def test_wrong_names_in_python_are_errors_that_name_ours(trained: Path) -> None:
         sw.load(trained)
     with pytest.raises(AttributeError, match=r"try run\.generate\(…\) or run\.score"):
         sw.open(trained).predict("the")
-    for name, hint in {"opne": "'open'", "fit": "'train'", "evaluate": r"open\(RUN\)\.evaluate"}.items():
+    for name, hint in {"opwn": "'open'", "fit": "'train'", "evaluate": r"open\(RUN\)\.evaluate"}.items():
         with pytest.raises(AttributeError, match=hint):
             getattr(sw, name)
 

@@ -56,7 +56,7 @@ def test_topics_on_a_text_escape_it(name: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("topic", "options", "message"),
     [
-        ("atttention", {}, "Did you mean 'attention'?"),
+        ("attentiom", {}, "Did you mean 'attention'?"),
         ("rnn", {"on": "text"}, "takes no text; these do: vocabulary"),
         ("search", {"on": "text"}, "With --run it can"),
         ("bpe", {"on": " \n"}, "the text is empty"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from seqwright import build
 from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.layers.encoder import EncoderOutput
-from seqwright.pipeline import recipe
+from seqwright.pipeline.shipped import shipped
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Cell, Figure, matrix, table
 from seqwright.studies.explain.options import TopicOptions
@@ -69,7 +70,8 @@ def imdb(options: ImdbOptions) -> Explanation:
 
 def _layers(name: str, options: ImdbOptions) -> tuple[list[tuple[Cell, ...]], int]:
     """Modules with parameters or another shape, in the order of the forward pass, and the number of parameters."""
-    config = recipe.load(name, []).model
+    settings = tomllib.loads(shipped()[name].read_text(encoding="utf-8"))  # its model alone: the data need not be there
+    config = build.model_config(settings["model"], task="labeled")
     output = OutputSpec(kind="class", count=2)
     sizes = EncoderSizes(answers=output, vocabulary=Vocabulary(size=options.vocabulary))
     model = on_meta(lambda: build.model(config, sizes, task="labeled"), lambda size: None)
