@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ import torch
 
 from seqwright.pipeline.compilation import compile_choice, transformer_layers
 from seqwright.training import update
-from seqwright.training.mfu import flops_per_token
+from seqwright.training.machine import prepare
+from seqwright.training.mfu import flops_per_token, peak_flops
+from seqwright.training.objective import Objective
 from seqwright.training.prefetch import Prefetched
 from seqwright.training.trainer import Trainer
 from seqwright.training.weights import weights
@@ -75,6 +78,31 @@ def test_prefetched_batches_are_those_of_the_feed(monkeypatch: pytest.MonkeyPatc
     for step in (0, 1, 2, 7, 3, 4):  # rolling back asks for another step than the next
         assert torch.equal(ahead.batch(step).input, feed.batch(step).input)
         assert torch.equal(ahead.batch(step).target, feed.batch(step).target)
+
+
+def test_batches_are_prepared_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Feeds keep the order of an epoch without a lock."""
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
+    feed, threads = shuffled(), set()
+    batch = feed.batch
+    monkeypatch.setattr(feed, "batch", lambda step: threads.add(threading.get_ident()) or batch(step))
+    ahead = Prefetched(feed)
+    for step in (0, 1, 7, 3):
+        ahead.batch(step)
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
+
+
+def test_nothing_is_compiled_on_a_cpu() -> None:
+    """A run that was compiled on a GPU may be resumed on a CPU."""
+    objective = Objective(fresh(gpt()))
+    assert prepare(objective, options(compile="inductor"), torch.device("cpu")) is objective
+
+
+def test_peak_flops_are_those_of_the_named_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, peak in {"NVIDIA L4": 121e12, "NVIDIA L40": None, "NVIDIA A100-SXM4-80GB": 312e12}.items():
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device, name=name: name)
+        assert peak_flops(torch.device("cuda")) == peak
 
 
 def test_long_trainings_of_transformers_are_compiled() -> None:

@@ -73,7 +73,7 @@ def train(wanted: Recipe, path: Path, progress: Progress = SILENT) -> TrainingOu
         recipe.check_same(before, wanted, path, moved=files)
         moved = before.data != wanted.data
         wanted = with_decisions(wanted, before, directory)
-    with directory.writing():
+    with directory.writing(), machine.threads(wanted.training.threads):
         try:
             return TrainingSession(wanted, directory, progress, moved=moved).run()
         except DivergenceError:  # the run stays, for its report
@@ -96,8 +96,6 @@ class TrainingSession:
     def run(self) -> TrainingOutcome:
         path = self.directory.path
         build.refuse_derived(self.recipe.kind)
-        if self.recipe.training.threads is not None:
-            torch.set_num_threads(self.recipe.training.threads)
         already = self.directory.finished and not self._wants_more()
         if already and not self.moved:
             return self._already()

@@ -9,7 +9,10 @@ from seqwright.core.protocols import Feed
 
 
 class Prefetched:
-    """A feed whose next batch is prepared by another thread: the order of a feed is a function of the step."""
+    """A feed whose next batch is prepared by another thread: the order of a feed is a function of the step.
+
+    All batches are prepared by that one thread: feeds keep what they have computed of an epoch, without locks.
+    """
 
     def __init__(self, feed: Feed):
         self.feed = feed
@@ -18,8 +21,9 @@ class Prefetched:
         self.next: tuple[int, Future[Batch]] | None = None
 
     def batch(self, step: int) -> Batch:
-        ahead = self.next
-        batch = ahead[1].result() if ahead is not None and ahead[0] == step else self._pinned(step)
+        if self.next is None or self.next[0] != step:  # the first, or a training that was rolled back
+            self.next = step, self.executor.submit(self._pinned, step)
+        batch = self.next[1].result()
         self.next = step + 1, self.executor.submit(self._pinned, step + 1)
         return batch
 
