@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any
 
 import pytest
 import torch
 
+from seqwright.pipeline import budget
 from seqwright.pipeline.compilation import compile_choice, transformer_layers
 from seqwright.training import update
 from seqwright.training.machine import prepare
@@ -112,6 +114,15 @@ def test_long_trainings_of_transformers_are_compiled() -> None:
     assert compile_choice(12, seconds=60)[0] == "cudagraphs"
     assert compile_choice(0, seconds=1e6)[0] == "cudagraphs"
     assert "about 41 s" in compile_choice(12, seconds=3600)[1]
+
+
+def test_measuring_a_training_takes_few_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "MEASURED_SECONDS", math.inf)
+    taken: list[int] = []
+    step = Trainer.timed_step
+    monkeypatch.setattr(Trainer, "timed_step", lambda self: taken.append(self.progress.step) or step(self))
+    assert budget.seconds_of_steps(fresh(gpt()), shuffled(), options(steps=100)) > 0
+    assert len(taken) == budget.WARM_UP_STEPS + 5
 
 
 def test_flops_of_a_token_are_six_for_each_weight_of_a_matrix_product() -> None:
