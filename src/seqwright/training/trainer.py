@@ -61,8 +61,8 @@ class Trainer:
     """Trains a model on a feed.
 
     Callbacks: `evaluate` returns validation scores with "nll", or None; `sample` returns output texts for the log;
-    `format_batch` shows a batch in error messages; `reporter` is told of every step. `chance` is the nll of a uniform
-    guess: a training that gets worse raises DivergenceError.
+    `format_batch` shows a batch in error messages; `reporter` is called after every step. `chance` is the nll of a
+    uniform guess: a training that gets worse raises DivergenceError.
     """
 
     def __init__(

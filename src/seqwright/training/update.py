@@ -32,7 +32,7 @@ ShapeKey = tuple[tuple[str, torch.Size], ...]
 class Update:
     """Updates the weights by one batch.
 
-    `split` is told of the micro-batch size where one that was larger did not fit into memory
+    Callback: `split` is called with the new micro-batch size where a larger one did not fit into memory
     (training.micro_batch_size = "auto").
     """
 
