@@ -109,7 +109,7 @@ class SearchOptions(ProcessorOptions):
     """How the log-probabilities of hypotheses of length |y| compare: as they are (none), divided by |y|^α (power), by
     ((5 + |y|) / 6)^α (gnmt, Wu et al. 2016) or by |y| (average), or plus α |y| (reward, He et al. 2016)."""
     length_alpha: float = 0.6
-    """Strength α of the length penalty."""
+    """Strength α of the length penalty, 10 at most."""
     coverage_penalty: float = 0.0
     """Strength β of the penalty for source tokens with little attention (Wu et al. 2016); needs a model with
     cross-attention."""
