@@ -290,7 +290,7 @@ class LanguageRun(TextRun):
                 f"a draft proposes tokens, so {proposer.path} needs the tokenizer of {self.path}: train it with"
                 f" `--set tokenizer.file={self.path}/tokenizer.json`, or take --draft lookup."
             )
-        return ModelDraft(proposer.model, proposer.device)
+        return ModelDraft(proposer.packed, proposer.device)
 
     @one_or_many
     def generate(
