@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -69,9 +70,13 @@ def test_a_step_that_cannot_be_captured_is_run_kernel_by_kernel(
 def test_graphs_are_released_when_layers_unfreeze_or_a_checkpoint_is_restored() -> None:
     trainer = trained(fresh(gpt()), shuffled(), captured=True, unfreeze_every=0.5, checkpoint_every=1)
     assert_same_weights(trained(fresh(gpt()), shuffled(), captured=False, unfreeze_every=0.5), trainer)
-    assert trainer.update.graphs
+    graphs = [weakref.ref(graph) for graph in trainer.update.graphs.values()]
+    trainer.update.pool = object()
     trainer.restore(*trainer.store.load(4))
+    assert graphs
+    assert not any(graph() for graph in graphs)
     assert not trainer.update.graphs
+    assert trainer.update.pool is None  # a pool ends with its graphs
 
 
 def test_prefetched_batches_are_those_of_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
