@@ -81,7 +81,7 @@ def test_graphs_are_released_when_layers_unfreeze_or_a_checkpoint_is_restored() 
 
 def test_prefetched_batches_are_those_of_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self.clone())  # page-locking needs a GPU
-    feed, ahead = shuffled(), Prefetched(shuffled())
+    feed, ahead = shuffled(), Prefetched(shuffled(), 8)
     for step in (0, 1, 2, 7, 3, 4):  # rolling back asks for another step than the next
         assert torch.equal(ahead.batch(step).input, feed.batch(step).input)
         assert torch.equal(ahead.batch(step).target, feed.batch(step).target)
@@ -93,9 +93,10 @@ def test_batches_are_prepared_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> 
     feed, threads = shuffled(), set()
     batch = feed.batch
     monkeypatch.setattr(feed, "batch", lambda step: threads.add(threading.get_ident()) or batch(step))
-    ahead = Prefetched(feed)
-    for step in (0, 1, 7, 3):
+    ahead = Prefetched(feed, 8)
+    for step in (0, 1, 3, 7):
         ahead.batch(step)
+    assert ahead.next is None  # nothing after the last step
     assert len(threads) == 1
     assert threading.get_ident() not in threads
 

@@ -14,8 +14,8 @@ class Prefetched:
     All batches are prepared by that one thread: feeds keep what they have computed of an epoch, without locks.
     """
 
-    def __init__(self, feed: Feed):
-        self.feed = feed
+    def __init__(self, feed: Feed, steps: int):
+        self.feed, self.steps = feed, steps
         self.steps_per_epoch, self.carried = feed.steps_per_epoch, feed.carried
         self.executor = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
         self.next: tuple[int, Future[Batch]] | None = None
@@ -24,7 +24,8 @@ class Prefetched:
         if self.next is None or self.next[0] != step:  # the first, or a training that was rolled back
             self.next = step, self.executor.submit(self._pinned, step)
         batch = self.next[1].result()
-        self.next = step + 1, self.executor.submit(self._pinned, step + 1)
+        # Not beyond the last step: the first batch of an epoch may take as long as all of its texts do.
+        self.next = (step + 1, self.executor.submit(self._pinned, step + 1)) if step + 1 < self.steps else None
         return batch
 
     def _pinned(self, step: int) -> Batch:
