@@ -7,6 +7,7 @@ import atexit
 import functools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,6 +31,7 @@ with socket.socket(socket.AF_UNIX) as server:
 def folder() -> Path:
     """A folder with the command, for PATH; the server behind it ends with this process."""
     path = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
     address = str(path / "socket")
     (path / "seqwright").write_text(CLIENT.format(python=sys.executable, address=address))
     (path / "seqwright").chmod(0o755)
@@ -42,21 +44,27 @@ def folder() -> Path:
 
 
 def serve(address: str) -> None:
-    """Forks for each call, until it is killed."""
+    """Forks for each call until the process that started it ends, in whatever way."""
     import seqwright.api  # noqa: F401
 
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps the children
+    parent = os.getppid()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
         server.listen()
-        while True:
-            caller, _ = server.accept()
+        server.settimeout(1.0)
+        while os.getppid() == parent:
+            try:
+                caller, _ = server.accept()
+            except TimeoutError:
+                continue
+            caller.setblocking(True)
             if os.fork() == 0:
-                answer(caller)
+                handle(caller)
             caller.close()
 
 
-def answer(caller: socket.socket) -> None:
+def handle(caller: socket.socket) -> None:
     """Runs one call as the caller would, and sends back its exit status."""
     from seqwright.cli import main
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from seqwright.core.progress import Progress
 from seqwright.pipeline import recipe, training
 
 PRINT = "import os, seqwright; print(os.environ.get('GOMP_SPINCOUNT'), os.environ.get('OMP_WAIT_POLICY'))"
@@ -27,16 +28,19 @@ def test_idle_threads_do_not_spin_for_long_unless_the_user_says_so(variables: di
     assert out.stdout.decode().strip() == seen
 
 
-def test_training_threads_decides(tmp_path: Path) -> None:
-    before = torch.get_num_threads()
+class ThreadsSeen(Progress):
+    def stage(self, text: str) -> None:
+        self.threads = torch.get_num_threads()
+
+
+def test_training_threads_decides_for_that_training_only(tmp_path: Path) -> None:
+    before, progress = torch.get_num_threads(), ThreadsSeen()
     table = {
         "data": {"train": "embedded:topics"},
         "tokenizer": {"kind": "characters"},
         "model": {"kind": "ngram", "order": 1},
         "training": {"threads": 3},
     }
-    try:
-        training.train(recipe.make(table), tmp_path / "run")
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
+    training.train(recipe.make(table), tmp_path / "run", progress)
+    assert progress.threads == 3
+    assert torch.get_num_threads() == before

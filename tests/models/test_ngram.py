@@ -17,6 +17,7 @@ from seqwright.core.progress import Progress
 from seqwright.core.protocols import Autoregressive, Counted
 from seqwright.core.storage import load_tensors, save_tensors
 from seqwright.models.ngram.model import NGram, NGramConfig
+from seqwright.models.ngram.text_scoring import text_log_probs
 from seqwright.models.ngram.trace import continuations, total, trace
 
 COWS = (
@@ -162,6 +163,20 @@ def test_running_text_is_scored_as_position_by_position(monkeypatch, order: int,
         scores, state = cows.model.score(Batch.of_text(batch.input[:, part], batch.target[:, part]), state)
         parts.append(scores)
     assert np.array_equal(torch.cat(parts, 1), expected)
+
+
+@pytest.mark.parametrize("order", [4, 6])
+def test_the_end_of_a_row_is_no_id_of_another(order: int) -> None:
+    """(h, end) and (h + 1, id 0) are neighbors in the order of contexts, and different n-grams."""
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        model = NGram(NGramConfig(order=order, smoothing="witten-bell"), Vocabulary(size=3))
+        model.fit(SimpleNamespace(ids=generator.integers(0, 3, 200)))
+        text = generator.integers(0, 3, (3, 25))
+        expected = model.tables.log_prob(
+            model.tables.advance(text, model.tables.empty_contexts(3))[:, :, :-1], text[:, 1:]
+        )
+        np.testing.assert_allclose(text_log_probs(model.tables, text), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("smoothing", ["kneser-ney", "add-k", "mle", "witten-bell", "absolute", "stupid-backoff"])

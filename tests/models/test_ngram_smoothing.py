@@ -103,6 +103,7 @@ def test_counting_with_a_memory_limit_gives_the_same_model(kind: str, monkeypatc
     monkeypatch.setattr("seqwright.models.ngram.scratch.BYTES_PER_ROW", 2**27 // 50)
     generator = np.random.default_rng(2)
     texts = [[2, *generator.integers(4, 9, generator.integers(0, 20)), 3] for _ in range(60)]
+    texts += [[2, 4, 3]] * 50  # blocks without 4-grams
     unlimited = fitted(texts, order=4, smoothing=kind)
     limited = fitted(texts, order=4, smoothing=kind, memory=2**27)
     assert np.array_equal(unlimited.discounts, limited.discounts)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import threading
+import weakref
 from typing import Any
 
 import pytest
 import torch
 
+from seqwright.pipeline import budget
 from seqwright.pipeline.compilation import compile_choice, transformer_layers
 from seqwright.training import update
-from seqwright.training.mfu import flops_per_token
+from seqwright.training.machine import prepare
+from seqwright.training.mfu import flops_per_token, peak_flops
+from seqwright.training.objective import Objective
 from seqwright.training.prefetch import Prefetched
 from seqwright.training.trainer import Trainer
 from seqwright.training.weights import weights
@@ -64,17 +70,47 @@ def test_a_step_that_cannot_be_captured_is_run_kernel_by_kernel(
 def test_graphs_are_released_when_layers_unfreeze_or_a_checkpoint_is_restored() -> None:
     trainer = trained(fresh(gpt()), shuffled(), captured=True, unfreeze_every=0.5, checkpoint_every=1)
     assert_same_weights(trained(fresh(gpt()), shuffled(), captured=False, unfreeze_every=0.5), trainer)
-    assert trainer.update.graphs
+    graphs = [weakref.ref(graph) for graph in trainer.update.graphs.values()]
+    trainer.update.pool = object()
     trainer.restore(*trainer.store.load(4))
+    assert graphs
+    assert not any(graph() for graph in graphs)
     assert not trainer.update.graphs
+    assert trainer.update.pool is None  # a pool ends with its graphs
 
 
 def test_prefetched_batches_are_those_of_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self.clone())  # page-locking needs a GPU
-    feed, ahead = shuffled(), Prefetched(shuffled())
+    feed, ahead = shuffled(), Prefetched(shuffled(), 8)
     for step in (0, 1, 2, 7, 3, 4):  # rolling back asks for another step than the next
         assert torch.equal(ahead.batch(step).input, feed.batch(step).input)
         assert torch.equal(ahead.batch(step).target, feed.batch(step).target)
+
+
+def test_batches_are_prepared_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Feeds keep the order of an epoch without a lock."""
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
+    feed, threads = shuffled(), set()
+    batch = feed.batch
+    monkeypatch.setattr(feed, "batch", lambda step: threads.add(threading.get_ident()) or batch(step))
+    ahead = Prefetched(feed, 8)
+    for step in (0, 1, 3, 7):
+        ahead.batch(step)
+    assert ahead.next is None  # nothing after the last step
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
+
+
+def test_nothing_is_compiled_on_a_cpu() -> None:
+    """A run that was compiled on a GPU may be resumed on a CPU."""
+    objective = Objective(fresh(gpt()))
+    assert prepare(objective, options(compile="inductor"), torch.device("cpu")) is objective
+
+
+def test_peak_flops_are_those_of_the_named_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, peak in {"NVIDIA L4": 121e12, "NVIDIA L40": None, "NVIDIA A100-SXM4-80GB": 312e12}.items():
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device, name=name: name)
+        assert peak_flops(torch.device("cuda")) == peak
 
 
 def test_long_trainings_of_transformers_are_compiled() -> None:
@@ -84,6 +120,15 @@ def test_long_trainings_of_transformers_are_compiled() -> None:
     assert compile_choice(12, seconds=60)[0] == "cudagraphs"
     assert compile_choice(0, seconds=1e6)[0] == "cudagraphs"
     assert "about 41 s" in compile_choice(12, seconds=3600)[1]
+
+
+def test_measuring_a_training_takes_few_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "MEASURED_SECONDS", math.inf)
+    taken: list[int] = []
+    step = Trainer.timed_step
+    monkeypatch.setattr(Trainer, "timed_step", lambda self: taken.append(self.progress.step) or step(self))
+    assert budget.seconds_of_steps(fresh(gpt()), shuffled(), options(steps=100)) > 0
+    assert len(taken) == budget.WARM_UP_STEPS + 5
 
 
 def test_flops_of_a_token_are_six_for_each_weight_of_a_matrix_product() -> None:

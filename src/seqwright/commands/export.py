@@ -33,12 +33,6 @@ def command(run: str, file: str, to: str | None, as_json: bool) -> None:
 
     facts = export(open_run(run, device="cpu"), Path(file), to)
     if as_json:
-        print_json(
-            {
-                "run": run,
-                "file": file,
-            }
-            | facts
-        )
+        print_json({"run": run, "file": file} | facts)
     else:
         echo(f"{file}: {facts['bytes']:,} bytes.")

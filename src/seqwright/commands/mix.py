@@ -52,7 +52,8 @@ def command(
     parts = [open_run(path, device=device) for path in runs]
     if ngram:
         summary = mix_with_ngram(parts, on, Path(run), open_run=open_run)
-        echo(f"the n-gram is in {summary['parts'][-1]['run']}, fitted again on all text (data.refit).", err=True)
+        again = ", fitted again on all text (data.refit)" if parts[0].settings.data.split else ""
+        echo(f"the n-gram is in {summary['parts'][-1]['run']}{again}.", err=True)
     else:
         summary = mix(parts, on, Path(run), geometric=geometric)
     if as_json:

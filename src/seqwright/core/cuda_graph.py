@@ -48,16 +48,18 @@ class Captured:
         # Destroying an older graph while a stream captures invalidates the capture, so nothing is collected meanwhile.
         collecting = gc.isenabled()
         gc.disable()
-        with self._side_stream():
-            graph.capture_begin(
-                pool=self.pool, capture_error_mode="thread_local"
-            )  # other threads may go on with theirs
-            try:
-                self.function()
-            finally:
-                graph.capture_end()
-                if collecting:
-                    gc.enable()
+        try:
+            with self._side_stream():
+                graph.capture_begin(
+                    pool=self.pool, capture_error_mode="thread_local"
+                )  # other threads may launch theirs
+                try:
+                    self.function()
+                finally:
+                    graph.capture_end()
+        finally:
+            if collecting:
+                gc.enable()
         return graph
 
     @contextmanager
@@ -65,9 +67,11 @@ class Captured:
         """A side stream, ordered after the work queued on the current stream and before what is queued later."""
         current, side = torch.cuda.current_stream(self.device), _stream(self.device, threading.get_ident())
         side.wait_stream(current)
-        with torch.cuda.stream(side):
-            yield
-        current.wait_stream(side)
+        try:
+            with torch.cuda.stream(side):
+                yield
+        finally:
+            current.wait_stream(side)
 
 
 @functools.cache

@@ -43,7 +43,7 @@ def mapped_array(size: int, dtype: DTypeLike) -> NDArray[Any]:
 
 def track(array: NDArray[Any]) -> None:
     """Registers an array, so that `release` drops its pages too if it is a memory map."""
-    if isinstance(array, np.memmap):
+    if isinstance(array, np.memmap) and array._mmap is not None:  # type: ignore[attr-defined]  # a copy of a map has none
         _maps.append(weakref.ref(array))
 
 

@@ -26,7 +26,11 @@ DTYPES = {
     torch.uint16: "U16",
     torch.uint8: "U8",
     torch.bool: "BOOL",
+    torch.complex64: "C64",
+    torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2",
 }
+"""Types of registered encoders included, such as the complex rotations of some."""
 CHUNK = 1 << 26
 """Bytes of a tensor written at a time."""
 

@@ -94,10 +94,10 @@ class Engine:
 
     def cancel(self, id: int) -> None:
         """Ends a sequence now; its slot is free. Nothing happens where it has ended already."""
-        for own in (*self.waiting, *self.slots):
-            if own is not None and own.id == id:
-                own.reason = "canceled"
-        self.waiting = [own for own in self.waiting if own.reason is None]
+        for generation in (*self.waiting, *self.slots):
+            if generation is not None and generation.id == id:
+                generation.reason = "canceled"
+        self.waiting = [generation for generation in self.waiting if generation.reason is None]
         self._release()
 
     @torch.inference_mode()
@@ -111,7 +111,7 @@ class Engine:
         newcomers = self._prefill_waiting()
         full = self._prefill_full()
         reread = [] if full is None else full.generations
-        moving = [own if own not in reread else None for own in self.slots]
+        moving = [generation if generation not in reread else None for generation in self.slots]
         gained: dict[int, list[tuple[int, float]]] = {}
         outputs: list[tuple[Sequence[Generation | None], Tensor]] = []
         if any(moving) and self.speculation is not None:
@@ -126,50 +126,52 @@ class Engine:
         for owners, output in outputs:
             for _ in range(len(output)):
                 ids, log_probs = (list(itertools.islice(numbers, len(owners))) for _ in range(2))
-                for own, id, log_prob in zip(owners, ids, log_probs, strict=True):
-                    if own is not None:
-                        gained.setdefault(own.id, []).append((int(id), log_prob))
+                for generation, id, log_prob in zip(owners, ids, log_probs, strict=True):
+                    if generation is not None:
+                        gained.setdefault(generation.id, []).append((int(id), log_prob))
         return self._account(gained) if gained else []
 
     def _account(self, gained: dict[int, list[tuple[int, float]]]) -> list[Generation]:
         """Appends ids and log-probabilities to the sequences they were generated for, step by step, calls the callbacks
         after each, and frees the slots of those that end. Where a callback raises, its sequence ends, and the error
         comes back when the others are done."""
-        grown = [own for own in self.slots if own is not None and own.id in gained]
+        grown = [generation for generation in self.slots if generation is not None and generation.id in gained]
         errors: list[Exception] = []
         for step in range(max(map(len, gained.values()))):
-            current = [own for own in grown if own.reason is None and step < len(gained[own.id])]
-            for own in current:
-                id, log_prob = gained[own.id][step]
-                own.log_prob += log_prob
+            current = [
+                generation for generation in grown if generation.reason is None and step < len(gained[generation.id])
+            ]
+            for generation in current:
+                id, log_prob = gained[generation.id][step]
+                generation.log_prob += log_prob
                 if id == self.end:
-                    own.reason = "end"
+                    generation.reason = "end"
                 else:
-                    own.ids.append(id)
-            for own in current:
-                if own.reason is None:  # nor has another's callback canceled it
-                    self._call_back(own, errors)
+                    generation.ids.append(id)
+            for generation in current:
+                if generation.reason is None:  # nor has another's callback canceled it
+                    self._call_back(generation, errors)
         self._release()
         if errors:
             raise errors[0]
         return grown
 
     @staticmethod
-    def _call_back(own: Generation, errors: list[Exception]) -> None:
+    def _call_back(generation: Generation, errors: list[Exception]) -> None:
         try:
-            stopped = own.on_token is not None and own.on_token(own.ids[-1])
+            stopped = generation.on_token is not None and generation.on_token(generation.ids[-1])
         except Exception as error:
             errors.append(error)
             stopped = True
         if stopped:
-            own.reason = "stop"
-        elif len(own.ids) >= own.options.max_tokens:
-            own.reason = "length"
+            generation.reason = "stop"
+        elif len(generation.ids) >= generation.options.max_tokens:
+            generation.reason = "length"
 
     def _release(self) -> None:
         """Frees the slots of sequences that ended, and drops free slots where there are enough of them."""
-        kept = [n for n, own in enumerate(self.slots) if own is not None and own.reason is None]
-        if len(kept) == sum(own is not None for own in self.slots):
+        kept = [n for n, generation in enumerate(self.slots) if generation is not None and generation.reason is None]
+        if len(kept) == sum(generation is not None for generation in self.slots):
             return
         if not kept:
             self.slots, self.state, self.rows, self.capacity = [], None, None, 0
@@ -180,7 +182,10 @@ class Engine:
             self.state, self.rows = self.state.select(index, index), self.rows.select(index, index)
             self.slots = [self.slots[n] for n in kept]
         else:
-            self.slots = [own if own is not None and own.reason is None else None for own in self.slots]
+            self.slots = [
+                generation if generation is not None and generation.reason is None else None
+                for generation in self.slots
+            ]
         self.processors = self._processors(self.slots)
 
     def _prefill_waiting(self) -> Prefilled | None:
@@ -194,17 +199,21 @@ class Engine:
             read.rows = self._new_rows(read.generations, read.log_probs.size(1))
             return read
         except Exception:
-            for own in waiting:
-                own.reason = "refused"
+            for generation in waiting:
+                generation.reason = "refused"
             raise
 
     def _prefill_full(self) -> Prefilled | None:
         """Reads sequences that fill the model's context again, from their recent half."""
-        full = [own for own in self.slots if own is not None and own.cached == self.model.context]
+        full = [
+            generation
+            for generation in self.slots
+            if generation is not None and generation.cached == self.model.context
+        ]
         if not full:
             return None
         read = self._read(full)
-        seats = self._index([self.slots.index(own) for own in read.generations])
+        seats = self._index([self.slots.index(generation) for generation in read.generations])
         assert self.rows is not None
         read.rows = self.rows.select(seats, seats)
         return read
@@ -215,7 +224,7 @@ class Engine:
         reads = [self._prefill(group) for group in groups]
         log_probs, states = torch.cat([one for one, _ in reads]), [state for _, state in reads]
         state = states[0].cat(states[1:]) if states[1:] else states[0]
-        return Prefilled([own for group in groups for own in group], log_probs, state)
+        return Prefilled([generation for group in groups for generation in group], log_probs, state)
 
     def _enter(self, new: Prefilled) -> Tensor:
         """Samples the next ids of sequences that were read (2, P), and gives them a slot: their own, or a free one."""
@@ -224,16 +233,16 @@ class Engine:
         output = new.rows.sample_(new.log_probs, self._processors(new.generations))
         held = len(self.slots)
         if new.generations[0] in self.slots:
-            seats = [self.slots.index(own) for own in new.generations]
+            seats = [self.slots.index(generation) for generation in new.generations]
         else:
-            free = [n for n, own in enumerate(self.slots) if own is None]
+            free = [n for n, generation in enumerate(self.slots) if generation is None]
             more = max(0, len(new.generations) - len(free))
             if more and held and self.decoder.captures:
                 more = max(more, held)  # sizes double, so that few are captured
             self.slots += [None] * more
             seats = [*free, *range(held, held + more)][: len(new.generations)]
-            for seat, own in zip(seats, new.generations, strict=True):
-                self.slots[seat] = own
+            for seat, generation in zip(seats, new.generations, strict=True):
+                self.slots[seat] = generation
         self.state = self._seated(self.state, new.state, seats, held)
         self.rows = self._seated(self.rows, new.rows, seats, held)
         self.processors = self._processors(self.slots)
@@ -241,33 +250,33 @@ class Engine:
 
     def _reserve_history(self, rows: Rows, generations: Sequence[Generation | None], steps: int) -> None:
         """Makes room for ids of the next steps, where processors look at them."""
-        used = [own for own in generations if own is not None and own.options.needs_history]
-        needed = max((len(own.prompt) + len(own.ids) + steps for own in used), default=0)
+        used = [generation for generation in generations if generation is not None and generation.options.needs_history]
+        needed = max((len(generation.prompt) + len(generation.ids) + steps for generation in used), default=0)
         if rows.history.tokens.size(1) < needed:
             rows.history = rows.history.widened(2 * needed)
 
-    def _room(self, own: Generation) -> int:
-        needed = len(own.prompt) + own.options.max_tokens
+    def _room(self, generation: Generation) -> int:
+        needed = len(generation.prompt) + generation.options.max_tokens
         return needed if self.model.context is None else min(self.model.context, needed)
 
     def _new_rows(self, admitted: Sequence[Generation], vocabulary: int) -> Rows:
-        options = [own.options for own in admitted]
+        options = [generation.options for generation in admitted]
         for one in options:
             banned = {*self.banned, *one.banned_ids, *([self.end] if one.min_tokens else [])} - {None}
             if len(banned) >= vocabulary:
                 raise UserError("every id is banned, so nothing can be generated; ban fewer.")
-        prompts = [own.prompt if own.options.needs_history else [] for own in admitted]
-        last = torch.tensor([own.prompt[-1] for own in admitted], device=self.device)
+        prompts = [generation.prompt if generation.options.needs_history else [] for generation in admitted]
+        last = torch.tensor([generation.prompt[-1] for generation in admitted], device=self.device)
         return Rows(
             last,
             torch.zeros_like(last),
-            RowOptions.of(options, vocabulary, self.device, [own.seed for own in admitted]),
+            RowOptions.of(options, vocabulary, self.device, [generation.seed for generation in admitted]),
             History.of(prompts, self.device),
         )
 
     def _processors(self, generations: Sequence[Generation | None]) -> LogitsProcessors:
         """The processors that these sequences use."""
-        options = [own.options for own in generations if own is not None]
+        options = [generation.options for generation in generations if generation is not None]
         return LogitsProcessors.of(options, eos=self.end, banned=self.banned, device=self.device)
 
     def _advance(self, slots: Sequence[Generation | None], ahead: int) -> Tensor:
@@ -275,14 +284,14 @@ class Engine:
         the context, nor one after which all are long enough."""
         assert self.rows is not None
         assert self.state is not None
-        moving = [own for own in slots if own is not None]
-        ahead = min(ahead, max(own.options.max_tokens - len(own.ids) for own in moving))
+        moving = [generation for generation in slots if generation is not None]
+        ahead = min(ahead, max(generation.options.max_tokens - len(generation.ids) for generation in moving))
         if self.model.context is not None:
-            ahead = min(ahead, *(self.model.context - own.cached for own in moving))
+            ahead = min(ahead, *(self.model.context - generation.cached for generation in moving))
         self._reserve_history(self.rows, self.slots, ahead)
         outputs, self.state = self.decoder.run(self.state, self.rows, self.processors, ahead)
-        for own in moving:
-            own.cached += len(outputs)
+        for generation in moving:
+            generation.cached += len(outputs)
         return outputs
 
     def _speculate(
@@ -293,21 +302,25 @@ class Engine:
         assert self.state is not None
         self._reserve_history(self.rows, self.slots, 1 + MAX_DRAFT)
         outputs, self.state = speculation.run(self.state, self.rows, self.processors, slots)
-        return {own.id: output for own, output in zip(slots, outputs, strict=True) if own is not None}
+        return {
+            generation.id: output for generation, output in zip(slots, outputs, strict=True) if generation is not None
+        }
 
     @staticmethod
     def _by_source(generations: Sequence[Generation]) -> list[list[Generation]]:
         """Those that were admitted with the same sources, together."""
         groups: dict[int, list[Generation]] = {}
-        for own in generations:
-            groups.setdefault(id(own.source), []).append(own)
+        for generation in generations:
+            groups.setdefault(id(generation.source), []).append(generation)
         return list(groups.values())
 
     def _prefill(self, generations: Sequence[Generation]) -> tuple[Tensor, State]:
         """Reads the recent ids of these sequences as one right-padded chunk: log-probabilities (P, V) and state."""
         context = self.model.context
-        halves = [max(1, context // 2) if own.cached and context is not None else context for own in generations]
-        texts = [own.recent(half) for own, half in zip(generations, halves, strict=True)]
+        halves = [
+            max(1, context // 2) if generation.cached and context is not None else context for generation in generations
+        ]
+        texts = [generation.recent(half) for generation, half in zip(generations, halves, strict=True)]
         width = max(map(len, texts))
         ids = torch.tensor([text + text[-1:] * (width - len(text)) for text in texts], device=self.device)
         ragged = min(map(len, texts)) < width
@@ -316,10 +329,10 @@ class Engine:
         if source is None:
             source = Source.empty(len(generations), self.device)
         else:
-            source = source.select(self._index([own.row for own in generations]))
+            source = source.select(self._index([generation.row for generation in generations]))
         log_probs, state = self.model.step(ids, self.model.start(source, capacity=self.capacity), count)
-        for own, text in zip(generations, texts, strict=True):
-            own.cached = len(text)
+        for generation, text in zip(generations, texts, strict=True):
+            generation.cached = len(text)
         return log_probs, state
 
     def _seated(self, state: S | None, new: S, seats: Sequence[int], held: int) -> S:

@@ -10,6 +10,8 @@ from seqwright.core.config import UserError, check_not_negative, check_sizes
 
 MAX_BEAM = 10_000
 """Every hypothesis has log-probabilities of the whole vocabulary: a received recipe cannot ask for a billion."""
+MAX_LENGTH_ALPHA = 10.0
+"""Papers use up to 2; a length to the power of 100 overflows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +109,7 @@ class SearchOptions(ProcessorOptions):
     """How the log-probabilities of hypotheses of length |y| compare: as they are (none), divided by |y|^α (power), by
     ((5 + |y|) / 6)^α (gnmt, Wu et al. 2016) or by |y| (average), or plus α |y| (reward, He et al. 2016)."""
     length_alpha: float = 0.6
-    """Strength α of the length penalty."""
+    """Strength α of the length penalty, 10 at most."""
     coverage_penalty: float = 0.0
     """Strength β of the penalty for source tokens with little attention (Wu et al. 2016); needs a model with
     cross-attention."""
@@ -131,6 +133,10 @@ class SearchOptions(ProcessorOptions):
         check_not_negative(self, "length_ratio", "coverage_penalty", "diversity_penalty")
         if max(self.beam_size, self.n_best) > MAX_BEAM:
             raise UserError(f"beam_size and n_best are at most {MAX_BEAM:,}; lower them.")
+        if abs(self.length_alpha) > MAX_LENGTH_ALPHA:
+            raise UserError(
+                f"length_alpha is at most {MAX_LENGTH_ALPHA:g}, and usually 0 to 2, not {self.length_alpha:g}."
+            )
         if self.beam_size % self.beam_groups:
             raise UserError(
                 f"a beam of {self.beam_size} cannot be split into {self.beam_groups} groups; make beam_size a multiple."

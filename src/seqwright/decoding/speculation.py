@@ -101,7 +101,10 @@ class Speculation:
     ) -> tuple[list[list[tuple[int, float]]], State]:
         """The next ids of every slot with their log-probabilities, at least one where it has a row, and the state
         after."""
-        proposals = [[] if own is None else self._propose(n, own, rows, processors) for n, own in enumerate(slots)]
+        proposals = [
+            [] if generation is None else self._propose(n, generation, rows, processors)
+            for n, generation in enumerate(slots)
+        ]
         width = 1 + max(map(len, proposals))
         chunk = [ids + [0] * (width - 1 - len(ids)) for ids in proposals]
         count = torch.tensor([1 + len(ids) for ids in proposals], device=self.device)
@@ -110,25 +113,31 @@ class Speculation:
         log_probs, state = self.model.step(ids, state, count, all_positions=True)  # (N, T, V)
         chosen, gained = self._sample(log_probs, drafted, rows, processors)  # (N, T)
         outputs: list[list[tuple[int, float]]] = []
-        for own, proposed, sampled, log_p in zip(slots, proposals, chosen.tolist(), gained.tolist(), strict=True):
+        for generation, proposed, sampled, log_p in zip(
+            slots, proposals, chosen.tolist(), gained.tolist(), strict=True
+        ):
             agreed = next((n for n, id in enumerate(proposed) if id != sampled[n]), len(proposed))
-            taken = 0 if own is None else agreed + 1
+            taken = 0 if generation is None else agreed + 1
             outputs.append(list(zip(sampled[:taken], log_p[:taken], strict=True)))
-            if own is not None:
-                own.cached += taken
+            if generation is not None:
+                generation.cached += taken
                 self.draft.drafted += len(proposed)
                 self.draft.accepted += agreed
-                own.drafted = min(MAX_DRAFT, own.drafted + 2) if agreed == len(proposed) else max(1, own.drafted - 1)
-        lengths = [0 if own is None else own.cached for own in slots]
+                generation.drafted = (
+                    min(MAX_DRAFT, generation.drafted + 2)
+                    if agreed == len(proposed)
+                    else max(1, generation.drafted - 1)
+                )
+        lengths = [0 if generation is None else generation.cached for generation in slots]
         assert isinstance(state, Rewindable)
         state = state.truncate(torch.tensor(lengths, device=self.device))
         self._append(rows, chosen, torch.tensor([max(1, len(output)) for output in outputs], device=self.device))
         return outputs, state
 
-    def _propose(self, n: int, own: Generation, rows: Rows, processors: LogitsProcessors) -> list[int]:
-        count = min(own.drafted, own.options.max_tokens - len(own.ids) - 1)
+    def _propose(self, n: int, generation: Generation, rows: Rows, processors: LogitsProcessors) -> list[int]:
+        count = min(generation.drafted, generation.options.max_tokens - len(generation.ids) - 1)
         if self.model.context is not None:
-            count = min(count, self.model.context - own.cached - 1)
+            count = min(count, self.model.context - generation.cached - 1)
         if count < 1:
             return []
         index = torch.tensor([n], device=self.device)
@@ -139,7 +148,7 @@ class Speculation:
                 return int(log_probs.argmax())
             return int(processors.sample(log_probs.to(self.device), options, generated + ahead, None))
 
-        return self.draft.propose(own.prompt + own.ids, count, choose)[:count]
+        return self.draft.propose(generation.prompt + generation.ids, count, choose)[:count]
 
     def _sample(
         self, log_probs: Tensor, drafted: Tensor, rows: Rows, processors: LogitsProcessors

@@ -124,8 +124,10 @@ class _Chunked(torch.autograd.Function):
         else:
             cast_weight = weight
         padding = -weight.size(0) % ALIGNMENT if hidden.is_cuda else 0
-        cast_weight = F.pad(cast_weight, (0, 0, 0, padding))
-        cast_bias = None if bias is None else F.pad(bias.to(cast_weight.dtype), (0, padding))
+        cast_bias = None if bias is None else bias.to(cast_weight.dtype)
+        if padding:  # F.pad copies even where there is none
+            cast_weight = F.pad(cast_weight, (0, 0, 0, padding))
+            cast_bias = None if cast_bias is None else F.pad(cast_bias, (0, padding))
         total = upcast(hidden.new_zeros(()))
         hidden_gradient = torch.empty_like(hidden)
         weight_gradient = upcast(torch.zeros_like(weight))

@@ -145,9 +145,10 @@ class Stack(nn.Module):
 def autocast_dtype(x: Tensor) -> Tensor:
     """x in the dtype of autocast, where it is enabled: the residual stream, which every sublayer reads and writes, then
     takes half the memory. Sums within normalizations and attention stay float32."""
-    if not torch.is_autocast_enabled(x.device.type):
+    device = x.device.type
+    if device == "meta" or not torch.is_autocast_enabled(device):  # the meta device knows no autocast
         return x
-    return x.to(torch.get_autocast_dtype(x.device.type))
+    return x.to(torch.get_autocast_dtype(device))
 
 
 def document_positions(documents: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import copy
 import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,12 +21,14 @@ from seqwright.reporting.numbers import duration
 from seqwright.runs.directory import RunDirectory
 from seqwright.training import machine
 from seqwright.training.config import TrainingConfig
-from seqwright.training.trainer import TensorGroups, Trainer
+from seqwright.training.trainer import TensorGroups, Trainer, total_steps
 
 WARM_UP_STEPS, MEASURED_STEPS = 2, 3
 """Steps that are not timed (allocations, first kernels), and the fewest that are."""
 MEASURED_SECONDS = 3.0
 """Steps are measured for about this long."""
+MEASURED_SHARE = 0.05
+"""Share of a training's steps that measuring it takes at most, where its length is known."""
 EVALUATIONS = 10
 """Evaluations of a training, by default (`training.evaluate_every`)."""
 LEAST_SHARE = 0.5
@@ -60,21 +62,28 @@ def measure(
     feed: Feed,
     config: TrainingConfig,
     *,
-    evaluate: Callable[[nn.Module], Any],
-    sample: Callable[[nn.Module], Any],
+    evaluations: Sequence[Callable[[nn.Module], Any]],
+    max_steps: int | None = None,
 ) -> Speed:
-    """The speed of a training, measured with a copy of its model."""
+    """The speed of a training, measured with a copy of its model, in at most `max_steps` steps."""
     throwaway = copy.deepcopy(model)
     trainer = Trainer(throwaway, feed, config, Discarded())
     for _ in range(WARM_UP_STEPS):
         trainer.timed_step()
     steps: list[float] = []
-    while len(steps) < MEASURED_STEPS or sum(steps) < MEASURED_SECONDS:
+    while len(steps) < MEASURED_STEPS or (sum(steps) < MEASURED_SECONDS and len(steps) != max_steps):
         steps.append(_seconds(trainer.timed_step, trainer.device))
-    evaluation = sum(_seconds(partial(work, throwaway), trainer.device) for work in (evaluate, sample))
+    evaluation = sum(_seconds(partial(evaluate, throwaway), trainer.device) for evaluate in evaluations)
     del trainer
     gc.collect()  # trainers are cyclic, and the next one needs the memory
     return Speed(step=statistics.median(steps), evaluation=evaluation)
+
+
+def seconds_of_steps(model: nn.Module, feed: Feed, config: TrainingConfig) -> float:
+    """Seconds of all steps of a training, measured in few of them."""
+    steps = total_steps(config, feed)
+    most = max(MEASURED_STEPS, int(MEASURED_SHARE * steps))
+    return steps * measure(model, feed, config, evaluations=(), max_steps=most).step
 
 
 def _seconds(work: Callable[[], Any], device: torch.device) -> float:

@@ -36,12 +36,11 @@ EXCLUSIVE = (("training.steps", "training.epochs", "training.minutes"), ("data.v
 MAY_CHANGE = {
     "name",
     *(f"training.{key}" for key in ("steps", "epochs", "minutes", "log_every", "evaluate_every", "sample_every")),
-    *(f"training.{key}" for key in ("checkpoint_every", "keep_last", "keep_best", "patience", "writers", "device")),
-    "training.compile",
-    "training.threads",
+    *(f"training.{key}" for key in ("checkpoint_every", "keep_last", "keep_best", "patience", "writers")),
+    *(f"training.{key}" for key in ("device", "compile", "threads")),
 }
-"""Keys that may change when a run is resumed, beside [evaluation] and [decoding]: they do not change what is
-learned."""
+"""Keys that may change when a run is resumed, beside [evaluation] and [decoding]: they do not change what is learned,
+device, compile and threads up to the rounding of sums."""
 
 
 @dataclass(frozen=True, kw_only=True)

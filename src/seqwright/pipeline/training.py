@@ -18,7 +18,7 @@ from seqwright.data.text.corpus import TextConfig
 from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.pipeline import recipe
 from seqwright.pipeline.baseline import baseline
-from seqwright.pipeline.budget import MAX_EPOCHS, Speed, measure, with_decisions
+from seqwright.pipeline.budget import MAX_EPOCHS, measure, seconds_of_steps, with_decisions
 from seqwright.pipeline.compilation import compile_choice, transformer_layers
 from seqwright.pipeline.facts import advice_of, facts_of, scored_on
 from seqwright.pipeline.memory import refuse_too_large
@@ -47,6 +47,7 @@ STEP_KEYS = ("asked_steps", "steps_per_epoch")
 """Keys of the summary of a model trained by gradients."""
 COMMON_KEYS = ("training.seed", "training.device", "training.threads")
 """Keys of [training] that may also be set for a counted model."""
+MEASURING = "measuring the speed of this machine"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +74,7 @@ def train(wanted: Recipe, path: Path, progress: Progress = SILENT) -> TrainingOu
         recipe.check_same(before, wanted, path, moved=files)
         moved = before.data != wanted.data
         wanted = with_decisions(wanted, before, directory)
-    with directory.writing():
+    with directory.writing(), machine.threads(wanted.training.threads):
         try:
             return TrainingSession(wanted, directory, progress, moved=moved).run()
         except DivergenceError:  # the run stays, for its report
@@ -96,8 +97,6 @@ class TrainingSession:
     def run(self) -> TrainingOutcome:
         path = self.directory.path
         build.refuse_derived(self.recipe.kind)
-        if self.recipe.training.threads is not None:
-            torch.set_num_threads(self.recipe.training.threads)
         already = self.directory.finished and not self._wants_more()
         if already and not self.moved:
             return self._already()
@@ -300,7 +299,14 @@ class TrainingSession:
         if config.minutes is None or config.steps is not None:
             return
         self.progress.note(f"measuring how many steps fit into {config.minutes:g} min.")
-        feed, speed = self.task.feed(self.model), self._measure()
+        feed, device = self.task.feed(self.model), machine.device(config.device)
+        self.progress.stage(MEASURING)
+        evaluations = [
+            lambda model: self.task.evaluate(model, device, quick=True),
+            lambda model: self._sample(model, device),
+        ]
+        speed = measure(self.model, feed, config, evaluations=evaluations)
+        self.progress.stage("")
         steps = min(speed.steps(config.minutes), MAX_EPOCHS * feed.steps_per_epoch)
         self.recipe = replace(self.recipe, training=replace(config, steps=steps))
         self.directory.write_recipe(self.recipe.toml())
@@ -317,26 +323,13 @@ class TrainingSession:
             return
         layers, seconds = transformer_layers(self.model), 60 * (config.minutes or 0)
         if layers and (config.minutes is None or config.steps is not None):
-            seconds = self._measure().step * total_steps(config, self.task.feed(self.model))
+            self.progress.stage(MEASURING)
+            seconds = seconds_of_steps(self.model, self.task.feed(self.model), config)
+            self.progress.stage("")
         choice, why = compile_choice(layers, seconds)
         self.recipe = replace(self.recipe, training=replace(config, compile=choice))
         self.directory.write_recipe(self.recipe.toml())
         self.recorded.note(why)
-
-    def _measure(self) -> Speed:
-        """The speed of this training on this machine."""
-        config = self.recipe.training
-        device = machine.device(config.device)
-        self.progress.stage("measuring the speed of this machine")
-        speed = measure(
-            self.model,
-            self.task.feed(self.model),
-            config,
-            evaluate=lambda model: self.task.evaluate(model, device, quick=True),
-            sample=lambda model: self._sample(model, device),
-        )
-        self.progress.stage("")
-        return speed
 
     def _trainer(self) -> Trainer:
         config = self.recipe.training

@@ -136,7 +136,7 @@ class Run:
         if precision != "fp32":
             if isinstance(model, Counted) or not GENERATIVE & {*self.verbs}:
                 raise UserError(
-                    f"half precision is for networks that say something id by id; leave {directory.path} in fp32."
+                    f"half precision is for networks that generate token by token; leave {directory.path} in fp32."
                 )
             model.to(machine.DTYPES[precision])
 

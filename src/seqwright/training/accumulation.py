@@ -33,7 +33,10 @@ def accumulate(
     loss = torch.zeros((), dtype=accumulator_dtype(device), device=device)
     for indices in torch.split(torch.arange(batch.rows), rows):
         micro_batch = select_rows(batch, indices).to(device, non_blocking=True)
-        before = state if state is None or rows >= batch.rows else state.select(*[indices.to(device)] * 2)
+        before = state
+        if state is not None and rows < batch.rows:
+            at = indices.to(device)
+            before = state.select(at, at)
         with machine.autocast(device, precision):
             total, _, after = objective(micro_batch, before)
         total.backward(scale.to(total))  # type: ignore[no-untyped-call]

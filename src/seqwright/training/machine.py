@@ -21,7 +21,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 CAPTURED = {"cuda"}
-"""Device types on which steps are captured; elsewhere a capture just calls its function, which tests make use of."""
+"""Device types on which steps are compiled and captured; elsewhere a capture just calls its function, as in tests."""
 
 
 def device(name: str, *, option: str = "training.device") -> torch.device:
@@ -38,11 +38,11 @@ def device(name: str, *, option: str = "training.device") -> torch.device:
 
 
 def prepare(objective: Objective, config: TrainingConfig, on: torch.device) -> Callable[..., Any]:
-    """The objective as it is trained on a device: compiled where the recipe says so (decision 160).
+    """The objective as it is trained on a device: on a GPU compiled where the recipe says so (decision 160).
 
     Precision is autocast around it (`autocast`), and `training.update` captures the step that calls it.
     """
-    if config.compile != "inductor":
+    if config.compile != "inductor" or on.type not in CAPTURED:  # a run that was compiled may be resumed on a CPU
         return objective
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))  # compiled kernels, kept
     keep_chunks_out_of_graphs()
@@ -114,6 +114,18 @@ def determinism(enabled: bool) -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
+
+
+@contextlib.contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Context manager under which operations on the CPU use so many threads; None leaves their number as it is."""
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def seed_step(seed: int, step: int) -> None:

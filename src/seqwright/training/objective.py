@@ -1,4 +1,4 @@
-"""The training objective: batch to loss sum and token count. This module is what compilation and DDP would wrap."""
+"""The training objective: batch to loss sum and token count. This module is what `machine.prepare` compiles."""
 
 from __future__ import annotations
 

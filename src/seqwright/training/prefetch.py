@@ -9,18 +9,23 @@ from seqwright.core.protocols import Feed
 
 
 class Prefetched:
-    """A feed whose next batch is prepared by another thread: the order of a feed is a function of the step."""
+    """A feed whose next batch is prepared by another thread: the order of a feed is a function of the step.
 
-    def __init__(self, feed: Feed):
-        self.feed = feed
+    All batches are prepared by that one thread: feeds keep what they have computed of an epoch, without locks.
+    """
+
+    def __init__(self, feed: Feed, steps: int):
+        self.feed, self.steps = feed, steps
         self.steps_per_epoch, self.carried = feed.steps_per_epoch, feed.carried
         self.executor = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
         self.next: tuple[int, Future[Batch]] | None = None
 
     def batch(self, step: int) -> Batch:
-        ahead = self.next
-        batch = ahead[1].result() if ahead is not None and ahead[0] == step else self._pinned(step)
-        self.next = step + 1, self.executor.submit(self._pinned, step + 1)
+        if self.next is None or self.next[0] != step:  # the first, or a training that was rolled back
+            self.next = step, self.executor.submit(self._pinned, step)
+        batch = self.next[1].result()
+        # Not beyond the last step: the first batch of an epoch may take as long as all of its texts do.
+        self.next = (step + 1, self.executor.submit(self._pinned, step + 1)) if step + 1 < self.steps else None
         return batch
 
     def _pinned(self, step: int) -> Batch:

@@ -61,8 +61,8 @@ class Trainer:
     """Trains a model on a feed.
 
     Callbacks: `evaluate` returns validation scores with "nll", or None; `sample` returns output texts for the log;
-    `format_batch` shows a batch in error messages; `reporter` is told of every step. `chance` is the nll of a uniform
-    guess: a training that gets worse raises DivergenceError.
+    `format_batch` shows a batch in error messages; `reporter` is called after every step. `chance` is the nll of a
+    uniform guess: a training that gets worse raises DivergenceError.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class Trainer:
         self.optimizer = optimizer(self.model, config)
         self.update = Update(self.objective, self.optimizer, config, self.device, split=self._split)
         self.freezing = LayerFreezing(self.model, config, feed.steps_per_epoch)
-        self.feed = Prefetched(feed) if self.device.type == "cuda" else feed
+        self.steps, self.chance = total_steps(config, feed), chance
+        self.feed = Prefetched(feed, self.steps) if self.device.type == "cuda" else feed
         self.config, self.store = config, store
         self.evaluate, self.sample, self.format_batch, self.reporter = evaluate, sample, format_batch, reporter
-        self.steps, self.chance = total_steps(config, feed), chance
         self.lr_ratio = schedule(
             config.schedule, steps=self.steps, warmup=warmup_steps(config, self.steps), final=config.final_lr_ratio
         )

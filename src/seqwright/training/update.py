@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from dataclasses import fields
 import torch
 from torch import Tensor, nn
 
-from seqwright.core.batch import Batch, Movable
+from seqwright.core.batch import Batch, Movable, accumulator_dtype
 from seqwright.core.cuda_graph import Captured
 from seqwright.core.state import State
 from seqwright.training import machine
@@ -32,7 +33,7 @@ ShapeKey = tuple[tuple[str, torch.Size], ...]
 class Update:
     """Updates the weights by one batch.
 
-    `split` is told of the micro-batch size where one that was larger did not fit into memory
+    Callback: `split` is called with the new micro-batch size where a larger one did not fit into memory
     (training.micro_batch_size = "auto").
     """
 
@@ -57,7 +58,10 @@ class Update:
 
     def release(self) -> None:
         """Forgets captured graphs: weights, optimizer state or what is frozen were replaced."""
-        self.graphs.clear()
+        if self.graphs:
+            self.graphs.clear()
+            gc.collect()  # graphs are in cycles, and their memory is needed now
+        self.pool = None  # PyTorch refuses to capture into a pool whose graphs are all gone
 
     def set_learning_rate(self, rate: float) -> None:
         for group in self.optimizer.param_groups:
@@ -101,8 +105,7 @@ class Update:
         return loss, norm, after
 
     def _uncaptured(self, batch: Batch, state: State | None, step: int, micro_batch: int | None) -> Outcome:
-        config = self.config
-        scale = torch.full((), 1 / max(1, batch.count), dtype=torch.float64)
+        config, scale = self.config, self.scale_of(batch)
         configured = None if config.micro_batch_size == "auto" else config.micro_batch_size
         rows = min(batch.rows, micro_batch or configured or batch.rows)
         while True:
@@ -119,6 +122,11 @@ class Update:
             rows = -(-rows // 2)
             self.split(rows)
 
+    def scale_of(self, batch: Batch) -> Tensor:
+        """One over the number of targets, filled in on the device: a copy from the host would wait for it."""
+        dtype = accumulator_dtype(self.device)
+        return torch.full((), 1 / max(1, batch.count), dtype=dtype, device=self.device)
+
     def _discard_gradients(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         if self.device.type == "cuda":
@@ -128,8 +136,7 @@ class Update:
         key = tuple((name, tensor.shape) for name, tensor in _tensors(batch))
         if key not in self.graphs:
             if len(self.graphs) == MAX_GRAPHS:
-                scale = torch.full((), 1 / max(1, batch.count), dtype=torch.float64)
-                return self.apply(batch, state, scale, batch.rows)
+                return self.apply(batch, state, self.scale_of(batch), batch.rows)
             if self.pool is None and self.device.type == "cuda":
                 self.pool = torch.cuda.graph_pool_handle()
             self.graphs[key] = CapturedUpdate(self, batch, state, self.pool)
@@ -145,7 +152,7 @@ class CapturedUpdate:
     def __init__(self, update: Update, batch: Batch, state: State | None, pool: object):
         self.update = update
         self.batch = batch.to(update.device)
-        self.scale = torch.zeros((), dtype=torch.float64, device=update.device)
+        self.scale = update.scale_of(batch)
         self.state = None if state is None else state.copied()
         self.outcome: tuple[Tensor, Tensor] | None = None
         self.captured = Captured(self._run, update.device, pool)

@@ -90,7 +90,9 @@ def count_ngrams(
                 f"try order = {n - 1}."
             )
         for block, position in zip(scratch.blocks(len(ids)), positions, strict=True):
-            ends[block] = np.where(ends[block] < 0, -1, position.take(ends[block], mode="clip"))
+            here = ends[block]  # a view
+            known = np.flatnonzero(here >= 0)  # none in a block of short documents
+            here[known] = position.take(here[known])
         rows = ends
         counts.orders.append(_order(merged, counts.orders[-1], predictable, scratch))
     return counts

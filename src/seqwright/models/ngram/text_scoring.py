@@ -14,7 +14,9 @@ from seqwright.models.ngram.scratch import differs_from_previous, sort_with_inde
 from seqwright.models.ngram.smoothing import LogProbs
 from seqwright.models.ngram.tables import ABSENT, Tables, sorted_search
 
-np.empty(24 << 20, np.uint8)  # freed at once: glibc keeps freed arrays of up to this size, which saves page faults
+np.empty(
+    24 << 20, np.uint8
+)  # freed at once, which raises glibc's M_MMAP_THRESHOLD: smaller arrays then cost no page faults
 SORTED_IDS = 3
 """Leading ids that n-grams are sorted by: most 4-grams of a text occur in it once."""
 
@@ -52,8 +54,8 @@ def text_log_probs(tables: Tables, ids: Ints) -> LogProbs:
     for m, (below, level) in enumerate(zip(tables.levels, tables.levels[1:], strict=False), 2):
         assert below.back_off is not None
         if m - 2 >= len(is_first):
-            key = context * tables.vocabulary + text.take(start + (m - 1))
-            key, order = sort_with_index(key)
+            # Times V + 1, as in `_sorted_starts`: times V, (h, no_id) and (h + 1, 0) would be the same n-gram.
+            key, order = sort_with_index(context * (no_id + 1) + text.take(start + (m - 1)))
             context, start = context.take(order), start.take(order)
             is_first.append(differs_from_previous(key))
         distinct = np.flatnonzero(is_first[m - 2])

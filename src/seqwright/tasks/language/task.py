@@ -214,8 +214,8 @@ class LanguageTask(TextTask):
         return evaluate(model, self.codec, self.valid, self.settings, device=device, quick=quick)
 
     def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
-        said = complete(model, self.tokenizer, [""], self.settings.decoding, device=device)
-        return [{"prompt": one.prompt, "text": one.text} for one in said]
+        outputs = complete(model, self.tokenizer, [""], self.settings.decoding, device=device)
+        return [{"prompt": one.prompt, "text": one.text} for one in outputs]
 
     def show(self, batch: Batch) -> str:
         return repr(self.tokenizer.decode(batch.input[0].tolist())[:200])
@@ -290,7 +290,7 @@ class LanguageRun(TextRun):
                 f"a draft proposes tokens, so {proposer.path} needs the tokenizer of {self.path}: train it with"
                 f" `--set tokenizer.file={self.path}/tokenizer.json`, or take --draft lookup."
             )
-        return ModelDraft(proposer.model, proposer.device)
+        return ModelDraft(proposer.packed, proposer.device)
 
     @one_or_many
     def generate(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqwright.core.batch import IGNORE
-from seqwright.core.config import UserError
+from seqwright.core.config import UserError, check_not_negative
 from seqwright.data.text.masked import MASK, MASKED, RANDOM, Ints, Masking
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Cell, matrix, table
@@ -31,6 +31,7 @@ class BertOptions(TopicOptions):
     seed: int = 1
 
     def __post_init__(self) -> None:
+        check_not_negative(self, "seed")
         if not 0 < self.mask_rate < 1:
             raise UserError(f"mask_rate must be between 0 and 1, not {self.mask_rate}.")
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seqwright import build
 from seqwright.core.batch import Batch, Vocabulary
-from seqwright.core.config import UserError
+from seqwright.core.config import UserError, check_not_negative
 from seqwright.data.order import permutation
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Cell, matrix, table
@@ -37,6 +37,7 @@ class SGDOptions(TopicOptions):
     """Seed of the order in which pairs are read."""
 
     def __post_init__(self) -> None:
+        check_not_negative(self, "seed")
         if not 1 <= self.batch_size <= len(PAIRS):
             raise UserError(f"batch_size must be 1 to {len(PAIRS)}, not {self.batch_size}.")
         if not 1 <= self.epochs <= 200:
