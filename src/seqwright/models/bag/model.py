@@ -215,13 +215,15 @@ class Bag(CountedModel):
         try_both = can_grid_search(x, self.output) and self.naive_bayes and self.config.naive_bayes is None
         select_from = partial(select, target=target, output=self.output, scale=self.scale, progress=progress)
         best = select_from(x, min_df=min_df, naive_bayes=(True, False) if try_both else (self.naive_bayes,))
-        if self.config.min_df is None and (can_cross_validate(x, self.output) or can_use_ridge(x, self.output)):
+        # With many texts n-grams of a single one gain nothing, but for ridge regression: classes of a few texts each.
+        if self.config.min_df is None and (can_cross_validate(x, self.output) or best.ridge_share):
             fitted = self.vectorizers, self.idf, self.mean_square_norm
             all_ngrams = self._merged_features(streams, 1)
-            feasible = can_cross_validate(all_ngrams[0], self.output) or can_use_ridge(all_ngrams[0], self.output)
-            other = (
-                select_from(all_ngrams[0], min_df=1, naive_bayes=(best.naive_bayes,), like=best) if feasible else best
-            )
+            other = best
+            if can_cross_validate(all_ngrams[0], self.output):  # few texts: other features want other hyperparameters
+                other = select_from(all_ngrams[0], min_df=1, naive_bayes=(self.naive_bayes,))
+            elif can_use_ridge(all_ngrams[0], self.output):
+                other = select_from(all_ngrams[0], min_df=1, naive_bayes=(best.naive_bayes,), like=best)
             if other < best:
                 merged, best = all_ngrams, other
             else:
