@@ -78,8 +78,11 @@ show(false);
 """
 
 
-def stepped_page(title: str, about: str, steps: Sequence[tuple[str, Html]], *, command: str) -> str:
-    """A complete HTML document of steps, each with its heading; the command that computed it stands above them."""
+def stepped_page(
+    title: str, about: str, steps: Sequence[tuple[str, Html]], *, command: str, style: str = "", script: str = ""
+) -> str:
+    """A complete HTML document of steps, each with its heading; the command that computed it stands above them. `style`
+    and `script` of figures come after those of the steps."""
     links = [
         element("li", element("a", heading, href=f"#step-{number}")) for number, (heading, _) in enumerate(steps, 1)
     ]
@@ -101,4 +104,5 @@ def stepped_page(title: str, about: str, steps: Sequence[tuple[str, Html]], *, c
         role="group",
         aria_label="Step through",
     )
-    return page(f"{title} · seqwright", header, *(html for _, html in steps), controls, style=STYLE, script=SCRIPT)
+    sections = [html for _, html in steps]
+    return page(f"{title} · seqwright", header, *sections, controls, style=STYLE + style, script=SCRIPT + script)

@@ -1,0 +1,51 @@
+"""The views of an inspection, and which of them a run has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from seqwright.core.protocols import ExplainsBackOff
+from seqwright.inspection.attention import attention_view, heads_view
+from seqwright.inspection.back_off import back_off_view
+from seqwright.inspection.embeddings import map_view, neighbors_view, token_embedding
+from seqwright.inspection.gain import gain_view
+from seqwright.inspection.gates import gates_view
+from seqwright.inspection.logit_lens import logit_lens_view
+from seqwright.inspection.saliency import attributable, saliency_view
+from seqwright.inspection.subject import Subject, ViewResult
+from seqwright.inspection.tokens import tokens_view
+from seqwright.tasks.classification.explanation import explains
+from seqwright.tasks.classification.task import ClassificationRun
+from seqwright.tasks.tagging.task import TaggingRun
+
+
+@dataclass(frozen=True)
+class View:
+    """A way to look at a forward pass."""
+
+    compute: Callable[[Subject], ViewResult]
+    has: Callable[[Subject], bool]
+    """Whether a run has it."""
+
+
+def _has_saliency(subject: Subject) -> bool:
+    run = subject.run
+    if isinstance(run, ClassificationRun):
+        return attributable(run.model) or explains(run.predictor)
+    return isinstance(run, TaggingRun) and attributable(run.model)
+
+
+VIEWS: Mapping[str, View] = {
+    "tokens": View(tokens_view, lambda subject: subject.forward.log_probs is not None),
+    "back-off": View(back_off_view, lambda subject: isinstance(subject.run.model, ExplainsBackOff)),
+    "gain": View(gain_view, lambda subject: subject.against is not None),
+    "saliency": View(saliency_view, _has_saliency),
+    "attention": View(attention_view, lambda subject: bool(subject.forward.attention.kinds)),
+    "gates": View(gates_view, lambda subject: bool(subject.forward.recurrent)),
+    "logit-lens": View(logit_lens_view, lambda subject: subject.forward.lens is not None),
+    "heads": View(heads_view, lambda subject: "self" in subject.forward.attention.kinds),
+    "neighbors": View(neighbors_view, lambda subject: token_embedding(subject.run.model) is not None),
+    "map": View(map_view, lambda subject: token_embedding(subject.run.model) is not None),
+}
+"""Most useful first: the first that a run has is its default."""
