@@ -29,7 +29,7 @@ def attention_view(subject: Subject) -> ViewResult:
         "Attention by layer and head",
         "Each row is a query, the columns are the tokens it attends to; rows sum to one. Layers and heads are counted"
         " from 0.",
-        "weights = softmax(query keyᵀ / √E + mask)",
+        "weights = softmax(score(query, key) + mask)",
         figures,
     )
     return ViewResult(step, attention)
@@ -48,27 +48,32 @@ def _figure(heads: Heads, layer: int | None, head: int | None) -> HeadFigure:
 def heads_view(subject: Subject) -> ViewResult:
     """Statistics of self-attention heads, layers × heads."""
     heads = subject.forward.attention["self"]
-    stacked = torch.stack(list(heads.layers))  # (L, H, T, K)
-    statistics = {
-        "entropy (bits)": entropy(stacked),
-        "distance (tokens)": distance(stacked),
-        "previous token": _diagonal(stacked, 1),
-        "first token": stacked[..., 1:, 0].mean(-1),
-    }
+    by_layer = [_statistics(layer) for layer in heads.layers]
+    statistics = {name: torch.stack([layer[name] for layer in by_layer]) for name in by_layer[0]}  # (L, H)
+    prose = "Means over the rows of the text. Previous token and first token: the weight on them."
     induction = induction_scores(subject)
     if induction is not None:
         statistics["induction"] = induction
-    layers, names = (
-        [f"{axis} {n}" for n in range(size)] for axis, size in (("layer", len(stacked)), ("head", stacked.size(1)))
-    )
+        prose += (
+            f" Induction: the weight on the token that followed the same token before, in {REPEATED} random tokens read"
+            " twice (Olsson et al. 2022)."
+        )
+    rows = [f"layer {n}" for n in range(len(heads.layers))]
+    columns = [f"head {n}" for n in range(len(heads.layers[0]))]
     figures: list[Figure] = [
-        matrix(name, values, rows=layers, columns=names, heat="(" not in name) for name, values in statistics.items()
+        matrix(name, values, rows=rows, columns=columns, heat="(" not in name) for name, values in statistics.items()
     ]
-    prose = (
-        "Means over the rows of the text. Previous token and first token: the weight on them. Induction: the weight on"
-        f" the token that followed the same token before, in {REPEATED} random tokens read twice (Olsson et al. 2022)."
-    )
     return ViewResult(Step("What each head does", prose, figures=figures), statistics)
+
+
+def _statistics(weights: Tensor) -> dict[str, Tensor]:
+    """Of the heads of a layer, (H,) each; names have the unit, where it is no weight."""
+    return {
+        "entropy (bits)": entropy(weights),
+        "distance (tokens)": distance(weights),
+        "previous token": _diagonal(weights, 1),
+        "first token": weights[..., 1:, 0].mean(-1) if weights.size(-2) > 1 else weights[..., 0, 0],
+    }
 
 
 def entropy(weights: Tensor) -> Tensor:

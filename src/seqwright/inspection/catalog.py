@@ -17,6 +17,7 @@ from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.inspection.tokens import tokens_view
 from seqwright.tasks.classification.explanation import explains
 from seqwright.tasks.classification.task import ClassificationRun
+from seqwright.tasks.masked.task import MaskedRun
 from seqwright.tasks.tagging.task import TaggingRun
 
 
@@ -36,8 +37,12 @@ def _has_saliency(subject: Subject) -> bool:
     return isinstance(run, TaggingRun) and attributable(run.model)
 
 
+def _has_tokens(subject: Subject) -> bool:
+    return isinstance(subject.run, MaskedRun) or subject.forward.log_probs is not None
+
+
 VIEWS: Mapping[str, View] = {
-    "tokens": View(tokens_view, lambda subject: subject.forward.log_probs is not None),
+    "tokens": View(tokens_view, _has_tokens),
     "back-off": View(back_off_view, lambda subject: isinstance(subject.run.model, ExplainsBackOff)),
     "gain": View(gain_view, lambda subject: subject.against is not None),
     "saliency": View(saliency_view, _has_saliency),

@@ -83,12 +83,14 @@ def principal_components(vectors: Tensor, of: Tensor) -> tuple[Tensor, float]:
 
 
 def _text_tokens(subject: Subject) -> tuple[list[int], Tokenizer, Tensor]:
-    """Distinct ids of the text, special tokens left out, the tokenizer they belong to, and the embedding matrix."""
+    """Distinct ids of the text (special tokens only where there are no others), their tokenizer, and the embedding
+    matrix."""
     run, batch = subject.run, subject.example.batch
     tokenizer = run.tokenizers.source if isinstance(run, TranslationRun) else run.tokenizer
     embedding = token_embedding(run.model)
     assert embedding is not None
     ids = batch.input if batch.source.ids is None else batch.source.ids
     special = set(tokenizer.special_tokens.values())
-    distinct = [id for id in dict.fromkeys(ids[0].tolist()) if id not in special]
-    return distinct[:MAX_TOKENS], tokenizer, embedding.weight.detach().float().cpu()
+    distinct = list(dict.fromkeys(ids[0].tolist()))
+    known = [id for id in distinct if id not in special] or distinct
+    return known[:MAX_TOKENS], tokenizer, embedding.weight.detach().float().cpu()

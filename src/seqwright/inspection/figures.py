@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from seqwright.inspection.labeled import Heads
-from seqwright.reporting.markup import Html, element
-from seqwright.studies.explain.figures import LINE_WIDTH, number, table, visible
+from seqwright.reporting.markup import Html, element, join
+from seqwright.studies.explain.figures import LINE_WIDTH, Table, number, table, visible
 
 BARS = "▁▂▃▄▅▆▇█"
 STRIP_TOKENS = 200
@@ -50,12 +50,14 @@ class TokenStrip:
     tokens: tuple[ScoredToken, ...]
 
     def text(self) -> str:
+        return f"{self._strip()}\n\n{self._table().text()}"
+
+    def _table(self) -> Table:
         rows = [
             (n, token.token, token.bits, token.probability, token.rank, _alternatives(token))
             for n, token in enumerate(self.tokens, 1)
         ]
-        columns = ("", "token", "bits", "p", "rank", "most probable")
-        return f"{self._strip()}\n\n{table(self.name, columns, rows).text()}"
+        return table(self.name, ("", "token", "bits", "p", "rank", "most probable"), rows)
 
     def _strip(self) -> str:
         """Tokens with their surprisal as a bar: `the▁ cat▅`."""
@@ -89,7 +91,8 @@ class TokenStrip:
             parts.append(_chip(token.token, f"{score}; most probable: {about}", token.bits / top))
         key = f"hover or focus a token for its scores; darkest: {top:.1f} bits"
         caption = element("figcaption", element("span", self.name, class_="title"), element("span", key, class_="key"))
-        return element("figure", caption, element("div", *parts, class_="strip"), _detail(), class_="wide")
+        strip = element("figure", caption, element("div", *parts, class_="strip"), _detail(), class_="wide")
+        return join([strip, self._table().html()])
 
 
 @dataclass(frozen=True)
@@ -142,10 +145,18 @@ class HeadFigure:
     def name(self) -> str:
         return f"{self.heads.kind} attention"
 
-    @property
-    def weights(self) -> Tensor:
-        """(L, H, T, K) of the layers and heads that are shown."""
-        return torch.stack([self.heads.layers[layer][list(self.chosen)] for layer in self.layers])
+    def weights(self) -> Iterator[Tensor]:
+        """(H, T, K) of each layer that is shown."""
+        for layer in self.layers:
+            weights = self.heads.layers[layer]
+            yield weights if len(self.chosen) == len(weights) else weights[list(self.chosen)]
+
+    def strongest(self, budget: int) -> tuple[int, list[Any]]:
+        """How many weights of each row, at most `budget` in all, are kept, and for each layer the columns and weights
+        (H, T, kept) of the strongest."""
+        rows = len(self.layers) * len(self.chosen) * len(self.heads.rows)
+        kept = min(len(self.heads.columns), max(1, budget // max(1, rows)))
+        return kept, [weights.topk(kept) for weights in self.weights()]
 
     @property
     def title(self) -> str:
@@ -155,7 +166,7 @@ class HeadFigure:
         return f"{self.name}, mean of {len(self.layers)} layers × {len(self.chosen)} heads"
 
     def text(self) -> str:
-        mean = self.weights.mean((0, 1))  # (T, K)
+        mean = torch.stack([weights.mean(0) for weights in self.weights()]).mean(0)  # (T, K)
         best = mean.topk(min(STRONGEST, mean.size(1)))
         rows = []
         for n, (row, values, places) in enumerate(zip(self.heads.rows, best.values, best.indices, strict=True)):
@@ -170,30 +181,30 @@ class HeadFigure:
     def as_json(self) -> dict[str, Any]:
         facts = {"kind": "attention", "name": self.name, "layers": list(self.layers), "heads": list(self.chosen)}
         facts |= {"rows": list(self.heads.rows), "columns": list(self.heads.columns)}
-        weights = self.weights
-        if weights.numel() <= JSON_WEIGHTS:
-            return facts | {"weights": weights.tolist()}
-        kept = min(weights.size(-1), max(1, JSON_WEIGHTS // weights[..., 0].numel()))
-        best = weights.topk(kept)
+        kept, strongest = self.strongest(JSON_WEIGHTS)
+        if kept == len(self.heads.columns):
+            return facts | {"weights": [weights.tolist() for weights in self.weights()]}
         return facts | {
-            "strongest": {"columns": best.indices.tolist(), "weights": best.values.tolist()},
-            "rest": (1 - best.values.sum(-1)).tolist(),
+            "strongest_columns": [best.indices.tolist() for best in strongest],
+            "strongest_weights": [best.values.tolist() for best in strongest],
         }
 
     def html(self) -> Html:
-        weights = self.weights
-        kept = min(weights.size(-1), max(1, PAGE_BYTES // (PAIR_BYTES * weights[..., 0].numel())))
+        kept, strongest = self.strongest(PAGE_BYTES // PAIR_BYTES)
         data = {
             "name": self.name,
             "rows": [visible(token) for token in self.heads.rows],
             "columns": [visible(token) for token in self.heads.columns],
             "layers": self.layers,
             "heads": self.chosen,
-            "weights": [[[list(_pairs(row, kept)) for row in head] for head in layer] for layer in weights],
+            "weights": [
+                [[_pairs(*row) for row in zip(*head, strict=True)] for head in zip(*rows, strict=True)]
+                for rows in ((best.indices.tolist(), best.values.tolist()) for best in strongest)
+            ],
         }
         left_out = (
-            f"A row has {weights.size(-1):,} weights; the {kept} strongest are kept, and the rest is given as a sum."
-            if kept < weights.size(-1)
+            f"A row has {len(self.heads.columns):,} weights; the {kept} strongest are kept, the rest is given as a sum."
+            if kept < len(self.heads.columns)
             else ""
         )
         # "<" is written as an escape, so that no token ends the script element.
@@ -206,7 +217,7 @@ class HeadFigure:
             _detail(),
             element("p", left_out, class_="lead") if left_out else "",
             element("script", block, type="application/json"),
-            class_="wide attention",
+            class_="attention",
         )
 
 
@@ -249,12 +260,10 @@ def _span(values: Sequence[float]) -> tuple[float, float]:
     return min(values), max(max(values) - min(values), 1e-9)
 
 
-def _pairs(row: Tensor, kept: int) -> Iterator[int]:
-    """Columns and weights in thousandths of the strongest weights of a row, in the order of columns."""
-    best = row.topk(kept)
-    for column, weight in sorted(zip(best.indices.tolist(), best.values.tolist(), strict=True)):
-        if weight >= 0.0005:
-            yield from (column, round(1000 * weight))
+def _pairs(columns: Sequence[int], weights: Sequence[float]) -> list[int]:
+    """Columns and weights in thousandths, by column; weights that round to zero are left out."""
+    pairs = sorted((column, round(1000 * weight)) for column, weight in zip(columns, weights, strict=True))
+    return [value for pair in pairs if pair[1] for value in pair]
 
 
 def _chip(token: str, about: str, weight: float, *, negative: bool = False) -> Html:

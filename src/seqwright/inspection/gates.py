@@ -73,13 +73,15 @@ def gates_view(subject: Subject) -> ViewResult:
     for calls in subject.forward.recurrent:
         if only is not None:
             check_index("layer", only, calls.network.num_layers)
-        tokens = example.source if calls.name.startswith(ENCODER) and example.source else example.tokens
+        of_source = calls.name.startswith(ENCODER)
+        tokens = example.source if of_source else example.tokens
+        part = "encoder" if of_source else calls.name.replace(".network", "")
         for layer, directions in enumerate(unrolled(calls)):
             if only is not None and layer != only:
                 continue
             for direction, values in zip(("forward", "backward"), directions, strict=False):
                 where = "" if len(directions) == 1 else f", {direction}"
-                name = f"{calls.name.removesuffix('.network')}, layer {layer}{where}"
+                name = f"{part}, layer {layer}{where}"
                 labeled = {gate: LabeledTensor(f"{name}, {gate}", value, tokens) for gate, value in values.items()}
                 results.append(LayerGates(name, layer, labeled))
                 shown = SHOWN[calls.network.mode]

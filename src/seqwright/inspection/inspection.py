@@ -42,6 +42,11 @@ class Inspection:
         return tuple(name for name, view in VIEWS.items() if view.has(self.subject))
 
     @property
+    def default(self) -> tuple[str, ...]:
+        """The view that is shown where none was chosen: the gain over another run, or the first that the run has."""
+        return ("gain",) if self.subject.against is not None else self.views[:1]
+
+    @property
     def tokens(self) -> tuple[str, ...]:
         """The tokens that the model read."""
         return self.subject.example.tokens
@@ -76,7 +81,7 @@ class Inspection:
 
     def _check(self, name: str) -> None:
         if name not in VIEWS:
-            raise UserError(f"no view '{name}'.{did_you_mean(name, self.views)}")
+            raise UserError(f"no view '{name}'.{did_you_mean(name, VIEWS)}")
         if name not in self.views:
             run = self.subject.run
             how = " Name another run with --against." if name == "gain" else ""
@@ -88,11 +93,11 @@ class Inspection:
     @property
     def title(self) -> str:
         run = self.subject.run
-        return f"{run.path.name}: {run.settings.kind}, which {run.description}"
+        return f"{run.path.name} ({run.settings.kind})"
 
     def text(self) -> str:
-        """The chosen views for a terminal; by default the first that the run has."""
-        names = self._chosen or self.views[:1]
+        """The chosen views for a terminal; by default one of them."""
+        names = self._chosen or self.default
         parts = [self.title, *(textwrap.fill(note, LINE_WIDTH) for note in self.notes)]
         parts += [self.result(name).step.text(n) for n, name in enumerate(names, 1)]
         if others := [name for name in self.views if name not in names]:
@@ -100,8 +105,8 @@ class Inspection:
         return "\n\n".join(parts) + "\n"
 
     def as_json(self) -> dict[str, Any]:
-        """The chosen views with all digits; by default the first that the run has."""
-        example, names = self.subject.example, self._chosen or self.views[:1]
+        """The chosen views with all digits; by default one of them."""
+        example, names = self.subject.example, self._chosen or self.default
         facts = {"run": str(self.subject.run.path), "model": self.subject.run.settings.kind, "text": example.text}
         facts |= {"tokens": list(example.tokens), "source": list(example.source), "notes": list(example.notes)}
         steps = {name: self.result(name).step.as_json() for name in names}
@@ -126,7 +131,7 @@ class Inspection:
         return self.text()
 
     def _repr_html_(self) -> str:
-        steps = [self.result(name).step.html(n) for n, name in enumerate(self._chosen or self.views[:1], 1)]
+        steps = [self.result(name).step.html(n) for n, name in enumerate(self._chosen or self.default, 1)]
         return element("div", element("h1", self.title), *steps)
 
 
@@ -150,7 +155,6 @@ def inspect(
         raise UserError(f"no view '{unknown[0]}'.{did_you_mean(unknown[0], VIEWS)}")
     if against is not None:
         check_comparable(run, against)
-        views = views or ()
     options = Options(layer=layer, head=head, top=top)
     return Inspection(Subject(run, example(run, text, target), options, against), views)
 

@@ -18,11 +18,11 @@ def logit_lens_view(subject: Subject) -> ViewResult:
     """Of Transformer decoders: hidden states after each block through the final normalization and the output head."""
     lens, example, tokenizer = subject.forward.lens, subject.example, subject.target_tokenizer
     assert lens is not None
-    layers = list(range(len(lens.hidden)))
+    names = ["embedding", *(f"layer {n}" for n in range(len(lens.hidden) - 1))]
+    layers = list(range(len(names)))
     if subject.options.layer is not None:
-        check_index("layer", subject.options.layer, len(layers))
-        layers = [subject.options.layer]
-    names = ["embedding", *(f"block {n}" for n in range(len(lens.hidden) - 1))]
+        check_index("layer", subject.options.layer, len(names) - 1)
+        layers = [subject.options.layer + 1]
     targets = example.batch.target[0].cpu()
     real = targets != IGNORE
     best, bits = [], []
@@ -41,8 +41,7 @@ def logit_lens_view(subject: Subject) -> ViewResult:
     ]
     step = Step(
         "Logit lens: predictions by layer",
-        "Layer 0 is the embedding, the last is the model's own prediction. Where columns agree, later layers changed"
-        " nothing.",
+        "The last layer is the model's own prediction. Where columns agree, later layers changed nothing.",
         "p(layer) = softmax(W norm(hidden state after the layer))",
         figures,
     )

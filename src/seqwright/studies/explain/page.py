@@ -70,7 +70,8 @@ all.addEventListener("click", () => {
   all.setAttribute("aria-pressed", everything); });
 window.addEventListener("hashchange", () => show(true));
 document.addEventListener("keydown", event => {
-  if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey || event.target.closest(".scroll, pre")) return;
+  if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (event.target.closest(".scroll, pre, select")) return;
   const by = { ArrowRight: 1, ArrowLeft: -1, Home: -steps.length, End: steps.length }[event.key];
   if (by) { event.preventDefault(); go(by); } });
 document.body.classList.add("stepping");
