@@ -36,6 +36,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         "gpt": {"text": text, "model": "gpt", "set": [*blocks, same, "training.sequence_length=8"]},
         "gru": {"text": text, "model": "gru", "set": recurrent},
         "transformer": {"pairs": [source, target], "set": [*blocks, *split]},
+        "prefix": {"pairs": [source, target], "model": "gpt", "set": [*blocks, *split]},
         "seq2seq": {
             "pairs": [source, target],
             "model": "lstm",

@@ -34,6 +34,7 @@ HAVE = {
     "gpt": {"tokens", "attention", "logit-lens", "heads", "neighbors", "map"},
     "gru": {"tokens", "gates", "neighbors", "map"},
     "transformer": {"tokens", "attention", "logit-lens", "heads", "neighbors", "map"},
+    "prefix": {"tokens", "attention", "logit-lens", "heads", "neighbors", "map"},
     "seq2seq": {"tokens", "attention", "gates", "neighbors", "map"},
     "classifier": {"saliency", "gates", "neighbors", "map"},
     "bag": {"saliency"},
@@ -56,7 +57,7 @@ def test_every_view_is_shown_as_text_json_and_page(runs: Runs, kind: str) -> Non
     assert inspection._repr_html_()
 
 
-@pytest.mark.parametrize("kind", ["gpt", "transformer", "seq2seq", "masked"])
+@pytest.mark.parametrize("kind", ["gpt", "transformer", "prefix", "masked"])
 def test_attention_weights_are_those_of_the_fused_kernel(runs: Runs, kind: str) -> None:
     run, inspection = runs[kind], runs[kind].inspect(TEXT)
     for heads in inspection.attention.kinds.values():
@@ -113,7 +114,7 @@ def test_unrolled_gates_reproduce_the_outputs_of_the_network(runs: Runs, kind: s
     assert all(0 <= float(gate[name].values.min()) <= float(gate[name].values.max()) <= 1 for name in list(gate)[:2])
 
 
-@pytest.mark.parametrize("kind", ["gpt", "transformer"])
+@pytest.mark.parametrize("kind", ["gpt", "transformer", "prefix"])
 def test_the_last_layer_of_the_logit_lens_is_the_model(runs: Runs, kind: str) -> None:
     recorded = runs[kind].inspect(TEXT).subject.forward
     assert recorded.lens is not None

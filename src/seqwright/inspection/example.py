@@ -18,6 +18,7 @@ from seqwright.tasks.language.task import LanguageRun, TextRun
 from seqwright.tasks.masked.task import MaskedRun
 from seqwright.tasks.tagging.task import TaggingRun
 from seqwright.tasks.translation.task import TranslationRun
+from seqwright.text.tokenizer import Tokenizer
 
 MAX_TOKENS = 1024
 """Tokens of a text that are inspected: attention weights grow with the square of them."""
@@ -40,7 +41,7 @@ class Example:
     words: tuple[str, ...] = ()
     """Words (W) of a tagger."""
     notes: tuple[str, ...] = ()
-    """What was left out."""
+    """What was left out, and what is unknown."""
 
 
 def example(run: Run, text: str | None = None, target: str | None = None) -> Example:
@@ -64,6 +65,12 @@ def example(run: Run, text: str | None = None, target: str | None = None) -> Exa
     )
 
 
+def _unknown(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:
+    """A note on tokens outside the vocabulary, if there are any."""
+    count = 0 if tokenizer.unk is None else list(ids).count(tokenizer.unk)
+    return (f"tokens outside the vocabulary, read as <unk>: {count:,}.",) if count else ()
+
+
 def _text(run: Run, text: str | None) -> str:
     """The text, or the first of the run's validation data."""
     if text is None:
@@ -84,7 +91,7 @@ def _validation_text(run: Run) -> str:
         ends = [n for n, id in enumerate(ids) if n and id in specials]  # the first document, unless it is empty
         return run.tokenizer.decode([id for id in ids[: max(ends[:1] or [len(ids)])] if id not in specials])
     if isinstance(run, TranslationRun):
-        return run.pairs().pairs[0].sources[0]
+        return "\t".join(run.pairs().pairs[0].sources)
     if isinstance(run, ClassificationRun):
         return "\t".join(run.rows().rows[0].texts)
     assert isinstance(run, TaggingRun)
@@ -107,18 +114,24 @@ def _language(run: LanguageRun, text: str) -> Example:
     input, target = torch.tensor([ids]), torch.tensor([[*ids[1:], IGNORE]])
     tokens = tuple(tokenizer.tokens(ids))
     batch = Batch.of_text(input, target).to(run.device)
-    return Example(text=text, batch=batch, tokens=tokens, targets=(*tokens[1:], ""), notes=notes)
+    return Example(
+        text=text, batch=batch, tokens=tokens, targets=(*tokens[1:], ""), notes=(*notes, *_unknown(tokenizer, ids))
+    )
 
 
 def _translation(run: TranslationRun, text: str, target: str | None) -> Example:
     tokenizers = run.tokenizers
-    tags = run.settings.data.tags
+    data = run.settings.data
+    tag = data.tags[0] if data.tags else None
+    texts = tuple(text.split("\t")) if data.sources > 1 else (text,)
+    if len(texts) != data.sources:
+        raise UserError(f"{run.path} reads {data.sources} sources at a time; part them by a tab.")
     notes: tuple[str, ...] = ()
     if target is None:
-        (best,) = run.translate([text], tag=tags[0] if tags else None, truncate=True)
+        (best,) = run.translate([texts], tag=tag, truncate=True)
         target = best.text
         notes = (f"target: the output of the search, {target!r}.",)
-    ids, mask = encode_sources([((text,), tags[0] if tags else None)], tokenizers.source).padded(np.arange(1), 0)
+    ids, mask = encode_sources([(texts, tag)], tokenizers.source).padded(np.arange(1), 0)
     size = run.model.context
     source_ids, cut = _fitted(ids[0].tolist(), size)
     source = Source(mask=torch.from_numpy(mask[:, : len(source_ids)]), ids=torch.tensor([source_ids]))
@@ -133,7 +146,7 @@ def _translation(run: TranslationRun, text: str, target: str | None) -> Example:
         tokens=tuple(tokenizers.target.tokens([sos, *output[:-1]])),
         targets=tuple(tokenizers.target.tokens(output)),
         source=tuple(tokenizers.source.tokens(source_ids)),
-        notes=(*notes, *cut, *cut_target),
+        notes=(*notes, *cut, *cut_target, *_unknown(tokenizers.source, source_ids)),
     )
 
 
@@ -150,6 +163,7 @@ def _classification(run: ClassificationRun, text: str) -> Example:
         notes.append(f"the first of {len(sources)} windows of the text is shown.")
     tokens = tuple(member.tokenizer.tokens(source.ids[0].tolist()))
     batch = Batch.of_source(source, torch.zeros(1, dtype=torch.long, device=run.device))
+    notes += _unknown(member.tokenizer, source.ids[0].tolist())
     return Example(text=text, batch=batch, tokens=tokens, notes=tuple(notes))
 
 
@@ -159,8 +173,11 @@ def _tagging(run: TaggingRun, text: str) -> Example:
     batch = encoded.batch(np.arange(1)).to(run.device)
     assert batch.source.ids is not None
     read = int(encoded.words[0])
-    notes = () if read == len(words) else (f"the first {read} of {len(words)} words are shown: one row of the model.",)
+    notes: tuple[str, ...] = ()
+    if read < len(words):
+        notes = (f"the first {read} of {len(words)} words are shown: one row of the model.",)
     tokens = tuple(run.tokenizer.tokens(batch.source.ids[0].tolist()))
+    notes += _unknown(run.tokenizer, batch.source.ids[0].tolist())
     return Example(text=text, batch=batch, tokens=tokens, words=words[:read], notes=notes)
 
 
@@ -169,4 +186,10 @@ def _masked(run: MaskedRun, text: str) -> Example:
     input = torch.tensor([ids], device=run.device)
     source = Source(mask=torch.ones_like(input, dtype=torch.bool), ids=input)
     tokens = tuple(run.tokenizer.tokens(ids))
-    return Example(text=text, batch=Batch.of_source(source, input), tokens=tokens, targets=tokens, notes=notes)
+    return Example(
+        text=text,
+        batch=Batch.of_source(source, input),
+        tokens=tokens,
+        targets=tokens,
+        notes=(*notes, *_unknown(run.tokenizer, ids)),
+    )

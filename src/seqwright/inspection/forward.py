@@ -76,7 +76,8 @@ def forward(run: Run, example: Example) -> Forward:
         hidden = stack.enter_context(recorded_calls(residual, _output))
         outputs = model(example.batch) if isinstance(model, nn.Module | Autoregressive) else None
     if lens is not None:
-        lens.hidden.extend(own[-1][0] for own in hidden)
+        # A prefix language model reads its source in front of the input.
+        lens.hidden.extend(own[-1][0, -len(example.tokens) :] for own in hidden)
     log_probs = (
         outputs[0].float().log_softmax(-1) if isinstance(model, Autoregressive) and outputs is not None else None
     )

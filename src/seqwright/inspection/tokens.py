@@ -72,8 +72,8 @@ def tokens_view(subject: Subject) -> ViewResult:
         mean = sum(bits) / len(bits)
         right = sum(token.rank == 1 for token in scores.tokens)
         about += (
-            f" {len(bits):,} tokens, {mean:.2f} bits per token (perplexity {2**mean:,.4g}); the model's first choice"
-            f" at {right:,} of them."
+            f" Tokens: {len(bits):,}; bits per token: {mean:.2f} (perplexity {2**mean:,.4g}); most probable in their"
+            f" place: {right:,}."
         )
     step = Step(
         "Tokens: surprisal, rank and next-token distribution",
