@@ -28,7 +28,7 @@ def attention_view(subject: Subject) -> ViewResult:
     step = Step(
         "Attention by layer and head",
         "Each row is a query, the columns are the tokens it attends to; rows sum to one. Layers and heads are counted"
-        " from 0. On a page, the opacity of a cell is the square root of its weight.",
+        " from 0. On a page, the opacity of a cell is its weight; beyond 64 columns, the square root of it.",
         "weights = softmax(score(query, key) + mask)",
         figures,
     )

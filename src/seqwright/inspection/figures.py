@@ -90,7 +90,8 @@ class TokenStrip:
             score = f"{token.bits:.2f} bits, p {number(token.probability or 0.0)}, rank {token.rank}"
             parts.append(_chip(token.token, f"{score}; most probable: {about}", token.bits / top))
         key = f"hover or focus a token for its scores; darkest: {top:.1f} bits"
-        caption = element("figcaption", element("span", self.name, class_="title"), element("span", key, class_="key"))
+        title = element("span", "surprisal of each token", class_="title")
+        caption = element("figcaption", title, element("span", key, class_="key"))
         strip = element("figure", caption, element("div", *parts, class_="strip"), _detail(), class_="wide")
         return join([strip, self._table().html()])
 

@@ -9,6 +9,7 @@ import torch
 from seqwright.core.batch import IGNORE
 from seqwright.core.config import UserError
 from seqwright.inspection.figures import SignedStrip
+from seqwright.inspection.labeled import LabeledTensor
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Step
@@ -36,7 +37,8 @@ def gain_view(subject: Subject) -> ViewResult:
     ours = subject.run.model.score(batch)[0][0].cpu()
     theirs = subject.against.model.score(batch.to(subject.against.device))[0][0].cpu()
     real = batch.target[0].cpu() != IGNORE
-    gains = tuple(((ours - theirs)[real] / math.log(2)).tolist())
+    bits = (ours - theirs)[real] / math.log(2)
+    gains = tuple(bits.tolist())
     tokens = tuple(token for token, there in zip(subject.example.targets, real.tolist(), strict=True) if there)
     total = sum(gains)
     name = f"gain of {subject.run.path.name} over {subject.against.path.name}"
@@ -49,4 +51,4 @@ def gain_view(subject: Subject) -> ViewResult:
         "gain(t) = log₂ p(token t) - log₂ q(token t)",
         [SignedStrip(name, tokens, gains, "bits")],
     )
-    return ViewResult(step, dict(zip(range(1, len(gains) + 1), zip(tokens, gains, strict=True), strict=True)))
+    return ViewResult(step, LabeledTensor(name, bits.unsqueeze(1), tokens, ("bits",)))

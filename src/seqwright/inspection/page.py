@@ -27,7 +27,7 @@ svg.map .marked text { fill: var(--ink); font-weight: 600; }
 """
 
 # Tokens come from JSON and are set as text, never as markup. Only the chosen head is in the document: a page
-# of 144 heads stays fluid. Opacity is the square root of a weight, or those of long texts could not be seen.
+# of 144 heads stays fluid. Cells of long texts have the square root of their weight as opacity, or none could be seen.
 SCRIPT = """
 const svgElement = (tag, attributes, text) => {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -56,6 +56,7 @@ for (const figure of document.querySelectorAll("figure.attention")) {
     select.addEventListener("change", () => draw());
     return select;
   });
+  const opacity = data.columns.length > 64 ? Math.sqrt : weight => weight;
   const short = token => token.length > 14 ? token.slice(0, 13) + "…" : token;
   const draw = () => {
     const [layer, head] = selects.map(select => Number(select.value)), rows = data.weights[layer][head];
@@ -80,7 +81,7 @@ for (const figure of document.querySelectorAll("figure.attention")) {
         const label = `${data.rows[n]} (${n}) → ${data.columns[column]} (${column}): ${weight.toFixed(3)}` +
           (rest > 5 ? `; rest of the row ${(rest / 1000).toFixed(3)}` : "");
         svg.append(svgElement("rect", { x: left + cell * column, y: top + cell * n, width: cell - 1, height: cell - 1,
-          "fill-opacity": Math.sqrt(weight).toFixed(3), role: "img", "aria-label": label }));
+          "fill-opacity": opacity(weight).toFixed(3), role: "img", "aria-label": label }));
       }
     });
     drawing.replaceChildren(svg);
