@@ -19,7 +19,7 @@ from seqwright.inspection import figures
 from seqwright.inspection.attention import distance, entropy
 from seqwright.inspection.catalog import VIEWS
 from seqwright.inspection.embeddings import principal_components
-from seqwright.inspection.figures import HeadFigure
+from seqwright.inspection.figures import HeadFigure, ScoredToken, SignedStrip, TokenStrip
 from seqwright.inspection.gates import unrolled
 from seqwright.inspection.labeled import Heads
 from seqwright.layers.attention import Attend
@@ -178,6 +178,17 @@ def test_a_page_of_many_weights_keeps_the_strongest_of_each_row(monkeypatch: pyt
     strongest = sorted(heads[0, 1].values[7].topk(15).indices.tolist())
     assert data["weights"][0][1][7][::2] == strongest
     assert len(page) < 20_000 + 4_000
+
+
+def test_tokens_of_probability_zero_are_shown() -> None:
+    impossible = ScoredToken("cat", 0.0, math.inf, 2, (("dog", 1.0),))
+    likely = ScoredToken("dog", 0.5, 1.0, 1, (("dog", 0.5),))
+    strip = TokenStrip("tokens", (likely, impossible))
+    assert strip.text().startswith("dog█ cat█")
+    assert "inf bits" in strip.html()
+    gains = SignedStrip("gain", ("a", "b", "c"), (math.inf, -1.0, math.nan), "bits")
+    assert "|██████████" in gains.text()
+    assert "--weight: 0.000" in gains.html()
 
 
 def test_a_text_longer_than_the_context_is_cut_and_said(runs: Runs) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -63,7 +64,7 @@ class TokenStrip:
         """Tokens with their surprisal as a bar: `the▁ cat▅`."""
         top = self._top
         parts = [
-            visible(token.token).replace(" ", "␣") + BARS[min(7, int(8 * token.bits / top))]
+            visible(token.token).replace(" ", "␣") + BARS[int(7.99 * min(1.0, token.bits / top))]
             for token in self.tokens[:STRIP_TOKENS]
             if token.bits is not None
         ]
@@ -74,7 +75,8 @@ class TokenStrip:
     @property
     def _top(self) -> float:
         """Surprisal of the darkest shade: the greatest of the text, at least one bit."""
-        return max([1.0, *(token.bits for token in self.tokens if token.bits is not None)])
+        bits = [token.bits for token in self.tokens if token.bits is not None]
+        return max([1.0, *filter(math.isfinite, bits)])  # log 0 is a matter of unsmoothed n-grams
 
     def as_json(self) -> dict[str, Any]:
         return {"kind": "tokens", "name": self.name, "tokens": [asdict(token) for token in self.tokens]}
@@ -115,7 +117,7 @@ class SignedStrip:
 
     @property
     def _top(self) -> float:
-        return max([1e-12, *map(abs, self.values)])
+        return max([1e-12, *(abs(value) for value in self.values if math.isfinite(value))])
 
     def as_json(self) -> dict[str, Any]:
         values = [{"token": token, "value": value} for token, value in zip(self.tokens, self.values, strict=True)]
@@ -268,7 +270,7 @@ def _pairs(columns: Sequence[int], weights: Sequence[float]) -> list[int]:
 
 
 def _chip(token: str, about: str, weight: float, *, negative: bool = False) -> Html:
-    shade = f"--weight: {min(1.0, max(0.0, weight)):.3f}"
+    shade = f"--weight: {0.0 if math.isnan(weight) else min(1.0, max(0.0, weight)):.3f}"
     label = f"{visible(token)}: {about}"
     kind = "chip negative" if negative else "chip"
     return element("span", visible(token), class_=kind, style=shade, tabindex="0", title=about, aria_label=label)
@@ -285,5 +287,5 @@ def _alternatives(token: ScoredToken) -> str:
 
 def _signed_bar(share: float) -> str:
     """A bar of up to ten characters to the left of | for numbers below zero, to the right for others."""
-    bar = "█" * round(10 * abs(share))
+    bar = "" if math.isnan(share) else "█" * round(10 * min(1.0, abs(share)))
     return f"{bar:>10}|" if share < 0 else f"{'':10}|{bar}"

@@ -79,7 +79,7 @@ def forward(run: Run, example: Example) -> Forward:
         # A prefix language model reads its source in front of the input.
         lens.hidden.extend(own[-1][0, -len(example.tokens) :] for own in hidden)
     log_probs = (
-        outputs[0].float().log_softmax(-1) if isinstance(model, Autoregressive) and outputs is not None else None
+        outputs[0].float().log_softmax(-1).cpu() if isinstance(model, Autoregressive) and outputs is not None else None
     )
     attention = _attention(model, example, dict(zip(attending, weights, strict=True)))
     networks = [_joined(name, module, own) for (name, module), own in zip(recurrent.items(), calls, strict=True) if own]
@@ -123,7 +123,7 @@ def _attention(model: Any, example: Example, calls: dict[str, list[Tensor]]) -> 
         kind = "cross" if id(names[name]) in over_source else "encoder" if name.startswith(ENCODER) else "self"
         if own:
             joined = torch.cat([call if call.dim() == 4 else call.unsqueeze(1) for call in own], 2)
-            layers[kind].append(joined[0].float())  # (H, T, K)
+            layers[kind].append(joined[0].float().cpu())  # (H, T, K)
     return Attention({kind: _heads(kind, heads, example) for kind, heads in layers.items() if heads})
 
 

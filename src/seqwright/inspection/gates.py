@@ -82,7 +82,9 @@ def gates_view(subject: Subject) -> ViewResult:
             for direction, values in zip(("forward", "backward"), directions, strict=False):
                 where = "" if len(directions) == 1 else f", {direction}"
                 name = f"{part}, layer {layer}{where}"
-                labeled = {gate: LabeledTensor(f"{name}, {gate}", value, tokens) for gate, value in values.items()}
+                labeled = {
+                    gate: LabeledTensor(f"{name}, {gate}", value.cpu(), tokens) for gate, value in values.items()
+                }
                 results.append(LayerGates(name, layer, labeled))
                 shown = SHOWN[calls.network.mode]
                 means = torch.stack([values[gate].mean(-1) for gate in shown], 1)  # (T, gates)

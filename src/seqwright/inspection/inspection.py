@@ -32,9 +32,12 @@ class Inspection:
     def __init__(self, subject: Subject, views: Sequence[str] = ()):
         self.subject = subject
         self._results: dict[str, ViewResult] = {}
-        for name in views:
-            self._check(name)
         self._chosen = tuple(dict.fromkeys(views))
+        if not self.views:
+            run = subject.run
+            raise UserError(f"{run.path} holds a '{run.settings.kind}' model, and inspect has no view of it.")
+        for name in self._chosen:
+            self._check(name)
 
     @functools.cached_property
     def views(self) -> tuple[str, ...]:
@@ -85,6 +88,8 @@ class Inspection:
         if name not in self.views:
             run = self.subject.run
             how = " Name another run with --against." if name == "gain" else ""
+            if name == "gates" and run.device.type != "cpu":  # padded batches bypass the module there (decision 125)
+                how = " Open the run with device='cpu' for the gates of a bidirectional network."
             raise UserError(
                 f"{run.path} holds a '{run.settings.kind}' model, which has no view '{name}'; it has"
                 f" {', '.join(self.views)}.{how}"

@@ -17,6 +17,8 @@ from seqwright.studies.explain.explanation import Step
 from seqwright.tasks.masked.task import MaskedRun
 from seqwright.text.tokenizer import Tokenizer
 
+MAX_EXPONENT = 1000
+"""Bits per token beyond which perplexity overflows."""
 ROWS = 32
 """Rows of a batch in which tokens are masked one by one."""
 
@@ -70,9 +72,10 @@ def tokens_view(subject: Subject) -> ViewResult:
     about = "The higher the bar (on a page: the darker the token), the greater the surprisal."
     if bits:
         mean = sum(bits) / len(bits)
+        perplexity = 2**mean if mean < MAX_EXPONENT else math.inf
         right = sum(token.rank == 1 for token in scores.tokens)
         about += (
-            f" Tokens: {len(bits):,}; bits per token: {mean:.2f} (perplexity {2**mean:,.4g}); most probable in their"
+            f" Tokens: {len(bits):,}; bits per token: {mean:.2f} (perplexity {perplexity:,.4g}); most probable in their"
             f" place: {right:,}."
         )
     step = Step(
