@@ -31,11 +31,11 @@ TEXT = "the cat sat on the dog"
 SOURCES = {"tagger": "the cat sat", "classifier": "the good dog", "bag": "the good dog"}
 HAVE = {
     "ngram": {"tokens", "back-off"},
-    "gpt": {"tokens", "attention", "logit-lens", "heads", "neighbors", "map"},
-    "gru": {"tokens", "gates", "neighbors", "map"},
-    "transformer": {"tokens", "attention", "logit-lens", "heads", "neighbors", "map"},
-    "prefix": {"tokens", "attention", "logit-lens", "heads", "neighbors", "map"},
-    "seq2seq": {"tokens", "attention", "gates", "neighbors", "map"},
+    "gpt": {"tokens", "saliency", "attention", "logit-lens", "heads", "neighbors", "map"},
+    "gru": {"tokens", "saliency", "gates", "neighbors", "map"},
+    "transformer": {"tokens", "saliency", "attention", "logit-lens", "heads", "neighbors", "map"},
+    "prefix": {"tokens", "saliency", "attention", "logit-lens", "heads", "neighbors", "map"},
+    "seq2seq": {"tokens", "saliency", "attention", "gates", "neighbors", "map"},
     "classifier": {"saliency", "gates", "neighbors", "map"},
     "bag": {"saliency"},
     "tagger": {"saliency", "gates", "neighbors", "map"},
@@ -123,12 +123,15 @@ def test_the_last_layer_of_the_logit_lens_is_the_model(runs: Runs, kind: str) ->
     assert len(recorded.lens.hidden) == 3  # embedding and two blocks
 
 
-@pytest.mark.parametrize("kind", ["classifier", "tagger"])
+@pytest.mark.parametrize("kind", ["classifier", "tagger", "gpt", "gru", "transformer", "prefix", "seq2seq"])
 def test_integrated_gradients_are_complete(runs: Runs, kind: str) -> None:
-    saliency = runs[kind].inspect(SOURCES[kind])["saliency"]
+    inspection = runs[kind].inspect(SOURCES.get(kind, TEXT))
+    saliency = inspection["saliency"]
     totals = saliency.integrated_gradients.values.sum(-1)
     assert_close(totals, torch.tensor(saliency.differences), atol=1e-3, rtol=1e-2)
-    assert saliency.integrated_gradients.columns == runs[kind].inspect(SOURCES[kind]).tokens
+    assert saliency.integrated_gradients.columns == (inspection.subject.example.source or inspection.tokens)
+    if kind == "gpt":  # no token adds to a prediction before it
+        assert torch.equal(saliency.gradient_input.values.triu(1), torch.zeros_like(saliency.gradient_input.values))
 
 
 def test_masked_tokens_are_predicted_without_being_seen(runs: Runs) -> None:

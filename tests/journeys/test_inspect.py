@@ -12,7 +12,7 @@ def test_inspect_prints_views_json_and_a_page(seqwright: Command, trained: Path,
     printed = seqwright("inspect", trained, "the cat")
     assert printed.status == 0
     assert "bits per token" in printed.out
-    assert "other views (--view NAME, or --html FILE for all): attention, logit-lens" in printed.out
+    assert "other views (--view NAME, or --html FILE for all): saliency, attention, logit-lens" in printed.out
     head = json.loads(seqwright("inspect", trained, "the cat", "--view", "attention", "--head", "1", "--json").out)
     (figure,) = head["views"]["attention"]["figures"]
     assert figure["heads"] == [1]
@@ -38,7 +38,7 @@ def test_inspect_refuses_what_it_cannot_show(seqwright: Command, trained: Path, 
         ((trained, "empty.txt"), "the text is empty"),
         ((trained, "missing.txt"), "no file missing.txt"),
         ((trained, "the", "--view", "back-of"), "Did you mean 'back-off'?"),
-        ((trained, "the", "--view", "back-off"), "which has no view 'back-off'; it has tokens, attention"),
+        ((trained, "the", "--view", "back-off"), "which has no view 'back-off'; it has tokens, saliency"),
         ((trained, "the", "--html", "x.html", "--json"), "leave --json out"),
     ):
         refused = seqwright("inspect", *arguments)

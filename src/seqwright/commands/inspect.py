@@ -43,7 +43,7 @@ def command(
     """Show what RUN computes on TEXT, a file, or - (standard input); without TEXT on a sample of its validation data.
 
     Views: tokens (surprisal, rank, next-token distribution), back-off (n-grams), gain (with --against), saliency
-    (classifiers, taggers), attention, gates (LSTM, GRU), logit-lens, heads (statistics), neighbors and map
+    (gradients), attention, gates (LSTM, GRU), logit-lens, heads (statistics), neighbors and map
     (embeddings). Each run has those that its model allows.
 
     \b

@@ -12,13 +12,15 @@ from seqwright.inspection.embeddings import map_view, neighbors_view, token_embe
 from seqwright.inspection.gain import gain_view
 from seqwright.inspection.gates import gates_view
 from seqwright.inspection.logit_lens import logit_lens_view
-from seqwright.inspection.saliency import attributable, saliency_view
+from seqwright.inspection.saliency import MAX_POSITIONS, attributable, saliency_view
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.inspection.tokens import tokens_view
 from seqwright.tasks.classification.explanation import explains
 from seqwright.tasks.classification.task import ClassificationRun
+from seqwright.tasks.language.task import LanguageRun
 from seqwright.tasks.masked.task import MaskedRun
 from seqwright.tasks.tagging.task import TaggingRun
+from seqwright.tasks.translation.task import TranslationRun
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,9 @@ def _has_saliency(subject: Subject) -> bool:
     run = subject.run
     if isinstance(run, ClassificationRun):
         return attributable(run.model) or explains(run.predictor)
+    if isinstance(run, LanguageRun | TranslationRun):
+        short = max(len(subject.example.tokens), len(subject.example.source)) <= MAX_POSITIONS
+        return attributable(run.model) and short and any(subject.example.targets)
     return isinstance(run, TaggingRun) and attributable(run.model)
 
 

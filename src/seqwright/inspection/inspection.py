@@ -16,6 +16,7 @@ from seqwright.inspection.gain import check_comparable
 from seqwright.inspection.gates import LayerGates
 from seqwright.inspection.labeled import Attention
 from seqwright.inspection.page import SCRIPT, STYLE
+from seqwright.inspection.saliency import MAX_POSITIONS
 from seqwright.inspection.subject import Options, Subject, ViewResult
 from seqwright.reporting.markup import element
 from seqwright.runs.run import Run
@@ -88,6 +89,8 @@ class Inspection:
         if name not in self.views:
             run = self.subject.run
             how = " Name another run with --against." if name == "gain" else ""
+            if name == "saliency" and len(self.tokens) > MAX_POSITIONS:
+                how = f" Saliency of decoders is for texts of at most {MAX_POSITIONS} tokens."
             if name == "gates" and run.device.type != "cpu":  # padded batches bypass the module there (decision 125)
                 how = " Open the run with device='cpu' for the gates of a bidirectional network."
             raise UserError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seqwright.core.batch import Batch
+from seqwright.core.batch import IGNORE, Batch
 from seqwright.inspection.embeddings import token_embedding
 from seqwright.inspection.figures import SignedStrip
 from seqwright.inspection.labeled import LabeledTensor
@@ -19,10 +19,16 @@ from seqwright.studies.explain.explanation import Step
 from seqwright.studies.explain.figures import Figure, matrix, table
 from seqwright.tasks.classification.explanation import explains
 from seqwright.tasks.classification.task import ClassificationRun
+from seqwright.tasks.language.task import LanguageRun
 from seqwright.tasks.tagging.task import TaggingRun
+from seqwright.tasks.translation.task import TranslationRun
 
 STEPS = 64
 """Points on the line from zero embeddings to the text's, at which gradients are averaged."""
+MAX_TARGETS = 16
+"""Predicted tokens of a decoder that are explained: each costs a backward pass."""
+MAX_POSITIONS = 128
+"""Tokens of a text whose predictions are explained in a decoder."""
 FORMULA = (
     "gradient × input(t) = x(t) · ∂score/∂x(t)\n"
     "integrated gradients(t) = x(t) · mean over α in (0, 1) of ∂score/∂x(t) at αx (Sundararajan et al. 2017)"
@@ -45,21 +51,26 @@ def attributable(model: Any) -> bool:
     return token_embedding(model) is not None
 
 
-def attributions(model: nn.Module, batch: Batch, scores: Any, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def attributions(
+    model: nn.Module, batch: Batch, scores: Callable[[Batch], Tensor], count: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient × input and integrated gradients (count, S), and the differences (count,), for one row.
 
-    `scores(logits)` are the `count` scalars (N, count) of N rows of logits.
+    `scores(batch)` are the `count` scalars (N, count) of N rows. They are attributed to the tokens of the source or,
+    in language models, of the input.
     """
     embedding = token_embedding(model)
     assert embedding is not None
     ends = batch.input.new_tensor([1.0, 0.0], dtype=torch.get_default_dtype())
-    with _scaled(embedding, ends) as leaves:
-        at_ends = scores(model(_repeated(batch, 2)))  # (2, count)
+    both = _repeated(batch, 2)
+    with _scaled(embedding, ends, both) as leaves:
+        at_ends = scores(both)  # (2, count)
     x = leaves[0][:1].detach()  # (1, S, D)
     gradients = _gradients(at_ends[:1], leaves[0], count)[:, 0]  # (count, S, D)
     middle = (torch.arange(STEPS, device=ends.device, dtype=ends.dtype) + 0.5) / STEPS
-    with _scaled(embedding, middle) as leaves:
-        along = scores(model(_repeated(batch, STEPS)))  # (STEPS, count)
+    path_batch = _repeated(batch, STEPS)
+    with _scaled(embedding, middle, path_batch) as leaves:
+        along = scores(path_batch)  # (STEPS, count)
     path = _gradients(along, leaves[0], count).mean(1)  # (count, S, D)
     difference = (at_ends[0] - at_ends[1]).detach()
     return (gradients * x).sum(-1), (path * x).sum(-1), difference
@@ -82,12 +93,15 @@ def _repeated(batch: Batch, rows: int) -> Batch:
 
 
 @contextmanager
-def _scaled(embedding: nn.Module, scales: Tensor) -> Iterator[list[Tensor]]:
+def _scaled(embedding: nn.Module, scales: Tensor, batch: Batch) -> Iterator[list[Tensor]]:
     """Multiplies the embeddings of each row by its scale (N,) by a forward hook; yields what the encoder gets, as a
-    leaf of the graph."""
+    leaf of the graph. With tied embeddings, those of the decoder input stay as they are."""
     leaves: list[Tensor] = []
+    attributed = batch.input if batch.source.ids is None else batch.source.ids
 
     def hook(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        if isinstance(inputs[0], Tensor) and inputs[0] is not attributed:
+            return output
         leaves.append((output.detach() * scales.view(-1, 1, 1)).requires_grad_())
         return leaves[-1]
 
@@ -101,9 +115,11 @@ def _scaled(embedding: nn.Module, scales: Tensor) -> Iterator[list[Tensor]]:
 
 
 def saliency_view(subject: Subject) -> ViewResult:
-    """Of classifiers and taggers."""
+    """Of classifiers, taggers, translators and neural language models."""
     if isinstance(subject.run, TaggingRun):
         return _tagger(subject, subject.run)
+    if isinstance(subject.run, LanguageRun | TranslationRun):
+        return _decoder(subject)
     assert isinstance(subject.run, ClassificationRun)
     return _ngrams(subject, subject.run) if explains(subject.run.predictor) else _classifier(subject, subject.run)
 
@@ -117,7 +133,8 @@ def _classifier(subject: Subject, run: ClassificationRun) -> ViewResult:
     name = "value" if labels.kind == "regression" else labels.names[first]
     score = name if against is None else f"log p({name}) / p({labels.names[against]})"
 
-    def scores(logits: Tensor) -> Tensor:
+    def scores(batch: Batch) -> Tensor:
+        logits = run.model(batch)
         chosen = logits[:, first] if against is None else logits[:, first] - logits[:, against]
         return chosen.unsqueeze(1)
 
@@ -142,33 +159,52 @@ def _tagger(subject: Subject, run: TaggingRun) -> ViewResult:
     with torch.no_grad():
         tags = run.model.tag(batch.source)[0][0, : len(words)]  # (W,)
 
-    def scores(logits: Tensor) -> Tensor:
+    def scores(batch: Batch) -> Tensor:
         """(N, W): logit of the predicted tag minus that of the best other."""
+        logits = run.model(batch)[:, : len(words)]  # (N, W, C)
         index = tags.view(1, -1, 1).expand(len(logits), -1, 1)
-        chosen = logits[:, : len(words)].gather(-1, index)
-        others = logits[:, : len(words)].scatter(-1, index, -torch.inf).amax(-1)
+        chosen = logits.gather(-1, index)
+        others = logits.scatter(-1, index, -torch.inf).amax(-1)
         return chosen.squeeze(-1) - others
 
     names = [f"{word}/{run.codec.tags[tag]}" for word, tag in zip(words, tags.tolist(), strict=True)]
     saliency = _saliency(subject, scores, names)
-    figures: list[Figure] = [
-        matrix(name, values.values, rows=values.rows, columns=values.columns, heat=True)
-        for name, values in (
-            ("integrated gradients", saliency.integrated_gradients),
-            ("gradient × input", saliency.gradient_input),
-        )
-    ]
     prose = "Each row is a word with its predicted tag: what the tokens add to the tag's logit over the next best tag."
-    return ViewResult(Step("Saliency: what each token adds to a tag", prose, FORMULA, figures), saliency)
+    return ViewResult(Step("Saliency: what each token adds to a tag", prose, FORMULA, _matrices(saliency)), saliency)
 
 
-def _saliency(subject: Subject, scores: Any, names: Sequence[str]) -> Saliency:
+def _decoder(subject: Subject) -> ViewResult:
+    """log p of the last tokens, attributed to the source, or to the tokens before them."""
+    model, example = subject.run.model, subject.example
+    real = [t for t, target in enumerate(example.batch.target[0].tolist()) if target != IGNORE][-MAX_TARGETS:]
+    targets = example.batch.target[0, real]
+
+    def scores(batch: Batch) -> Tensor:
+        log_probs = model.head(model.hidden(batch)[0][:, real]).log_softmax(-1)  # (N, targets, V)
+        return log_probs.gather(-1, targets.view(1, -1, 1).expand(len(log_probs), -1, 1)).squeeze(-1)
+
+    saliency = _saliency(subject, scores, [example.targets[t] for t in real])
+    where = "source tokens" if example.source else "tokens before it"
+    prose = f"Each row is a predicted token: what the {where} add to its log-probability (nats)."
+    if len(real) == MAX_TARGETS:
+        prose += f" The last {MAX_TARGETS} tokens are shown."
+    return ViewResult(
+        Step("Saliency: what each token adds to a prediction", prose, FORMULA, _matrices(saliency)), saliency
+    )
+
+
+def _matrices(saliency: Saliency) -> list[Figure]:
+    methods = (saliency.integrated_gradients, saliency.gradient_input)
+    return [matrix(one.name, one.values, rows=one.rows, columns=one.columns, heat=True) for one in methods]
+
+
+def _saliency(subject: Subject, scores: Callable[[Batch], Tensor], names: Sequence[str]) -> Saliency:
     example = subject.example
     gradient, integrated, differences = attributions(subject.run.model, example.batch, scores, len(names))
-    rows = tuple(names)
+    rows, columns = tuple(names), example.source or example.tokens
     return Saliency(
-        LabeledTensor("gradient × input", gradient.cpu(), rows, example.tokens),
-        LabeledTensor("integrated gradients", integrated.cpu(), rows, example.tokens),
+        LabeledTensor("gradient × input", gradient.cpu(), rows, columns),
+        LabeledTensor("integrated gradients", integrated.cpu(), rows, columns),
         tuple(differences.tolist()),
     )
 
