@@ -22,6 +22,7 @@ LEVELS = [
     ("tables of kinds", {"build"}),
     ("pipeline", {"pipeline"}),
     ("studies", {"studies", "interop"}),
+    ("inspection", {"inspection"}),
     ("Python API", {"api"}),
     ("edges", {"cli", "commands", "__main__", "__init__"}),
 ]

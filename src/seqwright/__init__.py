@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from seqwright.api import check as check
     from seqwright.api import demo as demo
     from seqwright.api import explain as explain
+    from seqwright.api import inspect as inspect
     from seqwright.api import list_recipes as list_recipes
     from seqwright.api import list_runs as list_runs
     from seqwright.api import load as load
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from seqwright.layers.encoder import EncoderConfig as EncoderConfig
     from seqwright.layers.encoder import EncoderOutput as EncoderOutput
 
-_VERBS = ("check", "demo", "explain", "list_recipes", "list_runs", "load", "mix", "open", "probe", "register_encoder")
-_HOMES = dict.fromkeys((*_VERBS, "tokenizer", "train"), "api") | {
+_VERBS = ("check", "demo", "explain", "inspect", "list_recipes", "list_runs", "load", "mix", "open", "probe")
+_HOMES = dict.fromkeys((*_VERBS, "register_encoder", "tokenizer", "train"), "api") | {
     "UserError": "core.config",
     "SeqwrightWarning": "core.warning",
 }

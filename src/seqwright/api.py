@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import inspect
+import inspect as introspection
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -27,6 +27,7 @@ from seqwright.text.tokenizer import Tokenizer
 from seqwright.training.model_size import refuse_larger
 
 if TYPE_CHECKING:  # studies know every task: each verb imports its own
+    from seqwright.inspection.inspection import Inspection
     from seqwright.studies.check import LawResult
     from seqwright.studies.demo import Rung
     from seqwright.studies.explain.explanation import Explanation
@@ -48,7 +49,7 @@ class UnknownOptionError(UserError, TypeError):
 
 def hinted(function: F) -> F:
     """A function whose unknown keywords are errors that name the option or the recipe key that is meant."""
-    known = inspect.signature(function).parameters
+    known = introspection.signature(function).parameters
 
     @functools.wraps(function)
     def call(*inputs: Any, **options: Any) -> Any:
@@ -217,7 +218,9 @@ def open(
 
         if settings.kind not in build.REGISTERED:  # the user's own code, which need not work on the meta device
             refuse_larger(new_model, weights_path(directory))
-        return kind(directory, settings, new_model(), codec, device=device, precision=precision)
+        run = kind(directory, settings, new_model(), codec, device=device, precision=precision)
+        run.inspector = inspect
+        return run
 
     return settled(Path(path), opened, beside_writer=True)
 
@@ -253,6 +256,18 @@ def explain(
     find(topic)
     opened = run if run is None or isinstance(run, Run) else open(run, device="cpu")
     return compute(topic, on=on, run=opened, overrides=set)
+
+
+def inspect(
+    run: Run | str | Path, text: str | None = None, *, against: Run | str | Path | None = None, **options: Any
+) -> Inspection:
+    """What a run computes on a text (by default a sample of its validation data), as `seqwright inspect` prints it:
+    `inspect(run, "a text").attention[layer, head]`. `against` is a language model to compare with; options are `views`,
+    `target` (of a translator), `layer`, `head` and `top`. Notebooks display it."""
+    from seqwright.inspection.inspection import inspect as look
+
+    other = against if against is None or isinstance(against, Run) else open(against, device="cpu")
+    return look(run if isinstance(run, Run) else open(run, device="cpu"), text, against=other, **options)
 
 
 def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[dict[str, Any]]:

@@ -38,6 +38,7 @@ COMMANDS = {
     "import": "Import a model from another program's format (ARPA).",
     "check": "Check the invariants of a trained model: cached = uncached, padded = unpadded, …",
     "tokenize": "Tokenize text and report coverage: unknown tokens, bytes per token, what is lost.",
+    "inspect": "Inspect a model on a text: surprisal, attention, gates, back-off, logit lens, saliency.",
     "explain": "Explain an algorithm step by step: attention, BPTT, BPE, beam search, …, with every number.",
     "recipes": "List the built-in recipes, or every key a recipe may have.",
     "runs": "List the runs of a folder with their scores.",

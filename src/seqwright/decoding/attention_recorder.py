@@ -19,6 +19,7 @@ from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import AttendsSource, Autoregressive
 from seqwright.core.state import State
+from seqwright.layers.recording import attention_weights, recorded_calls
 
 
 @dataclass
@@ -81,23 +82,8 @@ def attends_source(model: Autoregressive) -> bool:
 def record(model: AttendsSource) -> Iterator[list[list[Tensor]]]:
     """Records the weights of every source attention while entered: for each module its calls, (B, H, N, S) or
     (B, N, S)."""
-    calls: list[list[Tensor]] = [[] for _ in model.source_attention]
-
-    def hook_of(own: list[Tensor]) -> Any:
-        def hook(module: Any, args: tuple[Tensor, ...], kwargs: dict[str, Any]) -> None:
-            own.append(module.weights(*args[:2], **kwargs))
-
-        return hook
-
-    handles = [
-        module.register_forward_pre_hook(hook_of(own), with_kwargs=True)
-        for module, own in zip(model.source_attention, calls, strict=True)
-    ]
-    try:
+    with recorded_calls(model.source_attention, attention_weights) as calls:
         yield calls
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def mean(calls: Sequence[Sequence[Tensor]], rows: int) -> Tensor:

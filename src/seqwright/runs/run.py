@@ -107,6 +107,8 @@ class Run:
         self.directory, self.settings, self.model, self.codec = directory, settings, model, codec
         self.precision = precision
         self._warned_of_form = False
+        self.inspector: Callable[..., Any] | None = None
+        """`seqwright.inspect`, set by `seqwright.open`: inspection imports runs, not the other way round."""
         self.device = torch.device("cpu")
         checkpoint = None if directory.model_path.exists() else newest_checkpoint(directory)
         self.step = None if checkpoint is None else checkpoint.step
@@ -166,6 +168,11 @@ class Run:
         if not isinstance(self.model, EncodesSource):
             raise self._unsupported()
         return embed(self.model, texts, self.encode_source, pooling=pooling, device=self.device, **options)
+
+    def inspect(self, text: str | None = None, **options: Any) -> Any:
+        """What the model computes on a text: `seqwright.inspect(run, text)`, with its options."""
+        assert self.inspector is not None, "seqwright.open sets it"
+        return self.inspector(self, text, **options)
 
     def check_form(self, texts: Iterable[Any]) -> Iterator[Any]:
         """The same texts, or tuples of them; the first that is misread for its Unicode form has a SeqwrightWarning."""

@@ -70,7 +70,8 @@ all.addEventListener("click", () => {
   all.setAttribute("aria-pressed", everything); });
 window.addEventListener("hashchange", () => show(true));
 document.addEventListener("keydown", event => {
-  if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey || event.target.closest(".scroll, pre")) return;
+  if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (event.target.closest(".scroll, pre, select")) return;
   const by = { ArrowRight: 1, ArrowLeft: -1, Home: -steps.length, End: steps.length }[event.key];
   if (by) { event.preventDefault(); go(by); } });
 document.body.classList.add("stepping");
@@ -78,8 +79,11 @@ show(false);
 """
 
 
-def stepped_page(title: str, about: str, steps: Sequence[tuple[str, Html]], *, command: str) -> str:
-    """A complete HTML document of steps, each with its heading; the command that computed it stands above them."""
+def stepped_page(
+    title: str, about: str, steps: Sequence[tuple[str, Html]], *, command: str, style: str = "", script: str = ""
+) -> str:
+    """A complete HTML document of steps, each with its heading; the command that computed it stands above them. `style`
+    and `script` of figures come after those of the steps."""
     links = [
         element("li", element("a", heading, href=f"#step-{number}")) for number, (heading, _) in enumerate(steps, 1)
     ]
@@ -101,4 +105,5 @@ def stepped_page(title: str, about: str, steps: Sequence[tuple[str, Html]], *, c
         role="group",
         aria_label="Step through",
     )
-    return page(f"{title} · seqwright", header, *(html for _, html in steps), controls, style=STYLE, script=SCRIPT)
+    sections = [html for _, html in steps]
+    return page(f"{title} · seqwright", header, *sections, controls, style=STYLE + style, script=SCRIPT + script)

@@ -1,0 +1,85 @@
+"""`seqwright inspect`: what a model computes on a text, as text, JSON or a page."""
+
+from __future__ import annotations
+
+import click
+
+from seqwright.commands.checks import existing_run, input_path
+from seqwright.commands.common import JSON, RUN, echo, print_json, read_lines
+
+MAX_CHARACTERS = 100_000
+"""Characters of a file that are read: one text is inspected, not a corpus."""
+
+
+@click.command("inspect")
+@RUN
+@click.argument("text", required=False)
+@click.option("--view", "views", multiple=True, metavar="NAME", help="View to show; may be repeated.")
+@click.option("--layer", type=int, metavar="N", help="Layer of attention, gates and logit lens, from 0.")
+@click.option("--head", type=int, metavar="N", help="Attention head, from 0.")
+@click.option("--top", type=click.IntRange(1, 100), default=5, help="Alternatives and neighbors of a token.")
+@click.option("--target", metavar="TEXT", help="Translators: the target to inspect; by default the search's output.")
+@click.option(
+    "--against",
+    type=click.Path(),
+    callback=existing_run,
+    metavar="RUN",
+    help="Language models: gain over this run, such as an n-gram, token by token.",
+)
+@click.option("--html", type=click.Path(dir_okay=False), help="Write a page of all views instead of printing.")
+@JSON
+def command(
+    run: str,
+    text: str | None,
+    views: tuple[str, ...],
+    layer: int | None,
+    head: int | None,
+    top: int,
+    target: str | None,
+    against: str | None,
+    html: str | None,
+    as_json: bool,
+) -> None:
+    """Show what RUN computes on TEXT, a file, or - (standard input); without TEXT on a sample of its validation data.
+
+    Views: tokens (surprisal, rank, next-token distribution), back-off (n-grams), gain (with --against), saliency
+    (gradients), attention, gates (LSTM, GRU), logit-lens, heads (statistics), neighbors and map
+    (embeddings). Each run has those that its model allows.
+
+    \b
+    seqwright inspect runs/notes "The cat sat on the"
+    seqwright inspect runs/notes-gpt "The cat sat" --view attention --layer 1 --head 0
+    seqwright inspect runs/notes-gpt "The cat sat" --against runs/notes-ngram --view gain
+    seqwright inspect runs/en-de "A dog runs." --html dog.html
+    """
+    from seqwright.core.config import UserError
+
+    if html and as_json:
+        raise UserError("--html writes a page; leave --json out.")
+    from seqwright.api import inspect
+
+    inspection = inspect(run, _text(text), views=views, layer=layer, head=head, top=top, target=target, against=against)
+    if html:
+        for note in inspection.notes:
+            echo(note, err=True)
+        echo(f"page: {inspection.write_html(html)}")
+    elif as_json:
+        print_json(inspection.as_json())
+    else:
+        echo(inspection.text(), nl=False)
+
+
+def _text(text_or_file: str | None) -> str | None:
+    """The text, or the beginning of the file of this name or of standard input (-)."""
+    if text_or_file is None or (text_or_file != "-" and input_path(text_or_file) is None):
+        return text_or_file
+    lines: list[str] = []
+    characters = 0
+    for line in read_lines(text_or_file):
+        if characters + len(line) > MAX_CHARACTERS:
+            lines.append(line[: MAX_CHARACTERS - characters])
+            echo(f"{text_or_file}: only the first {MAX_CHARACTERS:,} characters are used.", err=True)
+            break
+        lines.append(line)
+        characters += len(line) + 1
+    return "\n".join(lines)

@@ -1,0 +1,40 @@
+"""Back-off: the order, count and discount behind every probability of an n-gram model."""
+
+from __future__ import annotations
+
+from seqwright.core.batch import IGNORE
+from seqwright.inspection.subject import Subject, ViewResult
+from seqwright.studies.explain.explanation import Step
+from seqwright.studies.explain.figures import table
+from seqwright.tasks.language.task import LanguageRun
+
+
+def back_off_view(subject: Subject) -> ViewResult:
+    """Of n-grams."""
+    run = subject.run
+    assert isinstance(run, LanguageRun)
+    ids = [id for id in subject.example.batch.target[0].tolist() if id != IGNORE]
+    traced = run.back_off(ids)
+    rows = [
+        (
+            one.token,
+            one.order,
+            " ".join(one.context),
+            one.count,
+            one.discount,
+            " · ".join(f"{weight:.4f}" for weight in one.weights),
+            one.probability,
+        )
+        for one in traced
+    ]
+    columns = ("token", "order", "context used", "count", "discount", "back-off weights", "probability")
+    used = {order: sum(one.order == order for one in traced) for order in sorted({one.order for one in traced})}
+    orders = ", ".join(f"order {order}: {count:,}" for order, count in used.items())
+    step = Step(
+        "Back-off: orders, counts and discounts",
+        f"The longest n-gram that was counted gives the probability; longer contexts multiply their back-off weights."
+        f" Tokens by order: {orders}.",
+        "p(w | context) = (count - discount) / total + weight · p(w | shorter context)",
+        [table("back-off", columns, rows)],
+    )
+    return ViewResult(step, traced)

@@ -1,0 +1,61 @@
+"""The views of an inspection, and which of them a run has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from seqwright.core.protocols import ExplainsBackOff
+from seqwright.inspection.attention import attention_view, heads_view
+from seqwright.inspection.back_off import back_off_view
+from seqwright.inspection.embeddings import map_view, neighbors_view, token_embedding
+from seqwright.inspection.gain import gain_view
+from seqwright.inspection.gates import gates_view
+from seqwright.inspection.logit_lens import logit_lens_view
+from seqwright.inspection.saliency import MAX_POSITIONS, attributable, saliency_view
+from seqwright.inspection.subject import Subject, ViewResult
+from seqwright.inspection.tokens import tokens_view
+from seqwright.tasks.classification.explanation import explains
+from seqwright.tasks.classification.task import ClassificationRun
+from seqwright.tasks.language.task import LanguageRun
+from seqwright.tasks.masked.task import MaskedRun
+from seqwright.tasks.tagging.task import TaggingRun
+from seqwright.tasks.translation.task import TranslationRun
+
+
+@dataclass(frozen=True)
+class View:
+    """A way to look at a forward pass."""
+
+    compute: Callable[[Subject], ViewResult]
+    has: Callable[[Subject], bool]
+    """Whether a run has it."""
+
+
+def _has_saliency(subject: Subject) -> bool:
+    run = subject.run
+    if isinstance(run, ClassificationRun):
+        return attributable(run.model) or explains(run.predictor)
+    if isinstance(run, LanguageRun | TranslationRun):
+        short = max(len(subject.example.tokens), len(subject.example.source)) <= MAX_POSITIONS
+        return attributable(run.model) and short and any(subject.example.targets)
+    return isinstance(run, TaggingRun) and attributable(run.model)
+
+
+def _has_tokens(subject: Subject) -> bool:
+    return isinstance(subject.run, MaskedRun) or subject.forward.log_probs is not None
+
+
+VIEWS: Mapping[str, View] = {
+    "tokens": View(tokens_view, _has_tokens),
+    "back-off": View(back_off_view, lambda subject: isinstance(subject.run.model, ExplainsBackOff)),
+    "gain": View(gain_view, lambda subject: subject.against is not None),
+    "saliency": View(saliency_view, _has_saliency),
+    "attention": View(attention_view, lambda subject: bool(subject.forward.attention.kinds)),
+    "gates": View(gates_view, lambda subject: bool(subject.forward.recurrent)),
+    "logit-lens": View(logit_lens_view, lambda subject: subject.forward.lens is not None),
+    "heads": View(heads_view, lambda subject: "self" in subject.forward.attention.kinds),
+    "neighbors": View(neighbors_view, lambda subject: token_embedding(subject.run.model) is not None),
+    "map": View(map_view, lambda subject: token_embedding(subject.run.model) is not None),
+}
+"""Most useful first: the first that a run has is its default."""

@@ -1,0 +1,195 @@
+"""Texts as the model of a run reads them: one row of ids with the names of its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from seqwright.core.batch import IGNORE, Batch, Source
+from seqwright.core.config import UserError
+from seqwright.data.parallel.buckets import encode_sources
+from seqwright.data.tagged.formats import Sentence
+from seqwright.runs.run import Run
+from seqwright.tasks.classification.task import ClassificationRun
+from seqwright.tasks.language.task import LanguageRun, TextRun
+from seqwright.tasks.masked.task import MaskedRun
+from seqwright.tasks.tagging.task import TaggingRun
+from seqwright.tasks.translation.task import TranslationRun
+from seqwright.text.tokenizer import Tokenizer
+
+MAX_TOKENS = 1024
+"""Tokens of a text that are inspected: attention weights grow with the square of them."""
+SAMPLE_TOKENS = 32
+"""Tokens of the validation text that are inspected where no text is named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One row of a forward pass, and its tokens."""
+
+    text: str
+    batch: Batch
+    tokens: tuple[str, ...]
+    """Input positions of a decoder (T), or source positions (S) of an encoder model."""
+    targets: tuple[str, ...] = ()
+    """What a decoder predicts at each position (T); "" where nothing follows."""
+    source: tuple[str, ...] = ()
+    """Source positions (S) of an encoder-decoder."""
+    words: tuple[str, ...] = ()
+    """Words (W) of a tagger."""
+    notes: tuple[str, ...] = ()
+    """What was left out, and what is unknown."""
+
+
+def example(run: Run, text: str | None = None, target: str | None = None) -> Example:
+    """A text (by default one of the run's validation data) as the run reads it; `target` is what a translator is
+    taken to have generated, by default the output of its search."""
+    if isinstance(run, TranslationRun):
+        return _translation(run, _text(run, text), target)
+    if target is not None:
+        raise UserError(f"{run.path} has no target beside its text: it {run.description}; leave --target out.")
+    if isinstance(run, LanguageRun):
+        return _language(run, _text(run, text))
+    if isinstance(run, ClassificationRun):
+        return _classification(run, _text(run, text))
+    if isinstance(run, TaggingRun):
+        return _tagging(run, _text(run, text))
+    if isinstance(run, MaskedRun):
+        return _masked(run, _text(run, text))
+    raise UserError(
+        f"{run.path} holds a '{run.settings.kind}' model, which {run.description}; inspect takes runs that continue,"
+        " translate, classify, tag or fill text."
+    )
+
+
+def _unknown(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:
+    """A note on tokens outside the vocabulary, if there are any."""
+    count = 0 if tokenizer.unk is None else list(ids).count(tokenizer.unk)
+    return (f"tokens outside the vocabulary, read as <unk>: {count:,}.",) if count else ()
+
+
+def _text(run: Run, text: str | None) -> str:
+    """The text, or the first of the run's validation data."""
+    if text is None:
+        try:
+            text = _validation_text(run)
+        except UserError as error:
+            raise UserError(f"{run.path} has no validation text to inspect; give a text after the run.") from error
+    if not text.strip():
+        raise UserError("the text is empty; give some words: seqwright inspect RUN 'a few words'.")
+    return next(iter(run.check_form([text])))
+
+
+def _validation_text(run: Run) -> str:
+    if isinstance(run, TextRun):
+        stream = run.stream()
+        ids = stream.ids[:SAMPLE_TOKENS].tolist()
+        specials = set(run.tokenizer.special_tokens.values())
+        ends = [n for n, id in enumerate(ids) if n and id in specials]  # the first document, unless it is empty
+        return run.tokenizer.decode([id for id in ids[: max(ends[:1] or [len(ids)])] if id not in specials])
+    if isinstance(run, TranslationRun):
+        return "\t".join(run.pairs().pairs[0].sources)
+    if isinstance(run, ClassificationRun):
+        return "\t".join(run.rows().rows[0].texts)
+    assert isinstance(run, TaggingRun)
+    return " ".join(run.tagged().sentences[0].words)
+
+
+def _fitted(ids: Sequence[int], context: int | None) -> tuple[list[int], tuple[str, ...]]:
+    """The first ids, as many as the model sees at once and MAX_TOKENS at most, and a note on the others."""
+    limit = min(MAX_TOKENS, context or MAX_TOKENS)
+    if len(ids) <= limit:
+        return list(ids), ()
+    why = "the model sees at most" if limit == context else "inspect shows at most"
+    return list(ids[:limit]), (f"{why} {limit:,} tokens at a time: the last {len(ids) - limit:,} are left out.",)
+
+
+def _language(run: LanguageRun, text: str) -> Example:
+    tokenizer = run.tokenizer
+    assert tokenizer.sos is not None
+    ids, notes = _fitted([tokenizer.sos, *tokenizer.encode(text)], run.model.context)
+    input, target = torch.tensor([ids]), torch.tensor([[*ids[1:], IGNORE]])
+    tokens = tuple(tokenizer.tokens(ids))
+    batch = Batch.of_text(input, target).to(run.device)
+    return Example(
+        text=text, batch=batch, tokens=tokens, targets=(*tokens[1:], ""), notes=(*notes, *_unknown(tokenizer, ids))
+    )
+
+
+def _translation(run: TranslationRun, text: str, target: str | None) -> Example:
+    tokenizers = run.tokenizers
+    data = run.settings.data
+    tag = data.tags[0] if data.tags else None
+    texts = tuple(text.split("\t")) if data.sources > 1 else (text,)
+    if len(texts) != data.sources:
+        raise UserError(f"{run.path} reads {data.sources} sources at a time; part them by a tab.")
+    notes: tuple[str, ...] = ()
+    if target is None:
+        (best,) = run.translate([texts], tag=tag, truncate=True)
+        target = best.text
+        notes = (f"target: the output of the search, {target!r}.",)
+    ids, mask = encode_sources([(texts, tag)], tokenizers.source).padded(np.arange(1), 0)
+    size = run.model.context
+    source_ids, cut = _fitted(ids[0].tolist(), size)
+    source = Source(mask=torch.from_numpy(mask[:, : len(source_ids)]), ids=torch.tensor([source_ids]))
+    sos, eos = tokenizers.target.sos, tokenizers.target.eos
+    assert sos is not None
+    assert eos is not None
+    output, cut_target = _fitted([*tokenizers.target.encode(target), eos], size)
+    batch = Batch(source=source, input=torch.tensor([[sos, *output[:-1]]]), target=torch.tensor([output]))
+    return Example(
+        text=text,
+        batch=batch.to(run.device),
+        tokens=tuple(tokenizers.target.tokens([sos, *output[:-1]])),
+        targets=tuple(tokenizers.target.tokens(output)),
+        source=tuple(tokenizers.source.tokens(source_ids)),
+        notes=(*notes, *cut, *cut_target, *_unknown(tokenizers.source, source_ids)),
+    )
+
+
+def _classification(run: ClassificationRun, text: str) -> Example:
+    texts = tuple(text.split("\t")) if run.labels.parts > 1 else (text,)
+    if len(texts) != run.labels.parts:
+        raise UserError(f"{run.path} reads {run.labels.parts} texts at a time; part them by a tab.")
+    member = run.predictor.members[0]
+    sources = member.sources(run.predictor.encode([texts])[0])
+    source = sources.padded(np.arange(1)).to(run.device)
+    assert source.ids is not None
+    notes = [f"{int(sources.lost[0]):,} tokens of the text are left out, as in training."] if sources.lost[0] else []
+    if len(sources) > 1:
+        notes.append(f"the first of {len(sources)} windows of the text is shown.")
+    tokens = tuple(member.tokenizer.tokens(source.ids[0].tolist()))
+    batch = Batch.of_source(source, torch.zeros(1, dtype=torch.long, device=run.device))
+    notes += _unknown(member.tokenizer, source.ids[0].tolist())
+    return Example(text=text, batch=batch, tokens=tokens, notes=tuple(notes))
+
+
+def _tagging(run: TaggingRun, text: str) -> Example:
+    words = tuple(run.splitter(text))
+    encoded = run.codec.encode([Sentence(words, ())], run.model.context)
+    batch = encoded.batch(np.arange(1)).to(run.device)
+    assert batch.source.ids is not None
+    read = int(encoded.words[0])
+    notes: tuple[str, ...] = ()
+    if read < len(words):
+        notes = (f"the first {read} of {len(words)} words are shown: one row of the model.",)
+    tokens = tuple(run.tokenizer.tokens(batch.source.ids[0].tolist()))
+    notes += _unknown(run.tokenizer, batch.source.ids[0].tolist())
+    return Example(text=text, batch=batch, tokens=tokens, words=words[:read], notes=notes)
+
+
+def _masked(run: MaskedRun, text: str) -> Example:
+    ids, notes = _fitted(run.encode_source(text), run.model.context)
+    input = torch.tensor([ids], device=run.device)
+    source = Source(mask=torch.ones_like(input, dtype=torch.bool), ids=input)
+    tokens = tuple(run.tokenizer.tokens(ids))
+    return Example(
+        text=text,
+        batch=Batch.of_source(source, input),
+        tokens=tokens,
+        targets=tokens,
+        notes=(*notes, *_unknown(run.tokenizer, ids)),
+    )

@@ -1,0 +1,291 @@
+"""Figures of an inspection: token strips, attention by layer and head, and maps, each as text, JSON and HTML."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqwright.inspection.labeled import Heads
+from seqwright.reporting.markup import Html, element, join
+from seqwright.studies.explain.figures import LINE_WIDTH, Table, number, table, visible
+
+BARS = "▁▂▃▄▅▆▇█"
+STRIP_TOKENS = 200
+"""Tokens of a strip in a terminal; the page and JSON have all."""
+PAGE_BYTES = 7_000_000
+"""Attention weights of one kind in a page: two kinds of a 1,000-token text fit 10 MB with the other."""
+PAIR_BYTES = 8
+"""Of a stored weight: its column, and the weight in thousandths, with their commas."""
+JSON_WEIGHTS = 1_000_000
+"""Weights in JSON; beyond, the strongest of each row only."""
+STRONGEST = 3
+"""Attended tokens of each row in a terminal."""
+
+
+@dataclass(frozen=True)
+class ScoredToken:
+    """A token with its score; all but `alternatives` are None after the end of the text."""
+
+    token: str
+    probability: float | None
+    bits: float | None
+    """Surprisal, -log₂ p."""
+    rank: int | None
+    """1 for the most probable token."""
+    alternatives: tuple[tuple[str, float], ...]
+    """The most probable tokens in its place, with probabilities."""
+
+
+@dataclass(frozen=True)
+class TokenStrip:
+    """The text, each token shaded by its surprisal; in a terminal also a table."""
+
+    name: str
+    tokens: tuple[ScoredToken, ...]
+
+    def text(self) -> str:
+        return f"{self._strip()}\n\n{self._table().text()}"
+
+    def _table(self) -> Table:
+        rows = [
+            (n, token.token, token.bits, token.probability, token.rank, _alternatives(token))
+            for n, token in enumerate(self.tokens, 1)
+        ]
+        return table(self.name, ("", "token", "bits", "p", "rank", "most probable"), rows)
+
+    def _strip(self) -> str:
+        """Tokens with their surprisal as a bar: `the▁ cat▅`."""
+        top = self._top
+        parts = [
+            visible(token.token).replace(" ", "␣") + BARS[int(7.99 * min(1.0, token.bits / top))]
+            for token in self.tokens[:STRIP_TOKENS]
+            if token.bits is not None
+        ]
+        rest = len(self.tokens) - STRIP_TOKENS
+        lines = textwrap.fill(" ".join(parts), LINE_WIDTH, break_long_words=False, break_on_hyphens=False)
+        return lines + (f"\n… {rest:,} more tokens" if rest > 0 else "")
+
+    @property
+    def _top(self) -> float:
+        """Surprisal of the darkest shade: the greatest of the text, at least one bit."""
+        bits = [token.bits for token in self.tokens if token.bits is not None]
+        return max([1.0, *filter(math.isfinite, bits)])  # log 0 is a matter of unsmoothed n-grams
+
+    def as_json(self) -> dict[str, Any]:
+        return {"kind": "tokens", "name": self.name, "tokens": [asdict(token) for token in self.tokens]}
+
+    def html(self) -> Html:
+        top = self._top
+        parts = []
+        for token in self.tokens:
+            about = _alternatives(token)
+            if token.bits is None:
+                parts.append(_chip("…", f"next: {about}", 0.0))
+                continue
+            score = f"{token.bits:.2f} bits, p {number(token.probability or 0.0)}, rank {token.rank}"
+            parts.append(_chip(token.token, f"{score}; most probable: {about}", token.bits / top))
+        key = f"hover or focus a token for its scores; darkest: {top:.1f} bits"
+        title = element("span", "surprisal of each token", class_="title")
+        caption = element("figcaption", title, element("span", key, class_="key"))
+        strip = element("figure", caption, element("div", *parts, class_="strip"), _detail(), class_="wide")
+        return join([strip, self._table().html()])
+
+
+@dataclass(frozen=True)
+class SignedStrip:
+    """The text, each token shaded by a signed number: one hue above zero, another below."""
+
+    name: str
+    tokens: tuple[str, ...]
+    values: tuple[float, ...]
+    unit: str
+
+    def text(self) -> str:
+        top = self._top
+        rows = [
+            (n, token, value, _signed_bar(value / top))
+            for n, (token, value) in enumerate(zip(self.tokens, self.values, strict=True), 1)
+        ]
+        return table(self.name, ("", "token", self.unit, "below zero | above zero"), rows).text()
+
+    @property
+    def _top(self) -> float:
+        return max([1e-12, *(abs(value) for value in self.values if math.isfinite(value))])
+
+    def as_json(self) -> dict[str, Any]:
+        values = [{"token": token, "value": value} for token, value in zip(self.tokens, self.values, strict=True)]
+        return {"kind": "signed tokens", "name": self.name, "unit": self.unit, "tokens": values}
+
+    def html(self) -> Html:
+        parts = [
+            _chip(token, f"{value:+.4g} {self.unit}", abs(value) / self._top, negative=value < 0)
+            for token, value in zip(self.tokens, self.values, strict=True)
+        ]
+        key = f"above zero: filled; below zero: underlined; strongest: {self._top:.3g} {self.unit}"
+        caption = element("figcaption", element("span", self.name, class_="title"), element("span", key, class_="key"))
+        return element("figure", caption, element("div", *parts, class_="strip"), _detail(), class_="wide")
+
+
+@dataclass(frozen=True)
+class HeadFigure:
+    """Attention weights of layers and heads: in a page one at a time, chosen from lists; in a terminal the strongest
+    weights of each row of their mean."""
+
+    heads: Heads
+    layers: tuple[int, ...]
+    """Those that are shown."""
+    chosen: tuple[int, ...]
+    """Heads that are shown."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.heads.kind} attention"
+
+    def weights(self) -> Iterator[Tensor]:
+        """(H, T, K) of each layer that is shown."""
+        for layer in self.layers:
+            weights = self.heads.layers[layer]
+            yield weights if len(self.chosen) == len(weights) else weights[list(self.chosen)]
+
+    def strongest(self, budget: int) -> tuple[int, list[Any]]:
+        """How many weights of each row, at most `budget` in all, are kept, and for each layer the columns and weights
+        (H, T, kept) of the strongest."""
+        rows = len(self.layers) * len(self.chosen) * len(self.heads.rows)
+        kept = min(len(self.heads.columns), max(1, budget // max(1, rows)))
+        return kept, [weights.topk(kept) for weights in self.weights()]
+
+    @property
+    def title(self) -> str:
+        """Which layer and head, or that a mean is shown."""
+        if len(self.layers) == len(self.chosen) == 1:
+            return f"{self.name}, layer {self.layers[0]}, head {self.chosen[0]}"
+        return f"{self.name}, mean of {len(self.layers)} layers × {len(self.chosen)} heads"
+
+    def text(self) -> str:
+        mean = torch.stack([weights.mean(0) for weights in self.weights()]).mean(0)  # (T, K)
+        best = mean.topk(min(STRONGEST, mean.size(1)))
+        rows = []
+        for n, (row, values, places) in enumerate(zip(self.heads.rows, best.values, best.indices, strict=True)):
+            strongest = "  ".join(
+                f"{visible(self.heads.columns[place])}@{place} {weight:.2f}"
+                for weight, place in zip(values.tolist(), places.tolist(), strict=True)
+                if weight > 0
+            )
+            rows.append((n, row, strongest))
+        return table(self.title, ("", "from", "to (token@position weight), strongest first"), rows).text()
+
+    def as_json(self) -> dict[str, Any]:
+        facts = {"kind": "attention", "name": self.name, "layers": list(self.layers), "heads": list(self.chosen)}
+        facts |= {"rows": list(self.heads.rows), "columns": list(self.heads.columns)}
+        kept, strongest = self.strongest(JSON_WEIGHTS)
+        if kept == len(self.heads.columns):
+            return facts | {"weights": [weights.tolist() for weights in self.weights()]}
+        return facts | {
+            "strongest_columns": [best.indices.tolist() for best in strongest],
+            "strongest_weights": [best.values.tolist() for best in strongest],
+        }
+
+    def html(self) -> Html:
+        kept, strongest = self.strongest(PAGE_BYTES // PAIR_BYTES)
+        data = {
+            "name": self.name,
+            "rows": [visible(token) for token in self.heads.rows],
+            "columns": [visible(token) for token in self.heads.columns],
+            "layers": self.layers,
+            "heads": self.chosen,
+            "weights": [
+                [[_pairs(*row) for row in zip(*head, strict=True)] for head in zip(*rows, strict=True)]
+                for rows in ((best.indices.tolist(), best.values.tolist()) for best in strongest)
+            ],
+        }
+        left_out = (
+            f"A row has {len(self.heads.columns):,} weights; the {kept} strongest are kept, the rest is given as a sum."
+            if kept < len(self.heads.columns)
+            else ""
+        )
+        # "<" is written as an escape, so that no token ends the script element.
+        block = Html(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"))
+        return element(
+            "figure",
+            element("figcaption", element("span", self.name, class_="title"), element("span", class_="choices")),
+            element("noscript", element("p", "The picture needs scripts; `--json` has the numbers.")),
+            element("div", class_="scroll drawing", tabindex="0", role="region", aria_label=self.name),
+            _detail(),
+            element("p", left_out, class_="lead") if left_out else "",
+            element("script", block, type="application/json"),
+            class_="attention",
+        )
+
+
+@dataclass(frozen=True)
+class PointMap:
+    """Named points in two dimensions."""
+
+    name: str
+    labels: tuple[str, ...]
+    points: tuple[tuple[float, float], ...]
+    marked: tuple[bool, ...]
+    """Points that are emphasized."""
+
+    def text(self) -> str:
+        rows = [(label, *point) for label, point in zip(self.labels, self.points, strict=True)]
+        return table(self.name, ("token", "component 1", "component 2"), rows).text()
+
+    def as_json(self) -> dict[str, Any]:
+        points = [{"token": label, "at": list(at)} for label, at in zip(self.labels, self.points, strict=True)]
+        return {"kind": "map", "name": self.name, "points": points}
+
+    def html(self) -> Html:
+        width, height, margin = 720, 480, 48
+        spans = [_span([point[axis] for point in self.points]) for axis in (0, 1)]
+        parts = []
+        for label, (x, y), marked in zip(self.labels, self.points, self.marked, strict=True):
+            at = margin + (width - 2 * margin) * (x - spans[0][0]) / spans[0][1]
+            up = height - margin - (height - 2 * margin) * (y - spans[1][0]) / spans[1][1]
+            about = element("title", f"{visible(label)}: {x:.3f}, {y:.3f}")
+            dot = element("circle", about, cx=f"{at:.1f}", cy=f"{up:.1f}", r=4 if marked else 2.5)
+            name = element("text", visible(label), x=f"{at + 6:.1f}", y=f"{up + 4:.1f}")
+            parts.append(element("g", dot, name, class_="point marked" if marked else "point"))
+        svg = element("svg", *parts, viewBox=f"0 0 {width} {height}", class_="map", role="img", aria_label=self.name)
+        caption = element("figcaption", element("span", self.name, class_="title"))
+        return element("figure", caption, svg, class_="wide")
+
+
+def _span(values: Sequence[float]) -> tuple[float, float]:
+    """The least value, and the distance to the greatest, at least a tiny one."""
+    return min(values), max(max(values) - min(values), 1e-9)
+
+
+def _pairs(columns: Sequence[int], weights: Sequence[float]) -> list[int]:
+    """Columns and weights in thousandths, by column; weights that round to zero are left out."""
+    pairs = sorted((column, round(1000 * weight)) for column, weight in zip(columns, weights, strict=True))
+    return [value for pair in pairs if pair[1] for value in pair]
+
+
+def _chip(token: str, about: str, weight: float, *, negative: bool = False) -> Html:
+    shade = f"--weight: {0.0 if math.isnan(weight) else min(1.0, max(0.0, weight)):.3f}"
+    label = f"{visible(token)}: {about}"
+    kind = "chip negative" if negative else "chip"
+    return element("span", visible(token), class_=kind, style=shade, tabindex="0", title=about, aria_label=label)
+
+
+def _detail() -> Html:
+    """The line below a figure that names what is under the pointer or in focus."""
+    return element("p", "", class_="detail", role="status")
+
+
+def _alternatives(token: ScoredToken) -> str:
+    return "  ".join(f"{visible(name)} {probability:.3f}" for name, probability in token.alternatives)
+
+
+def _signed_bar(share: float) -> str:
+    """A bar of up to ten characters to the left of | for numbers below zero, to the right for others."""
+    bar = "" if math.isnan(share) else "█" * round(10 * min(1.0, abs(share)))
+    return f"{bar:>10}|" if share < 0 else f"{'':10}|{bar}"

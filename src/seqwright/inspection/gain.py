@@ -1,0 +1,54 @@
+"""N-gram lens: what a model gains over another, usually an n-gram, token by token."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from seqwright.core.batch import IGNORE
+from seqwright.core.config import UserError
+from seqwright.inspection.figures import SignedStrip
+from seqwright.inspection.labeled import LabeledTensor
+from seqwright.inspection.subject import Subject, ViewResult
+from seqwright.runs.run import Run
+from seqwright.studies.explain.explanation import Step
+from seqwright.studies.explain.figures import number
+from seqwright.tasks.language.task import LanguageRun
+
+
+def check_comparable(run: Run, against: Run) -> None:
+    """Raises UserError unless both are language models with the same tokenizer."""
+    for one in (run, against):
+        if not isinstance(one, LanguageRun):
+            raise UserError(f"--against compares language models, and {one.path} {one.description}.")
+    if run.tokenizer.hash != against.tokenizer.hash:
+        raise UserError(
+            f"--against compares token by token, so {against.path} needs the tokenizer of {run.path}: train it with"
+            f" `--set tokenizer.file={run.path}/tokenizer.json`."
+        )
+
+
+@torch.inference_mode()
+def gain_view(subject: Subject) -> ViewResult:
+    """Bits that the run saves at each token; where the other is an n-gram, what context beyond its order is worth."""
+    assert subject.against is not None
+    batch = subject.example.batch
+    ours = subject.run.model.score(batch)[0][0].cpu()
+    theirs = subject.against.model.score(batch.to(subject.against.device))[0][0].cpu()
+    real = batch.target[0].cpu() != IGNORE
+    bits = (ours - theirs)[real] / math.log(2)
+    gains = tuple(bits.tolist())
+    tokens = tuple(token for token, there in zip(subject.example.targets, real.tolist(), strict=True) if there)
+    total = sum(gains)
+    name = f"gain of {subject.run.path.name} over {subject.against.path.name}"
+    best = max(range(len(gains)), key=lambda n: gains[n], default=0)
+    where = f" The greatest: {tokens[best]!r} (token {best + 1})." if gains else ""
+    step = Step(
+        f"N-gram lens: {name}",
+        f"Above zero {subject.run.path.name} gives the token the greater probability. Sum over the text:"
+        f" {number(total)} bits, {number(total / max(1, len(gains)))} per token.{where}",
+        "gain(t) = log₂ p(token t) - log₂ q(token t)",
+        [SignedStrip(name, tokens, gains, "bits")],
+    )
+    return ViewResult(step, LabeledTensor(name, bits.unsqueeze(1), tokens, ("bits",)))

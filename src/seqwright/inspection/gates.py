@@ -1,0 +1,99 @@
+"""Gate activations of LSTM and GRU layers over time, from the cells written out in `layers/gates.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from seqwright.inspection.forward import ENCODER, RecurrentCalls
+from seqwright.inspection.labeled import LabeledTensor, check_index
+from seqwright.inspection.subject import Subject, ViewResult
+from seqwright.layers.gates import gru_gates, lstm_gates
+from seqwright.studies.explain.explanation import Step
+from seqwright.studies.explain.figures import Figure, matrix
+
+SHOWN = {"LSTM": ("input", "forget", "output"), "GRU": ("reset", "update")}
+"""Gates, between 0 and 1; the other values of a cell are for Python."""
+
+
+@dataclass(frozen=True, eq=False)
+class LayerGates:
+    """One direction of one layer over a text."""
+
+    name: str
+    layer: int
+    values: Mapping[str, LabeledTensor]
+    """(T, D) of each gate, candidate, cell and hidden state."""
+
+    def __getitem__(self, gate: str) -> LabeledTensor:
+        return self.values[gate]
+
+
+@torch.inference_mode()
+def unrolled(calls: RecurrentCalls) -> list[list[dict[str, Tensor]]]:
+    """For each layer its directions, for each of these the values of the cell by name, (T, D): hidden states of the
+    last layer equal the outputs of the fused kernel."""
+    network, inputs = calls.network, calls.inputs[0]  # (T, size)
+    directions = 2 if network.bidirectional else 1
+    layers = []
+    for layer in range(network.num_layers):
+        layers.append([_direction(calls, inputs, layer, bool(n)) for n in range(directions)])
+        inputs = torch.cat([values["hidden"] for values in layers[-1]], -1)
+    return layers
+
+
+def _direction(calls: RecurrentCalls, inputs: Tensor, layer: int, reverse: bool) -> dict[str, Tensor]:
+    network = calls.network
+    index = layer * (2 if network.bidirectional else 1) + reverse
+    states = [state[index] for state in calls.states]  # (1, D)
+    states = states or [inputs.new_zeros(1, network.hidden_size)] * (2 if isinstance(network, nn.LSTM) else 1)
+    steps = []
+    for x in inputs.flip(0) if reverse else inputs:
+        if isinstance(network, nn.LSTM):
+            step = lstm_gates(network, x.unsqueeze(0), states[0], states[1], layer=layer, reverse=reverse)._asdict()
+            states = [step["hidden"], step["cell"]]
+        else:
+            assert isinstance(network, nn.GRU)
+            step = gru_gates(network, x.unsqueeze(0), states[0], layer=layer, reverse=reverse)._asdict()
+            states = [step["hidden"]]
+        steps.append(step)
+    values = {name: torch.cat([step[name] for step in steps]) for name in steps[0]}  # (T, D)
+    return {name: value.flip(0) for name, value in values.items()} if reverse else values
+
+
+def gates_view(subject: Subject) -> ViewResult:
+    """Of LSTMs and GRUs: the mean of each gate over the units of a layer, at every token."""
+    figures: list[Figure] = []
+    results = []
+    only = subject.options.layer
+    example = subject.example
+    for calls in subject.forward.recurrent:
+        if only is not None:
+            check_index("layer", only, calls.network.num_layers)
+        of_source = calls.name.startswith(ENCODER)
+        tokens = example.source if of_source else example.tokens
+        part = "encoder" if of_source else calls.name.replace(".network", "")
+        for layer, directions in enumerate(unrolled(calls)):
+            if only is not None and layer != only:
+                continue
+            for direction, values in zip(("forward", "backward"), directions, strict=False):
+                where = "" if len(directions) == 1 else f", {direction}"
+                name = f"{part}, layer {layer}{where}"
+                labeled = {
+                    gate: LabeledTensor(f"{name}, {gate}", value.cpu(), tokens) for gate, value in values.items()
+                }
+                results.append(LayerGates(name, layer, labeled))
+                shown = SHOWN[calls.network.mode]
+                means = torch.stack([values[gate].mean(-1) for gate in shown], 1)  # (T, gates)
+                figures.append(matrix(name, means, rows=tokens, columns=shown, heat=True))
+    step = Step(
+        "Gate activations over time",
+        "Means over the units of a layer, between 0 (closed) and 1 (open). A forget gate (LSTM) or update gate (GRU)"
+        " near 1 keeps the state.",
+        "LSTM: c(t) = f · c(t-1) + i · g,  h(t) = o · tanh c(t)      GRU: h(t) = z · h(t-1) + (1 - z) · n",
+        figures,
+    )
+    return ViewResult(step, results)

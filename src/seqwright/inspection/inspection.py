@@ -1,0 +1,172 @@
+"""Inspections: views of one forward pass of a run, as Python values, text, JSON and one HTML page."""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from seqwright.core.config import UserError, did_you_mean
+from seqwright.core.storage import write_text
+from seqwright.inspection.catalog import VIEWS
+from seqwright.inspection.example import example
+from seqwright.inspection.gain import check_comparable
+from seqwright.inspection.gates import LayerGates
+from seqwright.inspection.labeled import Attention
+from seqwright.inspection.page import SCRIPT, STYLE
+from seqwright.inspection.saliency import MAX_POSITIONS
+from seqwright.inspection.subject import Options, Subject, ViewResult
+from seqwright.reporting.markup import element
+from seqwright.runs.run import Run
+from seqwright.studies.explain.figures import LINE_WIDTH
+from seqwright.studies.explain.page import stepped_page
+
+
+class Inspection:
+    """A run inspected on a text: `inspection.attention[layer, head]`, `inspection["tokens"]`, …
+
+    Views are computed when they are first read. Notebooks show the default view.
+    """
+
+    def __init__(self, subject: Subject, views: Sequence[str] = ()):
+        self.subject = subject
+        self._results: dict[str, ViewResult] = {}
+        self._chosen = tuple(dict.fromkeys(views))
+        if not self.views:
+            run = subject.run
+            raise UserError(f"{run.path} holds a '{run.settings.kind}' model, and inspect has no view of it.")
+        for name in self._chosen:
+            self._check(name)
+
+    @functools.cached_property
+    def views(self) -> tuple[str, ...]:
+        """Names of the views that this run has."""
+        return tuple(name for name, view in VIEWS.items() if view.has(self.subject))
+
+    @property
+    def default(self) -> tuple[str, ...]:
+        """The view that is shown where none was chosen: the gain over another run, or the first that the run has."""
+        return ("gain",) if self.subject.against is not None else self.views[:1]
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The tokens that the model read."""
+        return self.subject.example.tokens
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out of the text."""
+        return self.subject.example.notes
+
+    @property
+    def attention(self) -> Attention:
+        """Attention weights: `attention[layer, head]`, `attention["cross"][layer, head]`."""
+        value: Attention = self["attention"]
+        return value
+
+    @property
+    def gates(self) -> list[LayerGates]:
+        """Gate activations of each layer and direction: `gates[0]["forget"]`."""
+        value: list[LayerGates] = self["gates"]
+        return value
+
+    def __getitem__(self, name: str) -> Any:
+        """The values of a view."""
+        return self.result(name).value
+
+    def result(self, name: str) -> ViewResult:
+        """A view as prose and figures, and its values."""
+        self._check(name)
+        if name not in self._results:
+            self._results[name] = VIEWS[name].compute(self.subject)
+        return self._results[name]
+
+    def _check(self, name: str) -> None:
+        if name not in VIEWS:
+            raise UserError(f"no view '{name}'.{did_you_mean(name, VIEWS)}")
+        if name not in self.views:
+            run = self.subject.run
+            how = " Name another run with --against." if name == "gain" else ""
+            if name == "saliency" and len(self.tokens) > MAX_POSITIONS:
+                how = f" Saliency of decoders is for texts of at most {MAX_POSITIONS} tokens."
+            if name == "gates" and run.device.type != "cpu":  # padded batches bypass the module there (decision 125)
+                how = " Open the run with device='cpu' for the gates of a bidirectional network."
+            raise UserError(
+                f"{run.path} holds a '{run.settings.kind}' model, which has no view '{name}'; it has"
+                f" {', '.join(self.views)}.{how}"
+            )
+
+    @property
+    def title(self) -> str:
+        run = self.subject.run
+        return f"{run.path.name} ({run.settings.kind})"
+
+    def text(self) -> str:
+        """The chosen views for a terminal; by default one of them."""
+        names = self._chosen or self.default
+        parts = [self.title, *(textwrap.fill(note, LINE_WIDTH) for note in self.notes)]
+        parts += [self.result(name).step.text(n) for n, name in enumerate(names, 1)]
+        if others := [name for name in self.views if name not in names]:
+            parts.append(f"other views (--view NAME, or --html FILE for all): {', '.join(others)}")
+        return "\n\n".join(parts) + "\n"
+
+    def as_json(self) -> dict[str, Any]:
+        """The chosen views with all digits; by default one of them."""
+        example, names = self.subject.example, self._chosen or self.default
+        facts = {"run": str(self.subject.run.path), "model": self.subject.run.settings.kind, "text": example.text}
+        facts |= {"tokens": list(example.tokens), "source": list(example.source), "notes": list(example.notes)}
+        steps = {name: self.result(name).step.as_json() for name in names}
+        return facts | {"views": steps, "other_views": [name for name in self.views if name not in names]}
+
+    def html(self) -> str:
+        """A self-contained page of the chosen views; by default all that the run has."""
+        steps = []
+        for n, name in enumerate(self._chosen or self.views, 1):
+            step = self.result(name).step
+            steps.append((step.heading, step.html(n)))
+        about = " ".join([_shortened(self.subject.example.text), *self.notes])
+        command = f"seqwright inspect {self.subject.run.path.name}"
+        return stepped_page(self.title, about, steps, command=command, style=STYLE, script=SCRIPT)
+
+    def write_html(self, path: str | Path) -> Path:
+        """Writes the page; returns its path."""
+        write_text(Path(path), self.html())
+        return Path(path)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        steps = [self.result(name).step.html(n) for n, name in enumerate(self._chosen or self.default, 1)]
+        return element("div", element("h1", self.title), *steps)
+
+
+def inspect(
+    run: Run,
+    text: str | None = None,
+    *,
+    views: Sequence[str] = (),
+    target: str | None = None,
+    against: Run | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+    top: int = 5,
+) -> Inspection:
+    """A run inspected on a text, or on a sample of its validation data.
+
+    `target` is what a translator is taken to have generated; `against` another language model with the same tokenizer;
+    `layer` and `head`, from 0, select what is shown of attention, gates and logit lens.
+    """
+    if unknown := [name for name in views if name not in VIEWS]:
+        raise UserError(f"no view '{unknown[0]}'.{did_you_mean(unknown[0], VIEWS)}")
+    if against is not None:
+        check_comparable(run, against)
+    options = Options(layer=layer, head=head, top=top)
+    return Inspection(Subject(run, example(run, text, target), options, against), views)
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return f"“{line}”" if len(line) <= 160 else f"“{line[:160]}…”"

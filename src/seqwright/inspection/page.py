@@ -1,0 +1,91 @@
+"""Style and script of inspection pages: token strips, and attention weights drawn head by head."""
+
+from __future__ import annotations
+
+STYLE = """
+figure.wide { width: 100%; }
+.strip { line-height: 2.1; overflow-wrap: anywhere; }
+.chip { display: inline-block; margin: 0 1px; padding: 0 5px; border-radius: 4px; white-space: pre-wrap;
+  line-height: 1.7; background: color-mix(in srgb, var(--line-2) calc(var(--weight) * 62%), var(--card)); }
+.chip.negative { background: var(--card); box-shadow: inset 0 -3px 0
+  color-mix(in srgb, var(--line-1) calc(var(--weight) * 100%), transparent); }
+.chip:hover, .chip:focus { outline: 2px solid var(--accent); }
+.detail { min-height: 1.6em; margin: 10px 0 0; color: var(--muted); font-size: 13.5px; overflow-wrap: anywhere; }
+.choices { display: flex; gap: 16px; }
+.choices select { min-height: 32px; font: inherit; font-size: 13px; color: var(--ink); background: var(--card);
+  border: 1px solid var(--hair); border-radius: 6px; }
+.drawing { max-height: 80vh; overflow: auto; }
+.drawing svg { width: auto; height: auto; max-width: none; }
+.drawing svg text { fill: var(--ink); font-size: 11px; }
+.drawing rect { fill: var(--line-1); }
+.drawing rect:hover { stroke: var(--line-2); stroke-width: 2; }
+.drawing .row { fill: var(--hair); fill-opacity: .45; }
+svg.map .point text { font-size: 11px; }
+svg.map .point circle { fill: var(--quiet); }
+svg.map .marked circle { fill: var(--line-2); }
+svg.map .marked text { fill: var(--ink); font-weight: 600; }
+"""
+
+# Tokens come from JSON and are set as text, never as markup. Only the chosen head is in the document: a page
+# of 144 heads stays fluid. Cells of long texts have the square root of their weight as opacity, or none could be seen.
+SCRIPT = """
+const svgElement = (tag, attributes, text) => {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  if (text !== undefined) node.textContent = text;
+  return node;
+};
+for (const figure of document.querySelectorAll("figure")) {
+  const detail = figure.querySelector(".detail");
+  if (!detail) continue;
+  const say = event => {
+    const label = event.target.closest("[aria-label]:not(.scroll):not(select)");
+    if (label && figure.contains(label)) detail.textContent = label.getAttribute("aria-label");
+  };
+  figure.addEventListener("pointerover", say);
+  figure.addEventListener("focusin", say);
+}
+for (const figure of document.querySelectorAll("figure.attention")) {
+  const data = JSON.parse(figure.querySelector("script").textContent);
+  const drawing = figure.querySelector(".drawing"), choices = figure.querySelector(".choices");
+  const selects = ["layer", "head"].map(name => {
+    const label = document.createElement("label"), select = document.createElement("select");
+    data[name + "s"].forEach((number, index) => select.add(new Option(number, index)));
+    select.setAttribute("aria-label", `${data.name}: ${name}`);
+    label.append(name + " ", select); choices.append(label);
+    select.addEventListener("change", () => draw());
+    return select;
+  });
+  const opacity = data.columns.length > 64 ? Math.sqrt : weight => weight;
+  const short = token => token.length > 14 ? token.slice(0, 13) + "…" : token;
+  const draw = () => {
+    const [layer, head] = selects.map(select => Number(select.value)), rows = data.weights[layer][head];
+    const cell = Math.max(5, Math.min(20, Math.floor(900 / data.columns.length))), named = cell >= 11;
+    const left = named ? 110 : 8, top = named ? 96 : 8;
+    const width = left + cell * data.columns.length + 70, height = top + cell * data.rows.length + 8;
+    const svg = svgElement("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group",
+      "aria-label": `${data.name}, layer ${data.layers[layer]}, head ${data.heads[head]}` });
+    if (named) {
+      data.columns.forEach((token, n) => svg.append(svgElement("text", { transform:
+        `translate(${left + cell * (n + 0.7)} ${top - 6}) rotate(-60)` }, short(token))));
+      data.rows.forEach((token, n) => svg.append(svgElement("text", { x: left - 8, y: top + cell * (n + 0.7),
+        "text-anchor": "end" }, short(token))));
+    }
+    rows.forEach((pairs, n) => {
+      svg.append(svgElement("rect", { class: "row", x: left, y: top + cell * n, width: cell * data.columns.length,
+        height: cell - 1 }));
+      let rest = 1000;
+      for (let i = 0; i < pairs.length; i += 2) rest -= pairs[i + 1];
+      for (let i = 0; i < pairs.length; i += 2) {
+        const column = pairs[i], weight = pairs[i + 1] / 1000;
+        const label = `${data.rows[n]} (${n}) → ${data.columns[column]} (${column}): ${weight.toFixed(3)}` +
+          (rest > 5 ? `; rest of the row ${(rest / 1000).toFixed(3)}` : "");
+        svg.append(svgElement("rect", { x: left + cell * column, y: top + cell * n, width: cell - 1, height: cell - 1,
+          "fill-opacity": opacity(weight).toFixed(3), role: "img", "aria-label": label }));
+      }
+    });
+    drawing.replaceChildren(svg);
+  };
+  draw();
+}
+"""

@@ -1,0 +1,226 @@
+"""Saliency: what each token adds to a prediction, by gradient × input and by integrated gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqwright.core.batch import IGNORE, Batch
+from seqwright.inspection.embeddings import token_embedding
+from seqwright.inspection.figures import SignedStrip
+from seqwright.inspection.labeled import LabeledTensor
+from seqwright.inspection.subject import Subject, ViewResult
+from seqwright.studies.explain.explanation import Step
+from seqwright.studies.explain.figures import Figure, matrix, table
+from seqwright.tasks.classification.explanation import explains
+from seqwright.tasks.classification.task import ClassificationRun
+from seqwright.tasks.language.task import LanguageRun
+from seqwright.tasks.tagging.task import TaggingRun
+from seqwright.tasks.translation.task import TranslationRun
+
+STEPS = 64
+"""Points on the line from zero embeddings to the text's, at which gradients are averaged."""
+MAX_TARGETS = 16
+"""Predicted tokens of a decoder that are explained: each costs a backward pass."""
+MAX_POSITIONS = 128
+"""Tokens of a text whose predictions are explained in a decoder."""
+FORMULA = (
+    "gradient × input(t) = x(t) · ∂score/∂x(t)\n"
+    "integrated gradients(t) = x(t) · mean over α in (0, 1) of ∂score/∂x(t) at αx (Sundararajan et al. 2017)"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Saliency:
+    """Attributions of predictions (rows) to tokens (columns)."""
+
+    gradient_input: LabeledTensor
+    integrated_gradients: LabeledTensor
+    """Rows sum to `differences`, up to the number of steps."""
+    differences: tuple[float, ...]
+    """Score of each prediction minus its score at zero embeddings."""
+
+
+def attributable(model: Any) -> bool:
+    """Whether the gradients of a model with respect to token embeddings exist."""
+    return token_embedding(model) is not None
+
+
+def attributions(
+    model: nn.Module, batch: Batch, scores: Callable[[Batch], Tensor], count: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradient × input and integrated gradients (count, S), and the differences (count,), for one row.
+
+    `scores(batch)` are the `count` scalars (N, count) of N rows. They are attributed to the tokens of the source or,
+    in language models, of the input.
+    """
+    embedding = token_embedding(model)
+    assert embedding is not None
+    ends = batch.input.new_tensor([1.0, 0.0], dtype=torch.get_default_dtype())
+    both = _repeated(batch, 2)
+    with _scaled(embedding, ends, both) as leaves:
+        at_ends = scores(both)  # (2, count)
+    x = leaves[0][:1].detach()  # (1, S, D)
+    gradients = _gradients(at_ends[:1], leaves[0], count)[:, 0]  # (count, S, D)
+    middle = (torch.arange(STEPS, device=ends.device, dtype=ends.dtype) + 0.5) / STEPS
+    path_batch = _repeated(batch, STEPS)
+    with _scaled(embedding, middle, path_batch) as leaves:
+        along = scores(path_batch)  # (STEPS, count)
+    path = _gradients(along, leaves[0], count).mean(1)  # (count, S, D)
+    difference = (at_ends[0] - at_ends[1]).detach()
+    return (gradients * x).sum(-1), (path * x).sum(-1), difference
+
+
+def _gradients(scores: Tensor, leaf: Tensor, count: int) -> Tensor:
+    """(count, N, S, D): gradients of each column of scores (N, count)."""
+    return torch.stack(
+        [torch.autograd.grad(scores[:, n].sum(), leaf, retain_graph=n < count - 1)[0] for n in range(count)]
+    )
+
+
+def _repeated(batch: Batch, rows: int) -> Batch:
+    zeros = torch.zeros(rows, dtype=torch.long, device=batch.input.device)
+    return Batch(
+        source=batch.source.select(zeros),
+        input=batch.input.index_select(0, zeros),
+        target=batch.target.index_select(0, zeros),
+    )
+
+
+@contextmanager
+def _scaled(embedding: nn.Module, scales: Tensor, batch: Batch) -> Iterator[list[Tensor]]:
+    """Multiplies the embeddings of each row by its scale (N,) by a forward hook; yields what the encoder gets, as a
+    leaf of the graph. With tied embeddings, those of the decoder input stay as they are."""
+    leaves: list[Tensor] = []
+    attributed = batch.input if batch.source.ids is None else batch.source.ids
+
+    def hook(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        if isinstance(inputs[0], Tensor) and inputs[0] is not attributed:
+            return output
+        leaves.append((output.detach() * scales.view(-1, 1, 1)).requires_grad_())
+        return leaves[-1]
+
+    handle = embedding.register_forward_hook(hook)
+    try:
+        # cuDNN computes no gradients of recurrent networks in evaluation mode.
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            yield leaves
+    finally:
+        handle.remove()
+
+
+def saliency_view(subject: Subject) -> ViewResult:
+    """Of classifiers, taggers, translators and neural language models."""
+    if isinstance(subject.run, TaggingRun):
+        return _tagger(subject, subject.run)
+    if isinstance(subject.run, LanguageRun | TranslationRun):
+        return _decoder(subject)
+    assert isinstance(subject.run, ClassificationRun)
+    return _ngrams(subject, subject.run) if explains(subject.run.predictor) else _classifier(subject, subject.run)
+
+
+def _classifier(subject: Subject, run: ClassificationRun) -> ViewResult:
+    labels = run.labels
+    with torch.no_grad():
+        logits = run.model(subject.example.batch)[0]
+    first, *rest = logits.argsort(descending=True).tolist()
+    against = rest[0] if labels.kind == "single" else None
+    name = "value" if labels.kind == "regression" else labels.names[first]
+    score = name if against is None else f"log p({name}) / p({labels.names[against]})"
+
+    def scores(batch: Batch) -> Tensor:
+        logits = run.model(batch)
+        chosen = logits[:, first] if against is None else logits[:, first] - logits[:, against]
+        return chosen.unsqueeze(1)
+
+    saliency = _saliency(subject, scores, [score])
+    figures = [
+        SignedStrip(f"{method}: {score}", values.columns, tuple(values.values[0].tolist()), "logits")
+        for method, values in (
+            ("integrated gradients", saliency.integrated_gradients),
+            ("gradient × input", saliency.gradient_input),
+        )
+    ]
+    total = float(saliency.integrated_gradients.values.sum())
+    prose = (
+        f"Prediction: {name}. Tokens above zero speak for it, those below against. Integrated gradients sum to"
+        f" {total:.4f}; the score minus that of zero embeddings is {saliency.differences[0]:.4f}."
+    )
+    return ViewResult(Step("Saliency: what each token adds to the score", prose, FORMULA, figures), saliency)
+
+
+def _tagger(subject: Subject, run: TaggingRun) -> ViewResult:
+    batch, words = subject.example.batch, subject.example.words
+    with torch.no_grad():
+        tags = run.model.tag(batch.source)[0][0, : len(words)]  # (W,)
+
+    def scores(batch: Batch) -> Tensor:
+        """(N, W): logit of the predicted tag minus that of the best other."""
+        logits = run.model(batch)[:, : len(words)]  # (N, W, C)
+        index = tags.view(1, -1, 1).expand(len(logits), -1, 1)
+        chosen = logits.gather(-1, index)
+        others = logits.scatter(-1, index, -torch.inf).amax(-1)
+        return chosen.squeeze(-1) - others
+
+    names = [f"{word}/{run.codec.tags[tag]}" for word, tag in zip(words, tags.tolist(), strict=True)]
+    saliency = _saliency(subject, scores, names)
+    prose = "Each row is a word with its predicted tag: what the tokens add to the tag's logit over the next best tag."
+    return ViewResult(Step("Saliency: what each token adds to a tag", prose, FORMULA, _matrices(saliency)), saliency)
+
+
+def _decoder(subject: Subject) -> ViewResult:
+    """log p of the last tokens, attributed to the source, or to the tokens before them."""
+    model, example = subject.run.model, subject.example
+    real = [t for t, target in enumerate(example.batch.target[0].tolist()) if target != IGNORE][-MAX_TARGETS:]
+    targets = example.batch.target[0, real]
+
+    def scores(batch: Batch) -> Tensor:
+        log_probs = model.head(model.hidden(batch)[0][:, real]).log_softmax(-1)  # (N, targets, V)
+        return log_probs.gather(-1, targets.view(1, -1, 1).expand(len(log_probs), -1, 1)).squeeze(-1)
+
+    saliency = _saliency(subject, scores, [example.targets[t] for t in real])
+    where = "source tokens" if example.source else "tokens before it"
+    prose = f"Each row is a predicted token: what the {where} add to its log-probability (nats)."
+    if len(real) == MAX_TARGETS:
+        prose += f" The last {MAX_TARGETS} tokens are shown."
+    return ViewResult(
+        Step("Saliency: what each token adds to a prediction", prose, FORMULA, _matrices(saliency)), saliency
+    )
+
+
+def _matrices(saliency: Saliency) -> list[Figure]:
+    methods = (saliency.integrated_gradients, saliency.gradient_input)
+    return [matrix(one.name, one.values, rows=one.rows, columns=one.columns, heat=True) for one in methods]
+
+
+def _saliency(subject: Subject, scores: Callable[[Batch], Tensor], names: Sequence[str]) -> Saliency:
+    example = subject.example
+    gradient, integrated, differences = attributions(subject.run.model, example.batch, scores, len(names))
+    rows, columns = tuple(names), example.source or example.tokens
+    return Saliency(
+        LabeledTensor("gradient × input", gradient.cpu(), rows, columns),
+        LabeledTensor("integrated gradients", integrated.cpu(), rows, columns),
+        tuple(differences.tolist()),
+    )
+
+
+def _ngrams(subject: Subject, run: ClassificationRun) -> ViewResult:
+    """A bag of n-grams needs no gradients: its score is a sum over n-grams."""
+    (classified,) = run.classify([subject.example.text.split("\t", run.labels.parts - 1)], explain=True)
+    explanation = classified.explanation
+    assert explanation is not None
+    rows = [(ngram.text, ngram.unit, ngram.contribution) for ngram in explanation.ngrams]
+    rows += [("bias", "", explanation.bias), ("all other n-grams", "", explanation.others)]
+    rather = f" rather than {explanation.against}" if explanation.against is not None else ""
+    step = Step(
+        "Saliency: what each n-gram adds to the score",
+        f"Prediction: {explanation.label}{rather}, score {explanation.score:+.4f}: the sum of the rows.",
+        "score = bias + Σ contribution of each n-gram",
+        [table("contributions", ("n-gram", "of", "contribution"), rows)],
+    )
+    return ViewResult(step, explanation)

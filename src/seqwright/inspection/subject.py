@@ -1,0 +1,59 @@
+"""What is inspected: a run, an example and one recorded forward pass, which all views share."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from seqwright.core.config import UserError
+from seqwright.inspection.example import Example
+from seqwright.inspection.forward import Forward, forward
+from seqwright.runs.run import Run
+from seqwright.studies.explain.explanation import Step
+from seqwright.tasks.translation.task import TranslationRun
+from seqwright.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What of a view is shown."""
+
+    layer: int | None = None
+    """Of attention, gates and logit lens, from 0; all by default."""
+    head: int | None = None
+    """Of attention, from 0; all by default."""
+    top: int = 5
+    """Alternatives and neighbors of a token."""
+
+    def __post_init__(self) -> None:
+        if self.top < 1:
+            raise UserError(f"top must be at least 1, not {self.top}.")
+
+
+@dataclass(frozen=True)
+class ViewResult:
+    """A view as a step of prose and figures, and as values for Python."""
+
+    step: Step
+    value: Any
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A run and the example it is inspected on."""
+
+    run: Run
+    example: Example
+    options: Options
+    against: Run | None = None
+    """An n-gram, or another run with the same tokenizer, to compare with."""
+
+    @functools.cached_property
+    def forward(self) -> Forward:
+        return forward(self.run, self.example)
+
+    @property
+    def target_tokenizer(self) -> Tokenizer:
+        """The tokenizer of what is predicted."""
+        return self.run.tokenizers.target if isinstance(self.run, TranslationRun) else self.run.tokenizer

@@ -1,0 +1,106 @@
+"""Tokens: probability, rank and surprisal of every token, and the most probable ones in its place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from seqwright.core.batch import IGNORE, Batch, Source
+from seqwright.inspection.example import Example
+from seqwright.inspection.figures import ScoredToken, TokenStrip
+from seqwright.inspection.subject import Subject, ViewResult
+from seqwright.studies.explain.explanation import Step
+from seqwright.tasks.masked.task import MaskedRun
+from seqwright.text.tokenizer import Tokenizer
+
+MAX_EXPONENT = 1000
+"""Bits per token beyond which perplexity overflows."""
+ROWS = 32
+"""Rows of a batch in which tokens are masked one by one."""
+
+
+@dataclass(frozen=True)
+class TokenScores:
+    """Scores of the tokens of a text under a model."""
+
+    log_probs: Tensor
+    """(T, V) of every position; the last of a language model is what follows the text."""
+    tokens: tuple[ScoredToken, ...]
+
+    @property
+    def bits(self) -> list[float]:
+        """Surprisal -log₂ p of each token that has one."""
+        return [token.bits for token in self.tokens if token.bits is not None]
+
+
+def scored_tokens(
+    log_probs: Tensor, targets: Sequence[int], names: Sequence[str], tokenizer: Tokenizer, top: int
+) -> tuple[ScoredToken, ...]:
+    """Probability, rank (from 1) and surprisal of the target at each position (T, V), and the `top` alternatives."""
+    best = log_probs.topk(min(top, log_probs.size(-1)))
+    rows = []
+    for t, target in enumerate(targets):
+        tokens = tokenizer.tokens(best.indices[t].tolist())
+        alternatives = tuple(zip(tokens, best.values[t].exp().tolist(), strict=True))
+        if target == IGNORE:
+            rows.append(ScoredToken("", None, None, None, alternatives))
+            continue
+        log_p = log_probs[t, target]
+        rank = 1 + int((log_probs[t] > log_p).sum())
+        rows.append(ScoredToken(names[t], float(log_p.exp()), -float(log_p) / math.log(2), rank, alternatives))
+    return tuple(rows)
+
+
+def tokens_view(subject: Subject) -> ViewResult:
+    """Of language models, of translators given the source, and of masked language models given all other tokens."""
+    example, tokenizer, top = subject.example, subject.target_tokenizer, subject.options.top
+    if isinstance(subject.run, MaskedRun):
+        log_probs, places = masked_log_probs(subject.run, example)
+        assert example.batch.source.ids is not None
+        targets, given = example.batch.source.ids[0, places].tolist(), "all other tokens"
+        names = [example.tokens[place] for place in places]
+    else:
+        assert subject.forward.log_probs is not None
+        log_probs, targets = subject.forward.log_probs, example.batch.target[0].tolist()
+        names, given = list(example.targets), "source, tokens before it" if example.source else "tokens before it"
+    scores = TokenScores(log_probs, scored_tokens(log_probs, targets, names, tokenizer, top))
+    bits = scores.bits
+    about = "The higher the bar (on a page: the darker the token), the greater the surprisal."
+    if bits:
+        mean = sum(bits) / len(bits)
+        perplexity = 2**mean if mean < MAX_EXPONENT else math.inf
+        right = sum(token.rank == 1 for token in scores.tokens)
+        about += (
+            f" Tokens: {len(bits):,}; bits per token: {mean:.2f} (perplexity {perplexity:,.4g}); most probable in their"
+            f" place: {right:,}."
+        )
+    step = Step(
+        "Tokens: surprisal, rank and next-token distribution",
+        about,
+        f"surprisal(t) = -log₂ p(token t | {given})",
+        [TokenStrip("tokens", scores.tokens)],
+    )
+    return ViewResult(step, scores)
+
+
+@torch.inference_mode()
+def masked_log_probs(run: MaskedRun, example: Example) -> tuple[Tensor, list[int]]:
+    """Log-probabilities (N, V) at the N positions of text, each masked in turn (Salazar et al. 2020); the positions."""
+    source, tokenizer = example.batch.source, run.tokenizer
+    assert source.ids is not None
+    assert tokenizer.mask is not None
+    special = set(tokenizer.special_tokens.values()) - {tokenizer.unk}
+    places = [n for n, id in enumerate(source.ids[0].tolist()) if id not in special]
+    parts = []
+    for first in range(0, len(places), ROWS):
+        chunk = torch.tensor(places[first : first + ROWS], device=run.device)
+        rows = torch.arange(len(chunk), device=run.device)
+        ids = source.ids.repeat(len(chunk), 1)
+        ids[rows, chunk] = tokenizer.mask
+        batch = Batch.of_source(Source(mask=source.mask.repeat(len(chunk), 1), ids=ids), ids)
+        parts.append(run.model.head.log_probs(run.model.hidden(batch)[0][rows, chunk]))
+    return torch.cat(parts).cpu(), places

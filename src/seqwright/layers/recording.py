@@ -1,0 +1,46 @@
+"""Calls of modules recorded by forward hooks: one recorder for alignments and inspection (decisions 75 and 161)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+
+T = TypeVar("T")
+
+Arguments = tuple[Any, ...]
+Options = dict[str, Any]
+
+
+@contextmanager
+def recorded_calls(
+    modules: Sequence[nn.Module], value: Callable[[Any, Arguments, Options, Any], T]
+) -> Iterator[list[list[T]]]:
+    """For each module, `value(module, arguments, options, output)` of each of its calls while entered.
+
+    Values are computed inside the call, before a KV cache or a state that was passed is written again.
+    """
+    calls: list[list[T]] = [[] for _ in modules]
+
+    def hook_of(own: list[T]) -> Any:
+        def hook(module: nn.Module, arguments: Arguments, options: Options, output: Any) -> None:
+            own.append(value(module, arguments, options, output))
+
+        return hook
+
+    handles = [
+        module.register_forward_hook(hook_of(own), with_kwargs=True) for module, own in zip(modules, calls, strict=True)
+    ]
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def attention_weights(module: Any, arguments: Arguments, options: Options, output: Any) -> Tensor:
+    """(B, H, T, K), or (B, T, S) of global attention: the weights that an attention module averaged values with."""
+    weights: Tensor = module.weights(*arguments[:2], **options)
+    return weights

@@ -1,0 +1,245 @@
+"""Inspection: values equal what the model computes, every view in every form, wrong input is named."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+import seqwright as sw
+from seqwright.core.batch import IGNORE
+from seqwright.core.config import UserError
+from seqwright.core.storage import to_json
+from seqwright.inspection import figures
+from seqwright.inspection.attention import distance, entropy
+from seqwright.inspection.catalog import VIEWS
+from seqwright.inspection.embeddings import principal_components
+from seqwright.inspection.figures import HeadFigure, ScoredToken, SignedStrip, TokenStrip
+from seqwright.inspection.gates import unrolled
+from seqwright.inspection.labeled import Heads
+from seqwright.layers.attention import Attend
+from seqwright.layers.recording import recorded_calls
+
+from .conftest import Runs
+
+TEXT = "the cat sat on the dog"
+SOURCES = {"tagger": "the cat sat", "classifier": "the good dog", "bag": "the good dog"}
+HAVE = {
+    "ngram": {"tokens", "back-off"},
+    "gpt": {"tokens", "saliency", "attention", "logit-lens", "heads", "neighbors", "map"},
+    "gru": {"tokens", "saliency", "gates", "neighbors", "map"},
+    "transformer": {"tokens", "saliency", "attention", "logit-lens", "heads", "neighbors", "map"},
+    "prefix": {"tokens", "saliency", "attention", "logit-lens", "heads", "neighbors", "map"},
+    "seq2seq": {"tokens", "saliency", "attention", "gates", "neighbors", "map"},
+    "classifier": {"saliency", "gates", "neighbors", "map"},
+    "bag": {"saliency"},
+    "tagger": {"saliency", "gates", "neighbors", "map"},
+    "masked": {"tokens", "attention", "heads", "neighbors", "map"},
+}
+
+
+@pytest.mark.parametrize("kind", HAVE)
+def test_every_view_is_shown_as_text_json_and_page(runs: Runs, kind: str) -> None:
+    inspection = runs[kind].inspect(SOURCES.get(kind, TEXT), views=sorted(HAVE[kind]))
+    assert set(inspection.views) == HAVE[kind]
+    text, page, parsed = inspection.text(), inspection.html(), json.loads(to_json(inspection.as_json()))
+    assert set(parsed["views"]) == HAVE[kind]
+    for name in HAVE[kind]:
+        assert inspection.result(name).step.heading in text
+        assert inspection.result(name).step.heading in page
+    assert "Content-Security-Policy" in page
+    assert not re.search(r"(src|href)=\"(?!#|data:)", page)  # nothing is loaded
+    assert inspection._repr_html_()
+
+
+@pytest.mark.parametrize("kind", ["gpt", "transformer", "prefix", "masked"])
+def test_attention_weights_are_those_of_the_fused_kernel(runs: Runs, kind: str) -> None:
+    run, inspection = runs[kind], runs[kind].inspect(TEXT)
+    for heads in inspection.attention.kinds.values():
+        for at in heads:
+            labeled = heads[at]
+            assert labeled.values.shape == (len(labeled.rows), len(labeled.columns))
+            assert_close(labeled.values.sum(-1), torch.ones(len(labeled.rows)))
+    layers = [layer for heads in inspection.attention.kinds.values() for layer in heads.layers]
+    modules = [module for module in run.model.modules() if isinstance(module, Attend)]
+    with torch.inference_mode(), recorded_calls(modules, lambda *call: call) as calls:
+        run.model(inspection.subject.example.batch)
+    for [(module, (query, key, value), options, output)] in calls:
+        weights = module.weights(query, key, **options)
+        assert_close(weights @ value, output)
+        assert any(layer.shape == weights[0].shape and torch.equal(layer, weights[0]) for layer in layers)
+
+
+def test_recording_a_cached_step_equals_recording_a_forward_pass(runs: Runs) -> None:
+    run, inspection = runs["gpt"], runs["gpt"].inspect(TEXT)
+    batch = inspection.subject.example.batch
+    modules = [module for module in run.model.modules() if isinstance(module, Attend)]
+    state = run.model.start(batch.source, capacity=batch.input.size(1))
+    with torch.inference_mode():
+        _, state = run.model.step(batch.input[:, :-1], state)
+        with recorded_calls(
+            modules, lambda module, inputs, options, _: module.weights(*inputs[:2], **options)
+        ) as calls:
+            run.model.step(batch.input[:, -1:], state)
+    for layer, [weights] in enumerate(calls):
+        assert_close(weights[0, :, 0, : batch.input.size(1)], inspection.attention["self"].layers[layer][:, -1])
+
+
+@pytest.mark.parametrize("kind", ["ngram", "gpt", "gru"])
+def test_surprisals_are_the_scores_of_the_run(runs: Runs, kind: str) -> None:
+    inspection = runs[kind].inspect(TEXT)
+    batch = inspection.subject.example.batch
+    bits = -runs[kind].model.score(batch)[0][batch.target != IGNORE] / math.log(2)
+    assert_close(torch.tensor(inspection["tokens"].bits), bits.float().cpu(), atol=1e-3, rtol=1e-3)
+    first = inspection["tokens"].tokens[0]
+    assert first.token == "the"
+    assert first.rank == 1 + sum(p > first.probability for p in inspection["tokens"].log_probs[0].exp().tolist())
+    assert inspection["tokens"].tokens[-1].bits is None  # what follows the text
+
+
+@pytest.mark.parametrize("kind", ["gru", "seq2seq", "classifier", "tagger"])
+def test_unrolled_gates_reproduce_the_outputs_of_the_network(runs: Runs, kind: str) -> None:
+    inspection = runs[kind].inspect(SOURCES.get(kind, TEXT))
+    networks = inspection.subject.forward.recurrent
+    assert networks
+    for calls in networks:
+        last = unrolled(calls)[-1]
+        assert_close(torch.cat([values["hidden"] for values in last], -1), calls.outputs[0])
+    gate = inspection.gates[0].values
+    assert all(0 <= float(gate[name].values.min()) <= float(gate[name].values.max()) <= 1 for name in list(gate)[:2])
+
+
+@pytest.mark.parametrize("kind", ["gpt", "transformer", "prefix"])
+def test_the_last_layer_of_the_logit_lens_is_the_model(runs: Runs, kind: str) -> None:
+    recorded = runs[kind].inspect(TEXT).subject.forward
+    assert recorded.lens is not None
+    with torch.inference_mode():
+        assert_close(recorded.lens.log_probs(-1), recorded.log_probs)
+    assert len(recorded.lens.hidden) == 3  # embedding and two blocks
+
+
+@pytest.mark.parametrize("kind", ["classifier", "tagger", "gpt", "gru", "transformer", "prefix", "seq2seq"])
+def test_integrated_gradients_are_complete(runs: Runs, kind: str) -> None:
+    inspection = runs[kind].inspect(SOURCES.get(kind, TEXT))
+    saliency = inspection["saliency"]
+    totals = saliency.integrated_gradients.values.sum(-1)
+    assert_close(totals, torch.tensor(saliency.differences), atol=1e-3, rtol=1e-2)
+    assert saliency.integrated_gradients.columns == (inspection.subject.example.source or inspection.tokens)
+    if kind == "gpt":  # no token adds to a prediction before it
+        assert torch.equal(saliency.gradient_input.values.triu(1), torch.zeros_like(saliency.gradient_input.values))
+
+
+def test_masked_tokens_are_predicted_without_being_seen(runs: Runs) -> None:
+    run = runs["masked"]
+    scores = run.inspect("the cat sat")["tokens"]
+    guesses = run.fill("the <mask> sat", top_k=3).blanks[0]
+    allowed = [name for name, _ in scores.tokens[1].alternatives if not name.startswith("<")]
+    assert allowed[0] == guesses[0].token
+    assert [token.token for token in scores.tokens] == ["the", "cat", "sat"]
+
+
+def test_gain_over_an_ngram_is_the_difference_of_surprisals(runs: Runs) -> None:
+    inspection = runs["gpt"].inspect(TEXT, against=runs["ngram"])
+    ours, theirs = (run.inspect(TEXT)["tokens"].bits for run in (runs["gpt"], runs["ngram"]))
+    assert_close(
+        inspection["gain"].values[:, 0],
+        torch.tensor(theirs) - torch.tensor(ours),
+        atol=1e-4,
+        rtol=1e-4,
+    )
+    assert "gain of gpt over ngram" in inspection.text()
+
+
+def test_statistics_of_heads() -> None:
+    uniform, previous = torch.full((1, 4, 4), 0.25), torch.eye(4).roll(-1, 1).unsqueeze(0)
+    assert_close(entropy(uniform), torch.tensor([2.0]))
+    assert_close(entropy(previous), torch.tensor([0.0]))
+    assert_close(distance(torch.eye(4).unsqueeze(0)), torch.tensor([0.0]))
+
+
+def test_principal_components_find_the_plane_of_the_points() -> None:
+    torch.manual_seed(1)
+    plane = torch.randn(50, 2) * torch.tensor([3.0, 1.0])
+    vectors = nn.functional.pad(plane, (0, 3)) @ torch.linalg.qr(torch.randn(5, 5))[0]
+    points, share = principal_components(vectors, vectors)
+    assert share == pytest.approx(1.0)
+    assert_close(torch.pdist(points.float()), torch.pdist(vectors), atol=1e-4, rtol=1e-4)
+
+
+def test_a_page_of_many_weights_keeps_the_strongest_of_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "PAGE_BYTES", 20_000)
+    tokens = tuple(map(str, range(40)))
+    heads = Heads("self", [torch.rand(2, 40, 40, generator=torch.manual_seed(1)).softmax(-1)] * 2, tokens, tokens)
+    page = HeadFigure(heads, (0, 1), (0, 1)).html()
+    assert "A row has 40 weights; the 15 strongest are kept" in page
+    data = json.loads(page.split('type="application/json">')[1].split("</script>")[0])
+    strongest = sorted(heads[0, 1].values[7].topk(15).indices.tolist())
+    assert data["weights"][0][1][7][::2] == strongest
+    assert len(page) < 20_000 + 4_000
+
+
+def test_tokens_of_probability_zero_are_shown() -> None:
+    impossible = ScoredToken("cat", 0.0, math.inf, 2, (("dog", 1.0),))
+    likely = ScoredToken("dog", 0.5, 1.0, 1, (("dog", 0.5),))
+    strip = TokenStrip("tokens", (likely, impossible))
+    assert strip.text().startswith("dog█ cat█")
+    assert "inf bits" in strip.html()
+    gains = SignedStrip("gain", ("a", "b", "c"), (math.inf, -1.0, math.nan), "bits")
+    assert "|██████████" in gains.text()
+    assert "--weight: 0.000" in gains.html()
+
+
+def test_a_text_longer_than_the_context_is_cut_and_said(runs: Runs) -> None:
+    inspection = runs["gpt"].inspect(" ".join(["the cat"] * 20))
+    assert len(inspection.tokens) == 16
+    assert inspection.notes == ("the model sees at most 16 tokens at a time: the last 25 are left out.",)
+
+
+def test_tokens_of_a_stranger_are_escaped(runs: Runs) -> None:
+    inspection = sw.inspect(runs["masked"], "</script><script>alert(1)</script> \x1b[31m")
+    assert "<script>alert" not in inspection.html()
+    labels = ("</script><script>alert(1)", "\x1b[31m")
+    figure = HeadFigure(Heads("self", [torch.eye(2).unsqueeze(0)], labels, labels), (0,), (0,))
+    assert "</script><script>" not in figure.html()
+    assert "\x1b" not in figure.html()
+
+
+def test_without_a_text_the_validation_data_is_sampled(runs: Runs) -> None:
+    assert runs["gpt"].inspect().subject.example.text.startswith("the")
+    assert runs["transformer"].inspect(target="die Katze").subject.example.targets == ("die", "Katze", "<eos>")
+    with pytest.raises(UserError, match="has no validation text to inspect; give a text"):
+        runs["ngram"].inspect()
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("gpt", {"views": ["atention"]}, "Did you mean 'attention'?"),
+        ("ngram", {"views": ["attention"]}, "which has no view 'attention'; it has tokens, back-off."),
+        ("gpt", {"views": ["gain"]}, "Name another run with --against."),
+        ("gpt", {"text": " \n"}, "the text is empty"),
+        ("gpt", {"target": "x"}, "has no target beside its text"),
+    ],
+)
+def test_wrong_input_is_a_user_error(runs: Runs, kind: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        sw.inspect(runs[kind], **({"text": TEXT} | options))  # type: ignore[arg-type]
+    assert message in str(caught.value)
+
+
+def test_layers_and_heads_that_do_not_exist(runs: Runs) -> None:
+    with pytest.raises(UserError, match="no layer 2: layers go from 0 to 1"):
+        runs["gpt"].inspect(TEXT, layer=2, views=["attention"]).text()
+    with pytest.raises(UserError, match="no head 5: heads go from 0 to 1"):
+        _ = runs["gpt"].inspect(TEXT).attention[0, 5]
+    with pytest.raises(UserError, match="--against compares language models"):
+        runs["gpt"].inspect(TEXT, against=runs["masked"])
+
+
+def test_every_view_belongs_to_some_run() -> None:
+    assert set().union(*HAVE.values()) | {"gain"} == set(VIEWS)
