@@ -34,7 +34,7 @@ def test_bag_stages_name_the_regularization_being_tried() -> None:
     model.fit(encoders.LabeledCorpus(), stages)
     assert stages.texts[0] == "counting n-grams"
     assert "n-grams: trying l2 = " in stages.texts[1]
-    assert "; the least loss so far is " in stages.texts[2]
+    assert "n-grams: trying l2 = " in stages.texts[2]
     assert stages.texts[-1].startswith("learning the weights of ")
 
 

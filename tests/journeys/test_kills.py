@@ -123,7 +123,9 @@ def lines_of(path: Path) -> list[bytes]:
     return log.read_bytes().split(b"\n") if log.exists() else []
 
 
-@pytest.mark.parametrize(("kind", "training"), [("gpt", {}), ("lstm", {}), ("gpt", STATEFUL)])
+@pytest.mark.parametrize(
+    ("kind", "training"), [pytest.param("gpt", {}, marks=pytest.mark.slow), ("lstm", {}), ("gpt", STATEFUL)]
+)
 def test_resume_after_ten_kills_is_bitwise_identical(
     kind: str, training: dict[str, Any], text: Path, tmp_path: Path
 ) -> None:
