@@ -107,6 +107,15 @@ def test_views_of_one_storage_round_trip(tmp_path: Path) -> None:
         assert all(torch.equal(again[name], tensor) for name, tensor in tensors.items())
 
 
+@pytest.mark.parametrize("size", [0, 1])
+def test_contiguous_tensors_of_stride_0_round_trip(tmp_path: Path, size: int) -> None:
+    broadcast = torch.tensor([5]).as_strided((size,), (0,))
+    assert broadcast.is_contiguous()
+    save_tensors(tmp_path / "t.safetensors", {"one": broadcast})
+    loaded, _ = load_tensors(tmp_path / "t.safetensors")
+    assert loaded["one"].tolist() == [5] * size
+
+
 def test_safetensors_file_mode_follows_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:

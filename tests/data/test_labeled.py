@@ -347,6 +347,17 @@ def test_a_file_of_malformed_rows_only_is_refused(tmp_path: Path) -> None:
         read_rows(str(path), LabeledConfig(train=str(path), bad_rows="skip", separator="\t"))
 
 
+def test_rows_without_a_label_are_skipped_on_request(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", "label,text\nup,fine\n,unknown\n  ,unsure\ndown,dull\n")
+    *_, note = read_rows(str(path), LabeledConfig(train=str(path))).notes
+    assert note.endswith("which is a class of its own; --skip-bad-rows leaves them out.")
+    rows = read_rows(str(path), LabeledConfig(train=str(path), bad_rows="skip"))
+    assert [(row.label, *row.texts) for row in rows.rows] == [("up", "fine"), ("down", "dull")]
+    assert "malformed rows, skipped: 2 of 4." in rows.notes[0]
+    assert "record 3 has an empty label" in rows.notes[0]
+    assert len(read_rows(str(path), LabeledConfig(train=str(path), bad_rows="skip", labels="multi")).rows) == 4
+
+
 def test_rare_labels_are_named() -> None:
     rows = [Row(label, ("text",), "") for label in ["many"] * 9 + ["few"] * 4 + ["one"]]
     assert "fewer than 5 texts: 'one' (1), 'few' (4);" in rare_labels(rows)[0]

@@ -30,9 +30,12 @@ def tiny(*settings: str) -> list[str]:
         (b"\xef\xbb\xbf", "bad.txt is empty."),
         (
             b"one line\n",
-            "text has 8 tokens, fewer than one window of 16; set model.context to 2 or so, or give more text.",
+            "text has 8 tokens, fewer than one window of 16; set model.context to 2 or so, count n-grams",
         ),
-        (b"two words", "fewer than one window of 16; set model.context to 2 or so, or give more text."),
+        (
+            b"two words",
+            "fewer than one window of 16; set model.context to 2 or so, count n-grams",
+        ),
         (b"x", "leaves one side empty; hold out another share, or name a file in data.valid."),
         (
             bytes(range(256)) * 4,

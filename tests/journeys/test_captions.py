@@ -66,6 +66,6 @@ def test_invalid_caption_inputs_are_rejected(run: Path, seqwright: Command, work
     assert "these images are 8 × 8, but the model was trained on 4 × 8" in refused.err
     np.savez(workdir / "mute.npz", images=np.arange(320, dtype=np.uint8).reshape(10, 4, 8))
     assert "have no captions" in seqwright("evaluate", run, "--on", "mute.npz").err
-    assert "says what is on pictures; try `seqwright caption`" in seqwright("classify", run, "mute.npz").err
+    assert "captions images; try `seqwright caption`" in seqwright("classify", run, "mute.npz").err
     assert "try `seqwright caption`" in seqwright("embed", run, "text.txt").err
     assert "have no captions" in seqwright("train", "--captions", "mute.npz", "--run", "m").err

@@ -134,7 +134,7 @@ def test_resume_keeps_the_label_set(seqwright: Command, classifier: Path, workdi
 def test_unsupported_commands_name_the_supported_one(seqwright: Command, classifier: Path) -> None:
     result = seqwright("generate", classifier, "the")
     assert result.status == 2
-    assert "answers with labels of whole texts; try `seqwright classify`" in result.err
+    assert "classifies texts; try `seqwright classify`" in result.err
     assert seqwright("classify", classifier, "nowhere.txt").status == 2
     assert seqwright("classify", classifier, "nowhere").status == 0  # a text of one word
     result = seqwright("tag", classifier, input=b"the\tfilm\n")

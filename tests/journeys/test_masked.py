@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import seqwright as sw
 from seqwright.api import train
 from seqwright.commands.fill import printable
+from seqwright.core.config import UserError
 from tests.journeys.conftest import Command
 
 LINES = [f"the {a} sat on the {b} .\n" for a in ("cat", "dog", "hen") for b in ("mat", "roof")]
@@ -54,7 +56,9 @@ def test_invalid_fill_requests_are_rejected(seqwright: Command, filler: Path) ->
     assert seqwright("check", filler).status == 0
     result = seqwright("generate", filler, "the")
     assert result.status == 2
-    assert "which fills blanks; try `seqwright fill`" in result.err
+    assert "which fills masks; try `seqwright fill`" in result.err
+    with pytest.raises(UserError, match="no precision 'bf61'"):
+        sw.open(filler, precision="bf61")
 
 
 def test_masked_evaluation_is_deterministic(seqwright: Command, filler: Path, workdir: Path) -> None:

@@ -26,3 +26,9 @@ def test_an_ngram_that_is_still_better_is_mixed_in() -> None:
     assert "the n-gram is still better by 50.0%" in sentence
     assert command == "seqwright mix runs/a --ngram --run runs/a-mixed"
     assert not list(advice("runs/a", log(3.0, 3.0, counted=3.1), {"nll": 3.0}))
+
+
+def test_an_ngram_of_a_lossy_tokenizer_has_nats_per_token() -> None:
+    lossy = [{"kind": "baseline", "step": 0, "model": "ngram", "nll": 2.0, "seconds": 1.5}]
+    ((sentence, _),) = advice("runs/a", lossy, {"nll": 3.0})
+    assert "(2.000 nats per token after" in sentence

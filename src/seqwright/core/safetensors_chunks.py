@@ -49,5 +49,8 @@ def safetensors_chunks(tensors: Mapping[str, Tensor], metadata: Mapping[str, str
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text
     for name in names:
-        data = tensors[name].reshape(-1).view(torch.uint8).numpy().data
+        flat = tensors[name].reshape(-1)
+        if flat.stride(0) != 1:  # none or one element is contiguous with any stride, but no view as bytes
+            flat = flat.as_strided(flat.shape, (1,))
+        data = flat.view(torch.uint8).numpy().data
         yield from (data[start : start + CHUNK] for start in range(0, len(data), CHUNK))

@@ -25,7 +25,7 @@ def advice(path: str, log: Sequence[Mapping[str, Any]], summary: Mapping[str, An
     behind = summary["nll"] / counted["nll"] - 1
     if behind > 0:
         yield (
-            f"the n-gram is still better by {behind:.1%} ({_bits(counted)} bits/byte after"
+            f"the n-gram is still better by {behind:.1%} ({_compression(counted)} after"
             f" {duration(counted['seconds'])}): mix them",
             f"seqwright mix {path} --ngram --run {path}-mixed",
         )
@@ -47,5 +47,7 @@ def still_falling(log: Sequence[Mapping[str, Any]]) -> float | None:
     return fallen if fallen > FALLING else None
 
 
-def _bits(record: Mapping[str, Any]) -> str:
-    return figure(record.get("bits_per_byte") or float("nan"))
+def _compression(record: Mapping[str, Any]) -> str:
+    """Bits per byte, or the loss per token where a lossy tokenizer has no bytes."""
+    bits = record.get("bits_per_byte")
+    return f"{figure(record['nll'])} nats per token" if bits is None else f"{figure(bits)} bits/byte"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from seqwright.core.batch import Batch, Source
-from seqwright.core.config import UserError
+from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.notebook import html_table
 from seqwright.core.printable import printable
 from seqwright.core.protocols import Counted, EncodesSource
@@ -135,6 +135,8 @@ class Run:
         if not isinstance(model, Counted):  # counted models stay on the CPU
             self.device = best
             model.to(self.device)
+        if precision not in machine.DTYPES:
+            raise UserError(f"no precision '{precision}'.{did_you_mean(precision, machine.DTYPES)}")
         if precision != "fp32":
             if isinstance(model, Counted) or not GENERATIVE & {*self.verbs}:
                 raise UserError(

@@ -41,7 +41,9 @@ def mix(
     that takes the place of the last one after the weights are tuned.
     """
     if len(runs) < 2:
-        raise UserError("a mixture needs two runs or more; give another.")
+        raise UserError(
+            "a mixture needs two runs or more; name another, or mix a language model with an n-gram: --ngram."
+        )
     _check_tasks(runs)
     if "translate" in runs[0].verbs:
         return mix_translators(runs, on, path, geometric=geometric)

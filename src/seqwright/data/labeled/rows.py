@@ -195,7 +195,7 @@ def odd_labels(rows: Sequence[Row]) -> list[str]:
     if counts[""] and len(counts) > 1:
         notes.append(
             f"{counts['']:,} of {len(rows):,} rows have an empty label ({_place(rows, '')} …), which is a class of its"
-            " own."
+            " own; --skip-bad-rows leaves them out."
         )
     plain = {label for label in counts if label and "," not in label}
     lists = [label for label in counts if plain & {name.strip() for name in label.split(",")} and label not in plain]
@@ -231,7 +231,7 @@ def _refuse_blank(text: str, path: Path) -> None:
 
 def _well_formed(rows: Iterable[Row | UserError], path: Path, config: LabeledConfig, notes: list[str]) -> list[Row]:
     """The rows without malformed ones, which are errors, or skipped with a note (data.bad_rows)."""
-    parsed = list(rows)
+    parsed = list(map(_labeled, rows) if config.bad_rows == "skip" and config.labels == "single" else rows)
     errors = [row for row in parsed if isinstance(row, UserError)]
     if errors and len(errors) == len(parsed):
         raise errors[0]
@@ -244,6 +244,11 @@ def _well_formed(rows: Iterable[Row | UserError], path: Path, config: LabeledCon
     if errors:
         notes.append(f"{path}: malformed rows, skipped: {len(errors):,} of {len(parsed):,}. {errors[0]}")
     return [row for row in parsed if isinstance(row, Row)]
+
+
+def _labeled(row: Row | UserError) -> Row | UserError:
+    """The row, or an error where its label is empty."""
+    return UserError(f"{row.place} has an empty label.") if isinstance(row, Row) and not row.label else row
 
 
 def _rows(text: str, path: Path, config: LabeledConfig) -> Iterator[Row | UserError]:

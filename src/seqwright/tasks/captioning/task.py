@@ -205,7 +205,7 @@ class CaptioningTask:
 class CaptioningRun(ImageInputRun):
     """A trained captioner: `run = seqwright.open("runs/x"); run.caption(["a.png"])`."""
 
-    description = "says what is on pictures"
+    description = "captions images"
     verbs = ("caption", "evaluate")
     codec_class = CaptioningCodec
 

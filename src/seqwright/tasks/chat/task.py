@@ -120,7 +120,7 @@ class ChatTask:
 class ChatRun(Run):
     """An assistant: `run = seqwright.open("runs/x"); run.chat("How are you?").content`."""
 
-    description = "answers in a conversation"
+    description = "replies in a conversation"
     verbs = ("chat", "evaluate")
     codec_class = TextCodec
 

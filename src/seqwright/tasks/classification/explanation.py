@@ -71,10 +71,9 @@ class Explanation:
     """Sum of the contributions of all other n-grams."""
 
     def __str__(self) -> str:
-        rather = f" rather than {self.against}" if self.against is not None else ""
-        lines = [
-            f"{self.label}{rather}: {self.score:+.3f} = bias {self.bias:+.3f}, other n-grams {self.others:+.3f}, and"
-        ]
+        label = self.label or repr("")  # an empty label is a class, too
+        rather = f" rather than {self.against or repr('')}" if self.against is not None else ""
+        lines = [f"{label}{rather}: {self.score:+.3f} = bias {self.bias:+.3f}, other n-grams {self.others:+.3f}, and"]
         return "\n".join(
             [*lines, *(f"  {ngram.contribution:+.3f}  {ngram.text!r} ({ngram.unit})" for ngram in self.ngrams)]
         )

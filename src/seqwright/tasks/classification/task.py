@@ -204,7 +204,7 @@ class ClassifiedText(NotebookTable):
 class ClassificationRun(Run):
     """A trained classifier: `run = seqwright.open("runs/x"); run.classify(["A fine film."])`."""
 
-    description = "answers with labels of whole texts"
+    description = "classifies texts"
     verbs = ("classify", "evaluate")
     codec_class = ClassificationCodec
 

@@ -100,7 +100,7 @@ class DenoisingTask(TextTask):
 class DenoisingRun(TextRun):
     """A pre-trained encoder-decoder; fine-tune it to translate: `seqwright train --pairs … --from RUN`."""
 
-    description = "restores damaged text, and is there to begin translators with (`train --pairs … --from`)"
+    description = "denoises text, to initialize translators (`train --pairs … --from`)"
     verbs = ("evaluate",)
 
     codec_class = DenoisingCodec

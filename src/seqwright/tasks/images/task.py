@@ -118,7 +118,7 @@ class ClassifiedImage:
 class ImageRun(ImageInputRun):
     """A trained image model: `run = seqwright.open("runs/x"); run.classify(["a.png"])`."""
 
-    description = "answers about pictures"
+    description = "classifies or restores images"
     verbs = ("classify", "evaluate")
     codec_class = ImageCodec
 

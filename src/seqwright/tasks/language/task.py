@@ -172,7 +172,7 @@ class LanguageTask(TextTask):
             key = "training.sequence_length" if context is None else "model.context"
             raise UserError(
                 f"the training text has {shortest:,} tokens, fewer than one window of {length}; "
-                f"set {key} to {max(1, shortest // 4)} or so, or give more text."
+                f"set {key} to {max(1, shortest // 4)} or so, count n-grams with --model ngram, or give more text."
             )
         if len(self.streams) > 1:
             return self._mixture(examples, length)

@@ -146,7 +146,7 @@ class MaskedTask(TextTask):
 class MaskedRun(TextRun):
     """A trained masked language model: `run = seqwright.open("runs/x"); run.fill("the <mask> sat")`."""
 
-    description = "fills blanks"
+    description = "fills masks"
     verbs = ("fill", "evaluate")
     codec_class = MaskedCodec
 
