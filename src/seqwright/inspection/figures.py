@@ -206,7 +206,7 @@ class HeadFigure:
             ],
         }
         left_out = (
-            f"A row has {len(self.heads.columns):,} weights; the {kept} strongest are kept, the rest is given as a sum."
+            f"A row has {len(self.heads.columns):,} weights; the {kept} strongest are kept, the others are summed."
             if kept < len(self.heads.columns)
             else ""
         )

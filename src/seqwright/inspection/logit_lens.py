@@ -41,7 +41,7 @@ def logit_lens_view(subject: Subject) -> ViewResult:
     ]
     step = Step(
         "Logit lens: predictions by layer",
-        "The last layer is the model's own prediction. Where columns agree, later layers changed nothing.",
+        "The last layer is what the model predicts. Where columns agree, later layers changed nothing.",
         "p(layer) = softmax(W norm(hidden state after the layer))",
         figures,
     )
