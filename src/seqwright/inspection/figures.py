@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqwright.inspection.labeled import Heads
 from seqwright.reporting.markup import Html, element, join
-from seqwright.studies.explain.figures import LINE_WIDTH, Table, number, table, visible
+from seqwright.studies.explain.figures import LINE_WIDTH, Cell, Table, number, table, visible
 
 BARS = "▁▂▃▄▅▆▇█"
 STRIP_TOKENS = 200
@@ -131,6 +131,25 @@ class SignedStrip:
         key = f"above zero: filled; below zero: underlined; strongest: {self._top:.3g} {self.unit}"
         caption = element("figcaption", element("span", self.name, class_="title"), element("span", key, class_="key"))
         return element("figure", caption, element("div", *parts, class_="strip"), _detail(), class_="wide")
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """A row for each token: all of them in JSON, the first ones in text and pages."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def text(self) -> str:
+        return table(self.name, self.columns, self.rows).text()
+
+    def as_json(self) -> dict[str, Any]:
+        rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+        return {"kind": "table", "name": self.name, "rows": rows, "total": len(rows)}
+
+    def html(self) -> Html:
+        return table(self.name, self.columns, self.rows).html()
 
 
 @dataclass(frozen=True)

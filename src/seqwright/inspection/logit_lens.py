@@ -7,10 +7,11 @@ import math
 import torch
 
 from seqwright.core.batch import IGNORE
+from seqwright.inspection.figures import TokenTable
 from seqwright.inspection.labeled import LabeledTensor, check_index
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.studies.explain.explanation import Step
-from seqwright.studies.explain.figures import Figure, matrix, table
+from seqwright.studies.explain.figures import Figure, matrix
 
 
 @torch.inference_mode()
@@ -34,9 +35,9 @@ def logit_lens_view(subject: Subject) -> ViewResult:
     surprisal = torch.stack(bits, 1)[real]  # (T, L)
     columns = [names[layer] for layer in layers]
     labels = tuple(target for target, there in zip(example.targets, real.tolist(), strict=True) if there)
-    predicted = [(target or "…", *(column[t] for column in best)) for t, target in enumerate(example.targets)]
+    predicted = tuple((target or "…", *(column[t] for column in best)) for t, target in enumerate(example.targets))
     figures: list[Figure] = [
-        table("most probable token after each layer", ("target", *columns), predicted),
+        TokenTable("most probable token after each layer", ("target", *columns), predicted),
         matrix("surprisal of the target (bits)", surprisal, rows=labels, columns=columns),
     ]
     step = Step(
