@@ -143,6 +143,16 @@ def test_masked_tokens_are_predicted_without_being_seen(runs: Runs) -> None:
     assert [token.token for token in scores.tokens] == ["the", "cat", "sat"]
 
 
+def test_back_off_has_a_row_for_every_token_in_json(runs: Runs) -> None:
+    inspection = runs["ngram"].inspect(" ".join(["the cat sat"] * 30), views=["back-off"])
+    (figure,) = inspection.as_json()["views"]["back-off"]["figures"]
+    assert len(figure["rows"]) == 90
+    assert "… 30 more rows" in inspection.text()
+    probabilities = torch.tensor([row["probability"] for row in figure["rows"]])
+    expected = torch.tensor([token.probability for token in inspection["tokens"].tokens[:-1]])
+    assert_close(probabilities, expected, atol=1e-6, rtol=1e-4)
+
+
 def test_gain_over_an_ngram_is_the_difference_of_surprisals(runs: Runs) -> None:
     inspection = runs["gpt"].inspect(TEXT, against=runs["ngram"])
     ours, theirs = (run.inspect(TEXT)["tokens"].bits for run in (runs["gpt"], runs["ngram"]))

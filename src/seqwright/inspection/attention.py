@@ -84,8 +84,8 @@ def entropy(weights: Tensor) -> Tensor:
 def distance(weights: Tensor) -> Tensor:
     """Mean distance in tokens between a query and what it attends to."""
     rows, columns = weights.shape[-2:]
-    apart = (torch.arange(rows).unsqueeze(1) - torch.arange(columns)).abs().to(weights)
-    return (weights * apart).sum(-1).mean(-1)
+    offsets = (torch.arange(rows).unsqueeze(1) - torch.arange(columns)).abs().to(weights)
+    return (weights * offsets).sum(-1).mean(-1)
 
 
 def _diagonal(weights: Tensor, back: int) -> Tensor:

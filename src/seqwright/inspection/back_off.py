@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from seqwright.core.batch import IGNORE
+from seqwright.inspection.figures import TokenTable
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.studies.explain.explanation import Step
-from seqwright.studies.explain.figures import table
 from seqwright.tasks.language.task import LanguageRun
 
 
@@ -15,7 +15,7 @@ def back_off_view(subject: Subject) -> ViewResult:
     assert isinstance(run, LanguageRun)
     ids = [id for id in subject.example.batch.target[0].tolist() if id != IGNORE]
     traced = run.back_off(ids)
-    rows = [
+    rows = tuple(
         (
             one.token,
             one.order,
@@ -26,7 +26,7 @@ def back_off_view(subject: Subject) -> ViewResult:
             one.probability,
         )
         for one in traced
-    ]
+    )
     columns = ("token", "order", "context used", "count", "discount", "back-off weights", "probability")
     used = {order: sum(one.order == order for one in traced) for order in sorted({one.order for one in traced})}
     orders = ", ".join(f"order {order}: {count:,}" for order, count in used.items())
@@ -35,6 +35,6 @@ def back_off_view(subject: Subject) -> ViewResult:
         f"The longest n-gram that was counted gives the probability; longer contexts multiply their back-off weights."
         f" Tokens by order: {orders}.",
         "p(w | context) = (count - discount) / total + weight · p(w | shorter context)",
-        [table("back-off", columns, rows)],
+        [TokenTable("back-off", columns, rows)],
     )
     return ViewResult(step, traced)

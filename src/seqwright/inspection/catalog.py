@@ -25,7 +25,7 @@ from seqwright.tasks.translation.task import TranslationRun
 
 @dataclass(frozen=True)
 class View:
-    """A way to look at a forward pass."""
+    """A picture of a forward pass, and the runs that have it."""
 
     compute: Callable[[Subject], ViewResult]
     has: Callable[[Subject], bool]

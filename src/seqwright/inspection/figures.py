@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqwright.inspection.labeled import Heads
 from seqwright.reporting.markup import Html, element, join
-from seqwright.studies.explain.figures import LINE_WIDTH, Table, number, table, visible
+from seqwright.studies.explain.figures import LINE_WIDTH, Cell, Table, number, table, visible
 
 BARS = "▁▂▃▄▅▆▇█"
 STRIP_TOKENS = 200
@@ -134,6 +134,25 @@ class SignedStrip:
 
 
 @dataclass(frozen=True)
+class TokenTable:
+    """A row for each token: all of them in JSON, the first ones in text and pages."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def text(self) -> str:
+        return table(self.name, self.columns, self.rows).text()
+
+    def as_json(self) -> dict[str, Any]:
+        rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+        return {"kind": "table", "name": self.name, "rows": rows, "total": len(rows)}
+
+    def html(self) -> Html:
+        return table(self.name, self.columns, self.rows).html()
+
+
+@dataclass(frozen=True)
 class HeadFigure:
     """Attention weights of layers and heads: in a page one at a time, chosen from lists; in a terminal the strongest
     weights of each row of their mean."""
@@ -206,7 +225,7 @@ class HeadFigure:
             ],
         }
         left_out = (
-            f"A row has {len(self.heads.columns):,} weights; the {kept} strongest are kept, the rest is given as a sum."
+            f"A row has {len(self.heads.columns):,} weights; the {kept} strongest are kept, the others are summed."
             if kept < len(self.heads.columns)
             else ""
         )

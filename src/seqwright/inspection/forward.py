@@ -77,12 +77,16 @@ def forward(run: Run, example: Example) -> Forward:
         outputs = model(example.batch) if isinstance(model, nn.Module | Autoregressive) else None
     if lens is not None:
         # A prefix language model reads its source in front of the input.
-        lens.hidden.extend(own[-1][0, -len(example.tokens) :] for own in hidden)
+        lens.hidden.extend(module_calls[-1][0, -len(example.tokens) :] for module_calls in hidden)
     log_probs = (
         outputs[0].float().log_softmax(-1).cpu() if isinstance(model, Autoregressive) and outputs is not None else None
     )
     attention = _attention(model, example, dict(zip(attending, weights, strict=True)))
-    networks = [_joined(name, module, own) for (name, module), own in zip(recurrent.items(), calls, strict=True) if own]
+    networks = [
+        _joined(name, module, module_calls)
+        for (name, module), module_calls in zip(recurrent.items(), calls, strict=True)
+        if module_calls
+    ]
     return Forward(log_probs, attention, networks, lens)
 
 
@@ -119,10 +123,10 @@ def _attention(model: Any, example: Example, calls: dict[str, list[Tensor]]) -> 
     over_source = set(map(id, model.source_attention)) if isinstance(model, AttendsSource) else set()
     names = dict(model.named_modules()) if calls else {}
     layers: dict[str, list[Tensor]] = {"cross": [], "self": [], "encoder": []}
-    for name, own in calls.items():
+    for name, module_calls in calls.items():
         kind = "cross" if id(names[name]) in over_source else "encoder" if name.startswith(ENCODER) else "self"
-        if own:
-            joined = torch.cat([call if call.dim() == 4 else call.unsqueeze(1) for call in own], 2)
+        if module_calls:
+            joined = torch.cat([call if call.dim() == 4 else call.unsqueeze(1) for call in module_calls], 2)
             layers[kind].append(joined[0].float().cpu())  # (H, T, K)
     return Attention({kind: _heads(kind, heads, example) for kind, heads in layers.items() if heads})
 

@@ -7,10 +7,11 @@ import math
 import torch
 
 from seqwright.core.batch import IGNORE
+from seqwright.inspection.figures import TokenTable
 from seqwright.inspection.labeled import LabeledTensor, check_index
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.studies.explain.explanation import Step
-from seqwright.studies.explain.figures import Figure, matrix, table
+from seqwright.studies.explain.figures import Figure, matrix
 
 
 @torch.inference_mode()
@@ -34,14 +35,14 @@ def logit_lens_view(subject: Subject) -> ViewResult:
     surprisal = torch.stack(bits, 1)[real]  # (T, L)
     columns = [names[layer] for layer in layers]
     labels = tuple(target for target, there in zip(example.targets, real.tolist(), strict=True) if there)
-    predicted = [(target or "…", *(column[t] for column in best)) for t, target in enumerate(example.targets)]
+    predicted = tuple((target or "…", *(column[t] for column in best)) for t, target in enumerate(example.targets))
     figures: list[Figure] = [
-        table("most probable token after each layer", ("target", *columns), predicted),
+        TokenTable("most probable token after each layer", ("target", *columns), predicted),
         matrix("surprisal of the target (bits)", surprisal, rows=labels, columns=columns),
     ]
     step = Step(
         "Logit lens: predictions by layer",
-        "The last layer is the model's own prediction. Where columns agree, later layers changed nothing.",
+        "The last layer is what the model predicts. Where columns agree, later layers changed nothing.",
         "p(layer) = softmax(W norm(hidden state after the layer))",
         figures,
     )

@@ -38,12 +38,12 @@ const svgElement = (tag, attributes, text) => {
 for (const figure of document.querySelectorAll("figure")) {
   const detail = figure.querySelector(".detail");
   if (!detail) continue;
-  const say = event => {
+  const describe = event => {
     const label = event.target.closest("[aria-label]:not(.scroll):not(select)");
     if (label && figure.contains(label)) detail.textContent = label.getAttribute("aria-label");
   };
-  figure.addEventListener("pointerover", say);
-  figure.addEventListener("focusin", say);
+  figure.addEventListener("pointerover", describe);
+  figure.addEventListener("focusin", describe);
 }
 for (const figure of document.querySelectorAll("figure.attention")) {
   const data = JSON.parse(figure.querySelector("script").textContent);

@@ -148,7 +148,7 @@ def _classifier(subject: Subject, run: ClassificationRun) -> ViewResult:
     ]
     total = float(saliency.integrated_gradients.values.sum())
     prose = (
-        f"Prediction: {name}. Tokens above zero speak for it, those below against. Integrated gradients sum to"
+        f"Prediction: {name}. Tokens above zero support it, those below zero oppose it. Integrated gradients sum to"
         f" {total:.4f}; the score minus that of zero embeddings is {saliency.differences[0]:.4f}."
     )
     return ViewResult(Step("Saliency: what each token adds to the score", prose, FORMULA, figures), saliency)

@@ -61,12 +61,12 @@ def tokens_view(subject: Subject) -> ViewResult:
     if isinstance(subject.run, MaskedRun):
         log_probs, places = masked_log_probs(subject.run, example)
         assert example.batch.source.ids is not None
-        targets, given = example.batch.source.ids[0, places].tolist(), "all other tokens"
+        targets, condition = example.batch.source.ids[0, places].tolist(), "all other tokens"
         names = [example.tokens[place] for place in places]
     else:
         assert subject.forward.log_probs is not None
         log_probs, targets = subject.forward.log_probs, example.batch.target[0].tolist()
-        names, given = list(example.targets), "source, tokens before it" if example.source else "tokens before it"
+        names, condition = list(example.targets), "source, tokens before it" if example.source else "tokens before it"
     scores = TokenScores(log_probs, scored_tokens(log_probs, targets, names, tokenizer, top))
     bits = scores.bits
     about = "The higher the bar (on a page: the darker the token), the greater the surprisal."
@@ -81,7 +81,7 @@ def tokens_view(subject: Subject) -> ViewResult:
     step = Step(
         "Tokens: surprisal, rank and next-token distribution",
         about,
-        f"surprisal(t) = -log₂ p(token t | {given})",
+        f"surprisal(t) = -log₂ p(token t | {condition})",
         [TokenStrip("tokens", scores.tokens)],
     )
     return ViewResult(step, scores)

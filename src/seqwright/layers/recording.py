@@ -24,14 +24,15 @@ def recorded_calls(
     """
     calls: list[list[T]] = [[] for _ in modules]
 
-    def hook_of(own: list[T]) -> Any:
+    def hook_of(module_calls: list[T]) -> Any:
         def hook(module: nn.Module, arguments: Arguments, options: Options, output: Any) -> None:
-            own.append(value(module, arguments, options, output))
+            module_calls.append(value(module, arguments, options, output))
 
         return hook
 
     handles = [
-        module.register_forward_hook(hook_of(own), with_kwargs=True) for module, own in zip(modules, calls, strict=True)
+        module.register_forward_hook(hook_of(module_calls), with_kwargs=True)
+        for module, module_calls in zip(modules, calls, strict=True)
     ]
     try:
         yield calls
