@@ -18,7 +18,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     files = {
         "text.txt": "the cat sat on the mat\nthe dog sat on the cat\n" * 20,
         "source.txt": "the cat sat\nthe dog ran\n" * 20,
-        "target.txt": "die Katze sass\nder Hund lief\n" * 20,
+        "target.txt": "die Katze sass\nder Hund läuft\n" * 20,
         "labels.tsv": "".join(f"good\tthe good cat {n}\nbad\tthe bad dog {n}\n" for n in range(20)),
         "tags.tsv": "the\tD\ncat\tN\nsat\tV\n\nthe\tD\ndog\tN\nran\tV\n\n" * 10,
     }

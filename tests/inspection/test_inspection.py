@@ -229,7 +229,7 @@ def test_without_a_text_the_validation_data_is_sampled(runs: Runs) -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("gpt", {"views": ["atention"]}, "Did you mean 'attention'?"),
+        ("gpt", {"views": ["attentiom"]}, "Did you mean 'attention'?"),
         ("ngram", {"views": ["attention"]}, "which has no view 'attention'; it has tokens, back-off."),
         ("gpt", {"views": ["gain"]}, "Name another run with --against."),
         ("gpt", {"text": " \n"}, "the text is empty"),
