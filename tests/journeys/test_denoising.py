@@ -41,7 +41,7 @@ def test_translator_fine_tuned_from_denoising(seqwright: Command, workdir: Path,
     assert result.status == 0, result.err
     assert {"nll", "perplexity"} <= seqwright("evaluate", "base", "--on", "text.txt", "--json").json.keys()
     assert seqwright("check", "base").status == 0
-    assert "begin translators with" in seqwright("generate", "base", "one").err
+    assert "to initialize translators" in seqwright("generate", "base", "one").err
     assert len(seqwright("embed", "base", input=b"one\n").out.split()) == 16
     (workdir / "a.src").write_text("one two\n" * 20)
     (workdir / "a.tgt").write_text("two one\n" * 20)
