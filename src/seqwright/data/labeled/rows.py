@@ -181,11 +181,10 @@ def conflicts(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         labels[row.texts].add(row.label)
     conflicting = [texts for texts, names in labels.items() if len(names) > 1]
-    return (
-        [f"{len(conflicting):,} texts have conflicting labels, the first of them {conflicting[0][0][:40]!r}."]
-        if conflicting
-        else []
-    )
+    if not conflicting:
+        return []
+    counted = "1 text has" if len(conflicting) == 1 else f"{len(conflicting):,} texts have"
+    return [f"{counted} conflicting labels, the first of them {conflicting[0][0][:40]!r}."]
 
 
 def odd_labels(rows: Sequence[Row]) -> list[str]:

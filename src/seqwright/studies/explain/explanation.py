@@ -31,7 +31,7 @@ class Step:
         parts = [f"{number}. {self.heading}", _wrapped(self.prose)]
         parts += [textwrap.indent(self.formula, "   ")] if self.formula else []
         parts += [textwrap.indent(figure.text(), "   ") for figure in self.figures]
-        parts += [_wrapped(f"Erratum: {erratum}") for erratum in self.errata]
+        parts += [_wrapped(f"Erratum of the lecture: {erratum}") for erratum in self.errata]
         return "\n\n".join(parts)
 
     def as_json(self) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class Step:
             element("p", self.prose, class_="prose"),
             element("pre", self.formula, class_="formula", tabindex="0") if self.formula else "",
             element("div", *(figure.html() for figure in self.figures), class_="figures") if self.figures else "",
-            *(element("p", element("b", "Erratum: "), erratum, class_="erratum") for erratum in self.errata),
+            *(element("p", element("b", "Erratum of the lecture: "), erratum, class_="erratum") for erratum in self.errata),
             class_="step",
             id=f"step-{number}",
             aria_labelledby=heading,
