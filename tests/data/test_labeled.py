@@ -90,7 +90,7 @@ def test_a_class_named_like_a_column_is_no_header(tmp_path: Path) -> None:
 
 def test_conflicting_labels_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path, "a.tsv", "a\tsame\nb\tsame\nb\tother\nb\tother\n")
-    assert "1 texts have conflicting labels" in read_rows(str(path), LabeledConfig(train=str(path))).notes[-1]
+    assert "1 text has conflicting labels" in read_rows(str(path), LabeledConfig(train=str(path))).notes[-1]
 
 
 def test_notes_about_suspicious_classes(tmp_path: Path) -> None:
