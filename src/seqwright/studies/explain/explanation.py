@@ -52,7 +52,10 @@ class Step:
             element("p", self.prose, class_="prose"),
             element("pre", self.formula, class_="formula", tabindex="0") if self.formula else "",
             element("div", *(figure.html() for figure in self.figures), class_="figures") if self.figures else "",
-            *(element("p", element("b", "Erratum of the lecture: "), erratum, class_="erratum") for erratum in self.errata),
+            *(
+                element("p", element("b", "Erratum of the lecture: "), erratum, class_="erratum")
+                for erratum in self.errata
+            ),
             class_="step",
             id=f"step-{number}",
             aria_labelledby=heading,
