@@ -29,9 +29,8 @@ from torch import nn
 from peers.loop import Options, Step
 from peers.workloads import CYCLE, WORKLOADS, Workload, ours, tokens_per_step
 from seqwright.training import machine
+from seqwright.training.mfu import peak_flops
 
-PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
-"""bf16 operations a second by the vendor's data sheet, without sparsity; of other devices the peak is measured."""
 SIDES = ("seqwright", "peer")
 
 
@@ -93,11 +92,8 @@ def allocated(device: torch.device) -> int:
 
 def peak_rate(options: Options) -> float:
     """Operations a second of the device at its best in this precision."""
-    if options.device.type == "cuda" and options.dtype == torch.bfloat16:
-        for name, rate in PEAKS.items():
-            if name in torch.cuda.get_device_name():
-                return rate
-    return machine.flops(options.device)
+    published = peak_flops(options.device) if options.dtype == torch.bfloat16 else None
+    return published or machine.flops(options.device)
 
 
 def compared(workload: Workload, options: Options, given: argparse.Namespace) -> dict[str, Any]:

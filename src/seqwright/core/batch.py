@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
 
@@ -71,21 +71,30 @@ class Movable:
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
         """A copy with all tensors on a device."""
-        moved = {}
-        for field in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            if isinstance(value, torch.Tensor | Movable):
-                moved[field.name] = value.to(device, non_blocking=non_blocking)
-        return replace(self, **moved)  # type: ignore[type-var]
+        return self._mapped(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:
         """A copy in page-locked memory, from which a GPU copies without the host waiting."""
-        pinned = {}
+        return self._mapped(lambda tensor: tensor.pin_memory())
+
+    def named_tensors(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+        """Every tensor with its dotted name."""
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
-            if isinstance(value, torch.Tensor | Movable):
-                pinned[field.name] = value.pin_memory()
-        return replace(self, **pinned)  # type: ignore[type-var]
+            if isinstance(value, torch.Tensor):
+                yield prefix + field.name, value
+            elif isinstance(value, Movable):
+                yield from value.named_tensors(f"{prefix}{field.name}.")
+
+    def _mapped(self, function: Callable[[Tensor], Tensor]) -> Self:
+        mapped: dict[str, Any] = {}
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, torch.Tensor):
+                mapped[field.name] = function(value)
+            elif isinstance(value, Movable):
+                mapped[field.name] = value._mapped(function)
+        return replace(self, **mapped)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,11 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 
 import torch
 from torch import Tensor, nn
 
-from seqwright.core.batch import Batch, Movable, accumulator_dtype
+from seqwright.core.batch import Batch, accumulator_dtype
 from seqwright.core.cuda_graph import Captured
 from seqwright.core.state import State
 from seqwright.training import machine
@@ -133,7 +132,7 @@ class Update:
             torch.cuda.empty_cache()
 
     def _captured(self, batch: Batch, state: State | None) -> Outcome:
-        key = tuple((name, tensor.shape) for name, tensor in _tensors(batch))
+        key = tuple((name, tensor.shape) for name, tensor in batch.named_tensors())
         if key not in self.graphs:
             if len(self.graphs) == MAX_GRAPHS:
                 return self.apply(batch, state, self.scale_of(batch), batch.rows)
@@ -158,7 +157,7 @@ class CapturedUpdate:
         self.captured = Captured(self._run, update.device, pool)
 
     def __call__(self, batch: Batch, state: State | None) -> Outcome:
-        for (_, target), (_, tensor) in zip(_tensors(self.batch), _tensors(batch), strict=True):
+        for (_, target), (_, tensor) in zip(self.batch.named_tensors(), batch.named_tensors(), strict=True):
             target.copy_(tensor, non_blocking=True)
         self.scale.fill_(1 / max(1, batch.count))
         if self.state is not None and state is not None:
@@ -191,13 +190,3 @@ def _refuse_synchronization(device: torch.device, *, enabled: bool) -> Iterator[
         yield
     finally:
         torch.cuda.set_sync_debug_mode("default")
-
-
-def _tensors(value: Movable, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a batch and its source, by name."""
-    for field in fields(value):  # type: ignore[arg-type]
-        part = getattr(value, field.name)
-        if isinstance(part, Tensor):
-            yield prefix + field.name, part
-        elif isinstance(part, Movable):
-            yield from _tensors(part, f"{prefix}{field.name}.")
