@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     from seqwright.api import register_encoder as register_encoder
     from seqwright.api import tokenizer as tokenizer
     from seqwright.api import train as train
+    from seqwright.api import where as where
     from seqwright.core.config import UserError as UserError
     from seqwright.core.warning import SeqwrightWarning as SeqwrightWarning
     from seqwright.layers.encoder import EncoderConfig as EncoderConfig
     from seqwright.layers.encoder import EncoderOutput as EncoderOutput
 
 _VERBS = ("check", "demo", "explain", "inspect", "list_recipes", "list_runs", "load", "mix", "open", "probe")
-_HOMES = dict.fromkeys((*_VERBS, "register_encoder", "tokenizer", "train"), "api") | {
+_HOMES = dict.fromkeys((*_VERBS, "register_encoder", "tokenizer", "train", "where"), "api") | {
     "UserError": "core.config",
     "SeqwrightWarning": "core.warning",
 }

@@ -28,6 +28,7 @@ from seqwright.training.model_size import refuse_larger
 
 if TYPE_CHECKING:  # studies know every task: each verb imports its own
     from seqwright.inspection.inspection import Inspection
+    from seqwright.inspection.where.report import Where
     from seqwright.studies.check import LawResult
     from seqwright.studies.demo import Rung
     from seqwright.studies.explain.explanation import Explanation
@@ -219,7 +220,7 @@ def open(
         if settings.kind not in build.REGISTERED:  # the user's own code, which need not work on the meta device
             refuse_larger(new_model, weights_path(directory))
         run = kind(directory, settings, new_model(), codec, device=device, precision=precision)
-        run.inspector = inspect
+        run.inspector, run.finder = inspect, where
         return run
 
     return settled(Path(path), opened, beside_writer=True)
@@ -268,6 +269,14 @@ def inspect(
 
     other = against if against is None or isinstance(against, Run) else open(against, device="cpu")
     return look(run if isinstance(run, Run) else open(run, device="cpu"), text, against=other, **options)
+
+
+def where(run: Run | str | Path, text: Files | None = None, **options: Any) -> Where:
+    """Where texts occur in the training text of a run, with file and line, as `seqwright where` prints it. Without a
+    text, samples of the run are searched; options are `on` (files), `samples`, `min_tokens` and those of [decoding]."""
+    from seqwright.inspection.where.where import where as search
+
+    return search(run if isinstance(run, Run) else open(run), text, **options)
 
 
 def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[dict[str, Any]]:

@@ -39,6 +39,7 @@ COMMANDS = {
     "check": "Check the invariants of a trained model: cached = uncached, padded = unpadded, …",
     "tokenize": "Tokenize text and report coverage: unknown tokens, bytes per token, what is lost.",
     "inspect": "Inspect a model on a text: surprisal, attention, gates, back-off, logit lens, saliency.",
+    "where": "Find a text, or samples of a model, in its training text: longest matches with file and line.",
     "explain": "Explain an algorithm step by step: attention, BPTT, BPE, beam search, …, with every number.",
     "recipes": "List the built-in recipes, or every key a recipe may have.",
     "runs": "List the runs of a folder with their scores.",

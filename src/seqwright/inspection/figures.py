@@ -87,14 +87,14 @@ class TokenStrip:
         for token in self.tokens:
             about = _alternatives(token)
             if token.bits is None:
-                parts.append(_chip("…", f"next: {about}", 0.0))
+                parts.append(chip("…", f"next: {about}", 0.0))
                 continue
             score = f"{token.bits:.2f} bits, p {number(token.probability or 0.0)}, rank {token.rank}"
-            parts.append(_chip(token.token, f"{score}; most probable: {about}", token.bits / top))
+            parts.append(chip(token.token, f"{score}; most probable: {about}", token.bits / top))
         key = f"hover or focus a token for its scores; darkest: {top:.1f} bits"
         title = element("span", "surprisal of each token", class_="title")
         caption = element("figcaption", title, element("span", key, class_="key"))
-        strip = element("figure", caption, element("div", *parts, class_="strip"), _detail(), class_="wide")
+        strip = element("figure", caption, element("div", *parts, class_="strip"), detail(), class_="wide")
         return join([strip, self._table().html()])
 
 
@@ -125,12 +125,12 @@ class SignedStrip:
 
     def html(self) -> Html:
         parts = [
-            _chip(token, f"{value:+.4g} {self.unit}", abs(value) / self._top, negative=value < 0)
+            chip(token, f"{value:+.4g} {self.unit}", abs(value) / self._top, negative=value < 0)
             for token, value in zip(self.tokens, self.values, strict=True)
         ]
         key = f"above zero: filled; below zero: underlined; strongest: {self._top:.3g} {self.unit}"
         caption = element("figcaption", element("span", self.name, class_="title"), element("span", key, class_="key"))
-        return element("figure", caption, element("div", *parts, class_="strip"), _detail(), class_="wide")
+        return element("figure", caption, element("div", *parts, class_="strip"), detail(), class_="wide")
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class HeadFigure:
             element("figcaption", element("span", self.name, class_="title"), element("span", class_="choices")),
             element("noscript", element("p", "The picture needs scripts; `--json` has the numbers.")),
             element("div", class_="scroll drawing", tabindex="0", role="region", aria_label=self.name),
-            _detail(),
+            detail(),
             element("p", left_out, class_="lead") if left_out else "",
             element("script", block, type="application/json"),
             class_="attention",
@@ -288,14 +288,14 @@ def _pairs(columns: Sequence[int], weights: Sequence[float]) -> list[int]:
     return [value for pair in pairs if pair[1] for value in pair]
 
 
-def _chip(token: str, about: str, weight: float, *, negative: bool = False) -> Html:
+def chip(token: str, about: str, weight: float, *, negative: bool = False) -> Html:
     shade = f"--weight: {0.0 if math.isnan(weight) else min(1.0, max(0.0, weight)):.3f}"
     label = f"{visible(token)}: {about}"
     kind = "chip negative" if negative else "chip"
     return element("span", visible(token), class_=kind, style=shade, tabindex="0", title=about, aria_label=label)
 
 
-def _detail() -> Html:
+def detail() -> Html:
     """The line below a figure that names what is under the pointer or in focus."""
     return element("p", "", class_="detail", role="status")
 

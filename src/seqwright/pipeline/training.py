@@ -379,7 +379,7 @@ class TrainingSession:
                 self.log({"kind": "sample", "step": 0, **sample})
         summary = {"kind": self.recipe.kind} | facts | (scores.as_json() if scores else {})
         summary["seconds"] = round(summary["seconds"], 3)
-        summary["fingerprint"] = self.directory.fingerprint
+        summary |= {"fingerprint": self.directory.fingerprint, "corpus": self.task.fingerprint}
         if scores:
             summary = {"scored_on": scored_on(self.recipe), "refitted": refits(self.recipe)} | summary
         self.directory.finish(summary, report(facts_of(self.directory, summary)))

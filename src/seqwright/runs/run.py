@@ -109,6 +109,8 @@ class Run:
         self._warned_of_form = False
         self.inspector: Callable[..., Any] | None = None
         """`seqwright.inspect`, set by `seqwright.open`: inspection imports runs, not the other way round."""
+        self.finder: Callable[..., Any] | None = None
+        """`seqwright.where`, set likewise."""
         self.device = torch.device("cpu")
         checkpoint = None if directory.model_path.exists() else newest_checkpoint(directory)
         self.step = None if checkpoint is None else checkpoint.step
@@ -175,6 +177,11 @@ class Run:
         """What the model computes on a text: `seqwright.inspect(run, text)`, with its options."""
         assert self.inspector is not None, "seqwright.open sets it"
         return self.inspector(self, text, **options)
+
+    def where(self, text: str | Iterable[str] | None = None, **options: Any) -> Any:
+        """Where a text occurs in the training text: `seqwright.where(run, text)`, with its options."""
+        assert self.finder is not None, "seqwright.open sets it"
+        return self.finder(self, text, **options)
 
     def check_form(self, texts: Iterable[Any]) -> Iterator[Any]:
         """The same texts, or tuples of them; the first that is misread for its Unicode form has a SeqwrightWarning."""

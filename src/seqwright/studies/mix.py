@@ -89,6 +89,7 @@ def mix(
         warnings=warnings,
         tuned_on=as_list(on),
         tuned={"perplexity": float(np.exp(-mixed.mean()))},
+        corpus=first.summary.get("corpus", ""),
     )
 
 

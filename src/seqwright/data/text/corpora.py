@@ -7,12 +7,26 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
+
 from seqwright.core.config import UserError
 from seqwright.data.files import as_list, expand, resolve
 from seqwright.data.records import RECORD_SUFFIXES, holds_records
 from seqwright.data.samples.text import is_embedded
-from seqwright.data.text.corpus import Corpus, Document, TextConfig, TextFiles, concatenate, read_corpus, split
-from seqwright.data.text.prepare import is_prepared, open_prepared, read_index
+from seqwright.data.text.blocks import blocks
+from seqwright.data.text.corpus import (
+    Corpus,
+    Document,
+    TextConfig,
+    TextFiles,
+    concatenate,
+    first_lines,
+    read_corpus,
+    record_origins,
+    split,
+)
+from seqwright.data.text.origins import Origins
+from seqwright.data.text.prepare import Index, is_prepared, open_prepared, read_index
 from seqwright.data.text.stream import Stream, make_stream
 from seqwright.text.tokenizer import Tokenizer
 
@@ -74,6 +88,33 @@ def read_corpora(config: TextFiles, kind: Document, *, base: Path | None = None)
 def to_stream(corpus: Readable, tokenizer: Tokenizer) -> Stream:
     """The stream of ids of a corpus."""
     return make_stream(corpus, tokenizer) if isinstance(corpus, Corpus) else open_prepared(corpus, tokenizer)
+
+
+def origins_of(corpus: Readable) -> Origins:
+    """File and line of each document; of a prepared corpus whose files are not there, its folder and their numbers."""
+    if isinstance(corpus, Corpus):
+        assert corpus.origins is not None, "training documents come from files"
+        return corpus.origins
+    index = read_index(corpus)
+    try:
+        return Origins.join([_file_origins(Path(file), index) for file in index.files])
+    except UserError:
+        return Origins.of_file(str(corpus), np.arange(1, index.documents + 1), "document")
+
+
+def _file_origins(path: Path, index: Index) -> Origins:
+    """Of a file that was prepared, read block by block."""
+    parts, count = [], 0
+    for block in blocks(path, index.document, index.block):
+        if holds_records(path):
+            documents = len(block.corpus(index.document, index.columns).documents)
+            parts.append(record_origins(path, documents, first=count + 1).places)
+            count += documents
+        elif index.document != "file" or block.first:
+            lines = first_lines(block.text, index.document) + block.line - 1
+            parts.append(Origins.of_file(str(path), lines).places)
+    unit = record_origins(path, 0).files[0][1] if holds_records(path) else "line"
+    return Origins(((str(path), unit),), np.concatenate(parts))
 
 
 def _train_valid(

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqwright.core.config import UserError
-from seqwright.data.files import Errors, expand, read_text, resolve
-from seqwright.data.records import holds_records, records
+from seqwright.data.files import Errors, expand, plain_suffix, read_text, resolve
+from seqwright.data.records import JSON_LINES, holds_records, records
 from seqwright.data.samples.text import embedded_text, is_embedded
+from seqwright.data.text.origins import Origins
 from seqwright.text.backend import SPLIT_AT_SPACE, Kind
 
 Document = Literal["line", "blank-line", "file"]
@@ -24,6 +25,7 @@ Document = Literal["line", "blank-line", "file"]
 END = {"line": "\n", "blank-line": "\n\n", "file": ""}
 """Text that ends a document of each kind; `<eos>` stands for it in the stream."""
 
+_BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
 _SPLIT = re.compile(r"([a-z]+) (\d+(?:\.\d+)?)%")
 
 
@@ -101,6 +103,8 @@ class Corpus:
     """Whether the documents and their ends reproduce the text exactly."""
     unended: Mapping[int, int] = field(default_factory=dict)
     """Characters of its end missing in the text after a document, by index: the last line of a file may have no LF."""
+    origins: Origins | None = field(default=None, compare=False, repr=False)
+    """File and line of each document; None where the text is not from files."""
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -129,7 +133,7 @@ def read_corpus(
     parts: list[Corpus] = []
     for name in [files] if isinstance(files, str) else files:
         if is_embedded(name):
-            parts.append(corpus_of(embedded_text(name), kind))
+            parts.append(file_corpus(embedded_text(name), kind, name))
             continue
         paths, others = expand(resolve(name, base))
         if others:
@@ -140,13 +144,25 @@ def read_corpus(
             if replaced:
                 notes.append(f"{path}: {replaced:,} decoding errors were replaced by U+FFFD.")
             if columns is not None and holds_records(path):
-                parts.append(Corpus(documents=list(texts_of(records(text, path, columns), path, columns)), kind=kind))
+                documents = list(texts_of(records(text, path, columns), path, columns))
+                parts.append(Corpus(documents=documents, kind=kind, origins=record_origins(path, len(documents))))
                 continue
             if "\r\n" in text:
                 notes.append(f"{path}: CRLF line endings are read as LF.")
                 text = text.replace("\r\n", "\n")
-            parts.append(corpus_of(text, kind))
+            parts.append(file_corpus(text, kind, str(path)))
     return replace(concatenate(parts, kind), notes=tuple(notes))
+
+
+def file_corpus(text: str, kind: Document, name: str) -> Corpus:
+    """The corpus of a file's text, with the first line of each document."""
+    return replace(corpus_of(text, kind), origins=Origins.of_file(name, first_lines(text, kind)))
+
+
+def record_origins(path: Path, count: int, first: int = 1) -> Origins:
+    """The places of consecutive records: their lines in JSON lines, their numbers in a table."""
+    numbers = np.arange(first, first + count)
+    return Origins.of_file(str(path), numbers, "line" if plain_suffix(path) in JSON_LINES else "record")
 
 
 def corpus_of(text: str, kind: Document) -> Corpus:
@@ -167,7 +183,14 @@ def concatenate(parts: Sequence[Corpus], kind: Document) -> Corpus:
     for part in parts:
         unended |= {len(documents) + document: missing for document, missing in part.unended.items()}
         documents += part.documents
-    return Corpus(documents=documents, kind=kind, exact=all(part.exact for part in parts), unended=unended)
+    origins = [part.origins for part in parts if part.origins is not None]
+    return Corpus(
+        documents=documents,
+        kind=kind,
+        exact=all(part.exact for part in parts),
+        unended=unended,
+        origins=Origins.join(origins) if len(origins) == len(parts) else None,
+    )
 
 
 def texts_of(rows: Iterable[tuple[str, ...]], path: Path, columns: Sequence[str]) -> Iterator[str]:
@@ -183,8 +206,25 @@ def documents_of(text: str, kind: Document) -> list[str]:
         return [text]
     text = text.replace("\r\n", "\n")
     if kind == "blank-line":
-        return [paragraph.strip("\n") for paragraph in re.split(r"\n(?:[ \t]*\n)+", text) if paragraph.strip()]
+        return [paragraph.strip("\n") for paragraph in _BLANK_LINES.split(text) if paragraph.strip()]
     return text.removesuffix("\n").split("\n")
+
+
+def first_lines(text: str, kind: Document) -> NDArray[np.int64]:
+    """(documents,): the line, from 1, at which each document of a text begins."""
+    if kind == "file":
+        return np.ones(1, np.int64)
+    if kind == "line":
+        return np.arange(1, text.removesuffix("\n").count("\n") + 2)
+    text = text.replace("\r\n", "\n")
+    lines, line, begin = [], 1, 0
+    for end, following in [*(match.span() for match in _BLANK_LINES.finditer(text)), (len(text), len(text))]:
+        paragraph = text[begin:end]
+        if paragraph.strip():
+            lines.append(line + len(paragraph) - len(paragraph.lstrip("\n")))
+        line += text.count("\n", begin, following)
+        begin = following
+    return np.array(lines, np.int64)
 
 
 def document_kind(config: TextFiles, tokenizer: Kind) -> Document:
@@ -224,7 +264,7 @@ def split(corpus: Corpus, rule: str) -> tuple[Corpus, Corpus]:
         heads = [document[:cut] for document, cut in zip(documents, cuts, strict=True)]
         tails = [document[cut:] for document, cut in zip(documents, cuts, strict=True)]
         train = replace(corpus, documents=heads, unended=dict.fromkeys(range(len(heads)), len(END[corpus.kind])))
-        valid = replace(corpus, documents=tails, notes=())
+        valid = replace(corpus, documents=tails, notes=(), origins=None)  # they begin within lines
     else:
         if method == "documents":
             held_out = [_hash_fraction(document) < share for document in documents]
@@ -244,7 +284,8 @@ def split(corpus: Corpus, rule: str) -> tuple[Corpus, Corpus]:
 def _select(corpus: Corpus, numbers: list[int]) -> Corpus:
     """These documents, in this order."""
     unended = {new: corpus.unended[old] for new, old in enumerate(numbers) if old in corpus.unended}
-    return replace(corpus, documents=[corpus.documents[number] for number in numbers], unended=unended)
+    origins = None if corpus.origins is None else corpus.origins.select(numbers)
+    return replace(corpus, documents=[corpus.documents[n] for n in numbers], unended=unended, origins=origins)
 
 
 def _hash_fraction(document: str) -> float:

@@ -1,0 +1,273 @@
+"""Suffix index of a training text: longest matches of any text in it, from suffix arrays on disk (decision 163).
+
+The ids are sorted block by block, so that building takes the memory of one block however long the text is. A match
+lies within a block, and its suffix array has it, or it crosses the border of two, and is compared there directly:
+results are those of one suffix array of the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqwright.core.config import UserError
+from seqwright.core.progress import SILENT, Progress
+from seqwright.core.regular_files import FileRecord, refuse_irregular
+from seqwright.core.storage import atomic_directory, read_record, write_chunks, write_json
+from seqwright.data.text.origins import Origin, Origins, Unit
+from seqwright.data.text.stream import CHUNK, Stream
+from seqwright.data.text.suffix_array import Ints, common_prefixes, longest_matches, suffix_array
+
+FORMAT = 1
+BLOCK = 1 << 22
+"""Ids that are sorted at once: about 400 MB of memory."""
+LIMIT = 64
+"""Ids of a match up to which all positions of a query are searched together; longer ones are followed one by one."""
+ROWS = 1 << 14
+"""Positions of a query that are searched together: bounds memory."""
+NEVER = -1
+"""In a query: an id that occurs in no text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """The contents of index.json."""
+
+    format: int
+    corpus: str
+    """Fingerprint of the data that the index is of."""
+    dtype: Literal["uint16", "uint32"]
+    ids: int
+    documents: int
+    block: int
+    files: list[tuple[str, Unit]]
+    records: dict[str, FileRecord]
+    """Sizes and hashes of the arrays."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A part of a query that occurs in the text, and is not within a longer one that does."""
+
+    start: int
+    length: int
+    position: int
+    """One of its occurrences in the ids of the text."""
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+
+@dataclass(frozen=True)
+class SuffixIndex:
+    """Ids of a text with the suffix array of each block, memory-mapped."""
+
+    ids: Ints
+    suffixes: Ints
+    """(N,): the suffix array of each block, its starts counted from that of the block."""
+    starts: NDArray[np.int64]
+    """(documents,): position of the `<sos>` of each."""
+    origins: Origins
+    block: int
+
+    def matches(self, query: Sequence[int] | Ints) -> list[Match]:
+        """The maximal matches of a query: for every position the longest one, unless an earlier one reaches as far."""
+        ids = np.asarray(query, np.int64)
+        if not len(ids):
+            return []
+        found = _Longest(self, ids)
+        ends = found.ends()
+        new = np.flatnonzero(ends > np.append(0, ends[:-1]))
+        new = new[ends[new] > new]
+        return [Match(int(q), int(ends[q] - q), int(found.at[q])) for q in new]
+
+    def origin(self, position: int, line_ends: NDArray[np.int64]) -> Origin:
+        """File and line of a position, where `line_ends` (V,) are the line ends of each token."""
+        document = int(np.searchsorted(self.starts, position, side="right")) - 1
+        origin = self.origins[document]
+        if origin.unit != "line":
+            return origin
+        before = self.ids[int(self.starts[document]) : position]
+        passed = sum(int(line_ends[before[n : n + CHUNK]].sum()) for n in range(0, len(before), CHUNK))
+        return Origin(origin.file, origin.number + passed, origin.unit)
+
+    @property
+    def blocks(self) -> Iterator[tuple[int, Ints, Ints]]:
+        """Offset, ids and suffix array of each block."""
+        for offset in range(0, len(self.ids), self.block):
+            part = slice(offset, offset + self.block)
+            yield offset, self.ids[part], self.suffixes[part]
+
+
+class _Longest:
+    """Longest matches of all positions of a query: `at[q]`, and q plus its length."""
+
+    def __init__(self, index: SuffixIndex, query: NDArray[np.int64]):
+        self.index, self.query = index, query
+        self.lengths = np.zeros(len(query), np.int64)
+        self.at = np.zeros(len(query), np.int64)
+
+    def ends(self) -> NDArray[np.int64]:
+        positions = np.arange(len(self.query))
+        for first in range(0, len(positions), ROWS):
+            rows = positions[first : first + ROWS]
+            self.lengths[rows], self.at[rows] = self._within_blocks(rows, LIMIT)
+        cut = np.flatnonzero(self.lengths >= LIMIT)
+        for offset in range(self.index.block, len(self.index.ids), self.index.block):
+            self._cross(offset)
+        for run in np.split(cut, np.flatnonzero(np.diff(cut) > 1) + 1) if len(cut) else ():
+            self._follow(int(run[0]), int(run[-1]) + 1)
+        return positions + self.lengths
+
+    def _within_blocks(self, rows: NDArray[np.int64], limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        lengths, at = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        for offset, ids, suffixes in self.index.blocks:
+            new, places = longest_matches(ids, suffixes, self.query, rows, limit)
+            better = new > lengths
+            lengths[better], at[better] = new[better], places[better] + offset
+        return lengths, at
+
+    def _cross(self, border: int) -> None:
+        """Matches across the border of two blocks: query[j] at the first id of the second, with what agrees around."""
+        query, ids = self.query, self.index.ids
+        inner = np.flatnonzero((query[:-1] == ids[border - 1]) & (query[1:] == ids[border])) + 1
+        if not len(inner):
+            return
+        left = ids[max(0, border - len(query)) : border][::-1]
+        right = ids[border : border + len(query)]
+        zero = np.zeros(len(inner), np.int64)
+        before = common_prefixes(left, zero, query[::-1], len(query) - inner, len(query))
+        after = common_prefixes(right, zero, query, inner, len(query))
+        for j, back, forth in zip(inner.tolist(), before.tolist(), after.tolist(), strict=True):
+            rows = np.arange(j - back, j)
+            lengths = j + forth - rows
+            better = lengths > self.lengths[rows]
+            self.lengths[rows[better]] = lengths[better]
+            self.at[rows[better]] = border - (j - rows[better])
+
+    def _follow(self, first: int, stop: int) -> None:
+        """Exact lengths of consecutive positions whose matches were cut at LIMIT.
+
+        Ends never decrease from one position to the next, so the first position that reaches beyond the end of a match
+        is found by bisection; those between have the rest of that match.
+        """
+        start = first
+        while start < stop:
+            self._exact(start)
+            end = start + self.lengths[start]
+            low, high = start, stop
+            if high - low > 1 and self._exact(stop - 1) == end:
+                low = stop - 1
+            while high - low > 1:
+                middle = (low + high) // 2
+                if self._exact(middle) == end:
+                    low = middle
+                else:
+                    high = middle
+            rows = np.arange(start, high)
+            self.lengths[rows], self.at[rows] = end - rows, self.at[start] + rows - start
+            start = high
+
+    def _exact(self, position: int) -> int:
+        """The end of the longest match of a position."""
+        (length,), (at,) = self._within_blocks(np.array([position]), len(self.query))
+        if length > self.lengths[position]:
+            self.lengths[position], self.at[position] = length, at
+        return position + int(self.lengths[position])
+
+
+def build_index(
+    folder: Path,
+    streams: Sequence[tuple[Stream, Origins]],
+    corpus: str,
+    *,
+    progress: Progress = SILENT,
+    block: int = BLOCK,
+) -> None:
+    """Writes the index of training streams to a folder, in the memory of one block; it appears when complete."""
+    dtype = max(stream.ids.dtype for stream, _ in streams)
+    total = sum(len(stream.ids) for stream, _ in streams)
+    origins = Origins.join([origins for _, origins in streams])
+    with atomic_directory(folder) as temporary:
+        write_chunks(temporary / "ids.bin", _chunks(stream for stream, _ in streams))
+        ids = np.memmap(temporary / "ids.bin", dtype, mode="r")
+
+        def sorted_blocks() -> Iterator[bytes]:
+            for offset in range(0, total, block):
+                progress.stage(f"sorting the suffixes of {total:,} tokens: {offset / total:.0%}")
+                yield suffix_array(np.array(ids[offset : offset + block])).tobytes()
+            progress.stage("")
+
+        write_chunks(temporary / "suffixes.bin", sorted_blocks())
+        starts = np.concatenate([_starts(stream) + first for stream, first in _with_first(streams)])
+        if len(starts) != len(origins.places):
+            raise UserError("the documents of the training text are not those of its ids; prepare the text again.")
+        table = np.concatenate([starts[:, None], origins.places], 1).astype("<i8")
+        write_chunks(temporary / "documents.bin", [table.tobytes()])
+        names = ("ids.bin", "suffixes.bin", "documents.bin")
+        header = {
+            "format": FORMAT,
+            "corpus": corpus,
+            "dtype": np.dtype(dtype).name,
+            "ids": total,
+            "documents": len(starts),
+            "block": block,
+            "files": [list(file) for file in origins.files],
+            "records": {name: vars(FileRecord.of(temporary / name)) for name in names},
+        }
+        write_json(temporary / "index.json", header)
+
+
+def open_index(folder: Path, corpus: str) -> SuffixIndex | None:
+    """The index in a folder; None where there is none, or one of another text, version or damaged."""
+    if not (folder / "index.json").is_file():
+        return None
+    refuse_irregular(folder)
+    try:
+        header = read_record(folder / "index.json", Header)
+        intact = all(FileRecord.of(folder / name) == record for name, record in header.records.items())
+    except UserError:
+        return None
+    arrays: dict[str, tuple[Any, int]] = {
+        "ids.bin": (np.dtype(header.dtype), header.ids),
+        "suffixes.bin": (np.dtype("<u4"), header.ids),
+        "documents.bin": (np.dtype("<i8"), 3 * header.documents),
+    }
+    fits = header.block > 0 and all(
+        name in header.records and header.records[name].size == dtype.itemsize * count
+        for name, (dtype, count) in arrays.items()
+    )
+    if header.format != FORMAT or header.corpus != corpus or not intact or not fits:
+        return None
+    ids, suffixes, table = (np.memmap(folder / name, dtype, mode="r") for name, (dtype, _) in arrays.items())
+    documents = np.array(table).reshape(-1, 3)
+    if not 0 <= documents[:, 1].min() <= documents[:, 1].max() < len(header.files):
+        return None
+    origins = Origins(tuple((name, unit) for name, unit in header.files), documents[:, 1:])
+    return SuffixIndex(ids, suffixes, documents[:, 0], origins, header.block)
+
+
+def _chunks(streams: Iterable[Stream]) -> Iterator[bytes]:
+    for stream in streams:
+        for first in range(0, len(stream.ids), CHUNK):
+            yield np.ascontiguousarray(stream.ids[first : first + CHUNK]).tobytes()
+
+
+def _with_first(streams: Sequence[tuple[Stream, Origins]]) -> Iterator[tuple[Stream, int]]:
+    """Each stream with the position of its first id."""
+    first = 0
+    for stream, _ in streams:
+        yield stream, first
+        first += len(stream.ids)
+
+
+def _starts(stream: Stream) -> NDArray[np.int64]:
+    """(documents,): positions of `<sos>`."""
+    lengths = stream.lengths + 1
+    return np.cumsum(lengths) - lengths

@@ -1,0 +1,141 @@
+"""Copied text: matches of texts in a training text, and how much of them lies in matches of what length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqwright.core.notebook import NotebookTable
+from seqwright.data.text.origins import Origin, Unit
+from seqwright.data.text.suffix_index import NEVER, Match, SuffixIndex
+from seqwright.text.tokenizer import Tokenizer
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CopiedText(NotebookTable):
+    """A part of a text that occurs in the training text."""
+
+    text: str
+    tokens: int
+    """Length in tokens."""
+    start: int
+    """Its first token, from 0."""
+    file: str
+    number: int
+    """Line of its first occurrence that the index has, from 1 (`unit`: or record of a table, or document)."""
+    unit: Unit
+
+    @property
+    def place(self) -> str:
+        """File and line: `notes.txt, line 12`."""
+        return f"{self.file}, {self.unit} {self.number:,}"
+
+
+@dataclass(frozen=True)
+class SearchedText:
+    """A text with its matches in the training text."""
+
+    text: str
+    tokens: tuple[str, ...]
+    matches: tuple[CopiedText, ...]
+    """Those of at least `min_tokens` tokens, in order; none lies within another."""
+    lengths: Ids = field(repr=False)
+    """(tokens,): length of the longest match that each token is part of; 0 for tokens that do not occur."""
+    marked: str = ""
+    """The text with its matches in ⟦brackets⟧; those that overlap are one."""
+
+
+@dataclass(frozen=True)
+class CopyingStatistics(NotebookTable):
+    """How much of some texts occurs in the training text."""
+
+    texts: int
+    tokens: int
+    longest: int
+    """Tokens of the longest match."""
+    shares: dict[int, float]
+    """Share of the tokens that are part of a match of at least n tokens, for n = 1, 2, 4, …."""
+
+    def share(self, n: int) -> float:
+        """Share of the tokens in matches of at least n tokens, for an n of `shares`; 0 beyond the longest."""
+        return self.shares.get(n, 0.0)
+
+
+def copying_statistics(lengths: Sequence[Ids], also: int) -> CopyingStatistics:
+    """Of texts with these match lengths of their tokens; `also` is a further n of `shares`."""
+    joined = np.concatenate([np.zeros(0, np.int64), *lengths])
+    longest = int(joined.max(initial=0))
+    powers = {1 << n for n in range(max(1, longest).bit_length())}
+    shares = {n: float((joined >= n).mean()) if len(joined) else 0.0 for n in sorted(powers | {also})}
+    return CopyingStatistics(len(lengths), len(joined), longest, shares)
+
+
+class Searcher:
+    """Searches texts in an index; special tokens match nothing."""
+
+    def __init__(self, index: SuffixIndex, tokenizer: Tokenizer):
+        self.index, self.tokenizer = index, tokenizer
+        self._line_ends = np.array([piece.count(b"\n") for piece in tokenizer.token_bytes], np.int64)
+
+    def search(self, texts: Sequence[Ids], min_tokens: int) -> list[SearchedText]:
+        """The matches of each text."""
+        return [self._searched(ids, found, min_tokens) for ids, found in zip(texts, self._matches(texts), strict=True)]
+
+    def _searched(self, ids: Ids, found: Sequence[Match], min_tokens: int) -> SearchedText:
+        listed = [match for match in found if match.length >= min_tokens]
+        return SearchedText(
+            self.tokenizer.decode(ids.tolist()),
+            tuple(self.tokenizer.tokens(ids.tolist())),
+            tuple(self._copied(match, ids) for match in listed),
+            match_lengths(found, len(ids)),
+            self._marked(ids, match_lengths(listed, len(ids)) > 0),
+        )
+
+    def _marked(self, ids: Ids, copied: NDArray[np.bool_]) -> str:
+        """The text with brackets around the tokens that are copied."""
+        edges = np.diff(copied.astype(np.int8), prepend=0, append=0)
+        parts = []
+        for edge, id in zip(edges.tolist(), [*ids.tolist(), None], strict=True):
+            parts.append({1: "⟦", -1: "⟧", 0: ""}[edge].encode())
+            parts.append(b"" if id is None else self.tokenizer.token_bytes[id])
+        return b"".join(parts).decode(errors="replace").strip()
+
+    def lengths(self, texts: Sequence[Ids]) -> list[Ids]:
+        """(tokens,) of each text: length of the longest match that each token is part of; special tokens left out."""
+        is_text = self.tokenizer.is_text
+        return [
+            match_lengths(matches, len(ids))[is_text[ids]]
+            for ids, matches in zip(texts, self._matches(texts), strict=True)
+        ]
+
+    def _matches(self, texts: Sequence[Ids]) -> list[list[Match]]:
+        """Maximal matches of each text, found in one search: texts are parted by an id that never occurs."""
+        is_text = self.tokenizer.is_text
+        parts = [part for ids in texts for part in (np.where(is_text[ids], ids, NEVER), [NEVER])]
+        firsts = np.cumsum([0, *(len(ids) + 1 for ids in texts)])
+        found: list[list[Match]] = [[] for _ in texts]
+        for match in self.index.matches(np.concatenate([np.zeros(0, np.int64), *parts])):
+            text = int(np.searchsorted(firsts, match.start, side="right")) - 1
+            found[text].append(Match(match.start - int(firsts[text]), match.length, match.position))
+        return found
+
+    def _copied(self, match: Match, ids: Ids) -> CopiedText:
+        pieces = [self.tokenizer.token_bytes[id] for id in ids[match.start : match.end]]
+        blank = next((n for n, piece in enumerate(pieces) if piece.strip()), 0)  # the line is that of the first letter
+        origin: Origin = self.index.origin(match.position + blank, self._line_ends)
+        text = self.tokenizer.decode(ids[match.start : match.end].tolist())
+        return CopiedText(text, match.length, match.start, origin.file, origin.number, origin.unit)
+
+
+def match_lengths(matches: Sequence[Match], tokens: int) -> Ids:
+    """(tokens,): length of the longest of the matches that each token is part of."""
+    lengths = np.zeros(tokens, np.int64)
+    for match in matches:
+        part = lengths[match.start : match.end]
+        np.maximum(part, match.length, out=part)
+    return lengths

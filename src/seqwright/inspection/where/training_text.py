@@ -1,0 +1,80 @@
+"""The suffix index of a run's training text: built when it is first needed, then kept in the run's folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from seqwright.core.config import UserError
+from seqwright.core.progress import SILENT, Progress
+from seqwright.data.files import MissingFileError
+from seqwright.data.text.corpora import origins_of, read_corpora, to_stream
+from seqwright.data.text.corpus import TextConfig, TextFiles
+from seqwright.data.text.origins import Origins
+from seqwright.data.text.stream import Stream
+from seqwright.data.text.suffix_index import SuffixIndex, build_index, open_index
+from seqwright.runs.run import Run
+from seqwright.tasks.base import combined_fingerprint
+from seqwright.tasks.language.task import TextRun
+
+FOLDER = "where"
+"""Folder of a run that holds the index."""
+
+
+def training_index(run: Run, progress: Progress = SILENT) -> SuffixIndex:
+    """The suffix index of the text that a run was trained on; UserError where that is unknown, moved or changed."""
+    if not isinstance(run, TextRun):
+        raise UserError(
+            f"{run.path} holds a '{run.settings.kind}' model, which {run.description}; where searches the training text"
+            " of runs that were trained on documents: `train --text` and `train --masked`."
+        )
+    corpus = _recorded_corpus(run)
+    folder = run.path / FOLDER
+    index = open_index(folder, corpus)
+    if index is None:
+        _build(run, corpus, progress)
+        index = open_index(folder, corpus)
+        assert index is not None
+    return index
+
+
+def _recorded_corpus(run: Run) -> str:
+    """The fingerprint of the data that a run was trained on."""
+    if run.step is not None:
+        checkpoint = run.directory.checkpoints.latest()
+        assert checkpoint is not None, "unfinished runs are opened from a checkpoint"
+        return str(checkpoint.state["corpus"])
+    if not (corpus := run.summary.get("corpus")):
+        raise UserError(
+            f"{run.path} has no record of its training text: it was imported, or made by an older version. Train it"
+            " here to search what it was trained on."
+        )
+    return str(corpus)
+
+
+def _build(run: TextRun, corpus: str, progress: Progress) -> None:
+    data = run.settings.data
+    refitted = [replace(data, split=None, refit=False)] if isinstance(data, TextConfig) and data.refit else []
+    for tried in (*refitted, data):  # a refitted model has seen the held-out text, too
+        streams, fingerprint = _training_streams(run, tried)
+        if fingerprint == corpus:
+            break
+    else:
+        raise UserError(
+            f"the files in data.train of {run.path} have changed since it was trained; put those it was trained on back"
+            " to search them."
+        )
+    total = sum(len(stream.ids) for stream, _ in streams)
+    progress.note(f"indexing the {total:,} tokens of the training text, once.")
+    build_index(run.path / FOLDER, streams, corpus, progress=progress)
+
+
+def _training_streams(run: TextRun, data: TextFiles) -> tuple[list[tuple[Stream, Origins]], str]:
+    """Ids and documents of the training text, and the fingerprint of the data."""
+    try:
+        corpora = read_corpora(data, run.documents)
+    except MissingFileError as error:
+        raise UserError(f"the training text of {run.path} was moved: {error} Put it back to search it.") from error
+    train = [(to_stream(readable, run.tokenizer), origins_of(readable)) for readable in corpora.train]
+    valid = [] if corpora.valid is None else [to_stream(corpora.valid, run.tokenizer)]
+    streams = [*(stream for stream, _ in train), *valid]
+    return train, combined_fingerprint(*(stream.fingerprint for stream in streams))

@@ -1,0 +1,127 @@
+"""`where`: texts, files or samples of a run, searched in the text that it was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from seqwright.core.config import UserError, with_options
+from seqwright.core.progress import SILENT, Progress
+from seqwright.inspection.where.copying import Ids, Searcher, copying_statistics
+from seqwright.inspection.where.report import Where
+from seqwright.inspection.where.training_text import training_index
+from seqwright.runs.run import Run
+from seqwright.tasks.language.task import LanguageRun, TextRun
+
+DEFAULT_SAMPLES = 20
+MIN_TOKENS, MIN_CHARACTERS = 8, 32
+"""Tokens from which matches are listed, and where tokens are characters or bytes."""
+MAX_TOKENS = 200_000
+"""Tokens of texts that are searched at once."""
+
+
+def where(
+    run: Run,
+    text: str | Sequence[str] | None = None,
+    *,
+    on: str | Sequence[str] | None = None,
+    samples: int | None = None,
+    min_tokens: int | None = None,
+    progress: Progress = SILENT,
+    **decoding: Any,
+) -> Where:
+    """Matches of a text, of several, of files (`on`) or of samples in the training text of a run, with file and line.
+
+    Without any of them, 20 samples are drawn; `decoding` are options of [decoding]. Samples and files are compared with
+    as much held-out text, where the run has some.
+    """
+    if sum(given is not None for given in (text, on, samples)) > 1:
+        raise UserError("give texts, files with --on, or --samples N; one of them.")
+    if min_tokens is not None and min_tokens < 1:
+        raise UserError(f"min_tokens must be at least 1, not {min_tokens}.")
+    index = training_index(run, progress)
+    assert isinstance(run, TextRun)
+    notes: list[str] = []
+    if text is not None:
+        what, ids = "Given texts", _given(run, [text] if isinstance(text, str) else text)
+    elif on is not None:
+        what, ids = "Documents of files", _documents(run.stream(on).ids, run)
+    else:
+        count = DEFAULT_SAMPLES if samples is None else samples
+        what, ids = f"{count:,} samples", _samples(run, count, decoding)
+    ids = _limited(ids, notes)
+    least = min_tokens or (MIN_CHARACTERS if run.tokenizer.kind in ("characters", "bytes") else MIN_TOKENS)
+    searcher = Searcher(index, run.tokenizer)
+    texts = searcher.search(ids, least)
+    held_out = None
+    if text is None and (baseline := _held_out(run, ids, notes)):
+        held_out = copying_statistics(searcher.lengths(baseline), least)
+    return Where(
+        run=str(run.path),
+        min_tokens=least,
+        indexed=len(index.ids) - len(index.starts),
+        what=what,
+        texts=tuple(texts),
+        copying=copying_statistics([text.lengths for text in texts], least),
+        held_out=held_out,
+        notes=tuple(notes),
+    )
+
+
+def _given(run: TextRun, texts: Sequence[str]) -> list[Ids]:
+    if not texts or not all(text.strip() for text in texts):
+        raise UserError("the text is empty; give some words: seqwright where RUN 'a few words'.")
+    return [np.array(run.tokenizer.encode(text), np.int64) for text in run.check_form(texts)]
+
+
+def _documents(stream: Any, run: TextRun) -> list[Ids]:
+    """The documents of a stream without their special tokens."""
+    ids = np.asarray(stream[: MAX_TOKENS + 1], np.int64)
+    parts = np.split(ids, np.flatnonzero(ids == run.tokenizer.sos))
+    ends = [id for id in (run.tokenizer.sos, run.tokenizer.eos) if id is not None]
+    return [document for part in parts if len(document := part[~np.isin(part, ends)])]
+
+
+def _samples(run: TextRun, count: int, options: dict[str, Any]) -> list[Ids]:
+    if not isinstance(run, LanguageRun):
+        raise UserError(f"{run.path} {run.description}, so it has no samples; give a text, or a file with --on.")
+    if count < 1:
+        raise UserError(f"samples must be at least 1, not {count}.")
+    seed = options.get("seed", run.settings.decoding.seed)
+    with_options(run.settings.decoding, options)  # a wrong option is refused before anything is generated
+    outputs = run.generate([""] * count, seeds=[seed + n for n in range(count)], **options)
+    return [np.array(output.ids, np.int64) for output in outputs if output.ids]
+
+
+def _limited(texts: list[Ids], notes: list[str]) -> list[Ids]:
+    """The first texts, up to MAX_TOKENS, with a note on the others."""
+    total, kept = 0, []
+    for ids in texts:
+        kept.append(ids[: MAX_TOKENS - total])
+        total += len(kept[-1])
+        if total >= MAX_TOKENS:
+            notes.append(f"only the first {MAX_TOKENS:,} tokens are searched.")
+            break
+    return kept
+
+
+def _held_out(run: TextRun, texts: Sequence[Ids], notes: list[str]) -> list[Ids]:
+    """Parts of the validation text, as many and as long as the texts, spread evenly; none where there is too little."""
+    try:
+        stream = run.stream()
+    except UserError:
+        notes.append("the run has no held-out text to compare with: there is none, or it was fitted on it, too.")
+        return []
+    lengths = [len(ids) for ids in texts if len(ids)]
+    room = len(stream.ids) - sum(lengths)
+    if not lengths or room < 0:
+        notes.append(f"the held-out text has fewer than {sum(lengths):,} tokens, so it is compared as it is.")
+        return _documents(stream.ids, run) if lengths else []
+    gaps = np.arange(len(lengths)) * (room // len(lengths))
+    starts = np.cumsum([0, *lengths[:-1]]) + gaps
+    return [
+        np.asarray(stream.ids[start : start + length], np.int64)
+        for start, length in zip(starts.tolist(), lengths, strict=True)
+    ]
