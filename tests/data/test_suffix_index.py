@@ -57,7 +57,7 @@ def test_matches_equal_brute_force(text: list[int], query: list[int], block: int
         assert text[match.position : match.position + match.length] == query[match.start : match.end]
 
 
-@pytest.mark.parametrize("block", [7, 50, 10_000])
+@pytest.mark.parametrize("block", [50, 10_000])
 def test_long_copies_are_found_across_blocks(block: int) -> None:
     text = np.random.default_rng(0).integers(0, 50, 2_000).tolist()
     query = [*text[100:900], -1, *text[1_500:]]

@@ -16,11 +16,11 @@ from seqwright.core.batch import IGNORE
 from seqwright.core.config import UserError
 from seqwright.core.storage import to_json
 from seqwright.inspection import figures
-from seqwright.inspection.attention import distance, entropy
 from seqwright.inspection.catalog import VIEWS
 from seqwright.inspection.embeddings import principal_components
 from seqwright.inspection.figures import HeadFigure, ScoredToken, SignedStrip, TokenStrip
 from seqwright.inspection.gates import unrolled
+from seqwright.inspection.heads import distance, entropy
 from seqwright.inspection.labeled import Heads
 from seqwright.layers.attention import Attend
 from seqwright.layers.recording import recorded_calls
@@ -30,16 +30,16 @@ from .conftest import Runs
 TEXT = "the cat sat on the dog"
 SOURCES = {"tagger": "the cat sat", "classifier": "the good dog", "bag": "the good dog"}
 HAVE = {
-    "ngram": {"tokens", "back-off"},
-    "gpt": {"tokens", "saliency", "attention", "logit-lens", "heads", "neighbors", "map"},
-    "gru": {"tokens", "saliency", "gates", "neighbors", "map"},
-    "transformer": {"tokens", "saliency", "attention", "logit-lens", "heads", "neighbors", "map"},
-    "prefix": {"tokens", "saliency", "attention", "logit-lens", "heads", "neighbors", "map"},
-    "seq2seq": {"tokens", "saliency", "attention", "gates", "neighbors", "map"},
+    "ngram": {"tokens", "back-off", "beam"},
+    "gpt": {"tokens", "saliency", "attention", "logit-lens", "beam", "heads", "positions", "neighbors", "map"},
+    "gru": {"tokens", "saliency", "gates", "beam", "neighbors", "map"},
+    "transformer": {"tokens", "saliency", "attention", "logit-lens", "beam", "heads", "positions", "neighbors", "map"},
+    "prefix": {"tokens", "saliency", "attention", "logit-lens", "beam", "heads", "positions", "neighbors", "map"},
+    "seq2seq": {"tokens", "saliency", "attention", "gates", "beam", "neighbors", "map"},
     "classifier": {"saliency", "gates", "neighbors", "map"},
     "bag": {"saliency"},
     "tagger": {"saliency", "gates", "neighbors", "map"},
-    "masked": {"tokens", "attention", "heads", "neighbors", "map"},
+    "masked": {"tokens", "attention", "heads", "positions", "neighbors", "map"},
 }
 
 
@@ -230,7 +230,7 @@ def test_without_a_text_the_validation_data_is_sampled(runs: Runs) -> None:
     ("kind", "options", "message"),
     [
         ("gpt", {"views": ["attentiom"]}, "Did you mean 'attention'?"),
-        ("ngram", {"views": ["attention"]}, "which has no view 'attention'; it has tokens, back-off."),
+        ("ngram", {"views": ["attention"]}, "which has no view 'attention'; it has tokens, back-off, beam."),
         ("gpt", {"views": ["gain"]}, "Name another run with --against."),
         ("gpt", {"text": " \n"}, "the text is empty"),
         ("gpt", {"target": "x"}, "has no target beside its text"),

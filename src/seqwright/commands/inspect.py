@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seqwright.commands.checks import existing_run, input_path
+from seqwright.commands.checks import existing_files, existing_run, input_path
 from seqwright.commands.common import JSON, RUN, echo, print_json, read_lines
 
 MAX_CHARACTERS = 100_000
@@ -26,6 +26,9 @@ MAX_CHARACTERS = 100_000
     metavar="RUN",
     help="Language models: gain over this run, such as an n-gram, token by token.",
 )
+@click.option(
+    "--on", callback=existing_files, metavar="FILE", help="Statistics of attention heads over a file: --view heads."
+)
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a page of all views instead of printing.")
 @JSON
 def command(
@@ -37,14 +40,15 @@ def command(
     top: int,
     target: str | None,
     against: str | None,
+    on: str | None,
     html: str | None,
     as_json: bool,
 ) -> None:
     """Show what RUN computes on TEXT, a file, or - (standard input); without TEXT on a sample of its validation data.
 
     Views: tokens (surprisal, rank, next-token distribution), back-off (n-grams), gain (with --against), saliency
-    (gradients), attention, gates (LSTM, GRU), logit-lens, heads (statistics), neighbors and map
-    (embeddings). Each run has those that its model allows.
+    (gradients), attention, gates (LSTM, GRU), logit-lens, beam (the search tree), heads (statistics, also --on FILE),
+    positions (similarity), neighbors and map (embeddings). Each run has those that its model allows.
 
     \b
     seqwright inspect runs/notes "The cat sat on the"
@@ -58,7 +62,8 @@ def command(
         raise UserError("--html writes a page; leave --json out.")
     from seqwright.api import inspect
 
-    inspection = inspect(run, _text(text), views=views, layer=layer, head=head, top=top, target=target, against=against)
+    chosen = {"layer": layer, "head": head, "top": top, "target": target, "on": on}
+    inspection = inspect(run, _text(text), against=against, views=views, **chosen)
     if html:
         for note in inspection.notes:
             echo(note, err=True)

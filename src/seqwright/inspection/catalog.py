@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from seqwright.core.protocols import ExplainsBackOff
-from seqwright.inspection.attention import attention_view, heads_view
+from seqwright.inspection.attention import attention_view
 from seqwright.inspection.back_off import back_off_view
+from seqwright.inspection.beam import beam_view
 from seqwright.inspection.embeddings import map_view, neighbors_view, token_embedding
 from seqwright.inspection.gain import gain_view
 from seqwright.inspection.gates import gates_view
+from seqwright.inspection.heads import heads_view
 from seqwright.inspection.logit_lens import logit_lens_view
+from seqwright.inspection.positions import position_module, positions_view
 from seqwright.inspection.saliency import MAX_POSITIONS, attributable, saliency_view
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.inspection.tokens import tokens_view
@@ -54,7 +57,9 @@ VIEWS: Mapping[str, View] = {
     "attention": View(attention_view, lambda subject: bool(subject.forward.attention.kinds)),
     "gates": View(gates_view, lambda subject: bool(subject.forward.recurrent)),
     "logit-lens": View(logit_lens_view, lambda subject: subject.forward.lens is not None),
+    "beam": View(beam_view, lambda subject: isinstance(subject.run, LanguageRun | TranslationRun)),
     "heads": View(heads_view, lambda subject: "self" in subject.forward.attention.kinds),
+    "positions": View(positions_view, lambda subject: position_module(subject.run.model) is not None),
     "neighbors": View(neighbors_view, lambda subject: token_embedding(subject.run.model) is not None),
     "map": View(map_view, lambda subject: token_embedding(subject.run.model) is not None),
 }

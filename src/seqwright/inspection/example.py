@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ MAX_TOKENS = 1024
 """Tokens of a text that are inspected: attention weights grow with the square of them."""
 SAMPLE_TOKENS = 32
 """Tokens of the validation text that are inspected where no text is named."""
+WINDOW = 256
+"""Tokens of a file that are read at once, where the context is not shorter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,20 @@ def example(run: Run, text: str | None = None, target: str | None = None) -> Exa
         f"{run.path} holds a '{run.settings.kind}' model, which {run.description}; inspect takes runs that continue,"
         " translate, classify, tag or fill text."
     )
+
+
+def file_examples(run: Run, on: str) -> Iterator[Example]:
+    """The text of a file in consecutive windows, as the run reads it in evaluations."""
+    if not isinstance(run, LanguageRun | MaskedRun):
+        raise UserError(
+            f"{run.path} {run.description}; statistics over a file are for models that continue or fill text. Give one"
+            " text instead of --on."
+        )
+    ids = run.stream(on).ids
+    size = min(WINDOW, run.model.context or WINDOW)
+    for first in range(0, max(1, len(ids) - 1), size):
+        window = ids[first : first + size].tolist()
+        yield _language_ids(run, window) if isinstance(run, LanguageRun) else _masked_ids(run, window)
 
 
 def _unknown(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:
@@ -111,12 +127,14 @@ def _language(run: LanguageRun, text: str) -> Example:
     tokenizer = run.tokenizer
     assert tokenizer.sos is not None
     ids, notes = _fitted([tokenizer.sos, *tokenizer.encode(text)], run.model.context)
+    return replace(_language_ids(run, ids), text=text, notes=(*notes, *_unknown(tokenizer, ids)))
+
+
+def _language_ids(run: LanguageRun, ids: Sequence[int]) -> Example:
     input, target = torch.tensor([ids]), torch.tensor([[*ids[1:], IGNORE]])
-    tokens = tuple(tokenizer.tokens(ids))
+    tokens = tuple(run.tokenizer.tokens(ids))
     batch = Batch.of_text(input, target).to(run.device)
-    return Example(
-        text=text, batch=batch, tokens=tokens, targets=(*tokens[1:], ""), notes=(*notes, *_unknown(tokenizer, ids))
-    )
+    return Example(text="", batch=batch, tokens=tokens, targets=(*tokens[1:], ""))
 
 
 def _translation(run: TranslationRun, text: str, target: str | None) -> Example:
@@ -183,13 +201,11 @@ def _tagging(run: TaggingRun, text: str) -> Example:
 
 def _masked(run: MaskedRun, text: str) -> Example:
     ids, notes = _fitted(run.encode_source(text), run.model.context)
+    return replace(_masked_ids(run, ids), text=text, notes=(*notes, *_unknown(run.tokenizer, ids)))
+
+
+def _masked_ids(run: MaskedRun, ids: Sequence[int]) -> Example:
     input = torch.tensor([ids], device=run.device)
     source = Source(mask=torch.ones_like(input, dtype=torch.bool), ids=input)
     tokens = tuple(run.tokenizer.tokens(ids))
-    return Example(
-        text=text,
-        batch=Batch.of_source(source, input),
-        tokens=tokens,
-        targets=tokens,
-        notes=(*notes, *_unknown(run.tokenizer, ids)),
-    )
+    return Example(text="", batch=Batch.of_source(source, input), tokens=tokens, targets=tokens)

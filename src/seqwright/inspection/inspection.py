@@ -11,7 +11,7 @@ from typing import Any
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.storage import write_text
 from seqwright.inspection.catalog import VIEWS
-from seqwright.inspection.example import example
+from seqwright.inspection.example import example, file_examples
 from seqwright.inspection.gain import check_comparable
 from seqwright.inspection.gates import LayerGates
 from seqwright.inspection.labeled import Attention
@@ -153,18 +153,24 @@ def inspect(
     layer: int | None = None,
     head: int | None = None,
     top: int = 5,
+    on: str | None = None,
 ) -> Inspection:
     """A run inspected on a text, or on a sample of its validation data.
 
     `target` is what a translator is taken to have generated; `against` another language model with the same tokenizer;
-    `layer` and `head`, from 0, select what is shown of attention, gates and logit lens.
+    `layer` and `head`, from 0, select what is shown of attention, gates and logit lens. `on` is a file over which the
+    statistics of heads are taken, in place of a text.
     """
     if unknown := [name for name in views if name not in VIEWS]:
         raise UserError(f"no view '{unknown[0]}'.{did_you_mean(unknown[0], VIEWS)}")
     if against is not None:
         check_comparable(run, against)
-    options = Options(layer=layer, head=head, top=top)
-    return Inspection(Subject(run, example(run, text, target), options, against), views)
+    options = Options(layer=layer, head=head, top=top, on=on)
+    if on is None:
+        return Inspection(Subject(run, example(run, text, target), options, against), views)
+    if text is not None or (views or ("heads",)) != ("heads",):
+        raise UserError("--on FILE is for the statistics of heads; leave the text and other views out.")
+    return Inspection(Subject(run, next(file_examples(run, on)), options), ("heads",))
 
 
 def _shortened(text: str) -> str:

@@ -18,6 +18,7 @@ figure.wide { width: 100%; }
 .drawing svg { width: auto; height: auto; max-width: none; }
 .drawing svg text { fill: var(--ink); font-size: 11px; }
 .drawing rect { fill: var(--line-1); }
+.drawing .negative { fill: var(--line-2); }
 .drawing rect:hover { stroke: var(--line-2); stroke-width: 2; }
 .drawing .row { fill: var(--hair); fill-opacity: .45; }
 svg.map .point text { font-size: 11px; }

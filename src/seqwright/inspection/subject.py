@@ -25,6 +25,8 @@ class Options:
     """Of attention, from 0; all by default."""
     top: int = 5
     """Alternatives and neighbors of a token."""
+    on: str | None = None
+    """File over which statistics of heads are taken."""
 
     def __post_init__(self) -> None:
         if self.top < 1:

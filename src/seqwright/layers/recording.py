@@ -1,4 +1,4 @@
-"""Calls of modules recorded by forward hooks: one recorder for alignments and inspection (decisions 75 and 161)."""
+"""Calls of modules recorded by forward hooks: one recorder for alignments, inspection, explanations (decision 161)."""
 
 from __future__ import annotations
 

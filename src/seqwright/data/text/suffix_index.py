@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqwright.core.config import UserError
+from seqwright.core.mapped import release, track
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.regular_files import FileRecord, refuse_irregular
 from seqwright.core.storage import atomic_directory, read_record, write_chunks, write_json
@@ -112,26 +113,27 @@ class _Longest:
         self.index, self.query = index, query
         self.lengths = np.zeros(len(query), np.int64)
         self.at = np.zeros(len(query), np.int64)
+        self.cut = np.zeros((sum(1 for _ in index.blocks), len(query)), bool)
+        """(blocks, positions): matches that were cut at LIMIT; no other block has the longest one of a position."""
 
     def ends(self) -> NDArray[np.int64]:
         positions = np.arange(len(self.query))
         for first in range(0, len(positions), ROWS):
-            rows = positions[first : first + ROWS]
-            self.lengths[rows], self.at[rows] = self._within_blocks(rows, LIMIT)
-        cut = np.flatnonzero(self.lengths >= LIMIT)
+            self._search_blocks(positions[first : first + ROWS])
+        cut = np.flatnonzero(self.cut.any(0))
         for offset in range(self.index.block, len(self.index.ids), self.index.block):
             self._cross(offset)
         for run in np.split(cut, np.flatnonzero(np.diff(cut) > 1) + 1) if len(cut) else ():
             self._follow(int(run[0]), int(run[-1]) + 1)
         return positions + self.lengths
 
-    def _within_blocks(self, rows: NDArray[np.int64], limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        lengths, at = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-        for offset, ids, suffixes in self.index.blocks:
-            new, places = longest_matches(ids, suffixes, self.query, rows, limit)
-            better = new > lengths
-            lengths[better], at[better] = new[better], places[better] + offset
-        return lengths, at
+    def _search_blocks(self, rows: NDArray[np.int64]) -> None:
+        """Matches within blocks, up to LIMIT."""
+        for number, (offset, ids, suffixes) in enumerate(self.index.blocks):
+            lengths, at = longest_matches(ids, suffixes, self.query, rows, LIMIT)
+            self.cut[number, rows] = lengths >= LIMIT
+            better = lengths > self.lengths[rows]
+            self.lengths[rows[better]], self.at[rows[better]] = lengths[better], at[better] + offset
 
     def _cross(self, border: int) -> None:
         """Matches across the border of two blocks: query[j] at the first id of the second, with what agrees around."""
@@ -176,9 +178,12 @@ class _Longest:
 
     def _exact(self, position: int) -> int:
         """The end of the longest match of a position."""
-        (length,), (at,) = self._within_blocks(np.array([position]), len(self.query))
-        if length > self.lengths[position]:
-            self.lengths[position], self.at[position] = length, at
+        for number, (offset, ids, suffixes) in enumerate(self.index.blocks):
+            if self.cut[number, position]:
+                start = np.array([position])
+                (length,), (at,) = longest_matches(ids, suffixes, self.query, start, len(self.query))
+                if length > self.lengths[position]:
+                    self.lengths[position], self.at[position] = length, at + offset
         return position + int(self.lengths[position])
 
 
@@ -197,11 +202,14 @@ def build_index(
     with atomic_directory(folder) as temporary:
         write_chunks(temporary / "ids.bin", _chunks(stream for stream, _ in streams))
         ids = np.memmap(temporary / "ids.bin", dtype, mode="r")
+        track(ids)
 
         def sorted_blocks() -> Iterator[bytes]:
             for offset in range(0, total, block):
                 progress.stage(f"sorting the suffixes of {total:,} tokens: {offset / total:.0%}")
-                yield suffix_array(np.array(ids[offset : offset + block])).tobytes()
+                part = np.array(ids[offset : offset + block])
+                release()
+                yield suffix_array(part).tobytes()
             progress.stage("")
 
         write_chunks(temporary / "suffixes.bin", sorted_blocks())

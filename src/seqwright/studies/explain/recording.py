@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seqwright.layers.attention import Attend
+from seqwright.layers.recording import Arguments, Options, recorded_calls
 
 
 @dataclass
@@ -38,35 +39,23 @@ class AttentionCall:
 def recorded(model: nn.Module) -> Iterator[Recorded]:
     """Records every module of a model while entered."""
     record = Recorded()
-    handles = []
+    names = {module: name for name, module in model.named_modules()}
 
-    def output_hook(name: str) -> Any:
-        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            first = output[0] if isinstance(output, tuple) else output
-            if isinstance(first, Tensor):
-                record.outputs[name] = first
-                if first.requires_grad:
-                    first.retain_grad()
+    def keep_output(module: nn.Module, arguments: Arguments, options: Options, output: Any) -> None:
+        first = output[0] if isinstance(output, tuple) else output
+        if isinstance(first, Tensor):
+            record.outputs[names[module]] = first
+            if first.requires_grad:
+                first.retain_grad()
 
-        return hook
+    def keep_attention(attend: Attend, arguments: Arguments, options: Options, output: Any) -> None:
+        query, key, value = arguments
+        scores, weights = attend.scores(query, key, **options), attend.weights(query, key, **options)
+        record.attention[names[attend]] = AttentionCall(query, key, value, scores, weights)
 
-    def attention_hook(name: str) -> Any:
-        def hook(attend: Attend, inputs: tuple[Tensor, ...], options: dict[str, Any]) -> None:
-            query, key, value = inputs
-            scores, weights = attend.scores(query, key, **options), attend.weights(query, key, **options)
-            record.attention[name] = AttentionCall(query, key, value, scores, weights)
-
-        return hook
-
-    for name, module in model.named_modules():
-        handles.append(module.register_forward_hook(output_hook(name)))
-        if isinstance(module, Attend):
-            handles.append(module.register_forward_pre_hook(attention_hook(name), with_kwargs=True))
-    try:
+    attends = [module for module in names if isinstance(module, Attend)]
+    with recorded_calls(list(names), keep_output), recorded_calls(attends, keep_attention):
         yield record
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def set_parameters(module: nn.Module, values: Mapping[str, Tensor]) -> None:

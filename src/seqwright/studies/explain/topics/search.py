@@ -109,14 +109,14 @@ def search(options: SearchExample, run: Run | None = None) -> Explanation:
             "Greedy search",
             "The most probable token at every step: fast, and never sure to be the most probable output.",
             "y_t = argmax p(· | y_(t-1))",
-            [_tree("greedy tree", greedy_tree), _outputs("greedy", greedy)],
+            [search_tree("greedy tree", greedy_tree), _outputs("greedy", greedy)],
         ),
         Step(
             f"Beam search with beam {options.beam_size}",
             "Every hypothesis is extended, and the best few of all candidates are kept; END puts one aside as finished,"
             " ✗ marks those that were dropped.",
             "score = log p(y_1 … y_t)",
-            [_tree("beam tree", beam_tree), _outputs("beam", beam)],
+            [search_tree("beam tree", beam_tree), _outputs("beam", beam)],
         ),
         Step(
             "Exhaustive search",
@@ -188,7 +188,7 @@ def _outputs(name: str, hypotheses: Sequence[Hypothesis]) -> Any:
     return table(name, ["output", "log p", "length"], rows)
 
 
-def _tree(name: str, nodes: Sequence[Node], names: Sequence[str] | None = None) -> Tree:
+def search_tree(name: str, nodes: Sequence[Node], names: Sequence[str] | None = None) -> Tree:
     """The candidates of a search as a tree, best first."""
     children: dict[int | None, list[int]] = {}
     for index, node in enumerate(nodes):
@@ -234,7 +234,7 @@ def _of_run(options: SearchExample, run: Run) -> Explanation:
             f"After “{visible(options.text)[-60:]}”. Numbers are log-probabilities of the output so far; ✗ marks"
             " candidates that were dropped.",
             "score = log p(y_1 … y_t | prompt)",
-            [_tree("beam tree", nodes, tokenizer.tokens([node.id for node in nodes]))],
+            [search_tree("beam tree", nodes, tokenizer.tokens([node.id for node in nodes]))],
         ),
         Step(
             "Outputs",

@@ -1,0 +1,139 @@
+"""Positional similarity: how alike a model's encodings of two positions are, or what it adds for their distance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqwright.inspection.figures import detail
+from seqwright.inspection.subject import Subject, ViewResult
+from seqwright.layers.attention_bias import ALiBi, RelativePositionBias
+from seqwright.layers.positions import Learned, Rotary, Sinusoidal
+from seqwright.reporting.markup import Html, element
+from seqwright.studies.explain.explanation import Step
+from seqwright.studies.explain.figures import Figure, matrix, table
+
+CELL = 9
+"""Pixels of a cell of a heat map."""
+POSITIONS = 48
+"""Positions that are shown, the first ones."""
+DISTANCES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 47)
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A square of numbers from -1 to 1 as shades: one hue above zero, another below."""
+
+    name: str
+    values: tuple[tuple[float, ...], ...]
+
+    def text(self) -> str:
+        return "\n".join([self.name, *("".join(map(_shade, row)) for row in self.values)])
+
+    def as_json(self) -> dict[str, Any]:
+        return {"kind": "heat map", "name": self.name, "values": [list(row) for row in self.values]}
+
+    def html(self) -> Html:
+        count = len(self.values)
+        cells = [
+            element(
+                "rect",
+                x=column * CELL,
+                y=row * CELL,
+                width=CELL - 1,
+                height=CELL - 1,
+                class_="negative" if value < 0 else None,
+                fill_opacity=f"{abs(value):.3f}",
+                role="img",
+                aria_label=f"positions {row} and {column}: {value:.3f}",
+            )
+            for row, values in enumerate(self.values)
+            for column, value in enumerate(values)
+        ]
+        size = {"width": count * CELL, "height": count * CELL, "viewBox": f"0 0 {count * CELL} {count * CELL}"}
+        svg = element("svg", *cells, role="group", aria_label=self.name, **size)
+        caption = element("figcaption", element("span", self.name, class_="title"))
+        scroll = element("div", svg, class_="scroll drawing", tabindex="0", role="region", aria_label=self.name)
+        return element("figure", caption, scroll, detail())
+
+
+def _shade(value: float) -> str:
+    """Two characters, so that a square looks like one; numbers below zero are minus signs."""
+    if value < 0:
+        return "--" if value < -0.5 else "- "
+    return 2 * " ░▒▓█"[min(4, int(5 * value))]
+
+
+def position_module(model: Any) -> nn.Module | None:
+    """The first module of a model that encodes positions."""
+    kinds = (Sinusoidal, Learned, Rotary, ALiBi, RelativePositionBias)
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    return next((module for module in modules if isinstance(module, kinds)), None)
+
+
+def positions_view(subject: Subject) -> ViewResult:
+    """Cosines of absolute encodings; the mean cosine of rotations (RoPE); biases by head (ALiBi, T5)."""
+    module = position_module(subject.run.model)
+    assert module is not None
+    count = min(POSITIONS, subject.run.model.context or POSITIONS)
+    if isinstance(module, ALiBi | RelativePositionBias):
+        return _by_distance(_biases(module, count))
+    if isinstance(module, Rotary):
+        similarity, formula = rotary_similarity(module, count), "mean over pairs i of cos((m - n) θ_i)"
+        what = "Queries and keys are rotated by angles that grow with their position: the dot product of two equal"
+        what += " vectors is multiplied by this."
+    else:
+        similarity, formula = encoding_similarity(module, count), "cos(e_m, e_n) = e_m · e_n / (|e_m| |e_n|)"
+        what = "Cosines between the vectors that are added to the embeddings of two positions."
+    rows = [(d, float(similarity.diagonal(d).mean())) for d in DISTANCES if d < count]
+    figures: list[Figure] = [
+        table("similarity by distance", ("distance", "mean"), rows),
+        HeatMap("similarity of positions", tuple(map(tuple, similarity.tolist()))),
+    ]
+    name = type(module).__name__.lower()
+    return ViewResult(Step(f"Positional similarity ({name})", what, formula, figures), similarity)
+
+
+def encoding_similarity(module: nn.Module, count: int) -> Tensor:
+    """(N, N): cosines of the encodings of positions."""
+    vectors = module.table.weight if isinstance(module, Learned) else module.get_buffer("table")  # (context, D)
+    unit = nn.functional.normalize(vectors[:count].detach().float().cpu(), dim=-1)
+    return unit @ unit.T
+
+
+def rotary_similarity(module: Rotary, count: int) -> Tensor:
+    """(N, N): the factor by which rotations to two positions change the dot product of equal vectors, on average."""
+    cos, sin = (module.get_buffer(name)[:count].float().cpu() for name in ("cos", "sin"))  # (N, E / 2)
+    return (cos @ cos.T + sin @ sin.T) / cos.size(1)
+
+
+@torch.no_grad()
+def _biases(module: ALiBi | RelativePositionBias, count: int) -> Tensor:
+    """(H, N, N) of the first positions."""
+    weight = next(iter((*module.buffers(), *module.parameters())))
+    positions = torch.arange(count, device=weight.device)
+    biases: Tensor = module(positions.unsqueeze(0), positions)
+    return biases[0].float().cpu()
+
+
+def _by_distance(biases: Tensor) -> ViewResult:
+    """Biases (H, N, N) as a table of distances × heads: they depend on nothing else."""
+    distances = [d for d in DISTANCES if d < biases.size(-1)]
+    values = torch.stack([biases[:, -1, biases.size(-1) - 1 - d] for d in distances])  # (distances, H)
+    step = Step(
+        "Positional bias by distance",
+        "What is added to the attention score of a key that many tokens before the query, for each head.",
+        "score(q, k) + bias(distance)",
+        [
+            matrix(
+                "bias",
+                values,
+                rows=[f"distance {d}" for d in distances],
+                columns=[f"head {n}" for n in range(values.size(1))],
+            )
+        ],
+    )
+    return ViewResult(step, biases)

@@ -1,0 +1,41 @@
+"""Beam view: outputs are those of the search, and a hypothesis is lost where none of its continuations was kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from seqwright.decoding.beam_tree import Node
+from seqwright.inspection.beam import BEAM_SIZE, NEW_TOKENS, lost_hypotheses, node_steps
+
+from .conftest import Runs
+
+
+@pytest.mark.parametrize("kind", ["ngram", "gpt", "gru"])
+def test_outputs_are_those_of_the_search(runs: Runs, kind: str) -> None:
+    searched = runs[kind].inspect("the cat", views=["beam"])["beam"]
+    options = {"beam_size": BEAM_SIZE, "n_best": BEAM_SIZE, "max_tokens": NEW_TOKENS, "length_penalty": "none"}
+    outputs = runs[kind].search("the cat", **options)
+    assert [text for text, *_ in searched.outputs] == [one.text.lstrip() for one in outputs]
+    assert [log_prob for _, log_prob, _ in searched.outputs] == pytest.approx([one.log_prob for one in outputs])
+
+
+@pytest.mark.parametrize("kind", ["transformer", "prefix", "seq2seq"])
+def test_best_output_is_the_translation(runs: Runs, kind: str) -> None:
+    searched = runs[kind].inspect("the cat sat", views=["beam"])["beam"]
+    assert searched.outputs[0][0] == runs[kind].translate("the cat sat").text
+
+
+def test_lost_hypotheses_have_the_step_of_their_dropped_continuations() -> None:
+    nodes = [
+        Node(None, 1, -1.0, "kept"),
+        Node(None, 2, -2.0, "kept"),
+        Node(None, 3, -3.0, "dropped"),
+        Node(0, 4, -2.0, "kept"),
+        Node(0, 5, -2.5, "kept"),
+        Node(1, 6, -2.75, "dropped"),
+        Node(3, 0, -3.0, "finished"),
+        Node(3, 7, -3.5, "kept"),
+    ]
+    steps = node_steps(nodes)
+    assert steps == [1, 1, 1, 2, 2, 2, 3, 3]
+    assert lost_hypotheses(nodes, steps) == [(1, 2, 0.25), (4, 3, None)]
