@@ -1,6 +1,6 @@
 # The same targets on a laptop and in CI. All they need is python3 (3.11 or newer, with venv) and make.
 
-.PHONY: demo test test-all fuzz check goldens reference docs bench clean
+.PHONY: demo test test-all fuzz browser check goldens reference docs bench clean
 
 # Corpora for the tests and recipes that need more than the embedded text; without the folder those tests are skipped.
 SEQWRIGHT_DATA ?= ../shared/data
@@ -25,6 +25,10 @@ test: .venv/.ready
 
 test-all: .venv/.ready
 	SEQWRIGHT_EXAMPLES=new $(PYTEST)
+
+# The browser of tests/browser, on Debian and its relatives; without it those tests are skipped.
+browser:
+	command -v chromium || apt-get install --yes --no-install-recommends chromium
 
 # Mutated files for every reader: `make fuzz MINUTES=10`; failures print the reader and seed for tests/fuzz/corpus.txt.
 MINUTES ?= 5

@@ -5,6 +5,8 @@ from __future__ import annotations
 STYLE = """
 figure.wide { width: 100%; }
 .strip { line-height: 2.1; overflow-wrap: anywhere; }
+.strip.copied { margin: 0 0 16px; padding-left: 12px; border-left: 3px solid var(--hair); }
+figcaption .key { white-space: normal; }
 .chip { display: inline-block; margin: 0 1px; padding: 0 5px; border-radius: 4px; white-space: pre-wrap;
   line-height: 1.7; background: color-mix(in srgb, var(--line-2) calc(var(--weight) * 62%), var(--card)); }
 .chip.negative { background: var(--card); box-shadow: inset 0 -3px 0

@@ -161,8 +161,8 @@ class Where:
     def _shares(self) -> Table:
         both = [stats for stats in (self.copying, self.held_out) if stats is not None]
         lengths = sorted({n for stats in both for n in stats.shares})
-        rows: list[list[Cell]] = [[n, *(f"{stats.share(n):.1%}" for stats in both)] for n in lengths]
-        return table("copied", ("match of at least (tokens)", "share", "held-out text")[: 1 + len(both)], rows)
+        rows: list[list[Cell]] = [[n, *(_share_bar(stats.share(n)) for stats in both)] for n in lengths]
+        return table("copied", ("tokens or more", "share", "held-out text")[: 1 + len(both)], rows)
 
     def _matches_step(self) -> Step:
         matches = self.matches
@@ -189,6 +189,11 @@ class Where:
             + (f" {left_out:,} texts with shorter matches are left out." if left_out > 0 else ""),
             figures=[CopiedStrip("texts", texts[:SHOWN_TEXTS])],
         )
+
+
+def _share_bar(share: float) -> str:
+    """A share as a number and a bar of up to twenty characters."""
+    return f"{share:6.1%} {'█' * round(20 * share)}"
 
 
 def _shortened_place(match: CopiedText) -> str:
