@@ -60,6 +60,7 @@ def folder(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = sw.train(text=str(folder / "text.txt"), model="gpt", set=keys, run=folder / "run")
     shutil.copy(run.path / "report.html", folder / "report.html")
     run.inspect(HOSTILE).write_html(folder / "inspect.html")
+    run.inspect("the cat sat", beside="the dog sat").write_html(folder / "pair.html")
     run.where(["the dog sat on the cat", f"mat mat {HOSTILE}"], min_tokens=3).write_html(folder / "where.html")
     sw.explain("attention").write_html(folder / "explain.html")
     return folder
@@ -164,6 +165,16 @@ def test_attention_cells_have_the_weights_and_follow_the_chosen_head(open_page: 
     drawn = figure.locator("svg").get_attribute("aria-label")
     figure.get_by_label("self attention: head").select_option("1")
     expect(figure.locator("svg")).to_have_attribute("aria-label", drawn.replace("head 0", "head 1"))
+
+
+def test_two_texts_stand_beside_each_other_with_one_choice_of_head(open_page: Open) -> None:
+    page = open_page("pair")
+    figures = page.locator("figure.attention")
+    expect(figures).to_have_count(2)
+    left, right = (figures.nth(n).bounding_box() for n in (0, 1))
+    assert left["y"] == right["y"]
+    figures.first.get_by_label("first text: layer").select_option("1")
+    expect(figures.last.locator("svg")).to_have_attribute("aria-label", "self attention, second text, layer 1, head 0")
 
 
 def test_tokens_are_described_under_the_pointer_and_in_focus(open_page: Open) -> None:

@@ -75,6 +75,16 @@ def test_attention_weights_are_those_of_the_fused_kernel(runs: Runs, kind: str) 
         assert any(layer.shape == weights[0].shape and torch.equal(layer, weights[0]) for layer in layers)
 
 
+def test_attention_of_two_texts_is_shown_beside_each_other(runs: Runs) -> None:
+    texts = "the cat sat on the mat", "the cat sat on the dog"
+    pair = runs["gpt"].inspect(texts[0], beside=texts[1], layer=1, head=0)
+    first, second = pair.result("attention").step.figures
+    assert (first.name, second.name) == ("self attention, first text", "self attention, second text")
+    for figure, text in zip((first, second), texts, strict=True):
+        assert figure.as_json()["weights"][0][0] == runs["gpt"].inspect(text).attention[1, 0].values.tolist()
+    assert texts[1] in pair.text()
+
+
 def test_recording_a_cached_step_equals_recording_a_forward_pass(runs: Runs) -> None:
     run, inspection = runs["gpt"], runs["gpt"].inspect(TEXT)
     batch = inspection.subject.example.batch

@@ -26,6 +26,7 @@ MAX_CHARACTERS = 100_000
     metavar="RUN",
     help="Language models: gain over this run, such as an n-gram, token by token.",
 )
+@click.option("--beside", metavar="TEXT", help="Second text, whose attention is shown beside that of the first.")
 @click.option(
     "--on", callback=existing_files, metavar="FILE", help="Statistics of attention heads over a file: --view heads."
 )
@@ -40,6 +41,7 @@ def command(
     top: int,
     target: str | None,
     against: str | None,
+    beside: str | None,
     on: str | None,
     html: str | None,
     as_json: bool,
@@ -55,6 +57,8 @@ def command(
     seqwright inspect runs/notes-gpt "The cat sat" --view attention --layer 1 --head 0
     seqwright inspect runs/notes-gpt "The cat sat" --against runs/notes-ngram --view gain
     seqwright inspect runs/en-de "A dog runs." --html dog.html
+    seqwright inspect runs/bert "it was too tired" --beside "it was too wide" --html pair.html
+    seqwright inspect runs/notes-gpt --view heads --on notes.txt
     """
     from seqwright.core.config import UserError
 
@@ -62,7 +66,7 @@ def command(
         raise UserError("--html writes a page; leave --json out.")
     from seqwright.api import inspect
 
-    chosen = {"layer": layer, "head": head, "top": top, "target": target, "on": on}
+    chosen = {"layer": layer, "head": head, "top": top, "target": target, "beside": beside, "on": on}
     inspection = inspect(run, _text(text), against=against, views=views, **chosen)
     if html:
         for note in inspection.notes:

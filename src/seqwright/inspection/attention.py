@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from seqwright.inspection.figures import HeadFigure
+from seqwright.inspection.forward import forward
 from seqwright.inspection.labeled import Heads, check_index
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.studies.explain.explanation import Step
@@ -12,6 +15,16 @@ def attention_view(subject: Subject) -> ViewResult:
     """Self-attention of every layer and head, cross-attention of encoder-decoders, alignments of recurrent ones."""
     attention, options = subject.forward.attention, subject.options
     figures = [_figure(heads, options.layer, options.head) for heads in attention.kinds.values()]
+    if subject.beside is not None:  # beside each other, with one choice of layer and head for both
+        others = forward(subject.run, subject.beside).attention
+        figures = [
+            each
+            for figure in figures
+            for each in (
+                replace(figure, label="first text"),
+                replace(figure, heads=others[figure.heads.kind], label="second text"),
+            )
+        ]
     step = Step(
         "Attention by layer and head",
         "Each row is a query, the columns are the tokens it attends to; rows sum to one. Layers and heads are counted"

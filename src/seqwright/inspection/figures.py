@@ -25,6 +25,8 @@ PAIR_BYTES = 8
 """Of a stored weight: its column, and the weight in thousandths, with their commas."""
 JSON_WEIGHTS = 1_000_000
 """Weights in JSON; beyond, the strongest of each row only."""
+PAGE_WIDTH, PAIR_WIDTH = 900, 310
+"""Pixels of the cells of a row: one figure across a page, or two beside each other."""
 STRONGEST = 3
 """Attended tokens of each row in a terminal."""
 
@@ -162,10 +164,12 @@ class HeadFigure:
     """Those that are shown."""
     chosen: tuple[int, ...]
     """Heads that are shown."""
+    label: str = ""
+    """Which text it is of, where there are two."""
 
     @property
     def name(self) -> str:
-        return f"{self.heads.kind} attention"
+        return f"{self.heads.kind} attention" + (f", {self.label}" if self.label else "")
 
     def weights(self) -> Iterator[Tensor]:
         """(H, T, K) of each layer that is shown."""
@@ -215,6 +219,8 @@ class HeadFigure:
         kept, strongest = self.strongest(PAGE_BYTES // PAIR_BYTES)
         data = {
             "name": self.name,
+            "kind": self.heads.kind,
+            "room": PAIR_WIDTH if self.label else PAGE_WIDTH,
             "rows": [visible(token) for token in self.heads.rows],
             "columns": [visible(token) for token in self.heads.columns],
             "layers": self.layers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,12 +155,14 @@ def inspect(
     head: int | None = None,
     top: int = 5,
     on: str | None = None,
+    beside: str | None = None,
 ) -> Inspection:
     """A run inspected on a text, or on a sample of its validation data.
 
     `target` is what a translator is taken to have generated; `against` another language model with the same tokenizer;
     `layer` and `head`, from 0, select what is shown of attention, gates and logit lens. `on` is a file over which the
-    statistics of heads are taken, in place of a text.
+    statistics of heads are taken, in place of a text; `beside` a second text whose attention is shown beside that of
+    the first.
     """
     if unknown := [name for name in views if name not in VIEWS]:
         raise UserError(f"no view '{unknown[0]}'.{did_you_mean(unknown[0], VIEWS)}")
@@ -167,8 +170,12 @@ def inspect(
         check_comparable(run, against)
     options = Options(layer=layer, head=head, top=top, on=on)
     if on is None:
-        return Inspection(Subject(run, example(run, text, target), options, against), views)
-    if text is not None or (views or ("heads",)) != ("heads",):
+        first = example(run, text, target)
+        if beside is None:
+            return Inspection(Subject(run, first, options, against), views)
+        first = replace(first, notes=(*first.notes, f"second text: {_shortened(beside)}"))
+        return Inspection(Subject(run, first, options, against, example(run, beside)), views or ("attention",))
+    if text is not None or beside is not None or tuple(views or ["heads"]) != ("heads",):
         raise UserError("--on FILE is for the statistics of heads; leave the text and other views out.")
     return Inspection(Subject(run, next(file_examples(run, on)), options), ("heads",))
 

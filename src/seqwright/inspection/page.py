@@ -56,14 +56,20 @@ for (const figure of document.querySelectorAll("figure.attention")) {
     data[name + "s"].forEach((number, index) => select.add(new Option(number, index)));
     select.setAttribute("aria-label", `${data.name}: ${name}`);
     label.append(name + " ", select); choices.append(label);
-    select.addEventListener("change", () => draw());
+    select.addEventListener("change", () => figure.parentElement.querySelectorAll("figure.attention").forEach(
+      other => other.choose(data.kind, selects.map(select => select.value))));
     return select;
   });
+  figure.choose = (kind, values) => {
+    if (kind !== data.kind) return;
+    selects.forEach((select, n) => { select.value = values[n]; });
+    draw();
+  };
   const opacity = data.columns.length > 64 ? Math.sqrt : weight => weight;
   const short = token => token.length > 14 ? token.slice(0, 13) + "…" : token;
   const draw = () => {
     const [layer, head] = selects.map(select => Number(select.value)), rows = data.weights[layer][head];
-    const cell = Math.max(5, Math.min(20, Math.floor(900 / data.columns.length))), named = cell >= 11;
+    const cell = Math.max(5, Math.min(20, Math.floor(data.room / data.columns.length))), named = cell >= 11;
     const left = named ? 110 : 8, top = named ? 96 : 8;
     const width = left + cell * data.columns.length + 70, height = top + cell * data.rows.length + 8;
     const svg = svgElement("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group",

@@ -51,6 +51,9 @@ class Subject:
     against: Run | None = None
     """An n-gram, or another run with the same tokenizer, to compare with."""
 
+    beside: Example | None = None
+    """A second text whose attention is shown beside that of the first."""
+
     @functools.cached_property
     def forward(self) -> Forward:
         return forward(self.run, self.example)
