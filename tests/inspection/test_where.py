@@ -75,6 +75,16 @@ def test_index_is_built_once_and_survives_its_text(runs: Runs, tmp_path: Path) -
         run.where("năm sáu")
 
 
+def test_first_word_is_found_within_a_line_of_byte_level_bpe(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the quick brown fox\n" * 20)
+    keys = ["tokenizer.kind=byte-bpe", "tokenizer.size=300"]
+    run = sw.train(text=str(tmp_path / "text.txt"), model="ngram", set=keys, run=tmp_path / "run")
+    (found,) = run.where("quick brown", min_tokens=1).texts
+    assert found.text == "quick brown"
+    assert found.matches[0].text == " quick brown"
+    assert len(found.matches) == 1
+
+
 def test_prepared_corpus_has_the_lines_of_its_files(tmp_path: Path, runs: Runs) -> None:
     from seqwright.data.text.corpora import origins_of
     from seqwright.data.text.prepare import prepare

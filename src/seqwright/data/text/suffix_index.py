@@ -26,7 +26,7 @@ from seqwright.data.text.suffix_array import Ints, common_prefixes, longest_matc
 
 FORMAT = 1
 BLOCK = 1 << 22
-"""Ids that are sorted at once: about 400 MB of memory."""
+"""Ids that are sorted at once: about 350 MB of memory."""
 LIMIT = 64
 """Ids of a match up to which all positions of a query are searched together; longer ones are followed one by one."""
 ROWS = 1 << 14
@@ -263,8 +263,10 @@ def open_index(folder: Path, corpus: str) -> SuffixIndex | None:
 
 def _chunks(streams: Iterable[Stream]) -> Iterator[bytes]:
     for stream in streams:
+        track(stream.ids)
         for first in range(0, len(stream.ids), CHUNK):
-            yield np.ascontiguousarray(stream.ids[first : first + CHUNK]).tobytes()
+            yield stream.ids[first : first + CHUNK].tobytes()
+            release()
 
 
 def _with_first(streams: Sequence[tuple[Stream, Origins]]) -> Iterator[tuple[Stream, int]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from seqwright.core.config import UserError, with_options
 from seqwright.core.progress import SILENT, Progress
-from seqwright.inspection.where.copying import Ids, Searcher, copying_statistics
+from seqwright.inspection.where.copying import Ids, SearchedText, Searcher, copying_statistics
 from seqwright.inspection.where.report import Where
 from seqwright.inspection.where.training_text import training_index
 from seqwright.runs.run import Run
@@ -55,6 +56,8 @@ def where(
     least = min_tokens or (MIN_CHARACTERS if run.tokenizer.kind in ("characters", "bytes") else MIN_TOKENS)
     searcher = Searcher(index, run.tokenizer)
     texts = searcher.search(ids, least)
+    if text is not None:
+        texts = _continuing_lines(run, searcher, [text] if isinstance(text, str) else text, texts, least)
     held_out = None
     if text is None and (baseline := _held_out(run, ids, notes)):
         held_out = copying_statistics(searcher.lengths(baseline), least)
@@ -74,6 +77,21 @@ def _given(run: TextRun, texts: Sequence[str]) -> list[Ids]:
     if not texts or not all(text.strip() for text in texts):
         raise UserError("the text is empty; give some words: seqwright where RUN 'a few words'.")
     return [np.array(run.tokenizer.encode(text), np.int64) for text in run.check_form(texts)]
+
+
+def _continuing_lines(
+    run: TextRun, searcher: Searcher, given: Sequence[str], texts: Sequence[SearchedText], min_tokens: int
+) -> list[SearchedText]:
+    """The texts, or where more of them is found so, the texts as they continue a line: the first word of a text has
+    other tokens than the same word after a space in byte-level BPE, and so do subwords of SentencePiece."""
+    spaced = [np.array(run.tokenizer.encode(f" {text}"), np.int64) for text in given[: len(texts)]]
+    found = searcher.search(spaced, min_tokens)
+    return [
+        replace(other, text=text.text)
+        if len(other.tokens) <= len(text.tokens) and other.lengths.sum() > text.lengths.sum()
+        else text
+        for text, other in zip(texts, found, strict=True)
+    ]
 
 
 def _documents(stream: Any, run: TextRun) -> list[Ids]:
