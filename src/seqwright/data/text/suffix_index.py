@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from seqwright.core.config import UserError
 from seqwright.core.mapped import release, track
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.regular_files import FileRecord, refuse_irregular
-from seqwright.core.storage import atomic_directory, read_record, write_chunks, write_json
+from seqwright.core.storage import atomic_directory, read_record, sweep, write_chunks, write_json
 from seqwright.data.text.origins import Origin, Origins, Unit
 from seqwright.data.text.stream import CHUNK, Stream
 from seqwright.data.text.suffix_array import Ints, common_prefixes, longest_matches, suffix_array
@@ -31,6 +31,8 @@ LIMIT = 64
 """Ids of a match up to which all positions of a query are searched together; longer ones are followed one by one."""
 ROWS = 1 << 14
 """Positions of a query that are searched together: bounds memory."""
+ARRAYS: dict[str, str | None] = {"ids.bin": None, "suffixes.bin": "<u4", "documents.bin": "<i8"}
+"""Files of an index and their dtypes; that of the ids is the tokenizer's."""
 NEVER = -1
 """In a query: an id that occurs in no text."""
 
@@ -199,6 +201,7 @@ def build_index(
     dtype = max(stream.ids.dtype for stream, _ in streams)
     total = sum(len(stream.ids) for stream, _ in streams)
     origins = Origins.join([origins for _, origins in streams])
+    sweep(folder)
     with atomic_directory(folder) as temporary:
         write_chunks(temporary / "ids.bin", _chunks(stream for stream, _ in streams))
         ids = np.memmap(temporary / "ids.bin", dtype, mode="r")
@@ -218,7 +221,6 @@ def build_index(
             raise UserError("the documents of the training text are not those of its ids; prepare the text again.")
         table = np.concatenate([starts[:, None], origins.places], 1).astype("<i8")
         write_chunks(temporary / "documents.bin", [table.tobytes()])
-        names = ("ids.bin", "suffixes.bin", "documents.bin")
         header = {
             "format": FORMAT,
             "corpus": corpus,
@@ -227,7 +229,7 @@ def build_index(
             "documents": len(starts),
             "block": block,
             "files": [list(file) for file in origins.files],
-            "records": {name: vars(FileRecord.of(temporary / name)) for name in names},
+            "records": {name: vars(FileRecord.of(temporary / name)) for name in ARRAYS},
         }
         write_json(temporary / "index.json", header)
 
@@ -239,21 +241,15 @@ def open_index(folder: Path, corpus: str) -> SuffixIndex | None:
     refuse_irregular(folder)
     try:
         header = read_record(folder / "index.json", Header)
-        intact = all(FileRecord.of(folder / name) == record for name, record in header.records.items())
+        found = {name: FileRecord.of(folder / name) for name in ARRAYS}
     except UserError:
         return None
-    arrays: dict[str, tuple[Any, int]] = {
-        "ids.bin": (np.dtype(header.dtype), header.ids),
-        "suffixes.bin": (np.dtype("<u4"), header.ids),
-        "documents.bin": (np.dtype("<i8"), 3 * header.documents),
-    }
-    fits = header.block > 0 and all(
-        name in header.records and header.records[name].size == dtype.itemsize * count
-        for name, (dtype, count) in arrays.items()
-    )
-    if header.format != FORMAT or header.corpus != corpus or not intact or not fits:
+    counts = {"ids.bin": header.ids, "suffixes.bin": header.ids, "documents.bin": 3 * header.documents}
+    dtypes = {name: np.dtype(header.dtype if dtype is None else dtype) for name, dtype in ARRAYS.items()}
+    fits = all(found[name].size == dtypes[name].itemsize * counts[name] > 0 for name in ARRAYS)
+    if header.format != FORMAT or header.corpus != corpus or found != header.records or not fits or header.block < 1:
         return None
-    ids, suffixes, table = (np.memmap(folder / name, dtype, mode="r") for name, (dtype, _) in arrays.items())
+    ids, suffixes, table = (np.memmap(folder / name, dtypes[name], mode="r") for name in ARRAYS)
     documents = np.array(table).reshape(-1, 3)
     if not 0 <= documents[:, 1].min() <= documents[:, 1].max() < len(header.files):
         return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from seqwright.core.config import UserError
 from seqwright.core.notebook import NotebookTable
 from seqwright.data.text.origins import Origin, Unit
 from seqwright.data.text.suffix_index import NEVER, Match, SuffixIndex
@@ -27,7 +28,7 @@ class CopiedText(NotebookTable):
     """Its first token, from 0."""
     file: str
     number: int
-    """Line of its first occurrence that the index has, from 1 (`unit`: or record of a table, or document)."""
+    """Line of one of its occurrences, from 1; where `unit` is not "line", the number of its record or document."""
     unit: Unit
 
     @property
@@ -79,6 +80,8 @@ class Searcher:
     """Searches texts in an index; special tokens match nothing."""
 
     def __init__(self, index: SuffixIndex, tokenizer: Tokenizer):
+        if int(index.ids.max()) >= tokenizer.size:
+            raise UserError("the index of the training text has ids beyond the vocabulary; delete the run's where/.")
         self.index, self.tokenizer = index, tokenizer
         self._line_ends = np.array([piece.count(b"\n") for piece in tokenizer.token_bytes], np.int64)
 

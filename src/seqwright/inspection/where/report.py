@@ -81,11 +81,11 @@ class Where:
     indexed: int
     """Tokens of the training text."""
     what: str
-    """What was searched: texts, samples or files."""
+    """Kind of the searched texts, for headings: given texts, samples or documents of files."""
     texts: tuple[SearchedText, ...]
     copying: CopyingStatistics
     held_out: CopyingStatistics | None = None
-    """The same of as much held-out text, which nobody copied: the natural baseline (McCoy et al. 2023)."""
+    """Statistics of as much held-out text, which the model has not read: the natural baseline (McCoy et al. 2023)."""
     notes: tuple[str, ...] = ()
 
     @property
