@@ -18,14 +18,18 @@ import numpy as np
 import seqwright as sw
 from seqwright import build
 from seqwright.core.config import ConfigLoader, UserError
+from seqwright.core.regular_files import FileRecord
 from seqwright.core.storage import read_toml
 from seqwright.data.chat import read_conversations
 from seqwright.data.images.corpus import ImagesConfig, read_images
 from seqwright.data.labeled.rows import LabeledConfig, read_rows
 from seqwright.data.parallel.pairs import PairsConfig, read_pairs
 from seqwright.data.tagged.corpus import TaggedConfig, read_tagged
+from seqwright.data.text.corpora import to_stream
 from seqwright.data.text.corpus import read_corpus
 from seqwright.data.text.prepare import open_prepared, prepare
+from seqwright.data.text.suffix_index import build_index, open_index
+from seqwright.inspection.where.copying import Searcher
 from seqwright.interop.arpa import export_arpa
 from seqwright.pipeline import recipe
 from seqwright.runs.directory import RunDirectory
@@ -123,6 +127,18 @@ def read_shards(path: Path) -> None:
     tokenizer.decode(stream.ids[:50].tolist())
 
 
+def search_index(path: Path) -> None:
+    """Searches an index of a training text whose hashes fit, as an attacker would have it."""
+    with suppress(ValueError, AttributeError, TypeError, KeyError):
+        header = json.loads((path / "index.json").read_text())
+        header["records"] = {name: vars(FileRecord.of(path / name)) for name in header["records"]}
+        (path / "index.json").write_text(json.dumps(header))
+    index = open_index(path, "corpus")
+    if index is not None:
+        tokenizer = train(TokenizerConfig(kind="characters"), [synthetic_text(60)])
+        Searcher(index, tokenizer).search([np.array(tokenizer.encode(synthetic_text(2)))], 1)
+
+
 def seeds(folder: Path) -> dict[str, Seed]:
     """Small valid files of every kind."""
     text = folder / "text.txt"
@@ -205,7 +221,10 @@ def images(folder: Path) -> dict[str, Seed]:
 
 
 def shards(folder: Path, text: Path) -> dict[str, Seed]:
-    """A prepared corpus."""
+    """A prepared corpus, and the index of one."""
     tokenizer = train(TokenizerConfig(kind="characters"), [text.read_text()])
     prepare([text], folder / "shards", tokenizer, document="line")
-    return {"shards": Seed(folder / "shards", read_shards)}
+    corpus = read_corpus(str(text), "line", errors="strict")
+    assert corpus.origins is not None
+    build_index(folder / "where", [(to_stream(corpus, tokenizer), corpus.origins)], "corpus", block=64)
+    return {"shards": Seed(folder / "shards", read_shards), "where": Seed(folder / "where", search_index)}

@@ -27,6 +27,8 @@ from seqwright.data.text.suffix_array import Ints, common_prefixes, longest_matc
 FORMAT = 1
 BLOCK = 1 << 22
 """Ids that are sorted at once: about 350 MB of memory."""
+MAX_BLOCKS = 1 << 10
+"""Blocks of an index, all of which are searched; those of more than four billion ids are larger."""
 LIMIT = 64
 """Ids of a match up to which all positions of a query are searched together; longer ones are followed one by one."""
 ROWS = 1 << 14
@@ -200,6 +202,7 @@ def build_index(
     """Writes the index of training streams to a folder, in the memory of one block; it appears when complete."""
     dtype = max(stream.ids.dtype for stream, _ in streams)
     total = sum(len(stream.ids) for stream, _ in streams)
+    block = max(block, -(-total // MAX_BLOCKS))
     origins = Origins.join([origins for _, origins in streams])
     sweep(folder)
     with atomic_directory(folder) as temporary:
@@ -247,7 +250,8 @@ def open_index(folder: Path, corpus: str) -> SuffixIndex | None:
     counts = {"ids.bin": header.ids, "suffixes.bin": header.ids, "documents.bin": 3 * header.documents}
     dtypes = {name: np.dtype(header.dtype if dtype is None else dtype) for name, dtype in ARRAYS.items()}
     fits = all(found[name].size == dtypes[name].itemsize * counts[name] > 0 for name in ARRAYS)
-    if header.format != FORMAT or header.corpus != corpus or found != header.records or not fits or header.block < 1:
+    fits = fits and header.block * MAX_BLOCKS >= header.ids
+    if header.format != FORMAT or header.corpus != corpus or found != header.records or not fits:
         return None
     ids, suffixes, table = (np.memmap(folder / name, dtypes[name], mode="r") for name in ARRAYS)
     documents = np.array(table).reshape(-1, 3)
