@@ -28,21 +28,21 @@ class Origins:
 
     files: tuple[tuple[str, Unit], ...]
     """Name of each file, and what is numbered in it."""
-    places: NDArray[np.int64]
-    """(documents, 2): index of the file, number."""
+    places: NDArray[np.integer]
+    """(documents, 2): index of the file, number; int32, since there may be millions."""
 
     @classmethod
     def of_file(cls, name: str, numbers: NDArray[np.int64], unit: Unit = "line") -> Origins:
         """Of the documents of one file."""
-        return cls(((name, unit),), np.stack([np.zeros(len(numbers), np.int64), numbers], 1))
+        return cls(((name, unit),), np.stack([np.zeros_like(numbers), numbers], 1).astype(np.int32))
 
     @classmethod
     def join(cls, parts: Sequence[Origins]) -> Origins:
         """Of concatenated corpora."""
         firsts = np.cumsum([0, *(len(part.files) for part in parts)])
-        shifted = [part.places + np.array([first, 0]) for part, first in zip(parts, firsts[:-1], strict=True)]
+        shifted = [part.places + np.array([first, 0], np.int32) for part, first in zip(parts, firsts[:-1], strict=True)]
         files = tuple(file for part in parts for file in part.files)
-        return cls(files, np.concatenate(shifted) if shifted else np.zeros((0, 2), np.int64))
+        return cls(files, np.concatenate(shifted) if shifted else np.zeros((0, 2), np.int32))
 
     def select(self, documents: Sequence[int]) -> Origins:
         """Of these documents, in this order."""
