@@ -14,7 +14,8 @@ import seqwright as sw
 from seqwright.core.config import UserError
 from seqwright.core.storage import to_json
 from seqwright.data.text.suffix_index import Match
-from seqwright.inspection.where.copying import copying_statistics, match_lengths
+from seqwright.inspection.where.copying import Searcher, copying_statistics, match_lengths
+from seqwright.inspection.where.training_text import training_index
 
 from .conftest import Runs
 
@@ -47,6 +48,16 @@ def test_samples_are_shown_as_text_json_and_page(runs: Runs, kind: str) -> None:
         assert "fitted on it, too" in result.notes[0]
     else:
         assert result.held_out is not None
+
+
+def test_training_text_as_held_out_text_is_copied_but_for_its_ends(runs: Runs, tmp_path: Path) -> None:
+    (tmp_path / "copy.txt").write_text("the cat sat on the mat\nthe unseen dog\n")
+    result = runs["gpt"].where(on=str(tmp_path / "copy.txt"), min_tokens=2)
+    assert [text.text for text in result.texts] == ["the cat sat on the mat", "the dog"]
+    assert [text.lengths.tolist() for text in result.texts] == [[6] * 6, [1, 0, 1]]
+    ids = runs["gpt"].stream(str(tmp_path / "copy.txt")).ids.astype(np.int64)
+    lengths = Searcher(training_index(runs["gpt"]), runs["gpt"].tokenizer).lengths([ids])
+    assert lengths[0].tolist() == [6] * 6 + [1, 0, 1]
 
 
 def test_mixture_is_searched_in_the_text_of_its_first_run(runs: Runs, tmp_path: Path) -> None:

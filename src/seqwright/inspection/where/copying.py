@@ -109,10 +109,13 @@ class Searcher:
         return b"".join(parts).decode(errors="replace").strip()
 
     def lengths(self, texts: Sequence[Ids]) -> list[Ids]:
-        """(tokens,) of each text: length of the longest match that each token is part of; special tokens left out."""
-        is_text = self.tokenizer.is_text
+        """(tokens,) of each text: length of the longest match that each token is part of; special tokens are left out,
+        but for unknown words, which match nothing."""
+        counted = self.tokenizer.is_text.copy()
+        if self.tokenizer.unk is not None:
+            counted[self.tokenizer.unk] = True
         return [
-            match_lengths(matches, len(ids))[is_text[ids]]
+            match_lengths(matches, len(ids))[counted[ids]]
             for ids, matches in zip(texts, self._matches(texts), strict=True)
         ]
 
