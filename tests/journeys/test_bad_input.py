@@ -243,7 +243,7 @@ def test_check_rejects_models_with_a_too_short_context(seqwright: Command, workd
         (["runs", "nowhere"], "no runs in nowhere; `seqwright train --text FILE` makes one."),
         (["recipes", "gtp2"], "no recipe 'gtp2'. Did you mean 'gpt2'?"),
         (["recipe"], "no command 'recipe'. Did you mean 'recipes'?"),
-        (["generate"], "Missing argument 'RUN'."),
+        (["generate"], "error: missing argument 'RUN'."),
     ],
     ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else "",
 )

@@ -125,7 +125,7 @@ def test_truncated_sources_are_counted(seqwright: Command, translator: Path, wor
     assert "source 2 has 31 tokens" in result.err
     result = seqwright("translate", translator, "long.en", "--truncate")
     assert result.status == 0
-    assert "1 source(s) exceed the context" in result.err
+    assert "truncated to the context of the model: 1 source." in result.err
 
 
 def test_evaluate_translator_on_test_files(seqwright: Command, translator: Path) -> None:

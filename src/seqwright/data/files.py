@@ -132,6 +132,14 @@ def lines_of(path: Path) -> Iterator[str]:
             yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
 
 
+def line_style(path: Path) -> tuple[str, str]:
+    """The byte order mark of a file, or none, and its line end (LF or CRLF), by its first line."""
+    with _naming(path), COMPRESSED.get(path.suffix, open)(path, "rb") as file:
+        first = file.readline(limit(MAX_DECOMPRESSED))
+    mark = BYTE_ORDER_MARK if first.startswith(codecs.BOM_UTF8) else ""
+    return mark, "\r\n" if first.endswith(b"\r\n") else "\n"
+
+
 def decode_line(raw: bytes, number: int, source: str) -> str:
     """A decoded line without its ending; `source` and the line `number` are for messages."""
     try:

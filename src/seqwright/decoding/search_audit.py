@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from seqwright.core.batch import IGNORE, Batch, Source
+from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive
 from seqwright.decoding.exact import Found, exact_search
 from seqwright.decoding.length_penalty import normalize
@@ -72,6 +73,7 @@ def search_audit(
     banned: Sequence[int] = (),
     prompts: Sequence[Sequence[int]] | None = None,
     references: Sequence[Sequence[int]] | None = None,
+    progress: Progress = SILENT,
 ) -> Audit:
     """The errors of beams of several sizes; the exact search of a source gives up after `options.max_nodes` prefixes.
 
@@ -79,10 +81,11 @@ def search_audit(
     """
     prefixes = [[*([] if sos is None else [sos]), *prompt] for prompt in (prompts or [()] * source.rows)]
     inputs: dict[str, Any] = {"sos": sos, "eos": eos, "banned": banned, "prompts": prompts}
-    beams = {
-        width: search(model, source, replace(options, kind="beam", beam_size=width, n_best=1), **inputs)
-        for width in widths
-    }
+    beams = {}
+    for width in widths:
+        progress.stage(f"beam search, size {width}")
+        beams[width] = search(model, source, replace(options, kind="beam", beam_size=width, n_best=1), **inputs)
+    progress.stage("")
     processors = LogitsProcessors.of([options], eos=eos, banned=banned, device=source.device)
     results: list[Found] = []
     for n, limit in enumerate(max_lengths(model, source, options, prefixes)):
@@ -92,6 +95,7 @@ def search_audit(
         results.append(
             exact_search(model, row, exact, prompt=prefixes[n], limit=limit, processors=processors, known=known)
         )
+        progress.advance(n + 1, source.rows)
     audit = _summary(results, beams)
     if references is None or eos is None:
         return audit

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 from seqwright.core.config import UserError, check_sizes
+from seqwright.core.printable import quantity
 from seqwright.data.files import Errors, as_list, read_text, resolve
 from seqwright.data.parallel.formats import FORMATS, Pair
 from seqwright.data.samples.pairs import embedded_pairs
@@ -138,8 +139,8 @@ def _groups(names: list[str], config: PairsConfig, size: int) -> list[tuple[str,
         return [(name,) for name in names]
     if len(names) % size:
         raise UserError(
-            f"{len(names)} file(s), but source and target files alternate, {size} files together: {', '.join(names)}."
-            f" Files with both sides end in {', '.join(SUFFIXES)}, or set data.format"
+            f"{quantity(len(names), 'file')}, but source and target files alternate, {size} files together:"
+            f" {', '.join(names)}. Files with both sides end in {', '.join(SUFFIXES)}, or set data.format"
             f" ({', '.join(get_args(Format))})."
         )
     return [tuple(names[n : n + size]) for n in range(0, len(names), size)]
