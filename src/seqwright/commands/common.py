@@ -63,9 +63,9 @@ class MultiValueCommand(click.Command):
 def repeat_options(args: list[str]) -> list[str]:
     """`--pairs A B` rewritten to `--pairs A --pairs B`, which click can parse.
 
-    --pairs and --on take all arguments up to the next option, and so does --valid beside --pairs.
+    --pairs, --images and --on take all arguments up to the next option, and so does --valid beside --pairs.
     """
-    greedy = {"--pairs", "--on"} | ({"--valid"} if "--pairs" in args else set())
+    greedy = {"--pairs", "--images", "--on"} | ({"--valid"} if "--pairs" in args else set())
     rewritten: list[str] = []
     option = ""
     for position, argument in enumerate(args):

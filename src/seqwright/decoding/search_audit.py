@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -92,10 +93,17 @@ def search_audit(
         known = [hypothesis for outputs in beams.values() for hypothesis in outputs[n]]
         row = source.select(torch.tensor([n], device=source.device))
         exact = replace(options, kind="exact", n_best=1)
-        results.append(
-            exact_search(model, row, exact, prompt=prefixes[n], limit=limit, processors=processors, known=known)
+        result = exact_search(
+            model,
+            row,
+            exact,
+            prompt=prefixes[n],
+            limit=limit,
+            processors=processors,
+            known=known,
+            on_node=partial(_advance, progress, n, source.rows, options.max_nodes),
         )
-        progress.advance(n + 1, source.rows)
+        results.append(result)
     audit = _summary(results, beams)
     if references is None or eos is None:
         return audit
@@ -106,6 +114,12 @@ def search_audit(
     return replace(
         audit, widths=[_with_reference_errors(row, beams[row.width], references, scores) for row in audit.widths]
     )
+
+
+def _advance(progress: Progress, row: int, rows: int, max_nodes: int | None, nodes: int) -> None:
+    """Reports nodes of all that the exact searches may expand, or sources where these have no limit."""
+    most = max_nodes or 1
+    progress.advance(row * most + min(nodes, most), rows * most)
 
 
 @torch.inference_mode()

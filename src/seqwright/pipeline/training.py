@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -289,9 +290,8 @@ class TrainingSession:
 
     def _fit_baseline(self) -> None:
         """Logs the scores of a counted baseline, once."""
-        if baseline_of(self.directory.records()) is not None:
-            return
-        if record := baseline(self.recipe, self.task, self.progress):
+        known = baseline_of(self.directory.records())
+        if known is None and (record := baseline(self.recipe, self.task, self.progress)):
             self.log(record)
 
     def _decide_steps(self) -> None:
@@ -302,11 +302,8 @@ class TrainingSession:
         self.progress.note(f"measuring how many steps fit into {config.minutes:g} min.")
         feed, device = self.task.feed(self.model), machine.device(config.device)
         self.progress.stage(MEASURING)
-        evaluations = [
-            lambda model: self._evaluate(model, device, quick=True),
-            lambda model: self._sample(model, device),
-        ]
-        speed = measure(self.model, feed, config, evaluations=evaluations)
+        evaluate, sample = partial(self._evaluate, device=device, quick=True), partial(self._sample, device=device)
+        speed = measure(self.model, feed, config, evaluations=(evaluate, sample))
         self.progress.stage("")
         budgeted = speed.budgeted(config, config.minutes, MAX_EPOCHS * feed.steps_per_epoch)
         self.recipe, steps = replace(self.recipe, training=budgeted), budgeted.steps or 0

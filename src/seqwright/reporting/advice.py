@@ -48,9 +48,10 @@ def baseline_of(log: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 
 
 def still_falling(log: Sequence[Mapping[str, Any]]) -> float | None:
-    """By which share the validation loss fell over the last fifth of the steps; None where that is little."""
+    """By which share the validation loss fell over the last fifth of the steps; None where that is little, or where it
+    was lower before."""
     points = _losses(log)
-    if len(points) < 2:
+    if len(points) < 2 or points[-1][1] > min(nll for _, nll in points):
         return None
     last, loss = points[-1]
     before = [nll for step, nll in points if step <= 0.8 * last]

@@ -18,8 +18,16 @@ HIGHER = ("accuracy", "pearson")
 
 UNITS = {"perplexity": "token", "squared_error": "value"}
 """Unit of the loss by a score that only models of such units have; all other models predict labels."""
-TITLES = {"psnr": "PSNR in dB", "psnr_shown": "PSNR of input in dB"}
-"""Display names of scores whose keys are not self-explanatory."""
+TITLES = {
+    "psnr": "PSNR in dB",
+    "psnr_shown": "PSNR of input in dB",
+    "ter": "TER",
+    "bleu": "BLEU",
+    "bleu_lowercased": "BLEU, lowercased",
+    "chrf": "chrF",
+    "chrf_lowercased": "chrF, lowercased",
+}
+"""Display names of scores, where they are not their keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +85,7 @@ def scored_on(summary: Record) -> str:
 def title(score: str, scores: Collection[str] = ("perplexity",)) -> str:
     """Display name of a score; the unit of NLL and lowercased outputs are inferred from the other scores of the run."""
     if f"{score}_lowercased" in scores:
-        return f"{score} (cased references, lowercased outputs)"
+        return f"{TITLES.get(score, score)} (cased references, lowercased outputs)"
     return f"nats per {unit(scores)}" if score == "nll" else TITLES.get(score, score.replace("_", " "))
 
 
