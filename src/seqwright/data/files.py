@@ -106,7 +106,7 @@ def read_text(path: Path, errors: Errors = "strict") -> tuple[str, int]:
     """The text of a file, and the number of decoding errors replaced by U+FFFD (0 with "strict")."""
     data = read_bytes(path)
     if data in (b"", BYTE_ORDER_MARK.encode()):
-        raise UserError(f"{path} is empty.")
+        raise UserError(f"{path} is empty; name a file with text.")
     if errors == "replace":
         text = data.decode(errors="replace").replace("\0", REPLACEMENT)
         replaced = text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())

@@ -83,7 +83,10 @@ class Pairs:
             sides = [1 if fraction < share else 2 if fraction < share + test else 0 for fraction in hashes]
         parts = [[pair for pair, part in zip(self.pairs, sides, strict=True) if part == side] for side in range(3)]
         if not all(parts[: 3 if test else 2]):
-            raise UserError(f'split = "{rule}" of {len(self.pairs)} pairs leaves one side empty; name files in valid.')
+            raise UserError(
+                f'split = "{rule}" of {quantity(len(self.pairs), "pair")} leaves one side empty; give --valid FILE, or'
+                " hold out another share with data.split."
+            )
         return Pairs(pairs=parts[0], notes=self.notes), Pairs(pairs=parts[1]), Pairs(pairs=parts[2])
 
 
