@@ -21,11 +21,24 @@ UNITS = {"perplexity": "token", "squared_error": "value"}
 TITLES = {
     "psnr": "PSNR in dB",
     "psnr_shown": "PSNR of input in dB",
+    "mse": "MSE",
+    "mae": "MAE",
     "ter": "TER",
     "bleu": "BLEU",
     "bleu_lowercased": "BLEU, lowercased",
     "chrf": "chrF",
     "chrf_lowercased": "chrF, lowercased",
+    "rouge_1": "ROUGE-1",
+    "rouge_2": "ROUGE-2",
+    "rouge_l": "ROUGE-L",
+    "simplified_bleu": "simplified BLEU",
+    "f1": "F1",
+    "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
+    "weighted_f1": "weighted F1",
+    "word_f1": "word F1",
+    "matthews": "Matthews correlation",
+    "brier": "Brier score",
 }
 """Display names of scores, where they are not their keys."""
 
