@@ -19,6 +19,7 @@ PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --dist loadfile
 
 demo: .venv/.ready
 	.venv/bin/seqwright demo
+	@echo "(once in a shell: source .venv/bin/activate)"
 
 test: .venv/.ready
 	$(PYTEST) -m "not slow"

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from seqwright import __version__
-from seqwright.commands.hints import command_hint, option_hint
+from seqwright.commands.hints import command_hint, option_hint, usage_message
 from seqwright.core.config import UserError
 from seqwright.core.printable import printable
 from seqwright.core.warning import SeqwrightWarning
@@ -109,13 +109,9 @@ def main() -> None:
         sys.exit(stop.exit_code)
     except click.NoSuchOption as error:
         hint = option_hint(error.option_name, error.ctx.command) if error.ctx else ""
-        if hint:
-            _fail(f"no option {error.option_name}.{hint}")
-        error.show()
-        sys.exit(2)
+        _fail(f"no option {error.option_name}.{hint}" if hint else usage_message(error))
     except click.ClickException as error:
-        error.show()
-        sys.exit(2)
+        _fail(usage_message(error))
     except UserError as error:
         _fail(str(error))
     except OSError as error:

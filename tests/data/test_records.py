@@ -51,7 +51,7 @@ def test_a_field_of_ten_megabytes_is_read() -> None:
             "a.csv",
             "text,label\na,1\nb\n",
             "text",
-            r"a\.csv, line 3 has 1 .*column\(s\): 'b', where the first line has 2",
+            r"a\.csv, line 3 has 1 .*column: 'b', where the first line has 2",
         ),
         ("a.csv", 'text\n"open\n', "text", r"is no CSV"),
         ("a.tsv", "a,b\nc,d\n", "2", r"line 1 has 1 tab-separated .*by commas.*asks for 2"),

@@ -26,8 +26,8 @@ def tiny(*settings: str) -> list[str]:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "bad.txt is empty."),
-        (b"\xef\xbb\xbf", "bad.txt is empty."),
+        (b"", "bad.txt is empty; name a file with text."),
+        (b"\xef\xbb\xbf", "bad.txt is empty; name a file with text."),
         (
             b"one line\n",
             "text has 8 tokens, fewer than one window of 16; set model.context to 2 or so, count n-grams",
@@ -243,7 +243,7 @@ def test_check_rejects_models_with_a_too_short_context(seqwright: Command, workd
         (["runs", "nowhere"], "no runs in nowhere; `seqwright train --text FILE` makes one."),
         (["recipes", "gtp2"], "no recipe 'gtp2'. Did you mean 'gpt2'?"),
         (["recipe"], "no command 'recipe'. Did you mean 'recipes'?"),
-        (["generate"], "Missing argument 'RUN'."),
+        (["generate"], "error: missing argument 'RUN'."),
     ],
     ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else "",
 )
@@ -272,7 +272,7 @@ def test_invalid_validation_text_is_rejected(seqwright: Command, workdir: Path) 
     (workdir / "empty.txt").touch()
     result = seqwright("train", "--text", "text.txt", "--valid", "empty.txt", *TINY, "--run", "run")
     assert result.status == 2
-    assert "empty.txt is empty." in result.err
+    assert "empty.txt is empty; name a file with text." in result.err
     assert files(workdir) == {"text.txt", "empty.txt"}
 
 

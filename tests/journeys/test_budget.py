@@ -10,6 +10,7 @@ import pytest
 
 from seqwright.pipeline import budget
 from seqwright.pipeline.budget import Forecast, Speed
+from seqwright.training.config import TrainingConfig
 from tests.journeys.commands import records
 from tests.journeys.conftest import Command
 
@@ -75,6 +76,7 @@ def test_a_network_is_compared_with_the_ngram_of_the_same_tokens(workdir: Path, 
     alone, counted = (part["perplexity"] for part in mixed["parts"])
     assert counted == pytest.approx(record["perplexity"])
     assert mixed["tuned"]["perplexity"] <= min(alone, counted) * (1 + 1e-6)  # EM stops near the optimum
+    assert mixed["tuned"]["bits_per_byte"] <= record["bits_per_byte"] * (1 + 1e-6)
     assert "data.refit" in seqwright("evaluate", "gpt-mixed").err  # its n-gram has seen the held-out text
     without = ["--set", "evaluation.baseline=false"]
     seqwright("train", "--text", "text.txt", *MODEL, *steps, *without, "--run", "alone")
@@ -83,9 +85,20 @@ def test_a_network_is_compared_with_the_ngram_of_the_same_tokens(workdir: Path, 
 
 def test_speed_divides_a_budget_between_steps_and_evaluations() -> None:
     assert Speed(step=0.1, evaluation=1.0).steps(1) == 500
+    assert Speed(step=0.1, evaluation=4.0).steps(1) == 480  # 3 evaluations: at most a fifth of the budget
     assert Speed(step=0.1, evaluation=100.0).steps(1) == 300  # half of it for steps in any case
     assert Speed(step=1000.0, evaluation=0.0).steps(1) == 10
     assert Speed(step=0.0123, evaluation=0.0).steps(1) == 4800  # two digits
+
+
+def test_short_budgets_have_fewer_evaluations() -> None:
+    slow = Speed(step=0.1, evaluation=4.0)
+    assert [slow.evaluations(minutes) for minutes in (0.1, 1, 10)] == [1, 3, 10]
+    short = slow.budgeted(TrainingConfig(minutes=1), 1, max_steps=10_000)
+    assert (short.steps, short.evaluate_every) == (480, 160)
+    assert slow.budgeted(TrainingConfig(minutes=10), 10, max_steps=10_000).evaluate_every is None
+    chosen = TrainingConfig(minutes=1, evaluate_every=50)
+    assert slow.budgeted(chosen, 1, max_steps=10_000).evaluate_every == 50
 
 
 def test_long_trainings_are_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:

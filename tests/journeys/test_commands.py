@@ -197,6 +197,9 @@ def test_wrong_names_in_python_are_errors_that_name_ours(trained: Path) -> None:
         sw.open(trained, devise="cpu")  # type: ignore[call-arg]
     with pytest.raises(UserError, match=r"is a run, no recipe.*seqwright\.open"):
         sw.load(trained)
+    for value in (3, None, b"the", [None], [b"the"], ["the", 3], {"the": 1}):
+        with pytest.raises(UserError, match=r"is no text; (decode|give)"):  # before the result is iterated
+            sw.open(trained).score(value)
     with pytest.raises(AttributeError, match=r"try run\.generate\(…\) or run\.score"):
         sw.open(trained).predict("the")
     for name, hint in {"opwn": "'open'", "fit": "'train'", "evaluate": r"open\(RUN\)\.evaluate"}.items():
@@ -300,6 +303,11 @@ def test_runs_are_sorted_and_scores_of_different_texts_are_marked(seqwright: Com
     assert dates == sorted(dates, reverse=True)
     shown = seqwright("runs").out
     assert max(map(len, shown.splitlines())) <= 120
+    long = f"runs/{'long-name-' * 8}"
+    assert seqwright("mix", "runs/a", "runs/deep/b", "--on", "other.txt", "--run", long).status == 0
+    (mixed,) = (row for row in seqwright("runs", "--json").lines if row["kind"] == "mixture")
+    assert mixed["score_name"] == "perplexity"  # words are lossy
+    assert long in seqwright("runs").out
     assert "Scores of different held-out texts" in shown
 
 

@@ -74,6 +74,10 @@ def test_continued_pretraining_on_another_text(seqwright: Command, filler: Path,
     (workdir / "more.txt").write_text("the hen sat on the roof .\n" * 40)
     result = seqwright("train", "--masked", "more.txt", "--from", filler, "--run", "more", "--set", "training.steps=5")
     assert result.status == 0, result.err
+    assert "validation data: no masked tokens: no score" in result.err  # of its two held-out lines
+    assert "perplexity" not in result.out
+    (workdir / "tiny.txt").write_text("the\n")
+    assert "error: no masked tokens: no score" in seqwright("evaluate", filler, "--on", "tiny.txt").err
     assert seqwright("fill", "more", "the hen sat on the <mask> .", "--json").json["blanks"][0][0]["token"] in (
         "roof",
         "mat",

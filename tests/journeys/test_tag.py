@@ -77,6 +77,10 @@ def test_tag_keeps_the_column_format(seqwright: Command, tagger: Path, workdir: 
     assert seqwright("tag", tagger, input=commented.encode()).out == tagged
     assert seqwright("tag", tagger, "test.conllu", "--out", "out.conllu").out == ""
     assert (workdir / "out.conllu").read_text() == tagged
+    (workdir / "test.conllu").write_bytes(commented.replace("\n", "\r\n").encode())
+    seqwright("tag", tagger, "test.conllu", "--out", "out.conllu")
+    assert (workdir / "out.conllu").read_bytes() == tagged.replace("\n", "\r\n").encode()
+    assert "error: no such option '--beam'. `seqwright tag --help`" in seqwright("tag", tagger, "x", "--beam", "3").err
     (workdir / "spaced.txt").write_text("the d\nruns n\n")
     assert "--format columns parses it as a word and its tag" in seqwright("tag", tagger, "spaced.txt").err
     assert seqwright("tag", tagger, "spaced.txt", "--format", "columns").out == "the d\nruns n\n\n"

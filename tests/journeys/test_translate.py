@@ -25,7 +25,7 @@ def translator(seqwright: Command, workdir: Path) -> Path:
         (workdir / f"{name}.de").write_text("".join(f"eins zwei {n % 7}\n" for n in range(lines)))
     result = seqwright("train", "--pairs", "a.en", "a.de", "--valid", "b.en", "b.de", "--run", "run", *TINY)
     assert result.status == 0, result.err
-    assert "bleu" in result.out
+    assert "BLEU" in result.out
     return workdir / "run"
 
 
@@ -71,8 +71,8 @@ def test_lowercased_outputs_have_lowercased_scores(seqwright: Command, translato
     (workdir / "c.de").write_text((workdir / "b.de").read_text().title())
     keys = (*TINY, "--set", "tokenizer.lowercase=true")
     result = seqwright("train", "--pairs", "a.en", "a.de", "--valid", "b.en", "c.de", "--run", "lower", *keys)
-    assert "bleu (cased references, lowercased outputs)" in result.out
-    assert "bleu lowercased" in result.out
+    assert "BLEU (cased references, lowercased outputs)" in result.out
+    assert "BLEU, lowercased" in result.out
     scores = seqwright("evaluate", "lower", "--json").json
     assert scores["bleu_lowercased"] >= scores["bleu"]
     assert "|case:lc|" in scores["scores"]["bleu_lowercased"]["signature"]
@@ -125,7 +125,7 @@ def test_truncated_sources_are_counted(seqwright: Command, translator: Path, wor
     assert "source 2 has 31 tokens" in result.err
     result = seqwright("translate", translator, "long.en", "--truncate")
     assert result.status == 0
-    assert "1 source(s) exceed the context" in result.err
+    assert "truncated to the context of the model: 1 source." in result.err
 
 
 def test_evaluate_translator_on_test_files(seqwright: Command, translator: Path) -> None:

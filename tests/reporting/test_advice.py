@@ -19,6 +19,7 @@ def test_a_loss_that_still_falls_is_trained_on_for_twice_the_steps() -> None:
     assert command == "seqwright train --run runs/a --set training.steps=1000"
     assert not list(advice("runs/a", log(5, 4, 3.5, 3.2, 3.19), {"nll": 3.19, "asked_steps": 500}))
     assert not list(advice("runs/a", log(5), {"nll": 5}))
+    assert not list(advice("runs/a", log(5, 2.0, 3.5, 3.2, 3.0), {"nll": 2.0, "asked_steps": 500}))  # best long ago
 
 
 def test_an_ngram_that_is_still_better_is_mixed_in() -> None:
@@ -32,3 +33,16 @@ def test_an_ngram_of_a_lossy_tokenizer_has_nats_per_token() -> None:
     lossy = [{"kind": "baseline", "step": 0, "model": "ngram", "nll": 2.0, "seconds": 1.5}]
     ((sentence, _),) = advice("runs/a", lossy, {"nll": 3.0})
     assert "(2.000 nats per token after" in sentence
+
+
+def test_a_bleu_too_low_to_be_useful_is_trained_on_or_needs_more_pairs() -> None:
+    falling, flat = log(5, 4, 3.5, 3.2, 3.0), log(5, 4, 3.5, 3.2, 3.19)
+    ((sentence, command),) = advice("runs/a", falling, {"nll": 3.0, "bleu": 6.8, "asked_steps": 500})
+    assert sentence.startswith("BLEU 6.800 is too low to be useful; validation was still falling")
+    assert command == "seqwright train --run runs/a --set training.steps=1000"
+    ((sentence, command),) = advice("runs/a", flat, {"nll": 3.19, "bleu": 6.8, "asked_steps": 500})
+    assert "more pairs are needed" in sentence
+    assert "--pairs MORE.SOURCE MORE.TARGET" in command
+    ((sentence, _),) = advice("runs/a", log(5), {"nll": 5.0, "bleu": 0.0, "asked_steps": 4})
+    assert sentence == "BLEU 0.000 is too low to be useful: train twice as long"
+    assert not list(advice("runs/a", flat, {"nll": 3.19, "bleu": 25.0, "asked_steps": 500}))

@@ -150,6 +150,15 @@ def test_preview_of_a_long_prompt_shows_the_output() -> None:
     assert [preview.split()[-2:] for preview in previews] == [["→", "5"], ["→", "10"]]
 
 
+def test_preview_of_a_translation_has_an_arrow_after_its_source() -> None:
+    samples = [
+        {"kind": "sample", "step": step, "prompt": "a dog", "text": text, "reference": "ein Hund"}
+        for step, text in ((5, "ein"), (10, " → ein Hund"))
+    ]
+    previews = re.findall(r'class="peek">(.*?)<', report(replace(counted_run(), log=samples)))
+    assert previews == ["a dog → ein", "a dog → ein Hund"]
+
+
 def test_preview_of_image_samples_shows_psnr() -> None:
     log = [
         record

@@ -74,3 +74,21 @@ def test_terminal_status_is_shown_and_cleared() -> None:
     reporter.stage("")
     assert reporter.status is None
     assert "learning [n-grams]" in screen.getvalue()
+
+
+def test_scoring_prints_the_time_left_now_and_then(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = iter([0.0, 5.0, 20.0])
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with progress.TerminalProgress(what="exact search") as search:
+        for done in (10, 15, 30):
+            search.advance(done, 100)
+    assert capsys.readouterr().err.splitlines() == ["exact search  30 %  1 m 10 s left"]
+
+
+def test_one_long_line_of_a_stream_has_a_time_left(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = iter([0.0, 1.0, 21.0])
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with progress.StreamProgress(None, what="scoring", unit="lines") as scoring:
+        for done in (0, 20):
+            scoring.advance(done, 100)
+    assert capsys.readouterr().err.splitlines() == ["scoring  a long line after line 0: 20 %  1 m 20 s left"]

@@ -63,9 +63,9 @@ class MultiValueCommand(click.Command):
 def repeat_options(args: list[str]) -> list[str]:
     """`--pairs A B` rewritten to `--pairs A --pairs B`, which click can parse.
 
-    --pairs and --on take all arguments up to the next option, and so does --valid beside --pairs.
+    --pairs, --images and --on take all arguments up to the next option, and so does --valid beside --pairs.
     """
-    greedy = {"--pairs", "--on"} | ({"--valid"} if "--pairs" in args else set())
+    greedy = {"--pairs", "--images", "--on"} | ({"--valid"} if "--pairs" in args else set())
     rewritten: list[str] = []
     option = ""
     for position, argument in enumerate(args):
@@ -90,11 +90,11 @@ def print_json(value: Any) -> None:
     echo(to_json(value))
 
 
-def print_table(table: Any) -> None:
-    """Prints a rich table to standard output, PIPED_WIDTH wide at most unless that is a terminal."""
+def print_table(table: Any, *, width: int = PIPED_WIDTH) -> None:
+    """Prints a rich table to standard output, at most `width` wide unless that is a terminal."""
     from rich.console import Console
 
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPED_WIDTH).print(table)
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else width).print(table)
 
 
 def back_off_text(tokens: Any) -> str:

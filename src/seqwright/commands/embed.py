@@ -10,6 +10,7 @@ import click
 
 from seqwright.commands.common import COLUMNS, DEVICE, JSON, RUN, TEXT_OR_FILE, echo, print_json
 from seqwright.commands.tables import FORMAT, open_input, print_columns
+from seqwright.core.printable import quantity
 
 SUFFIXES = (".npz", ".safetensors")
 
@@ -68,7 +69,7 @@ def command(
         for embedding in embeddings:
             echo(" ".join(f"{value:.6g}" for value in embedding.vector.tolist()))
     if truncated[0]:
-        echo(f"{truncated[0]:,} line(s) exceed the context of the model and were truncated.", err=True)
+        echo(f"truncated to the context of the model: {quantity(truncated[0], 'line')}.", err=True)
 
 
 def write(path: Path, vectors: list[Any]) -> None:

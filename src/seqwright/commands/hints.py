@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 from seqwright.commands.checks import training_key
@@ -28,6 +30,27 @@ EXPECTED = {
 """Commands that people expect, and what does it here."""
 
 
+RANGE = re.compile(r"invalid value for '(\S+)': (\S+) is not in the range (\S+)\.")
+"""click's message for a number outside of its range: x>0, x>=1 or 1<=x<=100."""
+
+
+def usage_message(error: click.ClickException) -> str:
+    """click's message for a wrong command line in the form of ours: what is wrong, then the next move."""
+    message = error.format_message()
+    message = f"{message[:1].lower()}{message[1:]}" + ("" if message.endswith((".", "?)")) else ".")
+    if wrong := RANGE.fullmatch(message):
+        option, value, limits = wrong.groups()
+        low, high = limits.split("x")
+        bounds = {">": f"above {high[1:]}", ">=": f"at least {high[2:]}", "<=": f"from {low[:-2]} to {high[2:]}"}
+        wanted = bounds[high.rstrip("0123456789.")]
+        message = f"{option} must be {wanted}, not {value}."
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None or "`" in message:
+        return message
+    command = f"seqwright {context.info_name}" if context.parent else "seqwright"
+    return f"{message} `{command} --help` shows the usage."
+
+
 def command_hint(name: str, known: dict[str, str]) -> str:
     """What an unknown command means here."""
     expected = EXPECTED.get(name.casefold().replace("_", "-"))
@@ -48,5 +71,7 @@ def option_hint(option: str, command: click.Command) -> str:
         return f" It is a key of the recipe: --set {key}=…"
     from seqwright.pipeline.recipe import keys_named
 
+    if command.name == "tag":  # predicts the best tags without options of decoding
+        return ""
     keys = [key for key in keys_named(name) if command.name == "train" or key.startswith(("decoding.", "evaluation."))]
     return f" It is a key of the recipe: --set {keys[0]}=…" if keys else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seqwright.commands.common import JSON, echo, print_json, print_table
+from seqwright.commands.common import JSON, PIPED_WIDTH, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from seqwright.pipeline.reference import Entry
@@ -71,7 +71,9 @@ def command(name: str | None, task: str | None, keys: bool, markdown: bool, as_j
         for row in rows:
             print_json(row)
     else:
-        print_table(table(rows, columns))
+        # In a pipe, each recipe is on one line, to be searched by grep; keys are wrapped, for their help is long.
+        longest = max((len(row["about"]) for row in rows if "about" in row), default=0)
+        print_table(table(rows, columns), width=PIPED_WIDTH + longest)
 
 
 def _row(entry: Entry) -> dict[str, str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
 
-from seqwright.commands.common import JSON, echo, print_json, print_table
+from seqwright.commands.common import JSON, PIPED_WIDTH, echo, print_json, print_table
 
+NAME_WIDTH = 30
+"""Characters of a run's name for which a piped table has room."""
 SORT_KEYS = ("name", "date", "score", "parameters", "time")
 
 
@@ -48,7 +51,7 @@ def command(folder: str, sort: Any, as_json: bool) -> None:
         if len(texts) > 1 and row.get("text"):
             row["reached"] = f"{row.get('reached', '')} ({row['text']})"
     columns = [
-        Column("run", "run"),
+        Column("run", "run", wrap=sys.stdout.isatty()),
         Column("kind", "model", wrap=False),
         Column("data", "data", wrap=False),
         Column("tokenizer", "tokenizer", wrap=False),
@@ -60,6 +63,7 @@ def command(folder: str, sort: Any, as_json: bool) -> None:
     ]
     shown = table(rows, [column for column in columns if any(row.get(column.key) for row in rows)])
     shown.collapse_padding = True
-    print_table(shown)
+    # Names are there to be copied: a piped table is wide enough for the longest.
+    print_table(shown, width=PIPED_WIDTH + max(0, max(len(row["run"]) for row in rows) - NAME_WIDTH))
     if len(texts) > 1:
         echo("Scores of different held-out texts (A, B, …) do not compare; `seqwright evaluate RUN --on FILE` does.")

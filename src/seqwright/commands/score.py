@@ -66,7 +66,7 @@ def command(
 
     def results() -> Iterator[tuple[Any, dict[str, Any] | None, str]]:
         with table_progress(text_or_file, out, "scoring") as progress:
-            scored = predicted(table, lambda texts: score(text for (text,) in texts), progress)
+            scored = predicted(table, lambda texts: score((text for (text,) in texts), progress=progress), progress)
             for row, line in bounds.kept(scored) if filtered else scored:
                 if filtered and not as_json:
                     yield row, None, ""

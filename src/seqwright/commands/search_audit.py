@@ -33,6 +33,7 @@ def command(
     from seqwright.api import open as open_run
     from seqwright.core.config import UserError
     from seqwright.decoding.options import SearchOptions
+    from seqwright.reporting.progress import TerminalProgress
     from seqwright.reporting.terminal import Column, table
 
     if not all(size.strip().isdecimal() and int(size) for size in beam_sizes.split(",")):
@@ -40,9 +41,10 @@ def command(
     # A language model rarely generates <eos> within a few tokens: unfinished hypotheses compete with finished ones.
     flags = {"max_tokens": max_tokens, "max_nodes": max_nodes, "rank_unfinished": "among"}
     options = SearchOptions(**options_from(overrides, "decoding", SearchOptions, flags))
-    audit = open_run(run, device=device).search_audit(
-        list(read_lines(file)), options, [int(size) for size in beam_sizes.split(",")]
-    )
+    sizes = [int(size) for size in beam_sizes.split(",")]
+    opened = open_run(run, device=device)
+    with TerminalProgress(what="exact search", quiet=as_json) as progress:
+        audit = opened.search_audit(list(read_lines(file)), options, sizes, progress=progress)
     if as_json:
         print_json(audit.as_json())
         return

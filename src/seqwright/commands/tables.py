@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -80,13 +81,21 @@ def table_progress(text_or_file: str | None, out: Path | None, what: str) -> Ite
         yield progress
 
 
-def write_lines(lines: Iterable[str], out: Path | None) -> None:
-    """Writes lines to a file, which is complete or as it was before, or to standard output as they come."""
+def write_lines(lines: Iterable[str], out: Path | None, *, like: Path | None = None) -> None:
+    """Writes lines to a file, which is complete or as it was before, or to standard output as they come.
+
+    The file gets the byte order mark and the line ends of `like`: without its mark, a spreadsheet misreads UTF-8.
+    """
     from seqwright.core.storage import sweep, write_chunks
+    from seqwright.data.files import line_style
+    from seqwright.data.tables import format_of
 
     if out is not None:
         sweep(out)
-        write_chunks(out, (line.encode() for line in lines))
+        mark, end = ("", "\n") if like is None else line_style(like)
+        # Line ends inside the cells of a CSV file are part of their text.
+        ended = (f"{line[:-1]}{end}" if format_of(out) == "csv" else line.replace("\n", end) for line in lines)
+        write_chunks(out, (text.encode() for text in itertools.chain([mark], ended)))
         echo(f"{out} is written.", err=True)
         return
     for line in lines:
@@ -126,7 +135,8 @@ class Output:
     def write(self, results: Iterable[tuple[TableRow, Mapping[str, Any] | None, str]]) -> None:
         """Writes (row, values, text) triples: the values in a table or JSON, else the text; a row without values stays
         as it was read."""
-        write_lines(self._lines(results), self.out)
+        kept = self.writer.format == self.table.format  # JSON lines of a CSV have no byte order mark
+        write_lines(self._lines(results), self.out, like=input_path(self.table.name) if kept else None)
         if self.writer.flattened:
             echo(
                 f"{self.writer.flattened:,} cells had tabs or line ends, which .tsv has no way to hold: now spaces.",

@@ -163,7 +163,7 @@ def _tag_columns(opened: Any, file: ColumnFile, text_or_file: str | None, out: P
                 done += len(group)
                 progress.record({"bytes": file.lines.bytes_read, "lines": done})
 
-    write_lines(results(), out)
+    write_lines(results(), out, like=None if as_json else input_path(text_or_file))
 
 
 def _conllu_names(columns: Any) -> bool:

@@ -11,6 +11,7 @@ import click
 
 from seqwright.commands.common import COLUMNS, DEVICE, JSON, PRECISION, RUN, SET, TEXT_OR_FILE, echo, options_from
 from seqwright.commands.tables import FORMAT, OUT, Output, open_input, predicted, table_progress
+from seqwright.core.printable import quantity
 
 SOURCE_NAMES = ("source", "src", "text", "sentence", "input", "question", "query", "content")
 """Usual names of source columns."""
@@ -109,7 +110,7 @@ def command(
 
     output.write(results())
     if truncated:
-        echo(f"{truncated:,} source(s) exceed the context of the model and were truncated.", err=True)
+        echo(f"truncated to the context of the model: {quantity(truncated, 'source')}.", err=True)
 
 
 def _text(translation: Any, attention: bool) -> str:

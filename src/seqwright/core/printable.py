@@ -1,4 +1,4 @@
-"""Untrusted text for a terminal: control characters are escaped, so that no text moves the cursor or hides another."""
+"""Text for messages: untrusted text with its control characters escaped, and numbers with their nouns."""
 
 from __future__ import annotations
 
@@ -13,3 +13,8 @@ ESCAPES = {code: f"\\u{code:04x}" for code in (*CONTROL, *BIDIRECTIONAL, 0x2028,
 def printable(text: str) -> str:
     """The text with control and bidirectional characters escaped; line ends and tabs stay."""
     return text.translate(ESCAPES)
+
+
+def quantity(count: int, noun: str) -> str:
+    """A count and its noun, which takes an s but for one: "1 file", "1,200 files"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

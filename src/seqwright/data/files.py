@@ -106,7 +106,7 @@ def read_text(path: Path, errors: Errors = "strict") -> tuple[str, int]:
     """The text of a file, and the number of decoding errors replaced by U+FFFD (0 with "strict")."""
     data = read_bytes(path)
     if data in (b"", BYTE_ORDER_MARK.encode()):
-        raise UserError(f"{path} is empty.")
+        raise UserError(f"{path} is empty; name a file with text.")
     if errors == "replace":
         text = data.decode(errors="replace").replace("\0", REPLACEMENT)
         replaced = text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
@@ -130,6 +130,14 @@ def lines_of(path: Path) -> Iterator[str]:
         for number, raw in enumerate(_limited_lines(file, path) if path.suffix in COMPRESSED else file, 1):
             line = decode_line(raw, number, str(path))
             yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+
+
+def line_style(path: Path) -> tuple[str, str]:
+    """The byte order mark of a file, or none, and its line end (LF or CRLF), by its first line."""
+    with _naming(path), COMPRESSED.get(path.suffix, open)(path, "rb") as file:
+        first = file.readline(limit(MAX_DECOMPRESSED))
+    mark = BYTE_ORDER_MARK if first.startswith(codecs.BOM_UTF8) else ""
+    return mark, "\r\n" if first.endswith(b"\r\n") else "\n"
 
 
 def decode_line(raw: bytes, number: int, source: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from seqwright.core.config import UserError, did_you_mean
+from seqwright.core.printable import quantity
 from seqwright.data.files import plain_suffix
 
 JSON_LINES = (".jsonl", ".ndjson")
@@ -201,7 +202,7 @@ def describe_row(row: list[str], delimiter: str) -> str:
     text = delimiter.join(row)
     others = [name for other, name in DELIMITER_NAMES.items() if other != delimiter and other in text]
     hint = f" (is it separated by {others[0]}s?)" if len(row) == 1 and others else ""
-    return f"has {len(row)} {DELIMITER_NAMES[delimiter]}-separated column(s){hint}: {text[:60]!r}"
+    return f"has {quantity(len(row), f'{DELIMITER_NAMES[delimiter]}-separated column')}{hint}: {text[:60]!r}"
 
 
 def _parse_tsv(text: str, first: int) -> Iterator[tuple[int, list[str]]]:

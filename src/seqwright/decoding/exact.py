@@ -6,7 +6,7 @@ For small cases, and for measuring what a beam misses (Stahlberg & Byrne 2019).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -82,10 +82,11 @@ def exact_search(
     processors: LogitsProcessors,
     constraints: Constraints | None = None,
     known: Sequence[Hypothesis] = (),
+    on_node: Callable[[int], None] = lambda nodes: None,
 ) -> Found:
     """The best hypotheses of one source, at most `limit` tokens long; `known` ones, from a beam, tighten the bounds
-    from the start."""
-    search = _ExactSearch(model, options, processors, prompt, limit, constraints)
+    from the start. `on_node` is called with the number of nodes expanded so far."""
+    search = _ExactSearch(model, options, processors, prompt, limit, constraints, on_node)
     for hypothesis in known:
         search.offer(hypothesis)
     ids = torch.tensor([list(prompt)], device=source.device)
@@ -109,7 +110,9 @@ class _ExactSearch:
         prompt: Sequence[int],
         limit: int,
         constraints: Constraints | None,
+        on_node: Callable[[int], None],
     ):
+        self.on_node = on_node
         self.model, self.options, self.processors, self.constraints = model, options, processors, constraints
         self.prompt, self.limit = list(prompt), limit
         self.finished, self.unfinished = _Heap(options.n_best), _Heap(options.n_best)
@@ -144,6 +147,7 @@ class _ExactSearch:
             self.proven = False
             return
         self.nodes += 1
+        self.on_node(self.nodes)
         eos, length = self.processors.eos, len(prefix.ids) + 1
         allowed = self._allowed(prefix, last=length == self.limit)
         totals = prefix.total + allowed[0].index_fill(0, self.processors.never(length - 1), -torch.inf)  # (V,)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from seqwright.core.batch import IGNORE, Batch, Source
+from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive
 from seqwright.decoding.exact import Found, exact_search
 from seqwright.decoding.length_penalty import normalize
@@ -72,6 +74,7 @@ def search_audit(
     banned: Sequence[int] = (),
     prompts: Sequence[Sequence[int]] | None = None,
     references: Sequence[Sequence[int]] | None = None,
+    progress: Progress = SILENT,
 ) -> Audit:
     """The errors of beams of several sizes; the exact search of a source gives up after `options.max_nodes` prefixes.
 
@@ -79,19 +82,28 @@ def search_audit(
     """
     prefixes = [[*([] if sos is None else [sos]), *prompt] for prompt in (prompts or [()] * source.rows)]
     inputs: dict[str, Any] = {"sos": sos, "eos": eos, "banned": banned, "prompts": prompts}
-    beams = {
-        width: search(model, source, replace(options, kind="beam", beam_size=width, n_best=1), **inputs)
-        for width in widths
-    }
+    beams = {}
+    for width in widths:
+        progress.stage(f"beam search, size {width}")
+        beams[width] = search(model, source, replace(options, kind="beam", beam_size=width, n_best=1), **inputs)
+    progress.stage("")
     processors = LogitsProcessors.of([options], eos=eos, banned=banned, device=source.device)
     results: list[Found] = []
     for n, limit in enumerate(max_lengths(model, source, options, prefixes)):
         known = [hypothesis for outputs in beams.values() for hypothesis in outputs[n]]
         row = source.select(torch.tensor([n], device=source.device))
         exact = replace(options, kind="exact", n_best=1)
-        results.append(
-            exact_search(model, row, exact, prompt=prefixes[n], limit=limit, processors=processors, known=known)
+        result = exact_search(
+            model,
+            row,
+            exact,
+            prompt=prefixes[n],
+            limit=limit,
+            processors=processors,
+            known=known,
+            on_node=partial(_advance, progress, n, source.rows, options.max_nodes),
         )
+        results.append(result)
     audit = _summary(results, beams)
     if references is None or eos is None:
         return audit
@@ -102,6 +114,12 @@ def search_audit(
     return replace(
         audit, widths=[_with_reference_errors(row, beams[row.width], references, scores) for row in audit.widths]
     )
+
+
+def _advance(progress: Progress, row: int, rows: int, max_nodes: int | None, nodes: int) -> None:
+    """Reports nodes of all that the exact searches may expand, or sources where these have no limit."""
+    most = max_nodes or 1
+    progress.advance(row * most + min(nodes, most), rows * most)
 
 
 @torch.inference_mode()

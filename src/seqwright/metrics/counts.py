@@ -12,11 +12,16 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from seqwright.core.config import UserError
 from seqwright.metrics.score import Floats, Score, bootstrap, signature
 
 PRF = Literal["precision", "recall", "f1"]
 LENGTH_EDGES = (10, 20, 30, 40, 50)
 """Boundaries of the source-length buckets."""
+
+
+class NoTargetsError(UserError):
+    """Data without a single token to predict: it has no likelihood, neither good nor bad."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +81,11 @@ def values(counts: Iterable[Counts]) -> dict[str, float]:
     return {metric.name: metric.value for metric in counts}
 
 
-def nll_counts(rows: Floats, facts: str) -> list[Counts]:
+def nll_counts(rows: Floats, facts: str, *, targets: str = "target tokens") -> list[Counts]:
     """nll (nats) and perplexity per token. `rows` begin with the nll and the number of tokens of each example; `facts`
-    is the signature without the metric's name."""
+    is the signature without the metric's name; `targets` names the tokens in an error."""
+    if not rows[:, 1].any():
+        raise NoTargetsError(f"no {targets}: no score; give more text to score.")
     formulas: dict[str, Callable[[Floats], Floats]] = {"nll": mean, "perplexity": lambda sums: np.exp(mean(sums))}
     return [
         Counts(name=name, rows=rows, formula=formula, signature=signature(name, facts), better=-1)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.notebook import NotebookTable
+from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive, Counted
 from seqwright.metrics.likelihood import CHUNK, score_text
 from seqwright.metrics.score import Floats
@@ -67,14 +68,16 @@ def score_lines(
     sos: int,
     eos: int | None,
     device: torch.device | str = "cpu",
+    progress: Progress = SILENT,
 ) -> Iterator[ScoredLine]:
-    """Scores each line as a document: <sos>, the line, and <eos> if the model has learned to predict it."""
+    """Scores each line as a document: <sos>, the line, and <eos> if the model has learned to predict it. `progress` is
+    that of lines longer than the context, which may take minutes."""
     source = iter(lines)
     factor = COUNTED_FACTOR if isinstance(model, Counted) else 1
     while texts := list(itertools.islice(source, factor * READ_AHEAD)):
         ids, ends = _with_eos(encode(texts), eos)
         with torch.inference_mode():  # as a decorator it would be entered and left for every line
-            surprisals = _score(model, ids, ends, sos, factor * BATCH_TOKENS, device)
+            surprisals = _score(model, ids, ends, sos, factor * BATCH_TOKENS, device, progress)
         total = np.append(0, np.cumsum(surprisals))
         totals = np.diff(total[np.append(0, ends)])
         if not np.isfinite(total[-1]):  # inf - inf is nan: sum each line by itself
@@ -94,7 +97,15 @@ def _with_eos(encoded: EncodedLines, eos: int | None) -> tuple[Ids, Ids]:
     return np.insert(ids, np.cumsum(lengths), eos), np.cumsum(lengths + 1)
 
 
-def _score(model: Autoregressive, ids: Ids, ends: Ids, sos: int, budget: int, device: torch.device | str) -> Floats:
+def _score(
+    model: Autoregressive,
+    ids: Ids,
+    ends: Ids,
+    sos: int,
+    budget: int,
+    device: torch.device | str,
+    progress: Progress,
+) -> Floats:
     """Surprisals of all ids: lines within the context in padded batches, longer ones alone in overlapping windows."""
     lengths = np.diff(ends, prepend=0)
     starts = ends - lengths
@@ -102,7 +113,8 @@ def _score(model: Autoregressive, ids: Ids, ends: Ids, sos: int, budget: int, de
     long = lengths > (CHUNK if model.context is None else model.context)
     for n in np.flatnonzero(long):
         line = slice(starts[n], ends[n])
-        scored = score_text(model, torch.from_numpy(np.append(sos, ids[line])), sos=sos, device=device)
+        text = torch.from_numpy(np.append(sos, ids[line]))
+        scored = score_text(model, text, sos=sos, device=device, progress=progress)
         surprisals[line] = -scored.log_probs
     order = np.argsort(lengths, kind="stable")
     for group in _batches(order[(lengths[order] > 0) & ~long[order]], lengths, budget):

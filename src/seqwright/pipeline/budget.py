@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -31,8 +32,10 @@ MEASURED_SHARE = 0.05
 """Share of a training's steps that measuring it takes at most, where its length is known."""
 EVALUATIONS = 10
 """Evaluations of a training, by default (`training.evaluate_every`)."""
+EVALUATION_SHARE = 0.2
+"""Share of a budget above which evaluations become fewer: a short training is not spent on its validation data."""
 LEAST_SHARE = 0.5
-"""Share of a budget that steps get in any case: a long validation text does not eat up the training."""
+"""Share of a budget that steps get in any case, even where a single evaluation takes longer."""
 MAX_EPOCHS = 100
 """Passes over the training data after which a budget is left unspent: more of them would only overfit."""
 ANNOUNCED = 60.0
@@ -46,15 +49,27 @@ class Speed:
     step: float
     evaluation: float
 
+    def evaluations(self, minutes: float) -> int:
+        """Evaluations that fit into their share of so many minutes, the last one in any case."""
+        affordable = EVALUATION_SHARE * 60 * minutes / max(self.evaluation, 1e-9)
+        return int(min(EVALUATIONS, max(1, affordable)))
+
     def steps(self, minutes: float) -> int:
         """Steps that fit into so many minutes with their evaluations."""
         seconds = 60 * minutes
-        left = max(seconds - EVALUATIONS * self.evaluation, LEAST_SHARE * seconds)
+        left = max(seconds - self.evaluations(minutes) * self.evaluation, LEAST_SHARE * seconds)
         return max(EVALUATIONS, _rounded(left / self.step))
 
-    def seconds(self, steps: int) -> float:
-        """Seconds of so many steps with their evaluations."""
-        return steps * self.step + EVALUATIONS * self.evaluation
+    def budgeted(self, config: TrainingConfig, minutes: float, max_steps: int) -> TrainingConfig:
+        """The steps of a budget, and the interval of evaluations where there is no time for the usual number."""
+        steps, evaluations = min(self.steps(minutes), max_steps), self.evaluations(minutes)
+        if config.evaluate_every is None and evaluations < EVALUATIONS:
+            return replace(config, steps=steps, evaluate_every=math.ceil(steps / evaluations))
+        return replace(config, steps=steps)
+
+    def seconds(self, steps: int, minutes: float) -> float:
+        """Seconds of so many steps with the evaluations of so many minutes."""
+        return steps * self.step + self.evaluations(minutes) * self.evaluation
 
 
 def measure(
@@ -100,8 +115,8 @@ def _rounded(steps: float) -> int:
 
 
 def with_decisions(wanted: Recipe, before: Recipe, directory: RunDirectory) -> Recipe:
-    """The recipe of a run that is resumed, with what was decided at its start: `training.compile`, and the steps that
-    its budget was turned into; in proportion where it has another budget now."""
+    """The recipe of a run that is resumed, with what was decided at its start: `training.compile`, and the steps and
+    evaluations that its budget was turned into; steps in proportion where it has another budget now."""
     if wanted.training.compile == "auto":
         wanted = replace(wanted, training=replace(wanted.training, compile=before.training.compile))
     training = wanted.training
@@ -113,7 +128,9 @@ def with_decisions(wanted: Recipe, before: Recipe, directory: RunDirectory) -> R
         steps, minutes = summary["asked_steps"], max(summary["seconds"], 1.0) / 60
     if steps is None or minutes is None:
         return wanted
-    return replace(wanted, training=replace(training, steps=max(1, round(steps * training.minutes / minutes))))
+    more = training.minutes / minutes
+    every = training.evaluate_every if training.evaluate_every is not None else before.training.evaluate_every
+    return replace(wanted, training=replace(training, steps=max(1, round(steps * more)), evaluate_every=every))
 
 
 class Discarded:

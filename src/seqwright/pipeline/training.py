@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from seqwright.core.storage import load_tensors, write_text
 from seqwright.data.files import MissingFileError
 from seqwright.data.text.corpus import TextConfig
 from seqwright.layers.lora import add_lora, merge_lora
+from seqwright.metrics.counts import NoTargetsError
 from seqwright.pipeline import recipe
 from seqwright.pipeline.baseline import baseline
 from seqwright.pipeline.budget import MAX_EPOCHS, measure, seconds_of_steps, with_decisions
@@ -288,9 +290,8 @@ class TrainingSession:
 
     def _fit_baseline(self) -> None:
         """Logs the scores of a counted baseline, once."""
-        if baseline_of(self.directory.records()) is not None:
-            return
-        if record := baseline(self.recipe, self.task, self.progress):
+        known = baseline_of(self.directory.records())
+        if known is None and (record := baseline(self.recipe, self.task, self.progress)):
             self.log(record)
 
     def _decide_steps(self) -> None:
@@ -301,18 +302,15 @@ class TrainingSession:
         self.progress.note(f"measuring how many steps fit into {config.minutes:g} min.")
         feed, device = self.task.feed(self.model), machine.device(config.device)
         self.progress.stage(MEASURING)
-        evaluations = [
-            lambda model: self.task.evaluate(model, device, quick=True),
-            lambda model: self._sample(model, device),
-        ]
-        speed = measure(self.model, feed, config, evaluations=evaluations)
+        evaluate, sample = partial(self._evaluate, device=device, quick=True), partial(self._sample, device=device)
+        speed = measure(self.model, feed, config, evaluations=(evaluate, sample))
         self.progress.stage("")
-        steps = min(speed.steps(config.minutes), MAX_EPOCHS * feed.steps_per_epoch)
-        self.recipe = replace(self.recipe, training=replace(config, steps=steps))
+        budgeted = speed.budgeted(config, config.minutes, MAX_EPOCHS * feed.steps_per_epoch)
+        self.recipe, steps = replace(self.recipe, training=budgeted), budgeted.steps or 0
         self.directory.write_recipe(self.recipe.toml())
         self.recorded.note(
             f"{1 / speed.step:.3g} steps a second on this machine: {steps:,} steps in about"
-            f" {duration(speed.seconds(steps))}. Ctrl-C is safe; --minutes N for another budget."
+            f" {duration(speed.seconds(steps, config.minutes))}. Ctrl-C is safe; --minutes N for another budget."
         )
         self.recorded.forecast.announced = True
 
@@ -348,12 +346,21 @@ class TrainingSession:
             feed,
             config,
             self,
-            evaluate=lambda: self.task.evaluate(self.model, device, quick=True),
+            evaluate=lambda: self._evaluate(self.model, device, quick=True),
             sample=lambda: self._sample(self.model, device),
             format_batch=self.task.show,
             reporter=self.recorded,
             chance=chance_nll(self.task.codec.sizes),
         )
+
+    def _evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> Scores | None:
+        """Scores on the validation data; None where it has nothing to predict, which is noted with the final ones."""
+        try:
+            return self.task.evaluate(model, device, quick=quick)
+        except NoTargetsError as error:
+            if not quick:
+                self.recorded.note(f"validation data: {error}")
+            return None
 
     def _sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
         model.eval()
@@ -373,7 +380,7 @@ class TrainingSession:
             about["tokenizer"] = self.directory.tokenizer.hash
         self.directory.save_model(tensors, about)
         self.progress.note("weights are saved; scoring the validation data, if there is any, and writing the report.")
-        scores = scores or self.task.evaluate(self.model, device, quick=False)
+        scores = scores or self._evaluate(self.model, device, quick=False)
         if self.recipe.kind in build.COUNTED:
             for sample in self._sample(self.model, device):
                 self.log({"kind": "sample", "step": 0, **sample})

@@ -1,4 +1,4 @@
-"""What to do next with a trained language model: train longer, or mix it with the n-gram that is still better."""
+"""What to do next with a trained model: train longer, or mix it with the n-gram that is still better."""
 
 from __future__ import annotations
 
@@ -11,13 +11,24 @@ FALLING = 0.01
 """Share of the loss by which it must still have fallen over the last fifth of the training."""
 
 
+USABLE_BLEU = 10.0
+"""BLEU below which outputs rarely have the meaning of their sources."""
+
+
 def advice(path: str, log: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Sentences and the commands to run."""
-    fallen = still_falling(log)
-    if fallen and summary.get("asked_steps"):
+    fallen, steps = still_falling(log), int(summary.get("asked_steps") or 0)
+    low = f"BLEU {figure(summary['bleu'])} is too low to be useful" if summary.get("bleu", 100.0) < USABLE_BLEU else ""
+    if steps and (fallen or (low and len(_losses(log)) < 2)):
+        falling = f"validation was still falling ({fallen:.1%} in the last fifth of the training)" if fallen else ""
         yield (
-            f"validation was still falling ({fallen:.1%} in the last fifth of the training): train twice as long",
-            f"seqwright train --run {path} --set training.steps={2 * int(summary['asked_steps'])}",
+            f"{'; '.join(filter(None, (low, falling)))}: train twice as long",
+            f"seqwright train --run {path} --set training.steps={2 * steps}",
+        )
+    elif steps and low:
+        yield (
+            f"{low}, and validation no longer falls: more pairs are needed",
+            f"seqwright train --pairs MORE.SOURCE MORE.TARGET --run {path}-more",
         )
     counted = baseline_of(log)
     if counted is None or summary.get("nll") is None:
@@ -37,14 +48,20 @@ def baseline_of(log: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 
 
 def still_falling(log: Sequence[Mapping[str, Any]]) -> float | None:
-    """By which share the validation loss fell over the last fifth of the steps; None where that is little."""
-    points = [(record["step"], record["nll"]) for record in log if record["kind"] == "evaluation"]
-    if len(points) < 2:
+    """By which share the validation loss fell over the last fifth of the steps; None where that is little, or where it
+    was lower before."""
+    points = _losses(log)
+    if len(points) < 2 or points[-1][1] > min(nll for _, nll in points):
         return None
     last, loss = points[-1]
     before = [nll for step, nll in points if step <= 0.8 * last]
     fallen = 1 - loss / before[-1] if before and before[-1] > 0 else 0.0
     return fallen if fallen > FALLING else None
+
+
+def _losses(log: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
+    """Steps and validation losses."""
+    return [(record["step"], record["nll"]) for record in log if record["kind"] == "evaluation"]
 
 
 def _compression(record: Mapping[str, Any]) -> str:

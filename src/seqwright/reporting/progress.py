@@ -25,6 +25,21 @@ SAMPLE_CHARACTERS, SOURCE_CHARACTERS = 160, 60
 """Maximum number of characters of a sample on a line, and of its source."""
 
 
+class TimeLeft:
+    """The time left of work that advances evenly, from its first report on."""
+
+    def __init__(self) -> None:
+        self.first: tuple[float, int] | None = None
+
+    def __call__(self, done: int, total: int, now: float) -> str:
+        """Percentage done and, as soon as it can be estimated, the time left."""
+        if self.first is None or done <= self.first[1]:  # the first report, or other work
+            self.first = (now, done)
+        seconds, taken = now - self.first[0], done - self.first[1]
+        left = f"  {duration(seconds / taken * (total - done))} left" if taken else ""
+        return f"{done / max(total, 1):.0%}{left}".replace("%", " %", 1)
+
+
 class StreamProgress(Progress):
     """Progress of reading `total` bytes (None: unknown): bytes, units (ids, lines), rate and ETA.
 
@@ -39,6 +54,8 @@ class StreamProgress(Progress):
         self.bar = Bar(*columns, console=self.console, transient=True, disable=not shown)
         self.task = self.bar.add_task(what, total=total, status="")
         self.first: tuple[float, int] | None = None
+        self.lines_read = 0
+        self.time_left = TimeLeft()
         self.last_line = time.monotonic()
 
     def __enter__(self) -> StreamProgress:
@@ -51,6 +68,7 @@ class StreamProgress(Progress):
     def record(self, record: dict[str, Any]) -> None:
         """Updates the bar with the "bytes" and units so far."""
         done, units, now = record["bytes"], record[self.unit], time.monotonic()
+        self.lines_read = units
         self.first = self.first or (now, done)
         rate = (done - self.first[1]) / max(now - self.first[0], 1e-9)
         size = f"{count(done)}B" + ("" if self.total is None else f" of {count(self.total)}B")
@@ -59,6 +77,16 @@ class StreamProgress(Progress):
             status += f"  {count(rate)}B/s"
             status += "" if self.total is None else f"  {duration(max(0, self.total - done) / rate)} left"
         self.bar.update(self.task, completed=done, status=status)
+        self._print_line(status, now)
+
+    def advance(self, done: int, total: int) -> None:
+        """Shows how much of one long line is done."""
+        now = time.monotonic()
+        status = f"a long line after line {self.lines_read:,}: {self.time_left(done, total, now)}"
+        self.bar.update(self.task, status=status)
+        self._print_line(status, now)
+
+    def _print_line(self, status: str, now: float) -> None:
         if not self.console.is_terminal and now - self.last_line > LINE_SECONDS:
             self.last_line = now
             self.console.print(Text(f"{self.what}  {status}"), soft_wrap=True)
@@ -67,7 +95,8 @@ class StreamProgress(Progress):
 class TerminalProgress(Progress):
     """Progress of training and scoring: notes, bars, evaluations and samples on standard error."""
 
-    def __init__(self, *, quiet: bool = False):
+    def __init__(self, *, what: str = "scoring", quiet: bool = False):
+        self.what, self.time_left = what, TimeLeft()
         self.console = Console(file=sys.stderr, quiet=quiet, highlight=False)
         self.bar: Bar | None = None
         self.task: Any = None
@@ -101,12 +130,18 @@ class TerminalProgress(Progress):
             self.last_line = time.monotonic()
 
     def advance(self, done: int, total: int) -> None:
-        """Updates the bar of an evaluation; nothing is shown where standard error is no terminal."""
+        """Updates the bar of an evaluation, or prints a line now and then where standard error is no terminal."""
         if not self.console.is_terminal:
+            now = time.monotonic()
+            status = self.time_left(done, total, now)
+            self.last_line = self.last_line or now  # no line for work that takes less than LINE_SECONDS
+            if now - self.last_line > LINE_SECONDS:
+                self.last_line = now
+                self.console.print(Text(f"{self.what}  {status}"), soft_wrap=True)
             return
         if self.bar is None:
             percentage = TextColumn("{task.percentage:.0f} %")
-            self._start(TextColumn("scoring"), BarColumn(bar_width=24), percentage, TimeRemainingColumn(), total=total)
+            self._start(TextColumn(self.what), BarColumn(bar_width=24), percentage, TimeRemainingColumn(), total=total)
         assert self.bar is not None
         self.bar.update(self.task, completed=done, total=total)
 

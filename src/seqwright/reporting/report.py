@@ -14,10 +14,10 @@ from seqwright.reporting.svg import SMALL, Axis, Series, chart, downsampling_not
 
 STEPS = Axis(title="step")
 TIME = Axis(title="training time", time=True)
-HEADLINE_SCORES = (("accuracy",), ("psnr", "psnr_shown"), ("exact_match", "word_error_rate"))
+HEADLINE_SCORES = (("accuracy",), ("psnr", "psnr_shown"), ("exact_match", "word_error_rate"), ("bleu", "chrf"))
 """Scores shown in the page header where a run has them: task metrics rather than likelihood."""
 ARROW = " → "
-"""What the outputs of classifiers and taggers begin with in the log."""
+"""Between a source and its output; outputs of classifiers and taggers begin with it in the log."""
 SAMPLES = 12
 """Maximum number of steps whose samples are shown, evenly spaced over the run."""
 
@@ -105,7 +105,7 @@ def _other_scores(run: RunFacts) -> Html:
         for (on, name, signature), score in latest.items()
     ]
     columns = ("data", "score", "value", "interval", "signature")
-    lead = "Added by `seqwright evaluate --on`."
+    lead = "Added by seqwright evaluate --on."
     return section("Scores on other data", table(columns, rows, numeric=("value", "interval")), lead=lead)
 
 
@@ -209,7 +209,8 @@ def _preview(record: Record, evaluation: Record) -> str:
     prompt = record["prompt"]
     if len(prompt) > PREVIEW_CHARACTERS // 2:
         prompt = f"… {prompt[-PREVIEW_CHARACTERS // 2 :]}"
-    return " ".join((prompt + record["text"]).split())[:PREVIEW_CHARACTERS]
+    output = f"{ARROW}{record['text'].removeprefix(ARROW)}" if "reference" in record and prompt else record["text"]
+    return " ".join((prompt + output).split())[:PREVIEW_CHARACTERS]
 
 
 def _evenly_spaced(steps: list[list[Record]], limit: int) -> list[list[Record]]:

@@ -18,8 +18,29 @@ HIGHER = ("accuracy", "pearson")
 
 UNITS = {"perplexity": "token", "squared_error": "value"}
 """Unit of the loss by a score that only models of such units have; all other models predict labels."""
-TITLES = {"psnr": "PSNR in dB", "psnr_shown": "PSNR of input in dB"}
-"""Display names of scores whose keys are not self-explanatory."""
+TITLES = {
+    "psnr": "PSNR in dB",
+    "psnr_shown": "PSNR of input in dB",
+    "mse": "MSE",
+    "mae": "MAE",
+    "ter": "TER",
+    "bleu": "BLEU",
+    "bleu_lowercased": "BLEU, lowercased",
+    "chrf": "chrF",
+    "chrf_lowercased": "chrF, lowercased",
+    "rouge_1": "ROUGE-1",
+    "rouge_2": "ROUGE-2",
+    "rouge_l": "ROUGE-L",
+    "simplified_bleu": "simplified BLEU",
+    "f1": "F1",
+    "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
+    "weighted_f1": "weighted F1",
+    "word_f1": "word F1",
+    "matthews": "Matthews correlation",
+    "brier": "Brier score",
+}
+"""Display names of scores, where they are not their keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +98,7 @@ def scored_on(summary: Record) -> str:
 def title(score: str, scores: Collection[str] = ("perplexity",)) -> str:
     """Display name of a score; the unit of NLL and lowercased outputs are inferred from the other scores of the run."""
     if f"{score}_lowercased" in scores:
-        return f"{score} (cased references, lowercased outputs)"
+        return f"{TITLES.get(score, score)} (cased references, lowercased outputs)"
     return f"nats per {unit(scores)}" if score == "nll" else TITLES.get(score, score.replace("_", " "))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -12,8 +13,8 @@ from seqwright.reporting.run_facts import COMPARABLE, HIGHER, title
 NAMES = 2
 """File names shown of the training data."""
 TASK_METRICS = ("bleu", "f1", "exact_match")
-HEADLINES = (*TASK_METRICS, *COMPARABLE)
-"""Scores that stand for a run, the first that it has."""
+HEADLINES = (*TASK_METRICS, *COMPARABLE, "perplexity")
+"""Scores that stand for a run, the first that it has; mixtures of lossy tokens have the last alone."""
 SIZED = ("bpe", "byte-bpe", "unigram", "wordpiece")
 """Tokenizers whose vocabulary size is chosen."""
 
@@ -41,6 +42,15 @@ def tokenizer_name(recipe: Mapping[str, Any]) -> str:
     if tokenizer.get("file"):
         return PurePath(tokenizer["file"]).name
     return f"{kind} {size:,}" if kind in SIZED and isinstance(size, int) else str(kind)
+
+
+def scored_tokenizer(signature: str) -> str:
+    """The tokenizer in the signature of a score, as `tokenizer_name` writes it: the recipe may only name its file."""
+    found = re.search(r"\|tokenizer:([a-z-]+)-(\d+)-", signature)
+    if found is None:
+        return ""
+    kind, size = found.groups()
+    return f"{kind} {int(size):,}" if kind in SIZED else kind
 
 
 def headline_score(summary: Mapping[str, Any]) -> HeadlineScore | None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from seqwright.core.config import UserError
 from seqwright.data.files import as_list
 from seqwright.runs.directory import RunDirectory
-from seqwright.runs.facts import data_name, headline_score, tokenizer_name
+from seqwright.runs.facts import data_name, headline_score, scored_tokenizer, tokenizer_name
 from seqwright.runs.finding import MAX_DEPTH, find_runs, is_run
 
 SortKey = Literal["name", "date", "score", "parameters", "time"]
@@ -90,6 +90,7 @@ def _row(path: Path) -> dict[str, Any]:
     row["checked"] = None if certificate is None else "laws hold" if certificate.holds else "laws BROKEN"
     if (score := headline_score(summary)) is not None:
         row |= {"score_name": score.name, "score": score.value, "higher": score.higher}
+        row["tokenizer"] = scored_tokenizer(score.signature) or row["tokenizer"]
         row["text"] = _held_out(recipe, summary)
     # What is made of other runs has no scores but those of the texts that set its weights.
     state, tuned = ("finished, as tuned", summary["tuned"]) if "tuned" in summary else ("finished", {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, cast
 
@@ -77,12 +77,25 @@ def one_or_many(verb: V) -> V:
         texts = inputs[0] if inputs else options.pop(first, default)
         if texts is inspect.Parameter.empty:
             raise TypeError(f"{verb.__name__} needs {first}: a text, or several.")
+        if isinstance(texts, Sequence) and not isinstance(texts, str | bytes):  # at once, not when it is iterated
+            for text in texts:
+                _check_text(text)
+        elif isinstance(texts, bytes | Mapping) or not isinstance(texts, Iterable):
+            _check_text(texts)
         if not isinstance(texts, str):
             return verb(self, self.check_form(texts), *inputs[1:], **options)
         (result,) = verb(self, list(self.check_form([texts])), *inputs[1:], **options)
         return result
 
     return cast(V, call)
+
+
+def _check_text(value: Any) -> None:
+    """Raises where a value is no text: neither a string, nor several that belong together (words, parts of a pair)."""
+    if isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)):
+        return
+    how = "decode bytes first: value.decode()" if isinstance(value, bytes) else "give a string, or a list of strings"
+    raise UserError(f"{repr(value)[:60]} ({type(value).__name__}) is no text; {how}.")
 
 
 class Run:
@@ -186,6 +199,7 @@ class Run:
     def check_form(self, texts: Iterable[Any]) -> Iterator[Any]:
         """The same texts, or tuples of them; the first that is misread for its Unicode form has a SeqwrightWarning."""
         for text in texts:
+            _check_text(text)
             parts = [text] if isinstance(text, str) else text
             if not self._warned_of_form and any(is_misread(part, self.directory.source_tokenizer) for part in parts):
                 self._warned_of_form = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -88,9 +89,17 @@ def mix(
         parts=part_facts,
         warnings=warnings,
         tuned_on=as_list(on),
-        tuned={"perplexity": float(np.exp(-mixed.mean()))},
+        tuned=_tuned(mixed, stream),
         corpus=first.summary.get("corpus", ""),
     )
+
+
+def _tuned(log_probs: Floats, stream: Stream) -> dict[str, float]:
+    """Perplexity of a stream and, where its tokens determine the text, bits per byte."""
+    perplexity = {"perplexity": float(np.exp(-log_probs.mean()))}
+    if stream.lossy:
+        return perplexity
+    return perplexity | {"bits_per_byte": float(-log_probs.sum() / math.log(2) / max(1, stream.sizes[:, 0].sum()))}
 
 
 def _check_tasks(runs: Sequence[Run]) -> None:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from seqwright.core.config import UserError
+from seqwright.core.printable import quantity
 from seqwright.data.records import parse_object
 
 _SCAN = re.compile(r"IN: (.*) OUT: (.*)")
@@ -35,8 +36,8 @@ def tsv(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[Pair]
         cells = line.split("\t")
         if len(cells) < max(columns):
             raise UserError(
-                f"{name}, line {number:,}: {len(cells)} tab-separated column(s), but data.columns asks for column"
-                f" {max(columns)}; the line begins {line[:60]!r}."
+                f"{name}, line {number:,}: {quantity(len(cells), 'tab-separated column')}, but data.columns asks for"
+                f" column {max(columns)}; the line begins {line[:60]!r}."
             )
         pairs.append(Pair((cells[columns[0] - 1],), (cells[columns[1] - 1],)))
     return pairs

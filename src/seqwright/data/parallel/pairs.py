@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 from seqwright.core.config import UserError, check_sizes
+from seqwright.core.printable import quantity
 from seqwright.data.files import Errors, as_list, read_text, resolve
 from seqwright.data.parallel.formats import FORMATS, Pair
 from seqwright.data.samples.pairs import embedded_pairs
@@ -82,7 +83,10 @@ class Pairs:
             sides = [1 if fraction < share else 2 if fraction < share + test else 0 for fraction in hashes]
         parts = [[pair for pair, part in zip(self.pairs, sides, strict=True) if part == side] for side in range(3)]
         if not all(parts[: 3 if test else 2]):
-            raise UserError(f'split = "{rule}" of {len(self.pairs)} pairs leaves one side empty; name files in valid.')
+            raise UserError(
+                f'split = "{rule}" of {quantity(len(self.pairs), "pair")} leaves one side empty; give --valid FILE, or'
+                " hold out another share with data.split."
+            )
         return Pairs(pairs=parts[0], notes=self.notes), Pairs(pairs=parts[1]), Pairs(pairs=parts[2])
 
 
@@ -138,8 +142,8 @@ def _groups(names: list[str], config: PairsConfig, size: int) -> list[tuple[str,
         return [(name,) for name in names]
     if len(names) % size:
         raise UserError(
-            f"{len(names)} file(s), but source and target files alternate, {size} files together: {', '.join(names)}."
-            f" Files with both sides end in {', '.join(SUFFIXES)}, or set data.format"
+            f"{quantity(len(names), 'file')}, but source and target files alternate, {size} files together:"
+            f" {', '.join(names)}. Files with both sides end in {', '.join(SUFFIXES)}, or set data.format"
             f" ({', '.join(get_args(Format))})."
         )
     return [tuple(names[n : n + size]) for n in range(0, len(names), size)]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from seqwright.core.config import UserError, check_not_negative, check_sizes
+from seqwright.core.printable import quantity
 from seqwright.data.files import Errors, read_text, resolve
 from seqwright.data.samples.python_tokens import python_tokens
 from seqwright.data.samples.text import is_embedded
@@ -105,7 +106,8 @@ class Tagged:
         )
         if not train or not valid:
             raise UserError(
-                f'split = "{rule}" of {len(self.sentences)} sentences leaves one side empty; name files in valid.'
+                f'split = "{rule}" of {quantity(len(self.sentences), "sentence")} leaves one side empty; give --valid'
+                " FILE, or hold out another share with data.split."
             )
         return Tagged(sentences=train, notes=self.notes), Tagged(sentences=valid)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from seqwright.core.config import UserError
+from seqwright.core.printable import quantity
 
 Format = Literal["columns", "conllu", "lines", "jsonl"]
 Columns = tuple[int, int] | None
@@ -155,7 +156,9 @@ def token_and_tag(cells: list[str], name: str, number: int, columns: Columns, ta
         expected = (
             f"data.columns asks for column {max(token, tag)}" if columns else "token and tag are separated by a tab"
         )
-        raise UserError(f"{place}: {len(cells)} column(s), but {expected}; the line begins {cells[0][:60]!r}.")
+        raise UserError(
+            f"{place}: {quantity(len(cells), 'column')}, but {expected}; the line begins {cells[0][:60]!r}."
+        )
     return cells[token - 1].strip(), cells[tag - 1].strip() if tagged else ""
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqwright.core.config import UserError
+from seqwright.core.printable import quantity
 from seqwright.data.files import Errors, expand, plain_suffix, read_text, resolve
 from seqwright.data.records import JSON_LINES, holds_records, records
 from seqwright.data.samples.text import embedded_text, is_embedded
@@ -275,7 +276,7 @@ def split(corpus: Corpus, rule: str) -> tuple[Corpus, Corpus]:
         valid = replace(_select(corpus, [number for number, held in enumerate(held_out) if held]), notes=())
     if not any(train.documents) or not any(valid.documents):
         raise UserError(
-            f'split = "{rule}" of {len(documents)} {corpus.kind} document(s) leaves one side empty;'
+            f'split = "{rule}" of {quantity(len(documents), f"{corpus.kind} document")} leaves one side empty;'
             " hold out another share, or name a file in data.valid."
         )
     return train, valid

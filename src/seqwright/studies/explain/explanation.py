@@ -31,7 +31,7 @@ class Step:
         parts = [f"{number}. {self.heading}", _wrapped(self.prose)]
         parts += [textwrap.indent(self.formula, "   ")] if self.formula else []
         parts += [textwrap.indent(figure.text(), "   ") for figure in self.figures]
-        parts += [_wrapped(f"Erratum of the lecture: {erratum}") for erratum in self.errata]
+        parts += [_wrapped(f"A known slip in the printed lecture: {erratum}") for erratum in self.errata]
         return "\n\n".join(parts)
 
     def as_json(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Step:
             element("pre", self.formula, class_="formula", tabindex="0") if self.formula else "",
             element("div", *(figure.html() for figure in self.figures), class_="figures") if self.figures else "",
             *(
-                element("p", element("b", "Erratum of the lecture: "), erratum, class_="erratum")
+                element("p", element("b", "A known slip in the printed lecture: "), erratum, class_="erratum")
                 for erratum in self.errata
             ),
             class_="step",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError, with_options
 from seqwright.core.notebook import NotebookTable
+from seqwright.core.printable import quantity
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Ensemble
 from seqwright.data.bucketing import ByLength
@@ -371,7 +372,8 @@ def classify(
         for text in chunk:
             if len(text) != labels.parts:
                 how = " Part them by a tab." if labels.parts > 1 else ""
-                raise UserError(f"{labels.parts} text(s) are read at a time, not {len(text)}: {text[0][:60]!r}.{how}")
+                expected = quantity(labels.parts, "text")
+                raise UserError(f"a row has {expected} here, not {len(text)}: {text[0][:60]!r}.{how}")
         encoded = predictor.encode(chunk)
         predictions = predictor(encoded)
         outputs = predictions.outputs

@@ -13,6 +13,7 @@ import torch
 
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError, with_options
+from seqwright.core.printable import quantity
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive, ExplainsBackOff, Feed, MasksDocuments
 from seqwright.data.subword_regularization import RegularizedFeed, regularized_stream
@@ -65,7 +66,7 @@ class TextTask:
         for text in corpora.notes:
             note(text)
         if isinstance(valid, Corpus) and data.split is not None:
-            note(f"held out for validation: {data.split} of the text ({valid.characters:,} characters).")
+            note(f"held out for validation: {data.split} of the text ({quantity(valid.characters, 'character')}).")
         if corpora.leak:
             note(corpora.leak)
         self.codec = open_or_learn(
@@ -86,7 +87,7 @@ class TextTask:
             if stream is not None and stream.unknown:
                 note(f"{stream.unknown:,} of {stream.targets:,} {name} tokens are <unk>.")
         targets, documents = (sum(getattr(s, key) for s in self.streams) for key in ("targets", "documents"))
-        size = f"{targets:,} training tokens in {documents:,} document(s)"
+        size = f"{quantity(targets, 'training token')} in {quantity(documents, 'document')}"
         note(f"{size}; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}.")
         if documents > 1:
             lengths = np.concatenate([stream.lengths for stream in self.streams])
@@ -331,12 +332,18 @@ class LanguageRun(TextRun):
         return scores.with_precision(self.precision)
 
     @one_or_many
-    def score(self, lines: Iterable[str]) -> Iterator[ScoredLine]:
+    def score(self, lines: Iterable[str], *, progress: Progress = SILENT) -> Iterator[ScoredLine]:
         """Log-probability and surprisals of each line, in order, as it comes."""
         ended = self.tokenizer.eos if self.documents != "file" else None
         assert self.tokenizer.sos is not None  # no stream was without
         return score_lines(
-            self.model, lines, self.tokenizer.encode_batch, sos=self.tokenizer.sos, eos=ended, device=self.device
+            self.model,
+            lines,
+            self.tokenizer.encode_batch,
+            sos=self.tokenizer.sos,
+            eos=ended,
+            device=self.device,
+            progress=progress,
         )
 
     def back_off(self, ids: Sequence[int], context: Sequence[int] = ()) -> list[BackOff]:
@@ -359,7 +366,9 @@ class LanguageRun(TextRun):
             weights=[math.exp(step.back_off) for step in longer if step.seen],
         )
 
-    def search_audit(self, prompts: Sequence[str], options: SearchOptions, widths: Sequence[int]) -> Audit:
+    def search_audit(
+        self, prompts: Sequence[str], options: SearchOptions, widths: Sequence[int], *, progress: Progress = SILENT
+    ) -> Audit:
         """How often beams of these widths miss the best continuation of each prompt."""
         sos, eos = self.tokenizer.sos, self.tokenizer.eos
         return search_audit(
@@ -371,4 +380,5 @@ class LanguageRun(TextRun):
             eos=eos,
             banned=self.tokenizer.never_generated(eos),
             prompts=[self.tokenizer.encode(prompt) for prompt in prompts],
+            progress=progress,
         )

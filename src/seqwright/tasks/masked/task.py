@@ -261,7 +261,7 @@ def masked_counts(
         seqwright=__version__,
     )
     accuracy = Counts(name="accuracy", rows=rows[:, [2, 1]], formula=percentage, signature=signature("accuracy", facts))
-    return [*nll_counts(rows[:, :2], facts), accuracy]
+    return [*nll_counts(rows[:, :2], facts, targets="masked tokens"), accuracy]
 
 
 def _row_counts(model: Any, batch: Batch) -> Floats:

@@ -203,7 +203,9 @@ class TranslationRun(Run):
         )
         return scores.with_precision(self.precision)
 
-    def search_audit(self, sources: Sequence[str], options: SearchOptions, widths: Sequence[int]) -> Audit:
+    def search_audit(
+        self, sources: Sequence[str], options: SearchOptions, widths: Sequence[int], *, progress: Progress = SILENT
+    ) -> Audit:
         """How often beams of these widths miss the best translation of each source."""
         target = self.tokenizers.target
         ids, mask = encode_sources([((text,), None) for text in sources], self.tokenizers.source).padded(
@@ -211,7 +213,16 @@ class TranslationRun(Run):
         )
         source = Source(mask=torch.from_numpy(mask), ids=torch.from_numpy(ids)).to(self.device)
         banned = target.never_generated(target.eos)
-        return search_audit(self.model, source, options, widths, sos=target.sos, eos=target.eos, banned=banned)
+        return search_audit(
+            self.model,
+            source,
+            options,
+            widths,
+            sos=target.sos,
+            eos=target.eos,
+            banned=banned,
+            progress=progress,
+        )
 
     def pairs(self, on: str | Sequence[str] | None = None, *, tag: str | None = None) -> Pairs:
         """Pairs as this run reads them: its validation or "test" pairs, or files, with this tag where it wants one."""
