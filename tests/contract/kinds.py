@@ -61,6 +61,7 @@ SMALL: dict[str, dict[str, object]] = {
     "gpt window": GPT | {"attention_window": 3},
     "gpt window alibi": GPT | {"attention_window": 3, "positions": "alibi", "norm_position": "post"},
     "gpt query-key norm": GPT | {"qk_norm": True, "positions": "rope"},
+    "gpt plain": GPT | {"residual": False, "norm": "none", "scale_attention": False, "positions": "none"},
     "gpt as llama": LLAMA,
     "gpt flatten": GPT | {"tied": False, "readout": "flatten"},
 }
