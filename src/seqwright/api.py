@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # studies know every task: each verb imports its own
     from seqwright.studies.check import LawResult
     from seqwright.studies.demo import Rung
     from seqwright.studies.explain.explanation import Explanation
+    from seqwright.studies.plan import Plan
 
 Files = str | Sequence[str]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -268,6 +269,23 @@ def inspect(
 
     other = against if against is None or isinstance(against, Run) else open(against, device="cpu")
     return look(run if isinstance(run, Run) else open(run, device="cpu"), text, against=other, **options)
+
+
+@hinted
+def plan(
+    recipe: str | Path,
+    *,
+    set: Sequence[str] = (),
+    vocabulary: int | None = None,
+    labels: int | None = None,
+    length: int | None = None,
+    measured: bool = False,
+) -> Plan:
+    """Layers, parameters, multiply-adds, memory, training cost and time of a recipe, as `seqwright plan` prints them.
+    `vocabulary` and `labels` are sizes that only the data have; `measured` reads the data and times a few steps."""
+    from seqwright.studies.plan import plan as make_plan
+
+    return make_plan(recipe, set, vocabulary=vocabulary, labels=labels, length=length, measured=measured)
 
 
 def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[dict[str, Any]]:
