@@ -44,7 +44,7 @@ def test_every_command_prints_text(seqwright: Command, trained: Path, workdir: P
     (workdir / "words.txt").write_text("the\ncat\n")
     runs = trained.parent
     expected = {
-        ("evaluate", trained): "bits per byte",
+        ("evaluate", trained): "next token accuracy",
         ("evaluate", trained, "--on", "text.txt", "text.txt"): "perplexity",
         ("generate", trained, "the", "--samples", "2", "--max-tokens", "5"): "--- 2 (seed 1)",
         ("score", trained, "text.txt", "--tokens"): "the",

@@ -14,7 +14,7 @@ class Practice:
     seconds: int
     """Measured duration of the training, from the command to its end."""
     hardware: str = "CPU core"
-    """What it was measured on: one core of a busy Xeon, or an H200 that other trainings share."""
+    """What it was measured on: one core of a server, for some recipes a busy one, or an H200 that trainings share."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ LECTURES = (
         "N-grams",
         "A language model is a table of counts: p(next | last n - 1 tokens), smoothed for what was never seen.",
         ("vocabulary", "bpe", "ngram"),
-        (Practice("lecture-generation-ngram", "counting alone: no gradients, no embeddings", 5),),
+        (Practice("lecture-generation-ngram", "counting alone: no gradients, no embeddings", 9),),
         ("ngram", "context=cows eat", "back-off"),
     ),
     Lecture(
@@ -54,7 +54,7 @@ LECTURES = (
         "A window of tokens",
         "Several embeddings side by side: a fixed context, but similar contexts share what is learned.",
         ("pairs",),
-        (Practice("lecture-generation-feedforward", "the last six tokens predict the next", 37),),
+        (Practice("lecture-generation-feedforward", "the last six tokens predict the next", 32),),
         ("pairs", "context=4", "pairs"),
     ),
     Lecture(
@@ -63,9 +63,9 @@ LECTURES = (
         "A state reads any number of tokens. The last state predicts, or all of them flattened, or each its successor.",
         ("rnn",),
         (
-            Practice("lecture-generation-way1", "the last hidden state predicts", 54),
-            Practice("lecture-generation-way2", "all hidden states, flattened, predict", 337),
-            Practice("lecture-generation", "every position predicts its successor", 43),
+            Practice("lecture-generation-way1", "the last hidden state predicts", 35),
+            Practice("lecture-generation-way2", "all hidden states, flattened, predict", 190),
+            Practice("lecture-generation", "every position predicts its successor", 31),
         ),
         ("rnn", "W_hh[0,0]=2", "h"),
     ),
@@ -74,7 +74,7 @@ LECTURES = (
         "Gates: LSTM and GRU",
         "A cell that is added to rather than overwritten, so that gradients reach far back.",
         ("lstm", "gru"),
-        (Practice("lecture-generation-lstm", "the same data and width with gates", 72),),
+        (Practice("lecture-generation-lstm", "the same data and width with gates", 41),),
         ("lstm", "forget_bias=3", "states with forget bias"),
     ),
     Lecture(
@@ -90,7 +90,7 @@ LECTURES = (
         "Attention",
         "The decoder looks back at every position of the source, with weights that it computes.",
         ("attention", "cross-attention"),
-        (Practice("dates-en-vi", "the same dates with additive attention", 0),),
+        (Practice("dates-en-vi", "the same dates with additive attention", 453),),
         ("attention", "X[1,0]=0.9", "P"),
     ),
     Lecture(
@@ -98,7 +98,10 @@ LECTURES = (
         "The Transformer",
         "Attention without recurrence: masks, heads, positions, residuals and normalization make one block.",
         ("masking", "multi-head", "positions", "layer-norm", "transformer"),
-        (Practice("lecture-generation-transformer", "the practice text with two causal blocks", 119),),
+        (
+            Practice("lecture-generation-transformer", "the practice text with two causal blocks", 80),
+            Practice("lecture-tricks", "eight blocks with and without residuals, norms, scaling and positions", 66),
+        ),
         ("transformer", "learning_rate=0.5", "losses"),
     ),
     Lecture(
@@ -106,7 +109,7 @@ LECTURES = (
         "GPT",
         "A stack of causal blocks on plain text, and how tokens are drawn from what it predicts.",
         ("sampling",),
-        (Practice("python-reference", "a small GPT with RoPE, RMSNorm and SwiGLU", 0),),
+        (Practice("python-reference", "a small GPT with RoPE, RMSNorm and SwiGLU", 194),),
         ("sampling", "temperature=0.5", "draws"),
     ),
     Lecture(
@@ -114,7 +117,7 @@ LECTURES = (
         "BERT",
         "Both sides of a gap predict what is missing: pre-training without labels.",
         ("bert",),
-        (Practice("topics-bert", "masked tokens of Python's help", 0),),
+        (Practice("topics-bert", "masked tokens of Python's help", 435),),
         ("bert", "mask_rate=0.5", "masked"),
     ),
     Lecture(
@@ -122,7 +125,7 @@ LECTURES = (
         "Vision Transformer",
         "An image is a sequence of patches; the rest is the encoder of BERT.",
         ("vit",),
-        (Practice("digits", "handwritten digits, 16 patches each", 60),),
+        (Practice("digits", "handwritten digits, 16 patches each", 52),),
         ("vit", "patch=3", "shapes"),
     ),
     Lecture(
