@@ -22,7 +22,7 @@ MAX_COLUMNS = 128
 WHITE_SPACE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
 
 NOTEBOOK_STYLE = """
-.seqwright { --accent: #4a6fd4; }
+.seqwright { --accent: #4a6fd4; --line-2: #cf5b1f; --line-3: #17866a; --quiet: #8b48b8; }
 .seqwright .figures { display: flex; flex-wrap: wrap; gap: 16px 32px; align-items: flex-start; }
 .seqwright figure { margin: 0 0 12px; max-width: 100%; overflow-x: auto; }
 .seqwright table { border-collapse: collapse; font-size: 13px; }
@@ -33,6 +33,13 @@ NOTEBOOK_STYLE = """
 .seqwright .title { font-weight: 600; }
 .seqwright .formula, .seqwright .erratum { padding: 6px 12px; border-left: 3px solid var(--accent); }
 .seqwright ul.tree, .seqwright ul.tree ul { list-style: none; padding-left: 18px; }
+.seqwright svg.chart { display: block; width: 480px; max-width: 100%; overflow: visible; }
+.seqwright svg.chart polyline { fill: none; stroke-width: 2; }
+.seqwright svg.chart line { stroke: currentColor; opacity: .2; }
+.seqwright svg.chart text { font-size: 12px; fill: currentColor; }
+.seqwright svg.chart .pointer { display: none; }
+.seqwright .key { margin-left: 14px; }
+.seqwright .key i { display: inline-block; width: 14px; margin: 0 5px 4px 0; border-top: 3px solid; }
 .seqwright .pruned b { text-decoration: line-through; font-weight: 400; opacity: .6; }
 """
 
