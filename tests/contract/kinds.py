@@ -44,6 +44,7 @@ SMALL: dict[str, dict[str, object]] = {
     "rnn sigmoid": {"kind": "rnn", "width": 6, "layers": 2, "activation": "sigmoid"},
     "rnn linear": {"kind": "rnn", "width": 6, "activation": "linear"},
     "rnn flatten": {"kind": "rnn", "width": 6, "readout": "flatten", "length": CONTEXT},
+    "rnn without readout": {"kind": "rnn", "width": VOCABULARY.size, "embedding": 5, "readout": "none"},
     "lstm": {"kind": "lstm", "width": 6, "layers": 2, "embedding": 4},
     "lstm tied": {"kind": "lstm", "width": 6, "tied": True},
     "gru": {"kind": "gru", "width": 6, "layers": 2},
