@@ -44,7 +44,16 @@ def test_plan_of_convolutions_shows_output_shapes() -> None:
 
 @pytest.mark.parametrize(
     ("recipe", "parameters", "tokens"),
-    [("gpt3-small", 125_226_240, 300e9), ("gpt", 116_534_784, None), ("wmt14-base", 63_082_496, None)],
+    [
+        ("gpt3-small", 125_226_240, 300e9),
+        pytest.param("gpt", 116_534_784, None, marks=pytest.mark.slow),
+        pytest.param("wmt14-base", 63_082_496, None, marks=pytest.mark.slow),
+        # transformers' BertForMaskedLM has 2 × 768 segment embeddings besides, which a single text does not need.
+        ("bert-base", 109_514_298 - 2 * 768, 131e9),
+        pytest.param("roformer", 109_514_298 - 2 * 768 - 512 * 768, 131e9, marks=pytest.mark.slow),
+        ("llama-7b", 6_738_415_616, 1e12),
+        pytest.param("llama2-70b", 68_976_648_192, 2e12, marks=pytest.mark.slow),
+    ],
 )
 def test_plan_of_recipes_without_data(recipe: str, parameters: int, tokens: float | None) -> None:
     plan = sw.plan(recipe)
