@@ -280,12 +280,21 @@ def plan(
     labels: int | None = None,
     length: int | None = None,
     measured: bool = False,
+    progress: Progress = SILENT,
 ) -> Plan:
     """Layers, parameters, multiply-adds, memory, training cost and time of a recipe, as `seqwright plan` prints them.
     `vocabulary` and `labels` are sizes that only the data have; `measured` reads the data and times a few steps."""
     from seqwright.studies.plan import plan as make_plan
 
-    return make_plan(recipe, set, vocabulary=vocabulary, labels=labels, length=length, measured=measured)
+    return make_plan(
+        recipe,
+        set,
+        vocabulary=vocabulary,
+        labels=labels,
+        length=length,
+        measured=measured,
+        progress=progress,
+    )
 
 
 def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[dict[str, Any]]:

@@ -58,7 +58,8 @@ def test_plan_of_convolutions_shows_output_shapes() -> None:
 def test_plan_of_recipes_without_data(recipe: str, parameters: int, tokens: float | None) -> None:
     plan = sw.plan(recipe)
     assert plan.parameters == parameters
-    assert plan.micro_rows * plan.activation_bytes < plan.training_bytes
+    activations = plan.micro_rows * plan.activation_bytes * plan.activation_size // 4
+    assert plan.training_bytes == 16 * parameters + activations
     if tokens is not None:
         assert plan.tokens == pytest.approx(tokens, rel=1e-3)
         assert plan.training_flops == 6 * parameters * plan.tokens

@@ -42,8 +42,11 @@ def command(
     seqwright plan lecture-generation --measure
     """
     from seqwright.api import plan
+    from seqwright.reporting.progress import TerminalProgress
 
-    made = plan(recipe, set=overrides, vocabulary=vocabulary, labels=labels, length=length, measured=measure)
+    sizes = {"vocabulary": vocabulary, "labels": labels, "length": length}
+    with TerminalProgress(quiet=as_json or not measure) as progress:
+        made = plan(recipe, set=overrides, **sizes, measured=measure, progress=progress)
     if as_json:
         print_json(made.as_json())
     else:

@@ -26,6 +26,7 @@ from seqwright.studies.layer_table import Layer, layer_table
 from seqwright.tasks.defaults import UTILIZATION
 from seqwright.training import machine
 from seqwright.training.accumulation import select_rows
+from seqwright.training.mfu import peak_flops
 from seqwright.training.trainer import total_steps
 
 PETAFLOPS_DAY = 1e15 * 86_400
@@ -72,7 +73,9 @@ class Plan:
     """Of gradients and optimizer state."""
     device: str
     flops_per_second: float
-    """Measured speed of float32 matrix products on this machine."""
+    """Speed of matrix products on this machine: measured in float32; for bf16 on a GPU, its peak."""
+    activation_size: int
+    """Bytes of a number in training: 4, or 2 in bf16."""
     measured: Measured | None = None
 
     @property
@@ -81,13 +84,14 @@ class Plan:
 
     @property
     def activation_bytes(self) -> int:
-        """Outputs of all layers for one row."""
+        """Outputs of all layers for one row, in float32."""
         return sum(layer.output_bytes for layer in self.layers)
 
     @property
     def training_bytes(self) -> int:
         """Weights, gradients, optimizer state, and activations of the rows in memory."""
-        return self.weight_bytes + self.state_bytes + self.micro_rows * self.activation_bytes
+        activations = self.micro_rows * self.activation_bytes * self.activation_size // 4
+        return self.weight_bytes + self.state_bytes + activations
 
     @property
     def step_flops(self) -> int:
@@ -171,7 +175,7 @@ def _plan(wanted: Recipe, sizes: Any, batch: Batch, *, rows: int, steps: int | N
     """The plan for a batch of one row."""
     training = wanted.training
     layers, parameters = layer_table(lambda: build.model(wanted.model, sizes, task=wanted.data.kind), batch)
-    on = machine.device(training.device)
+    on, half = machine.device(training.device), training.precision == "bf16"
     micro = training.micro_batch_size if isinstance(training.micro_batch_size, int) else rows
     if training.steps is None and training.epochs is None and training.minutes is None:
         steps = steps or 2000
@@ -187,7 +191,8 @@ def _plan(wanted: Recipe, sizes: Any, batch: Batch, *, rows: int, steps: int | N
         weight_bytes=4 * parameters,
         state_bytes=(4 + OPTIMIZER_BYTES[training.optimizer]) * parameters,
         device=on.type,
-        flops_per_second=machine.flops(on),
+        flops_per_second=(peak_flops(on) if half else None) or machine.flops(on),
+        activation_size=2 if half else 4,
     )
 
 
