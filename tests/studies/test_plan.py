@@ -97,6 +97,7 @@ def test_plan_beside_measured_steps(tmp_path: Path) -> None:
         ("shakespeare-cpu", {}, "give --vocabulary N, or --measure"),
         ("digits", {}, "sizes of images follow from the data; add --measure"),
         ("gpt2", {"measured": True}, "names no data to measure on"),
+        ("gpt2", {"measured": True, "set": ["data.train=nowhere.txt"]}, "nowhere.txt"),
         ("imdb-cn", {}, "Did you mean 'imdb-cnn'"),
         ("imdb-cnn", {"set": ["model.kernel=3"]}, "Did you mean 'kernels'"),
     ],
@@ -105,3 +106,17 @@ def test_recipes_that_cannot_be_planned(recipe: str, options: dict[str, object],
     with pytest.raises(UserError) as caught:
         sw.plan(recipe, **options)  # type: ignore[arg-type]
     assert message in str(caught.value)
+
+
+def test_files_that_are_no_recipes_cannot_be_planned(tmp_path: Path) -> None:
+    for name, text, message in (
+        ("list.toml", "data = 3", "'data' is a section"),
+        ("story.txt", "Ngày xửa ngày xưa 🙂", "is no recipe"),
+        ("width.toml", "[model]\r\nkind = 'gpt'\r\nwidth = 3\r\n", "width 3 cannot be split"),
+    ):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        with pytest.raises(UserError) as caught:
+            sw.plan(tmp_path / name)
+        assert message in str(caught.value)
+    (tmp_path / "empty.toml").write_text("")
+    assert sw.plan(tmp_path / "empty.toml").kind == "gpt"

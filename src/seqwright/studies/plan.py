@@ -145,16 +145,17 @@ def plan(
     """The plan of a recipe. Sizes come from the recipe alone: `vocabulary` and `labels` where only the data have them,
     `length` for rows of another length. `measured` reads the data, and takes a few steps on them."""
     table = _table(recipe)
-    named = "train" in table["data"] or any(parse_override(each)[0] == "data.train" for each in overrides)
+    data = table["data"] if isinstance(table["data"], dict) else {"train": None}  # otherwise `make` reports it
+    named = "train" in data or any(parse_override(each)[0] == "data.train" for each in overrides)
     if measured and not named:
         raise UserError(f"{recipe} names no data to measure on; add --set data.train=FILE, or leave --measure out.")
     if not named:
-        table["data"]["train"] = NO_FILES.get(table["data"].get("kind", ""), "TEXT")
-    wanted = recipes.load(recipe, overrides) if measured else recipes.make(table, overrides, settled=True)
+        data["train"] = NO_FILES.get(str(data.get("kind")), "TEXT")
+    wanted = recipes.make(table, overrides, origin=str(recipe), settled=True)
     if wanted.kind in (*build.COUNTED, *build.DERIVED):
         raise UserError(f"a model of kind '{wanted.kind}' has no layers to plan: it is counted, or made of others.")
     if measured:
-        return _measured(wanted, progress)
+        return _measured(recipes.load(recipe, overrides), progress)
     sizes, batch = _synthetic(wanted, vocabulary, labels, length)
     return _plan(wanted, sizes, batch, rows=_rows(wanted, batch))
 
@@ -166,9 +167,7 @@ def _table(recipe: str | Path) -> dict[str, Any]:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # no TOML, or no UTF-8
         raise UserError(f"{path} is no recipe: {error}.") from error
-    table.setdefault("name", path.stem)
-    data = table.setdefault("data", {})
-    return table if isinstance(data, dict) else table | {"data": {}}
+    return {"name": path.stem, "data": {}} | table
 
 
 def _plan(wanted: Recipe, sizes: Any, batch: Batch, *, rows: int, steps: int | None = None) -> Plan:
