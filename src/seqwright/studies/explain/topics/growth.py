@@ -36,6 +36,8 @@ class GrowthOptions(TopicOptions):
     resizable: ClassVar[tuple[str, ...]] = ("lengths",)
 
     def __post_init__(self) -> None:
+        if self.attention_window < 1:
+            raise UserError(f"attention_window must be at least 1, not {self.attention_window}.")
         if not all(2 <= length <= 4096 for length in self.lengths) or not 4 <= self.width <= 256 or self.width % 4:
             raise UserError("lengths are 2 to 4,096, width 4 to 256 in fours.")
         if sorted(set(self.lengths)) != list(self.lengths) or len(self.lengths) < 2:
