@@ -90,7 +90,7 @@ LECTURES = (
         "Attention",
         "The decoder looks back at every position of the source, with weights that it computes.",
         ("attention", "cross-attention", "growth"),
-        (Practice("dates-en-vi", "the same dates with additive attention", 453),),
+        (Practice("dates-en-vi", "the same dates with additive attention", 180),),
         ("attention", "X[1,0]=0.9", "P"),
     ),
     Lecture(
