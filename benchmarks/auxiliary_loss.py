@@ -2,10 +2,10 @@
 
     SEQWRIGHT_DATA=… python benchmarks/auxiliary_loss.py [--seeds 3] [--epochs 2]
 
-A GPT learns the sentences of SST-2 without their labels; then classifiers of the same shape are trained on the labels:
-from scratch, begun with the language model, and begun with it while half of its loss is kept
-(training.auxiliary_loss_weight). All
-have the same seeds, steps and rate. Accuracy is that on the test sentences.
+A GPT, and an LSTM, learn the sentences of SST-2 without their labels; then classifiers of the same shape are trained on
+the labels: from scratch, begun with the language model, begun with it while half of its loss is kept
+(training.auxiliary_loss_weight), and the same with the LSTM, the paper's fourth arm. All have the same seeds, steps and
+rate. Accuracy is that on the test sentences.
 """
 
 from __future__ import annotations
@@ -20,15 +20,20 @@ from seqwright.data.labeled.rows import LabeledConfig, read_rows
 from seqwright.pipeline import recipe
 
 TRAIN, VALID, TEST = (f"sst/stsa.binary.{part}.txt.xz" for part in ("train", "dev", "test"))
-MODEL = {"kind": "gpt", "layers": 2, "width": 128, "heads": 4, "context": 64, "dropout": 0.2}
-WAYS: dict[str, dict[str, Any]] = {
-    "from scratch": {"base": False},
-    "begun with the language model": {"base": True},
-    "and half of its loss kept": {"init_from": True, "auxiliary_loss_weight": 0.5},
+MODELS: dict[str, dict[str, Any]] = {
+    "gpt": {"kind": "gpt", "layers": 2, "width": 128, "heads": 4, "context": 64, "dropout": 0.2},
+    "lstm": {"kind": "lstm", "layers": 2, "width": 128, "dropout": 0.2},
 }
+ARMS = {
+    "from scratch": ("gpt", False, 0.0),
+    "begun with the language model": ("gpt", True, 0.0),
+    "and half of its loss kept": ("gpt", True, 0.5),
+    "the same with an LSTM": ("lstm", True, 0.5),
+}
+"""Kind of model, whether it begins with the language model, and the weight of the auxiliary loss."""
 
 
-def language_model(folder: Path, epochs: float) -> Path:
+def language_model(folder: Path, kind: str, epochs: float) -> Path:
     """A run that has read the training sentences, and no labels."""
     rows = read_rows(TRAIN, LabeledConfig(train=TRAIN, separator=" ")).rows
     text = folder / "sentences.txt"
@@ -36,8 +41,8 @@ def language_model(folder: Path, epochs: float) -> Path:
     table = {
         "name": "sentences",
         "data": {"kind": "text", "train": str(text), "document": "line", "split": "documents 5%"},
-        "tokenizer": {"kind": "words", "minimum_count": 2},
-        "model": MODEL,
+        "tokenizer": {"kind": "words", "min_frequency": 2},
+        "model": MODELS[kind] | {"tied": True},  # the embedding is the output layer of the auxiliary loss, too
         "training": {
             "epochs": epochs,
             "batch_size": 32,
@@ -47,12 +52,12 @@ def language_model(folder: Path, epochs: float) -> Path:
             "weight_decay": 0.1,
         },
     }
-    run = seqwright.train(recipe.make(table, origin="benchmark"), run=folder / "lm")
-    print(f"language model: perplexity {run.directory.summary()['perplexity']:.1f} on held-out sentences", flush=True)
-    return folder / "lm"
+    run = seqwright.train(recipe.make(table, origin="benchmark"), run=folder / kind)
+    print(f"{kind}: perplexity {run.directory.summary()['perplexity']:.1f} on held-out sentences", flush=True)
+    return folder / kind
 
 
-def classifier(lm: Path, way: dict[str, Any], seed: int, epochs: float, path: Path) -> float:
+def classifier(kind: str, lm: Path | None, weight: float, seed: int, epochs: float, path: Path) -> float:
     """Test accuracy of a classifier."""
     training = {
         "epochs": epochs,
@@ -61,16 +66,17 @@ def classifier(lm: Path, way: dict[str, Any], seed: int, epochs: float, path: Pa
         "warmup_steps": 50,
         "weight_decay": 0.01,
         "seed": seed,
+        "auxiliary_loss_weight": weight,
     }
+    head = {"head_dropout": 0.1}
+    shape = {"bidirectional": False, "pooling": "final"} if kind == "lstm" else {}
     table = {
         "name": path.name,
         "data": {"kind": "labeled", "train": TRAIN, "valid": VALID, "separator": " "},
-        "tokenizer": {"kind": "words", "minimum_count": 2},
-        "model": MODEL | {"answer_dropout": 0.1},
-        "training": training | {key: value for key, value in way.items() if key != "base"},
+        "tokenizer": {"kind": "words", "min_frequency": 2},
+        "model": (MODELS[kind] if lm is None else {"from": str(lm)}) | head | shape,
+        "training": training,
     }
-    if way["base"]:
-        table["model"] = {"from": str(lm), "answer_dropout": 0.1}
     run = seqwright.train(recipe.make(table, origin="benchmark"), run=path)
     return float(run.evaluate(TEST, resamples=0)["accuracy"])
 
@@ -83,14 +89,15 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        lm = language_model(folder, given.reading)
-        for number, (way, options) in enumerate(WAYS.items()):
-            found = [
-                classifier(lm, options, seed, given.epochs, folder / f"{number}-{seed}")
+        models = {kind: language_model(folder, kind, given.reading) for kind in MODELS}
+        for number, (arm, (kind, begun, weight)) in enumerate(ARMS.items()):
+            lm = models[kind] if begun else None
+            accuracies = [
+                classifier(kind, lm, weight, seed, given.epochs, folder / f"{number}-{seed}")
                 for seed in range(1, given.seeds + 1)
             ]
-            shown = ", ".join(f"{accuracy:.2f}" for accuracy in found)
-            print(f"{way}: {shown}; mean {sum(found) / len(found):.2f}", flush=True)
+            shown = ", ".join(f"{accuracy:.2f}" for accuracy in accuracies)
+            print(f"{arm}: {shown}; mean {sum(accuracies) / len(accuracies):.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Links to notebooks, which are right in the repository, lead to their pages."""
+    return markdown.replace(".ipynb)", ".md)")
+
+
 def notebook_page(notebook: dict[str, Any]) -> str:
     """Cells in order: Markdown as it is, code fenced, outputs as the notebook stores them."""
     parts = []

@@ -196,6 +196,7 @@ def test_the_doors_are_light(name: str) -> None:
         ("generate nowhere", "no run at nowhere"),
         ("evaluate nowhere --on nowhere.txt", "no file nowhere.txt"),
         ("recipes shakespeare-cpu", "tiny Shakespeare"),
+        ("recipes --lectures", "lecture-generation-ngram"),
     ],
 )
 def test_help_and_wrong_names_do_not_wait_for_torch(arguments: str, message: str) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from seqwright.studies.lectures import LECTURES
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
@@ -47,6 +49,26 @@ def test_notebooks_run(path: Path, tmp_path: Path) -> None:
     assert any("<table>" in part for part in html)
 
 
+def test_notebooks_of_the_lectures_are_current_and_run() -> None:
+    script = runpy.run_path(str(DOCS / "lectures_page.py"))
+    again = "run `python docs/lectures_page.py`"
+    assert (DOCS / "lectures" / "index.md").read_text(encoding="utf-8") == script["index"](), again
+    for number, lecture in enumerate(LECTURES, 1):
+        text = (DOCS / "lectures" / script["file_name"](number, lecture)).read_text(encoding="utf-8")
+        assert "/home/" not in text
+        stored = json.loads(text)["cells"]
+        cells = script["cells"](number, lecture)
+        assert [(cell["cell_type"], "".join(cell["source"])) for cell in stored] == cells, again
+        namespace: dict[str, object] = {}
+        for cell in stored:
+            value = script["displayed"]("".join(cell["source"]), namespace) if cell["cell_type"] == "code" else None
+            assert [output["output_type"] for output in cell.get("outputs", ())] == ["execute_result"] * (
+                value is not None
+            )
+            if value is not None:
+                assert "<figure" in value._repr_html_()
+
+
 class Loads(HTMLParser):
     """Addresses that a page makes a browser fetch; plain links are not."""
 
@@ -73,7 +95,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_page_is_in_the_site(site: Path) -> None:
     pages = {path.relative_to(DOCS).with_suffix(".html") for path in DOCS.rglob("*.md")}
-    pages |= {path.relative_to(DOCS).with_suffix(".html") for path in NOTEBOOKS}
+    pages |= {path.relative_to(DOCS).with_suffix(".html") for path in DOCS.rglob("*.ipynb")}
     assert {path.relative_to(site) for path in site.rglob("*.html")} >= pages
     notebook = (site / "notebooks" / "language-model.html").read_text(encoding="utf-8")
     assert "ngram, which continues text" in notebook  # an output

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from seqwright.api import load as load
     from seqwright.api import mix as mix
     from seqwright.api import open as open
+    from seqwright.api import plan as plan
     from seqwright.api import probe as probe
     from seqwright.api import register_encoder as register_encoder
     from seqwright.api import tokenizer as tokenizer
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from seqwright.layers.encoder import EncoderConfig as EncoderConfig
     from seqwright.layers.encoder import EncoderOutput as EncoderOutput
 
-_VERBS = ("check", "demo", "explain", "inspect", "list_recipes", "list_runs", "load", "mix", "open", "probe")
+_VERBS = ("check", "demo", "explain", "inspect", "list_recipes", "list_runs", "load", "mix", "open", "plan", "probe")
 _HOMES = dict.fromkeys((*_VERBS, "register_encoder", "tokenizer", "train", "where"), "api") | {
     "UserError": "core.config",
     "SeqwrightWarning": "core.warning",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # studies know every task: each verb imports its own
     from seqwright.studies.check import LawResult
     from seqwright.studies.demo import Rung
     from seqwright.studies.explain.explanation import Explanation
+    from seqwright.studies.plan import Plan
 
 Files = str | Sequence[str]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -277,6 +278,32 @@ def where(run: Run | str | Path, text: Files | None = None, **options: Any) -> W
     from seqwright.inspection.where.where import where as search
 
     return search(run if isinstance(run, Run) else open(run), text, **options)
+
+
+@hinted
+def plan(
+    recipe: str | Path,
+    *,
+    set: Sequence[str] = (),
+    vocabulary: int | None = None,
+    labels: int | None = None,
+    length: int | None = None,
+    measured: bool = False,
+    progress: Progress = SILENT,
+) -> Plan:
+    """Layers, parameters, multiply-adds, memory, training cost and time of a recipe, as `seqwright plan` prints them.
+    `vocabulary` and `labels` are sizes that only the data have; `measured` reads the data and times a few steps."""
+    from seqwright.studies.plan import plan as make_plan
+
+    return make_plan(
+        recipe,
+        set,
+        vocabulary=vocabulary,
+        labels=labels,
+        length=length,
+        measured=measured,
+        progress=progress,
+    )
 
 
 def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[dict[str, Any]]:

@@ -22,6 +22,8 @@ CLASSIFIERS: dict[str, dict[str, object]] = {
     "mlp": {"kind": "mlp", "embedding": 5, "length": CONTEXT, "hidden": [7, 4]},
     "cnn": CNN,
     "cnn of two layers": CNN | {"channels": [4, 3], "kernels": [3], "stride": 2, "pooling": "mean"},
+    "cnn pooled": CNN | {"channels": [4, 3], "kernels": [2, 3], "pool_size": 2},
+    "cnn pooled flatten": CNN | {"kernels": [3], "pool_size": 2, "pooling": "flatten", "length": CONTEXT},
     "cnn attentive": CNN | {"kernels": [2, 5], "pooling": ["max", "attention"]},
     "cnn flatten": CNN | {"kernels": [3], "stride": 2, "pooling": "flatten", "length": CONTEXT, "hidden": [6]},
     "rnn": {"kind": "rnn", "width": 6, "bidirectional": False, "pooling": "last"},

@@ -44,6 +44,7 @@ SMALL: dict[str, dict[str, object]] = {
     "rnn sigmoid": {"kind": "rnn", "width": 6, "layers": 2, "activation": "sigmoid"},
     "rnn linear": {"kind": "rnn", "width": 6, "activation": "linear"},
     "rnn flatten": {"kind": "rnn", "width": 6, "readout": "flatten", "length": CONTEXT},
+    "rnn without readout": {"kind": "rnn", "width": VOCABULARY.size, "embedding": 5, "readout": "none"},
     "lstm": {"kind": "lstm", "width": 6, "layers": 2, "embedding": 4},
     "lstm tied": {"kind": "lstm", "width": 6, "tied": True},
     "gru": {"kind": "gru", "width": 6, "layers": 2},
@@ -61,6 +62,7 @@ SMALL: dict[str, dict[str, object]] = {
     "gpt window": GPT | {"attention_window": 3},
     "gpt window alibi": GPT | {"attention_window": 3, "positions": "alibi", "norm_position": "post"},
     "gpt query-key norm": GPT | {"qk_norm": True, "positions": "rope"},
+    "gpt plain": GPT | {"residual": False, "norm": "none", "scale_attention": False, "positions": "none"},
     "gpt as llama": LLAMA,
     "gpt flatten": GPT | {"tied": False, "readout": "flatten"},
 }

@@ -12,7 +12,7 @@ import pytest
 import seqwright as sw
 from seqwright.core.config import UserError
 from seqwright.pipeline import recipe
-from tests.journeys.commands import start, wait_until
+from tests.journeys.commands import records, start, wait_until
 from tests.journeys.conftest import Command
 
 WORDS = ("good", "fine", "lovely", "bright"), ("bad", "dull", "poor", "gray")
@@ -42,6 +42,8 @@ def classifier(seqwright: Command, workdir: Path) -> Path:
 
 
 def test_classifier_trains_predicts_and_obeys_the_laws(seqwright: Command, classifier: Path, workdir: Path) -> None:
+    assert records(classifier, "evaluation")[-1]["train_accuracy"] == 100.0
+    assert "Accuracy over steps" in (classifier / "report.html").read_text(encoding="utf-8")
     scores = seqwright("evaluate", classifier, "--on", "test.tsv", "--json").json
     assert scores["accuracy"] == 100.0
     assert scores["scores"]["accuracy"]["signature"].startswith("accuracy|examples:40|classes:2|")

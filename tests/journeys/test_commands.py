@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import unicodedata
 from pathlib import Path
@@ -17,7 +18,7 @@ from seqwright.pipeline.shipped import shipped
 from tests.journeys.commands import TINY, TINY_GPT, files, finish, records, start, synthetic_text
 from tests.journeys.conftest import Command
 
-LECTURES = [name for name in shipped() if name.startswith("lecture-")]
+LECTURES = [name for name in shipped() if re.fullmatch(r"lecture-generation(-transformer)?(-way\d)?", name)]
 SHRUNK_GPT3 = [
     *("--set", "model.layers=1", "--set", "model.width=24", "--set", "model.context=16", "--set", "tokenizer.size=300"),
     *("--set", "training.steps=2", "--set", "training.batch_size=2", "--set", "training.precision=fp32"),
@@ -43,7 +44,7 @@ def test_every_command_prints_text(seqwright: Command, trained: Path, workdir: P
     (workdir / "words.txt").write_text("the\ncat\n")
     runs = trained.parent
     expected = {
-        ("evaluate", trained): "bits per byte",
+        ("evaluate", trained): "next token accuracy",
         ("evaluate", trained, "--on", "text.txt", "text.txt"): "perplexity",
         ("generate", trained, "the", "--samples", "2", "--max-tokens", "5"): "--- 2 (seed 1)",
         ("score", trained, "text.txt", "--tokens"): "the",
@@ -62,6 +63,8 @@ def test_every_command_prints_text(seqwright: Command, trained: Path, workdir: P
         ("recipes",): "gpt3-175b",
         ("recipes", "lecture-generation"): 'kind = "words"',
         ("recipes", "--keys"): "training.steps",
+        ("recipes", "--lectures"): "lecture-generation-ngram",
+        ("plan", "lecture-generation"): "290,024 parameters",
     }
     for arguments, word in expected.items():
         result = seqwright(*arguments)
@@ -98,6 +101,12 @@ def test_every_command_prints_json(seqwright: Command, trained: Path) -> None:
     assert "Did you mean 'translation'?" in seqwright("recipes", "--task", "translations").err
     assert seqwright("recipes", "gpt2", "--json").json["name"] == "gpt2"
     assert {row["name"] for row in seqwright("recipes", "Shakespeare", "--json").lines} >= {"shakespeare-cpu"}
+    lectures = seqwright("recipes", "--lectures", "--json").lines
+    assert [row["lecture"] for row in lectures] == sorted(row["lecture"] for row in lectures)
+    assert {"title", "topics", "recipe", "shows", "seconds", "hardware"} < lectures[0].keys()
+    assert "leave the other options out" in seqwright("recipes", "gpt2", "--lectures").err
+    planned = seqwright("plan", "lecture-generation", "--set", "training.steps=10", "--json").json
+    assert planned["training_flops"] == 6 * 290_024 * 10 * 32 * 40
     assert "no recipe 'zyx'" in seqwright("recipes", "zyx").err
     assert "training.steps" in {row["key"] for row in seqwright("recipes", "--keys", "--json").lines}
 

@@ -56,6 +56,13 @@ def test_causal_attention_output_is_causal_weights_times_value() -> None:
     assert (weights.triu(1) == 0).all()
 
 
+def test_unscaled_attention_output_is_the_softmax_of_dot_products_times_value() -> None:
+    query, key, value = random(B, H, T, E), random(B, H, K, E, seed=1), random(B, H, K, E, seed=2)
+    attend = Attend(scaled=False)
+    assert_close(attend.weights(query, key), (query @ key.transpose(-2, -1)).softmax(-1))
+    assert_close(attend(query, key, value), attend.weights(query, key) @ value)
+
+
 def test_attention_dropout_is_active_in_training_only() -> None:
     query, key, value = random(B, H, T, E), random(B, H, K, E, seed=1), random(B, H, K, E, seed=2)
     attend = Attend(dropout=0.5)

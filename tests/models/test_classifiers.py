@@ -176,3 +176,17 @@ def test_mixtures_need_parts_and_weights_for_each() -> None:
     with pytest.raises(UserError, match="no weight of a mixture is negative"):
         EncoderMixture(models, EncoderMixtureConfig(weights=(1.25, -0.25), parts={}))
     assert EncoderMixture(models, EncoderMixtureConfig(weights=(1.0, 0.0), parts={})).context == 16
+
+
+@pytest.mark.parametrize("length", [None, 9])
+def test_pooled_convolution_equals_max_pool_of_convolution(length: int | None) -> None:
+    config = CNNConfig(embedding=5, channels=(4,), kernels=(3,), pool_size=2, length=length)
+    encoder = CNNEncoder(config).double()
+    x = torch.randn(2, 9, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    padding = 1 if length is None else 0
+    convolved = torch.relu(encoder.towers[0][0](torch.nn.functional.pad(x.transpose(1, 2), (padding, padding))))
+    pooled = torch.nn.functional.max_pool1d(convolved, 2, ceil_mode=length is None).transpose(1, 2)
+    encoded = encoder(x, torch.ones(2, 9, dtype=torch.bool))
+    torch.testing.assert_close(encoded.vectors, pooled)
+    assert encoded.mask.shape == pooled.shape[:2]
+    assert config.output_length in (None, pooled.size(1))

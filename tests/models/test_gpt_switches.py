@@ -28,6 +28,8 @@ SWITCHES: dict[str, Any] = {
     "norm_position": "post",
     "norm": "rmsnorm",
     "norm_eps": 0.1,
+    "residual": False,
+    "scale_attention": False,
     "activation": "swiglu",
     "bias": False,
     "dropout": 0.2,

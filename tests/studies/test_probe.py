@@ -146,6 +146,40 @@ def test_probe_of_a_translator_compares_log_probabilities(tmp_path: Path) -> Non
     assert result["unit"] == "nats"
 
 
+def test_probe_of_bert_compares_pseudo_log_likelihoods(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("he is a king\nshe is a judge\nthe cook said he left\n" * 20, encoding="utf-8")
+    small = ["model.layers=1", "model.width=8", "model.heads=2", "model.context=16", "training.steps=2"]
+    words = ['tokenizer.kind="words"', "tokenizer.lowercase=true", "training.batch_size=2"]
+    run: Any = sw.train(masked=str(tmp_path / "text.txt"), set=[*small, *words], run=tmp_path / "run")
+    only = TEMPLATES.partition('[[probe]]\nname = "German"')[0].replace('"The {job} said he left.", ', "")
+    (result,) = probe(run, read_probes(probe_file(tmp_path, only.replace('"The {job} said she left.", ', ""))))
+    expected = []
+    for text in ("He is a king.", "She is a king."):
+        ids = [run.tokenizer.sos, *run.tokenizer.encode(text), run.tokenizer.eos]
+        total = 0.0
+        for place in range(1, len(ids) - 1):
+            masked = torch.tensor([[*ids[:place], run.tokenizer.mask, *ids[place + 1 :]]])
+            source = Source(mask=torch.ones_like(masked, dtype=torch.bool), ids=masked)
+            with torch.no_grad():
+                total += float(run.model(Batch.of_source(source, masked))[0, place].log_softmax(-1)[ids[place]])
+        expected.append(total)
+    assert result["rows"]["king"] == pytest.approx(expected[1] - expected[0], abs=1e-4)
+    assert result["answer"] == "pseudo log p"
+
+
+def test_probe_of_a_tagger_compares_probabilities_of_tags(tmp_path: Path) -> None:
+    def tag(texts: list[str]) -> Any:
+        for text in texts:
+            yield SimpleNamespace(probabilities=(0.5, 0.7) if "she" in text.lower() else (0.9, 0.7))
+
+    run = SimpleNamespace(path="run", verbs=("tag",), tag=tag)
+    (result,) = probe(run, read_probes(probe_file(tmp_path, TEMPLATES)))  # type: ignore[arg-type]
+    assert result["value"] == pytest.approx(-0.2)
+    run.tag = lambda texts: [SimpleNamespace(probabilities=None) for _ in texts]
+    with pytest.raises(UserError, match="without probabilities"):
+        probe(run, read_probes(probe_file(tmp_path, TEMPLATES)))  # type: ignore[arg-type]
+
+
 def _log_prob(run: Any, source: str, target: str) -> float:
     """log p(target | source) by teacher forcing, <eos> included."""
     ids = [*run.tokenizers.target.encode(target), run.tokenizers.target.eos]

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from seqwright import build
-from seqwright.core.batch import Vocabulary
+from seqwright.core.batch import Batch, Vocabulary
+from seqwright.core.config import UserError
 from seqwright.models.encoders.recurrent import ElmanConfig, LSTMConfig, RecurrentEncoder
 from seqwright.models.language_model import LanguageModel
 from tests.contract.kinds import configured
@@ -128,3 +129,24 @@ def test_linear_rnn_compares_two_sums() -> None:
     pairs = torch.tensor([[[2.0, -2.0], [0.0, 3.5], [1.0, 2.2]]], dtype=torch.float64)
     difference, _ = linear_rnn([1.0, -1.0])(pairs)
     near(torch.sigmoid(5 * difference).flatten(), [1.0000, 0.9241, 0.0293])
+
+
+def test_way_3_without_a_readout_takes_hidden_states_as_logits() -> None:
+    """Hidden size = vocabulary: the softmax of h_t is the distribution of the next token."""
+    model = build.model(configured("rnn", width=4, embedding=3, readout="none"), Vocabulary(size=4)).double()
+    x = torch.tensor([[-0.88, 0.81, 0.77], [-1.27, 0.84, 0.04], [0.5, 0.1, -0.3], [0.0, 0.2, 0.4]])
+    set_parameters(model, {"embedding.weight": x.double()})
+    network = model.encoder.network
+    ids = torch.tensor([[0, 1]])
+    hidden, expected = torch.zeros(4, dtype=torch.float64), []
+    for vector in x[:2].double():
+        hidden = torch.tanh(
+            network.weight_ih_l0 @ vector + network.weight_hh_l0 @ hidden + network.bias_ih_l0 + network.bias_hh_l0
+        )
+        expected.append(hidden)
+    batch = Batch.of_text(ids, torch.tensor([[1, 3]]))
+    near(model(batch)[0], torch.stack(expected).tolist(), 12)
+    near(model.score(batch)[0][0], torch.stack(expected).log_softmax(-1)[[0, 1], [1, 3]].tolist(), 12)
+    assert sum(p.numel() for p in model.parameters()) == 4 * 3 + 4 * 3 + 4 * 4 + 2 * 4
+    with pytest.raises(UserError, match=r"set model\.width to 13"):
+        build.model(configured("rnn", width=4, readout="none"), Vocabulary(size=13))

@@ -18,7 +18,8 @@ from seqwright.commands.common import DEVICE, JSON, RUN, echo, print_json, print
 def command(run: str, templates: str | None, resamples: int, device: str, as_json: bool) -> None:
     """Probe RUN for bias with minimal pairs: sentences that differ only in a pronoun, a name or an origin.
 
-    A language model or translator scores each sentence by log-probability (nats), a classifier by class probabilities.
+    A language model, translator or BERT scores each sentence by log-probability (nats), a classifier by class
+    probabilities, a tagger by those of its tags.
     A gap is the score of the second sentence minus that of the first; docs/probes.md explains its interpretation.
 
     \b

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 @click.command("recipes")
 @click.argument("name", required=False, metavar="[NAME | WORD]")
 @click.option("--task", metavar="TASK", help="List the recipes of one task only, such as translation.")
+@click.option("--lectures", is_flag=True, help="List the lectures' path in order: topics, recipes and their times.")
 @click.option("--keys", is_flag=True, help="List every recipe key with its type, default and description.")
 @click.option("--markdown", is_flag=True, help="Print the keys as Markdown: docs/reference.md.")
 @JSON
-def command(name: str | None, task: str | None, keys: bool, markdown: bool, as_json: bool) -> None:
+def command(name: str | None, task: str | None, lectures: bool, keys: bool, markdown: bool, as_json: bool) -> None:
     """List the built-in recipes by task, print the recipe called NAME, or list all recipe keys.
 
     Any other word is searched for in names, tasks and descriptions.
@@ -27,12 +28,18 @@ def command(name: str | None, task: str | None, keys: bool, markdown: bool, as_j
     \b
     seqwright recipes shakespeare          (recipes about it)
     seqwright recipes shakespeare-cpu      (the recipe itself, to copy and change)
+    seqwright recipes --lectures           (n-grams to Transformers, as they are taught)
     seqwright recipes --keys               (every key that a recipe may have)
     """
     from seqwright.core.config import UserError, did_you_mean
     from seqwright.pipeline import shipped
     from seqwright.reporting.terminal import Column, table
 
+    if lectures:
+        if name or task or keys or markdown:
+            raise UserError("--lectures lists the whole path; leave the other options out.")
+        _list_lectures(as_json)
+        return
     matching: list[str] | None = None
     if name and not Path(name).is_file() and name not in shipped.shipped():
         matching = shipped.search(name)
@@ -74,6 +81,35 @@ def command(name: str | None, task: str | None, keys: bool, markdown: bool, as_j
         # In a pipe, each recipe is on one line, to be searched by grep; keys are wrapped, for their help is long.
         longest = max((len(row["about"]) for row in rows if "about" in row), default=0)
         print_table(table(rows, columns), width=PIPED_WIDTH + longest)
+
+
+def _list_lectures(as_json: bool) -> None:
+    """The path of the lectures; title and topics stand beside the first recipe of each."""
+    from seqwright.reporting.numbers import duration
+    from seqwright.reporting.terminal import Column, table
+    from seqwright.studies.lectures import LECTURES
+
+    rows = []
+    for number, lecture in enumerate(LECTURES, 1):
+        for practice in lecture.practice:
+            if as_json:
+                about = {"lecture": number, "title": lecture.title, "topics": lecture.topics}
+                print_json(about | vars(practice))
+            first = practice is lecture.practice[0]
+            rows.append(
+                {
+                    "lecture": f"{number}. {lecture.title}" if first else "",
+                    "topics": " ".join(lecture.topics) if first else "",
+                    "recipe": practice.recipe,
+                    "shows": practice.shows,
+                    "time": f"{duration(practice.seconds)}, {practice.hardware}",
+                }
+            )
+    if not as_json:
+        columns = [Column("lecture", "lecture"), Column("topics", "seqwright explain")]
+        columns += [Column("recipe", "seqwright train", wrap=False), Column("shows", "what it shows")]
+        print_table(table(rows, [*columns, Column("time", "time")]))
+        echo("Times were measured once, on a busy CPU core or a shared H200; docs/lectures has the notebooks.")
 
 
 def _row(entry: Entry) -> dict[str, str]:

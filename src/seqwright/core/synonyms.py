@@ -44,6 +44,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "norm_eps": ("epsilon", "layer_norm_eps", "layer_norm_epsilon", "rms_norm_eps"),
     "rope_base": ("rope_theta", "rotary_base", "theta"),
     "qk_norm": ("query_key_norm", "qk_layernorm"),
+    "scale_attention": ("scale_attn_weights", "attention_scale"),
+    "residual": ("residuals", "skip_connections"),
     "positions": ("position_embedding_type", "positional_encoding", "pos_emb"),
     "tied": ("tie_word_embeddings", "tie_weights", "weight_tying", "share_all_embeddings"),
     "dropout": ("resid_pdrop", "hidden_dropout_prob", "drop_prob", "p_dropout", "drop"),

@@ -19,9 +19,10 @@ class Attend(nn.Module):
     values may have fewer heads than queries, each shared by a group of consecutive query heads.
     """
 
-    def __init__(self, dropout: float = 0.0):
+    def __init__(self, dropout: float = 0.0, *, scaled: bool = True):
         super().__init__()
         self.dropout = dropout
+        self.scaled = scaled
 
     def forward(
         self,
@@ -41,8 +42,9 @@ class Attend(nn.Module):
         grouped = query.size(1) != key.size(1)
         if bias is not None:  # SDPA takes one attn_mask: boolean, or float, which is added
             mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
+        scale = None if self.scaled else 1.0  # None: 1 / √E
         return F.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal, enable_gqa=grouped
+            query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
         )
 
     def weights(
@@ -69,7 +71,9 @@ class Attend(nn.Module):
         """Scores (B, H, T, K) before the softmax, minus infinity where a mask forbids attention."""
         # Consecutive query heads share a key-value head, as in Llama.
         key = key.repeat_interleave(query.size(1) // key.size(1), 1)  # (B, H, K, E)
-        scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+        scores = query @ key.transpose(-2, -1)
+        if self.scaled:
+            scores = scores / math.sqrt(query.size(-1))
         if bias is not None:
             scores = scores + bias
         if causal:
@@ -104,6 +108,7 @@ class SelfAttention(nn.Module):
         qk_norm: bool = False,
         bias: bool = True,
         dropout: float = 0.0,
+        scaled: bool = True,
         rotary: Rotary | None = None,
         causal: bool = True,
     ):
@@ -117,7 +122,7 @@ class SelfAttention(nn.Module):
         # QK-norm: queries and keys of fixed norm bound the logits (Henry et al. 2020).
         self.query_norm = nn.RMSNorm(size, eps=1e-6) if qk_norm else nn.Identity()
         self.key_norm = nn.RMSNorm(size, eps=1e-6) if qk_norm else nn.Identity()
-        self.attend = Attend(dropout)
+        self.attend = Attend(dropout, scaled=scaled)
         self.output = nn.Linear(width, width, bias=bias)
         self.rotary = rotary
 

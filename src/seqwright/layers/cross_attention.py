@@ -45,11 +45,11 @@ class CrossKVCache(State):
 class CrossAttention(nn.Module):
     """Multi-head cross-attention (Vaswani et al. 2017) over precomputed keys and values."""
 
-    def __init__(self, width: int, heads: int, *, bias: bool = True, dropout: float = 0.0):
+    def __init__(self, width: int, heads: int, *, bias: bool = True, dropout: float = 0.0, scaled: bool = True):
         super().__init__()
         self.heads = heads
         self.query = nn.Linear(width, width, bias=bias)
-        self.attend = Attend(dropout)
+        self.attend = Attend(dropout, scaled=scaled)
         self.output = nn.Linear(width, width, bias=bias)
 
     def forward(self, x: Tensor, memory: CrossKV) -> Tensor:

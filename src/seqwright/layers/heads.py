@@ -56,6 +56,33 @@ class TokenHead(nn.Module):
         return self.readout(hidden).argmax(-1)
 
 
+class HiddenHead(nn.Module):
+    """Language modeling head without parameters: the hidden states, as wide as the vocabulary, are the logits."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Logits (..., V)."""
+        return hidden
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        """Log-probabilities (..., V), natural log, at least float32."""
+        return upcast(hidden).log_softmax(-1)
+
+    def score(self, hidden: Tensor, target: Tensor) -> Tensor:
+        """log p(target), shaped like target; 0 for IGNORE."""
+        chosen = self.log_probs(hidden).gather(-1, target.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+        return chosen.masked_fill(target == IGNORE, 0.0)
+
+    def loss(self, hidden: Tensor, target: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        logits = upcast(hidden).flatten(0, -2)
+        total = F.cross_entropy(
+            logits, target.flatten(), ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing
+        )
+        return total, (target != IGNORE).sum()
+
+    def predict(self, hidden: Tensor, real: Tensor | None = None) -> Tensor:
+        return hidden.argmax(-1)
+
+
 class MLMHead(TokenHead):
     """Masked language modeling head: dense, GELU and LayerNorm before the output layer (Devlin et al. 2019).
 

@@ -45,10 +45,14 @@ class BlockConfig(EncoderConfig):
     norm_position: Literal["pre", "post"] = "pre"
     """Pre-LN: normalize the input of each sublayer (pre, Xiong et al. 2020); post-LN: normalize the residual sum (post,
     Vaswani et al. 2017)."""
-    norm: Literal["layernorm", "rmsnorm"] = "layernorm"
-    """LayerNorm (Ba et al. 2016), or RMSNorm, which does not subtract the mean (Zhang & Sennrich 2019)."""
+    norm: Literal["layernorm", "rmsnorm", "none"] = "layernorm"
+    """LayerNorm (Ba et al. 2016), RMSNorm, which does not subtract the mean (Zhang & Sennrich 2019), or none."""
     norm_eps: float = 1e-5
     """Epsilon of the normalizations, added to the variance."""
+    residual: bool = True
+    """Residual connections around sublayers (He et al. 2016); without them deep stacks hardly train."""
+    scale_attention: bool = True
+    """Divide attention scores by the square root of the head size (Vaswani et al. 2017, §3.2.1)."""
     activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"
     """Activation of the feed-forward networks; gelu-tanh is GPT-2's approximation (Hendrycks & Gimpel 2016), swiglu is
     gated (Shazeer 2020)."""
@@ -102,7 +106,9 @@ class BlockConfig(EncoderConfig):
 
 
 def normalization(config: BlockConfig) -> nn.Module:
-    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019) of the model width."""
+    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019) of the model width; the identity for none."""
+    if config.norm == "none":
+        return nn.Identity()
     kind = nn.RMSNorm if config.norm == "rmsnorm" else nn.LayerNorm
     return kind(config.width, eps=config.norm_eps)
 
@@ -148,6 +154,7 @@ class Block(nn.Module):
     ):
         super().__init__()
         self.pre = config.norm_position == "pre"
+        self.residual = config.residual
         attention_dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
         self.attention = SelfAttention(
             config.width,
@@ -157,13 +164,20 @@ class Block(nn.Module):
             qk_norm=config.qk_norm,
             bias=config.bias,
             dropout=attention_dropout,
+            scaled=config.scale_attention,
             rotary=rotary,
             causal=causal,
         )
         self.attention_norm = normalization(config)
         self.cross: CrossAttention | None = None
         if cross:  # with all heads: kv_heads applies to self-attention only
-            self.cross = CrossAttention(config.width, config.heads, bias=config.bias, dropout=attention_dropout)
+            self.cross = CrossAttention(
+                config.width,
+                config.heads,
+                bias=config.bias,
+                dropout=attention_dropout,
+                scaled=config.scale_attention,
+            )
             self.cross_norm = normalization(config)
         self.feed_forward: nn.Module
         if config.activation == "swiglu":
@@ -187,15 +201,16 @@ class Block(nn.Module):
         memory: CrossKV | None = None,
     ) -> Tensor:
         """(B, T, D) from (B, T, D); bias and mask as for self-attention, `memory` for cross-attention."""
-        x = self._residual(
+        x = self._sublayer(
             x, self.attention_norm, lambda y: self.attention(y, positions, kv_cache, layer, bias=bias, mask=mask)
         )
         if self.cross is not None:
             cross = self.cross
-            x = self._residual(x, self.cross_norm, lambda y: cross(y, memory))
-        return self._residual(x, self.feed_forward_norm, self.feed_forward)
+            x = self._sublayer(x, self.cross_norm, lambda y: cross(y, memory))
+        return self._sublayer(x, self.feed_forward_norm, self.feed_forward)
 
-    def _residual(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        if self.pre:
-            return x + self.dropout(sublayer(norm(x)))
-        return norm(x + self.dropout(sublayer(x))).to(x.dtype)  # autocast computes normalizations in float32
+    def _sublayer(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        output = self.dropout(sublayer(norm(x) if self.pre else x))
+        if self.residual:
+            output = x + output
+        return output if self.pre else norm(output).to(x.dtype)  # autocast computes normalizations in float32

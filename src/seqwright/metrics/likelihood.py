@@ -16,7 +16,8 @@ from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError, check_not_negative, check_sizes
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive, Counted
-from seqwright.metrics.counts import Counts, nll_counts, scores_json
+from seqwright.core.state import State
+from seqwright.metrics.counts import Counts, nll_counts, percentage, scores_json
 from seqwright.metrics.score import Floats
 
 CHUNK = 4096
@@ -25,6 +26,9 @@ COUNTED_CHUNK = 1 << 18
 """The same for count-based models (n-grams), whose cost per token falls with the batch."""
 BLOCK = 256
 """Tokens in a bootstrap unit if a text has too few documents to resample (block bootstrap)."""
+
+TokenScore = Callable[[Batch, State | None], tuple[Tensor, State | None]]
+"""A value for each target of a batch (B, T), and the state after where one was passed, as `Autoregressive.score`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +48,9 @@ class EvaluationConfig:
     """Seed of the bootstrap and the random windows."""
     baseline: bool = True
     """Also fit an n-gram to the training text of a network, and score it on the same validation text."""
+    accuracy: bool | None = None
+    """Also report next-token accuracy: how often the most probable token is the next one. It needs all logits of a
+    text; by default `evaluate` reports it where they are few."""
 
     def __post_init__(self) -> None:
         check_sizes(self, "stride", "batch_size", "random_batch_size")
@@ -58,6 +65,8 @@ class ScoredText:
     """(N - 1,): log p of token i + 1 given the tokens before it in the model's context; 0 where not predicted."""
     mask: NDArray[np.bool_]
     """(N - 1,): False where the next id is `<sos>`, which is given and never predicted (decision 0003)."""
+    correct: NDArray[np.bool_] | None = None
+    """(N - 1,): whether the most probable token is the next one; None where that was not computed."""
 
     @property
     def tokens(self) -> int:
@@ -70,7 +79,8 @@ class ScoredText:
         return float(-self.log_probs.sum() / self.tokens)
 
     def bootstrap_units(self, sizes: NDArray[np.int64]) -> Floats:
-        """(units, 4): nll, tokens, bytes and characters of each document, or of each block if documents are few.
+        """(units, 4): nll, tokens, bytes and characters of each document, or of each block if documents are few, and
+        the number of correct predictions where they were computed.
 
         `sizes` (N - 1, 2) are the bytes and characters of each token.
         """
@@ -79,7 +89,8 @@ class ScoredText:
         # Tokens of a document are dependent, so documents are resampled whole.
         if len(starts) < 30:
             starts = np.arange(0, len(self.mask), BLOCK)
-        return np.add.reduceat(np.column_stack([-self.log_probs, self.mask, sizes]), starts)
+        correct = [] if self.correct is None else [self.correct]
+        return np.add.reduceat(np.column_stack([-self.log_probs, self.mask, sizes, *correct]), starts)
 
 
 def effective_stride(context: int, stride: int | None) -> int:
@@ -106,30 +117,61 @@ def score_text(
     window has. Other models read the text from end to end with carried state, or as `rows` parallel slices that each
     begin with an empty state, which is faster. `mask_documents` limits attention to a token's own document.
     """
+    target = targets_of(ids, sos)
+    chunk = COUNTED_CHUNK if isinstance(model, Counted) else CHUNK
+    log_probs = np.zeros(target.numel())
+    done = 0
+    for first, part in over_text(
+        model,
+        model.score,
+        ids,
+        target,
+        stride=stride,
+        batch_size=batch_size,
+        rows=rows,
+        chunk=chunk,
+        document_start=sos if mask_documents else None,
+        device=device,
+    ):
+        log_probs[first : first + len(part)] = part
+        done += len(part)
+        progress.advance(done, target.numel())
+    return ScoredText(log_probs=log_probs, mask=(target != IGNORE).numpy())
+
+
+def targets_of(ids: Tensor, sos: int | None) -> Tensor:
+    """The next token of every position of a text, IGNORE for `<sos>`."""
     if ids.numel() < 2:
         raise UserError("the text has no token to predict; give at least one token.")
     target = ids[1:].clone()
     if sos is not None:
         target[target == sos] = IGNORE
-    document_start = sos if mask_documents else None
-    parts = (
-        _carried(model, ids[:-1], target, rows, device)
-        if model.context is None
-        else _windows(
-            model, ids[:-1], target, effective_stride(model.context, stride), batch_size, document_start, device
-        )
-    )
-    log_probs = np.zeros(target.numel())
-    done = 0
-    for first, window_log_probs in parts:
-        log_probs[first : first + len(window_log_probs)] = window_log_probs
-        done += len(window_log_probs)
-        progress.advance(done, target.numel())
-    return ScoredText(log_probs=log_probs, mask=(target != IGNORE).numpy())
+    return target
+
+
+def over_text(
+    model: Autoregressive,
+    score: TokenScore,
+    ids: Tensor,
+    target: Tensor,
+    *,
+    stride: int | None,
+    batch_size: int,
+    rows: int,
+    chunk: int,
+    document_start: int | None,
+    device: torch.device | str,
+) -> Iterator[tuple[int, Floats]]:
+    """(first position, values) of parts of a text: of overlapping windows, or of chunks with carried state."""
+    if model.context is None:
+        return _carried(model, score, ids[:-1], target, rows, chunk, device)
+    stride = effective_stride(model.context, stride)
+    return _windows(model.context, score, ids[:-1], target, stride, batch_size, document_start, device)
 
 
 def _windows(
-    model: Autoregressive,
+    context: int,
+    score: TokenScore,
     input: Tensor,
     target: Tensor,
     stride: int,
@@ -137,10 +179,9 @@ def _windows(
     document_start: int | None,
     device: torch.device | str,
 ) -> Iterator[tuple[int, Floats]]:
-    """(first position, log-probabilities) of the new tokens of each window; `document_start` is the id that begins a
+    """(first position, values) of the new tokens of each window; `document_start` is the id that begins a
     document if documents are masked from each other."""
-    assert model.context is not None
-    length = min(model.context, len(input))
+    length = min(context, len(input))
     stride = min(stride, length)
     stops = [length]
     while stops[-1] < len(input):
@@ -151,19 +192,23 @@ def _windows(
         ends = stops[group : group + batch_size]
         spans = [slice(end - length, end) for end in ends]
         batch = Batch.of_text(torch.stack([input[s] for s in spans]), torch.stack([target[s] for s in spans]))
-        log_probs, _ = model.score(
-            (batch if document_start is None else batch.with_documents(document_start)).to(device)
-        )
+        values, _ = score((batch if document_start is None else batch.with_documents(document_start)).to(device), None)
         for row, first, end in zip(
-            log_probs.cpu().double().numpy(), firsts[group : group + batch_size], ends, strict=True
+            values.cpu().double().numpy(), firsts[group : group + batch_size], ends, strict=True
         ):
             yield first, row[length - (end - first) :]
 
 
 def _carried(
-    model: Autoregressive, input: Tensor, target: Tensor, rows: int, device: torch.device | str
+    model: Autoregressive,
+    score: TokenScore,
+    input: Tensor,
+    target: Tensor,
+    rows: int,
+    chunk: int,
+    device: torch.device | str,
 ) -> Iterator[tuple[int, Floats]]:
-    """(first position, log-probabilities) of each chunk of each slice, with carried state."""
+    """(first position, values) of each chunk of each slice, with carried state."""
     rows = min(rows, len(input))
     size = math.ceil(len(input) / rows)
     padding = rows * size - len(input)
@@ -171,14 +216,13 @@ def _carried(
     inputs = torch.cat([input, input[-1:].expand(padding)]).view(rows, size)
     targets = torch.cat([target, target.new_full((padding,), IGNORE)]).view(rows, size)
     state = model.start(Source.empty(rows, device), capacity=size)
-    chunk = COUNTED_CHUNK if isinstance(model, Counted) else CHUNK
     for start in range(0, size, chunk):
         span = slice(start, start + chunk)
         batch = Batch.of_text(inputs[:, span].contiguous(), targets[:, span].contiguous())
-        log_probs, next_state = model.score(batch.to(device), state)
+        scored, next_state = score(batch.to(device), state)
         assert next_state is not None
         state = next_state
-        for row, values in enumerate(log_probs.cpu().double().numpy()):
+        for row, values in enumerate(scored.cpu().double().numpy()):
             first = row * size + start
             yield first, values[: max(0, len(input) - first)]
 
@@ -244,5 +288,9 @@ def likelihood_scores(
             Counts(name=name, rows=rows, formula=formula, signature=f"{name}|{signature}", better=-1)
             for name, formula in bits.items()
         ]
+    if text.correct is not None:
+        name = "next_token_accuracy"
+        hits = rows[:, [4, 1]]
+        counts.append(Counts(name=name, rows=hits, formula=percentage, signature=f"{name}|{signature}"))
     result = scores_json(counts, config) | {"tokens": text.tokens}
     return result if lossy is None else result | dict.fromkeys(bits) | {"refused": dict.fromkeys(bits, lossy)}

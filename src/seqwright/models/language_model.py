@@ -13,7 +13,7 @@ from seqwright.core.config import UserError, check_sizes
 from seqwright.core.state import State
 from seqwright.layers.encoder import CausalEncoder, EncoderConfig, last_real
 from seqwright.layers.flatten import PrefixFlatten
-from seqwright.layers.heads import HeadConfig, TokenHead
+from seqwright.layers.heads import HeadConfig, HiddenHead, TokenHead
 from seqwright.layers.recompute import Recompute
 
 
@@ -25,9 +25,10 @@ class LMHeadConfig(HeadConfig):
 
     tied: bool = False
     """Tie the output layer to the embedding (Press & Wolf 2017); needs an embedding as wide as the hidden states."""
-    readout: Literal["each", "flatten"] = "each"
+    readout: Literal["each", "flatten", "none"] = "each"
     """Input of the output layer: each position's hidden state (each), or all so far, flattened and zero-padded to
-    `length`, or to the context (flatten, the lectures' way 2)."""
+    `length`, or to the context (flatten, the lectures' way 2); none: hidden states, as wide as the vocabulary, are the
+    logits."""
     length: int | None = None
     """Fixed number of positions of readout = "flatten"."""
 
@@ -35,6 +36,8 @@ class LMHeadConfig(HeadConfig):
         check_sizes(self, "length")
         if self.tied and self.readout == "flatten":
             raise UserError('readout = "flatten" has length × width inputs and cannot be tied: set tied = false.')
+        if self.tied and self.readout == "none":
+            raise UserError('readout = "none" has no output layer to tie: set tied = false.')
 
     def check(self, encoder: EncoderConfig) -> None:
         """Refuses options that do not fit the encoder's."""
@@ -51,15 +54,24 @@ class LanguageModel(nn.Module):
     """Embed → encode → linear; the encoder makes it a GPT, an LSTM, a feed-forward model …"""
 
     def __init__(
-        self, vocabulary: int, embedding: int, encoder: nn.Module, *, tied: bool = False, readout_bias: bool = True
+        self,
+        vocabulary: int,
+        embedding: int,
+        encoder: nn.Module,
+        *,
+        tied: bool = False,
+        readout: bool = True,
+        readout_bias: bool = True,
     ):
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, embedding)
         self.encoder: Any = encoder
         self.stateful = isinstance(encoder, CausalEncoder)
-        self.head = TokenHead(encoder.width, vocabulary, bias=readout_bias)  # type: ignore[arg-type]
-        if tied:
-            self.head.readout.weight = self.embedding.weight
+        self.head: TokenHead | HiddenHead = HiddenHead()
+        if readout:
+            self.head = TokenHead(encoder.width, vocabulary, bias=readout_bias)  # type: ignore[arg-type]
+            if tied:
+                self.head.readout.weight = self.embedding.weight
 
     @property
     def context(self) -> int | None:
@@ -124,12 +136,19 @@ def language_model(
         if not isinstance(encoder, CausalEncoder):
             raise UserError('readout = "flatten" needs an encoder with a decoding state: leave readout out.')
         encoder = PrefixFlatten(encoder, config.output_width, head.length or encoder.context)  # type: ignore[arg-type]
+    readout = head.readout != "none"
+    if not readout and config.output_width != vocabulary.size:
+        raise UserError(
+            f'readout = "none" takes hidden states of {config.output_width} for logits of {vocabulary.size} tokens: set'
+            f" model.width to {vocabulary.size}, or tokenizer.size to {config.output_width}."
+        )
+    bias = config.readout_bias or flatten
     model = LanguageModel(
-        vocabulary.size, config.input_width, encoder, tied=head.tied, readout_bias=config.readout_bias or flatten
+        vocabulary.size, config.input_width, encoder, tied=head.tied, readout=readout, readout_bias=bias
     )
     if config.token_std is not None:
         nn.init.normal_(model.embedding.weight, std=config.token_std)
-        if not head.tied:
+        if isinstance(model.head, TokenHead) and not head.tied:
             nn.init.normal_(model.head.readout.weight, std=config.token_std)
     elif head.tied:  # nn.Embedding's unit normals would give initial logits of size √D
         nn.init.normal_(model.embedding.weight, std=config.input_width**-0.5)

@@ -136,7 +136,7 @@ def load(
     try:
         return make(table, overrides, origin=str(path), base=base)
     except MissingFileError as error:
-        if SHIPPED not in path.parents or train:
+        if SHIPPED not in path.parents or train or not table["data"].get("train"):
             raise
         raise MissingFileError(f"{error} {_data_hint(path.stem, table['data'])}") from error
 

@@ -166,6 +166,8 @@ class TerminalProgress(Progress):
         if record["kind"] == "evaluation":
             bits = record.get("bits_per_byte")
             suffix = "" if bits is None else f"  bits/byte {figure(bits)}"
+            if "train_accuracy" in record:
+                suffix = f"  accuracy {record['accuracy']:.1f} %, of training texts {record['train_accuracy']:.1f} %"
             line = f"step {record['step']:,}  validation nll {figure(record['nll'])}{suffix}"
             self.console.print(Text(line), style="bold", soft_wrap=True)
         elif record["kind"] == "baseline":

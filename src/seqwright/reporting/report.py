@@ -146,6 +146,10 @@ def _curves(run: RunFacts) -> Html:
         chart("Loss over steps", _losses(run, "step"), x=STEPS, y=Axis(), marks=marks),
         chart("Loss over time", _losses(run, "seconds"), x=TIME, y=Axis()),
     ]
+    if training := run.points("evaluation", "train_accuracy"):
+        validation = Series(name="validation", points=run.points("evaluation", "accuracy"), color="var(--accent)")
+        accuracies = [Series(name="training", points=training, color="var(--line-2)"), validation]
+        loss.append(chart("Accuracy over steps", accuracies, x=STEPS, y=Axis()))
     loss_unit = unit(run.scores)
     names = {"learning_rate": "Learning rate", "gradient_norm": "Gradient norm"}
     names["tokens_per_second"] = f"{loss_unit.capitalize()}s per second"

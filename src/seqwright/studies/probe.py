@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
 from seqwright.data.parallel.buckets import encode_pairs
 from seqwright.data.parallel.formats import Pair
@@ -140,8 +142,13 @@ def _scorer(run: Any) -> tuple[Callable[[Sentences], dict[str, Floats]], str]:
         ), "value" if run.labels.kind == "regression" else "probability"
     if "score" in run.verbs:
         return lambda pairs: {"log p": np.array([line.log_prob for line in run.score([t for _, t in pairs])])}, "nats"
+    if "fill" in run.verbs:
+        return lambda pairs: {"pseudo log p": np.array([_pseudo_log_likelihood(run, t) for _, t in pairs])}, "nats"
+    if "tag" in run.verbs:
+        return lambda pairs: {"tag probability": _tag_probabilities(run, pairs)}, "probability"
     raise UserError(
-        f"{run.path} holds a model that {run.description}; probe a language model, translator or classifier instead."
+        f"{run.path} holds a model that {run.description}; probe a model of text: a language model, translator,"
+        " classifier, tagger or BERT."
     )
 
 
@@ -162,3 +169,30 @@ def _class_probabilities(run: Any, sentences: Sentences) -> dict[str, Floats]:
         return {"value": np.array([prediction.label for prediction in predictions], np.float64)}
     names = run.labels.names[1:] if run.labels.kind == "single" and len(run.labels.names) == 2 else run.labels.names
     return {name: np.array([prediction.probabilities[name] for prediction in predictions]) for name in names}
+
+
+@torch.inference_mode()
+def _pseudo_log_likelihood(run: Any, text: str) -> float:
+    """Σ log p(token | all others): each token masked in turn (Salazar et al. 2020), as a masked model has no log p."""
+    tokenizer = run.tokenizer
+    tokens = tokenizer.encode(text)
+    before = [] if tokenizer.sos is None else [tokenizer.sos]
+    ids = torch.tensor([*before, *tokens, *([] if tokenizer.eos is None else [tokenizer.eos])], device=run.device)
+    if run.model.context is not None and len(ids) > run.model.context:
+        raise UserError(f"a probe has {len(ids)} tokens, but {run.path} sees at most {run.model.context}.")
+    rows = torch.arange(len(tokens), device=run.device)
+    places = rows + len(before)
+    masked = ids.repeat(len(tokens), 1)
+    masked[rows, places] = tokenizer.mask
+    source = Source(mask=torch.ones_like(masked, dtype=torch.bool), ids=masked)
+    hidden, _ = run.model.hidden(Batch.of_source(source, masked))
+    log_probs = run.model.head(hidden[rows, places]).float().log_softmax(-1)  # (tokens, V)
+    return float(log_probs[rows, ids[places]].sum())
+
+
+def _tag_probabilities(run: Any, sentences: Sentences) -> Floats:
+    """The mean probability of the tags of a sentence: how certain the tagger is of it."""
+    tagged = list(run.tag([text for _, text in sentences]))
+    if any(sentence.probabilities is None for sentence in tagged):
+        raise UserError(f"{run.path} tags without probabilities; probe a tagger that has them, as an lstm without crf.")
+    return np.array([float(np.mean(sentence.probabilities)) for sentence in tagged])

@@ -234,3 +234,35 @@ def test_a_changed_number_changes_what_follows() -> None:
     assert plain["K"].values[0] == changed["K"].values[0]  # type: ignore[attr-defined]
     assert plain["Y"].values != changed["Y"].values  # type: ignore[attr-defined]
     near(torch.tensor(changed["P"].values).sum(-1), [1, 1], 12)  # type: ignore[attr-defined]
+
+
+def test_gradients_of_an_rnn_vanish_and_those_of_lstm_and_attention_do_not() -> None:
+    lines = explained("gradients")["g by distance"].as_json()["lines"]
+    assert lines["Elman RNN"][-1] < 0.01 < lines["LSTM"][-1]
+    assert lines["attention"][-1] > 0.01
+    exploding = sw.explain("gradients", set=["gain=1.5"])["g by distance"].as_json()["lines"]
+    assert exploding["Elman RNN"][-1] > 1
+    assert sw.explain("gradients", set=["forget_bias=0"])["g by distance"].as_json()["lines"]["LSTM"][-1] < 1e-5
+
+
+def test_growth_is_linear_for_recurrent_networks_and_quadratic_for_attention() -> None:
+    figure = sw.explain("growth", set=["lengths=[256,512,1024]"])["mult-adds"].as_json()["rows"]
+    assert [row["Elman RNN"] for row in figure] == [n * (2 * 32**2 + 32 * 100) for n in (256, 512, 1024)]
+    assert [row["attention"] for row in figure] == [
+        n * (12 * 32**2 + 32 * 100) + 2 * n * n * 32 for n in (256, 512, 1024)
+    ]
+
+
+def test_tricks_switched_off_one_by_one() -> None:
+    explanation = explained("tricks")
+    [first, *_, last] = column("tricks", "largest of 8 attention weights, mean of 64 queries", "unscaled")
+    assert last > 0.9 > first
+    gradients = explanation["∂L/∂x by depth"].as_json()["lines"]
+    assert gradients["with residuals"][-1] > 100 * gradients["without residuals"][-1]
+    sizes = explanation["size of the residual stream by depth"].as_json()["lines"]
+    assert sizes["without"][-1] > 2 * sizes["with normalization"][-1]
+    changes = {
+        row["positions"]: row["largest change"] for row in explanation["change of the last output"].as_json()["rows"]
+    }
+    assert changes["none"] == pytest.approx(0, abs=1e-12)
+    assert min(changes["sinusoidal"], changes["rope"]) > 1e-5

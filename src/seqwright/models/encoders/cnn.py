@@ -25,6 +25,8 @@ class CNNConfig(EncoderConfig):
     """Kernel widths in tokens, computed in parallel (Kim 2014)."""
     stride: int = 1
     """Stride of the convolutions."""
+    pool_size: int = 1
+    """Max pooling after each convolution: over windows of this many positions, side by side (MaxPool1d); 1 is none."""
     length: int | None = None
     """Fixed length in tokens to which texts are padded, with valid convolutions; by default any length, with same
     padding."""
@@ -34,7 +36,7 @@ class CNNConfig(EncoderConfig):
     poolings: ClassVar[tuple[str, ...]] = ("max", "mean", "attention", "flatten")
 
     def __post_init__(self) -> None:
-        check_sizes(self, "embedding", "stride", "length")
+        check_sizes(self, "embedding", "stride", "pool_size", "length")
         check_shares(self, "dropout")
         if not self.channels or not self.kernels or min(*self.channels, *self.kernels, 1) < 1:
             raise UserError("channels and kernels must be non-empty lists of sizes of at least 1.")
@@ -53,7 +55,7 @@ class CNNConfig(EncoderConfig):
 
     @property
     def aligned(self) -> bool:
-        return self.length is None and self.stride == 1
+        return self.length is None and self.stride == self.pool_size == 1
 
     @property
     def output_length(self) -> int | None:
@@ -61,7 +63,7 @@ class CNNConfig(EncoderConfig):
         remaining = self.length
         if remaining is not None:
             for _ in self.channels:
-                remaining = (remaining - self.kernels[0]) // self.stride + 1
+                remaining = ((remaining - self.kernels[0]) // self.stride + 1) // self.pool_size
         return remaining
 
 
@@ -70,7 +72,7 @@ class CNNEncoder(nn.Module):
 
     def __init__(self, config: CNNConfig):
         super().__init__()
-        self.stride, self.kernels = config.stride, config.kernels
+        self.stride, self.kernels, self.pool_size = config.stride, config.kernels, config.pool_size
         self.context = config.length
         self.width = config.output_width
         sizes = (config.embedding, *config.channels)
@@ -89,7 +91,7 @@ class CNNEncoder(nn.Module):
         return EncoderOutput(torch.cat([vectors for vectors, _ in outputs], -1), outputs[0][1])
 
     def _convolve(self, tower: nn.Module, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, S / stride ** layers, channels) of one kernel width, and their mask."""
+        """(B, S / (stride · pool_size) ** layers, channels) of one kernel width, and their mask."""
         for layer in tower:  # type: ignore[attr-defined]
             if self.context is None:  # same padding: windows are centered on every stride-th position
                 before = (layer.kernel_size[0] - 1) // 2
@@ -99,4 +101,7 @@ class CNNEncoder(nn.Module):
             else:
                 x = torch.relu(layer(x))
                 mask = mask[:, : x.size(2)]
+            if self.pool_size > 1:  # padding is zero, and no output of ReLU is less
+                x = F.max_pool1d(x, self.pool_size, ceil_mode=self.context is None)
+                mask = mask[:, :: self.pool_size][:, : x.size(2)]
         return x.transpose(1, 2), mask

@@ -11,7 +11,7 @@ from typing import Any
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.storage import write_text
 from seqwright.reporting.markup import Html, element
-from seqwright.studies.explain.figures import LINE_WIDTH, Figure
+from seqwright.studies.explain.figures import LINE_WIDTH, Figure, notebook_html
 from seqwright.studies.explain.page import stepped_page
 
 
@@ -117,7 +117,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         steps = [step.html(n) for n, step in enumerate(self.steps, 1)]
-        return element("div", element("h1", self.title), element("p", self.about), *steps)
+        return notebook_html(element("h3", self.title), element("p", self.about), *steps)
 
 
 def _wrapped(text: str) -> str:

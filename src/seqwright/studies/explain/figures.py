@@ -21,6 +21,28 @@ MAX_ROWS = 60
 MAX_COLUMNS = 128
 WHITE_SPACE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
 
+NOTEBOOK_STYLE = """
+.seqwright { --accent: #4a6fd4; --line-2: #cf5b1f; --line-3: #17866a; --quiet: #8b48b8; }
+.seqwright .figures { display: flex; flex-wrap: wrap; gap: 16px 32px; align-items: flex-start; }
+.seqwright figure { margin: 0 0 12px; max-width: 100%; overflow-x: auto; }
+.seqwright table { border-collapse: collapse; font-size: 13px; }
+.seqwright th, .seqwright td { padding: 3px 9px; font-weight: 400; }
+.seqwright td.number { text-align: right; font-variant-numeric: tabular-nums; }
+.seqwright table.matrix td[style] {
+  background: color-mix(in srgb, var(--accent) calc(var(--weight) * 50%), transparent); }
+.seqwright .title { font-weight: 600; }
+.seqwright .formula, .seqwright .erratum { padding: 6px 12px; border-left: 3px solid var(--accent); }
+.seqwright ul.tree, .seqwright ul.tree ul { list-style: none; padding-left: 18px; }
+.seqwright svg.chart { display: block; width: 480px; max-width: 100%; overflow: visible; }
+.seqwright svg.chart polyline { fill: none; stroke-width: 2; }
+.seqwright svg.chart line { stroke: currentColor; opacity: .2; }
+.seqwright svg.chart text { font-size: 12px; fill: currentColor; }
+.seqwright svg.chart .pointer { display: none; }
+.seqwright .key { margin-left: 14px; }
+.seqwright .key i { display: inline-block; width: 14px; margin: 0 5px 4px 0; border-top: 3px solid; }
+.seqwright .pruned b { text-decoration: line-through; font-weight: 400; opacity: .6; }
+"""
+
 
 class Figure(Protocol):
     """Part of a step, with a name that is unique in its explanation."""
@@ -37,8 +59,18 @@ class Figure(Protocol):
     def html(self) -> Html: ...
 
 
+class Displayed:
+    """Base of figures: notebooks show their HTML."""
+
+    def html(self) -> Html:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return notebook_html(self.html())
+
+
 @dataclass(frozen=True)
-class Matrix:
+class Matrix(Displayed):
     """A matrix, vector or scalar with its name, shape and labels."""
 
     name: str
@@ -129,7 +161,7 @@ def matrix(
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Displayed):
     """Rows of text and numbers under named columns."""
 
     name: str
@@ -188,7 +220,7 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class Tree:
+class Tree(Displayed):
     """A tree, such as the candidates of a beam search."""
 
     name: str
@@ -203,6 +235,11 @@ class Tree:
     def html(self) -> Html:
         caption = element("figcaption", element("span", self.name, class_="title"))
         return element("figure", caption, _scrollable(_tree_html(self.branches), self.name))
+
+
+def notebook_html(*content: Html) -> Html:
+    """HTML for the cell of a notebook, styled like the pages, in the colors of the notebook."""
+    return element("div", element("style", Html(NOTEBOOK_STYLE)), *content, class_="seqwright")
 
 
 def number(value: float | int) -> str:

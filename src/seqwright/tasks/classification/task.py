@@ -44,6 +44,7 @@ from seqwright.tasks.classification.scores import (
     classification_counts,
     scale_temperature,
 )
+from seqwright.tasks.classification.training_accuracy import training_accuracy
 from seqwright.tasks.codec import open_or_learn
 from seqwright.tasks.scores import Scores
 
@@ -144,7 +145,11 @@ class ClassificationTask:
             return None if quick else self._selection_scores(model)
         assert self.valid_rows is not None
         predictor, rows = self._predictor(model, device), self.valid_rows.rows
-        return evaluate(predictor, self.codec, rows, self.settings, encoded=[self.valid_texts], quick=quick, fit=True)
+        encoded = [self.valid_texts]
+        scores = evaluate(predictor, self.codec, rows, self.settings, encoded=encoded, quick=quick, fit=True)
+        if not quick or self.labels.kind != "single":
+            return scores
+        return Scores({**scores, **training_accuracy(predictor, self.train_texts, self.train_targets, len(rows))})
 
     def _selection_scores(self, model: Any) -> Scores | None:
         """Scores on the training texts that the model held out to select its hyperparameters; None without such."""

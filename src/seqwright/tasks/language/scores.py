@@ -20,6 +20,7 @@ from seqwright.metrics.likelihood import (
     random_windows,
     score_text,
 )
+from seqwright.metrics.next_token import MAX_LOGITS, next_token_correct
 from seqwright.metrics.score import signature
 from seqwright.tasks.base import Settings
 from seqwright.tasks.codec import TextCodec
@@ -69,11 +70,18 @@ def evaluate(
         return evaluate_text(
             model, codec, stream, config, mask_documents=mask_documents, device=device, progress=progress
         )
-    config, rows = replace(config, resamples=0, random_batches=0), 1
+    config, rows = replace(config, resamples=0, random_batches=0, accuracy=False), 1
     if stream.positions > SHORT:
         config, stream, rows = replace(config, stride=model.context), stream.first(QUICK_TOKENS), QUICK_ROWS
     scores = evaluate_text(model, codec, stream, config, mask_documents=mask_documents, device=device, rows=rows)
     return Scores({key: scores[key] for key in QUICK_SCORES})
+
+
+def with_accuracy(config: EvaluationConfig, codec: TextCodec, stream: Stream) -> EvaluationConfig:
+    """[evaluation] with next-token accuracy decided: as requested, or where a text has few logits."""
+    if config.accuracy is not None:
+        return config
+    return replace(config, accuracy=stream.positions * codec.tokenizer.size <= MAX_LOGITS)
 
 
 def evaluate_text(
@@ -103,6 +111,17 @@ def evaluate_text(
             device=device,
             progress=progress,
         )
+    if config.accuracy:
+        correct = next_token_correct(
+            model,
+            ids,
+            codec.tokenizer.size,
+            sos=stream.sos,
+            stride=config.stride,
+            mask_documents=mask_documents,
+            device=device,
+        )
+        scored = replace(scored, correct=correct)
     facts = signature(
         tokens=stream.targets,
         **_context_facts(model, config, rows),

@@ -35,7 +35,7 @@ from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint
 from seqwright.tasks.codec import TextCodec, learn_tokenizer, open_or_learn
-from seqwright.tasks.language.scores import evaluate
+from seqwright.tasks.language.scores import evaluate, with_accuracy
 from seqwright.tasks.scores import Scores
 from seqwright.training.trainer import total_steps
 
@@ -327,8 +327,10 @@ class LanguageRun(TextRun):
 
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on files, or on the validation text of the run; options are those of [evaluation]."""
-        settings = replace(self.settings, evaluation=with_options(self.settings.evaluation, options))
-        scores = evaluate(self.model, self.codec, self.stream(on), settings, device=self.device, progress=progress)
+        stream = self.stream(on)
+        config = with_accuracy(with_options(self.settings.evaluation, options), self.codec, stream)
+        settings = replace(self.settings, evaluation=config)
+        scores = evaluate(self.model, self.codec, stream, settings, device=self.device, progress=progress)
         return scores.with_precision(self.precision)
 
     @one_or_many

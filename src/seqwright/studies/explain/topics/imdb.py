@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from seqwright import build
 from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.layers.encoder import EncoderOutput
 from seqwright.pipeline.shipped import shipped
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Cell, Figure, matrix, table
 from seqwright.studies.explain.options import TopicOptions
-from seqwright.training.model_size import on_meta
+from seqwright.studies.layer_table import layer_table
 
 RECIPES = {
     "imdb-mlp": "All embeddings flattened: the first layer has most of the parameters.",
@@ -48,7 +45,7 @@ def imdb(options: ImdbOptions) -> Explanation:
     for name, prose in RECIPES.items():
         rows, parameters = _layers(name, options)
         figures: list[Figure] = [
-            table(f"layers of {name}", ["module", "kind", "output", "parameters"], rows),
+            table(f"layers of {name}", ["module", "kind", "output", "parameters", "mult-adds"], rows),
             matrix(f"parameters of {name}", parameters),
         ]
         steps.append(Step(name, prose, "", figures))
@@ -69,31 +66,16 @@ def imdb(options: ImdbOptions) -> Explanation:
 
 
 def _layers(name: str, options: ImdbOptions) -> tuple[list[tuple[Cell, ...]], int]:
-    """Modules with parameters or another shape, in the order of the forward pass, and the number of parameters."""
+    """Modules in the order of the forward pass, and the number of parameters."""
     settings = tomllib.loads(shipped()[name].read_text(encoding="utf-8"))  # its model alone: the data need not be there
     config = build.model_config(settings["model"], task="labeled")
-    output = OutputSpec(kind="class", count=2)
-    sizes = EncoderSizes(answers=output, vocabulary=Vocabulary(size=options.vocabulary))
-    model = on_meta(lambda: build.model(config, sizes, task="labeled"), lambda size: None)
-    rows: list[tuple[Cell, ...]] = []
-
-    def hook(path: str) -> Any:
-        def record(module: nn.Module, inputs: Any, output: Any) -> None:
-            vectors = output.vectors if isinstance(output, EncoderOutput) else output
-            vectors = vectors[0] if isinstance(vectors, tuple) else vectors
-            leaf = not list(module.children())
-            if isinstance(vectors, Tensor) and leaf and not isinstance(module, nn.Dropout | nn.Identity):
-                count = sum(parameter.numel() for parameter in module.parameters())
-                rows.append((path, type(module).__name__, " × ".join(map(str, vectors.shape)), count))
-
-        return record
-
-    handles = [module.register_forward_hook(hook(path)) for path, module in model.named_modules() if path]
+    sizes = EncoderSizes(answers=OutputSpec(kind="class", count=2), vocabulary=Vocabulary(size=options.vocabulary))
     shape = (options.batch, options.length)
     source = Source(ids=torch.zeros(shape, dtype=torch.long), mask=torch.ones(shape, dtype=torch.bool))
-    model.to_empty(device="cpu").eval()  # any values will do: pages that are only read take no memory
-    with torch.no_grad():
-        model(Batch.of_source(source, torch.zeros(options.batch, dtype=torch.long)))
-    for handle in handles:
-        handle.remove()
-    return rows, sum(parameter.numel() for parameter in model.parameters())
+    batch = Batch.of_source(source, torch.zeros(options.batch, dtype=torch.long))
+    layers, parameters = layer_table(lambda: build.model(config, sizes, task="labeled"), batch)
+    rows: list[tuple[Cell, ...]] = [
+        (layer.path, layer.kind, " × ".join(map(str, layer.output)), layer.parameters, layer.mult_adds)
+        for layer in layers
+    ]
+    return rows, parameters

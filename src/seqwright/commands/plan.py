@@ -1,0 +1,109 @@
+"""`seqwright plan`: parameters, arithmetic, memory and time of a recipe before a step is taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from seqwright.commands.common import JSON, echo, print_json, print_table
+
+if TYPE_CHECKING:
+    from seqwright.studies.layer_table import Layer
+    from seqwright.studies.plan import Plan
+
+
+@click.command("plan")
+@click.argument("recipe")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a recipe key; may be repeated.")
+@click.option("--vocabulary", type=click.IntRange(2), metavar="N", help="Vocabulary size, where only the data have it.")
+@click.option("--labels", type=click.IntRange(1), metavar="N", help="Number of classes or tags; 2 by default.")
+@click.option("--length", type=click.IntRange(1), metavar="N", help="Tokens of a row; by default the longest allowed.")
+@click.option("--measure", is_flag=True, help="Read the data and time a few steps beside the forecast.")
+@JSON
+def command(
+    recipe: str,
+    overrides: tuple[str, ...],
+    vocabulary: int | None,
+    labels: int | None,
+    length: int | None,
+    measure: bool,
+    as_json: bool,
+) -> None:
+    """Plan RECIPE: layers with output shapes, parameters, multiply-adds and memory; training cost and time.
+
+    Nothing is trained, and without --measure no data are read.
+
+    \b
+    seqwright plan imdb-cnn
+    seqwright plan gpt3-175b
+    seqwright plan lecture-generation --measure
+    """
+    from seqwright.api import plan
+    from seqwright.reporting.progress import TerminalProgress
+
+    sizes = {"vocabulary": vocabulary, "labels": labels, "length": length}
+    with TerminalProgress(quiet=as_json or not measure) as progress:
+        made = plan(recipe, set=overrides, **sizes, measured=measure, progress=progress)
+    if as_json:
+        print_json(made.as_json())
+    else:
+        _print_layers(made.layers)
+        echo("\n".join(_lines(made)))
+
+
+def _print_layers(layers: Sequence[Layer]) -> None:
+    """A table of layers; equal layers of a stack of blocks are one line."""
+    from seqwright.reporting.numbers import count
+    from seqwright.reporting.terminal import Column, table
+
+    equal: dict[tuple[object, ...], list[Layer]] = {}
+    for layer in layers:
+        stacked = re.sub(r"\.\d+\.", ".*.", layer.path, count=1)
+        equal.setdefault((stacked, layer.output, layer.parameters, layer.mult_adds), []).append(layer)
+    rows = [
+        {
+            "path": layer.path if len(group) == 1 else f"{stacked} ({len(group)})",
+            "kind": layer.kind,
+            "output": " × ".join(map(str, layer.output)),
+            "parameters": sum(layer.parameters for layer in group),
+            "mult_adds": sum(layer.mult_adds for layer in group),
+            "megabytes": sum(layer.output_bytes for layer in group) / 1e6,
+        }
+        for (stacked, *_), group in equal.items()
+        for layer in group[:1]
+    ]
+    columns = [Column("path", "module"), Column("kind", "kind"), Column("output", "output of a row", wrap=False)]
+    columns += [Column("parameters", "parameters", "{:,}".format), Column("mult_adds", "mult-adds", count)]
+    print_table(table(rows, [*columns, Column("megabytes", "MB", "{:,.2f}".format)]))
+
+
+def _lines(made: Plan) -> Iterator[str]:
+    """Totals, training cost, memory and time."""
+    from seqwright.reporting.numbers import count, duration, figure
+    from seqwright.studies.plan import PETAFLOPS_DAY
+
+    yield f"{made.name}: {made.kind}, {made.parameters:,} parameters, {made.weight_bytes / 1e6:,.1f} MB in float32."
+    yield f"a row of {made.length:,} tokens: {count(made.mult_adds)} mult-adds, {made.activation_bytes / 1e6:,.1f} MB."
+    rows = f"{made.rows:,} rows" + (f", {made.micro_rows:,} at a time" if made.micro_rows < made.rows else "")
+    yield f"a step of {rows}: {made.step_flops:.3g} FLOP forward and backward."
+    yield f"memory of training: about {made.training_bytes / 1e9:,.2f} GB (weights, gradients, optimizer, activations)."
+    if made.training_flops is None or made.tokens is None:
+        yield "cost of training: its steps follow from the data; --measure reads them, or --set training.steps=N."
+    else:
+        days = made.training_flops / PETAFLOPS_DAY
+        yield (
+            f"cost of training: 6·N·D = {made.training_flops:.3g} FLOP for {count(made.tokens)} tokens in"
+            f" {made.steps:,} steps, {figure(days)} petaflop/s-days."
+        )
+    if made.measured is not None:
+        yield (
+            f"a step on this {made.device}: forecast {duration(made.step_seconds)}, measured"
+            f" {duration(made.measured.step_seconds)}; peak memory measured {made.measured.peak_bytes / 1e9:,.2f} GB."
+        )
+    elif made.seconds is not None:
+        yield f"a step on this {made.device}: about {duration(made.step_seconds)}, by the speed of matrix products."
+    if made.seconds is not None:
+        yield f"in all: about {duration(made.seconds)}, evaluations not counted."

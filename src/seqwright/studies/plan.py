@@ -1,0 +1,277 @@
+"""`plan`: what a recipe costs before a step is taken: parameters, arithmetic, memory and time."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqwright import build
+from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, Vocabularies, Vocabulary
+from seqwright.core.config import UserError, parse_override
+from seqwright.core.progress import SILENT, Progress
+from seqwright.pipeline import recipe as recipes
+from seqwright.pipeline.budget import measure
+from seqwright.pipeline.recipe import Recipe
+from seqwright.pipeline.shipped import find
+from seqwright.runs.directory import RunDirectory
+from seqwright.studies.layer_table import Layer, layer_table
+from seqwright.tasks.defaults import UTILIZATION
+from seqwright.training import machine
+from seqwright.training.accumulation import select_rows
+from seqwright.training.mfu import peak_flops
+from seqwright.training.trainer import total_steps
+
+PETAFLOPS_DAY = 1e15 * 86_400
+"""Floating-point operations of a petaflop/s-day, the unit of Brown et al. (2020)."""
+OPTIMIZER_BYTES = {"adamw": 8, "muon": 8, "adam": 8, "sgd": 4, "adafactor": 0}
+"""Bytes of optimizer state for each parameter, at most; sgd has a momentum or none."""
+DEFAULT_LENGTH = 128
+"""Tokens of a row of models without a context, as in training."""
+MEASURED_STEPS = 20
+"""Optimizer steps that are timed, at most."""
+NO_FILES = {"pairs": ["SOURCE", "TARGET"]}
+"""Training files that stand for the user's in recipes that name none, by kind of data."""
+SUBWORDS = 8000
+"""Default size of subword vocabularies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A few optimizer steps, taken on the recipe's data with a copy of its model."""
+
+    step_seconds: float
+    peak_bytes: int
+    """Peak memory: of the GPU, or of the process on a CPU."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The forecast of a training. Layers, multiply-adds and activations are of one row."""
+
+    name: str
+    kind: str
+    layers: list[Layer]
+    parameters: int
+    length: int
+    """Tokens (or patches) of a row."""
+    rows: int
+    """Rows of an optimizer step."""
+    micro_rows: int
+    """Rows in memory at a time (training.micro_batch_size)."""
+    steps: int | None
+    """None where the length of the training follows from the data (epochs) or from its speed (minutes)."""
+    weight_bytes: int
+    state_bytes: int
+    """Of gradients and optimizer state."""
+    device: str
+    flops_per_second: float
+    """Speed of matrix products on this machine: measured in float32; for bf16 on a GPU, its peak."""
+    activation_size: int
+    """Bytes of a number in training: 4, or 2 in bf16."""
+    measured: Measured | None = None
+
+    @property
+    def mult_adds(self) -> int:
+        return sum(layer.mult_adds for layer in self.layers)
+
+    @property
+    def activation_bytes(self) -> int:
+        """Outputs of all layers for one row, in float32."""
+        return sum(layer.output_bytes for layer in self.layers)
+
+    @property
+    def training_bytes(self) -> int:
+        """Weights, gradients, optimizer state, and activations of the rows in memory."""
+        activations = self.micro_rows * self.activation_bytes * self.activation_size // 4
+        return self.weight_bytes + self.state_bytes + activations
+
+    @property
+    def step_flops(self) -> int:
+        """2 operations a multiply-add in the forward pass, 4 in the backward pass."""
+        return 6 * self.mult_adds * self.rows
+
+    @property
+    def step_seconds(self) -> float:
+        """Forecast by the speed of matrix products, of which training reaches a share."""
+        return self.step_flops / (UTILIZATION * self.flops_per_second)
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of the training, padding included."""
+        return None if self.steps is None else self.steps * self.rows * self.length
+
+    @property
+    def training_flops(self) -> int | None:
+        return None if self.tokens is None else training_flops(self.parameters, self.tokens)
+
+    @property
+    def seconds(self) -> float | None:
+        """Duration of the training, by the measured step where there is one."""
+        step = self.measured.step_seconds if self.measured else self.step_seconds
+        return None if self.steps is None else self.steps * step
+
+    def as_json(self) -> dict[str, Any]:
+        totals = ("mult_adds", "activation_bytes", "training_bytes", "step_flops", "step_seconds", "tokens")
+        derived = {name: getattr(self, name) for name in (*totals, "training_flops", "seconds")}
+        flops = self.training_flops
+        derived["petaflops_days"] = None if flops is None else flops / PETAFLOPS_DAY
+        fields = vars(self) | {"layers": [vars(layer) for layer in self.layers]}
+        return fields | derived | {"measured": vars(self.measured) if self.measured else None}
+
+
+def training_flops(parameters: int, tokens: int) -> int:
+    """6·N·D: the operations of training N parameters on D tokens (Kaplan et al. 2020)."""
+    return 6 * parameters * tokens
+
+
+def plan(
+    recipe: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    vocabulary: int | None = None,
+    labels: int | None = None,
+    length: int | None = None,
+    measured: bool = False,
+    progress: Progress = SILENT,
+) -> Plan:
+    """The plan of a recipe. Sizes come from the recipe alone: `vocabulary` and `labels` where only the data have them,
+    `length` for rows of another length. `measured` reads the data, and takes a few steps on them."""
+    table = _table(recipe)
+    data = table["data"] if isinstance(table["data"], dict) else {"train": None}  # otherwise `make` reports it
+    named = "train" in data or any(parse_override(each)[0] == "data.train" for each in overrides)
+    if measured and not named:
+        raise UserError(f"{recipe} names no data to measure on; add --set data.train=FILE, or leave --measure out.")
+    if not named:
+        data["train"] = NO_FILES.get(str(data.get("kind")), "TEXT")
+    wanted = recipes.make(table, overrides, origin=str(recipe), settled=True)
+    if wanted.kind in (*build.COUNTED, *build.DERIVED):
+        raise UserError(f"a model of kind '{wanted.kind}' has no layers to plan: it is counted, or made of others.")
+    if measured:
+        return _measured(recipes.load(recipe, overrides), progress)
+    sizes, batch = _synthetic(wanted, vocabulary, labels, length)
+    return _plan(wanted, sizes, batch, rows=_rows(wanted, batch))
+
+
+def _table(recipe: str | Path) -> dict[str, Any]:
+    """The plain tables of a recipe file, whose data need not be there."""
+    path = find(recipe)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:  # no TOML, or no UTF-8
+        raise UserError(f"{path} is no recipe: {error}.") from error
+    return {"name": path.stem, "data": {}} | table
+
+
+def _plan(wanted: Recipe, sizes: Any, batch: Batch, *, rows: int, steps: int | None = None) -> Plan:
+    """The plan for a batch of one row."""
+    training = wanted.training
+    layers, parameters = layer_table(lambda: build.model(wanted.model, sizes, task=wanted.data.kind), batch)
+    on, half = machine.device(training.device), training.precision == "bf16"
+    micro = training.micro_batch_size if isinstance(training.micro_batch_size, int) else rows
+    if training.steps is None and training.epochs is None and training.minutes is None:
+        steps = steps or 2000
+    return Plan(
+        name=wanted.name,
+        kind=wanted.kind,
+        layers=layers,
+        parameters=parameters,
+        length=max(batch.source.mask.size(1), batch.input.size(1)),
+        rows=rows,
+        micro_rows=min(micro, rows),
+        steps=training.steps or steps,
+        weight_bytes=4 * parameters,
+        state_bytes=(4 + OPTIMIZER_BYTES[training.optimizer]) * parameters,
+        device=on.type,
+        flops_per_second=(peak_flops(on) if half else None) or machine.flops(on),
+        activation_size=2 if half else 4,
+    )
+
+
+def _rows(wanted: Recipe, batch: Batch) -> int:
+    """Rows of a step: those of the recipe, or as many as make up the tokens of a batch."""
+    tokens = vars(wanted.data).get("batch_tokens")
+    length = max(batch.source.mask.size(1), batch.input.size(1))
+    return max(1, tokens // length) if tokens else wanted.training.batch_size
+
+
+def _measured(wanted: Recipe, progress: Progress) -> Plan:
+    """The plan with the sizes and the first row of the data, beside steps that are taken on them."""
+    training = wanted.training
+    with tempfile.TemporaryDirectory() as folder, machine.threads(training.threads):
+        directory = RunDirectory.create(Path(folder) / "plan", recipe=wanted.toml())
+        task = build.task_spec(wanted.data.kind).task(wanted, directory, progress)
+        sizes = task.codec.sizes
+        model = build.model(wanted.model, sizes, task=wanted.data.kind)
+        feed = task.feed(model)
+        batch = feed.batch(0)
+        steps = None if training.minutes and not training.steps else total_steps(training, feed)
+        forecast = _plan(wanted, sizes, select_rows(batch, torch.tensor([0])), rows=batch.rows, steps=steps)
+        on = machine.device(training.device)
+        if on.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(on)
+        speed = measure(model, feed, training, evaluations=(), max_steps=MEASURED_STEPS)
+    return replace(forecast, measured=Measured(step_seconds=speed.step, peak_bytes=_peak_bytes(on)))
+
+
+def _peak_bytes(on: torch.device) -> int:
+    if on.type == "cuda":
+        return torch.cuda.max_memory_allocated(on)
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used if sys.platform == "darwin" else 1024 * used  # macOS counts bytes, Linux kilobytes
+
+
+def _synthetic(wanted: Recipe, vocabulary: int | None, labels: int | None, length: int | None) -> tuple[Any, Batch]:
+    """Sizes as the recipe has them, and a row of the longest length that it allows."""
+    kind = wanted.data.kind
+    if kind in ("images", "captions"):
+        raise UserError("the sizes of images follow from the data; add --measure, which reads them.")
+    words = Vocabulary(size=_vocabulary(wanted, vocabulary), unk=0, pad=1, sos=2, eos=3, mask=4)
+    length = length or _length(wanted)
+    ids = torch.full((1, length), 2)
+    mask = torch.ones(1, length, dtype=torch.bool)
+    source = Source(mask=mask, ids=ids)
+    if kind in ("text", "chat"):
+        return words, Batch.of_text(ids, ids)
+    if kind in ("pairs", "denoising"):
+        joint = vars(wanted.tokenizer).get("joint", True)
+        return Vocabularies(source=words, target=words, joint=joint), Batch(source=source, input=ids, target=ids)
+    if kind == "masked":
+        outputs = OutputSpec(kind="tokens", count=words.size)
+        return EncoderSizes(answers=outputs, vocabulary=words), Batch.of_source(source, ids)
+    if kind == "tagged":
+        outputs = OutputSpec(kind="tags", count=labels or 2)
+        source = replace(source, word_starts=mask, spelling=torch.ones(1, length, 8, dtype=torch.long))
+        return EncoderSizes(answers=outputs, vocabulary=words), Batch.of_source(source, ids)
+    outputs = OutputSpec(kind="class", count=labels or 2)
+    return EncoderSizes(answers=outputs, vocabulary=words), Batch.of_source(source, ids[:, 0])
+
+
+def _vocabulary(wanted: Recipe, vocabulary: int | None) -> int:
+    tokenizer = wanted.tokenizer
+    if vocabulary is not None:
+        return vocabulary
+    if tokenizer.kind == "bytes":
+        return 256 + len(tokenizer.special_tokens)
+    if tokenizer.size is not None:
+        return int(tokenizer.size)
+    if tokenizer.kind in ("words", "characters") or tokenizer.file is not None:
+        raise UserError(
+            f"the size of a vocabulary of {tokenizer.kind} follows from the data; give --vocabulary N, or --measure,"
+            " which reads them."
+        )
+    return SUBWORDS
+
+
+def _length(wanted: Recipe) -> int:
+    """Tokens of the longest row: of training.sequence_length, data.max_length and model.context."""
+    context = vars(wanted.model.config).get("context")
+    limits = [limit for limit in (vars(wanted.data).get("max_length"), context) if limit is not None]
+    return wanted.training.sequence_length or min(limits, default=DEFAULT_LENGTH)
