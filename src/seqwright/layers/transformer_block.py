@@ -195,6 +195,10 @@ class Block(nn.Module):
             x = self._residual(x, self.cross_norm, lambda y: cross(y, memory))
         return self._residual(x, self.feed_forward_norm, self.feed_forward)
 
+    def masks_cache(self, kv_cache: KVCache, steps: int) -> bool:
+        """Whether `steps` new tokens attend to a KV cache without a mask in `bias`."""
+        return False
+
     def _residual(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.pre:
             return x + self.dropout(sublayer(norm(x)))
