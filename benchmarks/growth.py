@@ -63,7 +63,9 @@ def trained(sizes: dict[str, int], options: Options, seconds: float) -> dict[str
         side.round(max(1, round(seconds / side.seconds[0])) if n else 2, options.device)
     parameters = sum(p.numel() for p in side.model.parameters())
     found = {"milliseconds": 1e3 * statistics.median(side.seconds[1:]), "bytes": side.peak, "parameters": parameters}
-    return found | {"operations": work.operations, "cells": work.rows * work.length * sizes["layers"] * sizes["width"]}
+    # Causal attention computes half of what `Workload.operations` counts, by convention, for MFU.
+    operations = work.operations - 6 * work.attention * work.length * work.rows * work.length
+    return found | {"operations": operations, "cells": work.rows * work.length * sizes["layers"] * sizes["width"]}
 
 
 def predicted(found: dict[str, float], base: dict[str, float]) -> dict[str, float]:

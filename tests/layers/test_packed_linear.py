@@ -87,4 +87,6 @@ def test_prepack_packs_each_model_of_a_mixture(model: torch.nn.Module) -> None:
 def test_prepack_leaves_small_and_counted_models() -> None:
     counted = small("ngram")
     assert optimize_for_inference(counted) is counted
-    assert not any(isinstance(part, PackedLinear) for part in optimize_for_inference(small("gpt")).modules())  # float64, and small
+    assert not any(
+        isinstance(part, PackedLinear) for part in optimize_for_inference(small("gpt")).modules()
+    )  # float64, and small

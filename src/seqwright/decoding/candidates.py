@@ -15,7 +15,7 @@ from seqwright.decoding.constraints import Constraints
 from seqwright.decoding.processors import NOTHING
 
 CHUNK = 64
-"""Ids whose maximum is taken together in the top-k of a large vocabulary."""
+"""Ids whose maximum is taken together in the top-k of a large vocabulary on a CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ def _top(log_probs: Tensor, totals: Tensor, many: int, *, spare: int = 0) -> Can
     """The `many` best continuations of each group, or all there are, plus `spare` of each beam that may be dropped:
     log_probs (Q, K, V) after totals (Q, K)."""
     each, many, size = many + spare, many + spare * totals.size(1), log_probs.size(-1)
-    if size >= 4 * many * CHUNK:
+    if log_probs.device.type == "cpu" and size >= 4 * many * CHUNK:
         return _top_by_chunks(log_probs, totals, many)
     values, ids = log_probs.topk(min(each, size))  # (Q, K, M)
     spread = (totals.unsqueeze(-1) + values).flatten(1)
@@ -64,8 +64,8 @@ def _top_by_chunks(log_probs: Tensor, totals: Tensor, many: int) -> Candidates:
         greatest = torch.cat([greatest, log_probs[..., whole:].amax(-1, keepdim=True)], -1)
     chunk = (greatest + totals.unsqueeze(-1)).flatten(1).topk(many).indices  # (Q, M)
     parents, first = chunk // greatest.size(-1), chunk % greatest.size(-1) * CHUNK
-    inside = torch.arange(CHUNK, device=chunk.device)
-    row = torch.arange(queues, device=chunk.device).unsqueeze(1) * beams + parents
+    inside = torch.arange(CHUNK)
+    row = torch.arange(queues).unsqueeze(1) * beams + parents
     at = (row * size + first).unsqueeze(-1) + inside  # (Q, M, C)
     values = log_probs.flatten()[at.clamp(max=log_probs.numel() - 1)] + totals.gather(1, parents).unsqueeze(-1)
     beyond = inside >= size - first.unsqueeze(-1)  # of the last chunk of a row

@@ -65,9 +65,10 @@ class Outputs:
         """A copy for the host, which later steps do not overwrite; does not wait for the device."""
         if values.device.type != "cuda":
             return cls(generations, values.clone())
-        host, ready = torch.empty_like(values, device="cpu", pin_memory=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
+        host = torch.empty_like(values, device="cpu", pin_memory=True)
+        ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
         host.copy_(values, non_blocking=True)
-        ready.record()  # type: ignore[no-untyped-call]
+        ready.record()
         return cls(generations, host, ready)
 
     def gained(self) -> dict[int, list[tuple[int, float]]]:

@@ -6,20 +6,20 @@ Rotation, QK-norm and the write to the cache are parts of it. Only the slots tha
 from __future__ import annotations
 
 import functools
+import threading
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-from seqwright.layers.decoding_kernels import OVERLAP, wait
+from seqwright.layers.decoding_kernels import launch_options, wait
 from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.slot_cache import SlotCache
 from seqwright.layers.tree_cache import TreeCache
 
 KEYS = 64
 """Keys that a program of attention reads at a time."""
-WARPS = 4
 PROGRAMS = 264
 """Programs that keep a GPU busy: with fewer heads of all rows together, several share the prefix of each."""
 MAX_PARTS = 16
@@ -169,20 +169,20 @@ def attention(
     if parts > 1:
         means = torch.empty(rows * heads * parts, width, dtype=torch.float32, device=out.device)
         weights = torch.empty(rows * heads * parts, 2, dtype=torch.float32, device=out.device)
-        arrived = _counters(rows * heads, out.device)
+        arrived = _counters(rows * heads, out.device, threading.get_ident())
     _attention[(rows, heads, parts)](
         projected, key, value, cache.length, tree and tree.seen, tree and tree.cursor,
         getattr(query_norm, "weight", None), getattr(key_norm, "weight", None), cosine, sine,
         means, weights, arrived, out,
         heads, kv_heads, size, slots, context,
         tree.branches if tree else 1, window or 0, key.stride(0), key.stride(1), size**-0.5,
-        tree=tree is not None, qk_norm=isinstance(query_norm, nn.RMSNorm), rotary=rotary is not None, windowed=window is not None,
-        parts=parts, width=width, block=KEYS, overlap=OVERLAP, launch_pdl=OVERLAP, num_warps=WARPS,
+        tree=tree is not None, qk_norm=isinstance(query_norm, nn.RMSNorm), rotary=rotary is not None,
+        windowed=window is not None, parts=parts, width=width, block=KEYS, **launch_options(out.device),
     )  # fmt: skip
     return out
 
 
 @functools.cache
-def _counters(count: int, device: torch.device) -> Tensor:
-    """Zeros that the kernel of attention counts up from, and resets."""
+def _counters(count: int, device: torch.device, thread: int) -> Tensor:
+    """Zeros that the kernel of attention counts up from, and resets; a thread launches one at a time."""
     return torch.zeros(count, dtype=torch.int32, device=device)

@@ -6,6 +6,8 @@ kernels a block takes five here. Normalization, bias, activation and residual su
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
@@ -15,10 +17,15 @@ FEW_ROWS = 2
 """Rows up to which a program multiplies them one by one by weights it holds in registers; above, tensor cores do."""
 WEIGHTS_HELD = 4096
 """Weights that such a program holds."""
-OVERLAP = not triton.knobs.runtime.interpret
-"""Programmatic dependent launch (compute capability 9.0): a kernel starts, and loads its weights, while the one before
-it ends."""
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "gelu-tanh": 3, "swiglu": 4}
+
+
+@functools.cache
+def launch_options(device: torch.device) -> dict[str, bool]:
+    """Options of every launch: programmatic dependent launch where a GPU has it (compute capability 9.0), so that a
+    kernel starts, and loads its weights, while the one before it ends."""
+    overlap = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    return {"overlap": True, "launch_pdl": True} if overlap else {"overlap": False}
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -150,7 +157,7 @@ def normalize(x: Tensor, norm: nn.Module) -> Tensor:
     width = triton.next_power_of_2(x.size(1))
     _norm[(len(x),)](
         x, scale, shift, out, x.size(1), eps,
-        kind=kind, has_shift=shift is not None, width=width, overlap=OVERLAP, launch_pdl=OVERLAP,
+        kind=kind, has_shift=shift is not None, width=width, **launch_options(x.device),
     )  # fmt: skip
     return out
 
@@ -177,6 +184,7 @@ def linear(
 ) -> Tensor:
     """residual + activation(layer(norm(x))) of rows (R, D) in a dtype, by default that of x; swiglu is
     silu(gate(norm(x))) · layer(norm(x))."""
+    x = x.contiguous()  # the last position of a prompt is a view
     rows, inputs = x.shape
     outputs = layer.out_features
     out = torch.empty(rows, outputs, dtype=dtype or x.dtype, device=x.device)
@@ -186,18 +194,16 @@ def linear(
         "has_bias": layer.bias is not None,
         "has_residual": residual is not None,
         "activation": ACTIVATIONS[activation],
-        "overlap": OVERLAP,
-        "launch_pdl": OVERLAP,
-    }
+    } | launch_options(x.device)
     if rows > FEW_ROWS:
         x = x if norm is None else normalize(x, norm)
         block_rows = min(64, max(16, triton.next_power_of_2(rows)))
         columns = 64 if outputs >= 8192 else 32 if outputs >= 2048 else 16
-        depth = 128 if x.element_size() < 4 and gate is None else 32
+        depth = 32 if x.element_size() == 4 or gate is not None else 64 if outputs >= 8192 else 128
         precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
         _many_rows[(triton.cdiv(outputs, columns), triton.cdiv(rows, block_rows))](
             x, *weights, residual, out, rows, inputs, outputs, **flags,
-            block_rows=block_rows, columns=columns, depth=depth, precision=precision, num_stages=4,
+            block_rows=block_rows, columns=columns, depth=depth, precision=precision, num_stages=5,
         )  # fmt: skip
         return out
     width = triton.next_power_of_2(inputs)

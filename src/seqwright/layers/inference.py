@@ -6,6 +6,7 @@ import copy
 import importlib.util
 from typing import Any, TypeVar
 
+import torch
 from torch import nn
 
 from seqwright.core.protocols import Ensemble
@@ -14,6 +15,9 @@ from seqwright.layers.packed_linear import PackedLinear, available, fuse_activat
 from seqwright.layers.transformer_stack import Stack
 
 M = TypeVar("M")
+
+FUSED_DTYPES = {torch.float32, torch.bfloat16, torch.float16}
+"""Dtypes whose sums are float32 in fused kernels, as in PyTorch's own."""
 
 
 def optimize_for_inference(model: M) -> M:
@@ -52,5 +56,8 @@ def can_fuse(stack: Stack) -> bool:
 
 
 def on_gpu(layer: nn.Linear) -> bool:
-    """Whether Triton's kernels can compute a layer."""
-    return layer.weight.device.type == "cuda" and importlib.util.find_spec("triton") is not None
+    """Whether Triton's kernels can compute a layer: in float32, or shorter on NVIDIA GPUs that have such products."""
+    weight = layer.weight
+    if weight.device.type != "cuda" or torch.version.hip or not importlib.util.find_spec("triton"):
+        return False
+    return weight.dtype in FUSED_DTYPES and torch.cuda.get_device_capability(weight.device) >= (8, 0)
