@@ -75,9 +75,9 @@ class Outputs:
         """Ids and log-probabilities of each sequence by its number; waits for the device."""
         if self.ready is not None:
             self.ready.synchronize()
-        ids, log_probs = self.values[:, 0].T.tolist(), self.values[:, 1].T.tolist()  # by slot, then by step
+        by_slot = self.values.permute(2, 1, 0).tolist()  # ids, then log-probabilities, by step
         return {
-            generation.id: list(zip(map(int, ids[slot]), log_probs[slot], strict=True))
+            generation.id: list(zip(map(int, by_slot[slot][0]), by_slot[slot][1], strict=True))
             for slot, generation in enumerate(self.generations)
             if generation is not None
         }
