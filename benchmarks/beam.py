@@ -21,7 +21,7 @@ from seqwright import build
 from seqwright.core.batch import Source, Vocabulary
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.layers.packed_linear import prepack
+from seqwright.layers.inference import optimize_for_inference
 from seqwright.training.machine import DTYPES
 
 PROMPT = 8
@@ -101,7 +101,7 @@ def main() -> None:
     device, batch, length = asked.device, asked.batch, asked.length
     pair = models(asked.layers, asked.width, asked.vocabulary, PROMPT + length)
     mine, peer = (placed(model, asked) for model in pair)
-    mine = prepack(mine)  # once for all searches
+    mine = optimize_for_inference(mine)  # once for all searches
     generator = torch.Generator().manual_seed(1)
     prompts = torch.randint(3, asked.vocabulary, (batch, PROMPT), generator=generator).to(device)
     options = SearchOptions(

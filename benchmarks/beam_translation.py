@@ -31,7 +31,7 @@ from seqwright.data.files import lines_of, resolve
 from seqwright.data.parallel.buckets import encode_sources
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.layers.packed_linear import prepack
+from seqwright.layers.inference import optimize_for_inference
 from seqwright.tasks.translation.translate import banned
 from seqwright.training.machine import DTYPES
 from translation_peers import EOS, PAD, SOS, UNK, ended
@@ -143,7 +143,7 @@ def main() -> None:
         plain, settings, vocabulary = made_up(asked.layers, asked.width, asked.vocabulary, max(64, length + 1))
         batches, never = made_up_sources(batch, asked.vocabulary), [PAD]
     peer = placed(marian(plain, settings, vocabulary), asked)
-    mine = prepack(placed(plain, asked))  # once for all searches, as `translate` does
+    mine = optimize_for_inference(placed(plain, asked))  # once for all searches, as `translate` does
     batches = [(ids.to(device), mask.to(device)) for ids, mask in batches]
     wanted = SearchOptions(
         beam_size=asked.beam,

@@ -17,6 +17,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from seqwright.decoding import decoding_step
 from seqwright.decoding.generate import generate
 from seqwright.decoding.options import SamplingOptions, SearchOptions
 from seqwright.decoding.search import search
-from seqwright.layers.packed_linear import prepack
+from seqwright.layers.inference import optimize_for_inference
 from seqwright.training.machine import DTYPES
 
 SIZES = {
@@ -135,6 +136,8 @@ def beam_search(mine: Any, peer: Any, asked: argparse.Namespace) -> dict[str, An
             return peer.generate(**given, **more, early_stopping=True)[:, asked.prompt :].tolist()
 
     seconds, mine_ids = timer(ours)
+    if asked.profile:
+        profile(ours, f"beam 5, batch {batch}", length)
     peer_seconds, peer_ids = timer(theirs)
     equal = sum(one == other for one, other in zip(mine_ids, peer_ids, strict=True))
     rates = {"seqwright": batch * length / seconds, "transformers": batch * length / peer_seconds}
@@ -154,15 +157,14 @@ def prefill(mine: Any, asked: argparse.Namespace) -> dict[str, Any]:
     return {"prefill": count / read, "forward": count / forward, "ratio": forward / read}
 
 
-def profile(mine: Any, asked: argparse.Namespace, batch: int) -> None:
-    """Prints the kernels of captured steps, most expensive first."""
-    ids = prompts_of(asked, batch)
-    sampled(mine, ids, asked)
+def profile(work: Callable[[], Any], name: str, steps: int) -> None:
+    """Prints the kernels of a call, most expensive first."""
+    work()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as recorded:
-        sampled(mine, ids, asked)
+        work()
     events = recorded.key_averages()
     count = sum(event.count for event in events)
-    print(f"batch {batch}: {count / asked.tokens:.0f} device operations a token")
+    print(f"{name}: {count / steps:.0f} device operations a step")
     print(events.table(sort_by="self_cuda_time_total", row_limit=25, max_name_column_width=70))
 
 
@@ -203,9 +205,10 @@ def check(asked: argparse.Namespace) -> None:
         for parameter in model.parameters():
             if parameter.dim() > 1:
                 parameter.data.mul_(2)  # sharper, so that rounding does not decide
+        fast = optimize_for_inference(model)
         for case, options in cases.items():
-            captured = continuations(model, prompts, options, range(9), source, asked.device)
-            alone = [continuations(model, prompts, options, [n], source, asked.device)[0] for n in range(9)]
+            captured = continuations(fast, prompts, options, range(9), source, asked.device)
+            alone = [continuations(fast, prompts, options, [n], source, asked.device)[0] for n in range(9)]
             decoding_step.CAPTURED.clear()
             plain = continuations(model, prompts, options, range(9), source, asked.device)
             decoding_step.CAPTURED.add("cuda")
@@ -258,7 +261,7 @@ def main() -> None:
         check(asked)
         return
     mine, peer = (model.to(asked.device, DTYPES[asked.dtype]) for model in models(**SIZES[asked.parameters]))
-    mine = prepack(mine)  # as an opened run does, once
+    mine = optimize_for_inference(mine)  # as an opened run does, once
     peer.generation_config.eos_token_id = None  # outputs of the same length on both sides
     timer = Timer(asked.device, asked.repeats)
     rate = bandwidth(timer)
@@ -284,7 +287,8 @@ def main() -> None:
         Path(asked.json).write_text(json.dumps(results, indent=1), encoding="utf-8")
     if asked.profile:
         for batch in asked.batch:
-            profile(mine, asked, batch)
+            ids = prompts_of(asked, batch)
+            profile(partial(sampled, mine, ids, asked), f"batch {batch}", asked.tokens)
 
 
 if __name__ == "__main__":

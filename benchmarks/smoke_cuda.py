@@ -10,14 +10,17 @@ import argparse
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from laws import READERS, SPEAKERS, Rows
+from seqwright import build
 from seqwright.api import open as open_run
-from seqwright.core.batch import IGNORE
+from seqwright.core.batch import IGNORE, Source, Vocabulary
 from seqwright.core.storage import load_tensors
 from seqwright.layers.cross_entropy import loss_and_gradient_
+from seqwright.layers.inference import optimize_for_inference
 from seqwright.pipeline import recipe
 from seqwright.pipeline import training as session
 from seqwright.studies.encoder_laws import ENCODER_LAWS
@@ -53,8 +56,8 @@ MODELS = {
 @torch.no_grad()
 def keeps(rows: Rows, laws: Mapping[str, Law], device: str) -> None:
     """Prints the worst difference of each neural kind over all laws, in float64."""
-    for name, (build, given) in rows.items():
-        model = build()
+    for name, (make, given) in rows.items():
+        model = make()
         if isinstance(model, torch.nn.Module):
             worst, law = max((ask(model.to(device), given().to(device)), law) for law, ask in laws.items())
             print(f"laws of {name:24} worst difference {worst:.1e} ({law})", flush=True)
@@ -79,6 +82,41 @@ def fused_loss(device: str) -> None:
             print(f"fused loss, {dtype}, {rows} × {size}: loss within {loss_off:.1e}, gradient within {off:.1e}")
             assert off < least
             assert loss_off < 1e-5
+
+
+@torch.inference_mode()
+def fused_steps(device: str) -> None:
+    """Decoding steps in fused kernels against PyTorch's own over a static cache: log-probabilities."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    vocabulary = Vocabulary(size=501, sos=1, eos=2, pad=0)
+    llama = {
+        "positions": "rope",
+        "norm": "rmsnorm",
+        "activation": "swiglu",
+        "kv_heads": 2,
+        "qk_norm": True,
+        "bias": False,
+    }
+    tables = {"gpt": {}, "llama": llama, "post": {"norm_position": "post"}, "window": {"attention_window": 9}}
+    for dtype, most in ((torch.float32, 1e-4), (torch.bfloat16, 0.1)):
+        for name, table in tables.items():
+            torch.manual_seed(1)
+            sizes = {"kind": "gpt", "layers": 3, "width": 192, "heads": 4, "context": 96}
+            plain: Any = build.model(build.model_config(sizes | table), vocabulary).to(device, dtype).eval()
+            worst = 0.0
+            for rows in (1, 2, 9, 80):
+                ids = torch.randint(3, 501, (rows, 40), generator=torch.Generator().manual_seed(2)).to(device)
+                found = []
+                for model in (plain, optimize_for_inference(plain)):
+                    first, state = model.step(ids[:, :20], model.start(Source.empty(rows, device), capacity=96))
+                    state, log_probs = state.static(20), [first]
+                    for place in range(20, 40):
+                        one, state = model.step(ids[:, place : place + 1], state)
+                        log_probs.append(one)
+                    found.append(torch.stack(log_probs))
+                worst = max(worst, float((found[0] - found[1]).abs().max()))
+            print(f"fused decoding steps of {name}, {dtype}: log-probabilities within {worst:.1e}", flush=True)
+            assert worst < most
 
 
 def resume(device: str) -> None:
@@ -114,6 +152,7 @@ def main() -> None:
     keeps(READERS, ENCODER_LAWS, device)
     keeps({**SPEAKERS, **READERS}, TRAINING_LAWS, device)
     fused_loss(device)
+    fused_steps(device)
     resume(device)
 
 

@@ -9,7 +9,8 @@ from torch.testing import assert_close
 from seqwright import build
 from seqwright.core.batch import Source, Vocabularies, Vocabulary
 from seqwright.layers import packed_linear as prepacking
-from seqwright.layers.packed_linear import PackedLinear, prepack
+from seqwright.layers.inference import optimize_for_inference
+from seqwright.layers.packed_linear import PackedLinear
 from seqwright.layers.transformer_block import Block, BlockConfig
 from seqwright.models.mixture import Mixture
 from tests.contract.kinds import small
@@ -29,7 +30,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> torch.nn.Module:
 @pytest.mark.skipif(not prepacking.available(), reason="this CPU has no packed kernels")
 @torch.inference_mode()
 def test_prepacked_model_has_the_same_log_probs(model: torch.nn.Module) -> None:
-    fast = prepack(model)
+    fast = optimize_for_inference(model)
     kinds = [type(part) for part in fast.modules() if isinstance(part, torch.nn.Linear)]
     assert kinds == [PackedLinear] * len(kinds)
     assert not any(isinstance(part, PackedLinear) for part in model.modules())
@@ -49,11 +50,11 @@ def test_prepacked_model_has_the_same_log_probs(model: torch.nn.Module) -> None:
 def test_bfloat16_is_prepacked_where_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepacking, "MIN_WEIGHTS", 1)
     plain = torch.nn.Sequential(torch.nn.Linear(16, 8)).to(torch.bfloat16)
-    fast = prepack(plain)
+    fast = optimize_for_inference(plain)
     assert isinstance(fast[0], PackedLinear) == prepacking.has_kernel(torch.bfloat16)
     x = torch.randn(4, 16, dtype=torch.bfloat16)
     assert_close(fast(x), plain(x))
-    assert type(prepack(plain.double())[0]) is torch.nn.Linear
+    assert type(optimize_for_inference(plain.double())[0]) is torch.nn.Linear
 
 
 @pytest.mark.skipif(not prepacking.available(), reason="this CPU has no packed kernels")
@@ -63,7 +64,7 @@ def test_prepack_fuses_activations(activation: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(prepacking, "MIN_WEIGHTS", 1)
     config = BlockConfig(width=16, heads=2, activation=activation)  # type: ignore[arg-type]
     block = Block(config).eval()
-    fast = prepack(block)
+    fast = optimize_for_inference(block)
     remaining = [part for part in fast.feed_forward.modules() if isinstance(part, torch.nn.ReLU | torch.nn.GELU)]
     assert remaining == []
     x = 3 * torch.randn(4, 5, 16)
@@ -74,7 +75,7 @@ def test_prepack_fuses_activations(activation: str, monkeypatch: pytest.MonkeyPa
 @torch.inference_mode()
 def test_prepack_packs_each_model_of_a_mixture(model: torch.nn.Module) -> None:
     mixture = Mixture([model, model], [0.5, 0.5])
-    fast = prepack(mixture)
+    fast = optimize_for_inference(mixture)
     assert fast is not mixture
     assert [any(isinstance(m, PackedLinear) for m in part.modules()) for part in fast.models] == [True, True]
     assert mixture.models == [model, model]
@@ -85,5 +86,7 @@ def test_prepack_packs_each_model_of_a_mixture(model: torch.nn.Module) -> None:
 
 def test_prepack_leaves_small_and_counted_models() -> None:
     counted = small("ngram")
-    assert prepack(counted) is counted
-    assert not any(isinstance(part, PackedLinear) for part in prepack(small("gpt")).modules())  # float64, and small
+    assert optimize_for_inference(counted) is counted
+    assert not any(
+        isinstance(part, PackedLinear) for part in optimize_for_inference(small("gpt")).modules()
+    )  # float64, and small

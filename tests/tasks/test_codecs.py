@@ -61,7 +61,7 @@ def test_a_codec_opens_as_it_was_saved(kind: str, workdir: Path) -> None:
 def test_captioning_packs_its_weights_once(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = trained("captions")
     packed: list[Any] = []
-    monkeypatch.setattr(captioning, "prepack", lambda model: packed.append(model) or model)
+    monkeypatch.setattr(captioning, "optimize_for_inference", lambda model: packed.append(model) or model)
     pixels, captions = embedded_images("embedded:digit-captions")
     np.savez("few.npz", images=pixels[:2], captions=np.array(captions[:2]))
     assert len(list(run.caption(["few.npz"] * 2))) == 4

@@ -118,7 +118,7 @@ def cuts_of(text: bytes, target: Tokenizer, at: int = 0) -> Iterator[list[int]]:
 
 def test_weights_are_packed_once_for_all_lines(run: TranslationRun, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = []
-    monkeypatch.setattr(translation, "prepack", lambda model: packed.append(model) or model)
+    monkeypatch.setattr(translation, "optimize_for_inference", lambda model: packed.append(model) or model)
     opened = sw.open(run.path)
     for line in ("the cat", "big dogs"):
         list(opened.translate([line]))

@@ -7,7 +7,7 @@ called.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +19,7 @@ from seqwright.core.cuda_graph import Captured
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State
 from seqwright.decoding.processors import History, LogitsProcessors, RowOptions
+from seqwright.decoding.requests import Generation
 
 LOOK_EVERY = 16
 """Steps after which the host looks at the ids of a device; those generated after an end are discarded."""
@@ -49,6 +50,39 @@ class Rows(State):
         return torch.stack([chosen.to(wide), gained.to(wide)])
 
 
+@dataclass
+class Outputs:
+    """What steps of all slots generated, on its way to the host."""
+
+    generations: Sequence[Generation | None]
+    """Of each slot."""
+    values: Tensor  # (k, 2, N): ids and log-probabilities of k steps
+    ready: torch.cuda.Event | None = None
+    """When they are there; None: they need no waiting, or are read from the device."""
+
+    @classmethod
+    def copied(cls, generations: Sequence[Generation | None], values: Tensor) -> Outputs:
+        """A copy for the host, which later steps do not overwrite; does not wait for the device."""
+        if values.device.type != "cuda":
+            return cls(generations, values.clone())
+        host = torch.empty_like(values, device="cpu", pin_memory=True)
+        ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        host.copy_(values, non_blocking=True)
+        ready.record()
+        return cls(generations, host, ready)
+
+    def gained(self) -> dict[int, list[tuple[int, float]]]:
+        """Ids and log-probabilities of each sequence by its number; waits for the device."""
+        if self.ready is not None:
+            self.ready.synchronize()
+        by_slot = self.values.permute(2, 1, 0).tolist()  # ids, then log-probabilities, by step
+        return {
+            generation.id: list(zip(map(int, by_slot[slot][0]), by_slot[slot][1], strict=True))
+            for slot, generation in enumerate(self.generations)
+            if generation is not None
+        }
+
+
 class DecodingStep:
     """Runs steps over a state and its rows; captures them anew where a tensor has moved."""
 
@@ -64,13 +98,20 @@ class DecodingStep:
         self.place = torch.zeros(1, dtype=torch.long, device=device)
         """Where the next step writes its outputs."""
 
-    def run(self, state: State, rows: Rows, processors: LogitsProcessors, steps: int) -> tuple[Tensor, State]:
-        """Outputs (at most `steps`, 2, N) of the next steps, as `Rows.sample_` returns them, and the state after: one
-        step where they cannot be captured."""
+    def run(
+        self,
+        state: State,
+        rows: Rows,
+        processors: LogitsProcessors,
+        generations: Sequence[Generation | None],
+        steps: int,
+    ) -> tuple[Outputs, State]:
+        """Outputs of the next steps, at most `steps`, as `Rows.sample_` returns them, and the state after: one step
+        where they cannot be captured. Does not wait for a device."""
         static = state.static(steps) if self.captures else None
         if static is None:
             log_probs, state = self.model.step(rows.last.unsqueeze(1), state)
-            return rows.sample_(log_probs, processors).unsqueeze(0), state
+            return Outputs(generations, rows.sample_(log_probs, processors).unsqueeze(0)), state
         self._keep(static, rows)
         if processors.signature not in self.graphs:
             step = partial(self._step_in_place, static, rows, processors)
@@ -80,7 +121,7 @@ class DecodingStep:
         for _ in range(steps):
             graph()
         static.count_steps(steps)
-        return self.outputs[:steps], static
+        return Outputs.copied(generations, self.outputs[:steps]), static
 
     def _keep(self, state: State, rows: Rows) -> None:
         """Forgets the captured steps of other tensors; numbers without axes are the host's own."""

@@ -20,7 +20,7 @@ from seqwright.core.batch import Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State
-from seqwright.decoding.decoding_step import DecodingStep, Rows
+from seqwright.decoding.decoding_step import DecodingStep, Outputs, Rows
 from seqwright.decoding.options import check_seed
 from seqwright.decoding.processors import History, LogitsProcessors, RowOptions
 from seqwright.decoding.requests import Generation, Request
@@ -65,6 +65,8 @@ class Engine:
         self.state: State | None = None
         self.rows: Rows | None = None
         self.decoder = DecodingStep(model, self.device)
+        self.pending: Outputs | None = None
+        """Of steps that a device computes while the host accounts for those before."""
         self.speculation = None if draft is None else Speculation(model, draft, self.device)
         self.processors = self._processors([])
         self._ids = itertools.count()
@@ -108,27 +110,27 @@ class Engine:
         Where a new request cannot be read (an id outside the vocabulary, everything banned), the requests that were
         waiting are refused, and the error comes back; the sequences in flight stay as they were.
         """
+        if self.pending is not None and self._full():  # which are read again, with the ids that are still pending
+            pending, self.pending = self.pending, None
+            return self._account(pending.gained())
         newcomers = self._prefill_waiting()
         full = self._prefill_full()
         reread = [] if full is None else full.generations
         moving = [generation if generation not in reread else None for generation in self.slots]
         gained: dict[int, list[tuple[int, float]]] = {}
-        outputs: list[tuple[Sequence[Generation | None], Tensor]] = []
+        outputs: list[Outputs] = []
         if any(moving) and self.speculation is not None:
             gained = self._speculate(self.speculation, moving)
         elif any(moving):
-            outputs.append((moving, self._advance(moving, 1 if reread else self.decoder.ahead)))  # (k, 2, N)
+            if launched := self.pending or self._advance(moving, 1 if reread else self.decoder.ahead):
+                outputs.append(launched)
+            self.pending = launched
+            self.pending = self._advance(moving, self.decoder.ahead) if self.decoder.captures and not reread else None
         for entering in (full, newcomers):
             if entering is not None:
-                outputs.append((entering.generations, self._enter(entering).unsqueeze(0)))  # (1, 2, P)
-        # One transfer for all rows: a device is waited for once.
-        numbers = iter(torch.cat([output.flatten() for _, output in outputs]).tolist() if outputs else [])
-        for owners, output in outputs:
-            for _ in range(len(output)):
-                ids, log_probs = (list(itertools.islice(numbers, len(owners))) for _ in range(2))
-                for generation, id, log_prob in zip(owners, ids, log_probs, strict=True):
-                    if generation is not None:
-                        gained.setdefault(generation.id, []).append((int(id), log_prob))
+                outputs.append(Outputs(entering.generations, self._enter(entering).unsqueeze(0)))
+        for output in outputs:
+            gained |= output.gained()
         return self._account(gained) if gained else []
 
     def _account(self, gained: dict[int, list[tuple[int, float]]]) -> list[Generation]:
@@ -174,7 +176,7 @@ class Engine:
         if len(kept) == sum(generation is not None for generation in self.slots):
             return
         if not kept:
-            self.slots, self.state, self.rows, self.capacity = [], None, None, 0
+            self.slots, self.state, self.rows, self.capacity, self.pending = [], None, None, 0, None
         elif len(kept) <= (COMPACT_CAPTURED if self.decoder.captures else COMPACT) * len(self.slots):
             index = self._index(kept)
             assert self.state is not None
@@ -203,13 +205,13 @@ class Engine:
                 generation.reason = "refused"
             raise
 
+    def _full(self) -> list[Generation]:
+        """The sequences that fill the model's context."""
+        return [one for one in self.slots if one is not None and one.cached == self.model.context]
+
     def _prefill_full(self) -> Prefilled | None:
         """Reads sequences that fill the model's context again, from their recent half."""
-        full = [
-            generation
-            for generation in self.slots
-            if generation is not None and generation.cached == self.model.context
-        ]
+        full = self._full()
         if not full:
             return None
         read = self._read(full)
@@ -279,19 +281,27 @@ class Engine:
         options = [generation.options for generation in generations if generation is not None]
         return LogitsProcessors.of(options, eos=self.end, banned=self.banned, device=self.device)
 
-    def _advance(self, slots: Sequence[Generation | None], ahead: int) -> Tensor:
-        """Outputs (k, 2, N) of the next steps of all slots, at most `ahead`: not beyond one in which a sequence fills
-        the context, nor one after which all are long enough."""
+    def _advance(self, slots: Sequence[Generation | None], ahead: int) -> Outputs | None:
+        """Outputs of the next steps of all slots, at most `ahead`, after those that are pending: not beyond one in
+        which a sequence fills the context, nor one after which all are long enough; None where they are already."""
         assert self.rows is not None
         assert self.state is not None
         moving = [generation for generation in slots if generation is not None]
-        ahead = min(ahead, max(generation.options.max_tokens - len(generation.ids) for generation in moving))
+        pending = (
+            {}
+            if self.pending is None
+            else {one.id: len(self.pending.values) for one in self.pending.generations if one}
+        )
+        lengths = {one.id: len(one.ids) + pending.get(one.id, 0) for one in moving}
+        ahead = min(ahead, max(one.options.max_tokens - lengths[one.id] for one in moving))
         if self.model.context is not None:
             ahead = min(ahead, *(self.model.context - generation.cached for generation in moving))
-        self._reserve_history(self.rows, self.slots, ahead)
-        outputs, self.state = self.decoder.run(self.state, self.rows, self.processors, ahead)
+        if ahead < 1:
+            return None
+        self._reserve_history(self.rows, self.slots, ahead + max(pending.values(), default=0))
+        outputs, self.state = self.decoder.run(self.state, self.rows, self.processors, slots, ahead)
         for generation in moving:
-            generation.cached += len(outputs)
+            generation.cached += len(outputs.values)
         return outputs
 
     def _speculate(

@@ -43,6 +43,11 @@ class KVCache(State):
 
     @property
     @abstractmethod
+    def has_static_shapes(self) -> bool:
+        """Whether steps leave every shape as it is, as CUDA graphs need (`State.static`)."""
+
+    @property
+    @abstractmethod
     def key_positions(self) -> Tensor:
         """(B, K): positions of the cached keys."""
 

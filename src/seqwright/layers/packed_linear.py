@@ -6,15 +6,8 @@ output layer of 80 rows over 32,000 tokens took 41 ms, prepacked 25.
 
 from __future__ import annotations
 
-import copy
-from typing import Any, TypeVar
-
 import torch
 from torch import Tensor, nn
-
-from seqwright.core.protocols import Ensemble
-
-M = TypeVar("M")
 
 MIN_WEIGHTS = 1 << 17
 """Elements of a weight below which the overhead of the call exceeds what packing saves."""
@@ -39,30 +32,7 @@ class PackedLinear(nn.Linear):
         )
 
 
-def prepack(model: M) -> M:
-    """A copy of the model for inference that shares its parameters, with packed linear layers; the models of a mixture
-    are packed one by one. The model itself where packing is not available."""
-    if not available():
-        return model
-    if isinstance(model, Ensemble):
-        ensemble: Any = copy.copy(model)
-        ensemble.models = [prepack(part) for part in ensemble.models]
-        return ensemble
-    if not isinstance(model, nn.Module):
-        return model
-    # deepcopy takes what is in its memo as already copied: parameters and buffers are shared.
-    memo = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    model = copy.deepcopy(model, memo)
-    for parent in [*model.modules()]:
-        for name, part in [*parent.named_children()]:
-            if type(part) is nn.Linear and should_pack(part.weight):
-                setattr(parent, name, PackedLinear(part, _fuse_activation(parent, name)))
-            elif type(part) is nn.Dropout:  # the identity in inference, but a call for every layer and step
-                setattr(parent, name, nn.Identity())
-    return model
-
-
-def _fuse_activation(parent: nn.Module, name: str) -> tuple[str, str]:
+def fuse_activation(parent: nn.Module, name: str) -> tuple[str, str]:
     """oneDNN's name and approximation of the activation after a layer of an nn.Sequential, from which it is removed."""
     names = [*parent._modules]
     following = names.index(name) + 1

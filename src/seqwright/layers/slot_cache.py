@@ -62,6 +62,10 @@ class SlotCache(KVCache):
         return int(self.extent) or int(self.used)
 
     @property
+    def has_static_shapes(self) -> bool:
+        return int(self.extent) > 0
+
+    @property
     def prefilled(self) -> bool:
         return isinstance(self.slots, slice)
 

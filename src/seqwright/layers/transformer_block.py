@@ -209,6 +209,10 @@ class Block(nn.Module):
             x = self._sublayer(x, self.cross_norm, lambda y: cross(y, memory))
         return self._sublayer(x, self.feed_forward_norm, self.feed_forward)
 
+    def masks_cache(self, kv_cache: KVCache, steps: int) -> bool:
+        """Whether `steps` new tokens attend to a KV cache without a mask in `bias`."""
+        return False
+
     def _sublayer(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         output = self.dropout(sublayer(norm(x) if self.pre else x))
         if self.residual:

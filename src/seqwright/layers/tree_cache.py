@@ -82,6 +82,10 @@ class TreeCache(KVCache):
         return int(self.used) if int(self.used) >= 0 else self.place.size(1)
 
     @property
+    def has_static_shapes(self) -> bool:
+        return int(self.used) < 0
+
+    @property
     def key_positions(self) -> Tensor:
         return self.place[:, : self.stop]
 

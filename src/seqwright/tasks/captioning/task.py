@@ -22,7 +22,7 @@ from seqwright.data.images.patches import Grid
 from seqwright.data.parallel.buckets import Side, encode_targets, teacher_forcing
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.layers.packed_linear import prepack
+from seqwright.layers.inference import optimize_for_inference
 from seqwright.metrics.counts import Counts
 from seqwright.reporting.png import base64_png, sheet
 from seqwright.runs.directory import RunDirectory
@@ -187,7 +187,9 @@ class CaptioningTask:
         options = greedy(self.settings.decoding)
         texts = [
             caption.text
-            for caption in captions(prepack(model), images, self.codec.grid, self.codec.tokenizer, options, device)
+            for caption in captions(
+                optimize_for_inference(model), images, self.codec.grid, self.codec.tokenizer, options, device
+            )
         ]
         return [
             {
@@ -212,7 +214,7 @@ class CaptioningRun(ImageInputRun):
     @functools.cached_property
     def searched(self) -> Any:
         """The model with packed weights for searches: packed once, not for every file."""
-        return prepack(self.model)
+        return optimize_for_inference(self.model)
 
     def source(self, rows: int, length: int) -> Source:
         """Synthetic images."""
@@ -241,7 +243,7 @@ def captions(
     options: SearchOptions,
     device: torch.device | str,
 ) -> Iterator[Caption]:
-    """The captions that a search finds for images, in order; pass a `prepack`ed model."""
+    """The captions that a search finds for images, in order; pass a model that was optimized for inference."""
     model.eval()
     for first in range(0, len(pictures), BATCH_IMAGES):
         source = grid.source(pictures.pixels[first : first + BATCH_IMAGES]).to(device)
@@ -273,7 +275,7 @@ def evaluate(
     if quick:
         options, images = greedy(options), images.take(range(min(config.sentences, len(images))))
     texts: list[str] = []
-    for caption in captions(prepack(model), images, codec.grid, codec.tokenizer, options, device):
+    for caption in captions(optimize_for_inference(model), images, codec.grid, codec.tokenizer, options, device):
         texts.append(caption.text)
         progress.advance(len(texts), len(images))
     references, lowercased = [(caption,) for caption in captions_of(images)], codec.tokenizer.normalize("A") == "a"

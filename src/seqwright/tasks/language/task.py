@@ -28,7 +28,7 @@ from seqwright.decoding.generate import Continuation, best_continuations, comple
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search_audit import Audit, search_audit
 from seqwright.decoding.speculation import Draft, ModelDraft, PromptLookup, check_rewindable
-from seqwright.layers.packed_linear import prepack
+from seqwright.layers.inference import optimize_for_inference
 from seqwright.metrics.counts import BootstrapConfig, Counts
 from seqwright.metrics.lines import ScoredLine, score_lines
 from seqwright.runs.directory import RunDirectory
@@ -277,7 +277,7 @@ class LanguageRun(TextRun):
     @functools.cached_property
     def packed(self) -> Any:
         """The model with packed weights for decoding: packed once, not for every prompt."""
-        return prepack(self.model)
+        return optimize_for_inference(self.model)
 
     def draft(self, proposer: Run | None = None) -> Draft:
         """A draft for speculative decoding: another run with the same tokenizer, or prompt lookup."""

@@ -21,7 +21,7 @@ from seqwright.data.parallel.pairs import Pairs, PairsConfig, format_of, read_pa
 from seqwright.data.subword_regularization import RegularizedFeed, regularized_pairs
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search_audit import Audit, search_audit
-from seqwright.layers.packed_linear import prepack
+from seqwright.layers.inference import optimize_for_inference
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint, synthetic_source
@@ -122,7 +122,9 @@ class TranslationTask:
 
     def sample(self, model: Autoregressive, device: torch.device | str) -> list[dict[str, str]]:
         pairs = self.valid_pairs[:SAMPLES]
-        outputs = translate_pairs(prepack(model), self.codec, pairs, greedy(self.settings.decoding), device=device)
+        outputs = translate_pairs(
+            optimize_for_inference(model), self.codec, pairs, greedy(self.settings.decoding), device=device
+        )
         return [
             {"prompt": " ".join(output.source), "text": output.text, "reference": pair.targets[0]}
             for output, pair in zip(outputs, pairs, strict=True)
@@ -148,7 +150,7 @@ class TranslationRun(Run):
     @functools.cached_property
     def searched(self) -> Any:
         """The model with packed weights for searches: packed once, not for every line of an interactive session."""
-        return prepack(self.model)
+        return optimize_for_inference(self.model)
 
     @property
     def tokenizers(self) -> Tokenizers:
@@ -268,7 +270,7 @@ def evaluate(
     search = greedy(decoding) if quick else decoding
     pairs = pairs[: config.sentences] if quick else pairs
     outputs = []
-    for output in translate_pairs(prepack(model), codec, pairs, search, device=device):
+    for output in translate_pairs(optimize_for_inference(model), codec, pairs, search, device=device):
         outputs.append(output)
         progress.advance(len(outputs), len(pairs))
     references, lowercased = [pair.targets for pair in pairs], codec.tokenizers.target.normalize("A") == "a"
