@@ -1,4 +1,4 @@
-"""The page of speed, from the results of the benchmarks.
+"""The page of speed and its picture of growth, from the results of the benchmarks.
 
 python benchmarks/performance_page.py > docs/performance.md
 
@@ -8,11 +8,23 @@ Results are JSON files in benchmarks/results, as `--json` of the benchmarks writ
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from seqwright.reporting.svg import Axis, Frame, Series, chart
+
 RESULTS = Path(__file__).parent / "results"
+PLOT = Path(__file__).parent.parent / "docs" / "growth.svg"
+SIZES = {"context": "length", "batch": "rows"}
+"""The key of an axis in its points, where it is not its name."""
+BASES = {"context": 1024, "batch": 32, "vocabulary": 50304, "layers": 12, "width": 768}
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")  # safe for color blindness (Okabe & Ito 2008)
+STYLE = (
+    "text{font:12px sans-serif;fill:#777}.grid,.tick{stroke:#9994}polyline{fill:none;stroke-width:2}"
+    ".level{stroke-dasharray:4 4}"
+)
 ABOUT = """# Speed
 
 Made by `python benchmarks/performance_page.py` from `benchmarks/results/`: seqwright and what a user would pick
@@ -43,13 +55,16 @@ def generation(result: dict[str, Any]) -> Iterator[str]:
     """Tokens a second of generation."""
     yield f"## Generation: {result['device']}, {result['dtype']}, {result['parameters']} parameters\n"
     yield "`benchmarks/generation.py`: 200 tokens after prompts of 64, prefill included, greedy; the peer is"
-    yield "transformers' `generate`. The floor is reading the weights once a step.\n"
-    yield "| batch | seqwright, tokens/s | sampled | transformers | ratio | floor, tokens/s |"
-    yield "|---:|---:|---:|---:|---:|---:|"
+    yield "transformers' `generate`, as it is and with its static cache, which it compiles. The floor is reading the"
+    yield "weights once a step.\n"
+    yield "| batch | seqwright, tokens/s | sampled | transformers | ratio | static cache | ratio | floor, tokens/s |"
+    yield "|---:|---:|---:|---:|---:|---:|---:|---:|"
     for row in result["generation"]:
+        static = row.get("transformers static")
+        compiled = f"{static:,.0f} | {row['ratio to transformers static']:.1f}" if static else "– | –"
         yield (
             f"| {row['batch']} | {row['seqwright']:,.0f} | {row['seqwright sampled']:,.0f} |"
-            f" {row['transformers']:,.0f} | {row['ratio to transformers']:.1f} | {row['floor']:,.0f} |"
+            f" {row['transformers']:,.0f} | {row['ratio to transformers']:.1f} | {compiled} | {row['floor']:,.0f} |"
         )
     if beam := result.get("beam"):
         yield (
@@ -64,7 +79,61 @@ def generation(result: dict[str, Any]) -> Iterator[str]:
         )
 
 
-KINDS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {"training": training, "generation": generation}
+def growth(result: dict[str, Any]) -> Iterator[str]:
+    """Time and memory of training steps over each size, and tokens a second of decoding."""
+    yield f"## Growth: {result['machine']}, torch {result['torch']}\n"
+    yield "`benchmarks/growth.py`, from a GPT-2 of 124 million parameters, 32 × 1,024 tokens a step, one size changed at"
+    yield "a time; `context` keeps the tokens of a batch. The last columns are measured ÷ predicted: time by"
+    yield "floating-point operations, memory by 16 bytes a parameter and by layers · width of every token. Beyond 1.2:"
+    yield "memory of few layers, since logits take as much whatever their number, and narrow models, whose kernels are"
+    yield "too short to fill the GPU.\n"
+    yield f"![measured ÷ predicted time over relative size]({PLOT.name})\n"
+    yield "| axis | size | ms a step | tokens/s | GiB | time ÷ predicted | memory ÷ predicted |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    decoding = []
+    for point in result["points"]:
+        if "tokens_per_second" in point:
+            decoding.append(point)
+            continue
+        size, ratios = point[SIZES.get(point["axis"], point["axis"])], point["measured to predicted"]
+        rate = 1e3 * point.get("rows", 32) * point.get("length", 1024) / point["milliseconds"]
+        yield (
+            f"| {point['axis']} | {size:,} | {point['milliseconds']:.1f} | {rate:,.0f} |"
+            f" {point['bytes'] / 2**30:.1f} | {ratios['time']:.2f} | {ratios.get('memory', math.nan):.2f} |"
+        )
+    yield "\nDecoding, bf16, tokens a second after the first, all rows together; prompts of 64 tokens, or 16 rows.\n"
+    yield "| axis | size | tokens/s | GB read a step |"
+    yield "|---|---:|---:|---:|"
+    for point in decoding:
+        read = point["bytes_a_step"] / 1e9
+        yield f"| {point['axis']} | {point[point['axis']]} | {point['tokens_per_second']:,.0f} | {read:.2f} |"
+
+
+def growth_plot(result: dict[str, Any]) -> str:
+    """A picture of measured ÷ predicted time over the size, relative to the base, of each axis."""
+    lines = []
+    for (axis, base), color in zip(BASES.items(), COLORS, strict=True):
+        points = [point for point in result["points"] if point["axis"] == axis and "milliseconds" in point]
+        key = SIZES.get(axis, axis)
+        places = [(point[key] / base, point["measured to predicted"]["time"]) for point in points]
+        lines.append(Series(name=axis, points=places, color=color))
+    level = Series(name="predicted", points=[(0.25, 1.0), (16.0, 1.0)], color="#777777", style="level")
+    frame = Frame(width=760, height=340)
+    drawn = str(chart("time", [level, *lines], x=Axis(title="size ÷ base", log=True), y=Axis(zero=True), frame=frame))
+    drawing = drawn[drawn.index("<svg") : drawn.index("</svg>")].replace(
+        "<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1
+    )
+    keys = "".join(
+        f'<text x="{70 + 120 * n}" y="285" style="fill:{line.color}">{line.name}</text>' for n, line in enumerate(lines)
+    )
+    return drawing.replace(">", f"><style>{STYLE}</style>", 1) + keys + "</svg>\n"
+
+
+KINDS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
+    "training": training,
+    "generation": generation,
+    "growth": growth,
+}
 """How results are shown, by the beginning of their file's name."""
 
 
@@ -72,7 +141,10 @@ def main() -> None:
     print(ABOUT)
     for kind, show in KINDS.items():
         for path in sorted(RESULTS.glob(f"{kind}-*.json")):
-            print("\n".join(show(json.loads(path.read_text(encoding="utf-8")))), end="\n\n")
+            result = json.loads(path.read_text(encoding="utf-8"))
+            print("\n".join(show(result)), end="\n\n")
+            if kind == "growth":
+                PLOT.write_text(growth_plot(result), encoding="utf-8")
 
 
 if __name__ == "__main__":
