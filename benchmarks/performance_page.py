@@ -82,8 +82,8 @@ def generation(result: dict[str, Any]) -> Iterator[str]:
 def growth(result: dict[str, Any]) -> Iterator[str]:
     """Time and memory of training steps over each size, and tokens a second of decoding."""
     yield f"## Growth: {result['machine']}, torch {result['torch']}\n"
-    yield "`benchmarks/growth.py`, from a GPT-2 of 124 million parameters, 32 × 1,024 tokens a step, one size changed at"
-    yield "a time; `context` keeps the tokens of a batch. The last columns are measured ÷ predicted: time by"
+    yield "`benchmarks/growth.py`, from a GPT-2 of 124 million parameters, 32 × 1,024 tokens a step, one size changed"
+    yield "at a time; `context` keeps the tokens of a batch. The last columns are measured ÷ predicted: time by"
     yield "floating-point operations, memory by 16 bytes a parameter and by layers · width of every token. Beyond 1.2:"
     yield "memory of few layers, since logits take as much whatever their number, and narrow models, whose kernels are"
     yield "too short to fill the GPU.\n"
