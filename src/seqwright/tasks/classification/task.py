@@ -145,8 +145,7 @@ class ClassificationTask:
             return None if quick else self._selection_scores(model)
         assert self.valid_rows is not None
         predictor, rows = self._predictor(model, device), self.valid_rows.rows
-        encoded = [self.valid_texts]
-        scores = evaluate(predictor, self.codec, rows, self.settings, encoded=encoded, quick=quick, fit=True)
+        scores = evaluate(predictor, self.codec, rows, self.settings, encoded=[self.valid_texts], quick=quick, fit=True)
         if not quick or self.labels.kind != "single":
             return scores
         return Scores({**scores, **training_accuracy(predictor, self.train_texts, self.train_targets, len(rows))})
@@ -377,8 +376,7 @@ def classify(
         for text in chunk:
             if len(text) != labels.parts:
                 how = " Part them by a tab." if labels.parts > 1 else ""
-                expected = quantity(labels.parts, "text")
-                raise UserError(f"a row has {expected} here, not {len(text)}: {text[0][:60]!r}.{how}")
+                raise UserError(f"a row has {quantity(labels.parts, 'text')}, not {len(text)}: {text[0][:60]!r}.{how}")
         encoded = predictor.encode(chunk)
         predictions = predictor(encoded)
         outputs = predictions.outputs
