@@ -160,7 +160,7 @@ def test_text_pairs_regression_and_multi_label(seqwright: Command, workdir: Path
         ).status
         == 0
     )
-    assert "a row has 2 texts here, not 1" in seqwright("classify", "pairs", input=b"one 3\n").err
+    assert "a row has 2 texts, not 1" in seqwright("classify", "pairs", input=b"one 3\n").err
     (workdir / "values.tsv").write_text("".join(f"{n % 7}\t{'so ' * (n % 7)}good\n" for n in range(80)))
     for name, label in (("values", "regression"), ("lists", "multi")):
         (workdir / "lists.tsv").write_text((workdir / "values.tsv").read_text().replace("6\t", "6,3\t"))
