@@ -32,6 +32,7 @@ from seqwright.decoding.generate import generate
 from seqwright.decoding.options import SamplingOptions, SearchOptions
 from seqwright.decoding.search import search
 from seqwright.layers.inference import optimize_for_inference
+from seqwright.layers.int8_linear import quantize_weights_
 from seqwright.training.machine import DTYPES
 
 SIZES = {
@@ -251,6 +252,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1, help="of a CPU")
+    parser.add_argument("--int8", action="store_true", help="our side with int8 weights, on a CPU")
     parser.add_argument("--no-static", action="store_true", help="leave out transformers' compiled static cache")
     parser.add_argument("--profile", action="store_true", help="print the kernels of our steps")
     parser.add_argument("--check", action="store_true", help="compare captured with plain steps instead")
@@ -261,6 +263,8 @@ def main() -> None:
         check(asked)
         return
     mine, peer = (model.to(asked.device, DTYPES[asked.dtype]) for model in models(**SIZES[asked.parameters]))
+    if asked.int8:
+        quantize_weights_(mine)
     mine = optimize_for_inference(mine)  # as an opened run does, once
     peer.generation_config.eos_token_id = None  # outputs of the same length on both sides
     timer = Timer(asked.device, asked.repeats)

@@ -198,10 +198,10 @@ def open(
     trust: bool = False,
 ) -> Run:
     """A run, opened for inference, of the class of its task; of an unfinished one its newest checkpoint, with a
-    SeqwrightWarning. `set` overrides how files are parsed where they
-    differ from the training files: `data.columns=["1","3"]`. `precision` bf16 or fp16 is the dtype of weights and KV
-    cache of generative models; log-probabilities stay float32. `trust` lets a run that was made elsewhere name the data
-    it is evaluated on."""
+    SeqwrightWarning. `set` overrides how files are parsed where they differ from the training files:
+    `data.columns=["1","3"]`. `precision` bf16 or fp16 is the dtype of weights and KV cache of generative models, int8
+    that of the weights of their linear layers on a CPU; log-probabilities stay float32. `trust` lets a run that was
+    made elsewhere name the data it is evaluated on."""
     for override in set:
         if parse_override(override)[0] not in READING:
             raise UserError(f"--set {override}: of a run's data, only {', '.join(READING)} can be set.")

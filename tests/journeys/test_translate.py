@@ -100,10 +100,21 @@ def test_half_precision_is_in_the_score_signature(seqwright: Command, translator
     assert result.status == 0, result.err
     assert result.out.count("\n") == 12
     plain = seqwright("evaluate", translator, "--json").json["scores"]
-    halved = seqwright("evaluate", translator, "--json", "--precision", "bf16").json["scores"]
+    half = seqwright("evaluate", translator, "--json", "--precision", "bf16").json
+    halved = half["scores"]
+    assert half["fp32"] == plain
     assert halved["nll"]["signature"] == plain["nll"]["signature"] + "|precision:bf16"
     assert halved["nll"]["value"] != plain["nll"]["value"]
     assert halved["nll"]["value"] == pytest.approx(plain["nll"]["value"], abs=0.05)
+
+
+def test_int8_weights_say_what_they_cost(seqwright: Command, translator: Path) -> None:
+    result = seqwright("evaluate", translator, "--precision", "int8", "--device", "cpu")
+    assert result.status == 0, result.err
+    cost = result.out.splitlines()[-1]
+    assert cost.startswith("int8 instead of fp32: nll ")
+    assert "→" in cost
+    assert seqwright("translate", translator, "b.en", "--precision", "int8").out.count("\n") == 12
 
 
 def test_translate_streams_standard_input(translator: Path) -> None:

@@ -41,9 +41,10 @@ DEVICE = click.option(
 )
 PRECISION = click.option(
     "--precision",
-    type=click.Choice(["fp32", "bf16", "fp16"]),
+    type=click.Choice(["fp32", "bf16", "fp16", "int8"]),
     default="fp32",
-    help="dtype of weights and KV cache; bf16 and fp16 are faster on a GPU and may change the output.",
+    help="dtype of weights and KV cache: bf16 and fp16 are faster on a GPU, int8 (weights only) on a CPU, and may"
+    " change the output; `evaluate` prints what they cost.",
 )
 
 TRUST = click.option("--trust", is_flag=True, help="Read the data files that a run made elsewhere names.")

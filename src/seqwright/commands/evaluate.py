@@ -93,15 +93,29 @@ def command(
         echo(f"warning: {run} was trained on {file} (or a part of it): this is no score of unseen data.", err=True)
     if files:
         record_scores(opened.directory, files, scores.as_json())
+    exact = None
+    if precision != "fp32":
+        with TerminalProgress(quiet=as_json) as progress:
+            plain = open_run(run, device=device, set=data_overrides, trust=trust)
+            exact = plain.evaluate(files or None, progress=progress, **options)
     fingerprint = opened.fingerprint
     if as_json:
-        print_json({"run": run, "fingerprint": fingerprint, "on": files or "validation"} | scores.as_json())
+        in_fp32 = {} if exact is None else {"fp32": exact.as_json()["scores"]}
+        print_json({"run": run, "fingerprint": fingerprint, "on": files or "validation"} | scores.as_json() | in_fp32)
         return
     for part in scores.printed(fingerprint):
         if isinstance(part, str):
             echo(part)
         else:
             print_table(part)
+    if exact is not None:
+        echo(f"{precision} instead of fp32: {_changes(exact['scores'], scores['scores'])}.")
+
+
+def _changes(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """Each score in fp32 and in another precision."""
+    pairs = [(name, before[name]["value"], after[name]["value"]) for name in before if before[name] and after.get(name)]
+    return ", ".join(f"{name} {old:.4g} → {new:.4g} ({new / old - 1:+.2%})" for name, old, new in pairs if old)
 
 
 def _print_label_errors(opened: Any, files: list[str], n: int, as_json: bool) -> None:

@@ -20,6 +20,7 @@ from seqwright.core.printable import printable
 from seqwright.core.protocols import Counted, EncodesSource
 from seqwright.core.storage import load_tensors
 from seqwright.core.warning import warn
+from seqwright.layers.int8_linear import quantize_weights_
 from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.reporting.numbers import figure
 from seqwright.runs.checkpoints import Checkpoint
@@ -39,6 +40,8 @@ VERBS = (
 """All verbs of runs; one that a run does not support raises an error that names those it does."""
 PREDICT = {"predict", "infer", "inference", "transform"}
 """Verbs of other libraries that do what the verbs of a task do here."""
+PRECISIONS = (*machine.DTYPES, "int8")
+"""dtypes of weights in inference; int8: rounded weights of linear layers, on a CPU."""
 GENERATIVE = {"generate", "translate", "caption", "chat"}
 """Verbs that decode token by token, bound by the memory traffic of the weights: half precision halves it."""
 
@@ -150,14 +153,19 @@ class Run:
         if not isinstance(model, Counted):  # counted models stay on the CPU
             self.device = best
             model.to(self.device)
-        if precision not in machine.DTYPES:
-            raise UserError(f"no precision '{precision}'.{did_you_mean(precision, machine.DTYPES)}")
+        if precision not in PRECISIONS:
+            raise UserError(f"no precision '{precision}'.{did_you_mean(precision, PRECISIONS)}")
         if precision != "fp32":
-            if isinstance(model, Counted) or not GENERATIVE & {*self.verbs}:
+            if not isinstance(model, torch.nn.Module) or not GENERATIVE & {*self.verbs}:
                 raise UserError(
-                    f"half precision is for networks that generate token by token; leave {directory.path} in fp32."
+                    f"{precision} is for networks that generate token by token; leave {directory.path} in fp32."
                 )
-            model.to(machine.DTYPES[precision])
+            if precision != "int8":
+                model.to(machine.DTYPES[precision])
+            elif self.device.type == "cpu":
+                quantize_weights_(model)
+            else:
+                raise UserError("int8 weights are for a CPU; add --device cpu, or take bf16 on a GPU.")
 
     def source(self, rows: int, length: int) -> Source:
         """Synthetic sources (rows, length) for laws and checks; empty where models have no source."""
