@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from seqwright.layers.encoder import EncoderConfig as EncoderConfig
     from seqwright.layers.encoder import EncoderOutput as EncoderOutput
 
-_VERBS = ("check", "demo", "explain", "inspect", "list_recipes", "list_runs", "load", "mix", "open", "plan", "probe")
-_HOMES = dict.fromkeys((*_VERBS, "register_encoder", "tokenizer", "train", "where"), "api") | {
+_VERBS = ("check", "demo", "explain", "inspect", "ladder", "list_recipes", "list_runs", "load", "mix", "open", "plan")
+_HOMES = dict.fromkeys((*_VERBS, "probe", "register_encoder", "tokenizer", "train", "where"), "api") | {
     "UserError": "core.config",
     "SeqwrightWarning": "core.warning",
 }

@@ -30,8 +30,8 @@ if TYPE_CHECKING:  # studies know every task: each verb imports its own
     from seqwright.inspection.inspection import Inspection
     from seqwright.inspection.where.report import Where
     from seqwright.studies.check import LawResult
-    from seqwright.studies.demo import Rung
     from seqwright.studies.explain.explanation import Explanation
+    from seqwright.studies.ladder import Ladder, Rung
     from seqwright.studies.plan import Plan
 
 Files = str | Sequence[str]
@@ -237,7 +237,43 @@ def demo(
     time budget for all of them together."""
     from seqwright.studies.demo import demo as train_ladder
 
-    return train_ladder(Path(folder), progress, minutes=minutes)[0]
+    return train_ladder(Path(folder), progress, minutes=minutes).rungs
+
+
+@hinted
+def ladder(
+    folder: str | Path,
+    *,
+    text: Files | None = None,
+    labeled: Files | None = None,
+    tagged: Files | None = None,
+    pairs: Files | None = None,
+    valid: Files | None = None,
+    minutes: float = 10.0,
+    models: Sequence[str] = (),
+    base: str | Path | None = None,
+    set: Sequence[str] = (),
+    progress: Progress = SILENT,
+) -> Ladder:
+    """Trains models from simple to large on one kind of data under one time budget, each in a run of its own below
+    `folder`, and says which of them is enough, as `seqwright ladder` does. `models` are the kinds to train, by default
+    all; `base` is a run to fine-tune as one more."""
+    from seqwright.studies.ladder import climb, ladder_recipes
+
+    files = {"text": text, "labeled": labeled, "tagged": tagged, "pairs": pairs}
+    kinds = [kind for kind, names in files.items() if names is not None]
+    if len(kinds) != 1:
+        raise UserError("give one kind of data: text, labeled, tagged or pairs.")
+    recipes = ladder_recipes(
+        kinds[0],
+        as_list(files[kinds[0]]),
+        as_list(valid),
+        minutes=minutes,
+        kinds=models,
+        base=None if base is None else Path(base),
+        overrides=set,
+    )
+    return climb(recipes, Path(folder), progress, name=f"Ladder: {Path(folder).name}")
 
 
 def check(run: Run | str | Path) -> list[LawResult]:

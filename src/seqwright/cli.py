@@ -19,6 +19,7 @@ from seqwright.core.printable import printable
 from seqwright.core.warning import SeqwrightWarning
 
 COMMANDS = {
+    "ladder": "Train models from simple to large on your own data under one time budget, and say which is enough.",
     "demo": "Train a ladder of language models, from n-grams to GPT, on a built-in corpus and compare them.",
     "train": "Train a recipe or a model of your own data; run it again to resume from the last checkpoint.",
     "evaluate": "Evaluate a run on held-out data: scores with signatures and confidence intervals.",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.common import JSON, echo, print_json, print_table
+from seqwright.commands.common import JSON, echo, print_json
+from seqwright.commands.ladder import ladder_json, print_ladder
 
 
 @click.command("demo")
@@ -24,28 +25,14 @@ def command(folder: str, minutes: float | None, quiet: bool, as_json: bool) -> N
 
     Takes a few minutes on a laptop CPU. Run it again to resume, or to print the results once more.
     """
-    from seqwright.reporting.numbers import count, duration, figure
     from seqwright.reporting.progress import TerminalProgress
-    from seqwright.reporting.terminal import Column, table
     from seqwright.studies.demo import demo
 
     with TerminalProgress(quiet=quiet or as_json) as progress:
-        rungs, page = demo(Path(folder), progress, minutes=minutes)
+        found = demo(Path(folder), progress, minutes=minutes)
     if as_json:
-        rows = [{"name": r.name, "run": str(r.path), "summary": r.summary, "sample": r.sample} for r in rungs]
-        print_json({"runs": rows, "report": str(page)})
+        print_json(ladder_json(found))
         return
-    keys = ("parameters", "seconds", "perplexity", "bits_per_byte")
-    rows = [{"name": rung.name} | {key: rung.summary[key] for key in keys} for rung in rungs]
-    columns = [
-        Column("name", "model"),
-        Column("parameters", "parameters", count),
-        Column("seconds", "training time", duration),
-        Column("perplexity", "perplexity", figure),
-        Column("bits_per_byte", "bits/byte", figure),
-    ]
-    print_table(table(rows, columns))
-    for rung in rungs:
-        echo(f"{rung.name}: {' '.join(rung.sample.split())}\n")
-    best = min(rungs, key=lambda rung: rung.summary["bits_per_byte"])
-    echo(f"report: {page}\ntry:    seqwright generate {best.path} 'The'")
+    print_ladder(found)
+    best = min(found.rungs, key=lambda rung: rung.summary["bits_per_byte"])
+    echo(f"report: {found.page}\ntry:    seqwright generate {best.path} 'The'")

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seqwright.core.progress import Progress
-from seqwright.core.storage import sweep, write_text
 from seqwright.pipeline import recipe
-from seqwright.pipeline.facts import facts_of
-from seqwright.pipeline.training import train
-from seqwright.reporting.comparison import comparison
-from seqwright.runs.directory import RunDirectory
+from seqwright.studies.ladder import Ladder, climb
 
 BASE: dict[str, Any] = {
     "data": {"kind": "text", "train": "embedded:topics", "split": "tail 10%"},
@@ -42,33 +37,12 @@ LADDER: dict[str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rung:
-    """One trained model of the ladder."""
-
-    name: str
-    path: Path
-    summary: dict[str, Any]
-    sample: str
-
-
-def demo(folder: Path, progress: Progress, *, minutes: float | None = None) -> tuple[list[Rung], Path]:
-    """Trains each model in its own run (finished runs are reused); the rungs, and the comparison page. `minutes` is a
-    time budget that the networks share equally."""
+def demo(folder: Path, progress: Progress, *, minutes: float | None = None) -> Ladder:
+    """Trains each model in its own run (finished runs are reused) and compares them. `minutes` is a time budget that
+    the networks share equally."""
     budget = [] if minutes is None else [f"training.minutes={minutes / (len(LADDER) - 1)}"]
-    rungs = []
-    for name, overrides in LADDER.items():
-        progress.note(f"— {name}")
-        outcome = train(recipe.make(_merged(name, overrides), budget, origin="demo"), folder / name, progress)
-        if outcome.summary is None:
-            raise KeyboardInterrupt
-        samples = [r["text"] for r in RunDirectory.open(outcome.path).records() if r["kind"] == "sample"]
-        rungs.append(Rung(name=name, path=outcome.path, summary=outcome.summary, sample=samples[-1]))
-    page = folder / "report.html"
-    facts = [facts_of(RunDirectory.open(rung.path)) for rung in rungs]
-    sweep(page)
-    write_text(page, comparison(facts, name="From counting to attention"))
-    return rungs, page
+    recipes = {name: recipe.make(_merged(name, overrides), budget, origin="demo") for name, overrides in LADDER.items()}
+    return climb(recipes, folder, progress, name="From counting to attention")
 
 
 def _merged(name: str, overrides: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,133 @@
+"""`seqwright ladder`: models of growing size on the user's own data under one time budget, compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seqwright.commands.checks import existing_files, existing_run
+from seqwright.commands.common import JSON, SET, MultiValueCommand, echo, print_json, print_table
+
+if TYPE_CHECKING:
+    from seqwright.studies.ladder import Ladder
+
+
+@click.command("ladder", cls=MultiValueCommand)
+@click.option("--text", multiple=True, metavar="FILE", callback=existing_files, help="Plain text: language models.")
+@click.option(
+    "--labeled", multiple=True, metavar="FILE", callback=existing_files, help="Labeled texts: classifiers, a table."
+)
+@click.option("--tagged", multiple=True, metavar="FILE", callback=existing_files, help="Tagged words: taggers.")
+@click.option(
+    "--pairs", multiple=True, metavar="SOURCE TARGET", callback=existing_files, help="Parallel corpus: translators."
+)
+@click.option(
+    "--valid",
+    multiple=True,
+    metavar="FILE",
+    callback=existing_files,
+    help="Validation data. Default: a held-out split.",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0, min_open=True),
+    default=10.0,
+    show_default=True,
+    metavar="N",
+    help="Time budget that the networks share equally; counted models take seconds more.",
+)
+@click.option("--model", "kinds", multiple=True, metavar="KIND", help="Only these rungs; may be repeated.")
+@click.option(
+    "--from", "base", type=click.Path(), metavar="RUN", callback=existing_run, help="One more rung: fine-tune this run."
+)
+@click.option("--run", "folder", type=click.Path(), help="Folder of the runs. Default: runs/ladder-NAME.")
+@click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
+@SET
+@JSON
+def command(
+    text: tuple[str, ...],
+    labeled: tuple[str, ...],
+    tagged: tuple[str, ...],
+    pairs: tuple[str, ...],
+    valid: tuple[str, ...],
+    minutes: float,
+    kinds: tuple[str, ...],
+    base: str | None,
+    folder: str | None,
+    quiet: bool,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Train models from simple to large on your data under one time budget, and say which of them is enough.
+
+    \b
+    seqwright ladder --text notes.txt --minutes 10
+    seqwright ladder --labeled tickets.csv --minutes 5
+    seqwright ladder --pairs train.en train.de --model lstm --model transformer
+
+    Run it again to resume. Every rung is an ordinary run, compared on the same held-out data.
+    """
+    from seqwright.reporting.progress import TerminalProgress
+    from seqwright.studies.ladder import climb, ladder_recipes
+
+    files = {"text": text, "labeled": labeled, "tagged": tagged, "pairs": pairs}
+    asked = [kind for kind, names in files.items() if names]
+    if len(asked) != 1:
+        raise click.UsageError("give one kind of data: --text, --labeled, --tagged or --pairs.")
+    [data] = asked
+    names = files[data]
+    path = Path(folder) if folder else Path("runs") / f"ladder-{Path(names[0]).name.split('.')[0]}"
+    recipes = ladder_recipes(
+        data, names, valid, minutes=minutes, kinds=kinds, base=Path(base) if base else None, overrides=overrides
+    )
+    with TerminalProgress(quiet=quiet or as_json) as progress:
+        found = climb(recipes, path, progress, name=f"Ladder: {Path(names[0]).name}")
+    if as_json:
+        print_json(ladder_json(found))
+        return
+    print_ladder(found)
+    echo(f"{found.enough} is enough: {found.why}.")
+    echo(f"report: {found.page}")
+
+
+def ladder_json(found: Ladder) -> dict[str, Any]:
+    """The ladder as JSON."""
+    rows = [{"name": r.name, "run": str(r.path), "summary": r.summary, "sample": r.sample} for r in found.rungs]
+    verdict = {"score": found.score, "enough": found.enough, "why": found.why}
+    return {"runs": rows, "report": str(found.page)} | verdict
+
+
+def print_ladder(found: Ladder) -> None:
+    """Prints a table of the rungs and their samples."""
+    from seqwright.reporting.numbers import count, duration, figure, interval
+    from seqwright.reporting.run_facts import title
+    from seqwright.reporting.terminal import Column, table
+
+    rows = []
+    for rung in found.rungs:
+        score, seconds = found.scores(rung), rung.summary["seconds"]
+        tokens = rung.summary.get("trained_tokens")
+        rows.append(
+            {
+                "name": rung.name,
+                "parameters": rung.summary.get("parameters"),
+                "seconds": seconds,
+                "rate": tokens / seconds if tokens and seconds else None,
+                "value": score["value"],
+                "interval": interval(score.get("low"), score.get("high")),
+            }
+        )
+    columns = [
+        Column("name", "model"),
+        Column("parameters", "parameters", count),
+        Column("seconds", "training time", duration),
+        Column("rate", "tokens/s", count),
+        Column("value", title(found.score), figure),
+        Column("interval", "95 % interval"),
+    ]
+    print_table(table(rows, columns))
+    for rung in found.rungs:
+        if rung.sample:
+            echo(f"{rung.name}: {' '.join(rung.sample.split())}\n")

@@ -1,0 +1,149 @@
+"""`ladder`: models of growing size on the user's own data, under one time budget, and which of them is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqwright.core.config import UserError, did_you_mean
+from seqwright.core.progress import Progress
+from seqwright.core.storage import sweep, write_text
+from seqwright.pipeline import recipe
+from seqwright.pipeline.defaults import default_recipe, fine_tuned
+from seqwright.pipeline.facts import facts_of
+from seqwright.pipeline.recipe import Recipe
+from seqwright.pipeline.training import train
+from seqwright.reporting.comparison import comparison
+from seqwright.reporting.run_facts import HIGHER, headline
+from seqwright.runs.directory import RunDirectory
+
+RUNGS: dict[str, tuple[str, ...]] = {
+    "text": ("ngram", "neural-bigram", "feedforward", "rnn", "lstm", "gpt"),
+    "labeled": ("bag", "mlp", "cnn", "lstm", "transformer"),
+    "tagged": ("perceptron", "lstm", "transformer"),
+    "pairs": ("rnn", "lstm", "transformer"),
+}
+"""Kinds of models by kind of data, simplest first; the last is the reference for tokenizer and split."""
+COUNTED = {"ngram", "bag", "perceptron"}
+"""Kinds without steps, which take what they take."""
+FINE_TUNED = "fine-tuned"
+"""The rung that starts from a run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rung:
+    """One trained model of a ladder."""
+
+    name: str
+    path: Path
+    summary: dict[str, Any]
+    sample: str
+    """The last sample during training; empty for models that do not generate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ladder:
+    """Trained models, simplest first."""
+
+    rungs: list[Rung]
+    score: str
+    """The score that all have in common."""
+    page: Path
+    enough: str
+    """The rung that suffices."""
+    why: str
+
+    def scores(self, rung: Rung) -> Mapping[str, Any]:
+        """The score of a rung: value, low and high."""
+        found: Mapping[str, Any] = rung.summary["scores"][self.score]
+        return found
+
+
+def ladder_recipes(
+    data: str,
+    files: Sequence[str],
+    valid: Sequence[str] = (),
+    *,
+    minutes: float,
+    kinds: Sequence[str] = (),
+    base: Path | None = None,
+    overrides: Sequence[str] = (),
+) -> dict[str, Recipe]:
+    """A recipe for each rung: the default of its kind, of sizes that suit its share of the minutes, with one tokenizer
+    and one split for all where their kind of data has them."""
+    chosen = list(kinds) or list(RUNGS[data])
+    for kind in chosen:
+        if kind not in RUNGS[data]:
+            raise UserError(f"no rung '{kind}' for --{data}.{did_you_mean(kind, RUNGS[data])}")
+    networks = len([kind for kind in chosen if kind not in COUNTED]) + (base is not None)
+    share = minutes / max(1, networks)
+    reference = default_recipe(data, files, valid, kind=RUNGS[data][-1], minutes=share)
+    recipes = {}
+    for kind in chosen:
+        table = default_recipe(data, files, valid, kind=kind, minutes=share)
+        table["data"] |= {key: reference["data"][key] for key in ("split", "valid") if key in reference["data"]}
+        if data in ("text", "pairs"):
+            table["tokenizer"] = reference["tokenizer"]
+        recipes[kind] = _recipe(table, kind, share, overrides, data)
+    if base is not None:
+        table = fine_tuned(reference, RunDirectory.open(base).recipe(), base)
+        table.pop("tokenizer", None)
+        recipes[FINE_TUNED] = _recipe(table, FINE_TUNED, share, overrides, data)
+    return recipes
+
+
+def _recipe(table: dict[str, Any], name: str, share: float, overrides: Sequence[str], data: str) -> Recipe:
+    budget = []
+    if name not in COUNTED:
+        training = {key: value for key, value in table["training"].items() if key not in ("steps", "epochs")}
+        table, budget = table | {"training": training}, [f"training.minutes={share}"]
+    baseline = {"evaluation": {"baseline": False}} if data == "text" else {}  # the ladder has an n-gram
+    return recipe.make(table | {"name": name} | baseline, [*budget, *overrides], origin=f"--{data}", base=Path())
+
+
+def climb(recipes: Mapping[str, Recipe], folder: Path, progress: Progress, *, name: str) -> Ladder:
+    """Trains each recipe in a run of its own (finished runs are reused), compares them on a page, and says which rung
+    suffices."""
+    rungs = []
+    for kind, settings in recipes.items():
+        progress.note(f"— {kind}")
+        outcome = train(settings, folder / kind, progress)
+        if outcome.summary is None:
+            raise KeyboardInterrupt
+        samples = [record["text"] for record in RunDirectory.open(outcome.path).records() if record["kind"] == "sample"]
+        rungs.append(Rung(name=kind, path=outcome.path, summary=outcome.summary, sample=samples[-1] if samples else ""))
+    page = folder / "report.html"
+    facts = [facts_of(RunDirectory.open(rung.path)) for rung in rungs]
+    score = headline(facts)
+    if score is None:
+        raise UserError("these models have no score in common: give validation data with --valid.")
+    sweep(page)
+    write_text(page, comparison(facts, name=name))
+    enough, why = sufficient(rungs, score)
+    return Ladder(rungs=rungs, score=score, page=page, enough=enough.name, why=why)
+
+
+def sufficient(rungs: Sequence[Rung], score: str) -> tuple[Rung, str]:
+    """The rung that takes the least time among those whose interval reaches the best score, and why.
+
+    Overlapping intervals are no test: `compare` has a paired one.
+    """
+    sign = 1 if score in HIGHER else -1
+    found = {rung.name: rung.summary["scores"][score] for rung in rungs}
+    best = max(rungs, key=lambda rung: sign * found[rung.name]["value"])
+    top = found[best.name]["value"]
+    reaching = [rung for rung in rungs if _reaches(found[rung.name], top, sign)]
+    enough = min(reaching, key=lambda rung: rung.summary["seconds"])
+    if enough is best:
+        return best, f"no other reaches its {score.replace('_', ' ')} of {top:.4g} within its interval"
+    return enough, (
+        f"its interval holds the best score, {top:.4g} {score.replace('_', ' ')} of {best.name}, which took"
+        f" {best.summary['seconds'] / max(1e-9, enough.summary['seconds']):.0f} times as long"
+    )
+
+
+def _reaches(score: Mapping[str, Any], top: float, sign: int) -> bool:
+    bound = score.get("high" if sign > 0 else "low")
+    return sign * (score["value"] if bound is None else bound) >= sign * top

@@ -1,0 +1,70 @@
+"""A ladder: one tokenizer and split for all rungs, a shared budget, and the cheapest rung that reaches the best."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seqwright as sw
+from seqwright.core.config import UserError
+from seqwright.studies.ladder import RUNGS, Rung, ladder_recipes, sufficient
+
+
+def rung(name: str, seconds: float, value: float, spread: float = 0.1) -> Rung:
+    score = {"value": value, "low": value - spread, "high": value + spread}
+    summary: dict[str, Any] = {"seconds": seconds, "scores": {"bits_per_byte": score, "accuracy": score}}
+    return Rung(name=name, path=Path(name), summary=summary, sample="")
+
+
+def test_the_cheapest_rung_whose_interval_reaches_the_best_score_is_enough() -> None:
+    rungs = [rung("ngram", 1, 2.5), rung("lstm", 60, 2.05), rung("gpt", 90, 2.0)]
+    assert sufficient(rungs, "bits_per_byte")[0].name == "lstm"
+    assert "gpt" in sufficient(rungs, "bits_per_byte")[1]
+    assert sufficient(rungs, "accuracy")[0].name == "ngram"  # where higher is better
+    apart = [rung("ngram", 1, 2.5), rung("gpt", 90, 2.0)]
+    assert sufficient(apart, "bits_per_byte") == (
+        apart[1],
+        "no other reaches its bits per byte of 2 within its interval",
+    )
+
+
+@pytest.mark.parametrize("data", ["text", "labeled", "tagged", "pairs"])
+def test_rungs_share_budget_split_and_tokenizer(data: str, tmp_path: Path) -> None:
+    texts = {
+        "text": "one two three\n" * 50,
+        "labeled": "".join(f"{n % 2}\tone two {n}\n" for n in range(60)),
+        "tagged": "one\tN\ntwo\tV\n\n" * 30,
+        "pairs": "one two\tun deux\n" * 40,
+    }
+    file = tmp_path / "data.tsv"
+    file.write_text(texts[data], encoding="utf-8")
+    recipes = ladder_recipes(data, [str(file)], minutes=6)
+    assert tuple(recipes) == RUNGS[data]
+    budgets = {settings.training.minutes for settings in recipes.values()} - {None}
+    networks = len([kind for kind in RUNGS[data] if kind not in ("ngram", "bag", "perceptron")])
+    assert budgets == {6 / networks}
+    assert len({str(settings.data.split) for settings in recipes.values()}) == 1
+    if data == "text":
+        assert len({str(settings.tokenizer) for settings in recipes.values()}) == 1
+
+
+def test_a_ladder_of_two_rungs_is_trained_compared_and_reused(tmp_path: Path) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("the cat sat on the mat and the dog sat on the log\n" * 60, encoding="utf-8")
+    options: dict[str, Any] = {"text": str(file), "models": ["ngram", "neural-bigram"], "minutes": 0.02}
+    found = sw.ladder(tmp_path / "rungs", **options)
+    assert [one.name for one in found.rungs] == ["ngram", "neural-bigram"]
+    assert found.enough in ("ngram", "neural-bigram")
+    page = found.page.read_text(encoding="utf-8")
+    assert "neural-bigram" in page
+    again = sw.ladder(tmp_path / "rungs", **options)
+    assert [one.summary for one in again.rungs] == [one.summary for one in found.rungs]
+
+
+def test_unknown_rungs_name_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="gpt"):
+        ladder_recipes("text", ["embedded:topics"], minutes=1, kinds=["gtp"])
+    with pytest.raises(UserError, match="one kind of data"):
+        sw.ladder(tmp_path)
