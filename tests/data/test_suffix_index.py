@@ -14,7 +14,7 @@ from seqwright.data.text.corpora import to_stream
 from seqwright.data.text.corpus import Document, file_corpus, first_lines, read_corpus, split
 from seqwright.data.text.origins import Origins
 from seqwright.data.text.suffix_array import suffix_array
-from seqwright.data.text.suffix_index import Match, SuffixIndex, build_index, open_index
+from seqwright.data.text.suffix_index import LineCounter, Match, SuffixIndex, build_index, open_index
 from seqwright.text.trainers import TokenizerConfig, train
 
 texts = st.lists(st.integers(0, 2), min_size=1, max_size=40)
@@ -80,7 +80,8 @@ def test_documents_have_their_first_lines(text: str, kind: Document, lines: list
     assert len(corpus.documents) == len(lines)
 
 
-def test_index_on_disk_has_file_and_line_of_every_position(tmp_path: Path) -> None:
+def test_index_on_disk_has_file_and_line_of_every_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suffix_index, "COUNTED_IDS", 8)
     (tmp_path / "a.txt").write_bytes("một con mèo 🙂\r\nhai\r\n".encode())
     (tmp_path / "b.txt").write_text("first\nsecond line\nthird\n" * 30)
     corpus, held_out = split(read_corpus(str(tmp_path / "*.txt"), "file", errors="strict"), "tail 10%")
@@ -94,7 +95,7 @@ def test_index_on_disk_has_file_and_line_of_every_position(tmp_path: Path) -> No
     line_ends = np.array([piece.count(b"\n") for piece in tokenizer.token_bytes])
     for text, file, line in (("mèo 🙂\nha", "a.txt", 1), ("second line\nth", "b.txt", 2), ("hird\n", "b.txt", 3)):
         (match,) = index.matches(tokenizer.encode(text))
-        origin = index.origin(match.position, line_ends)
+        origin = index.origin(match.position, LineCounter(index.ids, line_ends))
         assert (Path(origin.file).name, (origin.number - 1) % 3 + 1) == (file, line)
         assert match.length == len(text)
     assert open_index(tmp_path / "index", "another corpus") is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 import seqwright as sw
 from seqwright.core.config import UserError
 from seqwright.core.storage import to_json
+from seqwright.data.text.origins import Origin
 from seqwright.data.text.suffix_index import Match
 from seqwright.inspection.where.copying import Searcher, copying_statistics, match_lengths
 from seqwright.inspection.where.training_text import training_index
@@ -86,6 +86,17 @@ def test_index_is_built_once_and_survives_its_text(runs: Runs, tmp_path: Path) -
         run.where("năm sáu")
 
 
+def test_held_out_text_that_was_moved_is_noted(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("one two three\n" * 30)
+    keys = ["tokenizer.kind=words", "data.refit=false"]
+    run = sw.train(text=str(text), model="ngram", set=keys, run=tmp_path / "run")
+    assert run.where(samples=2, max_tokens=4).held_out is not None
+    text.unlink()
+    (note,) = run.where(samples=2, max_tokens=4).notes
+    assert "since it was moved: no file" in note
+
+
 def test_first_word_is_found_within_a_line_of_byte_level_bpe(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the quick brown fox\n" * 20)
     keys = ["tokenizer.kind=byte-bpe", "tokenizer.size=300"]
@@ -111,11 +122,18 @@ def test_prepared_corpus_has_the_lines_of_its_files(tmp_path: Path, runs: Runs) 
         ("b.txt", 1),
         ("b.txt", 30),
     ]
-    shutil.move(files[1], tmp_path / "c.txt")
-    assert (origins_of(tmp_path / "prepared")[30].number, origins_of(tmp_path / "prepared")[30].unit) == (
-        31,
-        "document",
-    )
+    files[1].write_text("other documents now\n")
+    assert origins_of(tmp_path / "prepared")[30] == Origin(str(tmp_path / "prepared"), 31, "document")
+    files[1].unlink()
+    assert origins_of(tmp_path / "prepared")[30] == Origin(str(tmp_path / "prepared"), 31, "document")
+
+
+def test_records_are_numbered_whatever_lines_their_texts_have(tmp_path: Path) -> None:
+    texts = ["the cat\nsat on\nthe mat", "a dog\nlay under\nit all day"]
+    (tmp_path / "text.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    keys = ["tokenizer.kind=characters", 'data.columns=["text"]']
+    run = sw.train(text=str(tmp_path / "text.jsonl"), model="ngram", set=keys, run=tmp_path / "run")
+    assert run.where("it all", min_tokens=5).matches[0].place == f"{tmp_path / 'text.jsonl'}, record 2"
 
 
 def test_shares_count_tokens_in_matches_of_at_least_n() -> None:

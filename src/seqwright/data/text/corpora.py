@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -91,15 +92,17 @@ def to_stream(corpus: Readable, tokenizer: Tokenizer) -> Stream:
 
 
 def origins_of(corpus: Readable) -> Origins:
-    """File and line of each document; of a prepared corpus whose files are not there, its folder and their numbers."""
+    """File and line of each document; of a prepared corpus whose files are not there, or have other documents now, its
+    folder and their numbers."""
     if isinstance(corpus, Corpus):
         assert corpus.origins is not None, "training documents come from files"
         return corpus.origins
     index = read_index(corpus)
-    try:
-        return Origins.join([_file_origins(Path(file), index) for file in index.files])
-    except UserError:
-        return Origins.of_file(str(corpus), np.arange(1, index.documents + 1), "document")
+    with suppress(UserError):  # moved, or no longer readable
+        origins = Origins.join([_file_origins(Path(file), index) for file in index.files])
+        if len(origins.places) == index.documents:
+            return origins
+    return Origins.of_file(str(corpus), np.arange(1, index.documents + 1), "document")
 
 
 def _file_origins(path: Path, index: Index) -> Origins:
@@ -113,8 +116,7 @@ def _file_origins(path: Path, index: Index) -> Origins:
         elif index.document != "file" or block.first:
             lines = first_lines(block.text, index.document) + block.line - 1
             parts.append(Origins.of_file(str(path), lines).places)
-    unit = record_origins(path, 0).files[0][1] if holds_records(path) else "line"
-    return Origins(((str(path), unit),), np.concatenate(parts))
+    return Origins(((str(path), "record" if holds_records(path) else "line"),), np.concatenate(parts))
 
 
 def _train_valid(

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from seqwright.core.config import UserError
 from seqwright.core.printable import quantity
-from seqwright.data.files import Errors, expand, plain_suffix, read_text, resolve
-from seqwright.data.records import JSON_LINES, holds_records, records
+from seqwright.data.files import Errors, expand, read_text, resolve
+from seqwright.data.records import holds_records, records
 from seqwright.data.samples.text import embedded_text, is_embedded
 from seqwright.data.text.origins import Origins
 from seqwright.text.backend import SPLIT_AT_SPACE, Kind
@@ -161,9 +161,8 @@ def file_corpus(text: str, kind: Document, name: str) -> Corpus:
 
 
 def record_origins(path: Path, count: int, first: int = 1) -> Origins:
-    """The places of consecutive records: their lines in JSON lines, their numbers in a table."""
-    numbers = np.arange(first, first + count)
-    return Origins.of_file(str(path), numbers, "line" if plain_suffix(path) in JSON_LINES else "record")
+    """The places of consecutive records: their numbers, as line ends within a text are none of the file's."""
+    return Origins.of_file(str(path), np.arange(first, first + count), "record")
 
 
 def corpus_of(text: str, kind: Document) -> Corpus:

@@ -35,6 +35,8 @@ ROWS = 1 << 14
 """Positions of a query that are searched together: bounds memory."""
 ARRAYS: dict[str, str | None] = {"ids.bin": None, "suffixes.bin": "<u4", "documents.bin": "<i8"}
 """Files of an index and their dtypes; that of the ids is the tokenizer's."""
+COUNTED_IDS = 1 << 14
+"""Ids whose line ends are counted together, once."""
 NEVER = -1
 """In a query: an id that occurs in no text."""
 
@@ -92,14 +94,13 @@ class SuffixIndex:
         new = new[ends[new] > new]
         return [Match(int(q), int(ends[q] - q), int(found.at[q])) for q in new]
 
-    def origin(self, position: int, line_ends: NDArray[np.int64]) -> Origin:
-        """File and line of a position, where `line_ends` (V,) are the line ends of each token."""
+    def origin(self, position: int, lines: LineCounter) -> Origin:
+        """File and line of a position."""
         document = int(np.searchsorted(self.starts, position, side="right")) - 1
         origin = self.origins[document]
         if origin.unit != "line":
             return origin
-        before = self.ids[int(self.starts[document]) : position]
-        passed = sum(int(line_ends[before[n : n + CHUNK]].sum()) for n in range(0, len(before), CHUNK))
+        passed = lines.before(position) - lines.before(int(self.starts[document]))
         return Origin(origin.file, origin.number + passed, origin.unit)
 
     @property
@@ -108,6 +109,20 @@ class SuffixIndex:
         for offset in range(0, len(self.ids), self.block):
             part = slice(offset, offset + self.block)
             yield offset, self.ids[part], self.suffixes[part]
+
+
+class LineCounter:
+    """Line ends before positions of ids, where `line_ends` (V,) are those of each token. They are summed once for every
+    COUNTED_IDS ids: a file may be one document, with matches by the thousand."""
+
+    def __init__(self, ids: Ints, line_ends: NDArray[np.int64]):
+        self.ids, self.line_ends = ids, line_ends
+        sums = [int(line_ends[ids[n : n + COUNTED_IDS]].sum()) for n in range(0, len(ids), COUNTED_IDS)]
+        self.sums = np.cumsum([0, *sums])
+
+    def before(self, position: int) -> int:
+        chunk = position // COUNTED_IDS
+        return int(self.sums[chunk] + self.line_ends[self.ids[chunk * COUNTED_IDS : position]].sum())
 
 
 class _Longest:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from seqwright.core.config import UserError
 from seqwright.core.notebook import NotebookTable
 from seqwright.data.text.origins import Origin, Unit
-from seqwright.data.text.suffix_index import NEVER, Match, SuffixIndex
+from seqwright.data.text.suffix_index import NEVER, LineCounter, Match, SuffixIndex
 from seqwright.text.tokenizer import Tokenizer
 
 Ids = NDArray[np.int64]
@@ -83,7 +83,8 @@ class Searcher:
         if int(index.ids.max()) >= tokenizer.size:
             raise UserError("the index of the training text has ids beyond the vocabulary; delete the run's where/.")
         self.index, self.tokenizer = index, tokenizer
-        self._line_ends = np.array([piece.count(b"\n") for piece in tokenizer.token_bytes], np.int64)
+        line_ends = np.array([piece.count(b"\n") for piece in tokenizer.token_bytes], np.int64)
+        self._lines = LineCounter(index.ids, line_ends)
 
     def search(self, texts: Sequence[Ids], min_tokens: int) -> list[SearchedText]:
         """The matches of each text."""
@@ -133,7 +134,7 @@ class Searcher:
     def _copied(self, match: Match, ids: Ids) -> CopiedText:
         pieces = [self.tokenizer.token_bytes[id] for id in ids[match.start : match.end]]
         blank = next((n for n, piece in enumerate(pieces) if piece.strip()), 0)  # the line is that of the first letter
-        origin: Origin = self.index.origin(match.position + blank, self._line_ends)
+        origin: Origin = self.index.origin(match.position + blank, self._lines)
         text = self.tokenizer.decode(ids[match.start : match.end].tolist())
         return CopiedText(text, match.length, match.start, origin.file, origin.number, origin.unit)
 

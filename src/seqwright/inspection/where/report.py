@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import textwrap
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -63,8 +64,10 @@ class CopiedStrip:
         return element("figure", caption, join(strips), note, detail(), class_="wide")
 
     def _chips(self, text: SearchedText, longest: int) -> Iterator[Html]:
+        starts = [match.start for match in text.matches]
+        ends = [match.start + match.tokens for match in text.matches]  # ascend: no match lies within another
         for n, (token, length) in enumerate(zip(text.tokens, text.lengths.tolist(), strict=True)):
-            places = [match.place for match in text.matches if match.start <= n < match.start + match.tokens]
+            places = [match.place for match in text.matches[bisect_right(ends, n) : bisect_right(starts, n)]]
             about = f"in a match of {length:,} tokens" if length else "not in the training text"
             about += f": {'; '.join(places)}" if places else ""
             weight = math.log2(1 + length) / math.log2(1 + longest) if places else 0.0

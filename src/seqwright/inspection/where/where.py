@@ -10,6 +10,7 @@ import numpy as np
 
 from seqwright.core.config import UserError, with_options
 from seqwright.core.progress import SILENT, Progress
+from seqwright.data.files import MissingFileError
 from seqwright.inspection.where.copying import Ids, SearchedText, Searcher, copying_statistics
 from seqwright.inspection.where.report import Where
 from seqwright.inspection.where.training_text import training_index
@@ -129,6 +130,9 @@ def _held_out(run: TextRun, texts: Sequence[Ids], notes: list[str]) -> list[Ids]
     """Parts of the validation text, as many and as long as the texts, spread evenly; none where there is too little."""
     try:
         stream = run.stream()
+    except MissingFileError as error:
+        notes.append(f"no held-out text to compare with, since it was moved: {error}")
+        return []
     except UserError:
         notes.append("the run has no held-out text to compare with: there is none, or it was fitted on it, too.")
         return []
