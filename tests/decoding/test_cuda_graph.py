@@ -4,6 +4,7 @@ synchronize."""
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -168,6 +169,37 @@ def test_captured_engine_discards_what_was_generated_after_a_stop() -> None:
     generation = test_engine.generate_alone(small("gru"), request)
     assert (generation.reason, generation.ids) == ("stop", told)
     assert len(told) == 4
+
+
+@pytest.mark.usefixtures("captured_engine")
+def test_captured_engine_continues_after_callbacks_that_raise_or_cancel_while_outputs_are_pending() -> None:
+    model, options = small("gpt"), SamplingOptions(max_tokens=30, min_tokens=30)  # longer than the context
+    alone = [test_engine.generate_alone(model, Request(prompt=[2], options=options, seed=n)) for n in range(8)]
+    engine, generated = test_engine.engine_of(model), []
+
+    def callback(n: int) -> Callable[[int], bool]:
+        def on_token(id: int) -> bool:
+            generated.append(n)
+            if n == 1 and generated.count(1) == 5:
+                raise KeyError(n)
+            if n == 2 and generated.count(2) == 8:  # so few remain that the state is compacted
+                for other in rows[2:7]:
+                    engine.cancel(other.id)
+            return False
+
+        return on_token
+
+    rows = engine.admit([Request(prompt=[2], options=options, seed=n, on_token=callback(n)) for n in range(8)])
+    for _ in range(2):
+        engine.step()
+    assert engine.pending is not None
+    with pytest.raises(KeyError):
+        test_engine.run_to_end(engine)
+    test_engine.run_to_end(engine)
+    assert [row.reason for row in rows] == ["length", "stop", *["canceled"] * 5, "length"]
+    assert [len(row.ids) for row in rows[:3]] == [30, 5, 8]
+    for row, expected in zip(rows, alone, strict=True):
+        assert row.ids == expected.ids[: len(row.ids)]
 
 
 @pytest.mark.usefixtures("captured_engine")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import click
 import pytest
 import torch
 
 from seqwright import build
+from seqwright.commands.hints import usage_message
 from tests.journeys.commands import TINY, TINY_GPT, files, finish, start, synthetic_text
 from tests.journeys.conftest import Command
 
@@ -329,3 +331,20 @@ def test_missing_device_names_its_option(seqwright: Command, trained: Path) -> N
     assert "--device can be auto or cpu" in seqwright("generate", trained, "the", "--device", missing).err
     result = seqwright("train", "--text", "text.txt", "--set", f"training.device={missing}")
     assert "training.device can be auto or cpu" in result.err
+
+
+@pytest.mark.parametrize(
+    ("type", "message"),
+    [
+        (click.IntRange(1), "--n must be at least 1, not 0."),
+        (click.FloatRange(0, min_open=True), "--n must be above 0, not 0.0."),
+        (click.IntRange(1, 100), "--n must be from 1 to 100, not 0."),
+        (click.FloatRange(0, 1, min_open=True, max_open=True), "0.0 is not in the range 0<x<1."),
+        (click.FloatRange(1e-5), "0.0 is not in the range x>=1e-05."),
+    ],
+)
+def test_numbers_outside_of_their_range_are_refused_with_its_bounds(type: click.ParamType, message: str) -> None:
+    command = click.Command("plan", params=[click.Option(["--n"], type=type)])
+    with pytest.raises(click.UsageError) as caught:
+        command.main(["--n", "0"], prog_name="seqwright", standalone_mode=False)
+    assert usage_message(caught.value).endswith(f"{message} `seqwright --help` shows the usage.")

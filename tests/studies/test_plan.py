@@ -98,6 +98,7 @@ def test_plan_beside_measured_steps(tmp_path: Path) -> None:
         ("digits", {}, "sizes of images follow from the data; add --measure"),
         ("gpt2", {"measured": True}, "names no data to measure on"),
         ("gpt2", {"measured": True, "set": ["data.train=nowhere.txt"]}, "nowhere.txt"),
+        ("imdb-cnn", {"measured": True, "length": 64}, "leave --vocabulary, --labels and --length out"),
         ("imdb-cn", {}, "Did you mean 'imdb-cnn'"),
         ("imdb-cnn", {"set": ["model.kernel=3"]}, "Did you mean 'kernels'"),
     ],

@@ -42,8 +42,8 @@ def usage_message(error: click.ClickException) -> str:
         option, value, limits = wrong.groups()
         low, high = limits.split("x")
         bounds = {">": f"above {high[1:]}", ">=": f"at least {high[2:]}", "<=": f"from {low[:-2]} to {high[2:]}"}
-        wanted = bounds[high.rstrip("0123456789.")]
-        message = f"{option} must be {wanted}, not {value}."
+        if wanted := bounds.get(high.rstrip("0123456789.")):
+            message = f"{option} must be {wanted}, not {value}."
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is None or "`" in message:
         return message

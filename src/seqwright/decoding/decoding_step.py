@@ -68,7 +68,7 @@ class Outputs:
         host = torch.empty_like(values, device="cpu", pin_memory=True)
         ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
         host.copy_(values, non_blocking=True)
-        ready.record()
+        ready.record(torch.cuda.current_stream(values.device))
         return cls(generations, host, ready)
 
     def gained(self) -> dict[int, list[tuple[int, float]]]:

@@ -32,11 +32,11 @@ def optimize_for_inference(model: M) -> M:
     # deepcopy takes what is in its memo as already copied: parameters and buffers are shared.
     memo = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     model = copy.deepcopy(model, memo)
-    for parent in [*model.modules()]:
-        if isinstance(parent, Stack) and can_fuse(parent):
-            from seqwright.layers.fused_block import FusedBlock  # needs Triton
+    for stack in [part for part in model.modules() if isinstance(part, Stack) and can_fuse(part)]:
+        from seqwright.layers.fused_block import FusedBlock  # needs Triton
 
-            parent.blocks = nn.ModuleList(FusedBlock(block, parent.context) for block in parent.blocks)  # type: ignore[arg-type]
+        stack.blocks = nn.ModuleList(FusedBlock(block, stack.context) for block in stack.blocks)  # type: ignore[arg-type]
+    for parent in [*model.modules()]:
         for name, part in [*parent.named_children()]:
             if type(part) is nn.Linear and available() and should_pack(part.weight):
                 setattr(parent, name, PackedLinear(part, fuse_activation(parent, name)))

@@ -149,6 +149,10 @@ def plan(
     named = "train" in data or any(parse_override(each)[0] == "data.train" for each in overrides)
     if measured and not named:
         raise UserError(f"{recipe} names no data to measure on; add --set data.train=FILE, or leave --measure out.")
+    if measured and any(size is not None for size in (vocabulary, labels, length)):
+        raise UserError(
+            "with --measure all sizes are those of the data; leave --vocabulary, --labels and --length out."
+        )
     if not named:
         data["train"] = NO_FILES.get(str(data.get("kind")), "TEXT")
     wanted = recipes.make(table, overrides, origin=str(recipe), settled=True)

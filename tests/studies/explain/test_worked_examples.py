@@ -242,6 +242,8 @@ def test_gradients_of_an_rnn_vanish_and_those_of_lstm_and_attention_do_not() -> 
     assert lines["attention"][-1] > 0.01
     exploding = sw.explain("gradients", set=["gain=1.5"])["g by distance"].as_json()["lines"]
     assert exploding["Elman RNN"][-1] > 1
+    tiny = sw.explain("gradients", set=["gain=0.3", "length=128"])
+    assert 0 < tiny["mean factor per step back"].as_json()["values"] <= 0.3
     assert sw.explain("gradients", set=["forget_bias=0"])["g by distance"].as_json()["lines"]["LSTM"][-1] < 1e-5
 
 

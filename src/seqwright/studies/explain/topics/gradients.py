@@ -45,7 +45,7 @@ def gradients(options: GradientsOptions) -> Explanation:
     norms = {title: _norms(kind, options) for kind, title in KINDS.items()}
     distances = tuple(float(n) for n in range(1, options.length))
     shown = [n for n in (1, 2, 4, 8, 16, 32, 64) if n < options.length]
-    rnn = torch.tensor(norms["Elman RNN"])
+    rnn = torch.tensor(norms["Elman RNN"], dtype=torch.float64)  # products of many factors leave float32
     ratios = rnn[1:] / rnn[:-1].clamp(min=1e-300)
     steps = [
         Step(
