@@ -77,6 +77,8 @@ def generation(result: dict[str, Any]) -> Iterator[str]:
             f"Prefill of a long prompt: {prefill['prefill']:,.0f} tokens/s, {prefill['ratio']:.2f} of the training"
             " forward pass."
         )
+    if note := result.get("note"):
+        yield note
 
 
 def growth(result: dict[str, Any]) -> Iterator[str]:

@@ -36,8 +36,9 @@ def test_statistics_over_a_file_are_means_over_its_tokens(runs: Runs, kind: str,
 
 def test_statistics_over_a_file_refuse_other_views(runs: Runs, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("the cat\n")
-    with pytest.raises(UserError, match="leave the text and other views out"):
-        runs["gpt"].inspect("the cat", on=str(tmp_path / "a.txt"))
+    for options in ({"text": "the cat"}, {"against": runs["ngram"]}, {"views": ["tokens"]}):
+        with pytest.raises(UserError, match="leave texts, --against and other views out"):
+            runs["gpt"].inspect(on=str(tmp_path / "a.txt"), **options)
     with pytest.raises(UserError, match="Give one text instead of --on"):
         runs["transformer"].inspect(on=str(tmp_path / "a.txt"))
 

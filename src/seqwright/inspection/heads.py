@@ -17,7 +17,7 @@ from seqwright.studies.explain.explanation import Step
 from seqwright.studies.explain.figures import Figure, matrix
 
 REPEATED = 24
-"""Random tokens that are read twice for the induction score."""
+"""Random tokens that are read twice for the induction score; fewer where the context is short."""
 MAX_TOKENS = 100_000
 """Tokens of a file that are read."""
 
@@ -37,8 +37,8 @@ def heads_view(subject: Subject) -> ViewResult:
     if induction is not None:
         statistics["induction"] = induction
         prose += (
-            f" Induction: the weight on the token that followed the same token before, in {REPEATED} random tokens read"
-            " twice (Olsson et al. 2022)."
+            " Induction: the weight on the token that followed the same token before, in random tokens read twice"
+            " (Olsson et al. 2022)."
         )
     layers, heads = next(iter(statistics.values())).shape
     rows, columns = [f"layer {n}" for n in range(layers)], [f"head {n}" for n in range(heads)]

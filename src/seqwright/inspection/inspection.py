@@ -175,8 +175,8 @@ def inspect(
             return Inspection(Subject(run, first, options, against), views)
         first = replace(first, notes=(*first.notes, f"second text: {_shortened(beside)}"))
         return Inspection(Subject(run, first, options, against, example(run, beside)), views or ("attention",))
-    if text is not None or beside is not None or tuple(views or ["heads"]) != ("heads",):
-        raise UserError("--on FILE is for the statistics of heads; leave the text and other views out.")
+    if any(one is not None for one in (text, target, beside, against)) or tuple(views or ["heads"]) != ("heads",):
+        raise UserError("--on FILE is for the statistics of heads; leave texts, --against and other views out.")
     return Inspection(Subject(run, next(file_examples(run, on)), options), ("heads",))
 
 
