@@ -45,6 +45,15 @@ def log_probs(model: Any, rows: int, beams: int) -> torch.Tensor:
     return torch.stack(found)
 
 
+@torch.inference_mode()
+def masked_step(model: Any) -> torch.Tensor:
+    """Hidden states of a step over a static cache in which a mask hides the second token."""
+    _, state = model.step(torch.arange(3, 12).view(3, 3), model.start(Source.empty(3), capacity=20))
+    state = state.static(8)
+    mask = torch.arange(int(state.extent)) != 1
+    return model.encoder.run(model.embedding(torch.tensor([[8], [9], [10]])), state, mask=mask.view(1, 1, 1, -1))[0]
+
+
 def main() -> None:
     for kind, options in KINDS.items():
         torch.manual_seed(1)
@@ -55,6 +64,8 @@ def main() -> None:
         for rows, beams in ((1, 0), (6, 0), (2, 3)):
             worst = (log_probs(plain, rows, beams) - log_probs(fused, rows, beams)).abs().max()
             assert worst < 2e-5, f"{kind}, {rows} rows of {beams} beams: {worst}"
+        worst = (masked_step(plain) - masked_step(fused)).abs().max()
+        assert worst < 2e-5, f"{kind}, masked: {worst}"
 
 
 if __name__ == "__main__":

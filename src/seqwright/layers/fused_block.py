@@ -44,7 +44,8 @@ class FusedBlock(Block):
         mask: Tensor | None = None,
         memory: CrossKV | None = None,
     ) -> Tensor:
-        if kv_cache is None or mask is not None or not self.masks_cache(kv_cache, x.size(1)):
+        masked = bias is not None or mask is not None
+        if kv_cache is None or masked or not self.masks_cache(kv_cache, x.size(1)):
             return super().forward(x, positions, kv_cache, layer, bias=bias, mask=mask, memory=memory)
         x = self._attend(x.squeeze(1), kv_cache, layer)
         if self.cross is not None:

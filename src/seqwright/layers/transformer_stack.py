@@ -112,7 +112,7 @@ class Stack(nn.Module):
             positions = state.positions(x.size(1))  # (R, T)
             state = state.extended(x.size(1), count)
             key_positions = state.key_positions  # (B, K)
-            masked = all(block.masks_cache(state, x.size(1)) for block in self.blocks)  # type: ignore[operator]
+            masked = mask is None and all(block.masks_cache(state, x.size(1)) for block in self.blocks)  # type: ignore[operator]
             if not masked and (not state.prefilled or self.window is not None or self.distance is not None):
                 bias = additive_mask(state.mask(positions, self.window), x)  # (B, 1, R / B · T, K)
         if self.distance is not None:  # one bias for all layers, as in both papers
