@@ -46,10 +46,10 @@ def tokenizer_name(recipe: Mapping[str, Any]) -> str:
 
 def scored_tokenizer(signature: str) -> str:
     """The tokenizer in the signature of a score, as `tokenizer_name` writes it: the recipe may only name its file."""
-    found = re.search(r"\|tokenizer:([a-z-]+)-(\d+)-", signature)
-    if found is None:
+    match = re.search(r"\|tokenizer:([a-z-]+)-(\d+)-", signature)
+    if match is None:
         return ""
-    kind, size = found.groups()
+    kind, size = match.groups()
     return f"{kind} {int(size):,}" if kind in SIZED else kind
 
 

@@ -88,11 +88,11 @@ class SuffixIndex:
         ids = np.asarray(query, np.int64)
         if not len(ids):
             return []
-        found = _Longest(self, ids)
-        ends = found.ends()
+        longest = _Longest(self, ids)
+        ends = longest.ends()
         new = np.flatnonzero(ends > np.append(0, ends[:-1]))
         new = new[ends[new] > new]
-        return [Match(int(q), int(ends[q] - q), int(found.at[q])) for q in new]
+        return [Match(int(q), int(ends[q] - q), int(longest.at[q])) for q in new]
 
     def origin(self, position: int, lines: LineCounter) -> Origin:
         """File and line of a position."""
@@ -259,14 +259,14 @@ def open_index(folder: Path, corpus: str) -> SuffixIndex | None:
     refuse_irregular(folder)
     try:
         header = read_record(folder / "index.json", Header)
-        found = {name: FileRecord.of(folder / name) for name in ARRAYS}
+        records = {name: FileRecord.of(folder / name) for name in ARRAYS}
     except UserError:
         return None
     counts = {"ids.bin": header.ids, "suffixes.bin": header.ids, "documents.bin": 3 * header.documents}
     dtypes = {name: np.dtype(header.dtype if dtype is None else dtype) for name, dtype in ARRAYS.items()}
-    fits = all(found[name].size == dtypes[name].itemsize * counts[name] > 0 for name in ARRAYS)
+    fits = all(records[name].size == dtypes[name].itemsize * counts[name] > 0 for name in ARRAYS)
     fits = fits and header.block * MAX_BLOCKS >= header.ids
-    if header.format != FORMAT or header.corpus != corpus or found != header.records or not fits:
+    if header.format != FORMAT or header.corpus != corpus or records != header.records or not fits:
         return None
     ids, suffixes, table = (np.memmap(folder / name, dtypes[name], mode="r") for name in ARRAYS)
     documents = np.array(table).reshape(-1, 3)

@@ -88,15 +88,15 @@ class Searcher:
 
     def search(self, texts: Sequence[Ids], min_tokens: int) -> list[SearchedText]:
         """The matches of each text."""
-        return [self._searched(ids, found, min_tokens) for ids, found in zip(texts, self._matches(texts), strict=True)]
+        return [self._searched(ids, part, min_tokens) for ids, part in zip(texts, self._matches(texts), strict=True)]
 
-    def _searched(self, ids: Ids, found: Sequence[Match], min_tokens: int) -> SearchedText:
-        listed = [match for match in found if match.length >= min_tokens]
+    def _searched(self, ids: Ids, matches: Sequence[Match], min_tokens: int) -> SearchedText:
+        listed = [match for match in matches if match.length >= min_tokens]
         return SearchedText(
             self.tokenizer.decode(ids.tolist()),
             tuple(self.tokenizer.tokens(ids.tolist())),
             tuple(self._copied(match, ids) for match in listed),
-            match_lengths(found, len(ids)),
+            match_lengths(matches, len(ids)),
             self._marked(ids, match_lengths(listed, len(ids)) > 0),
         )
 
@@ -121,15 +121,15 @@ class Searcher:
         ]
 
     def _matches(self, texts: Sequence[Ids]) -> list[list[Match]]:
-        """Maximal matches of each text, found in one search: texts are parted by an id that never occurs."""
+        """Maximal matches of each text, in one search: texts are separated by an id that never occurs."""
         is_text = self.tokenizer.is_text
         parts = [part for ids in texts for part in (np.where(is_text[ids], ids, NEVER), [NEVER])]
         firsts = np.cumsum([0, *(len(ids) + 1 for ids in texts)])
-        found: list[list[Match]] = [[] for _ in texts]
+        matches: list[list[Match]] = [[] for _ in texts]
         for match in self.index.matches(np.concatenate([np.zeros(0, np.int64), *parts])):
             text = int(np.searchsorted(firsts, match.start, side="right")) - 1
-            found[text].append(Match(match.start - int(firsts[text]), match.length, match.position))
-        return found
+            matches[text].append(Match(match.start - int(firsts[text]), match.length, match.position))
+        return matches
 
     def _copied(self, match: Match, ids: Ids) -> CopiedText:
         pieces = [self.tokenizer.token_bytes[id] for id in ids[match.start : match.end]]

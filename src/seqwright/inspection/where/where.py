@@ -83,15 +83,15 @@ def _given(run: TextRun, texts: Sequence[str]) -> list[Ids]:
 def _continuing_lines(
     run: TextRun, searcher: Searcher, given: Sequence[str], texts: Sequence[SearchedText], min_tokens: int
 ) -> list[SearchedText]:
-    """The texts, or where more of them is found so, the texts as they continue a line: the first word of a text has
+    """The texts, or where more of them match, the texts as they continue a line: the first word of a text has
     other tokens than the same word after a space in byte-level BPE, and so do subwords of SentencePiece."""
     spaced = [np.array(run.tokenizer.encode(f" {text}"), np.int64) for text in given[: len(texts)]]
-    found = searcher.search(spaced, min_tokens)
+    continued = searcher.search(spaced, min_tokens)
     return [
         replace(other, text=text.text)
         if len(other.tokens) <= len(text.tokens) and other.lengths.sum() > text.lengths.sum()
         else text
-        for text, other in zip(texts, found, strict=True)
+        for text, other in zip(texts, continued, strict=True)
     ]
 
 
