@@ -18,7 +18,8 @@ class Int8Linear(nn.Linear):
     """Inference-only linear layer whose weights are int8 times a scale for each output.
 
     `weight` holds the rounded weights in float32: many rows, and whoever reads the weight itself, compute with these,
-    so that scores measure what rounding costs. Few rows are multiplied by the int8 weights, in bfloat16.
+    so that scores measure what rounding costs. Few rows are multiplied by the int8 weights, in bfloat16, so
+    that a row alone equals itself in a larger batch within that rounding only (decision 169).
     """
 
     def __init__(self, plain: nn.Linear):
