@@ -19,6 +19,7 @@ if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
 
 if TYPE_CHECKING:
     from seqwright.api import check as check
+    from seqwright.api import compare as compare
     from seqwright.api import demo as demo
     from seqwright.api import explain as explain
     from seqwright.api import inspect as inspect
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from seqwright.layers.encoder import EncoderConfig as EncoderConfig
     from seqwright.layers.encoder import EncoderOutput as EncoderOutput
 
-_VERBS = ("check", "demo", "explain", "inspect", "list_recipes", "list_runs", "load", "mix", "open", "probe")
+_VERBS = ("check", "compare", "demo", "explain", "inspect", "list_recipes", "list_runs", "load", "mix", "open", "probe")
 _HOMES = dict.fromkeys((*_VERBS, "register_encoder", "tokenizer", "train"), "api") | {
     "UserError": "core.config",
     "SeqwrightWarning": "core.warning",

@@ -29,6 +29,7 @@ from seqwright.training.model_size import refuse_larger
 if TYPE_CHECKING:  # studies know every task: each verb imports its own
     from seqwright.inspection.inspection import Inspection
     from seqwright.studies.check import LawResult
+    from seqwright.studies.compare.comparison import Comparison
     from seqwright.studies.demo import Rung
     from seqwright.studies.explain.explanation import Explanation
 
@@ -236,6 +237,25 @@ def demo(
     from seqwright.studies.demo import demo as train_ladder
 
     return train_ladder(Path(folder), progress, minutes=minutes)[0]
+
+
+@hinted
+def compare(
+    runs: Sequence[Run | str | Path],
+    *,
+    on: Files = (),
+    metrics: Sequence[str] = (),
+    device: str = "auto",
+    trust: bool = False,
+    progress: Progress = SILENT,
+) -> Comparison:
+    """Scores of runs of one task on the same data (files, or the validation data that they share) with paired
+    significance tests, as `seqwright compare` prints them. Runs whose recipes differ in the seed alone are one system.
+    Notebooks display it."""
+    from seqwright.studies.compare.compare import compare as compare_runs
+
+    opened = (run if isinstance(run, Run) else open(run, device=device, trust=trust) for run in runs)
+    return compare_runs(opened, on, metrics=metrics, progress=progress)
 
 
 def check(run: Run | str | Path) -> list[LawResult]:
