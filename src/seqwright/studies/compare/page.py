@@ -54,8 +54,9 @@ def _scores(comparison: Results) -> Html:
                 )
             )
         columns = ("run", "seeds", title(metric), "", "95 % CI", "parameters", "training time", "against the best")
-        parts.append(table(columns, rows, numeric=set(columns) - {"run", "", "against the best"}))
-    return section("Scores", *parts)
+        scores_table = table(columns, rows, numeric=set(columns) - {"run", "", "against the best"})
+        parts.append(section(title(metric).capitalize(), scores_table))
+    return join(parts)
 
 
 def _strip(one: MeanScore, over: tuple[float, float], color: str) -> Html:
