@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from seqwright.api import open as open
     from seqwright.api import probe as probe
     from seqwright.api import register_encoder as register_encoder
+    from seqwright.api import sweep as sweep
     from seqwright.api import tokenizer as tokenizer
     from seqwright.api import train as train
     from seqwright.core.config import UserError as UserError
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from seqwright.layers.encoder import EncoderOutput as EncoderOutput
 
 _VERBS = ("check", "compare", "demo", "explain", "inspect", "list_recipes", "list_runs", "load", "mix", "open", "probe")
-_HOMES = dict.fromkeys((*_VERBS, "register_encoder", "tokenizer", "train"), "api") | {
+_HOMES = dict.fromkeys((*_VERBS, "register_encoder", "sweep", "tokenizer", "train"), "api") | {
     "UserError": "core.config",
     "SeqwrightWarning": "core.warning",
 }

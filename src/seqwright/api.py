@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # studies know every task: each verb imports its own
     from seqwright.studies.compare.comparison import Comparison
     from seqwright.studies.demo import Rung
     from seqwright.studies.explain.explanation import Explanation
+    from seqwright.studies.sweep.shown import Sweep
 
 Files = str | Sequence[str]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -249,13 +250,36 @@ def compare(
     trust: bool = False,
     progress: Progress = SILENT,
 ) -> Comparison:
-    """Scores of runs of one task on the same data (files, or the validation data that they share) with paired
-    significance tests, as `seqwright compare` prints them. Runs whose recipes differ in the seed alone are one system.
-    Notebooks display it."""
+    """Scores of runs on the same data (files, or the validation data that they share) with paired significance tests,
+    as `seqwright compare` prints them. Runs whose recipes differ in the seed alone are one system."""
     from seqwright.studies.compare.compare import compare as compare_runs
 
     opened = (run if isinstance(run, Run) else open(run, device=device, trust=trust) for run in runs)
     return compare_runs(opened, on, metrics=metrics, progress=progress)
+
+
+def sweep(
+    recipe: str | Path | None = None,
+    *,
+    set: Sequence[str],
+    seeds: int = 1,
+    random: int | None = None,
+    halving: bool = False,
+    on: Files = (),
+    run: str | Path | None = None,
+    progress: Progress = SILENT,
+    **options: Any,
+) -> Sweep:
+    """Trains every combination of the values in `set=["model.width=64,128"]` (or `random` draws) with each of `seeds`
+    seeds, in runs below the folder `run`, and chooses by validation score. `halving` is successive halving; `on` is
+    test data, read once, by the chosen setting. Options are those of `train`: data, `valid`, `model`, `base`."""
+    from seqwright.studies.sweep.sweep import sweep as run_sweep
+
+    for name in options.keys() - introspection.signature(train).parameters.keys():
+        raise UnknownOptionError(f"sweep has no option '{name}'.{did_you_mean(name, DEFAULT_RECIPES)}")
+
+    make = functools.partial(wanted_recipe, recipe, **options)
+    return run_sweep(make, open, set, run, seeds=seeds, random=random, halving=halving, on=on, progress=progress)
 
 
 def check(run: Run | str | Path) -> list[LawResult]:
