@@ -90,12 +90,20 @@ def in_order(trials: Iterable[Trial], *, higher: bool) -> tuple[Trial, ...]:
     return tuple(sorted(trials, key=rank))
 
 
-def effects_of(trials: Iterable[Trial], keys: Iterable[str], *, higher: bool) -> tuple[Effect, ...]:
+def _numeric(value: str) -> float:
+    """Sorts numbers, and leaves other values in order."""
+    try:
+        return float(value)
+    except ValueError:
+        return 0.0
+
+
+def effects_of(trials: Iterable[Trial], keys: Iterable[str]) -> tuple[Effect, ...]:
     """The marginal effect of each value of each key, over trials of one budget."""
     trials = list(trials)
     effects = []
     for key in keys:
-        for value in dict.fromkeys(trial.setting[key] for trial in trials):
+        for value in sorted(dict.fromkeys(trial.setting[key] for trial in trials), key=_numeric):
             means = [t.mean for t in trials if t.setting[key] == value and t.mean is not None]
             if means:
                 effects.append(

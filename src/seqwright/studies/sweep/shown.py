@@ -88,7 +88,7 @@ def _choice(results: SweepResults) -> str:
     if not rivals:
         return sentence
     runs = " ".join(f"'{run}'" if set(run) & set("[]") else run for run in (*chosen.runs, *rivals[0].runs))
-    return f"{sentence} Is it better than the next? `seqwright compare {runs}`"
+    return f"{sentence} Is it better than the next, on other data? `seqwright compare {runs} --on FILE`"
 
 
 def _score(trial: Trial) -> str:

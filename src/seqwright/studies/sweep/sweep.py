@@ -120,9 +120,9 @@ def sweep(
     settings = grid(space) if random is None else random_settings(space, random, seed=1)
     if len(settings) < 2:
         raise UserError("a sweep needs two settings or more: list values of a key, as in --set model.width=64,128.")
-    plan = make(set=[*fixed, *overrides_of(settings[0])], run=RUNS / "sweep")
-    folder = RUNS / f"{plan.name}-sweep" if folder is None else Path(folder)
-    rungs = _rungs(plan, len(settings)) if halving else [None]
+    recipes = [make(set=[*fixed, *overrides_of(setting)], run=RUNS / "sweep") for setting in settings]  # or an error
+    folder = RUNS / f"{recipes[0].name}-sweep" if folder is None else Path(folder)
+    rungs = _rungs(recipes[0], len(settings)) if halving else [None]
     sizes = [max(1, math.floor(len(settings) / ETA**n)) for n in range(len(rungs))]
     runner = _Runner(folder, fixed, seeds, make, progress, total=seeds * sum(sizes))
     progress.note(f"{len(settings)} settings, {seeds} seed(s): {runner.total} runs in {folder}.")
@@ -148,7 +148,7 @@ def sweep(
         higher=runner.higher,
         keys=keys,
         trials=ranked,
-        effects=effects_of(first, keys, higher=runner.higher),
+        effects=effects_of(first, keys),
         scored_on=runner.scored_on,
         test=scores,
         notes=tuple(notes),
