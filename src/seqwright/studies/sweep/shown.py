@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ class Sweep:
         yield _trials(results)
         yield _effects(results)
         yield _choice(results)
+        if following := _next_step(results):
+            yield following
         if results.test is not None:
             scores = results.test["scores"]
             values = ", ".join(f"{title(name, scores)} {figure(value)}" for name, value in scores.items())
@@ -54,10 +57,11 @@ class Sweep:
             element("p", f"{len(results.trials)} trials", class_="kind"),
             element("h1", Path(results.folder).name),
             element("p", _choice(results), class_="lead"),
+            element("p", _next_step(results), class_="lead"),
         )
-        charts = grid([_chart(results, key) for key in results.keys], "charts few")
-        effects = section("Effect of each key", _effect_strips(results), charts, lead=EFFECT)
-        return page(Path(results.folder).name, head, _trial_table(results), effects)
+        effects = section("Effect of each key", _effect_strips(results), lead=EFFECT)
+        charts = section("Scores by value", grid([_chart(results, key) for key in results.keys], "cards"))
+        return page(Path(results.folder).name, head, _trial_table(results), _test_table(results), effects, charts)
 
     def write_html(self, path: str | Path) -> Path:
         """Writes the page."""
@@ -79,16 +83,21 @@ def _direction(results: SweepResults) -> str:
 
 
 def _choice(results: SweepResults) -> str:
-    """The chosen setting, how it was chosen, and what to do about noise."""
+    """The chosen setting, and how it was chosen."""
     chosen = results.chosen
     settings = len({tuple(trial.setting.items()) for trial in results.trials})
     setting = " ".join(f"{key}={value}" for key, value in chosen.setting.items())
-    sentence = f"chosen of {settings} settings on validation: {setting} ({chosen.runs[0]})."
-    rivals = [trial for trial in results.trials[1:] if trial.runs and trial.budget == chosen.budget]
+    return f"chosen of {settings} settings on validation: {setting} ({chosen.runs[0]})."
+
+
+def _next_step(results: SweepResults) -> str:
+    """How to test the chosen setting against the next; empty where there is none of its budget."""
+    chosen, *others = results.trials
+    rivals = [trial for trial in others if trial.runs and trial.budget == chosen.budget]
     if not rivals:
-        return sentence
-    runs = " ".join(f"'{run}'" if set(run) & set("[]") else run for run in (*chosen.runs, *rivals[0].runs))
-    return f"{sentence} Is it better than the next, on other data? `seqwright compare {runs} --on FILE`"
+        return ""
+    runs = shlex.join([*chosen.runs, *rivals[0].runs])
+    return f"Is it better than the next, on other data? `seqwright compare {runs} --on FILE`"
 
 
 def _score(trial: Trial) -> str:
@@ -148,6 +157,15 @@ def _trial_table(results: SweepResults) -> Html:
     ]
     lead = f"Mean ± standard deviation over seeds, {_direction(results)}, of {results.scored_on}."
     return section("Settings", table(columns, rows, numeric=set(columns) - {*results.keys}), lead=lead)
+
+
+def _test_table(results: SweepResults) -> Html:
+    if results.test is None:
+        return Html("")
+    scores = results.test["scores"]
+    rows = [(title(name, scores), figure(value)) for name, value in scores.items()]
+    lead = f"Of {' '.join(results.test['on'])}, read once, by the chosen setting; mean over seeds."
+    return section("Test", table(("score", "value"), rows, numeric=("value",)), lead=lead)
 
 
 def _effect_strips(results: SweepResults) -> Html:

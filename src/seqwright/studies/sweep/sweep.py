@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,9 +35,9 @@ MAX_NAME = 100
 
 
 class MakeRecipe(Protocol):
-    """The recipe of a run with overrides, and its folder."""
+    """The recipe with overrides, of a run that may be in its folder."""
 
-    def __call__(self, *, set: Sequence[str], run: Path) -> Recipe: ...
+    def __call__(self, *, set: Sequence[str], run: Path | None = None) -> Recipe: ...
 
 
 class SweepStopped(KeyboardInterrupt):
@@ -120,7 +120,8 @@ def sweep(
     settings = grid(space) if random is None else random_settings(space, random, seed=1)
     if len(settings) < 2:
         raise UserError("a sweep needs two settings or more: list values of a key, as in --set model.width=64,128.")
-    recipes = [make(set=[*fixed, *overrides_of(setting)], run=RUNS / "sweep") for setting in settings]  # or an error
+    recipes = [make(set=[*fixed, *overrides_of(setting)]) for setting in settings]  # or an error
+    _check_same_validation(recipes[0], settings[0])
     folder = RUNS / f"{recipes[0].name}-sweep" if folder is None else Path(folder)
     rungs = _rungs(recipes[0], len(settings)) if halving else [None]
     sizes = [max(1, math.floor(len(settings) / ETA**n)) for n in range(len(rungs))]
@@ -154,6 +155,17 @@ def sweep(
         notes=tuple(notes),
     )
     return Sweep(results)
+
+
+def _check_same_validation(recipe: Recipe, keys: Iterable[str]) -> None:
+    """Raises where a swept key would change the data or the measure of the score that settings are ranked by."""
+    split = {"data.valid", "data.split"} | ({"data.train"} if recipe.data.valid is None else set())
+    for key in keys:
+        if key in split or key.startswith("evaluation."):
+            raise UserError(
+                f"{key} changes what the score is of, so settings would not compare; sweep keys of [model], [training]"
+                " or [tokenizer], and give --valid FILE to sweep training files."
+            )
 
 
 def run_name(setting: Mapping[str, str]) -> str:
