@@ -31,7 +31,7 @@ def test_values_in_brackets_and_quotes_stay_together() -> None:
     assert split_values('[3,4],[5], "a,b"') == ["[3,4]", "[5]", '"a,b"']
     fixed, space = parse_space(["model.width=64,128", "training.steps=5", "training.learning_rate=1e-4..1e-2"])
     assert fixed == ["training.steps=5"]
-    assert space == {"model.width": ["64", "128"], "training.learning_rate": Range(low=1e-4, high=1e-2, whole=False)}
+    assert space == {"model.width": ["64", "128"], "training.learning_rate": Range(low=1e-4, high=1e-2, integer=False)}
 
 
 def test_grid_and_random_settings() -> None:
@@ -44,7 +44,7 @@ def test_grid_and_random_settings() -> None:
     assert len(random_settings(space, 50, seed=1)) == 6
     low, high = 1e-4, 1e-2
     rates = [
-        float(setting["r"]) for setting in random_settings({"r": Range(low=low, high=high, whole=False)}, 200, seed=2)
+        float(setting["r"]) for setting in random_settings({"r": Range(low=low, high=high, integer=False)}, 200, seed=2)
     ]
     assert all(low <= rate <= high for rate in rates)
     assert 0.4 < sum(rate < 1e-3 for rate in rates) / 200 < 0.6  # log-uniform

@@ -26,7 +26,9 @@ SHARED = ("recipe", "text", "pairs", "valid", "chat", "labeled", "masked", "tagg
 )
 @click.option("--seeds", type=click.IntRange(1), default=1, help="Runs of each setting, with seeds 1, 2, …")
 @click.option("--random", "count", type=click.IntRange(2), metavar="N", help="Random search: N random settings.")
-@click.option("--halving", is_flag=True, help="Successive halving: the best third goes on with three times the steps.")
+@click.option(
+    "--halving", is_flag=True, help="Successive halving: the best third are trained again with three times the steps."
+)
 @click.option(
     "--on",
     "on",
@@ -51,7 +53,7 @@ def command(
 ) -> int:
     """Sweep keys of RECIPE, or of the default recipe of your own data: train every setting and choose on validation.
 
-    Runs are ordinary runs below one folder. The same command goes on where it was stopped; finished runs are not
+    Runs are ordinary runs below one folder. The same command resumes a sweep that was stopped; finished runs are not
     trained again.
 
     \b
@@ -66,19 +68,19 @@ def command(
     files = {name: value or None for name, value in shared.items()}
     with TerminalProgress(quiet=quiet or as_json) as progress:
         try:
-            found = sweep(
+            result = sweep(
                 **files, set=overrides, seeds=seeds, random=count, halving=halving, on=on, run=folder, progress=progress
             )
         except KeyboardInterrupt:
-            echo("stopped; the same command goes on from here.", err=True)
+            echo("stopped; the same command resumes.", err=True)
             return 130
-    for note in found.results.notes:
+    for note in result.results.notes:
         echo(f"warning: {note}", err=True)
-    report = found.write_html(Path(found.results.folder) / "report.html")
+    report = result.write_html(Path(result.results.folder) / "report.html")
     if as_json:
-        print_json(found.as_json())
+        print_json(result.as_json())
         return 0
-    for part in found.printed():
+    for part in result.printed():
         if isinstance(part, str):
             echo(part)
         else:

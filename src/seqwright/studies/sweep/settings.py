@@ -27,14 +27,14 @@ class Range:
 
     low: float
     high: float
-    whole: bool
+    integer: bool
 
     def draw(self, generator: random.Random) -> str:
         if self.low > 0:
             value = math.exp(generator.uniform(math.log(self.low), math.log(self.high)))
         else:
             value = generator.uniform(self.low, self.high)
-        return str(round(value)) if self.whole else f"{value:.4g}"
+        return str(round(value)) if self.integer else f"{value:.4g}"
 
 
 Space = Mapping[str, Sequence[str] | Range]
@@ -120,4 +120,4 @@ def _range(override: str, low: str, high: str) -> Range:
         raise UserError(f"--set {override}: the ends of a range are numbers, as in 1e-4..1e-2.") from None
     if ends[0] >= ends[1]:
         raise UserError(f"--set {override}: the low end of a range comes first and is lower.")
-    return Range(low=ends[0], high=ends[1], whole=low.lstrip("-").isdigit() and high.lstrip("-").isdigit())
+    return Range(low=ends[0], high=ends[1], integer=low.lstrip("-").isdigit() and high.lstrip("-").isdigit())
