@@ -19,6 +19,7 @@ if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
 
 if TYPE_CHECKING:
     from seqwright.api import check as check
+    from seqwright.api import compare as compare
     from seqwright.api import demo as demo
     from seqwright.api import explain as explain
     from seqwright.api import inspect as inspect
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from seqwright.api import plan as plan
     from seqwright.api import probe as probe
     from seqwright.api import register_encoder as register_encoder
+    from seqwright.api import sweep as sweep
     from seqwright.api import tokenizer as tokenizer
     from seqwright.api import train as train
     from seqwright.api import where as where
@@ -38,8 +40,21 @@ if TYPE_CHECKING:
     from seqwright.layers.encoder import EncoderConfig as EncoderConfig
     from seqwright.layers.encoder import EncoderOutput as EncoderOutput
 
-_VERBS = ("check", "demo", "explain", "inspect", "ladder", "list_recipes", "list_runs", "load", "mix", "open", "plan")
-_HOMES = dict.fromkeys((*_VERBS, "probe", "register_encoder", "tokenizer", "train", "where"), "api") | {
+_VERBS = (
+    "check",
+    "compare",
+    "demo",
+    "explain",
+    "inspect",
+    "ladder",
+    "list_recipes",
+    "list_runs",
+    "load",
+    "mix",
+    "open",
+)
+_MORE_VERBS = ("plan", "probe", "register_encoder", "sweep", "tokenizer", "train", "where")
+_HOMES = dict.fromkeys((*_VERBS, *_MORE_VERBS), "api") | {
     "UserError": "core.config",
     "SeqwrightWarning": "core.warning",
 }

@@ -14,12 +14,13 @@ from seqwright.core.progress import SILENT, Progress
 from seqwright.data.files import as_list
 from seqwright.pipeline import recipe as recipes
 from seqwright.pipeline import training as session
-from seqwright.pipeline.defaults import DEFAULT_MINUTES, DEFAULT_RECIPES, default_recipe, fine_tuned, kinds_of
+from seqwright.pipeline.defaults import DEFAULT_RECIPES
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.shipped import about, shipped
-from seqwright.pipeline.trust import refuse_untrusted, without_untrusted
+from seqwright.pipeline.trust import without_untrusted
+from seqwright.pipeline.wanted import wanted_recipe
 from seqwright.runs.directory import RunDirectory
-from seqwright.runs.finding import RUNS, is_run
+from seqwright.runs.finding import RUNS
 from seqwright.runs.listing import SortKey, listing
 from seqwright.runs.manifest import settled
 from seqwright.runs.run import Run, weights_path
@@ -30,15 +31,15 @@ if TYPE_CHECKING:  # studies know every task: each verb imports its own
     from seqwright.inspection.inspection import Inspection
     from seqwright.inspection.where.report import Where
     from seqwright.studies.check import LawResult
+    from seqwright.studies.compare.comparison import Comparison
     from seqwright.studies.explain.explanation import Explanation
     from seqwright.studies.ladder import Ladder, Rung
     from seqwright.studies.plan import Plan
+    from seqwright.studies.sweep.shown import Sweep
 
 Files = str | Sequence[str]
 F = TypeVar("F", bound=Callable[..., Any])
 
-LENGTH = {"training.steps", "training.epochs", "training.minutes"}
-"""Keys that set the length of a training."""
 HYPERPARAMETERS = ("training.", "model.")
 """Sections whose keys people pass to `train` as keywords."""
 READING = ("data.columns", "data.separator", "data.format", "data.bad_rows", "data.errors")
@@ -114,78 +115,6 @@ def train(
     path = Path(run) if run is not None else RUNS / wanted.name
     session.train(wanted, path, progress)
     return open(path)
-
-
-def wanted_recipe(
-    recipe: str | Path | None,
-    *,
-    valid: Files | None = None,
-    model: str | None = None,
-    base: str | Path | None = None,
-    set: Sequence[str] = (),
-    minutes: float | None = None,
-    run: str | Path | None = None,
-    trust: bool = False,
-    **files: Files | None,
-) -> Recipe:
-    """The recipe of a file or name, the default one for users' files (of one kind in DEFAULT_RECIPES), or that of an
-    existing run."""
-    overrides = [*([f'model.kind="{model}"'] if model else []), *set]
-    if minutes is not None:
-        if both := LENGTH & {parse_override(override)[0] for override in set}:
-            raise UserError(f"--minutes and {min(both)} both set the length of the training; give one of them.")
-        overrides.append(f"training.minutes={minutes}")
-    assert files.keys() <= DEFAULT_RECIPES.keys(), f"no kinds of data: {files.keys() - DEFAULT_RECIPES.keys()}"
-    kinds_of_data = [kind for kind in DEFAULT_RECIPES if files.get(kind) is not None]
-    if len(kinds_of_data) > 1:
-        flags = " and ".join(f"--{kind}" for kind in kinds_of_data)
-        raise UserError(f"{flags} are different kinds of data; give one of them.")
-    [kind] = kinds_of_data or [""]
-    names = as_list(files[kind]) if kind else []
-    if recipe is not None:
-        if names and Path(recipe).suffix != ".toml" and Path(recipe).is_file():
-            several = " ".join(f"--{kind} {name}" for name in (*names, recipe))
-            raise UserError(f"{recipe} is no recipe (.toml); several files are named one by one: {several}.")
-        initial = [f'model.from="{Path(base).resolve()}"'] if base else []
-        return recipes.load(recipe, [*initial, *overrides], train=names, valid=as_list(valid))
-    if names:
-        keys = dict(map(parse_override, overrides))
-        before = None if base is None else RunDirectory.open(base).recipe()
-        kinds = {} if before is None else kinds_of(before, kind)
-        overridden = {"kind": keys.get("model.kind"), "tokenizer": keys.get("tokenizer.kind")}
-        kinds |= {key: str(value) for key, value in overridden.items() if value is not None}
-        budget = keys.get("training.minutes", None if LENGTH & keys.keys() else DEFAULT_MINUTES)
-        table = default_recipe(kind, names, as_list(valid), minutes=budget, **kinds)
-        table |= _chosen_before(table, Path(run) if run is not None else RUNS / table["name"])
-        if before is not None:
-            table = fine_tuned(table, before, Path(str(base)))
-        return recipes.make(table, overrides, origin=f"--{kind}", base=Path())
-    *some, last = (f"--{kind}" for kind in DEFAULT_RECIPES if kind not in ("text", "pairs"))
-    yours = f"give your own data with --text FILE, --pairs SOURCE TARGET, {', '.join(some)} or {last} FILE"
-    if run is None or valid is not None:
-        raise UserError(f"name a recipe, or {yours}.")
-    if not is_run(Path(run)):
-        raise UserError(f"no run at {run} to go on with; name a recipe, or {yours}.")
-    existing = RunDirectory.open(run)
-    settings = recipes.make(existing.recipe(), overrides, origin=str(existing.recipe_path), settled=True)
-    if not trust:
-        refuse_untrusted(settings, existing, dict(map(parse_override, overrides)))
-    return settings
-
-
-def _chosen_before(table: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The sections of an existing run whose sizes followed from a time budget: a run that is resumed with the command
-    that started it keeps them, however fast the machine is now."""
-    if not is_run(path):
-        return {}
-    before = RunDirectory.open(path).recipe()
-    if before.get("training", {}).get("minutes") is None or before["model"]["kind"] != table["model"]["kind"]:
-        return {}
-    training = {key: value for key, value in before["training"].items() if key not in ("steps", "epochs", "minutes")}
-    budget = {key: value for key, value in table["training"].items() if key == "minutes"}
-    tokens = {key: value for key, value in before["data"].items() if key == "batch_tokens" and key in table["data"]}
-    sections = {"tokenizer": before["tokenizer"], "model": before["model"], "data": table["data"] | tokens}
-    return sections | {"training": training | budget}
 
 
 @hinted
@@ -274,6 +203,48 @@ def ladder(
         overrides=set,
     )
     return climb(recipes, Path(folder), progress, name=f"Ladder: {Path(folder).name}")
+
+
+@hinted
+def compare(
+    runs: Sequence[Run | str | Path],
+    *,
+    on: Files = (),
+    metrics: Sequence[str] = (),
+    device: str = "auto",
+    trust: bool = False,
+    progress: Progress = SILENT,
+) -> Comparison:
+    """Scores of runs on the same data (files, or the validation data that they share) with paired significance tests,
+    as `seqwright compare` prints them. Runs whose recipes differ in the seed alone are one system."""
+    from seqwright.studies.compare.compare import compare as compare_runs
+
+    opened = (run if isinstance(run, Run) else open(run, device=device, trust=trust) for run in runs)
+    return compare_runs(opened, on, metrics=metrics, progress=progress)
+
+
+def sweep(
+    recipe: str | Path | None = None,
+    *,
+    set: Sequence[str],
+    seeds: int = 1,
+    random: int | None = None,
+    halving: bool = False,
+    on: Files = (),
+    run: str | Path | None = None,
+    progress: Progress = SILENT,
+    **options: Any,
+) -> Sweep:
+    """Trains every combination of the values in `set=["model.width=64,128"]` (or `random` draws) with each of `seeds`
+    seeds, in runs below the folder `run`, and chooses by validation score. `halving` is successive halving; `on` is
+    test data, read once, by the chosen setting. Options are those of `train`: data, `valid`, `model`, `base`."""
+    from seqwright.studies.sweep.sweep import sweep as run_sweep
+
+    for name in options.keys() - introspection.signature(train).parameters.keys():
+        raise UnknownOptionError(f"sweep has no option '{name}'.{did_you_mean(name, DEFAULT_RECIPES)}")
+
+    make = functools.partial(wanted_recipe, recipe, **options)
+    return run_sweep(make, open, set, run, seeds=seeds, random=random, halving=halving, on=on, progress=progress)
 
 
 def check(run: Run | str | Path) -> list[LawResult]:

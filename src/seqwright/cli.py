@@ -23,6 +23,8 @@ COMMANDS = {
     "demo": "Train a ladder of language models, from n-grams to GPT, on a built-in corpus and compare them.",
     "train": "Train a recipe or a model of your own data; run it again to resume from the last checkpoint.",
     "evaluate": "Evaluate a run on held-out data: scores with signatures and confidence intervals.",
+    "compare": "Compare runs on the same data: paired significance tests, examples, recipe differences.",
+    "sweep": "Sweep recipe keys and seeds: grid, random search or successive halving, chosen on validation.",
     "mix": "Ensemble several runs: interpolate their probabilities with weights tuned on held-out data.",
     "generate": "Generate text from a prompt, by sampling or beam search.",
     "translate": "Translate each source line of a file.",

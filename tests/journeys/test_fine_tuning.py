@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import seqwright as api
-from seqwright.api import wanted_recipe
 from seqwright.core.storage import load_tensors
 from seqwright.pipeline.defaults import kinds_of
+from seqwright.pipeline.wanted import wanted_recipe
 from tests.journeys.conftest import Command
 
 LINES = [f"the {a} {v} on the {b}\n" for a in ("cat", "dog", "hen") for b in ("mat", "roof") for v in ("sat", "slept")]

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqwright.api import wanted_recipe
 from seqwright.core.config import UserError
+from seqwright.pipeline.wanted import wanted_recipe
 from seqwright.tasks.images.defaults import patch
 
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from seqwright import build
-from seqwright.api import wanted_recipe
 from seqwright.core.batch import EncoderSizes, OutputSpec, Vocabularies, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.data.files import resolve
 from seqwright.data.images.corpus import read_images, read_splits
 from seqwright.pipeline.recipe import Recipe, load, make
 from seqwright.pipeline.shipped import about, shipped
+from seqwright.pipeline.wanted import wanted_recipe
 from seqwright.tasks.images.codec import ImageCodec
 from seqwright.training.schedule import schedule
 

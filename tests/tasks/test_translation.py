@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import seqwright as sw
-from seqwright.api import wanted_recipe
 from seqwright.core.config import UserError
 from seqwright.data.parallel.sides import Sides
+from seqwright.pipeline.wanted import wanted_recipe
 from seqwright.tasks.translation import task as translation
 from seqwright.tasks.translation.task import TranslationRun
 from seqwright.tasks.translation.translate import wished

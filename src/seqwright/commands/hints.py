@@ -21,7 +21,6 @@ EXPECTED = {
     "finetune": "`seqwright train --labeled FILE --from RUN` (or --text, --chat, …) fine-tunes a run",
     "fine-tune": "`seqwright train --labeled FILE --from RUN` (or --text, --chat, …) fine-tunes a run",
     "report": "every run has a report.html in its folder",
-    "compare": "not yet a command: `seqwright runs` lists the scores of all runs, `seqwright demo` compares a ladder",
     "list": "`seqwright runs` lists runs, `seqwright recipes` recipes, `seqwright data` data sets",
     "serve": "not yet a command: in Python, `seqwright.open(RUN)` is a model to serve",
     "version": "`seqwright --version`",

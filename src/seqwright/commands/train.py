@@ -165,9 +165,9 @@ def command(
     check_overrides(overrides)
     if recipe is not None:
         find(recipe)
-    from seqwright.api import wanted_recipe
     from seqwright.data.column_roles import columns_override
     from seqwright.pipeline.training import train
+    from seqwright.pipeline.wanted import wanted_recipe
     from seqwright.reporting.progress import TerminalProgress
     from seqwright.reporting.terminal import ngrams_table
     from seqwright.runs.finding import RUNS

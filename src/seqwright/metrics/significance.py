@@ -1,20 +1,29 @@
-"""Paired significance tests of two systems on the same examples: bootstrap and approximate randomization."""
+"""Paired significance tests of systems on the same examples: bootstrap, approximate randomization, Holm correction.
+
+A system is one model, or several trained with different seeds, whose mean score is compared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from seqwright.core.config import UserError
 from seqwright.metrics.counts import Counts
-from seqwright.metrics.score import Floats
+from seqwright.metrics.score import BLOCK_UNITS, MIN_UNITS, Floats
 
-TRIALS = 1000
+TRIALS = 2000
+"""Resamples and permutations: the smallest p-value, 1 / 2001, survives Holm's correction for 100 tests."""
 ALPHA = 0.05
 """Significance level: a difference with a greater p-value is a tie."""
+
+System = Sequence[Counts]
+"""Counts of a metric on the same examples, of one model or of one for each seed."""
+Verdict = Literal["better", "worse", "tie"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,17 +31,19 @@ class Difference:
     """Improvement of the first system over the second in the metric's unit; positive is better, for errors too."""
 
     value: float
-    low: float
-    """Ends of the 95 % paired bootstrap interval."""
-    high: float
+    low: float | None
+    """Ends of the 95 % paired bootstrap interval; None with too few examples."""
+    high: float | None
     p: float
     """Two-sided p-value of approximate randomization."""
+    p_holm: float
+    """The p-value after Holm's correction for all tests of a comparison."""
     signature: str
 
     @property
-    def verdict(self) -> str:
-        """better, worse or tie."""
-        if self.p > ALPHA:
+    def verdict(self) -> Verdict:
+        """better or worse where the corrected test and the interval agree, or else tie."""
+        if self.p_holm > ALPHA or self.low is None or self.high is None or self.low <= 0 <= self.high:
             return "tie"
         return "better" if self.value > 0 else "worse"
 
@@ -42,48 +53,141 @@ class Difference:
 
 def compare(one: Counts, other: Counts, *, trials: int = TRIALS, seed: int = 1) -> Difference:
     """Paired bootstrap interval (Koehn 2004) and approximate randomization (Riezler & Maxwell 2005)."""
-    if one.signature != other.signature or len(one.rows) != len(other.rows):
-        raise UserError(
-            f"a paired test needs the same metric on the same examples, not {one.signature} of {len(one.rows):,} and"
-            f" {other.signature} of {len(other.rows):,}; evaluate both systems alike."
+    return difference([one], [other], *resampled([[one], [other]], trials=trials, seed=seed), trials=trials, seed=seed)
+
+
+def difference(
+    one: System, other: System, resampled_one: Floats, resampled_other: Floats, *, trials: int, seed: int
+) -> Difference:
+    """The difference of two systems; their `resampled` scores are of the same resamples."""
+    first = one[0]
+    sign = first.better
+    low, high = percentiles(sign * (resampled_one - resampled_other))
+    return Difference(
+        value=sign * (mean_value(one) - mean_value(other)),
+        low=low,
+        high=high,
+        p=(p := permutation_p(one, other, trials=trials, seed=seed)),
+        p_holm=p,
+        signature=f"{first.signature}|paired bs+ar:{trials}|seed:{seed}",
+    )
+
+
+def mean_value(system: System) -> float:
+    """Mean score over seeds."""
+    return float(np.mean([counts.value for counts in system]))
+
+
+def percentiles(resamples: Floats) -> tuple[float, float] | tuple[None, None]:
+    """95 % percentile interval of resampled scores; None without resamples."""
+    if not len(resamples):
+        return None, None
+    low, high = np.percentile(resamples, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def resampled(systems: Sequence[System], *, trials: int = TRIALS, seed: int = 1) -> Floats:
+    """(systems, trials): scores on bootstrap resamples, the same examples for all systems; no trials with too few.
+
+    Seeds of a system are resampled with the examples, so that an interval has the variance of both (Bouthillier et al.
+    2021); of few seeds it is too narrow.
+    """
+    check_paired([counts for system in systems for counts in system])
+    examples = len(systems[0][0].rows)
+    if examples < MIN_UNITS:
+        return np.empty((len(systems), 0))
+    generator = np.random.default_rng(seed)
+    models = [counts for system in systems for counts in system]
+    sums = [np.empty((trials, counts.rows.shape[1])) for counts in models]
+    for span in _spans(trials, examples):
+        multiplicity = np.empty((span.stop - span.start, examples))
+        for row in multiplicity:
+            row[:] = np.bincount(generator.integers(0, examples, examples), minlength=examples)
+        for model_sums, counts in zip(sums, models, strict=True):
+            model_sums[span] = multiplicity @ counts.rows
+    scores = iter([counts.formula(model_sums) for model_sums, counts in zip(sums, models, strict=True)])
+    return np.stack([_mean_of_seeds(np.stack([next(scores) for _ in system]), generator) for system in systems])
+
+
+def _mean_of_seeds(scores: Floats, generator: np.random.Generator) -> Floats:
+    """(trials,): mean of as many seeds as (seeds, trials) scores have, drawn with replacement in each trial."""
+    seeds, trials = scores.shape
+    drawn = generator.integers(0, seeds, (seeds, trials)) if seeds > 1 else np.zeros((1, trials), np.int64)
+    means: Floats = np.take_along_axis(scores, drawn, 0).mean(0)
+    return means
+
+
+def permutation_p(one: System, other: System, *, trials: int = TRIALS, seed: int = 1) -> float:
+    """Two-sided p-value: the share of permutations whose difference is at least the observed one.
+
+    The two systems' outputs of an example are swapped with probability 1/2; of few examples all 2ⁿ ways are enumerated.
+    The counts of several seeds are averaged, so that all outputs of a system are swapped together.
+    """
+    check_paired([*one, *other])
+    formula, mine, theirs = one[0].formula, _mean_rows(one), _mean_rows(other)
+    swaps, sums = mine - theirs, (mine.sum(0), theirs.sum(0))
+    exact = 2 ** min(len(swaps), 63) <= trials
+    generator = np.random.default_rng(seed)
+    blocks: Iterator[Floats]
+    if exact:
+        blocks = iter([np.array(list(itertools.product([0.0, 1.0], repeat=len(swaps))))])
+    else:
+        blocks = (
+            generator.integers(0, 2, (span.stop - span.start, len(swaps))).astype(np.float64)
+            for span in _spans(trials, len(swaps))
         )
-    value = one.better * (one.value - other.value)
-    low, high = np.percentile(_resampled(one, other, trials, seed), [2.5, 97.5])
-    permuted = np.abs(_permuted(one, other, trials, seed))
+    observed = abs(float((formula(sums[0][None]) - formula(sums[1][None]))[0]))
+    tolerance = 1e-9 * max(1.0, observed)  # equal differences must count, whatever the order of their sums
+    extreme, count = 0, 0
+    for swapped in blocks:
+        moved = swapped @ swaps
+        permuted = np.abs(formula(sums[0] - moved) - formula(sums[1] + moved))
+        extreme, count = extreme + int((permuted >= observed - tolerance).sum()), count + len(permuted)
     # Add-one: the observed assignment is one of the permutations under the null hypothesis, so p is never 0.
-    p = (1 + int((permuted >= abs(value) - 1e-12).sum())) / (1 + trials)
-    signature = f"{one.signature}|paired bs+ar:{trials}|seed:{seed}"
-    return Difference(value=value, low=float(low), high=float(high), p=p, signature=signature)
+    return extreme / count if exact else (1 + extreme) / (1 + count)
 
 
-def _resampled(one: Counts, other: Counts, trials: int, seed: int) -> Floats:
-    """Differences on bootstrap resamples, the same examples for both systems."""
-    examples = len(one.rows)
-    generator = np.random.default_rng(seed)
-
-    def draw() -> tuple[Floats, Floats]:
-        multiplicity = np.bincount(generator.integers(0, examples, examples), minlength=examples).astype(np.float64)
-        return multiplicity, multiplicity
-
-    return _differences(one, other, trials, draw)
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p-values of simultaneous tests, which bound the probability of any false positive (Holm 1979)."""
+    order = np.argsort(p_values, kind="stable")
+    adjusted = np.empty(len(p_values))
+    scaled = np.asarray(p_values, np.float64)[order] * np.arange(len(p_values), 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(scaled))
+    return [float(p) for p in adjusted]
 
 
-def _permuted(one: Counts, other: Counts, trials: int, seed: int) -> Floats:
-    """Differences after swapping the two systems' outputs of each example with probability 1/2."""
-    generator = np.random.default_rng(seed)
-    both = replace(one, rows=np.concatenate([one.rows, other.rows]))
-
-    def draw() -> tuple[Floats, Floats]:
-        keeps = generator.integers(0, 2, len(one.rows)).astype(np.float64)
-        return np.concatenate([keeps, 1 - keeps]), np.concatenate([1 - keeps, keeps])
-
-    return _differences(both, both, trials, draw)
+def influences(one: System, other: System) -> Floats:
+    """(examples,): how much the difference would fall without each example (jackknife); positive favors the first."""
+    check_paired([*one, *other])
+    mine, theirs = (_leave_one_out(system) for system in (one, other))
+    values: Floats = one[0].better * ((mine[0] - theirs[0]) - (mine[1:] - theirs[1:]))
+    return values
 
 
-def _differences(one: Counts, other: Counts, trials: int, weigh: Callable[[], tuple[Floats, Floats]]) -> Floats:
-    """(trials,) score differences; `weigh` draws the multiplicity of each row for either system."""
-    sums = np.empty((2, trials, one.rows.shape[1]))
-    for n in range(trials):
-        first, second = weigh()
-        sums[0, n], sums[1, n] = first @ one.rows, second @ other.rows
-    return one.better * (one.formula(sums[0]) - other.formula(sums[1]))
+def _leave_one_out(system: System) -> Floats:
+    """(1 + examples,): the score of all examples, then of all but each."""
+    rows = _mean_rows(system)
+    total = rows.sum(0, keepdims=True)
+    return system[0].formula(np.concatenate([total, total - rows]))
+
+
+def _mean_rows(system: System) -> Floats:
+    rows: Floats = np.mean([counts.rows for counts in system], 0)
+    return rows
+
+
+def _spans(trials: int, examples: int) -> Iterator[slice]:
+    """Blocks of trials whose draws fit into memory."""
+    block = max(1, BLOCK_UNITS // max(1, examples))
+    return (slice(start, min(start + block, trials)) for start in range(0, trials, block))
+
+
+def check_paired(models: Sequence[Counts]) -> None:
+    """Raises unless all counts are of the same metric on equally many examples."""
+    first = models[0]
+    for counts in models[1:]:
+        if counts.signature != first.signature or counts.rows.shape != first.rows.shape:
+            raise UserError(
+                f"a paired test needs the same metric on the same examples, not {first.signature} of"
+                f" {len(first.rows):,} and {counts.signature} of {len(counts.rows):,}; evaluate both systems alike."
+            )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from rich.table import Table
 
 from seqwright.core.notebook import html_table
 from seqwright.metrics.counts import BootstrapConfig, Counts, scores_json, values
+from seqwright.metrics.examples import Examples
 from seqwright.reporting.numbers import figure, interval
 from seqwright.reporting.run_facts import title
 from seqwright.reporting.terminal import scores_table, signature
@@ -19,6 +20,7 @@ class Scores(Mapping[str, Any]):
 
     def __init__(self, table: Mapping[str, Any]):
         self.table = dict(table)
+        self._examples: Callable[[], Examples] | None = None
 
     @classmethod
     def of(cls, counts: Iterable[Counts], config: BootstrapConfig, *, quick: bool) -> Scores:
@@ -49,6 +51,16 @@ class Scores(Mapping[str, Any]):
             for score in self.table["scores"].values():
                 score["signature"] += f"|precision:{precision}"
         return self
+
+    def with_examples(self, examples: Callable[[], Examples]) -> Self:
+        """The same scores, with a function that makes the examples behind them."""
+        self._examples = examples
+        return self
+
+    @property
+    def examples(self) -> Examples | None:
+        """The examples that were scored, with inputs, references and outputs; None for quick scores."""
+        return None if self._examples is None else self._examples()
 
     def printed(self, fingerprint: str) -> Iterator[str | Table]:
         """Lines and tables for the terminal, in order; `fingerprint` is that of the model."""

@@ -54,6 +54,17 @@ class Stream:
         """Number of target ids: all but `<sos>`."""
         return len(self.ids) - sum(int(np.count_nonzero(chunk == self.sos)) for chunk in self._chunks())
 
+    def text(self, tokenizer: Tokenizer) -> bytes:
+        """The text of a lossless stream in UTF-8."""
+        starts = np.append(np.flatnonzero(self.ids == self.sos), len(self.ids))
+        ends = b"\n" * int(self.surfaces[:, 0][tokenizer.eos]) if tokenizer.eos is not None else b""
+        parts = []
+        for start, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+            ids = self.ids[start + 1 : end].tolist()
+            ended = ends if ids and ids[-1] == tokenizer.eos else b""
+            parts.append(tokenizer.decode(ids).encode() + ended[: len(ended) - self.unended.get(end - 1, 0)])
+        return b"".join(parts)
+
     @property
     def sizes(self) -> NDArray[np.int64]:
         """(positions, 2): bytes and characters of the surface of the id after each position.

@@ -36,6 +36,7 @@ from seqwright.tasks.translation.scores import (
     OutputScores,
     feed_likelihood,
     likelihood_counts,
+    output_examples,
     quality_counts,
     scores_by_length,
 )
@@ -285,7 +286,11 @@ def evaluate(
         return Scores.of(counts, config, quick=True)
     scores = scores_by_length(counts, config, [len(caption.split()) for (caption,) in references])
     del scores["by_source_length"]  # images are all of one size
-    return OutputScores(scores | {"pictures": len(images), "search": to_table(options), "lower_case": lowercased})
+    facts = {"pictures": len(images), "search": to_table(options), "lower_case": lowercased}
+    inputs = [f"image {n}" for n in range(1, len(images) + 1)]
+    return OutputScores(scores | facts).with_examples(
+        lambda: output_examples("image", inputs, references, texts, config)
+    )
 
 
 def greedy(options: CaptioningOptions) -> CaptioningOptions:

@@ -27,6 +27,7 @@ from seqwright.data.chat import (
 from seqwright.decoding.generate import stream
 from seqwright.decoding.options import SamplingOptions
 from seqwright.metrics.counts import nll_counts
+from seqwright.metrics.examples import Examples
 from seqwright.metrics.score import signature
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run
@@ -220,5 +221,8 @@ def evaluate(
         bootstrap=f"{config.resamples}-{config.seed}",
         seqwright=__version__,
     )
-    scores = Scores.of(nll_counts(rows, facts), config, quick=False)
-    return Scores(scores.as_json() | {"tokens": feed.targets})
+    counts = nll_counts(rows, facts)
+    scores = Scores.of(counts, config, quick=False)
+    return Scores(scores.as_json() | {"tokens": feed.targets}).with_examples(
+        lambda: Examples(unit="conversation", counts=counts, fingerprint=facts)
+    )

@@ -105,6 +105,11 @@ def scale_temperature(probabilities: Floats, temperature: float | None) -> Float
     return np.exp(log_softmax(log_probs_of(probabilities) / temperature))
 
 
+def scaled_outputs(outputs: Floats, labels: Labels, options: ClassificationOptions) -> Floats:
+    """Outputs at the temperature of the options, which is of class probabilities alone."""
+    return scale_temperature(outputs, options.temperature) if labels.kind == "single" else outputs
+
+
 def _class_counts(
     outputs: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions
 ) -> Iterator[Counts]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -13,8 +12,6 @@ from numpy.typing import NDArray
 
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError, with_options
-from seqwright.core.notebook import NotebookTable
-from seqwright.core.printable import quantity
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Ensemble
 from seqwright.data.bucketing import ByLength
@@ -29,8 +26,9 @@ from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, 
 from seqwright.tasks.classification.codec import ClassificationCodec
 from seqwright.tasks.classification.defaults import COUNTED
 from seqwright.tasks.classification.details import calibration, details, label_errors
-from seqwright.tasks.classification.explanation import Explanation, explains
 from seqwright.tasks.classification.explanation import explain as explanations_of
+from seqwright.tasks.classification.explanation import explains
+from seqwright.tasks.classification.predictions import READ_AHEAD, ClassifiedText, classify, labeled_examples
 from seqwright.tasks.classification.predictor import (
     Member,
     Predictor,
@@ -43,6 +41,7 @@ from seqwright.tasks.classification.scores import (
     ClassificationScores,
     classification_counts,
     scale_temperature,
+    scaled_outputs,
 )
 from seqwright.tasks.classification.training_accuracy import training_accuracy
 from seqwright.tasks.codec import open_or_learn
@@ -50,8 +49,6 @@ from seqwright.tasks.scores import Scores
 
 SAMPLES = 4
 """Texts in the log at each sampling."""
-READ_AHEAD = 512
-"""Lines read ahead, so that lines of similar length share a batch."""
 
 
 class ClassificationTask:
@@ -184,28 +181,6 @@ class ClassificationTask:
         return Predictor(members=[member], labels=self.labels, device=device)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassifiedText(NotebookTable):
-    """The prediction for a text."""
-
-    texts: tuple[str, ...]
-    label: str | list[str] | float
-    """The most probable class, the labels above the threshold, or a value."""
-    probabilities: dict[str, float]
-    """Of every class or label; empty for a value."""
-    unread: int
-    """Tokens lost to truncation."""
-    explanation: Explanation | None = None
-    """The n-grams that contribute most, if requested."""
-
-    def __str__(self) -> str:
-        """Label and probability: `good (0.93)`."""
-        if isinstance(self.label, float):
-            return f"{self.label:.4g}"
-        labels = [self.label] if isinstance(self.label, str) else self.label
-        return ", ".join(f"{label} ({self.probabilities[label]:.2f})" for label in labels) or "none"
-
-
 class ClassificationRun(Run):
     """A trained classifier: `run = seqwright.open("runs/x"); run.classify(["A fine film."])`."""
 
@@ -323,7 +298,10 @@ def evaluate(
         table |= calibration(predictions.outputs, targets, labels)
     else:
         table |= {"texts": len(rows), "cut": predictions.truncated, "unlearned_labels": labels.unknown_counts(rows)}
-    return ClassificationScores(table, unknown_treatment=labels.unknown_treatment, truncation=settings.data.truncation)
+    scores = ClassificationScores(
+        table, unknown_treatment=labels.unknown_treatment, truncation=settings.data.truncation
+    )
+    return scores.with_examples(lambda: labeled_examples(predictions.outputs, targets, labels, rows, settings.decoding))
 
 
 def _explain_errors(
@@ -343,7 +321,7 @@ def class_values(
     outputs: Floats, targets: NDArray[Any], labels: Labels, settings: Settings, fingerprint: str
 ) -> dict[str, float]:
     """Values for the log of a training."""
-    scaled = _scaled(outputs, labels, settings)
+    scaled = scaled_outputs(outputs, labels, settings.decoding)
     return values(classification_counts(scaled, targets, labels, settings.decoding, fingerprint))
 
 
@@ -351,50 +329,7 @@ def class_scores(
     outputs: Floats, targets: NDArray[Any], labels: Labels, rows: Sequence[Row], settings: Settings, fingerprint: str
 ) -> dict[str, Any]:
     """Scores with intervals, and the tables behind them."""
-    scaled = _scaled(outputs, labels, settings)
+    scaled = scaled_outputs(outputs, labels, settings.decoding)
     counts = classification_counts(scaled, targets, labels, settings.decoding, fingerprint)
     tables = details(scaled, targets, labels, rows, settings.decoding)
     return scores_json(counts, settings.evaluation) | {"details": tables}
-
-
-def _scaled(outputs: Floats, labels: Labels, settings: Settings) -> Floats:
-    """Outputs at the temperature of [decoding], which is of class probabilities alone."""
-    return scale_temperature(outputs, settings.decoding.temperature) if labels.kind == "single" else outputs
-
-
-def classify(
-    predictor: Predictor,
-    texts: Iterable[tuple[str, ...]],
-    options: ClassificationOptions,
-    *,
-    explain: bool = False,
-    read_ahead: int = READ_AHEAD,
-) -> Iterator[ClassifiedText]:
-    """The prediction for each text, in order, `read_ahead` of them together, explained if requested."""
-    lines, labels = iter(texts), predictor.labels
-    while chunk := list(itertools.islice(lines, read_ahead)):
-        for text in chunk:
-            if len(text) != labels.parts:
-                how = " Part them by a tab." if labels.parts > 1 else ""
-                raise UserError(f"a row has {quantity(labels.parts, 'text')}, not {len(text)}: {text[0][:60]!r}.{how}")
-        encoded = predictor.encode(chunk)
-        predictions = predictor(encoded)
-        outputs = predictions.outputs
-        if labels.kind == "single":
-            outputs = scale_temperature(outputs, options.temperature)
-        none = itertools.repeat(None, len(chunk))
-        explanations = explanations_of(predictor, encoded, temperature=options.temperature) if explain else none
-        for text, row, lost, explanation in zip(chunk, outputs, predictions.lost, explanations, strict=True):
-            yield replace(_classified(text, row.tolist(), labels, options, int(lost)), explanation=explanation)
-
-
-def _classified(
-    text: tuple[str, ...], outputs: list[float], labels: Labels, options: ClassificationOptions, unread: int
-) -> ClassifiedText:
-    if labels.kind == "regression":
-        return ClassifiedText(texts=text, label=outputs[0], probabilities={}, unread=unread)
-    probabilities = dict(zip(labels.names, outputs, strict=True))
-    label: str | list[str] = max(probabilities, key=probabilities.__getitem__)
-    if labels.kind == "multi":
-        label = [name for name, probability in probabilities.items() if probability >= options.threshold]
-    return ClassifiedText(texts=text, label=label, probabilities=probabilities, unread=unread)

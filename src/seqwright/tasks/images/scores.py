@@ -14,10 +14,12 @@ from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.progress import SILENT, Progress
 from seqwright.data.images.corpus import Images
 from seqwright.metrics.counts import Counts, mean
+from seqwright.metrics.examples import Examples
 from seqwright.metrics.score import Floats, signature
 from seqwright.reporting.classification import class_report
 from seqwright.tasks.base import Settings
 from seqwright.tasks.classification.details import calibration
+from seqwright.tasks.classification.scores import classification_counts, scaled_outputs
 from seqwright.tasks.classification.task import class_scores, class_values
 from seqwright.tasks.images.codec import ImageCodec
 from seqwright.tasks.scores import Scores
@@ -66,17 +68,20 @@ def evaluate(
 
     outputs = score_epoch(model, feed, compute, device=device, progress=progress)
     if feed.targets is None:
-        counts = restoration_counts(outputs[:, :2], outputs[:, 2:], settings.data.objective)
+        counts = list(restoration_counts(outputs[:, :2], outputs[:, 2:], settings.data.objective))
         scores = Scores.of(counts, settings.evaluation, quick=quick).as_json()
     else:
         targets, fingerprint = feed.targets.reshape(-1), images.fingerprint
+        scaled = scaled_outputs(outputs, codec.labels, settings.decoding)
+        counts = list(classification_counts(scaled, targets, codec.labels, settings.decoding, fingerprint))
         if quick:
             scores = class_values(outputs, targets, codec.labels, settings, fingerprint)
         else:
             scores = class_scores(outputs, targets, codec.labels, (), settings, fingerprint)
         if fit and not quick:
             scores |= calibration(outputs, targets, codec.labels)
-    return ImageScores(scores if fit else scores | {"pictures": len(images)})
+    table = ImageScores(scores if fit else scores | {"pictures": len(images)})
+    return table.with_examples(lambda: Examples(unit="image", counts=counts, fingerprint=images.fingerprint))
 
 
 def predict(model: Any, batch: Batch) -> Floats:

@@ -13,8 +13,12 @@ from seqwright import __version__
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Adapts, Autoregressive
 from seqwright.data.text.stream import Stream
+from seqwright.metrics.blocks import block_examples
+from seqwright.metrics.counts import nll_counts
+from seqwright.metrics.examples import Examples, digest
 from seqwright.metrics.likelihood import (
     EvaluationConfig,
+    ScoredText,
     effective_stride,
     likelihood_scores,
     random_windows,
@@ -25,6 +29,7 @@ from seqwright.metrics.score import signature
 from seqwright.tasks.base import Settings
 from seqwright.tasks.codec import TextCodec
 from seqwright.tasks.scores import Scores
+from seqwright.text.tokenizer import Tokenizer
 from seqwright.training import machine
 
 SHORT = 1 << 14
@@ -148,7 +153,17 @@ def evaluate_text(
             device=device,
         )
         scores["random_windows"] = f"{config.random_batches}x{config.random_batch_size}x{context}|seed:{config.seed}"
-    return LanguageScores(scores)
+    return LanguageScores(scores).with_examples(lambda: text_examples(scored, stream, codec.tokenizer))
+
+
+def text_examples(scored: ScoredText, stream: Stream, tokenizer: Tokenizer) -> Examples:
+    """Blocks of a text with bits per byte or, where tokens do not determine the text, documents with perplexity."""
+    sizes = stream.sizes
+    if stream.lossy is None:
+        return block_examples(stream.text(tokenizer), sizes[:, 0], -scored.log_probs)
+    counts = nll_counts(scored.bootstrap_units(sizes), f"tokens:{scored.tokens}")
+    fingerprint = digest(stream.fingerprint, tokenizer.hash)
+    return Examples(unit="document", counts=counts, fingerprint=fingerprint, lossy=stream.lossy)
 
 
 def _context_facts(model: Autoregressive, config: EvaluationConfig, rows: int) -> dict[str, object]:

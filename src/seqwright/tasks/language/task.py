@@ -30,6 +30,7 @@ from seqwright.decoding.search_audit import Audit, search_audit
 from seqwright.decoding.speculation import Draft, ModelDraft, PromptLookup, check_rewindable
 from seqwright.layers.inference import optimize_for_inference
 from seqwright.metrics.counts import BootstrapConfig, Counts
+from seqwright.metrics.examples import Examples
 from seqwright.metrics.lines import ScoredLine, score_lines
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run, one_or_many
@@ -121,7 +122,10 @@ def stream_scores(counts: Sequence[Counts], stream: Stream, config: BootstrapCon
     scores = Scores.of(counts, config, quick=quick)
     if quick:
         return scores
-    return Scores(scores.as_json() | {"tokens": int(counts[0].rows[:, 1].sum()), "unknown": stream.unknown})
+    tokens = int(counts[0].rows[:, 1].sum())
+    return Scores(scores.as_json() | {"tokens": tokens, "unknown": stream.unknown}).with_examples(
+        lambda: Examples(unit="row of tokens", counts=counts, fingerprint=counts[0].signature)
+    )
 
 
 class LanguageTask(TextTask):

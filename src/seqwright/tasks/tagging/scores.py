@@ -23,6 +23,7 @@ from seqwright.data.tagged.formats import Sentence
 from seqwright.data.tagged.sentences import EncodedSentences
 from seqwright.metrics import spans
 from seqwright.metrics.counts import Counts, scores_json
+from seqwright.metrics.examples import text_examples
 from seqwright.metrics.score import Floats, Score, signature
 from seqwright.reporting.classification import class_report
 from seqwright.reporting.terminal import spans_table
@@ -154,7 +155,7 @@ def tag_scores(
         text=encoded.fingerprint[:8],
         seqwright=__version__,
     )
-    counts = _counts(predicted, gold, unknown_words, has_spans)
+    counts = list(_counts(predicted, gold, unknown_words, has_spans))
     table = scores_json((replace(one, signature=signature(one.signature, facts)) for one in counts), config)
     if predictions.nll is not None:
         nll = Score(value=predictions.nll, signature=signature("nll", "of:words", facts)).as_json()
@@ -165,7 +166,15 @@ def tag_scores(
     if has_spans:
         tables["per_span"] = spans.by_span(predicted, gold)
     facts_of_text = {"words": len(encoded.tags), "unlearned_tags": dict(unknown_tags), "details": tables}
-    return TaggingScores(table | facts_of_text)
+    return TaggingScores(table | facts_of_text).with_examples(
+        lambda: text_examples(
+            "sentence",
+            counts,
+            inputs=[" ".join(sentence.words) for sentence in sentences],
+            references=list(map(" ".join, gold)),
+            outputs=list(map(" ".join, predicted)),
+        )
+    )
 
 
 def _counts(

@@ -19,6 +19,7 @@ from seqwright.decoding.options import SearchOptions
 from seqwright.metrics.brackets import bracket_score
 from seqwright.metrics.counts import BootstrapConfig, Counts, by_length, nll_counts, scores_json
 from seqwright.metrics.edit_distance import error_rate
+from seqwright.metrics.examples import Examples, text_examples
 from seqwright.metrics.ngram_overlap import rouge, simplified_bleu, word_overlap
 from seqwright.metrics.score import Floats, signature
 from seqwright.metrics.translation import References, bleu, chrf, exact_match, ter
@@ -170,6 +171,23 @@ def quality_counts(
     facts = signature(outputs="lowercased" if lowercased else None, search=search)
     for counts in _quality_counts(outputs, references, config, lowercased=lowercased):
         yield replace(counts, signature=signature(counts.signature, facts))
+
+
+def output_examples(
+    unit: str,
+    inputs: Sequence[str],
+    references: References,
+    outputs: Sequence[str],
+    config: OutputEvaluationConfig,
+) -> Examples:
+    """Inputs with their outputs, and the metrics of these."""
+    return text_examples(
+        unit,
+        list(_quality_counts(outputs, references, config, lowercased=False)),
+        inputs=inputs,
+        references=list(map(" | ".join, references)),
+        outputs=outputs,
+    )
 
 
 def extractive_counts(

@@ -32,6 +32,7 @@ from seqwright.tasks.translation.extractive import extracts
 from seqwright.tasks.translation.scores import (
     OutputScores,
     extractive_counts,
+    output_examples,
     pair_likelihood,
     quality_counts,
     scores_by_length,
@@ -289,7 +290,9 @@ def evaluate(
         "degenerate": sum(bool(output.warnings) for output in outputs),
         "lower_case": lowercased,
     }
-    return OutputScores(scores_by_length(counts, config, lengths) | facts)
+    return OutputScores(scores_by_length(counts, config, lengths) | facts).with_examples(
+        lambda: output_examples("pair", [" ".join(pair.sources) for pair in pairs], references, texts, config)
+    )
 
 
 def translate_pairs(

@@ -1,0 +1,136 @@
+"""What a comparison finds: scores of each system, tests of each pair, and the examples behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from seqwright.metrics.significance import Difference
+from seqwright.reporting.run_facts import title
+
+Standing = Literal["best", "tie", "worse"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanScore:
+    """A metric of a system: its mean over seeds."""
+
+    value: float
+    low: float | None
+    """Ends of the 95 % bootstrap interval over examples and seeds; None with too few examples."""
+    high: float | None
+    deviation: float | None
+    """Standard deviation over seeds; None for one seed."""
+    values: tuple[float, ...]
+    """Of each run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """A recipe, trained once or with several seeds."""
+
+    name: str
+    runs: tuple[str, ...]
+    seeds: tuple[int, ...]
+    kind: str
+    parameters: int | None
+    seconds: float | None
+    """Mean training time."""
+    scores: Mapping[str, MeanScore]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedTest:
+    """A paired test of two systems."""
+
+    one: str
+    other: str
+    metric: str
+    difference: Difference
+    """Of `one`, which has the better headline score, over `other`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedExample:
+    """An example on which two systems differ."""
+
+    one: str
+    other: str
+    favors: str
+    """The system whose score it raises against the other's."""
+    influence: float
+    """How much the difference of the two would fall without the example."""
+    input: str
+    reference: str
+    outputs: tuple[str, str]
+    """Of the first run of either system."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Scores of runs on the same examples, the best first, with significance tests of every pair."""
+
+    split: str
+    """The data that all runs were scored on."""
+    unit: str
+    """What is resampled and swapped: text, sentence, block of text, …"""
+    examples: int
+    metrics: tuple[str, ...]
+    """Tested metrics, the headline first."""
+    systems: tuple[System, ...]
+    """From the best headline score to the worst."""
+    tests: tuple[PairedTest, ...]
+    """Of every pair and metric; p-values are corrected for all of them."""
+    different: tuple[ComparedExample, ...]
+    """Examples that most favor the best system over each other one, or the other over it."""
+    keys: Mapping[str, tuple[Any, ...]]
+    """Recipe keys whose values differ, with the value of each system."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        return self.metrics[0]
+
+    def test(self, one: str, other: str, metric: str | None = None) -> PairedTest:
+        """The test of two systems; `one` of it has the better headline score."""
+        wanted = {one, other}, metric or self.headline
+        return next(test for test in self.tests if ({test.one, test.other}, test.metric) == wanted)
+
+    def standing(self, system: System) -> Standing:
+        """A system against the one with the best headline score."""
+        best = self.systems[0]
+        if system is best:
+            return "best"
+        return "worse" if self.test(best.name, system.name).difference.verdict == "better" else "tie"
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: which system is better than which, where there is evidence."""
+        best, *others = self.systems
+        metric = title(self.headline)
+        if not others:
+            return f"{best.name} is one recipe with {len(best.runs)} seeds; name a run of another to test a difference."
+        tied = [system.name for system in others if self.standing(system) == "tie"]
+        if not tied:
+            than = others[0].name if len(others) == 1 else "every other run"
+            return f"{best.name} is better than {than} in {metric}."
+        sentence = f"Tie: no evidence that {best.name}, the best in {metric}, is better than {', '.join(tied)}"
+        worse = [system.name for system in others if system.name not in tied]
+        return f"{sentence}; it is better than {', '.join(worse)}." if worse else f"{sentence}."
+
+    @property
+    def sample(self) -> str:
+        """Number of examples and the data: "872 texts of the validation data"."""
+        return f"{self.examples:,} {_plural(self.unit, self.examples)} of {self.split}"
+
+    def as_json(self) -> dict[str, Any]:
+        tests = [asdict(test) | {"difference": test.difference.as_json()} for test in self.tests]
+        systems = [asdict(system) | {"standing": self.standing(system)} for system in self.systems]
+        return asdict(self) | {"systems": systems, "tests": tests, "verdict": self.verdict}
+
+
+def _plural(unit: str, count: int) -> str:
+    """`blocks of text`, `texts`, `sentences`."""
+    first, space, rest = unit.partition(" ")
+    return unit if count == 1 else f"{first}s{space}{rest}"

@@ -1,0 +1,45 @@
+"""`seqwright compare` and `sweep`: printed, as JSON and as a page; refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.journeys.commands import synthetic_text
+from tests.journeys.conftest import Command
+
+
+def test_a_sweep_and_a_comparison_of_its_runs(seqwright: Command, workdir: Path) -> None:
+    (workdir / "test.txt").write_text(synthetic_text(200, seed=1))
+    (workdir / "empty.txt").write_text("")
+    (workdir / "crlf.txt").write_bytes(b"the cat sat\r\non a mat\r\n")
+    ngram = ("--text", "text.txt", "--model", "ngram", "--set", "tokenizer.kind=characters")
+    swept = seqwright("sweep", *ngram, "--set", "model.order=1,4", "-q", "--run", "runs")
+    assert swept.status == 0
+    assert "chosen of 2 settings on validation: model.order=4 (runs/order=4)." in swept.out
+    assert "lower is better" in swept.out
+    assert (workdir / "runs" / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    again = seqwright("sweep", *ngram, "--set", "model.order=1,4", "--run", "runs", "--json")
+    assert again.json["chosen"]["runs"] == ["runs/order=4"]
+
+    runs = ("runs/order=1", "runs/order=4")
+    printed = seqwright("compare", *runs, "--on", "test.txt", "--html", "page.html")
+    assert printed.status == 0
+    assert "order=4 is better than order=1 in bits per byte." in printed.out
+    assert "Where order=4 and order=1 differ most:" in printed.out
+    page = (workdir / "page.html").read_text(encoding="utf-8")
+    assert "model.order" in page
+    assert page.count("<section>") == 4
+    few = seqwright("compare", *runs, "--on", "crlf.txt", "--json")
+    assert few.json["examples"] == 1
+    assert few.json["tests"][0]["difference"]["verdict"] == "tie"
+    assert "too few for an interval" in few.err
+    for arguments, message in (
+        ((runs[0],), "two runs or more"),
+        ((*runs, "--on", "empty.txt"), "empty.txt is empty"),
+        ((*runs, "--on", "nowhere.txt"), "no file nowhere.txt"),
+        ((runs[0], "runs/order=3"), "Did you mean"),
+        (runs, "--on FILE"),  # n-grams are refitted on their validation text
+    ):
+        refused = seqwright("compare", *arguments)
+        assert refused.status == 2
+        assert message in refused.err

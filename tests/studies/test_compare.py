@@ -1,0 +1,129 @@
+"""`compare`: runs of every task on shared data, seeds as one system, and refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seqwright as sw
+from seqwright.studies.compare.comparison import Comparison
+
+SMALL = ["training.steps=2", "training.batch_size=4", "training.sample_every=0", "model.width=8"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of each task, trained for two steps: those of one task on the same data."""
+    folder = tmp_path_factory.mktemp("compared")
+    lines = ["the cat sat on the mat", "a dog ran by the sea", "the big cat saw a dog"]
+    files = {
+        "train.txt": "\n".join(lines * 40) + "\n",
+        "test.txt": "\n".join(f"{line} and {lines[n % 3]}" for n in range(60) for line in lines),
+        "source.txt": "\n".join(lines * 10) + "\n",
+        "target.txt": "\n".join(line.replace("the", "die") for line in lines * 10) + "\n",
+        "labels.tsv": "".join(f"good\tthe good cat {n}\nbad\tthe bad dog {n}\n" for n in range(20)),
+        "tags.tsv": "the\tD\ncat\tN\nsat\tV\n\nthe\tD\ndog\tN\nran\tV\n\n" * 20,
+    }
+    for name, content in files.items():
+        (folder / name).write_text(content)
+    text, source, target, labels, tags = (str(folder / name) for name in files if name != "test.txt")
+    split = ["data.split=tail 50%"]
+    trainings: dict[str, dict[str, Any]] = {
+        "ngram": {"text": text, "model": "ngram", "set": ["tokenizer.kind=characters"]},
+        "bytes": {"text": text, "model": "ngram", "set": ["tokenizer.kind=bytes", "model.order=1"]},
+        "words": {"text": text, "model": "ngram", "set": ["tokenizer.kind=words"]},
+        "lstm-1": {"labeled": labels, "model": "lstm", "set": [*SMALL, *split, "training.seed=1"]},
+        "lstm-2": {"labeled": labels, "model": "lstm", "set": [*SMALL, *split, "training.seed=2"]},
+        "bag": {"labeled": labels, "model": "bag", "set": [*split]},
+        "perceptron": {"tagged": tags, "model": "perceptron", "set": [*split]},
+        "gru": {"tagged": tags, "model": "gru", "set": [*SMALL, *split]},
+        "mt-1": {"pairs": [source, target], "model": "lstm", "set": [*SMALL, *split, "decoding.max_tokens=5"]},
+        "mt-2": {"pairs": [source, target], "model": "gru", "set": [*SMALL, *split, "decoding.max_tokens=5"]},
+    }
+    for name, options in trainings.items():
+        sw.train(run=folder / name, **options)
+    return folder
+
+
+def compared(folder: Path, *names: str, **options: Any) -> Comparison:
+    return sw.compare([folder / name for name in names], device="cpu", **options)
+
+
+def test_language_models_of_different_tokenizers_compare_in_bits_per_byte(folder: Path) -> None:
+    text = str(folder / "test.txt")
+    comparison = compared(folder, "bytes", "ngram", on=text)
+    best, other = comparison.systems
+    assert (best.name, other.name) == ("ngram", "bytes")
+    assert comparison.unit == "block of text"
+    for system in comparison.systems:
+        (run,) = system.runs
+        assert system.scores["bits_per_byte"].value == pytest.approx(sw.open(run).evaluate(text)["bits_per_byte"])
+    test = comparison.test("bytes", "ngram")
+    assert (test.one, test.difference.verdict) == ("ngram", "better")
+    assert test.difference.value > 0  # fewer bits
+    assert comparison.verdict == "ngram is better than bytes in bits per byte."
+    assert comparison.different[0].favors == "ngram"
+    assert comparison.keys["tokenizer.kind"] == ("characters", "bytes")
+
+
+def test_seeds_of_a_recipe_are_one_system(folder: Path) -> None:
+    comparison = compared(folder, "lstm-1", "bag", "lstm-2", metrics=["accuracy"])
+    lstm = next(system for system in comparison.systems if system.name == "lstm")
+    assert lstm.seeds == (1, 2)
+    accuracy = lstm.scores["accuracy"]
+    assert accuracy.values == tuple(sw.open(run).evaluate()["accuracy"] for run in lstm.runs)
+    assert accuracy.value == sum(accuracy.values) / 2
+    assert accuracy.deviation is not None
+    assert len(comparison.tests) == 1
+    assert {example.reference for example in comparison.different} <= {"good", "bad"}
+    assert "the validation data" in comparison.sample
+    assert "training.seed" not in comparison.keys
+    alone = compared(folder, "lstm-1", "lstm-2")
+    assert "one recipe with 2 seeds" in alone.verdict
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "metrics", "unit"),
+    [
+        ("perceptron", "gru", ("accuracy",), "sentence"),
+        ("mt-1", "mt-2", ("bleu", "chrf"), "pair"),
+        ("bag", "lstm-1", ("accuracy", "macro_f1"), "text"),
+    ],
+)
+def test_each_task_has_its_metrics(folder: Path, one: str, other: str, metrics: tuple[str, ...], unit: str) -> None:
+    comparison = compared(folder, one, other)
+    assert (comparison.metrics, comparison.unit) == (metrics, unit)
+    for system in comparison.systems:
+        scores = sw.open(system.runs[0], device="cpu").evaluate()
+        assert {name: system.scores[name].value for name in metrics} == {name: scores[name] for name in metrics}
+    assert [test.difference.p_holm >= test.difference.p for test in comparison.tests] == [True] * len(metrics)
+    assert json.loads(json.dumps(comparison.as_json()))["verdict"] == comparison.verdict
+    assert comparison.html().startswith("<!doctype html>")
+    assert comparison.verdict in comparison._repr_html_()
+
+
+def test_what_cannot_be_compared_is_refused(folder: Path) -> None:
+    test = str(folder / "test.txt")
+    for names, options, message in (
+        (("bag",), {}, "two runs or more"),
+        (("bag", "bag"), {}, "named twice"),
+        (("bag", "gru"), {}, "compare runs of one task"),
+        (("bag", "lstm-1"), {"metrics": ["acuracy"]}, "Did you mean 'accuracy'?"),
+        (("ngram", "bytes"), {}, "with --on FILE"),
+        (("ngram", "words"), {"on": test}, "Compare it with runs of the same tokenizer"),
+    ):
+        with pytest.raises(sw.UserError, match=message.replace("?", r"\?")):
+            compared(folder, *names, **options)
+
+
+def test_runs_that_hold_out_different_data_need_other_data(folder: Path, tmp_path: Path) -> None:
+    labels = str(folder / "labels.tsv")
+    sw.train(labeled=labels, model="bag", set=["data.split=tail 30%"], run=tmp_path / "other")
+    with pytest.raises(sw.UserError, match="hold out different data"):
+        sw.compare([folder / "bag", tmp_path / "other"])
+    trained_on = sw.compare([folder / "bag", tmp_path / "other"], on=labels)
+    assert len(trained_on.notes) == 2
+    assert "was trained on" in trained_on.notes[0]
