@@ -69,7 +69,7 @@ def tokens_view(subject: Subject) -> ViewResult:
         names, condition = list(example.targets), "source, tokens before it" if example.source else "tokens before it"
     scores = TokenScores(log_probs, scored_tokens(log_probs, targets, names, tokenizer, top))
     bits = scores.bits
-    about = "The higher the bar (on a page: the darker the token), the greater the surprisal."
+    about = "The higher the bar (on a page: the stronger the color), the greater the surprisal."
     if bits:
         mean = sum(bits) / len(bits)
         perplexity = 2**mean if mean < MAX_EXPONENT else math.inf
