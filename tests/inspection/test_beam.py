@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from seqwright.decoding.beam_tree import Node
-from seqwright.inspection.beam import BEAM_SIZE, NEW_TOKENS, lost_hypotheses, node_steps
+from seqwright.decoding.length_penalty import normalize
+from seqwright.decoding.options import SearchOptions
+from seqwright.inspection.beam import BEAM_SIZE, NEW_TOKENS, lost_hypotheses, node_steps, score_formula
 
 from .conftest import Runs
 
@@ -39,3 +42,12 @@ def test_lost_hypotheses_have_the_step_of_their_dropped_continuations() -> None:
     steps = node_steps(nodes)
     assert steps == [1, 1, 1, 2, 2, 2, 3, 3]
     assert lost_hypotheses(nodes, steps) == [(1, 2, 0.25), (4, 3, None)]
+
+
+@pytest.mark.parametrize("penalty", ["none", "power", "gnmt", "average", "reward"])
+def test_formula_of_the_score_is_that_of_the_search(penalty: str) -> None:
+    options = SearchOptions(length_penalty=penalty, length_alpha=0.7)
+    formula = score_formula(options).removeprefix("score(y) = ")
+    for old, new in (("log p(y)", "(-4.0)"), ("0.7 |y|", "0.7 * |y|"), ("|y|", "7"), ("^", "**")):
+        formula = formula.replace(old, new)
+    assert eval(formula) == pytest.approx(normalize(torch.tensor(-4.0), 7, options).item())

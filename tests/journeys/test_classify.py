@@ -239,7 +239,7 @@ def test_unused_training_keys_of_count_models_are_reported(seqwright: Command, w
     keys = ("--set", "training.epochs=4", "--set", "training.learning_rate=0.1", "--set", "training.seed=2")
     result = seqwright("train", "--labeled", "train.tsv", "--run", "bag", *keys)
     assert (
-        "bag counts and takes no steps: training.learning_rate, training.epochs change nothing."
+        "bag takes no gradient steps; without effect: training.learning_rate, training.epochs."
         in result.err + result.out
     )
 

@@ -316,7 +316,9 @@ def test_runs_are_sorted_and_scores_of_different_texts_are_marked(seqwright: Com
     assert seqwright("mix", "runs/a", "runs/deep/b", "--on", "other.txt", "--run", long).status == 0
     (mixed,) = (row for row in seqwright("runs", "--json").lines if row["kind"] == "mixture")
     assert mixed["score_name"] == "perplexity"  # words are lossy
-    assert long in seqwright("runs").out
+    listed = seqwright("runs").out
+    assert long in listed
+    assert listed.count("finished") == 4  # no cell is cut
     assert "Scores of different held-out texts" in shown
 
 

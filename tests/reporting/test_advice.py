@@ -19,6 +19,7 @@ def test_a_loss_that_still_falls_is_trained_on_for_twice_the_steps() -> None:
     assert command == "seqwright train --run runs/a --set training.steps=1000"
     assert not list(advice("runs/a", log(5, 4, 3.5, 3.2, 3.19), {"nll": 3.19, "asked_steps": 500}))
     assert not list(advice("runs/a", log(5), {"nll": 5}))
+    assert not list(advice("runs/a", log(5, 1, 0.1, 0.004, 0.002), {"nll": 0.002, "asked_steps": 500}))  # learned
     assert not list(advice("runs/a", log(5, 2.0, 3.5, 3.2, 3.0), {"nll": 2.0, "asked_steps": 500}))  # best long ago
 
 

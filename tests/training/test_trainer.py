@@ -285,3 +285,14 @@ def test_bf16_training_keeps_fp32_weights() -> None:
 )
 def test_total_steps_of_a_recipe(config: dict[str, Any], steps: int) -> None:
     assert total_steps(TrainingConfig(**config), shuffled()) == steps
+
+
+def test_loss_of_the_progress_is_that_of_the_steps_since_the_last_log_line() -> None:
+    shown: list[float | None] = []
+
+    class Shown(Progress):
+        def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
+            shown.append(loss)
+
+    Trainer(fresh(gpt()), shuffled(), options(steps=7, log_every=4), MemoryStore(), reporter=Shown()).fit()
+    assert len(set(shown)) == 7

@@ -20,6 +20,8 @@ READ_BYTES = 1 << 16
 
 PIPED_WIDTH = 120
 """Columns of a table in a pipe or file: cells of text are wrapped; `--json` has everything."""
+COMPLETE_WIDTH = 10_000
+"""Columns of a table in a pipe or file of which no cell may be cut."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -110,7 +112,7 @@ def table_text(table: Any) -> str:
     from rich.console import Console
 
     text = io.StringIO()
-    Console(file=text, width=None if sys.stdout.isatty() else 10_000).print(table)
+    Console(file=text, width=None if sys.stdout.isatty() else COMPLETE_WIDTH).print(table)
     return text.getvalue().rstrip("\n")
 
 

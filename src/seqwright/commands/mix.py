@@ -60,7 +60,7 @@ def command(
         print_json({"run": run, "summary": summary})
         return
     tuned = summary.get("tuned", {})
-    columns = [Column("run", "run"), *(Column(name, name, figure) for name in ("weight", *tuned))]
+    columns = [Column("run", "run"), *(Column(name, name.replace("_", " "), figure) for name in ("weight", *tuned))]
     print_table(table([*summary["parts"], {"run": run} | tuned], columns))
     if summary.get("mean") == "geometric":
         echo("log-linear mixture, p ∝ Π p_i^weight (lower NLL than Σ weight p_i); its weights need not sum to 1.")

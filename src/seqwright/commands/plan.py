@@ -85,7 +85,11 @@ def _lines(made: Plan) -> Iterator[str]:
     from seqwright.reporting.numbers import count, duration, figure
     from seqwright.studies.plan import PETAFLOPS_DAY
 
-    yield f"{made.name}: {made.kind}, {made.parameters:,} parameters, {made.weight_bytes / 1e6:,.1f} MB in float32."
+    shared = sum(layer.parameters for layer in made.layers) - made.parameters
+    tied = f" ({shared:,} shared ones counted once)" if shared > 0 else ""
+    yield (
+        f"{made.name}: {made.kind}, {made.parameters:,} parameters{tied}, {made.weight_bytes / 1e6:,.1f} MB in float32."
+    )
     yield f"a row of {made.length:,} tokens: {count(made.mult_adds)} mult-adds, {made.activation_bytes / 1e6:,.1f} MB."
     rows = f"{made.rows:,} rows" + (f", {made.micro_rows:,} at a time" if made.micro_rows < made.rows else "")
     yield f"a step of {rows}: {made.step_flops:.3g} FLOP forward and backward."

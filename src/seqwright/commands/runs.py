@@ -7,10 +7,8 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import JSON, PIPED_WIDTH, echo, print_json, print_table
+from seqwright.commands.common import COMPLETE_WIDTH, JSON, echo, print_json, print_table
 
-NAME_WIDTH = 30
-"""Characters of a run's name for which a piped table has room."""
 SORT_KEYS = ("name", "date", "score", "parameters", "time")
 
 
@@ -63,7 +61,6 @@ def command(folder: str, sort: Any, as_json: bool) -> None:
     ]
     shown = table(rows, [column for column in columns if any(row.get(column.key) for row in rows)])
     shown.collapse_padding = True
-    # Names are there to be copied: a piped table is wide enough for the longest.
-    print_table(shown, width=PIPED_WIDTH + max(0, max(len(row["run"]) for row in rows) - NAME_WIDTH))
+    print_table(shown, width=COMPLETE_WIDTH)  # names are there to be copied
     if len(texts) > 1:
         echo("Scores of different held-out texts (A, B, …) do not compare; `seqwright evaluate RUN --on FILE` does.")

@@ -49,6 +49,8 @@ def open_input(text_or_file: str | None, format: Any, wanted: TextColumns) -> Ta
             "--columns names columns of a table, and the input is plain text; say what it is: --format csv, tsv or"
             " jsonl."
         )
+    if path is not None and format == "text" and not path.stat().st_size:
+        echo(f"{text_or_file} is empty.", err=True)
     if path is None:  # how many rows of a pipe have arrived is chance: its columns are not inferred from values
         return open_table(lines, "standard input", format, replace(wanted, classes=False))
     return open_table(lines, str(text_or_file), format, wanted)

@@ -88,16 +88,31 @@ def beam_view(subject: Subject) -> ViewResult:
     if lost:
         rows = [(one.step, one.text, one.log_prob, one.behind) for one in lost]
         figures.append(table("lost hypotheses", ("lost at step", "hypothesis", "log p", "behind"), rows))
+    limit = "" if isinstance(run, TranslationRun) else f" The search ends after {NEW_TOKENS} tokens."
     left_out = f" The tree has the first {TREE_STEPS} of {max(steps)} steps." if len(shown) < len(nodes) else ""
     step = Step(
         f"Beam search with beam size {options.beam_size}",
         "Each level is a step; numbers are log-probabilities of the output so far, and ✗ marks candidates that were"
         " dropped. A hypothesis is lost where none of its continuations was kept: behind is how much log p its best one"
-        f" lacked, if it was a candidate at all.{left_out}",
-        "log p(y) = Σ log p(y_t | y_<t)",
+        f" lacked, if it was a candidate at all.{limit}{left_out}",
+        "log p(y) = Σ log p(y_t | y_<t)\n" + score_formula(options),
         figures,
     )
     return ViewResult(step, BeamSearch(nodes, outputs, lost))
+
+
+def score_formula(options: SearchOptions) -> str:
+    """By what outputs are ranked (decoding/length_penalty.py); |y| counts <eos>."""
+    alpha = f"{options.length_alpha:g}"
+    score = {
+        "none": "log p(y)",
+        "power": f"log p(y) / |y|^{alpha}",
+        "gnmt": f"log p(y) / ((5 + |y|) / 6)^{alpha}",
+        "average": "log p(y) / |y|",
+        "reward": f"log p(y) + {alpha} |y|",
+    }[options.length_penalty]
+    coverage = f" + {options.coverage_penalty:g} coverage(y)" if options.coverage_penalty else ""
+    return f"score(y) = {score}{coverage}"
 
 
 def node_steps(nodes: Sequence[Node]) -> list[int]:

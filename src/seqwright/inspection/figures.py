@@ -76,7 +76,7 @@ class TokenStrip:
 
     @property
     def _top(self) -> float:
-        """Surprisal of the darkest shade: the greatest of the text, at least one bit."""
+        """Surprisal of the strongest color: the greatest of the text, at least one bit."""
         bits = [token.bits for token in self.tokens if token.bits is not None]
         return max([1.0, *filter(math.isfinite, bits)])  # log 0 is a matter of unsmoothed n-grams
 
@@ -93,7 +93,7 @@ class TokenStrip:
                 continue
             score = f"{token.bits:.2f} bits, p {number(token.probability or 0.0)}, rank {token.rank}"
             parts.append(chip(token.token, f"{score}; most probable: {about}", token.bits / top))
-        key = f"hover or focus a token for its scores; darkest: {top:.1f} bits"
+        key = f"hover or focus a token for its scores; strongest color: {top:.1f} bits"
         title = element("span", "surprisal of each token", class_="title")
         caption = element("figcaption", title, element("span", key, class_="key"))
         strip = element("figure", caption, element("div", *parts, class_="strip"), detail(), class_="wide")

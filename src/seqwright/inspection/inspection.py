@@ -37,7 +37,10 @@ class Inspection:
         self._chosen = tuple(dict.fromkeys(views))
         if not self.views:
             run = subject.run
-            raise UserError(f"{run.path} holds a '{run.settings.kind}' model, and inspect has no view of it.")
+            raise UserError(
+                f"{run.path} holds a '{run.settings.kind}' model, and inspect has no view of it; networks have some"
+                " (train with --model lstm, for example)."
+            )
         for name in self._chosen:
             self._check(name)
 

@@ -58,7 +58,7 @@ def scored_tokens(
 def tokens_view(subject: Subject) -> ViewResult:
     """Of language models, of translators given the source, and of masked language models given all other tokens."""
     example, tokenizer, top = subject.example, subject.target_tokenizer, subject.options.top
-    if isinstance(subject.run, MaskedRun):
+    if masked := isinstance(subject.run, MaskedRun):
         log_probs, places = masked_log_probs(subject.run, example)
         assert example.batch.source.ids is not None
         targets, condition = example.batch.source.ids[0, places].tolist(), "all other tokens"
@@ -69,7 +69,7 @@ def tokens_view(subject: Subject) -> ViewResult:
         names, condition = list(example.targets), "source, tokens before it" if example.source else "tokens before it"
     scores = TokenScores(log_probs, scored_tokens(log_probs, targets, names, tokenizer, top))
     bits = scores.bits
-    about = "The higher the bar (on a page: the darker the token), the greater the surprisal."
+    about = "The higher the bar (on a page: the stronger the color), the greater the surprisal."
     if bits:
         mean = sum(bits) / len(bits)
         perplexity = 2**mean if mean < MAX_EXPONENT else math.inf
@@ -79,7 +79,7 @@ def tokens_view(subject: Subject) -> ViewResult:
             f" place: {right:,}."
         )
     step = Step(
-        "Tokens: surprisal, rank and next-token distribution",
+        f"Tokens: surprisal, rank and {'distribution behind a mask' if masked else 'next-token distribution'}",
         about,
         f"surprisal(t) = -log₂ p(token t | {condition})",
         [TokenStrip("tokens", scores.tokens)],

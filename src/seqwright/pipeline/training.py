@@ -190,7 +190,7 @@ class TrainingSession:
         machine.device(self.recipe.training.device)  # refuses a missing device, although it would be unused
         changed = recipe.differences(to_table(TrainingConfig()), to_table(self.recipe.training), "training.")
         if unused := [key for key, *_ in changed if key not in COMMON_KEYS]:
-            self.recorded.note(f"{self.recipe.kind} counts and takes no steps: {', '.join(unused)} change nothing.")
+            self.recorded.note(f"{self.recipe.kind} takes no gradient steps; without effect: {', '.join(unused)}.")
         start = time.perf_counter()
         self.model.fit(self.task.corpus, self.progress)
         self.progress.stage("")
@@ -379,7 +379,7 @@ class TrainingSession:
         if self.directory.tokenizer_path.exists():
             about["tokenizer"] = self.directory.tokenizer.hash
         self.directory.save_model(tensors, about)
-        self.progress.note("weights are saved; scoring the validation data, if there is any, and writing the report.")
+        self.progress.note("weights are saved; scoring and writing the report.")
         scores = scores or self._evaluate(self.model, device, quick=False)
         if self.recipe.kind in build.COUNTED:
             for sample in self._sample(self.model, device):

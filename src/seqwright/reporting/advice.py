@@ -9,7 +9,8 @@ from seqwright.reporting.numbers import duration, figure
 
 FALLING = 0.01
 """Share of the loss by which it must still have fallen over the last fifth of the training."""
-
+LEARNED = 0.01
+"""Nats per token below which nothing is left to learn: a perplexity of 1.01."""
 
 USABLE_BLEU = 10.0
 """BLEU below which outputs rarely have the meaning of their sources."""
@@ -54,6 +55,8 @@ def still_falling(log: Sequence[Mapping[str, Any]]) -> float | None:
     if len(points) < 2 or points[-1][1] > min(nll for _, nll in points):
         return None
     last, loss = points[-1]
+    if loss < LEARNED:
+        return None
     before = [nll for step, nll in points if step <= 0.8 * last]
     fallen = 1 - loss / before[-1] if before and before[-1] > 0 else 0.0
     return fallen if fallen > FALLING else None

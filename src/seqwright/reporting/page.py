@@ -95,6 +95,7 @@ details .sample { margin: 2px 0 18px; }
 .cards.two { grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); }
 .cards > div { min-width: 0; }
 dl.pair, dl.next { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 4px 16px; margin: 0; }
+dl.next { grid-template-columns: fit-content(50%) minmax(0, 1fr); }
 dl.pair dt, dl.next dt { color: var(--muted); }
 dl.pair dd, dl.next dd { margin: 0; overflow-wrap: anywhere; }
 @media (max-width: 640px) { dl.next { grid-template-columns: 1fr; } }

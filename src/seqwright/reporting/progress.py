@@ -146,7 +146,7 @@ class TerminalProgress(Progress):
         self.bar.update(self.task, completed=done, total=total)
 
     def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
-        """Updates the bar after an optimizer step; `loss` is the last logged one, None before the first."""
+        """Updates the bar after an optimizer step; `loss` is the latest one known, None before the first."""
         now = time.monotonic()
         if self.started is None or step <= self.started[1]:
             self.started = (now, step)
@@ -213,5 +213,5 @@ def _sample_line(record: dict[str, Any]) -> str:
     )
     if "reference" in record and source:
         source = source if len(source) <= SOURCE_CHARACTERS else f"{source[: SOURCE_CHARACTERS - 1]}…"
-        output = f"{source} → {output.removeprefix('→ ')}"
+        output = f"{source} → {output.removeprefix('→').lstrip()}"
     return output[:SAMPLE_CHARACTERS]

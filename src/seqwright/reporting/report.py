@@ -155,6 +155,8 @@ def _curves(run: RunFacts) -> Html:
     names["tokens_per_second"] = f"{loss_unit.capitalize()}s per second"
     diagnostics = [_diagnostic(run, name, key) for key, name in names.items()]
     note = downsampling_note(len(run.records("train")))
+    if smoothing := run.setting("training", "label_smoothing"):
+        note += f" The training loss has label smoothing ({smoothing:g}), validation has none: it may be the lower one."
     return section(
         "Curves",
         grid(loss, "charts"),

@@ -180,7 +180,7 @@ class Trainer:
         with self._timed():
             self._step()
         loss = self.last_loss
-        if loss is None and self.device.type == "cpu" and self.interval.tokens:  # a GPU would be waited for
+        if self.device.type == "cpu" and self.interval.tokens:  # a GPU would be waited for
             loss = self.interval.loss.item() / self.interval.tokens
         self.reporter.step(self.progress.step, self.steps, loss, self.interval.tokens_per_second)
 

@@ -57,7 +57,7 @@ class CopiedStrip:
             chips = list(itertools.islice(self._chips(text, longest), room))
             strips.append(element("div", *chips, class_="strip copied"))
             room -= len(chips)
-        key = f"hover or focus a token; darkest: part of a match of {longest:,} tokens"
+        key = f"hover or focus a token; strongest color: part of a match of {longest:,} tokens"
         caption = element("figcaption", element("span", self.name, class_="title"), element("span", key, class_="key"))
         left_out = f"Only the first {SHOWN_TOKENS:,} tokens are shown." if room <= 0 else ""
         note = element("p", left_out, class_="lead") if left_out else Html("")

@@ -19,23 +19,25 @@ def discounts_for(
     ngrams: Counts, counts: list[Ints], kind: str, fallback: tuple[float, ...], eos: int | None, scratch: Scratch
 ) -> tuple[Floats, list[str]]:
     """(N, 4) discounts of counts of 0, 1, 2 and 3 or more, by order, and a note where the fallback is used."""
-    discounts, notes = np.zeros((len(counts), 4)), list[str]()
+    discounts, unknown = np.zeros((len(counts), 4)), list[str]()
     if kind not in ("kneser-ney", "absolute"):
-        return discounts, notes
+        return discounts, []
     counts_of_counts = [_counts_of_counts(c, scratch) for c in counts]
     if kind == "kneser-ney":
         _match_kenlm(counts_of_counts, ngrams, counts, eos, scratch)
+    assumed = np.array(fallback if kind == "kneser-ney" else (fallback[0],) * 3)
     for n, of_order in enumerate(counts_of_counts):
         estimated = modified_discounts(of_order) if kind == "kneser-ney" else absolute_discount(of_order)
         if estimated is None:
-            estimated = np.array(fallback if kind == "kneser-ney" else (fallback[0],) * 3)
-            notes.append(
-                f"The discounts of {n + 1}-grams cannot be estimated from their counts of counts (small or very regular"
-                f" data); falling back to {estimated[0]:g}, {estimated[1]:g} and {estimated[2]:g} for counts of 1, 2"
-                " and 3 or more (model.discount_fallback)."
-            )
-        discounts[n, 1:] = estimated
-    return discounts, notes
+            unknown.append(f"{n + 1}-grams")
+        discounts[n, 1:] = assumed if estimated is None else estimated
+    if not unknown:
+        return discounts, []
+    return discounts, [
+        f"The discounts of {', '.join(unknown)} cannot be estimated from their counts of counts (small or very regular"
+        f" data); falling back to {assumed[0]:g}, {assumed[1]:g} and {assumed[2]:g} for counts of 1, 2 and 3 or more"
+        " (model.discount_fallback)."
+    ]
 
 
 def modified_discounts(n: Floats) -> Floats | None:

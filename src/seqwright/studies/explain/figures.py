@@ -26,7 +26,7 @@ NOTEBOOK_STYLE = """
 .seqwright .figures { display: flex; flex-wrap: wrap; gap: 16px 32px; align-items: flex-start; }
 .seqwright figure { margin: 0 0 12px; max-width: 100%; overflow-x: auto; }
 .seqwright table { border-collapse: collapse; font-size: 13px; }
-.seqwright th, .seqwright td { padding: 3px 9px; font-weight: 400; }
+.seqwright th, .seqwright td { padding: 3px 9px; font-weight: 400; white-space: pre-wrap; }
 .seqwright td.number { text-align: right; font-variant-numeric: tabular-nums; }
 .seqwright table.matrix td[style] {
   background: color-mix(in srgb, var(--accent) calc(var(--weight) * 50%), transparent); }

@@ -14,6 +14,7 @@ STYLE = """
 .figures { display: flex; flex-wrap: wrap; gap: 24px 36px; align-items: flex-start; }
 .figures figure { max-width: 100%; }
 .scalar { margin: 0; }
+td, td:first-child, table.matrix th, ul.tree b { white-space: pre-wrap; }
 table.matrix { width: auto; font-size: 13px; }
 table.matrix th, table.matrix td { padding: 5px 10px; border-bottom: 0; font-weight: 400; }
 table.matrix tbody td:first-of-type { border-left: 1.5px solid var(--quiet); }

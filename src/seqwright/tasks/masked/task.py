@@ -132,15 +132,19 @@ class MaskedTask(TextTask):
         hidden, _ = model.hidden(batch.to(device))
         predicted = model.head.predict(hidden[:1])[masked.to(device)].tolist()
         reference = batch.target[:1][masked].tolist()
-        sample = {"prompt": self._tokens(batch), "text": f" → {' '.join(self.tokenizer.tokens(predicted))}"}
-        return [sample | {"reference": " ".join(self.tokenizer.tokens(reference))}]
+        sample = {"prompt": self._tokens(batch), "text": f" → {self._row(predicted)}"}
+        return [sample | {"reference": self._row(reference)}]
 
     def show(self, batch: Batch) -> str:
         return self._tokens(batch)[:200]
 
     def _tokens(self, batch: Batch) -> str:
         assert batch.source.ids is not None
-        return " ".join(self.tokenizer.tokens(batch.source.ids[0][batch.source.mask[0]].tolist()))
+        return self._row(batch.source.ids[0][batch.source.mask[0]].tolist())
+
+    def _row(self, ids: list[int]) -> str:
+        """Tokens in one line; a line end is a token, too."""
+        return " ".join(self.tokenizer.tokens(ids)).replace("\n", "↵")
 
 
 class MaskedRun(TextRun):

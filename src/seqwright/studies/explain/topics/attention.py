@@ -282,15 +282,15 @@ def _of_run(options: AttentionOptions, run: Run) -> Explanation:
             ],
         )
     ]
-    for layer, call in enumerate(record.attention.values(), 1):
+    for layer, call in enumerate(record.attention.values()):
         figures: list[Figure] = [
             matrix(f"layer {layer}, head {head}", weights, rows=tokens, columns=tokens, heat=True)
-            for head, weights in enumerate(call.weights[0].cpu(), 1)
+            for head, weights in enumerate(call.weights[0].cpu())
         ]
         steps.append(
             Step(
                 f"Layer {layer}",
-                "Row: the token that attends; column: the token it attends to.",
+                "Row: the token that attends; column: the token it attends to. Layers and heads are counted from 0.",
                 "softmax(Q Kᵀ / √E)",
                 figures,
             )
