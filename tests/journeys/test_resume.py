@@ -53,7 +53,9 @@ def test_interrupt_while_reading_leaves_no_run(workdir: Path) -> None:
     time.sleep(0.2)  # the text is being read and tokenized, which takes seconds
     process.send_signal(signal.SIGINT)
     result = finish(process)
-    assert (result.status, result.err.split()[-1]) == (130, "stopped.")
+    # A shell reports 130 in both cases: Python dies of the signal where it came while a C extension ran Python code.
+    assert result.status in (130, -signal.SIGINT)
+    assert result.err.split()[-1] == "stopped."
     assert files(workdir) == {"text.txt", "long.txt"}
 
 

@@ -111,7 +111,7 @@ def test_what_cannot_be_compared_is_refused(folder: Path) -> None:
         (("bag",), {}, "two runs or more"),
         (("bag", "bag"), {}, "named twice"),
         (("bag", "gru"), {}, "compare runs of one task"),
-        (("bag", "lstm-1"), {"metrics": ["acuracy"]}, "Did you mean 'accuracy'?"),
+        (("bag", "lstm-1"), {"metrics": ["accurcy"]}, "Did you mean 'accuracy'?"),
         (("ngram", "bytes"), {}, "with --on FILE"),
         (("ngram", "words"), {"on": test}, "Compare it with runs of the same tokenizer"),
     ):
