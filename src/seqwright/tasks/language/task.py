@@ -177,12 +177,19 @@ class LanguageTask(TextTask):
             )
         if len(self.streams) > 1:
             return self._mixture(examples, length)
-        ordered = {"curriculum": True} if training.curriculum else {}
+        ordered: dict[str, Any] = {"curriculum": True} if training.curriculum else {}
         if ordered and examples not in ("prefixes", "documents"):
             raise UserError(
                 f"a curriculum by length needs examples of different lengths, but {examples} are all of one length; "
                 'use data.examples = "documents", or set training.curriculum = false.'
             )
+
+        if training.bptt_jitter and examples != "bptt":
+            raise UserError(
+                f'training.bptt_jitter varies the length of BPTT rows, but data.examples is "{examples}"; leave it out.'
+            )
+        if training.bptt_jitter:
+            ordered["jitter"] = training.bptt_jitter
 
         def cut_into(stream: Stream) -> Feed:
             return FEEDS[examples](stream, context=length, batch=training.batch_size, seed=training.seed, **ordered)
