@@ -27,7 +27,7 @@ def test_neural_cache_equals_a_loop_over_positions(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(neural_cache, "CHUNK", 3)  # the cache is carried over chunks
     scored = score_with_cache(model, TEXT, sos=SOS, size=size, theta=theta, weight=weight, device="cpu")
     static = score_text(model, TEXT, sos=SOS).log_probs
-    hidden = model.hidden(Batch.of_text(TEXT[:-1].unsqueeze(0), TEXT[1:].unsqueeze(0)))[0][0]
+    hidden = model.hidden(Batch.of_text(TEXT[:-1].unsqueeze(0), TEXT[1:].unsqueeze(0)))[0][0].detach()
     for t, target in enumerate(TEXT[1:].tolist()):
         if target == SOS:
             assert scored.log_probs[t] == 0

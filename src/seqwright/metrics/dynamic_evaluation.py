@@ -55,7 +55,7 @@ def score_dynamically(
 
 @torch.no_grad()
 def _update(
-    parameters: list[nn.Parameter], gradients: tuple[Tensor, ...], trained: list[Tensor], rate: float, decay: float
+    parameters: list[Tensor], gradients: tuple[Tensor, ...], trained: list[Tensor], rate: float, decay: float
 ) -> None:
     torch._foreach_add_(parameters, gradients, alpha=-rate)
     if decay:
@@ -63,9 +63,9 @@ def _update(
 
 
 @contextmanager
-def _trainable(model: nn.Module) -> Iterator[list[nn.Parameter]]:
+def _trainable(model: nn.Module) -> Iterator[list[Tensor]]:
     """The parameters with gradients enabled; restores values and flags afterwards."""
-    parameters = list(model.parameters())
+    parameters: list[Tensor] = list(model.parameters())
     if any(parameter.dtype != torch.float32 for parameter in parameters):
         raise UserError("dynamic evaluation changes the weights, which needs float32: leave --precision out.")
     saved = [(parameter.detach().clone(), parameter.requires_grad) for parameter in parameters]

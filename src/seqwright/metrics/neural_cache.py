@@ -1,6 +1,6 @@
 """Neural cache (Grave et al. 2017): a recurrent language model interpolated with a pointer to its recent hidden states.
 
-p(w) = (1 - λ) p_model(w) + λ Σ_i [w_(i+1) = w] softmax_i(θ h_t · h_i), over the last `size` positions i < t of the text.
+p(w) = (1 - λ) p_model(w) + λ Σ_i [w_(i+1) = w] softmax_i(θ h_t · h_i), over the last `size` positions i < t.
 """
 
 from __future__ import annotations
