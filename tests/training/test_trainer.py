@@ -126,12 +126,14 @@ def test_accumulated_activation_regularization_equals_one_batch() -> None:
 
 def test_learning_rate_is_scaled_by_the_random_length() -> None:
     before, short = fresh(lstm()).double(), fresh(lstm()).double()
-    batch = slices().batch(0)
     full = fresh(lstm()).double()
-    train(full, Same(batch), plain(steps=1))
-    train(short, Same(batch), plain(steps=1, bptt_jitter=5.0, sequence_length=2 * batch.input.size(1)))
+    length = slices().batch(0).input.size(1)
+    train(full, slices(), plain(steps=1))
+    train(short, slices(), plain(steps=1, bptt_jitter=5.0, sequence_length=2 * length))
     for start, one, half in zip(before.parameters(), full.parameters(), short.parameters(), strict=True):
         assert_close(half - start, (one - start) / 2)
+    with pytest.raises(UserError, match="bptt_jitter varies the length of rows with carried state"):
+        train(fresh(lstm()), shuffled(), plain(steps=1, bptt_jitter=5.0, sequence_length=8))
 
 
 def test_carried_state_is_reset_with_each_epoch() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from seqwright.core.config import refuse, wrong_negatives, wrong_shares, wrong_sizes
+from seqwright.core.config import UserError, refuse, wrong_negatives, wrong_shares, wrong_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +134,14 @@ class TrainingConfig:
     (average-last) or keep_best best (average-best) checkpoints."""
     writers: tuple[Literal["csv", "tensorboard"], ...] = ()
     """Additional log writers: log.csv, written when training stops (csv); TensorBoard event files (tensorboard)."""
+
+    def check_feed(self, *, carried: bool) -> None:
+        """Refuses options that need a state carried from step to step."""
+        if self.bptt_jitter and not carried:
+            raise UserError(
+                "training.bptt_jitter varies the length of rows with carried state, which only rnn, lstm and gru"
+                ' language models with data.examples = "bptt" have; leave it out.'
+            )
 
     @property
     def averages_weights(self) -> bool:

@@ -69,10 +69,10 @@ def warmup_steps(config: TrainingConfig, steps: int) -> int:
     return min(100, steps // 10) if config.warmup_steps is None else min(config.warmup_steps, steps // 2)
 
 
-def length_ratio(length: int, sequence_length: int | None, *, jitter: float) -> float:
+def length_ratio(config: TrainingConfig, length: int) -> float:
     """Factor of the learning rate for rows of random length: otherwise a mean gradient of few tokens would count as
     much as one of many (Merity et al. 2018)."""
-    return length / sequence_length if jitter and sequence_length else 1.0
+    return length / config.sequence_length if config.bptt_jitter and config.sequence_length else 1.0
 
 
 def schedule(kind: str, *, steps: int, warmup: int, final: float) -> Schedule:

@@ -78,6 +78,7 @@ class Trainer:
         reporter: Progress = SILENT,
         chance: float | None = None,
     ):
+        config.check_feed(carried=feed.carried)
         self.device = machine.device(config.device)
         self.model = model.to(self.device)
         self.objective = Objective(
@@ -208,8 +209,7 @@ class Trainer:
         if self.freezing(step):
             self.update.release()
         batch = self.feed.batch(step)
-        ratio = length_ratio(batch.input.size(1), self.config.sequence_length, jitter=self.config.bptt_jitter)
-        self.update.set_learning_rate(self.learning_rate(step) * ratio)
+        self.update.set_learning_rate(self.learning_rate(step) * length_ratio(self.config, batch.input.size(1)))
         loss, norm, self.carry = self.update(
             batch, self._carried(batch.rows, step), step, micro_batch=self.progress.micro_batch
         )

@@ -184,11 +184,7 @@ class LanguageTask(TextTask):
                 'use data.examples = "documents", or set training.curriculum = false.'
             )
 
-        if training.bptt_jitter and examples != "bptt":
-            raise UserError(
-                f'training.bptt_jitter varies the length of BPTT rows, but data.examples is "{examples}"; leave it out.'
-            )
-        if training.bptt_jitter:
+        if training.bptt_jitter and examples == "bptt":
             ordered["jitter"] = training.bptt_jitter
 
         def cut_into(stream: Stream) -> Feed:
