@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +22,7 @@ from seqwright.data.text.stream import Stream, make_stream
 from seqwright.data.text.windows import DocumentMasking, Windows
 from seqwright.text.trainers import TokenizerConfig, train
 
-FEEDS = [Windows, BPTTRows, Prefixes, Documents]
+FEEDS = [Windows, BPTTRows, partial(BPTTRows, jitter=2.0), Prefixes, Documents]
 SOS, EOS, PAD = 0, 1, 2
 
 
@@ -62,7 +63,7 @@ def test_every_target_once_per_epoch(make, stream, context, rows, seed, number) 
     for batch in batches:
         assert batch.input.shape == batch.target.shape
         assert batch.rows <= rows
-        assert batch.input.size(1) <= context
+        assert batch.input.size(1) <= context or isinstance(make, partial)  # random lengths vary around it
 
 
 @pytest.mark.parametrize("make", FEEDS)
@@ -208,3 +209,14 @@ def test_document_masking_adds_document_ids_to_the_same_windows(stream, context,
         for input, documents in zip(batch.input.tolist(), batch.documents.tolist(), strict=True):
             boundaries = [two > one for one, two in pairwise([0, *documents])]
             assert boundaries == [id == SOS for id in input]
+
+
+def test_random_bptt_lengths_vary_around_the_length_and_half_of_it() -> None:
+    feed = BPTTRows(stream_of([SOS, *([3] * 40_000)]), context=20, batch=2, seed=1, jitter=1.0)
+    lengths = np.array([batch.input.size(1) for batch in epoch(feed)])
+    assert lengths.sum() == 20_000
+    halves = lengths < 15
+    assert 0.03 < halves.mean() < 0.07
+    assert abs(np.median(lengths[~halves]) - 20) <= 1
+    assert 0.8 < lengths[~halves].std() < 1.3
+    assert [batch.input.size(1) for batch in epoch(feed, 1)] != lengths.tolist()

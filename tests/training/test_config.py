@@ -20,6 +20,8 @@ from seqwright.training.config import TrainingConfig
         ({"epochs": 0.0}, "epochs must be above 0"),
         ({"beta1": 1.0}, "beta1 must be at least 0 and below 1, not 1.0"),
         ({"beta2": 1.5}, "beta2 must be at least 0 and below 1"),
+        ({"bptt_jitter": 2.0}, "bptt_jitter varies sequence_length: set it too"),
+        ({"ema_decay": 0.9, "asgd_trigger": 5}, "give ema_decay or asgd_trigger, not both"),
         ({"ema_decay": 1.0}, "ema_decay must be at least 0 and below 1"),
         (
             {"keep_last": 0, "final_lr_ratio": 2.0},

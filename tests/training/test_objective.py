@@ -1,15 +1,18 @@
-"""R-Drop: no effect without dropout, a symmetric KL divergence with it."""
+"""R-Drop: no effect without dropout, a symmetric KL divergence with it. AR and TAR against their formulas."""
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from seqwright.core.batch import IGNORE
+from seqwright.core.batch import IGNORE, Batch
+from seqwright.core.config import UserError
 from seqwright.layers.heads import TokenHead
 from seqwright.training.objective import Objective, symmetric_kl
 
+from ..contract.kinds import small
 from ..contract.translators import pairs, translator
 
 
@@ -39,3 +42,24 @@ def test_symmetric_kl_is_the_mean_of_both_directions() -> None:
     p, q = (head(hidden[target != IGNORE]).log_softmax(-1) for hidden in (hidden1, hidden2))
     expected = [F.kl_div(b, a, reduction="sum", log_target=True) for a, b in ((p, q), (q, p))]
     assert_close(symmetric_kl(head, hidden1, hidden2, target), sum(expected) / 2)
+
+
+def test_activation_regularization_is_the_mean_square_and_the_mean_squared_change() -> None:
+    """AR and TAR are means over features, summed over real positions; the padded end of a row has none."""
+    model = small("lstm narrower tied")
+    ids = torch.tensor([[2, 5, 7, 4], [2, 8, 9, 1]])
+    target = torch.tensor([[5, 7, 4, 6], [8, 9, IGNORE, IGNORE]])
+    batch = Batch.of_text(ids, target)
+    h, _ = model.hidden(batch)
+    real = [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+    ar = sum(h[row, t].square().mean() for row, t in real)
+    tar = sum((h[row, t] - h[row, t - 1]).square().mean() for row, t in real if t)
+    plain = Objective(model)(batch)[0]
+    assert_close(Objective(model, activation_l2=2.0)(batch)[0], plain + 2 * ar)
+    assert_close(Objective(model, temporal_activation_l2=3.0)(batch)[0], plain + 3 * tar)
+
+
+def test_activation_regularization_is_refused_without_a_recurrent_network() -> None:
+    for name in ("gpt", "rnn flatten"):
+        with pytest.raises(UserError, match="rnn, lstm or gru"):
+            Objective(small(name), activation_l2=2.0)

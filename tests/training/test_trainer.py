@@ -36,8 +36,8 @@ def gpt(dropout: float = 0.0) -> ModelConfig:
     return configured("gpt", layers=2, width=8, heads=2, context=8, dropout=dropout)
 
 
-def lstm(dropout: float = 0.0) -> ModelConfig:
-    return configured("lstm", layers=2, width=6, dropout=dropout)
+def lstm(dropout: float = 0.0, **regularization: object) -> ModelConfig:
+    return configured("lstm", layers=2, width=6, dropout=dropout, **regularization)
 
 
 def shuffled() -> Shuffled:
@@ -111,6 +111,29 @@ def test_resume_is_uninterrupted_bit_for_bit(config: object, make: Callable[[], 
     assert progress | {"seconds": 0} == uninterrupted | {"seconds": 0}
     after = [record for record in whole.of_kind("epoch") if record["step"] > at]
     assert resumed.of_kind("epoch") == after
+
+
+def test_accumulated_activation_regularization_equals_one_batch() -> None:
+    changes = {"steps": 5, "learning_rate": 0.5, "activation_l2": 2.0, "temporal_activation_l2": 1.0}
+    models = [fresh(lstm()).double() for _ in range(3)]
+    train(models[0], slices(), plain(**changes))
+    train(models[1], slices(), plain(**changes, micro_batch_size=2))
+    train(models[2], slices(), plain(**changes | {"activation_l2": 0.0, "temporal_activation_l2": 0.0}))
+    for one, accumulated in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert_close(accumulated, one, rtol=0, atol=1e-12)
+    assert not torch.equal(models[0].head.readout.weight, models[2].head.readout.weight)  # type: ignore[union-attr]
+
+
+def test_learning_rate_is_scaled_by_the_random_length() -> None:
+    before, short = fresh(lstm()).double(), fresh(lstm()).double()
+    full = fresh(lstm()).double()
+    length = slices().batch(0).input.size(1)
+    train(full, slices(), plain(steps=1))
+    train(short, slices(), plain(steps=1, bptt_jitter=5.0, sequence_length=2 * length))
+    for start, one, half in zip(before.parameters(), full.parameters(), short.parameters(), strict=True):
+        assert_close(half - start, (one - start) / 2)
+    with pytest.raises(UserError, match="bptt_jitter varies the length of rows with carried state"):
+        train(fresh(lstm()), shuffled(), plain(steps=1, bptt_jitter=5.0, sequence_length=8))
 
 
 def test_carried_state_is_reset_with_each_epoch() -> None:

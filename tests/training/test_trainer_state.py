@@ -60,6 +60,7 @@ def trainer_of(config: object, feed: Feed, settings: TrainingConfig, store: Memo
 STATEFUL: dict[str, tuple[dict[str, Any], Callable[[], Feed], object]] = {
     "ema_decay": ({"ema_decay": 0.9}, shuffled, gpt(dropout=0.2)),
     "ema carried": ({"ema_decay": 0.9}, slices, lstm(dropout=0.2)),
+    "asgd_trigger": ({"asgd_trigger": 1}, slices, lstm(weight_dropout=0.5, locked_dropout=True)),
     "plateau": ({"schedule": "plateau", "plateau_patience": 1}, shuffled, gpt()),
     "early": ({"patience": 6}, shuffled, gpt()),
     "best few": ({"keep_best": 3, "weights": "average-best"}, shuffled, gpt()),
@@ -132,6 +133,21 @@ def test_ema_weights_are_evaluated_and_not_trained() -> None:
         for name, tensor in evaluated.items():
             assert torch.equal(tensor, groups["ema"][name])
             assert torch.equal(groups["model"][name], without.saved[step][0]["model"][name])
+
+
+def test_nt_asgd_averages_from_the_first_evaluation_worse_than_older_ones() -> None:
+    nlls = {2: 5.0, 4: 4.0, 6: 4.5, 8: 4.2, 10: 3.0}
+    store = MemoryStore()
+    trainer = Trainer(
+        fresh(lstm()), slices(), plain(steps=10, asgd_trigger=1, evaluate_every=2, checkpoint_every=1), store
+    )
+    trainer.evaluate = lambda: {"nll": nlls[trainer.progress.step]}
+    trainer.fit()
+    (record,) = store.of_kind("averaging")
+    assert record["step"] == 8  # 4.5 is better than the 5.0 before the last; 4.2 is worse than 4.0
+    assert all(("ema" in groups) == (step >= 8) for step, (groups, _) in store.saved.items())
+    for name, average in store.saved[10][0]["ema"].items():
+        assert_close(average, torch.stack([store.saved[step][0]["model"][name] for step in (8, 9, 10)]).mean(0))
 
 
 def test_average_weights_is_the_mean() -> None:

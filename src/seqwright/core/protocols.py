@@ -169,6 +169,21 @@ class ModelsSource(Protocol):
 
 
 @runtime_checkable
+class HasActivations(Protocol):
+    """A recurrent language model whose activations can be regularized (Merity et al. 2018)."""
+
+    @property
+    def has_activations(self) -> bool:
+        """Whether its encoder is recurrent."""
+        ...
+
+    def hidden_and_activations(self, batch: Batch, state: State | None = None) -> tuple[Tensor, Tensor, State | None]:
+        """Hidden states for the head, those of the last layer before dropout, and the state after where one was
+        given."""
+        ...
+
+
+@runtime_checkable
 class TagsWords(Protocol):
     """A model of a tag for each word."""
 

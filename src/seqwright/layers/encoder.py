@@ -45,6 +45,11 @@ class EncoderConfig(ABC):
         return self.input_width
 
     @property
+    def token_dropout(self) -> float:
+        """Rate at which a language model drops token types from its embedding."""
+        return 0.0
+
+    @property
     def output_length(self) -> int | None:
         """Number of output positions where every source is padded to one length; None where lengths vary."""
         return None
@@ -121,6 +126,19 @@ class CausalEncoder(Protocol):
 
         `documents` (B, T) masks attention to a token's document: needs masks_documents, and no state.
         """
+        ...
+
+
+@runtime_checkable
+class RecurrentActivations(Protocol):
+    """Causal encoder whose last layer can be read before dropout, for activation regularization."""
+
+    def activations(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State | None]:
+        """Hidden states (B, T, D) before dropout and, where a state was passed, the state after."""
+        ...
+
+    def drop_output(self, output: Tensor) -> Tensor:
+        """Dropout of those hidden states."""
         ...
 
 

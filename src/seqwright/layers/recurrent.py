@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from seqwright.layers.encoder import last_real
 
@@ -65,19 +66,85 @@ def run_padded(network: nn.RNNBase, x: Tensor, mask: Tensor) -> Layer:
     return x, tuple(torch.cat(states) for states in zip(*finals, strict=True))
 
 
-def run_layers(network: nn.RNNBase, x: Tensor, initial: tuple[Tensor, ...]) -> Layer:
-    """The network over rows x (B, S, D) without padding, from states (L, B, D), one layer after the other: the same
-    function as its own forward pass, whose dropout between layers on a GPU waits for the host and depends on a state
-    inside cuDNN instead of the seed."""
+class StackedRNN(nn.Module):
+    """Single-layer networks of different widths, one on the other, with the arguments and results of torch.nn's stacked
+    ones; states of layers narrower than the widest are padded with zeros to (L, B, D)."""
+
+    def __init__(self, blocks: Sequence[nn.RNNBase], *, dropout: float = 0.0):
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.dropout = dropout
+
+    def forward(self, x: Any, initial: Any) -> tuple[Any, Any]:
+        """Outputs and final states of x, padded (B, T, D) or packed, from states (L, B, D)."""
+        states = initial if isinstance(initial, tuple) else (initial,)
+        finals = []
+        for layer, block in enumerate(self.blocks):
+            if layer and self.dropout and self.training:
+                x = _map_packed(x, lambda data: F.dropout(data, self.dropout))
+            before = _states_of(states, layer, cast(int, block.hidden_size))
+            x, after = block(x, before if len(states) > 1 else before[0])
+            finals.append(after if isinstance(after, tuple) else (after,))
+        stacked = _stack_states(finals, states[0].size(-1))
+        return x, stacked if len(states) > 1 else stacked[0]
+
+
+def run_layers(
+    network: nn.RNNBase | StackedRNN,
+    x: Tensor,
+    initial: tuple[Tensor, ...],
+    *,
+    locked: bool = False,
+    weight_dropout: float = 0.0,
+) -> Layer:
+    """The network over rows x (B, S, D) without padding, from states (L, B, D), one layer after the other.
+
+    The same function as its own forward pass, whose dropout between layers on a GPU waits for the host and depends on a
+    state inside cuDNN instead of the seed. In training, `weight_dropout` drops hidden-to-hidden weights, one mask for
+    all rows and positions (DropConnect, Wan et al. 2013; Merity et al. 2018): the fused kernel takes them as they are.
+    """
     finals = []
-    for layer in range(network.num_layers):
+    for layer, (cell, suffix) in enumerate(_cells(network)):
         if layer:
-            x = F.dropout(x, network.dropout, network.training)
-        x, final = _run(
-            network, x, _weights(network, f"l{layer}"), tuple(state[layer : layer + 1] for state in initial)
-        )
+            x = dropout(x, network.dropout, training=network.training, locked=locked)
+        weight_ih, weight_hh, *biases = _weights(cell, suffix)
+        if weight_dropout:
+            weight_hh = F.dropout(weight_hh, weight_dropout, network.training)
+        x, final = _run(cell, x, [weight_ih, weight_hh, *biases], _states_of(initial, layer, cell.hidden_size))
         finals.append(final)
-    return x, tuple(torch.cat(states) for states in zip(*finals, strict=True))
+    return x, _stack_states(finals, initial[0].size(-1))
+
+
+def dropout(x: Tensor, rate: float, *, training: bool, locked: bool) -> Tensor:
+    """Dropout of x (B, T, D); `locked`: with one mask for all positions of a row (Gal & Ghahramani 2016)."""
+    if not locked or not rate or not training:
+        return F.dropout(x, rate, training)
+    return x * F.dropout(x.new_ones(x.size(0), 1, x.size(2)), rate)
+
+
+def _cells(network: nn.RNNBase | StackedRNN) -> list[tuple[nn.RNNBase, str]]:
+    """The network and suffix of parameter names of each layer."""
+    if isinstance(network, StackedRNN):
+        return [(cast(nn.RNNBase, block), "l0") for block in network.blocks]
+    return [(network, f"l{layer}") for layer in range(network.num_layers)]
+
+
+def _states_of(states: tuple[Tensor, ...], layer: int, width: int) -> tuple[Tensor, ...]:
+    """The states (1, B, width) of a layer."""
+    return tuple(state[layer : layer + 1, :, :width].contiguous() for state in states)
+
+
+def _stack_states(finals: Sequence[tuple[Tensor, ...]], width: int) -> tuple[Tensor, ...]:
+    """States (L, B, width) of those of each layer, narrower ones padded with zeros."""
+    return tuple(
+        torch.cat([F.pad(state, (0, width - state.size(-1))) if state.size(-1) < width else state for state in states])
+        for states in zip(*finals, strict=True)
+    )
+
+
+def _map_packed(x: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """A function of the elements of a padded or packed sequence."""
+    return x._replace(data=function(x.data)) if isinstance(x, PackedSequence) else function(x)
 
 
 def _run_gated(network: nn.RNNBase, layer: int, x: Tensor, mask: Tensor) -> Layer:

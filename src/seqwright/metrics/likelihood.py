@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqwright.core.batch import IGNORE, Batch, Source
-from seqwright.core.config import UserError, check_not_negative, check_sizes
+from seqwright.core.config import UserError, check_not_negative, check_shares, check_sizes
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive, Counted
 from seqwright.core.state import State
@@ -51,10 +51,25 @@ class EvaluationConfig:
     accuracy: bool | None = None
     """Also report next-token accuracy: how often the most probable token is the next one. It needs all logits of a
     text; by default `evaluate` reports it where they are few."""
+    cache_size: int | None = None
+    """Also report the scores of an rnn, lstm or gru with a neural cache of this many hidden states (Grave et al. 2017;
+    500 suits Penn Treebank, 2,000 WikiText-2), beside those of the static model."""
+    cache_theta: float = 0.3
+    """Flatness of the neural cache (θ): factor of the inner products of hidden states."""
+    cache_lambda: float = 0.1
+    """Interpolation weight of the neural cache (λ)."""
+    dynamic_rate: float | None = None
+    """Also report the scores of dynamic evaluation of an rnn, lstm or gru (Krause et al. 2018), beside those of the
+    static model: learning rate of the SGD step after each scored segment; choose it on validation text."""
+    dynamic_decay: float = 0.0
+    """Dynamic evaluation: decay (λ) of the weights towards the trained ones after each segment."""
+    dynamic_segment: int = 5
+    """Dynamic evaluation: tokens of a segment."""
 
     def __post_init__(self) -> None:
-        check_sizes(self, "stride", "batch_size", "random_batch_size")
-        check_not_negative(self, "random_batches", "resamples", "seed")
+        check_sizes(self, "stride", "batch_size", "random_batch_size", "cache_size", "dynamic_segment")
+        check_not_negative(self, "random_batches", "resamples", "seed", "cache_theta", "dynamic_rate")
+        check_shares(self, "cache_lambda", "dynamic_decay")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqwright.core.batch import Batch, Source, Vocabulary
 from seqwright.core.config import UserError, check_sizes
 from seqwright.core.state import State
-from seqwright.layers.encoder import CausalEncoder, EncoderConfig, last_real
+from seqwright.layers.encoder import CausalEncoder, EncoderConfig, RecurrentActivations, last_real
 from seqwright.layers.flatten import PrefixFlatten
 from seqwright.layers.heads import HeadConfig, HiddenHead, TokenHead
 from seqwright.layers.recompute import Recompute
@@ -43,7 +44,8 @@ class LMHeadConfig(HeadConfig):
         """Refuses options that do not fit the encoder's."""
         if self.tied and encoder.input_width != encoder.output_width:
             raise UserError(
-                f"tied = true needs embedding = width; they are {encoder.input_width} and {encoder.output_width}."
+                f"tied = true needs embedding = width (or = last_width of rnn, lstm and gru); they are"
+                f" {encoder.input_width} and {encoder.output_width}."
             )
         bounded = "length" in encoder.head_fixed.get(self.name, {})  # by the encoder's context
         if not bounded and (self.readout == "flatten") != (self.length is not None):
@@ -62,8 +64,10 @@ class LanguageModel(nn.Module):
         tied: bool = False,
         readout: bool = True,
         readout_bias: bool = True,
+        token_dropout: float = 0.0,
     ):
         super().__init__()
+        self.token_dropout = token_dropout
         self.embedding = nn.Embedding(vocabulary, embedding)
         self.encoder: Any = encoder
         self.stateful = isinstance(encoder, CausalEncoder)
@@ -85,8 +89,26 @@ class LanguageModel(nn.Module):
 
     def hidden(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
         """Hidden states (B, T, D) and, where a state was passed, the state after."""
-        x = self.embedding(batch.input)
+        x = self._embed(batch.input)
         return self._causal(x, state) if batch.documents is None else self._causal(x, documents=batch.documents)
+
+    @property
+    def has_activations(self) -> bool:
+        """Whether the encoder is recurrent, so that its activations can be regularized."""
+        return isinstance(self.encoder, RecurrentActivations)
+
+    def hidden_and_activations(self, batch: Batch, state: State | None = None) -> tuple[Tensor, Tensor, State | None]:
+        """Hidden states, those of the last layer before dropout, and, where a state was passed, the state after."""
+        activations, after = self.encoder.activations(self._embed(batch.input), state)
+        return self.encoder.drop_output(activations), activations, after
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        """Embeddings (B, T, D); in training, those of dropped token types are zero wherever they occur."""
+        x = self.embedding(ids)
+        if not (self.token_dropout and self.training):
+            return x
+        mask = F.dropout(x.new_ones(self.embedding.num_embeddings, 1), self.token_dropout)  # (V, 1)
+        return x * F.embedding(ids, mask)
 
     def encode(self, source: Source) -> Tensor:
         """Hidden states (B, S, D) of a complete text. No mask is needed: a causal encoder never sees right padding."""
@@ -144,7 +166,13 @@ def language_model(
         )
     bias = config.readout_bias or flatten
     model = LanguageModel(
-        vocabulary.size, config.input_width, encoder, tied=head.tied, readout=readout, readout_bias=bias
+        vocabulary.size,
+        config.input_width,
+        encoder,
+        tied=head.tied,
+        readout=readout,
+        readout_bias=bias,
+        token_dropout=config.token_dropout,
     )
     if config.token_std is not None:
         nn.init.normal_(model.embedding.weight, std=config.token_std)

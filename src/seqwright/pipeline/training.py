@@ -40,8 +40,8 @@ from seqwright.training import machine
 from seqwright.training.averaging import average_weights
 from seqwright.training.config import TrainingConfig
 from seqwright.training.divergence import DivergenceError, chance_nll
-from seqwright.training.schedule import ENDLESS
-from seqwright.training.trainer import TensorGroups, Trainer, total_steps, warmup_steps
+from seqwright.training.schedule import ENDLESS, warmup_steps
+from seqwright.training.trainer import TensorGroups, Trainer, total_steps
 from seqwright.training.trainer_state import final_checkpoints
 from seqwright.training.weights import init_from, load_weights, weights
 

@@ -233,6 +233,7 @@ def _events(run: RunFacts) -> Html:
         "stop": "stopped: {reason}",
         "diverged": "{reason}",
         "early": "early stopping: best at step {best_step}",
+        "averaging": "NT-ASGD: averaging of the weights starts",
         "spike": "rolled back to this step: loss spike of {loss:.3g} at step {at}",
         "memory": "out of memory: micro-batch size reduced to {micro_batch_size}",
     }

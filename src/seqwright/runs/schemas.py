@@ -93,6 +93,7 @@ LOG: dict[str, dict[str, Types]] = {
     "diverged": {"step": int, "reason": str},
     "scores": {"on": list, "scores": dict},
     "early": {"step": int, "best_step": int},
+    "averaging": {"step": int},
     "spike": {"step": int, "at": int, "loss": (int, float)},
     "memory": {"step": int, "micro_batch_size": int},
 }

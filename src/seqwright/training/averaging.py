@@ -1,4 +1,4 @@
-"""Weight averaging: exponential moving average (EMA) over steps, and the mean of checkpoints."""
+"""Weight averaging: over steps, exponential (EMA) or since a trigger (NT-ASGD), and the mean of checkpoints."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from torch import Tensor, nn
 from seqwright.training.weights import load_weights, weights
 
 
-class EMA:
-    """The exponential moving average of a model's weights (Polyak & Juditsky 1992)."""
+class WeightAverage:
+    """An average of a model's weights over steps (Polyak & Juditsky 1992)."""
 
-    def __init__(self, model: nn.Module, decay: float):
-        self.model, self.decay = model, decay
+    def __init__(self, model: nn.Module, ema_decay: float | None):
+        self.model, self.ema_decay = model, ema_decay
         named = weights(model)
         self.model_tensors = [tensor.detach() for tensor in named.values()]
         self.tensors = {name: tensor.detach().clone() for name, tensor in named.items()}
 
     @torch.no_grad()
-    def update(self, step: int) -> None:
-        """Updates the average with the weights after `step` steps; the decay warms up, so that the random
-        initialization is forgotten early."""
-        decay = min(self.decay, step / (step + 10))
-        torch._foreach_lerp_(list(self.tensors.values()), self.model_tensors, 1 - decay)  # a few fused kernels
+    def update(self, step: int, start: int | None) -> None:
+        """Adds the weights after `step` steps: to an EMA, or to the mean since `start` (the weights of `start` are the
+        first)."""
+        weight = mean_weight(step, start or 0) if self.ema_decay is None else ema_weight(step, self.ema_decay)
+        torch._foreach_lerp_(list(self.tensors.values()), self.model_tensors, weight)  # a few fused kernels
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         for name, tensor in self.tensors.items():
@@ -40,6 +40,23 @@ class EMA:
             yield
         finally:
             load_weights(self.model, saved)
+
+
+def ema_weight(step: int, decay: float) -> float:
+    """Weight of the weights after `step` steps in their exponential moving average; the decay warms up, so that the
+    random initialization is forgotten early."""
+    return 1 - min(decay, step / (step + 10))
+
+
+def mean_weight(step: int, start: int) -> float:
+    """Weight of the weights after `step` steps in the mean of those after `start`, …, `step` steps."""
+    return 1 / (step - start + 1)
+
+
+def is_triggered(history: Sequence[float], nll: float, trigger: int) -> bool:
+    """Whether this validation nll starts NT-ASGD after those in `history`: it is worse than the best but for the last
+    `trigger` ones (Merity et al. 2018, algorithm 1)."""
+    return len(history) > trigger and nll > min(history[:-trigger])
 
 
 def average_weights(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from seqwright.core.config import refuse, wrong_negatives, wrong_shares, wrong_sizes
+from seqwright.core.config import UserError, refuse, wrong_negatives, wrong_shares, wrong_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +21,10 @@ class TrainingConfig:
     """Examples (rows) per optimizer step."""
     sequence_length: int | None = None
     """Tokens per row; by default the model's context length (128 for models without a limit)."""
+    bptt_jitter: float = 0.0
+    """Random BPTT lengths: standard deviation, in tokens, of the length of a step's rows around sequence_length (or
+    half of it, in one step of twenty); the learning rate is scaled by the length (Merity et al. 2018, who use 5 of
+    70). Needs sequence_length and data.examples = "bptt"; off by default."""
     micro_batch_size: int | Literal["auto"] | None = None
     """Gradient accumulation: rows per forward and backward pass, where a batch does not fit in memory; the result is
     that of the whole batch. auto halves them until they fit."""
@@ -57,6 +61,10 @@ class TrainingConfig:
     ema_decay: float | None = None
     """Decay of an exponential moving average (EMA) of the weights, e.g. 0.999; the average is evaluated, sampled from
     and saved in place of the weights. Off by default."""
+    asgd_trigger: int | None = None
+    """NT-ASGD (Merity et al. 2018, who use 5): start to average the weights over steps at the first evaluation worse
+    than the best of those at least this many evaluations before; the average is evaluated, sampled from and saved in
+    place of the weights. For optimizer = "sgd" and schedule = "constant"; off by default."""
     patience: int | None = None
     """Early stopping: evaluations without improvement after which training ends. Off by default."""
     spike_threshold: float | None = None
@@ -84,6 +92,12 @@ class TrainingConfig:
     auxiliary_loss_weight: float = 0.0
     """Weight of an auxiliary language modeling loss on the input text, for classifiers with a causal encoder (Radford
     et al. 2018 use 0.5)."""
+    activation_l2: float = 0.0
+    """Activation regularization (AR, Merity et al. 2018, who use 2): weight of the mean square of hidden states after
+    dropout, for rnn, lstm and gru language models."""
+    temporal_activation_l2: float = 0.0
+    """Temporal activation regularization (TAR, Merity et al. 2018, who use 1): weight of the mean square of the change
+    of hidden states from one position to the next."""
     r_drop: float = 0.0
     """R-Drop (Liang et al. 2021): weight of the KL divergence between two forward passes with different dropout; 5
     suits translation. Doubles the cost of a step."""
@@ -121,6 +135,25 @@ class TrainingConfig:
     writers: tuple[Literal["csv", "tensorboard"], ...] = ()
     """Additional log writers: log.csv, written when training stops (csv); TensorBoard event files (tensorboard)."""
 
+    def check_feed(self, *, carried: bool) -> None:
+        """Refuses options that need a state carried from step to step."""
+        if self.bptt_jitter and not carried:
+            raise UserError(
+                "training.bptt_jitter varies the length of rows with carried state, which only rnn, lstm and gru"
+                ' language models with data.examples = "bptt" have; leave it out.'
+            )
+
+    @property
+    def averages_weights(self) -> bool:
+        """Whether the weights are averaged over steps, now or after a trigger."""
+        return self.ema_decay is not None or self.asgd_trigger is not None
+
+    def intervals(self, steps: int) -> dict[str, int]:
+        """Steps between evaluations, samples and checkpoints in a training of `steps` steps; 0 = only at the end."""
+        evaluate = self.evaluate_every if self.evaluate_every is not None else max(1, steps // 10)
+        others = {"sample": self.sample_every, "checkpoint": self.checkpoint_every}
+        return {"evaluate": evaluate} | {k: evaluate if v is None else v for k, v in others.items()}
+
     def __post_init__(self) -> None:
         problems = []
         if self.steps is not None and self.epochs is not None:
@@ -130,7 +163,11 @@ class TrainingConfig:
         problems += wrong_sizes(
             self, "steps", "sequence_length", "batch_size", "micro_batch_size", "log_every", "keep_last", "keep_best"
         )
-        problems += wrong_sizes(self, "patience", "plateau_patience", "lora_rank", "threads")
+        problems += wrong_sizes(self, "patience", "plateau_patience", "asgd_trigger", "lora_rank", "threads")
+        if self.bptt_jitter and self.sequence_length is None:
+            problems.append("bptt_jitter varies sequence_length: set it too")
+        if self.asgd_trigger is not None and self.ema_decay is not None:
+            problems.append("give ema_decay or asgd_trigger, not both: each is an average of the weights")
         for name in ("epochs", "minutes", "spike_threshold", "unfreeze_every", "layer_decay"):
             value = getattr(self, name)
             if value is not None and value <= 0:
@@ -141,6 +178,9 @@ class TrainingConfig:
             "learning_rate",
             "weight_decay",
             "r_drop",
+            "activation_l2",
+            "temporal_activation_l2",
+            "bptt_jitter",
             "auxiliary_loss_weight",
             "warmup_steps",
             "max_grad_norm",

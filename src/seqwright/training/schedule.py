@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from seqwright.training.config import TrainingConfig
+
 Schedule = Callable[[int], float]
 
 INITIAL_LR_RATIO = 1 / 25
@@ -60,6 +62,17 @@ def one_cycle(step: int, steps: int, final: float) -> float:
 KINDS = (*DECAYS, "inverse-root", "one-cycle")
 ENDLESS = ("constant", "plateau", "inverse-root")
 """Schedules that do not depend on the total number of steps: longer training continues them unchanged."""
+
+
+def warmup_steps(config: TrainingConfig, steps: int) -> int:
+    """Steps of learning-rate warmup: the recipe's, but at most half of all; by default a tenth, at most 100."""
+    return min(100, steps // 10) if config.warmup_steps is None else min(config.warmup_steps, steps // 2)
+
+
+def length_ratio(config: TrainingConfig, length: int) -> float:
+    """Factor of the learning rate for rows of random length: otherwise a mean gradient of few tokens would count as
+    much as one of many (Merity et al. 2018)."""
+    return length / config.sequence_length if config.bptt_jitter and config.sequence_length else 1.0
 
 
 def schedule(kind: str, *, steps: int, warmup: int, final: float) -> Schedule:

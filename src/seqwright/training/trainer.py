@@ -18,7 +18,7 @@ from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Feed, Trainable
 from seqwright.core.state import State
 from seqwright.training import machine
-from seqwright.training.averaging import EMA
+from seqwright.training.averaging import WeightAverage
 from seqwright.training.config import TrainingConfig
 from seqwright.training.divergence import MIN_STEPS, DivergenceError, refuse_divergence
 from seqwright.training.layer_freezing import LayerFreezing
@@ -26,7 +26,7 @@ from seqwright.training.mfu import flops_per_token, peak_flops
 from seqwright.training.objective import Objective
 from seqwright.training.optimizer import load_optimizer_state, optimizer, optimizer_state
 from seqwright.training.prefetch import Prefetched
-from seqwright.training.schedule import schedule
+from seqwright.training.schedule import length_ratio, schedule, warmup_steps
 from seqwright.training.signals import StopRequest
 from seqwright.training.spikes import Trend
 from seqwright.training.trainer_state import LogInterval, TrainerState, record_evaluation
@@ -78,6 +78,7 @@ class Trainer:
         reporter: Progress = SILENT,
         chance: float | None = None,
     ):
+        config.check_feed(carried=feed.carried)
         self.device = machine.device(config.device)
         self.model = model.to(self.device)
         self.objective = Objective(
@@ -85,6 +86,8 @@ class Trainer:
             smoothing=config.label_smoothing,
             r_drop=config.r_drop,
             auxiliary=config.auxiliary_loss_weight,
+            activation_l2=config.activation_l2,
+            temporal_activation_l2=config.temporal_activation_l2,
         )
         self.optimizer = optimizer(self.model, config)
         self.update = Update(self.objective, self.optimizer, config, self.device, split=self._split)
@@ -98,7 +101,7 @@ class Trainer:
         )
         self.progress = TrainerState()
         self.carry: State | None = None
-        self.average = None if config.ema_decay is None else EMA(self.model, config.ema_decay)
+        self._average = WeightAverage(self.model, config.ema_decay) if config.averages_weights else None
         self.epoch_loss = torch.zeros((), dtype=accumulator_dtype(self.device), device=self.device)
         self.interval = LogInterval(self.device)
         self.norm = self.step_loss = torch.zeros((), device=self.device)
@@ -107,7 +110,7 @@ class Trainer:
 
     def fit(self) -> str | None:
         """Trains until the last step, early stopping or a stop signal; returns the signal's name, or None."""
-        every = self._intervals()
+        every = self.config.intervals(self.steps)
         if self.config.spike_threshold is not None and not self.progress.recent:
             self._record_checkpoint(0)
             self.save()  # so that there is always a checkpoint to roll back to
@@ -145,9 +148,9 @@ class Trainer:
         load_weights(self.model, groups["model"])
         load_optimizer_state(self.optimizer, self.model, groups["optimizer"])
         self.update.release()
+        self.progress = TrainerState.read(progress)
         if self.average is not None:
             self.average.load_state_dict(groups["ema"])
-        self.progress = TrainerState.read(progress)
         if self.progress.early is not None and self.steps > self.progress.early:  # the recipe now has more steps
             self.progress.early, self.progress.waited = None, 0
         self.epoch_loss.fill_(self.progress.epoch_loss)
@@ -206,15 +209,20 @@ class Trainer:
         if self.freezing(step):
             self.update.release()
         batch = self.feed.batch(step)
-        self.update.set_learning_rate(self.learning_rate(step))
+        self.update.set_learning_rate(self.learning_rate(step) * length_ratio(self.config, batch.input.size(1)))
         loss, norm, self.carry = self.update(
             batch, self._carried(batch.rows, step), step, micro_batch=self.progress.micro_batch
         )
         if self.average is not None:
-            self.average.update(step + 1)
+            self.average.update(step + 1, self.progress.average_start)
         self._account(loss, batch.count, norm)
         if step == 0:
             self.progress.initial_loss = self.step_loss.item()
+
+    @property
+    def average(self) -> WeightAverage | None:
+        """The average of the weights: an EMA, or that of NT-ASGD once it was triggered."""
+        return self._average if self.config.ema_decay is not None or self.progress.average_start is not None else None
 
     def _split(self, rows: int) -> None:
         """Keeps the size of micro-batches that fit into memory."""
@@ -340,6 +348,9 @@ class Trainer:
         self.store.log({"kind": "evaluation", "step": progress.step, "seconds": round(progress.seconds, 3), **scores})
         self._refuse_divergence(scores["nll"])
         record_evaluation(progress, scores["nll"], self.config, self.steps)
+        if self.average is not None and progress.average_start == progress.step:
+            self.average.update(progress.step, progress.average_start)
+            self.store.log({"kind": "averaging", "step": progress.step})
         if progress.early is not None:
             self.store.log({"kind": "early", "step": progress.step, "best_step": progress.best_step})
 
@@ -351,7 +362,7 @@ class Trainer:
             self.store.log({"kind": "sample", "step": self.progress.step, **text})
 
     def _averaged(self) -> AbstractContextManager[None]:
-        """Context manager under which the model has its EMA weights, if any."""
+        """Context manager under which the model has its averaged weights, if any."""
         return nullcontext() if self.average is None else self.average.applied()
 
     def _record_checkpoint(self, step: int) -> None:
@@ -380,17 +391,6 @@ class Trainer:
                 "The last checkpoint is from before. Lower training.learning_rate, raise training.warmup_steps, or fix"
                 " that text."
             )
-
-    def _intervals(self) -> dict[str, int]:
-        config = self.config
-        evaluate = config.evaluate_every if config.evaluate_every is not None else max(1, self.steps // 10)
-        others = {"sample": config.sample_every, "checkpoint": config.checkpoint_every}
-        return {"evaluate": evaluate} | {k: evaluate if v is None else v for k, v in others.items()}
-
-
-def warmup_steps(config: TrainingConfig, steps: int) -> int:
-    """Steps of learning-rate warmup: the recipe's, but at most half of all; by default a tenth, at most 100."""
-    return min(100, steps // 10) if config.warmup_steps is None else min(config.warmup_steps, steps // 2)
 
 
 def total_steps(config: TrainingConfig, feed: Feed) -> int:

@@ -12,6 +12,7 @@ import torch
 from seqwright.core.batch import accumulator_dtype
 from seqwright.core.config import UserError
 from seqwright.core.storage import to_record
+from seqwright.training.averaging import is_triggered
 from seqwright.training.config import TrainingConfig
 
 
@@ -33,6 +34,10 @@ class TrainerState:
     recent: list[int] = field(default_factory=list)
     """Steps of the keep_last most recent scheduled checkpoints. Those saved on a stop signal are not among them: an
     interruption must not change which checkpoints are averaged or rolled back to."""
+    history: list[float] = field(default_factory=list)
+    """Validation nlls before averaging started, for the trigger of NT-ASGD."""
+    average_start: int | None = None
+    """The step at which NT-ASGD started to average; None where it has not."""
     stale: int = 0
     """Evaluations since the best one, or since the plateau schedule last reduced the learning rate."""
     lowered: int = 0
@@ -87,7 +92,8 @@ class LogInterval:
 
 
 def record_evaluation(progress: TrainerState, nll: float, config: TrainingConfig, steps: int) -> None:
-    """Updates the state after an evaluation: best checkpoint, ranking, plateau schedule and early stopping."""
+    """Updates the state after an evaluation: best checkpoint, ranking, NT-ASGD's trigger, plateau schedule and early
+    stopping."""
     improved = progress.best is None or nll < progress.best
     if improved:
         progress.best, progress.best_step = nll, progress.step
@@ -95,6 +101,10 @@ def record_evaluation(progress: TrainerState, nll: float, config: TrainingConfig
     progress.waited = 0 if improved else progress.waited + 1
     # Ties rank by step: of equal scores the older checkpoint stays, as for the best.
     progress.ranking = sorted([*progress.ranking, (nll, progress.step)])[: config.keep_best]
+    if config.asgd_trigger is not None and progress.average_start is None:
+        if is_triggered(progress.history, nll, config.asgd_trigger):
+            progress.average_start = progress.step
+        progress.history.append(nll)
     if config.schedule == "plateau" and progress.stale >= config.plateau_patience:
         progress.lowered, progress.stale = progress.lowered + 1, 0
     if config.patience is not None and progress.waited >= config.patience:

@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -21,7 +22,7 @@ from seqwright.core.state import State
 from seqwright.layers.attention import drop_full_mask
 from seqwright.layers.elman import ACTIVATIONS, Elman
 from seqwright.layers.encoder import EncoderConfig, EncoderOutput
-from seqwright.layers.recurrent import run_layers, run_padded, without_autocast
+from seqwright.layers.recurrent import StackedRNN, dropout, run_layers, run_padded, without_autocast
 
 Cell = Literal["rnn", "lstm", "gru"]
 
@@ -38,12 +39,32 @@ class RecurrentConfig(EncoderConfig):
     """Embedding size; as width by default."""
     dropout: float = 0.0
     """Dropout rate of each layer's input and of the output, never of recurrent connections (Zaremba et al. 2014)."""
+    input_dropout: float | None = None
+    """Dropout rate of the embeddings; as dropout by default."""
+    inter_layer_dropout: float | None = None
+    """Dropout rate between layers; as dropout by default."""
+    output_dropout: float | None = None
+    """Dropout rate of the output; as dropout by default."""
+    locked_dropout: bool = False
+    """Locked (variational) dropout: one mask for all positions of a row, anew for each batch (Gal & Ghahramani 2016),
+    at the rates of dropout."""
+    weight_dropout: float = 0.0
+    """Dropout rate of the hidden-to-hidden weights, one mask for each batch (DropConnect in AWD-LSTM, Merity et al.
+    2018, who use 0.5)."""
+    embedding_dropout: float = 0.0
+    """Rate at which token types are dropped from the embedding, wherever they occur in a batch (Gal & Ghahramani 2016;
+    Merity et al. 2018 use 0.1)."""
+    last_width: int | None = None
+    """Hidden size of the last layer, at most width; as width by default. As large as embedding, it can be tied."""
 
     autoregressive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_sizes(self, "layers", "width", "embedding")
-        check_shares(self, "dropout")
+        check_sizes(self, "layers", "width", "embedding", "last_width")
+        check_shares(self, "dropout", "input_dropout", "inter_layer_dropout", "output_dropout")
+        check_shares(self, "weight_dropout", "embedding_dropout")
+        if self.output_width > self.width:
+            raise UserError(f"last_width is {self.last_width}, more than width {self.width}: lower it, or raise width.")
 
     @property
     def input_width(self) -> int:
@@ -51,19 +72,28 @@ class RecurrentConfig(EncoderConfig):
 
     @property
     def output_width(self) -> int:
-        return self.width
-
-    @abstractmethod
-    def network(self) -> nn.Module:
-        """The newly initialized cells of all layers."""
+        return self.last_width or self.width
 
     @property
-    def _sizes(self) -> tuple[int, int, int]:
-        return self.input_width, self.width, self.layers
+    def token_dropout(self) -> float:
+        return self.embedding_dropout
+
+    def network(self) -> nn.Module:
+        """The newly initialized cells of all layers."""
+        if self.output_width == self.width:
+            return self.cells(self.input_width, self.width, self.layers, dropout=self._dropout_between_layers)
+        widths = [self.input_width, *[self.width] * (self.layers - 1), self.output_width]
+        blocks = [self.cells(size, width, 1, dropout=0.0) for size, width in pairwise(widths)]
+        return StackedRNN(blocks, dropout=self._dropout_between_layers)  # type: ignore[arg-type]
+
+    @abstractmethod
+    def cells(self, size: int, width: int, layers: int, *, dropout: float) -> nn.Module:
+        """Newly initialized layers of one width."""
 
     @property
     def _dropout_between_layers(self) -> float:
-        return self.dropout if self.layers > 1 else 0.0
+        rate = self.dropout if self.inter_layer_dropout is None else self.inter_layer_dropout
+        return rate if self.layers > 1 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +101,19 @@ class ElmanConfig(RecurrentConfig):
     activation: Literal["tanh", "relu", "sigmoid", "linear"] = "tanh"
     """Activation of the recurrence."""
 
-    def network(self) -> nn.Module:
-        dropout = self._dropout_between_layers
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        regularized = self.weight_dropout or self.locked_dropout or self.output_width != self.width
+        if self.activation in ACTIVATIONS and regularized:
+            raise UserError(
+                f"weight_dropout, locked_dropout and last_width need PyTorch's own cells: activation tanh or relu, not"
+                f" {self.activation}."
+            )
+
+    def cells(self, size: int, width: int, layers: int, *, dropout: float) -> nn.Module:
         if self.activation in ("tanh", "relu"):
-            return nn.RNN(*self._sizes, nonlinearity=self.activation, batch_first=True, dropout=dropout)
-        return Elman(*self._sizes, activation=ACTIVATIONS[self.activation], dropout=dropout)
+            return nn.RNN(size, width, layers, nonlinearity=self.activation, batch_first=True, dropout=dropout)
+        return Elman(size, width, layers, activation=ACTIVATIONS[self.activation], dropout=dropout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,20 +121,20 @@ class LSTMConfig(RecurrentConfig):
     forget_bias: float = 1.0
     """Initial bias of the forget gates; above 0 the cell remembers by default (Jozefowicz et al. 2015)."""
 
-    def network(self) -> nn.Module:
-        network = nn.LSTM(*self._sizes, batch_first=True, dropout=self._dropout_between_layers)
-        for layer in range(self.layers):
+    def cells(self, size: int, width: int, layers: int, *, dropout: float) -> nn.Module:
+        network = nn.LSTM(size, width, layers, batch_first=True, dropout=dropout)
+        for layer in range(layers):
             for name in ("bias_ih", "bias_hh"):  # gate order i f g o; both biases are added
                 bias = network.get_parameter(f"{name}_l{layer}")
                 with torch.no_grad():
-                    bias[self.width : 2 * self.width] = self.forget_bias if name == "bias_ih" else 0.0
+                    bias[width : 2 * width] = self.forget_bias if name == "bias_ih" else 0.0
         return network
 
 
 @dataclass(frozen=True, kw_only=True)
 class GRUConfig(RecurrentConfig):
-    def network(self) -> nn.Module:
-        return nn.GRU(*self._sizes, batch_first=True, dropout=self._dropout_between_layers)
+    def cells(self, size: int, width: int, layers: int, *, dropout: float) -> nn.Module:
+        return nn.GRU(size, width, layers, batch_first=True, dropout=dropout)
 
 
 CELLS: dict[Cell, type[RecurrentConfig]] = {"rnn": ElmanConfig, "lstm": LSTMConfig, "gru": GRUConfig}
@@ -125,26 +163,47 @@ class RecurrentEncoder(nn.Module):
 
     def __init__(self, config: RecurrentConfig):
         super().__init__()
-        self.width = config.width
+        self.width = config.output_width
+        self.state_width = config.width
         self.layers = config.layers
-        self.dropout = nn.Dropout(config.dropout)
+        self.locked, self.weight_dropout = config.locked_dropout, config.weight_dropout
+        rates = (config.input_dropout, config.output_dropout)
+        self.input_dropout, self.output_dropout = (config.dropout if rate is None else rate for rate in rates)
         self.network = config.network()
-        self.has_cell = isinstance(self.network, nn.LSTM)
+        self.has_cell = isinstance(config, LSTMConfig)
 
     def start(self, rows: int, capacity: int, like: Tensor) -> Hidden | HiddenAndCell:
-        zeros = like.new_zeros(rows, self.layers, self.width)
+        zeros = like.new_zeros(rows, self.layers, self.state_width)
         return HiddenAndCell(zeros, zeros.clone()) if self.has_cell else Hidden(zeros)
 
     def forward(
         self, x: Tensor, state: Hidden | HiddenAndCell | None = None, count: Tensor | None = None
     ) -> tuple[Tensor, State | None]:
-        with without_autocast(self.network, self.dropout(x)) as x:
+        output, after = self.activations(x, state, count)
+        return self.drop_output(output), after
+
+    def drop_output(self, output: Tensor) -> Tensor:
+        """Dropout of the last layer's output."""
+        return dropout(output, self.output_dropout, training=self.training, locked=self.locked)
+
+    def activations(
+        self, x: Tensor, state: Hidden | HiddenAndCell | None = None, count: Tensor | None = None
+    ) -> tuple[Tensor, State | None]:
+        """Hidden states of the last layer before dropout, and the state after where one was passed."""
+        x = dropout(x, self.input_dropout, training=self.training, locked=self.locked)
+        with without_autocast(self.network, x) as x:
             before = state or self.start(x.size(0), 0, x)
             # torch.nn's recurrent networks have states (L, B, D), whatever batch_first says.
             layers_first = tuple(value.transpose(0, 1).contiguous() for _, value in before.named_tensors())
             initial = layers_first if self.has_cell else layers_first[0]
-            if count is None and x.is_cuda and self.training and isinstance(self.network, nn.RNNBase):
-                output, states = run_layers(self.network, x, layers_first)
+            if count is None and self._runs_by_layer(x):
+                output, states = run_layers(
+                    self.network,  # type: ignore[arg-type]
+                    x,
+                    layers_first,
+                    locked=self.locked,
+                    weight_dropout=self.weight_dropout,
+                )
                 after: Any = states if self.has_cell else states[0]
             elif count is None:
                 output, after = self.network(x, initial)
@@ -153,9 +212,14 @@ class RecurrentEncoder(nn.Module):
                 output, after = self.network(packed, initial)
                 output, _ = pad_packed_sequence(output, batch_first=True, total_length=x.size(1))
         if state is None:
-            return self.dropout(output), None
+            return output, None
         rows_first = [value.transpose(0, 1) for value in (after if self.has_cell else [after])]
-        return self.dropout(output), type(before)(*rows_first)
+        return output, type(before)(*rows_first)
+
+    def _runs_by_layer(self, x: Tensor) -> bool:
+        """Whether layers run one after the other: in training on a GPU, or where masks are not torch.nn's."""
+        own_masks = bool(self.locked or self.weight_dropout)
+        return self.training and (x.is_cuda or own_masks) and isinstance(self.network, nn.RNNBase | StackedRNN)
 
 
 @dataclass(frozen=True, kw_only=True)

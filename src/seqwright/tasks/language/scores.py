@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +17,7 @@ from seqwright.core.protocols import Adapts, Autoregressive
 from seqwright.data.text.stream import Stream
 from seqwright.metrics.blocks import block_examples
 from seqwright.metrics.counts import nll_counts
+from seqwright.metrics.dynamic_evaluation import score_dynamically
 from seqwright.metrics.examples import Examples, digest
 from seqwright.metrics.likelihood import (
     EvaluationConfig,
@@ -24,6 +27,7 @@ from seqwright.metrics.likelihood import (
     random_windows,
     score_text,
 )
+from seqwright.metrics.neural_cache import score_with_cache
 from seqwright.metrics.next_token import MAX_LOGITS, next_token_correct
 from seqwright.metrics.score import signature
 from seqwright.tasks.base import Settings
@@ -39,6 +43,8 @@ QUICK_ROWS = 16
 QUICK_TOKENS = 1 << 16
 """Maximum number of validation tokens scored during training; all of them are scored at the end."""
 QUICK_SCORES = ("nll", "perplexity", "bits_per_byte", "bits_per_character")
+ADAPTED = {"neural_cache": "with a neural cache", "dynamic_evaluation": "dynamic evaluation"}
+"""Scores of models that adapt to the text they are scored on, and their titles."""
 DEFAULT_WINDOW = 128
 """Tokens of a random window for models without a context limit."""
 
@@ -56,6 +62,13 @@ class LanguageScores(Scores):
             )
         if "random_windows_nll" in self:
             yield f"NLL over random windows: {self['random_windows_nll']:.4f} ({self['random_windows']})"
+        for name, title in ADAPTED.items():
+            if name in self:
+                scores = self[name]
+                yield (
+                    f"not static, {title}: perplexity {scores['perplexity']:.2f}, NLL {scores['nll']:.4f}"
+                    f" ({scores['signature']})"
+                )
 
 
 def evaluate(
@@ -75,7 +88,8 @@ def evaluate(
         return evaluate_text(
             model, codec, stream, config, mask_documents=mask_documents, device=device, progress=progress
         )
-    config, rows = replace(config, resamples=0, random_batches=0, accuracy=False), 1
+    static = replace(config, cache_size=None, dynamic_rate=None)
+    config, rows = replace(static, resamples=0, random_batches=0, accuracy=False), 1
     if stream.positions > SHORT:
         config, stream, rows = replace(config, stride=model.context), stream.first(QUICK_TOKENS), QUICK_ROWS
     scores = evaluate_text(model, codec, stream, config, mask_documents=mask_documents, device=device, rows=rows)
@@ -153,7 +167,8 @@ def evaluate_text(
             device=device,
         )
         scores["random_windows"] = f"{config.random_batches}x{config.random_batch_size}x{context}|seed:{config.seed}"
-    return LanguageScores(scores).with_examples(lambda: text_examples(scored, stream, codec.tokenizer))
+    adapted = adapted_scores(model, ids, stream.sos, config, device=device, progress=progress)
+    return LanguageScores(scores | adapted).with_examples(lambda: text_examples(scored, stream, codec.tokenizer))
 
 
 def text_examples(scored: ScoredText, stream: Stream, tokenizer: Tokenizer) -> Examples:
@@ -164,6 +179,33 @@ def text_examples(scored: ScoredText, stream: Stream, tokenizer: Tokenizer) -> E
     counts = nll_counts(scored.bootstrap_units(sizes), f"tokens:{scored.tokens}")
     fingerprint = digest(stream.fingerprint, tokenizer.hash)
     return Examples(unit="document", counts=counts, fingerprint=fingerprint, lossy=stream.lossy)
+
+
+def adapted_scores(
+    model: Autoregressive,
+    ids: torch.Tensor,
+    sos: int | None,
+    config: EvaluationConfig,
+    *,
+    device: torch.device | str = "cpu",
+    progress: Progress = SILENT,
+) -> dict[str, dict[str, Any]]:
+    """nll and perplexity with a neural cache and under dynamic evaluation, where [evaluation] asks for them; never in
+    place of static scores."""
+    adapted: dict[str, dict[str, Any]] = {}
+    if config.cache_size is not None:
+        size, theta, weight = config.cache_size, config.cache_theta, config.cache_lambda
+        scored = score_with_cache(model, ids, sos=sos, size=size, theta=theta, weight=weight, device=device)
+        facts = signature(size=size, theta=theta, weight=weight)
+        adapted["neural_cache"] = {"nll": scored.nll, "perplexity": math.exp(scored.nll), "signature": facts}
+    if config.dynamic_rate is not None:
+        rate, decay, segment = config.dynamic_rate, config.dynamic_decay, config.dynamic_segment
+        scored = score_dynamically(
+            model, ids, sos=sos, rate=rate, decay=decay, segment=segment, device=device, progress=progress
+        )
+        facts = signature(rate=rate, decay=decay, segment=segment)
+        adapted["dynamic_evaluation"] = {"nll": scored.nll, "perplexity": math.exp(scored.nll), "signature": facts}
+    return adapted
 
 
 def _context_facts(model: Autoregressive, config: EvaluationConfig, rows: int) -> dict[str, object]:

@@ -181,12 +181,15 @@ class LanguageTask(TextTask):
             )
         if len(self.streams) > 1:
             return self._mixture(examples, length)
-        ordered = {"curriculum": True} if training.curriculum else {}
+        ordered: dict[str, Any] = {"curriculum": True} if training.curriculum else {}
         if ordered and examples not in ("prefixes", "documents"):
             raise UserError(
                 f"a curriculum by length needs examples of different lengths, but {examples} are all of one length; "
                 'use data.examples = "documents", or set training.curriculum = false.'
             )
+
+        if training.bptt_jitter and examples == "bptt":
+            ordered["jitter"] = training.bptt_jitter
 
         def cut_into(stream: Stream) -> Feed:
             return FEEDS[examples](stream, context=length, batch=training.batch_size, seed=training.seed, **ordered)
