@@ -13,7 +13,7 @@ from seqwright.tasks.images.defaults import patch
 
 
 @pytest.mark.parametrize(
-    ("height", "width", "side"), [(8, 8, 1), (28, 28, 4), (32, 32, 4), (224, 224, 28), (8, 54, 2), (7, 13, 1)]
+    ("height", "width", "side"), [(8, 8, 2), (28, 28, 4), (32, 32, 4), (224, 224, 28), (8, 54, 2), (7, 13, 1)]
 )
 def test_patches_fill_an_image_and_are_few(height: int, width: int, side: int) -> None:
     assert patch(height, width) == side

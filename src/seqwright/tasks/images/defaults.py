@@ -84,9 +84,10 @@ def captions_recipe(
 
 
 def patch(height: int, width: int) -> int:
-    """The smallest side of squares that fill a picture with few enough of them; otherwise the largest there is."""
+    """The smallest side of squares, of 2 pixels at least, that fill a picture with few enough of them; otherwise the
+    largest there is."""
     shared = math.gcd(height, width)
-    fitting = [side for side in range(1, shared + 1) if shared % side == 0]
+    fitting = [side for side in range(2, shared + 1) if shared % side == 0]
     return next((side for side in fitting if height * width <= PATCHES * side**2), shared)
 
 
