@@ -33,6 +33,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "tokenizer.source_file": {"joint": False},
     "tokenizer.source_kind": {"joint": False},
     "tokenizer.source_size": {"joint": False},
+    "training.bptt_jitter": {"sequence_length": 35},
     "model.kv_heads": {"heads": 8},
     "model.readout": {"length": 9},
     "gpt.readout": {"tied": False},

@@ -108,7 +108,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("sampling", "gpt", "draws"),
         ("sampling", "ngram", "draws"),
         ("search", "ngram", "beam tree"),
-        ("attention", "gpt", "layer 1, head 2"),
+        ("attention", "gpt", "layer 0, head 1"),
     ],
 )
 def test_topics_on_a_run(runs: dict[str, Path], topic: str, kind: str, figure: str) -> None:

@@ -215,7 +215,7 @@ class NGram(CountedModel):
         states = np.concatenate([before[..., None], after], axis=2)  # (N - 1, B, T + 1)
         length = ids.size(1) if count is None else count.cpu().numpy()
         contexts = states[:, np.arange(ids.size(0)), length]  # (N - 1, B)
-        read = after.reshape(len(after), -1) if all_positions else contexts
+        read = after.reshape(len(after), ids.numel()) if all_positions else contexts
         log_probs = torch.from_numpy(self.tables.distribution(read)).to(ids.device)
         log_probs = log_probs.view(*ids.shape, -1) if all_positions else log_probs
         return log_probs, _state(contexts, ids.device)
