@@ -35,6 +35,7 @@ def write_again_and_again(path: Path) -> None:
             run.save_model({"a": torch.full((1 + number % 7,), float(number))}, {"step": str(number)})
             run.log({"kind": "note", "text": "x" * (number % 50)})
             run.finish(SUMMARY | {"steps": number}, f"<p>{number}")
+            time.sleep(0.01)  # as long as a reader needs: trainings write far less often
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ RUN_FILES = (
 """The files of a run that a manifest binds; pages and tables made of them (report.html, log.csv) are not among them."""
 MODEL_FILES = ("tokenizer.json", "source-tokenizer.json", "tokenizer-*.json", "labels.json")
 """What a model needs beside its weights and [model]."""
-WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)
+WAITS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
 """Seconds between attempts to read a run that is being written."""
 MODEL_TABLE = "recipe.toml [model]"
 """The record of the [model] section."""
