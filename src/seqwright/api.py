@@ -18,7 +18,7 @@ from seqwright.pipeline.defaults import DEFAULT_RECIPES
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.shipped import about, shipped
 from seqwright.pipeline.trust import without_untrusted
-from seqwright.pipeline.wanted import wanted_recipe
+from seqwright.pipeline.wanted import Files, wanted_recipe
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import RUNS
 from seqwright.runs.listing import SortKey, listing
@@ -37,7 +37,6 @@ if TYPE_CHECKING:  # studies know every task: each verb imports its own
     from seqwright.studies.plan import Plan
     from seqwright.studies.sweep.shown import Sweep
 
-Files = str | Sequence[str]
 F = TypeVar("F", bound=Callable[..., Any])
 
 HYPERPARAMETERS = ("training.", "model.")

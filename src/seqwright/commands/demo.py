@@ -29,10 +29,10 @@ def command(folder: str, minutes: float | None, quiet: bool, as_json: bool) -> N
     from seqwright.studies.demo import demo
 
     with TerminalProgress(quiet=quiet or as_json) as progress:
-        found = demo(Path(folder), progress, minutes=minutes)
+        trained = demo(Path(folder), progress, minutes=minutes)
     if as_json:
-        print_json(ladder_json(found))
+        print_json(ladder_json(trained))
         return
-    print_ladder(found)
-    best = min(found.rungs, key=lambda rung: rung.summary["bits_per_byte"])
-    echo(f"report: {found.page}\ntry:    seqwright generate {best.path} 'The'")
+    print_ladder(trained)
+    best = min(trained.rungs, key=lambda rung: rung.summary["bits_per_byte"])
+    echo(f"report: {trained.page}\ntry:    seqwright generate {best.path} 'The'")

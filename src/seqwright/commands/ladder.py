@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seqwright.commands.checks import existing_files, existing_run
-from seqwright.commands.common import JSON, SET, MultiValueCommand, echo, print_json, print_table
+from seqwright.commands.common import COLUMNS, JSON, SET, MultiValueCommand, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from seqwright.studies.ladder import Ladder
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 )
 @click.option("--run", "folder", type=click.Path(), help="Folder of the runs. Default: runs/ladder-NAME.")
 @click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
+@COLUMNS
 @SET
 @JSON
 def command(
@@ -57,6 +58,7 @@ def command(
     base: str | None,
     folder: str | None,
     quiet: bool,
+    columns: tuple[str, ...],
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -69,45 +71,44 @@ def command(
 
     Run it again to resume. Every rung is an ordinary run, compared on the same held-out data.
     """
+    from seqwright.api import ladder
+    from seqwright.data.column_roles import columns_override
     from seqwright.reporting.progress import TerminalProgress
-    from seqwright.studies.ladder import climb, ladder_recipes
 
-    files = {"text": text, "labeled": labeled, "tagged": tagged, "pairs": pairs}
-    asked = [kind for kind, names in files.items() if names]
-    if len(asked) != 1:
-        raise click.UsageError("give one kind of data: --text, --labeled, --tagged or --pairs.")
-    [data] = asked
-    names = files[data]
-    path = Path(folder) if folder else Path("runs") / f"ladder-{Path(names[0]).name.split('.')[0]}"
-    recipes = ladder_recipes(
-        data, names, valid, minutes=minutes, kinds=kinds, base=Path(base) if base else None, overrides=overrides
-    )
+    data = {"text": text, "labeled": labeled, "tagged": tagged, "pairs": pairs}
+    files = [name for names in data.values() for name in names]
+    path = folder or Path("runs") / f"ladder-{Path(files[0]).name.split('.')[0] if files else ''}"
+    if columns and files:
+        overrides = (*overrides, *columns_override(columns, next(kind for kind, names in data.items() if names)))
+    given: dict[str, Any] = {kind: names or None for kind, names in data.items()}
     with TerminalProgress(quiet=quiet or as_json) as progress:
-        found = climb(recipes, path, progress, name=f"Ladder: {Path(names[0]).name}")
+        trained = ladder(
+            path, valid=valid, minutes=minutes, models=kinds, base=base, set=overrides, progress=progress, **given
+        )
     if as_json:
-        print_json(ladder_json(found))
+        print_json(ladder_json(trained))
         return
-    print_ladder(found)
-    echo(f"{found.enough} is enough: {found.why}.")
-    echo(f"report: {found.page}")
+    print_ladder(trained)
+    echo(f"{trained.enough} is enough: {trained.why}.")
+    echo(f"report: {trained.page}")
 
 
-def ladder_json(found: Ladder) -> dict[str, Any]:
+def ladder_json(trained: Ladder) -> dict[str, Any]:
     """The ladder as JSON."""
-    rows = [{"name": r.name, "run": str(r.path), "summary": r.summary, "sample": r.sample} for r in found.rungs]
-    verdict = {"score": found.score, "enough": found.enough, "why": found.why}
-    return {"runs": rows, "report": str(found.page)} | verdict
+    rows = [{"name": r.name, "run": str(r.path), "summary": r.summary, "sample": r.sample} for r in trained.rungs]
+    verdict = {"score": trained.score, "enough": trained.enough, "why": trained.why}
+    return {"runs": rows, "report": str(trained.page)} | verdict
 
 
-def print_ladder(found: Ladder) -> None:
+def print_ladder(trained: Ladder) -> None:
     """Prints a table of the rungs and their samples."""
     from seqwright.reporting.numbers import count, duration, figure, interval
     from seqwright.reporting.run_facts import title
     from seqwright.reporting.terminal import Column, table
 
     rows = []
-    for rung in found.rungs:
-        score, seconds = found.scores(rung), rung.summary["seconds"]
+    for rung in trained.rungs:
+        score, seconds = trained.scores(rung), rung.summary["seconds"]
         tokens = rung.summary.get("trained_tokens")
         rows.append(
             {
@@ -124,10 +125,10 @@ def print_ladder(found: Ladder) -> None:
         Column("parameters", "parameters", count),
         Column("seconds", "training time", duration),
         Column("rate", "tokens/s", count),
-        Column("value", title(found.score), figure),
+        Column("value", title(trained.score), figure),
         Column("interval", "95 % interval"),
     ]
     print_table(table(rows, columns))
-    for rung in found.rungs:
+    for rung in trained.rungs:
         if rung.sample:
             echo(f"{rung.name}: {' '.join(rung.sample.split())}\n")

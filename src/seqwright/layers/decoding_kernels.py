@@ -1,7 +1,8 @@
 """Triton kernels of a decoding step: matrix products of few rows, with what stands beside them.
 
 Such a step is bound by reading weights and by the number of kernels, not by arithmetic: what PyTorch does in fourteen
-kernels a block takes five here. Normalization, bias, activation and residual sum are parts of the product beside them.
+kernels a block takes five here, or seven above FEW_ROWS. Normalization (of few rows), bias, activation and residual sum
+are parts of the product beside them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ FEW_ROWS = 2
 """Rows up to which a program multiplies them one by one by weights it holds in registers; above, tensor cores do."""
 WEIGHTS_HELD = 4096
 """Weights that such a program holds."""
+MAX_ROWS = 256
+"""Rows that the kernels are for; PyTorch's own compute more."""
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "gelu-tanh": 3, "swiglu": 4}
 
 

@@ -12,9 +12,6 @@ from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.transformer_block import Block, FeedForward, GatedFeedForward
 from seqwright.layers.tree_cache import TreeCache
 
-MAX_ROWS = 256
-"""Rows of a step above which the matrix products are long enough for kernels of their own."""
-
 
 class FusedBlock(Block):
     """Inference-only block that shares its modules with the original. One token of each row over a static KV cache is
@@ -29,7 +26,7 @@ class FusedBlock(Block):
 
     def masks_cache(self, kv_cache: KVCache, steps: int) -> bool:
         windowed_beams = self.attention.window is not None and isinstance(kv_cache, TreeCache)
-        few = steps == 1 and len(kv_cache.length) <= MAX_ROWS
+        few = steps == 1 and len(kv_cache.length) <= kernels.MAX_ROWS
         plain = windowed_beams or torch.is_autocast_enabled("cuda")
         return few and kv_cache.has_static_shapes and not plain
 

@@ -7,14 +7,11 @@ from torch import Tensor, nn
 
 from seqwright.layers import decoding_kernels as kernels
 
-MAX_ROWS = 256
-"""Rows above which PyTorch's own product is as fast."""
-
 
 class FusedLinear(nn.Linear):
     """Inference-only linear layer that shares the original's parameters. The outputs of few rows are float32, without
-    rounding to a shorter dtype in between; vocabularies of any size have the same kernel, while those that are no
-    multiple of 8 take cuBLAS four times as long."""
+    rounding to a shorter dtype in between. 64 rows over 50,257 tokens take 33 µs on an H200, and 157
+    with cuBLAS (decision 165)."""
 
     def __init__(self, plain: nn.Linear):
         nn.Module.__init__(self)
@@ -22,6 +19,6 @@ class FusedLinear(nn.Linear):
         self.weight, self.bias = plain.weight, plain.bias
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.dim() != 2 or len(input) > MAX_ROWS or torch.is_autocast_enabled("cuda"):
+        if input.dim() != 2 or len(input) > kernels.MAX_ROWS or torch.is_autocast_enabled("cuda"):
             return super().forward(input)
         return kernels.linear(input, self, dtype=torch.float32)

@@ -1,6 +1,6 @@
 """Linear layers with int8 weights, for faster decoding on a CPU.
 
-A decoding step of few rows is bound by reading the weights: those of one byte take a quarter of the time of float32.
+A decoding step of few rows is bound by reading the weights, of which int8 has a quarter of the bytes of float32.
 Weights are rounded for each output, symmetrically and to nearest; activations are not quantized (weight-only).
 """
 
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 FEW_ROWS = 8
-"""Rows up to which the int8 kernel is faster than a product in float32."""
+"""Rows that take the int8 kernel: one row is 2 to 5 times as fast as in float32, 16 are no faster (decision 169)."""
 
 
 class Int8Linear(nn.Linear):

@@ -16,6 +16,7 @@ from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import RUNS, is_run
 
 Files = str | Sequence[str]
+"""One file name, or several."""
 
 LENGTH = {"training.steps", "training.epochs", "training.minutes"}
 """Keys that set the length of a training."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seqwright.build import COUNTED
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.progress import Progress
 from seqwright.core.storage import sweep, write_text
@@ -16,6 +17,7 @@ from seqwright.pipeline.facts import facts_of
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.training import train
 from seqwright.reporting.comparison import comparison
+from seqwright.reporting.numbers import duration
 from seqwright.reporting.run_facts import HIGHER, headline
 from seqwright.runs.directory import RunDirectory
 
@@ -26,8 +28,8 @@ RUNGS: dict[str, tuple[str, ...]] = {
     "pairs": ("rnn", "lstm", "transformer"),
 }
 """Kinds of models by kind of data, simplest first; the last is the reference for tokenizer and split."""
-COUNTED = {"ngram", "bag", "perceptron"}
-"""Kinds without steps, which take what they take."""
+GENERATIVE = ("text", "pairs")
+"""Kinds of data whose models generate samples."""
 FINE_TUNED = "fine-tuned"
 """The rung that starts from a run."""
 
@@ -57,8 +59,8 @@ class Ladder:
 
     def scores(self, rung: Rung) -> Mapping[str, Any]:
         """The score of a rung: value, low and high."""
-        found: Mapping[str, Any] = rung.summary["scores"][self.score]
-        return found
+        score: Mapping[str, Any] = rung.summary["scores"][self.score]
+        return score
 
 
 def ladder_recipes(
@@ -112,7 +114,8 @@ def climb(recipes: Mapping[str, Recipe], folder: Path, progress: Progress, *, na
         outcome = train(settings, folder / kind, progress)
         if outcome.summary is None:
             raise KeyboardInterrupt
-        samples = [record["text"] for record in RunDirectory.open(outcome.path).records() if record["kind"] == "sample"]
+        records = RunDirectory.open(outcome.path).records() if settings.data.kind in GENERATIVE else []
+        samples = [record["text"] for record in records if record["kind"] == "sample"]
         rungs.append(Rung(name=kind, path=outcome.path, summary=outcome.summary, sample=samples[-1] if samples else ""))
     page = folder / "report.html"
     facts = [facts_of(RunDirectory.open(rung.path)) for rung in rungs]
@@ -131,17 +134,15 @@ def sufficient(rungs: Sequence[Rung], score: str) -> tuple[Rung, str]:
     Overlapping intervals are no test: `compare` has a paired one.
     """
     sign = 1 if score in HIGHER else -1
-    found = {rung.name: rung.summary["scores"][score] for rung in rungs}
-    best = max(rungs, key=lambda rung: sign * found[rung.name]["value"])
-    top = found[best.name]["value"]
-    reaching = [rung for rung in rungs if _reaches(found[rung.name], top, sign)]
+    scores = {rung.name: rung.summary["scores"][score] for rung in rungs}
+    best = max(rungs, key=lambda rung: sign * scores[rung.name]["value"])
+    top = scores[best.name]["value"]
+    reaching = [rung for rung in rungs if _reaches(scores[rung.name], top, sign)]
     enough = min(reaching, key=lambda rung: rung.summary["seconds"])
     if enough is best:
         return best, f"no other reaches its {score.replace('_', ' ')} of {top:.4g} within its interval"
-    return enough, (
-        f"its interval holds the best score, {top:.4g} {score.replace('_', ' ')} of {best.name}, which took"
-        f" {best.summary['seconds'] / max(1e-9, enough.summary['seconds']):.0f} times as long"
-    )
+    times = " instead of ".join(duration(rung.summary["seconds"]) for rung in (enough, best))
+    return enough, f"its interval reaches the best {score.replace('_', ' ')}, {top:.4g} of {best.name}, in {times}"
 
 
 def _reaches(score: Mapping[str, Any], top: float, sign: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -59,11 +60,11 @@ class Figure(Protocol):
     def html(self) -> Html: ...
 
 
-class Displayed:
+class Displayed(ABC):
     """Base of figures: notebooks show their HTML."""
 
-    def html(self) -> Html:
-        raise NotImplementedError
+    @abstractmethod
+    def html(self) -> Html: ...
 
     def _repr_html_(self) -> str:
         return notebook_html(self.html())
