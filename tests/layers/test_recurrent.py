@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.testing import assert_close
 
-from seqwright.layers.recurrent import run_layers, run_padded
+from seqwright.layers import recurrent
+from seqwright.layers.recurrent import GATES, KERNELS, run_layers, run_padded
 from seqwright.models.encoders.recurrent import (
     BidirectionalConfig,
     BidirectionalEncoder,
@@ -101,3 +102,42 @@ def test_autocast_is_disabled_for_recurrent_networks(dtype):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             vectors = encode(x)
         assert torch.equal(vectors, encode(x.float()))
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_fp16_recurrence_keeps_gradients_that_underflow_in_fp16(kind):
+    """Gradients of 1e-7, as of one target among many, have no digits left in fp16."""
+    torch.manual_seed(1)
+    network = NETWORKS[kind](6, 4, 2, batch_first=True)
+    x = torch.randn(5, 9, 6, requires_grad=True)
+    states = tuple(torch.randn(2, 5, 4) for _ in range(2 if kind == "lstm" else 1))
+    mask = torch.arange(9) < LENGTHS.unsqueeze(1)
+    for run in (
+        lambda half: run_layers(network, x, states, half=half),
+        lambda half: run_padded(network, x, mask, half=half),
+    ):
+        runs = []
+        for half in (False, True):
+            vectors, finals = run(half)
+            loss = 1e-7 * sum(value.sin().sum() for value in (vectors, *finals))
+            runs.append([vectors, *finals, *torch.autograd.grad(loss, [x, *network.parameters()])])
+        for expected, actual in zip(*runs, strict=True):
+            assert actual.dtype is torch.float32
+            assert_close(actual, expected, rtol=0, atol=4e-3 * expected.abs().max().item())
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_hidden_units_of_zero_weights_change_nothing(kind):
+    torch.manual_seed(1)
+    network = NETWORKS[kind](6, 4, 1, batch_first=True, bidirectional=True).double()
+    x = torch.randn(5, 9, 6, dtype=torch.double)
+    vectors, last = network(x)
+    weights = recurrent._pad_hidden(list(network.parameters()), GATES[network.mode], 3)
+    zeros = x.new_zeros(2, 5, 7)
+    initial = (zeros, zeros) if kind == "lstm" else zeros
+    padded, *finals = KERNELS[network.mode](x, initial, weights, True, 1, 0.0, True, True, True)
+    padded = padded.unflatten(-1, (2, 7))
+    assert_close(padded[..., :4].flatten(-2), vectors, rtol=0, atol=1e-12)
+    assert not padded[..., 4:].any()
+    for final, expected in zip(finals, last if kind == "lstm" else (last,), strict=True):
+        assert_close(final[..., :4], expected, rtol=0, atol=1e-12)

@@ -33,6 +33,14 @@ HOLD = {"LSTM": (CLOSED, -CLOSED, 0.0, 0.0), "GRU": (0.0, -CLOSED, 0.0)}
 """What padding adds to the gate pre-activations: i f g o of an LSTM, r z n of a GRU. The state is kept bit for bit."""
 PAD_COLUMNS = 8
 """Extra input features that flag padding. One would do: kernels prefer sizes that are multiples of eight."""
+ALIGNMENT = 64
+"""Hidden sizes are padded to a multiple of it on a GPU: with other sizes cuDNN takes kernels two to three times as slow
+(1,500 against 1,536 in fp16, decision 175)."""
+GRADIENT_SCALE = 2.0**12
+"""Factor of gradients inside an fp16 recurrence, which would underflow without it: those of one target are about 1e-7,
+and fp16 ends at 6e-8. Sums over positions may reach 16 (fp16 ends at 65,504)."""
+GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+"""Blocks of rows in the weights of a cell."""
 
 Layer = tuple[Tensor, tuple[Tensor, ...]]
 """Outputs (B, S, D) and final states (hidden and, for an LSTM, cell), each (directions, B, D / directions)."""
@@ -45,16 +53,52 @@ warnings.filterwarnings("ignore", message="RNN module weights are not part of si
 def without_autocast(network: nn.Module, x: Tensor) -> Iterator[Tensor]:
     """x cast to the dtype of the network's weights, with autocast disabled inside the block.
 
-    Autocast runs cuDNN's recurrent networks in fp16 whatever its dtype is, and without loss scaling small
-    gradients underflow there.
+    Autocast runs cuDNN's recurrent networks in fp16 whatever its dtype is, and without scaling small gradients
+    underflow there; see `half_precision`.
     """
     with torch.autocast(x.device.type, enabled=False):
         yield x.to(next(network.parameters()).dtype)
 
 
-def run_padded(network: nn.RNNBase, x: Tensor, mask: Tensor) -> Layer:
+def half_precision(network: nn.Module, x: Tensor) -> bool:
+    """Whether the recurrence over x is computed in fp16: of LSTM and GRU in mixed-precision training on a GPU.
+
+    fp16 has as many mantissa bits as tf32, in which cuDNN computes otherwise, and gates bound what it must represent.
+    """
+    gated = all(cell.mode in HOLD for cell in network.modules() if isinstance(cell, nn.RNNBase))
+    return gated and network.training and x.is_cuda and torch.is_autocast_enabled(x.device.type)
+
+
+class _ScaleGradient(torch.autograd.Function):
+    """The identity, whose gradient is multiplied by a factor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+        ctx.factor = factor
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient * ctx.factor, None
+
+
+def _to_half(x: Tensor) -> Tensor:
+    """x in fp16; its gradient is unscaled in the dtype of x."""
+    return _ScaleGradient.apply(x, 1 / GRADIENT_SCALE).half()  # type: ignore[no-untyped-call]
+
+
+def _from_half(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """An fp16 result in another dtype; its gradient is scaled before it is rounded to fp16."""
+    return _ScaleGradient.apply(x.to(dtype), GRADIENT_SCALE)  # type: ignore[no-untyped-call]
+
+
+def run_padded(network: nn.RNNBase, x: Tensor, mask: Tensor, *, half: bool = False) -> Layer:
     """Outputs (B, S, D) of the network over right-padded rows x (B, S, D), zeros at padding, and the final states of
-    its layers and directions, each (L · directions, B, D / directions): the same as of a packed sequence."""
+    its layers and directions, each (L · directions, B, D / directions): the same as of a packed sequence. `half`:
+    computed in fp16, with gradients scaled."""
+    if half:
+        vectors, states = run_padded(network, _to_half(x), mask)
+        return _from_half(vectors, x.dtype), tuple(_from_half(state, x.dtype) for state in states)
     run_layer = _run_gated if network.mode in HOLD else _run_reversed
     finals = []
     for layer in range(network.num_layers):
@@ -96,13 +140,20 @@ def run_layers(
     *,
     locked: bool = False,
     weight_dropout: float = 0.0,
+    half: bool = False,
 ) -> Layer:
     """The network over rows x (B, S, D) without padding, from states (L, B, D), one layer after the other.
 
     The same function as its own forward pass, whose dropout between layers on a GPU waits for the host and depends on a
     state inside cuDNN instead of the seed. In training, `weight_dropout` drops hidden-to-hidden weights, one mask for
     all rows and positions (DropConnect, Wan et al. 2013; Merity et al. 2018): the fused kernel takes them as they are.
+    `half`: computed in fp16, with gradients scaled.
     """
+    if half:
+        initial_half = tuple(_to_half(state) for state in initial)
+        options = {"locked": locked, "weight_dropout": weight_dropout}
+        vectors, states = run_layers(network, _to_half(x), initial_half, **options)  # type: ignore[arg-type]
+        return _from_half(vectors, x.dtype), tuple(_from_half(state, x.dtype) for state in states)
     finals = []
     for layer, (cell, suffix) in enumerate(_cells(network)):
         if layer:
@@ -179,13 +230,34 @@ def _run_reversed(network: nn.RNNBase, layer: int, x: Tensor, mask: Tensor) -> L
 
 def _run(network: nn.RNNBase, x: Tensor, weights: list[Tensor], states: tuple[Tensor, ...] | None = None) -> Layer:
     """One layer through PyTorch's fused kernel with these weights, four per direction; from zero states by default."""
+    width, directions = network.hidden_size, len(weights) // 4
     if states is None:
-        states = (x.new_zeros(len(weights) // 4, len(x), network.hidden_size),) * (2 if network.mode == "LSTM" else 1)
+        states = (x.new_zeros(directions, len(x), width),) * (2 if network.mode == "LSTM" else 1)
+    if x.dtype is torch.half:
+        weights = [weight if weight.dtype is torch.half else _to_half(weight) for weight in weights]
+    aligned = -(-width // ALIGNMENT) * ALIGNMENT if x.is_cuda else width
+    if aligned != width:
+        weights = _pad_hidden(weights, GATES[network.mode], aligned - width)
+        states = tuple(F.pad(state, (0, aligned - width)) for state in states)
     initial = states if network.mode == "LSTM" else states[0]
     # has_biases, num_layers, dropout, train, bidirectional, batch_first
-    options = (True, 1, 0.0, network.training, len(weights) > 4, True)
+    options = (True, 1, 0.0, network.training, directions == 2, True)
     vectors, *final = KERNELS[network.mode](x, initial, weights, *options)
+    if aligned != width:
+        vectors = vectors.view(*vectors.shape[:2], directions, aligned)[..., :width].flatten(-2)
+        final = [state[..., :width] for state in final]
     return vectors, tuple(final)
+
+
+def _pad_hidden(weights: list[Tensor], gates: int, extra: int) -> list[Tensor]:
+    """The weights of a layer with `extra` more hidden units, whose weights are zero: their states remain zero in every
+    cell, and others do not see them."""
+    padded = []
+    for n, weight in enumerate(weights):
+        by_gate = weight.view(gates, -1, *weight.shape[1:])  # (gates, D, I), (gates, D, D) or (gates, D)
+        columns = (0, extra if n % 4 == 1 else 0) if weight.dim() == 2 else ()  # hidden-to-hidden is the second of four
+        padded.append(F.pad(by_gate, (*columns, 0, extra)).flatten(0, 1))
+    return padded
 
 
 def _suffixes(network: nn.RNNBase, layer: int) -> list[str]:

@@ -20,7 +20,10 @@ Choice = Literal["cudagraphs", "inductor"]
 
 def transformer_layers(model: nn.Module) -> int:
     """Number of Transformer blocks. Recurrent networks are fused by cuDNN already: compiling them saves little."""
-    return sum(name.rsplit(".", 2)[-2:-1] == ["blocks"] for name, _ in model.named_modules())
+    return sum(
+        name.rsplit(".", 2)[-2:-1] == ["blocks"] and not isinstance(module, nn.RNNBase)
+        for name, module in model.named_modules()
+    )
 
 
 def compile_choice(layers: int, seconds: float) -> tuple[Choice, str]:

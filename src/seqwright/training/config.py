@@ -104,7 +104,8 @@ class TrainingConfig:
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
     """Precision of matrix products in training; weights and optimizer state stay fp32. tf32 (10 mantissa bits) needs a
     GPU of Ampere or later and is fp32 elsewhere; bf16 (7 mantissa bits) is autocast. On a GPU cuDNN uses tf32 for
-    recurrent networks in any case, and for convolutions unless bf16."""
+    recurrent networks in any case, and for convolutions, but with bf16 it computes LSTM and GRU in fp16 (10 mantissa
+    bits, gradients scaled) and convolutions in bf16."""
     compile: Literal["auto", "off", "cudagraphs", "inductor"] = "auto"
     """On a GPU, how steps are run: kernel by kernel (off), captured as CUDA graphs, which saves launching their kernels
     (cudagraphs), or also compiled by torch.compile, which fuses kernels (inductor). auto compiles Transformers where

@@ -60,9 +60,13 @@ def on_meta(make: Callable[[], M], check: Callable[[ModelSize], None]) -> M:
     too. All buffers together (positional tables, which are computed) are bounded by SEQWRIGHT_MAX_BUFFER_BYTES.
     """
     size, thread = ModelSize(), threading.get_ident()
+    counted: set[Tensor] = set()  # a tied parameter is registered again, under another name
 
     def add_parameter(module: nn.Module, name: str, parameter: Tensor | None) -> None:
-        if parameter is not None and threading.get_ident() == thread:  # hooks see the modules of all threads
+        if parameter is None or threading.get_ident() != thread:  # hooks see the modules of all threads
+            return
+        if parameter not in counted:
+            counted.add(parameter)
             size.tensors += 1
             size.parameters += parameter.numel()
             check(size)

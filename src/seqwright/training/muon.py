@@ -22,12 +22,22 @@ MOMENTUM = 0.95
 class Muon(torch.optim.Optimizer):
     """Muon for parameter groups with `orthogonal`, AdamW for the others. Both keep their state in `state`."""
 
-    def __init__(self, groups: list[dict[str, Any]], *, lr: float, betas: tuple[float, float], fused: bool):
+    def __init__(
+        self,
+        groups: list[dict[str, Any]],
+        *,
+        lr: float,
+        betas: tuple[float, float],
+        fused: bool,
+        capturable: bool = False,
+    ):
         super().__init__(groups, {"lr": lr, "weight_decay": 0.0})
         others = [group for group in self.param_groups if not group["orthogonal"]]
         self.matrices = [group for group in self.param_groups if group["orthogonal"]]
-        self.adamw = torch.optim.AdamW(others, lr=lr, betas=betas, eps=1e-8, fused=fused) if others else None
-        if self.adamw is not None:
+        self.adamw: torch.optim.AdamW | None = None
+        if others:
+            self.adamw = torch.optim.AdamW(others, lr=lr, betas=betas, eps=1e-8, fused=fused, capturable=capturable)
+            self.adamw._warned_capturable_if_run_uncaptured = True  # warm-up steps are not captured
             self.adamw.state = self.state
             self.param_groups = [*self.matrices, *self.adamw.param_groups]
 
@@ -44,8 +54,8 @@ class Muon(torch.optim.Optimizer):
             for parameters in by_shape.values():
                 self._update(parameters, group["lr"], group["weight_decay"])
 
-    def _update(self, parameters: list[Tensor], lr: float, weight_decay: float) -> None:
-        """One step of matrices of one shape."""
+    def _update(self, parameters: list[Tensor], lr: float | Tensor, weight_decay: float) -> None:
+        """One step of matrices of one shape; the learning rate of a captured step is a tensor."""
         momenta = []
         for parameter in parameters:
             state, gradient = self.state[parameter], parameter.grad
@@ -57,7 +67,7 @@ class Muon(torch.optim.Optimizer):
         updates = orthogonalize(torch.stack(momenta))
         scale = 0.2 * max(parameters[0].shape) ** 0.5
         for parameter, update in zip(parameters, updates.to(parameters[0].dtype), strict=True):
-            parameter.mul_(1 - lr * weight_decay).add_(update, alpha=-lr * scale)
+            parameter.mul_(1 - lr * weight_decay).sub_(update * (lr * scale))
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:

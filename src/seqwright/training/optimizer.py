@@ -13,7 +13,7 @@ from seqwright.training.config import TrainingConfig
 from seqwright.training.layer_freezing import lr_scales
 from seqwright.training.muon import Muon
 
-CAPTURABLE = ("adamw", "adam", "sgd")
+CAPTURABLE = ("adamw", "muon", "adam", "sgd")
 """Optimizers whose step can be part of a CUDA graph: their learning rate is then a tensor."""
 OUTSIDE = ("head.", "embedding.", "pooling.")
 """Prefixes of parameters that are not hidden matrices."""
@@ -33,8 +33,9 @@ def optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.Optimize
     if captured:
         for group in groups:
             group["lr"] = torch.tensor(config.learning_rate, device=device)
+    capturable = captured and device.type == "cuda"
     if config.optimizer == "muon":
-        return Muon(groups, lr=config.learning_rate, betas=betas, fused=fused)
+        return Muon(groups, lr=config.learning_rate, betas=betas, fused=fused, capturable=capturable)
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum, fused=captured or None)
     if config.optimizer == "adafactor":
@@ -46,7 +47,7 @@ def optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.Optimize
         betas=betas,
         eps=1e-8,
         fused=fused,
-        capturable=captured and device.type == "cuda",
+        capturable=capturable,
     )
     made._warned_capturable_if_run_uncaptured = True  # warm-up steps are not captured
     return made

@@ -22,7 +22,7 @@ from seqwright.core.state import State
 from seqwright.layers.attention import drop_full_mask
 from seqwright.layers.elman import ACTIVATIONS, Elman
 from seqwright.layers.encoder import EncoderConfig, EncoderOutput
-from seqwright.layers.recurrent import StackedRNN, dropout, run_layers, run_padded, without_autocast
+from seqwright.layers.recurrent import StackedRNN, dropout, half_precision, run_layers, run_padded, without_autocast
 
 Cell = Literal["rnn", "lstm", "gru"]
 
@@ -191,6 +191,7 @@ class RecurrentEncoder(nn.Module):
     ) -> tuple[Tensor, State | None]:
         """Hidden states of the last layer before dropout, and the state after where one was passed."""
         x = dropout(x, self.input_dropout, training=self.training, locked=self.locked)
+        half = half_precision(self.network, x)
         with without_autocast(self.network, x) as x:
             before = state or self.start(x.size(0), 0, x)
             # torch.nn's recurrent networks have states (L, B, D), whatever batch_first says.
@@ -203,6 +204,7 @@ class RecurrentEncoder(nn.Module):
                     layers_first,
                     locked=self.locked,
                     weight_dropout=self.weight_dropout,
+                    half=half,
                 )
                 after: Any = states if self.has_cell else states[0]
             elif count is None:
@@ -284,9 +286,13 @@ class BidirectionalEncoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
+        half = half_precision(self.network, x)
         with without_autocast(self.network, self.dropout(x)) as x:
             # Padding needs care (decision 125); on a CPU, a batch without any takes torch.nn's own path.
-            vectors, last = self.network(x) if drop_full_mask(mask) is None else run_padded(self.network, x, mask)
+            if drop_full_mask(mask) is None:
+                vectors, last = self.network(x)
+            else:
+                vectors, last = run_padded(self.network, x, mask, half=half)
         last = torch.stack(last if isinstance(last, tuple) else (last,))  # (C, L · directions, B, D / directions)
         last = (
             last.view(len(last), -1, self.directions, *last.shape[2:]).permute(3, 0, 1, 2, 4).flatten(-2)
