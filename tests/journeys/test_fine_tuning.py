@@ -139,7 +139,7 @@ def test_incompatible_fine_tuning_is_rejected(seqwright: Command, folder: Path) 
     rows = folder / "rows.tsv"
     result = seqwright("train", "--labeled", rows, "--from", folder / "gpt", "--model", "lstm", "--run", "x")
     assert result.status == 2
-    assert "holds a 'gpt' model; leave model.kind out" in result.err
+    assert "holds a model of kind 'gpt'; leave model.kind out" in result.err
     result = seqwright("train", "--masked", folder / "text.txt", "--from", folder / "gpt", "--run", "x")
     assert result.status == 2
     assert "what begins a model of masked is one of bert" in result.err

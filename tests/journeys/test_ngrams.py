@@ -71,7 +71,10 @@ def test_arpa_round_trip_of_a_character_model(workdir: Path, seqwright: Command)
 
 
 def test_invalid_exports_and_imports_are_rejected(workdir: Path, seqwright: Command, trained: Path, run: Path) -> None:
-    assert "holds a 'gpt' network, which needs no export" in seqwright("export", trained, "--to", "arpa", "x.arpa").err
+    assert (
+        "holds a network of kind 'gpt', which needs no export"
+        in seqwright("export", trained, "--to", "arpa", "x.arpa").err
+    )
     assert "no export kind 'arps'. Did you mean 'arpa'?" in seqwright("export", run, "--to", "arps", "x").err
     assert "unknown file extension" in seqwright("import", "text.txt", "--run", "x").err
     seqwright("export", run, "--to", "arpa", "good.arpa")

@@ -119,7 +119,16 @@ def read_splits(config: ChatConfig) -> tuple[list[Conversation], list[Conversati
     notes = (*train.notes, *(valid.notes if valid else ()))
     if config.split is not None:
         train, valid = split(train, config.split)
-    return parse_conversations(train), None if valid is None else parse_conversations(valid), notes
+    learned = parse_conversations(train)
+    if valid is None:
+        return learned, None, notes
+    held_out = parse_conversations(valid)
+    seen = set(learned)
+    if count := sum(talk in seen for talk in held_out):
+        notes += (
+            f"{count:,} of {len(held_out):,} validation conversations are exact duplicates of training conversations.",
+        )
+    return learned, held_out, notes
 
 
 def parse_conversations(corpus: Corpus) -> list[Conversation]:

@@ -62,8 +62,8 @@ def example(run: Run, text: str | None = None, target: str | None = None) -> Exa
     if isinstance(run, MaskedRun):
         return _masked(run, _text(run, text))
     raise UserError(
-        f"{run.path} holds a '{run.settings.kind}' model, which {run.description}; inspect takes runs that continue,"
-        " translate, classify, tag or fill text."
+        f"{run.path} holds a model of kind '{run.settings.kind}', which {run.description}; inspect takes runs that"
+        " continue, translate, classify, tag or fill text."
     )
 
 

@@ -38,8 +38,8 @@ class Inspection:
         if not self.views:
             run = subject.run
             raise UserError(
-                f"{run.path} holds a '{run.settings.kind}' model, and inspect has no view of it; networks have some"
-                " (train with --model lstm, for example)."
+                f"{run.path} holds a model of kind '{run.settings.kind}', and inspect has no view of it; networks"
+                " have some (train with --model lstm, for example)."
             )
         for name in self._chosen:
             self._check(name)
@@ -98,7 +98,7 @@ class Inspection:
             if name == "gates" and run.device.type != "cpu":  # padded batches bypass the module there (decision 125)
                 how = " Open the run with device='cpu' for the gates of a bidirectional network."
             raise UserError(
-                f"{run.path} holds a '{run.settings.kind}' model, which has no view '{name}'; it has"
+                f"{run.path} holds a model of kind '{run.settings.kind}', which has no view '{name}'; it has"
                 f" {', '.join(self.views)}.{how}"
             )
 

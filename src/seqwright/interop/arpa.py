@@ -18,8 +18,8 @@ def export_arpa(run: Run, path: Path) -> dict[str, Any]:
     """Writes the n-gram model of a run; the number of n-grams by order, and the file size."""
     if not isinstance(run.model, WritesARPA):
         raise UserError(
-            f"{run.path} holds a '{run.settings.kind}' model, but ARPA files hold static n-gram models only; export"
-            " a run of kind ngram (without model.adaptive) or arpa."
+            f"{run.path} holds a model of kind '{run.settings.kind}', but ARPA files hold static n-gram models only;"
+            " export a run of kind ngram (without model.adaptive) or arpa."
         )
     run.model.write_arpa(path, run.tokenizer.tokens(range(run.tokenizer.size)))
     return {"types": run.model.facts["types"], "bytes": path.stat().st_size}

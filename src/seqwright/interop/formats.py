@@ -25,7 +25,7 @@ def export(run: Run, path: Path, to: str | None = None) -> dict[str, Any]:
     if not isinstance(run.model, Counted):
         tokenizer = f'; `tokenizers.Tokenizer.from_file("{run.directory.tokenizer_path}")` its tokenizer'
         raise UserError(
-            f"{run.path} holds a '{run.settings.kind}' network, which needs no export (n-grams have one: arpa)."
+            f"{run.path} holds a network of kind '{run.settings.kind}', which needs no export (n-grams have one: arpa)."
             f' `safetensors.torch.load_file("{run.directory.model_path}")` reads its weights in plain PyTorch'
             f"{tokenizer if run.directory.tokenizer_path.exists() else ''}; [model] in {run.directory.recipe_path} has"
             " its sizes."

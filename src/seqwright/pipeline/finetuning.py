@@ -27,7 +27,7 @@ def fine_tuning(table: Mapping[str, Any], task: str) -> dict[str, Any]:
     kind = base["model"]["kind"]
     if overrides.get("kind", kind) != kind:
         raise UserError(
-            f"model.kind is '{overrides['kind']}', but {path} holds a '{kind}' model; leave model.kind out."
+            f"model.kind is '{overrides['kind']}', but {path} holds a model of kind '{kind}'; leave model.kind out."
         )
     model = {"kind": kind} | shared_keys(base, task, path) | overrides
     training = dict(table.get("training", {})) | {"init_from": str(path.resolve())}
@@ -42,7 +42,9 @@ def shared_keys(base: Mapping[str, Any], task: str, path: Path) -> dict[str, Any
     models = build.task_spec(task).models
     if kind not in models or kind in {*build.COUNTED, *build.DERIVED}:
         usable = ", ".join(sorted(models.keys() - {*build.COUNTED, *build.DERIVED}))
-        raise UserError(f"{path} holds a '{kind}' model of {before}; what begins a model of {task} is one of {usable}.")
+        raise UserError(
+            f"{path} holds a model of kind '{kind}' of {before}; what begins a model of {task} is one of {usable}."
+        )
     known = {key.name for key in build.model_keys(kind, task=task)}
     defaults = {key.name: key.default for key in build.model_keys(kind, task=before)}
     keys = {key: value for key, value in base["model"].items() if key != "kind"}

@@ -12,6 +12,10 @@ FALLING = 0.01
 LEARNED = 0.01
 """Nats per token below which nothing is left to learn: a perplexity of 1.01."""
 
+SHORT = 60.0
+"""Seconds of a training below which twice as long is still short."""
+AMPLE = 300.0
+"""Seconds of the training that is then proposed."""
 USABLE_BLEU = 10.0
 """BLEU below which outputs rarely have the meaning of their sources."""
 
@@ -22,9 +26,10 @@ def advice(path: str, log: Sequence[Mapping[str, Any]], summary: Mapping[str, An
     low = f"BLEU {figure(summary['bleu'])} is too low to be useful" if summary.get("bleu", 100.0) < USABLE_BLEU else ""
     if steps and (fallen or (low and len(_losses(log)) < 2)):
         falling = f"validation was still falling ({fallen:.1%} in the last fifth of the training)" if fallen else ""
+        times = longer(float(summary.get("seconds") or AMPLE))
         yield (
-            f"{'; '.join(filter(None, (low, falling)))}: train twice as long",
-            f"seqwright train --run {path} --set training.steps={2 * steps}",
+            f"{'; '.join(filter(None, (low, falling)))}: train {'twice' if times == 2 else f'{times:,} times'} as long",
+            f"seqwright train --run {path} --set training.steps={times * steps}",
         )
     elif steps and low:
         yield (
@@ -41,6 +46,11 @@ def advice(path: str, log: Sequence[Mapping[str, Any]], summary: Mapping[str, An
             f" {duration(counted['seconds'])}): mix them",
             f"seqwright mix {path} --ngram --run {path}-mixed",
         )
+
+
+def longer(seconds: float) -> int:
+    """How many times as long a training of some seconds should be, which has not finished learning."""
+    return 2 if seconds > SHORT else max(2, round(AMPLE / max(seconds, 0.5)))
 
 
 def baseline_of(log: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:

@@ -270,7 +270,7 @@ class Run:
     def _unsupported(self) -> UnsupportedVerb:
         instead = " or ".join(f"`seqwright {verb.replace('_', '-')}`" for verb in self.verbs)
         return UnsupportedVerb(
-            f"{self.path} holds a '{self.settings.kind}' model, which {self.description}; try {instead}."
+            f"{self.path} holds a model of kind '{self.settings.kind}', which {self.description}; try {instead}."
         )
 
 

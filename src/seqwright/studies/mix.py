@@ -64,7 +64,6 @@ def mix(
     weights = interpolation_weights(log_probs)
     with np.errstate(divide="ignore"):
         mixed = np.logaddexp.reduce(log_probs + np.log(weights), axis=1)
-    perplexities = [float(np.exp(-of_run.mean())) for of_run in log_probs.T]
     warnings = [*training_overlap(runs, on)]
     if final is not None:
         runs = [*runs[:-1], final()]
@@ -77,8 +76,8 @@ def mix(
     model = build.model(settings.model, first.tokenizer.vocabulary)
     model.models = [run.model for run in runs]
     part_facts = [
-        {"run": str(run.path), "weight": float(weight), "perplexity": perplexity}
-        for run, weight, perplexity in zip(runs, weights, perplexities, strict=True)
+        {"run": str(run.path), "weight": float(weight)} | _tuned(of_run, stream)
+        for run, weight, of_run in zip(runs, weights, log_probs.T, strict=True)
     ]
     return keep(
         settings,

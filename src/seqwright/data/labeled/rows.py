@@ -193,8 +193,8 @@ def odd_labels(rows: Sequence[Row]) -> list[str]:
     notes = []
     if counts[""] and len(counts) > 1:
         notes.append(
-            f"{counts['']:,} of {len(rows):,} rows have an empty label ({_place(rows, '')} …), which is a class of its"
-            " own; --skip-bad-rows leaves them out."
+            f"{counts['']:,} of {len(rows):,} rows {'has' if counts[''] == 1 else 'have'} an empty label"
+            f" ({_place(rows, '')} …), which is a class of its own; --skip-bad-rows leaves them out."
         )
     plain = {label for label in counts if label and "," not in label}
     lists = [label for label in counts if plain & {name.strip() for name in label.split(",")} and label not in plain]

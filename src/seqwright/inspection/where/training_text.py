@@ -24,8 +24,8 @@ def training_index(run: Run, progress: Progress = SILENT) -> SuffixIndex:
     """The suffix index of the text that a run was trained on; UserError where that is unknown, moved or changed."""
     if not isinstance(run, TextRun):
         raise UserError(
-            f"{run.path} holds a '{run.settings.kind}' model, which {run.description}; where searches the training text"
-            " of runs that were trained on documents: `train --text` and `train --masked`."
+            f"{run.path} holds a model of kind '{run.settings.kind}', which {run.description}; where searches the"
+            " training text of runs that were trained on documents: `train --text` and `train --masked`."
         )
     corpus = _recorded_corpus(run)
     folder = run.path / FOLDER

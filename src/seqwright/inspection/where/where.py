@@ -134,7 +134,9 @@ def _held_out(run: TextRun, texts: Sequence[Ids], notes: list[str]) -> list[Ids]
         notes.append(f"no held-out text to compare with, since it was moved: {error}")
         return []
     except UserError:
-        notes.append("the run has no held-out text to compare with: there is none, or it was fitted on it, too.")
+        fitted = getattr(run.settings.data, "refit", False)
+        reason = "the model was fitted on it, too" if fitted else "the recipe has neither data.valid nor data.split"
+        notes.append(f"the run has no held-out text to compare with: {reason}.")
         return []
     lengths = [len(ids) for ids in texts if len(ids)]
     room = len(stream.ids) - sum(lengths)

@@ -28,7 +28,7 @@ def run_tokenizer(run: Run) -> Tokenizer:
     """The tokenizer of a run; UserError where it has none, such as one of images."""
     if not run.directory.tokenizer_path.exists():
         raise UserError(
-            f"{run.path} has no tokenizer: it holds a '{run.settings.kind}' model of {run.settings.data.kind}."
+            f"{run.path} has no tokenizer: it holds a model of kind '{run.settings.kind}' of {run.settings.data.kind}."
         )
     return run.tokenizer
 
@@ -40,7 +40,8 @@ def run_ids(run: Run, text: str, *, limit: int | None = MAX_TOKENS) -> tuple[lis
     """
     if "generate" not in run.verbs:
         raise UserError(
-            f"{run.path} holds a '{run.settings.kind}' model, which {run.description}; name a run that continues text."
+            f"{run.path} holds a model of kind '{run.settings.kind}', which {run.description}; name a run that"
+            " continues text."
         )
     if not text.strip():
         raise UserError("the text is empty; give some words: --on 'a few words'.")

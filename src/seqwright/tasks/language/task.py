@@ -358,7 +358,9 @@ class LanguageRun(TextRun):
     def back_off(self, ids: Sequence[int], context: Sequence[int] = ()) -> list[BackOff]:
         """How an n-gram came to the probability of each id, after <sos>, the context and the ids before it."""
         if not isinstance(self.model, ExplainsBackOff):
-            raise UserError(f"{self.path} holds a '{self.settings.kind}' model, which does not back off as n-grams do.")
+            raise UserError(
+                f"{self.path} holds a model of kind '{self.settings.kind}', which does not back off as n-grams do."
+            )
         assert self.tokenizer.sos is not None
         text = [self.tokenizer.sos, *context, *ids]
         return [self._back_off(text[:place], text[place]) for place in range(len(text) - len(ids), len(text))]

@@ -265,7 +265,9 @@ def _of_run(options: AttentionOptions, run: Run) -> Explanation:
     ids, tokens = run_ids(run, options.text)
     model = run.model
     if not isinstance(model, nn.Module) or not any(isinstance(module, Attend) for module in model.modules()):
-        raise UserError(f"{run.path} holds a '{run.settings.kind}' model, which has no self-attention; try a GPT.")
+        raise UserError(
+            f"{run.path} holds a model of kind '{run.settings.kind}', which has no self-attention; try a GPT."
+        )
     input = torch.tensor([ids], device=run.device)
     with torch.inference_mode(), recorded(model) as record:
         model(Batch.of_text(input, input))

@@ -241,7 +241,8 @@ def _trace_rows(model: Any, context: Sequence[int], id: int, tokenizer: Tokenize
 def _of_run(options: NGramOptions, run: Run) -> Explanation:
     if not isinstance(run.model, ExplainsBackOff):
         raise UserError(
-            f"{run.path} holds a '{run.settings.kind}' model, which does not back off; train one with --model ngram."
+            f"{run.path} holds a model of kind '{run.settings.kind}', which does not back off; train one with --model"
+            " ngram."
         )
     ids, tokens = run_ids(run, options.text)
     rows: list[Sequence[Cell]] = []
