@@ -56,6 +56,7 @@ SMALL: dict[str, dict[str, object]] = {
     "gpt unplaced": GPT | {"positions": "none", "tied": False},
     "gpt rms": GPT | {"norm": "rmsnorm"},
     "gpt swiglu": GPT | {"activation": "swiglu"},
+    "gpt softmaxes": GPT | {"softmaxes": 3, "activation": "relu2"},
     "gpt grouped": GPT | {"heads": 4, "kv_heads": 2},
     "gpt multi-query": GPT | {"kv_heads": 1, "attention_window": 3},
     "gpt alibi": GPT | {"positions": "alibi"},

@@ -22,6 +22,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "post-LN": {"norm_position": "post", "activation": "relu"},
     "window": {"attention_window": 5, "positions": "rope"},
     "gelu-tanh": {"activation": "gelu-tanh"},
+    "relu2": {"activation": "relu2"},
 }
 
 

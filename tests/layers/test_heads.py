@@ -10,12 +10,14 @@ from torch.testing import assert_close
 from seqwright.core.batch import IGNORE
 from seqwright.layers.encoder import last_real
 from seqwright.layers.heads import ClassHead, MultiLabelHead, RegressionHead, TokenHead
+from seqwright.layers.mixture_of_softmaxes import MixtureOfSoftmaxes
 from seqwright.tasks.images.scores import gaussian_nll, squared_errors
 
 
-def test_token_head_log_probs_score_loss_and_predictions_agree() -> None:
+@pytest.mark.parametrize("head", [TokenHead(4, 7), MixtureOfSoftmaxes(4, 7, 3)], ids=["softmax", "mixture"])
+def test_token_head_log_probs_score_loss_and_predictions_agree(head: TokenHead | MixtureOfSoftmaxes) -> None:
     torch.manual_seed(0)
-    head = TokenHead(4, 7).double()
+    head = head.double()
     hidden = torch.randn(2, 3, 4, dtype=torch.float64)
     target = torch.randint(7, (2, 3))
     log_probs = head(hidden).log_softmax(-1)
@@ -24,7 +26,25 @@ def test_token_head_log_probs_score_loss_and_predictions_agree() -> None:
     total, count = head.loss(hidden, target)
     assert_close(total, -head.score(hidden, target).sum())
     assert count == 6
+    smoothed = head.loss(hidden, target, 0.1)[0]
+    assert_close(smoothed, 0.9 * total - 0.1 * log_probs.mean(-1).sum())
     assert torch.equal(head.predict(hidden), log_probs.argmax(-1))
+    some = target.clone()
+    some[0, 1] = IGNORE
+    assert head.score(hidden, some)[0, 1] == 0
+    assert head.loss(hidden, some)[1] == 5
+
+
+def test_mixture_of_softmaxes_has_a_higher_rank_than_the_width() -> None:
+    """Yang et al. (2018): log-probabilities of one softmax have rank at most width + 1 over contexts."""
+    torch.manual_seed(0)
+    hidden = 3 * torch.randn(50, 2, dtype=torch.float64)
+    ranks = [
+        torch.linalg.matrix_rank(head.double().log_probs(hidden), rtol=1e-9).item()
+        for head in (TokenHead(2, 20, bias=False), MixtureOfSoftmaxes(2, 20, 5, bias=False))
+    ]
+    assert ranks[0] == 3
+    assert ranks[1] > 10
 
 
 def test_token_head_log_probs_in_inference_mode_are_the_same() -> None:

@@ -58,7 +58,7 @@ def test_bfloat16_is_prepacked_where_supported(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.skipif(not prepacking.available(), reason="this CPU has no packed kernels")
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu-tanh", "swiglu"])
+@pytest.mark.parametrize("activation", ["relu", "relu2", "gelu", "gelu-tanh", "swiglu"])
 @torch.inference_mode()
 def test_prepack_fuses_activations(activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepacking, "MIN_WEIGHTS", 1)

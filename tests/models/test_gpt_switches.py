@@ -35,13 +35,20 @@ SWITCHES: dict[str, Any] = {
     "dropout": 0.2,
     "attention_dropout": 0.2,
     "embedding_dropout": 0.2,
+    "stochastic_depth": 0.2,
     "positions": "alibi",
     "attention_window": 3,
     "tied": False,
     "readout": "flatten",
+    "softmaxes": 3,
+    "latent_dropout": 0.2,
 }
 """A non-default value of every option; an option missing here fails the first test below."""
-NEEDED: dict[str, dict[str, Any]] = {"rope_base": {"positions": "rope"}, "readout": {"tied": False}}
+NEEDED: dict[str, dict[str, Any]] = {
+    "rope_base": {"positions": "rope"},
+    "readout": {"tied": False},
+    "latent_dropout": {"softmaxes": 3},
+}
 WITHOUT_PAPER = {"norm_eps", "readout"}
 """Options without a paper: the epsilon that every implementation has, and the lectures' second way."""
 
@@ -88,12 +95,33 @@ def test_gpt_option_changes_training(name: str) -> None:
 def test_gpt_option_cites_a_paper_and_is_covered_by_the_laws(name: str) -> None:
     [key] = [key for key in build.model_keys("gpt", task="text") if key.name == name]
     assert name in WITHOUT_PAPER or re.search(r"[A-Z]\w+ (et al\. |& [A-Z]\w+ )?20\d\d", key.help), key.help
-    # Dropout and epsilon change no code path in evaluation mode, where the laws are tested.
+    # Dropout, stochastic depth and epsilon change no code path in evaluation mode, where the laws are tested.
     assert (
         "dropout" in name
-        or name == "norm_eps"
+        or name in ("norm_eps", "stochastic_depth")
         or any(row.get(name, key.default) != key.default for row in TESTED_BY_LAWS)
     )
+
+
+def test_stochastic_depth_skips_sublayers_by_row() -> None:
+    model = built(stochastic_depth=0.5)
+    assert [block.stochastic_depth for block in model.encoder.blocks] == [0.25, 0.5]
+    block, x = model.encoder.blocks[1], torch.randn(64, T, D)
+    nn.init.zeros_(block.feed_forward.down.weight)
+    nn.init.zeros_(block.feed_forward.down.bias)
+    positions = torch.arange(T).unsqueeze(0)
+    with torch.no_grad():
+        attended, changed = block(x, positions) - x, block.train()(x, positions) - x
+    kept = changed.abs().amax((1, 2)) > 0
+    assert 16 < kept.sum() < 48
+    assert_close(changed[kept], 2 * attended[kept], rtol=0, atol=1e-4)
+
+
+def test_squared_relu() -> None:
+    model = built(activation="relu2")
+    feed_forward, x = model.encoder.blocks[0].feed_forward, torch.randn(5, D)
+    inner = feed_forward.up(x)
+    assert_close(feed_forward(x), feed_forward.down(torch.where(inner > 0, inner * inner, 0.0)))
 
 
 def layer_weights(their: nn.Module, n: int) -> dict[str, Tensor]:

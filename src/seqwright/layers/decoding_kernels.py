@@ -20,7 +20,7 @@ WEIGHTS_HELD = 4096
 """Weights that such a program holds."""
 MAX_ROWS = 256
 """Rows that the kernels are for; PyTorch's own compute more."""
-ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "gelu-tanh": 3, "swiglu": 4}
+ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "gelu-tanh": 3, "swiglu": 4, "relu2": 5}
 
 
 @functools.cache
@@ -49,6 +49,9 @@ def _activate(x, gate, kind: tl.constexpr):  # type: ignore[no-untyped-def]
         x = x * tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
     elif kind == 4:
         x = x * gate * tl.sigmoid(gate)
+    elif kind == 5:
+        x = tl.maximum(x, 0.0)
+        x = x * x
     return x
 
 

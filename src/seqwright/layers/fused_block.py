@@ -9,7 +9,7 @@ from seqwright.layers import decoding_kernels as kernels
 from seqwright.layers.cross_attention import CrossKV
 from seqwright.layers.decoding_attention import attention
 from seqwright.layers.kv_cache import KVCache
-from seqwright.layers.transformer_block import Block, FeedForward, GatedFeedForward
+from seqwright.layers.transformer_block import Block, FeedForward, GatedFeedForward, SquaredReLU
 from seqwright.layers.tree_cache import TreeCache
 
 
@@ -20,6 +20,7 @@ class FusedBlock(Block):
     def __init__(self, plain: Block, context: int):
         nn.Module.__init__(self)
         self.pre, self.residual, self.context = plain.pre, plain.residual, context
+        self.stochastic_depth = 0.0  # of training
         self.cross = None
         for name, module in plain.named_children():
             setattr(self, name, module)
@@ -86,6 +87,8 @@ def _name(activation: nn.Module) -> str:
     match activation:
         case nn.ReLU():
             return "relu"
+        case SquaredReLU():
+            return "relu2"
         case nn.GELU():
             return "gelu" if activation.approximate == "none" else "gelu-tanh"
     raise TypeError(f"no kernel fuses {type(activation).__name__}")

@@ -17,8 +17,17 @@ from seqwright.layers.encoder import EncoderConfig
 from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.positions import Rotary
 
+
+class SquaredReLU(nn.Module):
+    """ReLU² (So et al. 2021)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x).square()
+
+
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
+    "relu2": SquaredReLU,
     "gelu": nn.GELU,
     "gelu-tanh": lambda: nn.GELU(approximate="tanh"),
 }
@@ -53,9 +62,9 @@ class BlockConfig(EncoderConfig):
     """Residual connections around sublayers (He et al. 2016); without them deep stacks hardly train."""
     scale_attention: bool = True
     """Divide attention scores by the square root of the head size (Vaswani et al. 2017, §3.2.1)."""
-    activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"
-    """Activation of the feed-forward networks; gelu-tanh is GPT-2's approximation (Hendrycks & Gimpel 2016), swiglu is
-    gated (Shazeer 2020)."""
+    activation: Literal["gelu", "gelu-tanh", "relu", "relu2", "swiglu"] = "gelu"
+    """Activation of the feed-forward networks; gelu-tanh is GPT-2's approximation (Hendrycks & Gimpel 2016), relu2 is
+    ReLU² (So et al. 2021), swiglu is gated (Shazeer 2020)."""
     bias: bool = True
     """Biases in linear layers; without them large models train more stably (Chowdhery et al. 2022)."""
     dropout: float = 0.0
@@ -64,10 +73,15 @@ class BlockConfig(EncoderConfig):
     """Dropout rate of attention weights (Radford et al. 2018); as dropout by default."""
     embedding_dropout: float | None = None
     """Dropout rate of embeddings (Radford et al. 2018); as dropout by default."""
+    stochastic_depth: float = 0.0
+    """Stochastic depth (Huang et al. 2016): rate at which the sublayers of the last block are skipped in training, for
+    each row anew; it falls linearly towards the first block."""
 
     def __post_init__(self) -> None:
         check_sizes(self, "width", "heads", "ffn_width")
-        check_shares(self, "dropout", "attention_dropout", "embedding_dropout")
+        check_shares(self, "dropout", "attention_dropout", "embedding_dropout", "stochastic_depth")
+        if self.stochastic_depth and not self.residual:
+            raise UserError("stochastic_depth skips sublayers, around which only residual connections lead: set one.")
         if self.rope_base <= 0:
             raise UserError(f"rope_base must be above 0, not {self.rope_base}; 10000 is usual.")
         if self.norm_eps < 0:
@@ -151,8 +165,10 @@ class Block(nn.Module):
         window: int | None = None,
         causal: bool = True,
         cross: bool = False,
+        stochastic_depth: float = 0.0,
     ):
         super().__init__()
+        self.stochastic_depth = stochastic_depth
         self.pre = config.norm_position == "pre"
         self.residual = config.residual
         attention_dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
@@ -215,6 +231,8 @@ class Block(nn.Module):
 
     def _sublayer(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         output = self.dropout(sublayer(norm(x) if self.pre else x))
+        if self.stochastic_depth and self.training:
+            output = output * F.dropout(output.new_ones(len(output), 1, 1), self.stochastic_depth)
         if self.residual:
             output = x + output
         return output if self.pre else norm(output).to(x.dtype)  # autocast computes normalizations in float32

@@ -80,7 +80,15 @@ class Stack(nn.Module):
         self.embedding_norm = normalization(config) if embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
         self.blocks = nn.ModuleList(
-            Block(config, rotary=rotary, window=self.window, causal=causal, cross=cross) for _ in range(layers)
+            Block(
+                config,
+                rotary=rotary,
+                window=self.window,
+                causal=causal,
+                cross=cross,
+                stochastic_depth=config.stochastic_depth * n / layers,
+            )
+            for n in range(1, layers + 1)
         )
         self.post = config.norm_position == "post"
         self.norm = nn.Identity() if self.post else normalization(config)

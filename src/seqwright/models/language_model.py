@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqwright.core.batch import Batch, Source, Vocabulary
-from seqwright.core.config import UserError, check_sizes
+from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.core.state import State
 from seqwright.layers.encoder import CausalEncoder, EncoderConfig, RecurrentActivations, last_real
 from seqwright.layers.flatten import PrefixFlatten
 from seqwright.layers.heads import HeadConfig, HiddenHead, TokenHead
+from seqwright.layers.mixture_of_softmaxes import MixtureOfSoftmaxes
 from seqwright.layers.recompute import Recompute
 
 
@@ -32,9 +33,17 @@ class LMHeadConfig(HeadConfig):
     logits."""
     length: int | None = None
     """Fixed number of positions of readout = "flatten"."""
+    softmaxes: int = 1
+    """Mixture of softmaxes (Yang et al. 2018): number of softmaxes, each of a latent state of its own; 15 suits the
+    Penn Treebank. Costs as many times the output layer."""
+    latent_dropout: float = 0.0
+    """Dropout rate of the latent states of a mixture of softmaxes (Yang et al. 2018, who use 0.29)."""
 
     def __post_init__(self) -> None:
-        check_sizes(self, "length")
+        check_sizes(self, "length", "softmaxes")
+        check_shares(self, "latent_dropout")
+        if self.softmaxes > 1 and self.readout != "each":
+            raise UserError('softmaxes read each position\'s hidden state: set readout = "each", or softmaxes = 1.')
         if self.tied and self.readout == "flatten":
             raise UserError('readout = "flatten" has length × width inputs and cannot be tied: set tied = false.')
         if self.tied and self.readout == "none":
@@ -64,6 +73,8 @@ class LanguageModel(nn.Module):
         tied: bool = False,
         readout: bool = True,
         readout_bias: bool = True,
+        softmaxes: int = 1,
+        latent_dropout: float = 0.0,
         token_dropout: float = 0.0,
     ):
         super().__init__()
@@ -71,9 +82,14 @@ class LanguageModel(nn.Module):
         self.embedding = nn.Embedding(vocabulary, embedding)
         self.encoder: Any = encoder
         self.stateful = isinstance(encoder, CausalEncoder)
-        self.head: TokenHead | HiddenHead = HiddenHead()
+        self.head: TokenHead | MixtureOfSoftmaxes | HiddenHead = HiddenHead()
         if readout:
-            self.head = TokenHead(encoder.width, vocabulary, bias=readout_bias)  # type: ignore[arg-type]
+            width: int = encoder.width  # type: ignore[assignment]
+            self.head = (
+                TokenHead(width, vocabulary, bias=readout_bias)
+                if softmaxes == 1
+                else MixtureOfSoftmaxes(width, vocabulary, softmaxes, bias=readout_bias, dropout=latent_dropout)
+            )
             if tied:
                 self.head.readout.weight = self.embedding.weight
 
@@ -172,11 +188,13 @@ def language_model(
         tied=head.tied,
         readout=readout,
         readout_bias=bias,
+        softmaxes=head.softmaxes,
+        latent_dropout=head.latent_dropout,
         token_dropout=config.token_dropout,
     )
     if config.token_std is not None:
         nn.init.normal_(model.embedding.weight, std=config.token_std)
-        if isinstance(model.head, TokenHead) and not head.tied:
+        if not isinstance(model.head, HiddenHead) and not head.tied:
             nn.init.normal_(model.head.readout.weight, std=config.token_std)
     elif head.tied:  # nn.Embedding's unit normals would give initial logits of size √D
         nn.init.normal_(model.embedding.weight, std=config.input_width**-0.5)

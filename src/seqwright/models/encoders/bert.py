@@ -19,7 +19,7 @@ class BertConfig(TransformerEncoderConfig):
     positions: Literal["learned", "sinusoidal", "rope", "alibi", "t5", "none"] = "learned"
     """Positional encoding: added to embeddings (learned, sinusoidal), rotary (rope), or a bias of attention scores by
     distance (alibi: linear; t5: learned by bucket)."""
-    activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"
+    activation: Literal["gelu", "gelu-tanh", "relu", "relu2", "swiglu"] = "gelu"
     """Activation of the feed-forward networks; gelu-tanh is GPT-2's approximation, swiglu is gated."""
     norm_position: Literal["pre", "post"] = "post"
     """Normalize the input of each sublayer (pre), or the residual sums and the embedding (post, as in the paper)."""

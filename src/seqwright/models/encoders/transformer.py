@@ -23,7 +23,7 @@ class TransformerEncoderConfig(StackConfig):
     positions: Literal["learned", "sinusoidal", "rope", "alibi", "t5", "none"] = "sinusoidal"
     """Positional encoding: added to embeddings (learned, sinusoidal), rotary (rope), or a bias of attention scores by
     distance (alibi: linear; t5: learned by bucket)."""
-    activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "relu"
+    activation: Literal["gelu", "gelu-tanh", "relu", "relu2", "swiglu"] = "relu"
     """Activation of the feed-forward networks; gelu-tanh is GPT-2's approximation, swiglu is gated."""
     dropout: float = 0.1
     """Dropout rate of embeddings, sublayer outputs and attention weights."""

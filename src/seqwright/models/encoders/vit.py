@@ -19,7 +19,7 @@ from seqwright.models.encoders.transformer import TransformerEncoder, Transforme
 class ViTConfig(TransformerEncoderConfig):
     layers: int = 4
     """Number of Transformer blocks."""
-    activation: Literal["gelu", "gelu-tanh", "relu", "swiglu"] = "gelu"
+    activation: Literal["gelu", "gelu-tanh", "relu", "relu2", "swiglu"] = "gelu"
     """Activation of the feed-forward networks; gelu-tanh is GPT-2's approximation, swiglu is gated."""
     positions: Literal["learned", "sinusoidal", "rope", "none"] = "learned"
     """Positional encoding of the patches, numbered row by row."""

@@ -38,6 +38,9 @@ GPT_SIZES: list[tuple[float, dict[str, Any]]] = [
     (INFINITE, {"size": 16384, "layers": 12, "width": 768, "heads": 12, "context": 1024, "dropout": 0.0, "rows": 32}),
 ]
 
+RECURRENT_RATES = {"lstm": 12e-3}
+"""Measured on 400 KB and 5 MB of text (docs/experiments.md, 2026-11-16)."""
+
 # Up to this many floating-point operations: the largest GPT that a time budget trains well.
 AFFORDABLE: list[tuple[float, dict[str, Any]]] = [
     (2e14, {"layers": 4, "width": 128, "heads": 4, "context": 128}),
@@ -90,7 +93,7 @@ def text_recipe(
         table["training"] = trained | {
             "batch_size": 16,
             "sequence_length": 64 if size > 200 * KILO else 16,
-            "learning_rate": 2e-3,
+            "learning_rate": RECURRENT_RATES.get(kind, 2e-3),
         }
     return table
 
