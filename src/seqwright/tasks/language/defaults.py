@@ -38,8 +38,8 @@ GPT_SIZES: list[tuple[float, dict[str, Any]]] = [
     (INFINITE, {"size": 16384, "layers": 12, "width": 768, "heads": 12, "context": 1024, "dropout": 0.0, "rows": 32}),
 ]
 
-RECURRENT_RATES = {"lstm": 12e-3}
-"""Measured on 400 KB and 5 MB of text (docs/experiments.md, 2026-11-16)."""
+RECURRENT_RATES = {"lstm": 12e-3, "gru": 6e-3}
+"""Measured on 0.1 to 5 MB of text (docs/experiments.md, 2026-11-16)."""
 
 # Up to this many floating-point operations: the largest GPT that a time budget trains well.
 AFFORDABLE: list[tuple[float, dict[str, Any]]] = [
