@@ -13,6 +13,7 @@ import torch
 from seqwright import build
 from seqwright.core.config import UserError, to_table
 from seqwright.core.progress import SILENT, Progress
+from seqwright.core.ranks import TensorGroups
 from seqwright.core.storage import load_tensors, write_text
 from seqwright.data.files import MissingFileError
 from seqwright.data.text.corpus import TextConfig
@@ -21,7 +22,7 @@ from seqwright.metrics.counts import NoTargetsError
 from seqwright.pipeline import recipe
 from seqwright.pipeline.baseline import baseline
 from seqwright.pipeline.budget import MAX_EPOCHS, measure, seconds_of_steps, with_decisions
-from seqwright.pipeline.compilation import compile_choice, transformer_layers
+from seqwright.pipeline.compilation import compile_choice
 from seqwright.pipeline.facts import advice_of, facts_of, scored_on
 from seqwright.pipeline.memory import refuse_too_large
 from seqwright.pipeline.recipe import Recipe
@@ -41,7 +42,7 @@ from seqwright.training.averaging import average_weights
 from seqwright.training.config import TrainingConfig
 from seqwright.training.divergence import DivergenceError, chance_nll
 from seqwright.training.schedule import ENDLESS, warmup_steps
-from seqwright.training.trainer import TensorGroups, Trainer, total_steps
+from seqwright.training.trainer import Trainer, total_steps
 from seqwright.training.trainer_state import final_checkpoints
 from seqwright.training.weights import init_from, load_weights, weights
 
@@ -319,7 +320,7 @@ class TrainingSession:
         config = self.recipe.training
         if config.compile != "auto" or machine.device(config.device).type != "cuda":
             return
-        layers, seconds = transformer_layers(self.model), 60 * (config.minutes or 0)
+        layers, seconds = len(machine.transformer_blocks(self.model)), 60 * (config.minutes or 0)
         if layers and (config.minutes is None or config.steps is not None):
             self.progress.stage(MEASURING)
             seconds = seconds_of_steps(self.model, self.task.feed(self.model), config)

@@ -105,6 +105,10 @@ class TrainingConfig:
     """Precision of matrix products in training; weights and optimizer state stay fp32. tf32 (10 mantissa bits) needs a
     GPU of Ampere or later and is fp32 elsewhere; bf16 (7 mantissa bits) is autocast. On a GPU cuDNN uses tf32 for
     recurrent networks in any case, and for convolutions unless bf16."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """Training on several ranks (--processes, torchrun): a copy of the model on each (ddp, DistributedDataParallel), or
+    parameters, gradients and optimizer state sharded over them, block by block (fsdp, FSDP2), for models that fill a
+    GPU. Without effect on one process."""
     compile: Literal["auto", "off", "cudagraphs", "inductor"] = "auto"
     """On a GPU, how steps are run: kernel by kernel (off), captured as CUDA graphs, which saves launching their kernels
     (cudagraphs), or also compiled by torch.compile, which fuses kernels (inductor). auto compiles Transformers where

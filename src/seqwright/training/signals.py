@@ -7,6 +7,11 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
+from seqwright.core.ranks import Ranks
+
+REASONS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
+"""Signals that stop a training, and their names in logs."""
+
 
 class StopRequest:
     """Context manager that handles stop signals; `reason` names the first one received, or is None."""
@@ -16,7 +21,7 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         self._before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():  # Python sets handlers only there
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number in REASONS:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup SIGHUP stays ignored
                     self._before[number] = signal.signal(number, self._handle)
         return self
@@ -30,4 +35,10 @@ class StopRequest:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.reason is not None:
             raise KeyboardInterrupt
-        self.reason = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        self.reason = REASONS[signal.Signals(number)]
+
+    def agreed(self, ranks: Ranks) -> str | None:
+        """The reason on which all ranks stop at this step, or None: a signal may have reached one of them only."""
+        names = list(REASONS.values())
+        number = ranks.max(0 if self.reason is None else 1 + names.index(self.reason))
+        return names[number - 1] if number else None

@@ -1,0 +1,151 @@
+"""Data parallelism of the training objective: one process, DDP, or FSDP2 (decision 173).
+
+DDP holds a copy of the model on every rank and averages gradients. FSDP2 shards parameters, gradients and optimizer
+state over the ranks, block by block (ZeRO-3, Rajbhandari et al. 2020). Model files know of neither, and tensors keep
+their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from seqwright.core.batch import Batch
+from seqwright.core.ranks import Ranks
+from seqwright.core.state import State
+
+Loss = tuple[Tensor, Tensor, State | None]
+"""(loss sum, token count, state after): what an objective returns."""
+
+
+class SingleProcess:
+    """An objective on one process, and the base of parallel ones."""
+
+    def __init__(self, objective: nn.Module):
+        self.module = objective
+
+    def __call__(self, batch: Batch, state: State | None) -> Loss:
+        return cast(Loss, self.module(batch, state))
+
+    def accumulating(self) -> AbstractContextManager[None]:
+        """Context manager under which backward passes keep their gradients to this rank, for later ones to add to."""
+        return nullcontext()
+
+    def unsharded(self) -> AbstractContextManager[None]:
+        """Context manager under which this rank has all weights, so that it can evaluate alone."""
+        return nullcontext()
+
+    def release(self) -> None:
+        """Called where weights were replaced, or others are frozen now."""
+
+    def full(self, tensor: Tensor) -> Tensor:
+        """A parameter, gradient norm or moment as a plain tensor."""
+        return tensor
+
+    def gathered(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Plain tensors for a checkpoint; complete on rank 0."""
+        return dict(tensors)
+
+    def placed(self, tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Plain tensors of a checkpoint, laid out as the tensors of the same name (before a slash) in `like`."""
+        return tensors
+
+
+class DataParallel(SingleProcess):
+    """DistributedDataParallel (Li et al. 2020): gradients are averaged while the backward pass computes others."""
+
+    def __init__(self, objective: nn.Module, ranks: Ranks):
+        super().__init__(objective)
+        self.ranks = ranks
+        self.ddp: nn.parallel.DistributedDataParallel | None = None
+
+    def __call__(self, batch: Batch, state: State | None) -> Loss:
+        return cast(Loss, self._wrapped()(batch, state))
+
+    def accumulating(self) -> AbstractContextManager[None]:
+        return self._wrapped().no_sync()
+
+    def release(self) -> None:
+        self.ddp = None  # DDP has one bucket plan for the parameters that are trained when it is made
+
+    def _wrapped(self) -> nn.parallel.DistributedDataParallel:
+        if self.ddp is None:
+            # Weights are equal already, and buffers are constants.
+            self.ddp = nn.parallel.DistributedDataParallel(
+                self.module, init_sync=False, forward_sync_buffers=False, gradient_as_bucket_view=True
+            )
+        return self.ddp
+
+
+class FullySharded(SingleProcess):
+    """FSDP2 (`fully_shard`): each block's weights are gathered for its forward and backward pass, and freed."""
+
+    def __init__(self, objective: nn.Module, blocks: list[nn.Module], ranks: Ranks, *, on: torch.device, bf16: bool):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+        mesh = init_device_mesh(on.type, (ranks.size,))
+        # Weights are gathered in half precision, gradients reduced in float32. Autocast decides about the rest, as on
+        # one process: inputs are not cast.
+        policy = MixedPrecisionPolicy(
+            param_dtype=torch.bfloat16 if bf16 else None,
+            reduce_dtype=torch.float32 if bf16 else None,
+            cast_forward_inputs=False,
+        )
+        for block in blocks:
+            fully_shard(block, mesh=mesh, mp_policy=policy)
+        self.root: Any = fully_shard(objective, mesh=mesh, mp_policy=policy)
+        self.root.set_reduce_scatter_unused_params(True)
+        self.sharded: list[Any] = [self.root, *blocks]
+        self.ranks = ranks
+        super().__init__(objective)
+
+    @contextmanager
+    def accumulating(self) -> Iterator[None]:
+        self.root.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            self.root.set_requires_gradient_sync(True)
+
+    @contextmanager
+    def unsharded(self) -> Iterator[None]:
+        for module in self.sharded:
+            module.unshard()
+        self.root.set_reshard_after_forward(False)
+        try:
+            yield
+        finally:
+            for module in self.sharded:
+                module.set_reshard_after_forward(module is not self.root, recurse=False)
+                module.reshard()
+
+    def full(self, tensor: Tensor) -> Tensor:
+        from torch.distributed.tensor import DTensor
+
+        return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+    def gathered(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        gathered = {}
+        for name, tensor in tensors.items():  # one at a time: a GPU holds one full tensor, the host of rank 0 all
+            full = self.full(tensor.detach())
+            if self.ranks.first:
+                gathered[name] = full.cpu()
+        return gathered
+
+    def placed(self, tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        from torch.distributed.tensor import DTensor, distribute_tensor
+
+        def place(name: str, tensor: Tensor) -> Tensor:
+            sharded = like.get(name.split("/")[0])
+            if not isinstance(sharded, DTensor) or sharded.shape != tensor.shape:
+                return tensor
+            # Every rank has the tensor and takes its shard of it.
+            mesh, placements = sharded.device_mesh, sharded.placements
+            return distribute_tensor(tensor.to(sharded.device), mesh, placements, src_data_rank=None)
+
+        return {name: place(name, tensor) for name, tensor in tensors.items()}
