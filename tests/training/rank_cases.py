@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from seqwright.core.protocols import Feed
-from seqwright.core.ranks import SINGLE, Ranks
+from seqwright.core.ranks import Ranks
 from seqwright.core.storage import save_tensors, write_json
 from seqwright.training.config import TrainingConfig
 from seqwright.training.process_group import joined

@@ -20,7 +20,8 @@ DEFAULTS = {
     "SEQWRIGHT_JOIN_SECONDS": 300,
 }
 """Bytes of a JSON or TOML file; token ids; pixels of one image; bytes of one decompressed file or line; bytes of the
-tables that a model computes (sinusoids, rotations); parameter tensors of a model to train; seconds that a rank waits for the others to join."""
+tables that a model computes (sinusoids, rotations); parameter tensors of a model to train; seconds that a rank
+waits for the others to join."""
 
 
 def limit(name: str) -> int:

@@ -7,6 +7,7 @@ their names.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
@@ -17,6 +18,8 @@ from torch import Tensor, nn
 from seqwright.core.batch import Batch
 from seqwright.core.ranks import Ranks
 from seqwright.core.state import State
+from seqwright.training.objective import Objective
+from seqwright.training.weights import load_weights, weights
 
 Loss = tuple[Tensor, Tensor, State | None]
 """(loss sum, token count, state after): what an objective returns."""
@@ -24,6 +27,9 @@ Loss = tuple[Tensor, Tensor, State | None]
 
 class SingleProcess:
     """An objective on one process, and the base of parallel ones."""
+
+    unsharded: nn.Module | None = None
+    """A copy of the model on rank 0 with all of its weights, where the model itself is sharded."""
 
     def __init__(self, objective: nn.Module):
         self.module = objective
@@ -35,8 +41,8 @@ class SingleProcess:
         """Context manager under which backward passes keep their gradients to this rank, for later ones to add to."""
         return nullcontext()
 
-    def unsharded(self) -> AbstractContextManager[None]:
-        """Context manager under which this rank has all weights, so that it can evaluate alone."""
+    def evaluated(self, device: torch.device) -> AbstractContextManager[None]:
+        """Context manager under which `unsharded`, where there is one, is on a device and has the current weights."""
         return nullcontext()
 
     def release(self) -> None:
@@ -84,10 +90,13 @@ class DataParallel(SingleProcess):
 class FullySharded(SingleProcess):
     """FSDP2 (`fully_shard`): each block's weights are gathered for its forward and backward pass, and freed."""
 
-    def __init__(self, objective: nn.Module, blocks: list[nn.Module], ranks: Ranks, *, on: torch.device, bf16: bool):
+    def __init__(self, objective: Objective, blocks: list[nn.Module], ranks: Ranks, *, on: torch.device, bf16: bool):
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
+        self.model = cast(nn.Module, objective.model)
+        if ranks.first:  # decoding copies models, which FSDP refuses, and one rank alone cannot gather weights
+            self.unsharded = copy.deepcopy(self.model).cpu()
         mesh = init_device_mesh(on.type, (ranks.size,))
         # Weights are gathered in half precision, gradients reduced in float32. Autocast decides about the rest, as on
         # one process: inputs are not cast.
@@ -100,7 +109,6 @@ class FullySharded(SingleProcess):
             fully_shard(block, mesh=mesh, mp_policy=policy)
         self.root: Any = fully_shard(objective, mesh=mesh, mp_policy=policy)
         self.root.set_reduce_scatter_unused_params(True)
-        self.sharded: list[Any] = [self.root, *blocks]
         self.ranks = ranks
         super().__init__(objective)
 
@@ -113,16 +121,17 @@ class FullySharded(SingleProcess):
             self.root.set_requires_gradient_sync(True)
 
     @contextmanager
-    def unsharded(self) -> Iterator[None]:
-        for module in self.sharded:
-            module.unshard()
-        self.root.set_reshard_after_forward(False)
+    def evaluated(self, device: torch.device) -> Iterator[None]:
+        gathered = self.gathered(weights(self.model))
+        if self.unsharded is not None:
+            load_weights(self.unsharded, gathered)
+            self.unsharded.to(device)
+        del gathered
         try:
             yield
         finally:
-            for module in self.sharded:
-                module.set_reshard_after_forward(module is not self.root, recurse=False)
-                module.reshard()
+            if self.unsharded is not None:
+                self.unsharded.cpu()
 
     def full(self, tensor: Tensor) -> Tensor:
         from torch.distributed.tensor import DTensor

@@ -11,6 +11,8 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from seqwright.core.config import UserError
 from seqwright.core.limits import limit
@@ -31,7 +33,9 @@ def environment_ranks() -> Ranks:
     """This process among those of its launcher, by torchrun's environment variables; alone without them."""
     named = {key: os.environ[key] for key in ("RANK", "WORLD_SIZE", "LOCAL_RANK") if key in os.environ}
     if wrong := [key for key, text in named.items() if not (text.isascii() and text.isdigit())]:
-        raise UserError(f"{wrong[0]} is {named[wrong[0]][:40]!r}; torchrun sets it to a number. Unset it, or set it so.")
+        raise UserError(
+            f"{wrong[0]} is {named[wrong[0]][:40]!r}; torchrun sets it to a number. Unset it, or set it so."
+        )
     size = int(named.get("WORLD_SIZE", 1))
     if size < 2:
         return SINGLE
@@ -83,8 +87,8 @@ def _connect(ranks: Ranks, device: torch.device, identity: Mapping[str, str]) ->
     address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     patience = timedelta(seconds=limit("SEQWRIGHT_JOIN_SECONDS"))
     try:
-        store, _, _ = next(dist.rendezvous("env://", timeout=patience))
-        store = dist.PrefixStore(f"seqwright/{next(_joined)}", store)
+        store, _, _ = next(rendezvous("env://", timeout=patience))
+        store = PrefixStore(f"seqwright/{next(_joined)}", store)
         _meet(ranks, store, identity, patience)
         # Numbers that hosts agree on are on the CPU.
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
@@ -101,7 +105,7 @@ def _connect(ranks: Ranks, device: torch.device, identity: Mapping[str, str]) ->
         raise UserError(f"rank {ranks.rank} could not join the others at {address} ({reason}). {advice}") from error
 
 
-def _meet(ranks: Ranks, store: dist.Store, identity: Mapping[str, str], patience: timedelta) -> None:
+def _meet(ranks: Ranks, store: Store, identity: Mapping[str, str], patience: timedelta) -> None:
     """Waits until all ranks are there, and compares them."""
     store.set(f"identity/{ranks.rank}", json.dumps(dict(identity)))
     keys = [f"identity/{rank}" for rank in range(ranks.size)]
@@ -110,8 +114,8 @@ def _meet(ranks: Ranks, store: dist.Store, identity: Mapping[str, str], patience
     except dist.DistStoreError:
         missing = ", ".join(str(rank) for rank, key in enumerate(keys) if not store.check([key]))
         raise UserError(
-            f"of {ranks.size} ranks, {missing} did not come within {patience.seconds} s. Start all of them, or give them"
-            " longer with SEQWRIGHT_JOIN_SECONDS."
+            f"of {ranks.size} ranks, {missing} did not come within {patience.seconds} s. Start all of them, or give"
+            " them longer with SEQWRIGHT_JOIN_SECONDS."
         ) from None
     others = [json.loads(store.get(key)) for key in keys]
     for rank, other in enumerate(others):

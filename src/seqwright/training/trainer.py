@@ -24,7 +24,7 @@ from seqwright.training.checkpoint_store import CheckpointStore, RankStore
 from seqwright.training.config import TrainingConfig
 from seqwright.training.divergence import MIN_STEPS, DivergenceError, refuse_divergence
 from seqwright.training.layer_freezing import LayerFreezing
-from seqwright.training.mfu import flops_per_token, peak_flops
+from seqwright.training.mfu import Utilization
 from seqwright.training.objective import Objective
 from seqwright.training.optimizer import load_optimizer_state, optimizer, optimizer_state
 from seqwright.training.prefetch import Prefetched
@@ -93,7 +93,7 @@ class Trainer:
         self.interval = LogInterval(self.device)
         self.norm = self.step_loss = torch.zeros((), device=self.device)
         self.last_loss: float | None = None
-        self.peak_flops, self.flops_per_token = peak_flops(self.device), flops_per_token(self.model)
+        self.utilization = Utilization(self.model, self.device, ranks.size)
 
     def fit(self) -> str | None:
         """Trains until the last step, early stopping or a stop signal; returns the signal's name, or None."""
@@ -125,6 +125,11 @@ class Trainer:
                 if signal:
                     return signal
         return None
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The model that `evaluate` and `sample` compute with on rank 0: this one, or its unsharded copy."""
+        return self.objective.unsharded or self.model
 
     @property
     def finished(self) -> bool:
@@ -305,16 +310,9 @@ class Trainer:
                 "tokens": progress.tokens,
                 "tokens_per_second": round(self.interval.tokens_per_second, 1),
             }
-            | self._utilization()
+            | self.utilization.record(self.interval.tokens_per_second)
         )
         self.interval = LogInterval(self.device)
-
-    def _utilization(self) -> dict[str, float]:
-        """The MFU since the last log line, where the device's peak is known."""
-        if self.peak_flops is None:
-            return {}
-        flops = self.flops_per_token * self.interval.tokens_per_second
-        return {"mfu": round(flops / (self.ranks.size * self.peak_flops), 4)}
 
     def _maybe_end_epoch(self) -> None:
         progress = self.progress
@@ -358,9 +356,9 @@ class Trainer:
 
     @contextmanager
     def _evaluated_weights(self) -> Iterator[None]:
-        """Context manager under which the model has all of its weights on each rank, averaged where they are."""
+        """Context manager under which `evaluated` has the current weights, averaged where they are."""
         averaged = nullcontext() if self.average is None else self.average.applied()
-        with averaged, self.objective.unsharded():
+        with averaged, self.objective.evaluated(self.device):
             yield
 
     def _record_checkpoint(self, step: int) -> None:
