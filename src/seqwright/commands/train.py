@@ -206,10 +206,10 @@ def command(
     ranks = environment_ranks()
     if processes is not None and processes != ranks.size:
         return _launch(resolved, processes)
-    with TerminalProgress(quiet=quiet or as_json or not ranks.first) as progress:
-        outcome = train(resolved, path, progress)
     if not ranks.first:
-        return _status(outcome.stopped)
+        return _follow(resolved, path, ranks.rank)
+    with TerminalProgress(quiet=quiet or as_json) as progress:
+        outcome = train(resolved, path, progress)
     if as_json:
         print_json(
             {
@@ -237,6 +237,21 @@ def command(
 def _status(stopped: str | None) -> int:
     """The exit status of a training: 128 + signal number where one stopped it, as shells report it."""
     return {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129}.get(stopped or "", 0)
+
+
+def _follow(resolved: Any, path: Path, rank: int) -> int:
+    """Trains on another rank than 0, in silence but for errors that rank 0 does not meet; the exit status."""
+    from seqwright.core.config import UserError
+    from seqwright.pipeline.training import train
+    from seqwright.training.divergence import DivergenceError
+    from seqwright.training.process_group import RankLostError
+
+    try:
+        return _status(train(resolved, path).stopped)
+    except UserError as error:
+        if not isinstance(error, DivergenceError | RankLostError):
+            echo(f"error on rank {rank}: {error}", err=True)
+        return 2
 
 
 def _launch(resolved: Any, processes: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import nn
 
 from seqwright import build
 from seqwright.core.batch import Batch
@@ -13,6 +14,7 @@ from seqwright.core.protocols import Feed
 from seqwright.core.ranks import Ranks
 from seqwright.pipeline.recipe import Recipe
 from seqwright.runs.directory import RunDirectory
+from seqwright.training import machine
 from seqwright.training.accumulation import select_rows
 from seqwright.training.config import TrainingConfig
 
@@ -37,10 +39,18 @@ def refuse_ranks(wanted: Recipe, size: int) -> None:
             " again. Set it to a number of rows of one rank."
         )
     if config.parallel == "fsdp":
-        _refuse_sharding(config)
+        _refuse_sharded_options(config)
 
 
-def _refuse_sharding(config: TrainingConfig) -> None:
+def refuse_sharding(model: nn.Module, config: TrainingConfig, ranks: Ranks) -> None:
+    """Raises where a model has no blocks to shard: FSDP2 gathers one block at a time."""
+    if ranks.size > 1 and config.parallel == "fsdp" and not machine.transformer_blocks(model):
+        raise UserError(
+            'training.parallel = "fsdp" shards Transformer blocks, and this model has none; use parallel = "ddp".'
+        )
+
+
+def _refuse_sharded_options(config: TrainingConfig) -> None:
     if config.optimizer in ("muon", "adafactor"):
         raise UserError(
             f'training.optimizer = "{config.optimizer}" needs whole matrices, which training.parallel = "fsdp" shards;'

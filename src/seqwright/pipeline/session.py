@@ -26,7 +26,7 @@ from seqwright.pipeline.facts import advice_of, facts_of, scored_on
 from seqwright.pipeline.memory import refuse_too_large
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.run_progress import RunProgress
-from seqwright.pipeline.scaling import RankFeed, described, order
+from seqwright.pipeline.scaling import RankFeed, described, order, refuse_sharding
 from seqwright.reporting.advice import baseline_of
 from seqwright.reporting.numbers import duration
 from seqwright.reporting.report import report
@@ -206,6 +206,7 @@ class TrainingSession:
 
     def _train(self, checkpoint: Checkpoint | None) -> TrainingOutcome:
         """Trains by gradient descent, from the last checkpoint where there is one."""
+        refuse_sharding(self.model, self.recipe.training, self.ranks)
         self._fit_baseline()
         self._decide_compile()
         self._decide_steps()
@@ -248,6 +249,7 @@ class TrainingSession:
             "seconds": progress.seconds,
             "trained_tokens": progress.tokens,
             "parameters": sum(p.numel() for p in self.model.parameters()),
+            "ranks": self.ranks.size,
             "best_step": progress.best_step or progress.step,
             **self._baseline_facts(),
             "weights": {"kind": self.recipe.training.weights, "steps": steps, "ema": self.recipe.training.ema_decay},
