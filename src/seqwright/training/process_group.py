@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -21,6 +22,9 @@ from seqwright.core.ranks import SINGLE, Ranks
 LONGEST_WAIT = timedelta(hours=2)
 """Of a rank for the others in a collective: rank 0 learns the tokenizer, evaluates and saves while they wait. One that
 ends is noticed at once, by its closed connection."""
+
+REASON = re.compile(r"Connection \w+ by peer|[Tt]imed out")
+"""What a user needs of a message of gloo or NCCL."""
 
 _joined = itertools.count()
 
@@ -65,7 +69,8 @@ def joined(device: torch.device, identity: Mapping[str, str]) -> Iterator[Ranks]
     except RuntimeError as error:
         if not _is_connection_error(error):
             raise
-        reason = str(error).split("\n")[0][:200]
+        found = REASON.search(str(error))
+        reason = found[0] if found else str(error).split("\n")[0][:200]
         raise RankLostError(
             f"another rank ended or cannot be reached ({reason}). Train again to resume from the last checkpoint."
         ) from error
