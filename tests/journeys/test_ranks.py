@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from seqwright.core.config import UserError
-from seqwright.core.ranks import Ranks
-from seqwright.pipeline.scaling import refuse_ranks, refuse_sharding
+from seqwright.core.ranks import SINGLE, Ranks
+from seqwright.pipeline.scaling import refuse_ranks, refuse_without_blocks
 from seqwright.pipeline.training import train
 from seqwright.pipeline.wanted import wanted_recipe
 from seqwright.training.config import TrainingConfig
@@ -118,9 +118,11 @@ def test_what_ranks_cannot_train_is_refused(settings: list[str], size: int, mess
         refuse_ranks(wanted, size)
 
 
-def test_sharding_needs_transformer_blocks() -> None:
+def test_sharding_and_activation_checkpointing_need_transformer_blocks() -> None:
+    with pytest.raises(UserError, match="recomputes Transformer blocks, and this model has none"):
+        refuse_without_blocks(fresh(lstm()), TrainingConfig(activation_checkpointing=True), SINGLE)
     with pytest.raises(UserError, match="shards Transformer blocks, and this model has none"):
-        refuse_sharding(fresh(lstm()), TrainingConfig(parallel="fsdp"), Ranks(0, 2))
+        refuse_without_blocks(fresh(lstm()), TrainingConfig(parallel="fsdp"), Ranks(0, 2))
 
 
 def test_missing_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

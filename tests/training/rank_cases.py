@@ -88,7 +88,10 @@ CASES = {
     "ddp of one row": Case(small_gpt, one_row, sgd()),
     "ddp unfrozen": Case(small_classifier, lambda: Same(texts()), sgd(unfreeze_every=2)),
     "fsdp frozen": Case(small_classifier, lambda: Same(texts()), sgd(freeze=1, parallel="fsdp")),
-    "ddp muon": Case(small_gpt, shuffled, adamw(optimizer="muon")),
+    "ddp muon": Case(small_gpt, shuffled, adamw(optimizer="muon", activation_checkpointing=True)),
+    "fsdp muon": Case(
+        small_gpt, shuffled, adamw(optimizer="muon", micro_batch_size=2, activation_checkpointing=True, parallel="fsdp")
+    ),
     "ddp early": Case(
         small_gpt, shuffled, adamw(evaluate_every=1, patience=2), {"evaluate": lambda: {"nll": 1.0}, "chance": None}
     ),

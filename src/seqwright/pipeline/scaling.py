@@ -42,19 +42,25 @@ def refuse_ranks(wanted: Recipe, size: int) -> None:
         _refuse_sharded_options(config)
 
 
-def refuse_sharding(model: nn.Module, config: TrainingConfig, ranks: Ranks) -> None:
-    """Raises where a model has no blocks to shard: FSDP2 gathers one block at a time."""
-    if ranks.size > 1 and config.parallel == "fsdp" and not machine.transformer_blocks(model):
+def refuse_without_blocks(model: nn.Module, config: TrainingConfig, ranks: Ranks) -> None:
+    """Raises where a model has no Transformer blocks, and an option works on them."""
+    if machine.transformer_blocks(model):
+        return
+    if config.activation_checkpointing:
+        raise UserError(
+            "training.activation_checkpointing recomputes Transformer blocks, and this model has none; leave it out."
+        )
+    if ranks.size > 1 and config.parallel == "fsdp":
         raise UserError(
             'training.parallel = "fsdp" shards Transformer blocks, and this model has none; use parallel = "ddp".'
         )
 
 
 def _refuse_sharded_options(config: TrainingConfig) -> None:
-    if config.optimizer in ("muon", "adafactor"):
+    if config.optimizer == "adafactor":
         raise UserError(
-            f'training.optimizer = "{config.optimizer}" needs whole matrices, which training.parallel = "fsdp" shards;'
-            ' use "adamw", or parallel = "ddp".'
+            'training.optimizer = "adafactor" factors whole matrices, which training.parallel = "fsdp" shards; use'
+            ' "adamw", or parallel = "ddp".'
         )
     if config.unfreeze_every is not None:
         raise UserError('training.unfreeze_every needs training.parallel = "ddp": FSDP fixes what is trained.')

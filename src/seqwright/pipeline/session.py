@@ -26,7 +26,7 @@ from seqwright.pipeline.facts import advice_of, facts_of, scored_on
 from seqwright.pipeline.memory import refuse_too_large
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.run_progress import RunProgress
-from seqwright.pipeline.scaling import RankFeed, described, order, refuse_sharding
+from seqwright.pipeline.scaling import RankFeed, described, order, refuse_without_blocks
 from seqwright.reporting.advice import baseline_of
 from seqwright.reporting.numbers import duration
 from seqwright.reporting.report import report
@@ -206,7 +206,7 @@ class TrainingSession:
 
     def _train(self, checkpoint: Checkpoint | None) -> TrainingOutcome:
         """Trains by gradient descent, from the last checkpoint where there is one."""
-        refuse_sharding(self.model, self.recipe.training, self.ranks)
+        refuse_without_blocks(self.model, self.recipe.training, self.ranks)
         self._fit_baseline()
         self._decide_compile()
         self._decide_steps()

@@ -105,6 +105,10 @@ class TrainingConfig:
     """Precision of matrix products in training; weights and optimizer state stay fp32. tf32 (10 mantissa bits) needs a
     GPU of Ampere or later and is fp32 elsewhere; bf16 (7 mantissa bits) is autocast. On a GPU cuDNN uses tf32 for
     recurrent networks in any case, and for convolutions unless bf16."""
+    activation_checkpointing: bool = False
+    """Activation checkpointing (Chen et al. 2016): keep only the inputs of Transformer blocks, and recompute the rest
+    in the backward pass. Saves most of the activations' memory for about a third more computation; steps are then not
+    captured as CUDA graphs."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """Training on several ranks (--processes, torchrun): a copy of the model on each (ddp, DistributedDataParallel), or
     parameters, gradients and optimizer state sharded over them, block by block (fsdp, FSDP2), for models that fill a

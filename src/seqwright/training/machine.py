@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from seqwright.core.config import UserError
 from seqwright.core.ranks import SINGLE, Ranks
@@ -45,6 +47,9 @@ def prepare(objective: Objective, config: TrainingConfig, on: torch.device, rank
 
     Precision is autocast around it (`autocast`), and `training.update` captures the step that calls it.
     """
+    if config.activation_checkpointing:
+        for block in transformer_blocks(objective):
+            block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
     if ranks.size > 1 and config.parallel == "fsdp":
         return FullySharded(objective, transformer_blocks(objective), ranks, on=on, bf16=config.precision == "bf16")
     module = _compiled(objective, config, on)
@@ -66,8 +71,9 @@ def transformer_blocks(module: nn.Module) -> list[nn.Module]:
 
 
 def captures(config: TrainingConfig, on: torch.device, ranks: Ranks = SINGLE) -> bool:
-    """Whether optimizer steps are captured as CUDA graphs; those of several ranks are not."""
-    return on.type in CAPTURED and config.compile != "off" and ranks.size == 1
+    """Whether optimizer steps are captured as CUDA graphs; not on several ranks, nor where blocks are recomputed, which
+    restores the state of random generators."""
+    return on.type in CAPTURED and config.compile != "off" and ranks.size == 1 and not config.activation_checkpointing
 
 
 def cache_folder() -> Path:

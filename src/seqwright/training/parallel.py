@@ -19,6 +19,7 @@ from seqwright.core.batch import Batch
 from seqwright.core.ranks import Ranks
 from seqwright.core.state import State
 from seqwright.training.objective import Objective
+from seqwright.training.sharded_tensors import full, placed_like
 from seqwright.training.weights import load_weights, weights
 
 Loss = tuple[Tensor, Tensor, State | None]
@@ -47,10 +48,6 @@ class SingleProcess:
 
     def release(self) -> None:
         """Called where weights were replaced, or others are frozen now."""
-
-    def full(self, tensor: Tensor) -> Tensor:
-        """A parameter, gradient norm or moment as a plain tensor."""
-        return tensor
 
     def gathered(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Plain tensors for a checkpoint; complete on rank 0."""
@@ -133,28 +130,14 @@ class FullySharded(SingleProcess):
             if self.unsharded is not None:
                 self.unsharded.cpu()
 
-    def full(self, tensor: Tensor) -> Tensor:
-        from torch.distributed.tensor import DTensor
-
-        return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
     def gathered(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         gathered = {}
         for name, tensor in tensors.items():  # one at a time: a GPU holds one full tensor, the host of rank 0 all
-            full = self.full(tensor.detach())
+            plain = full(tensor.detach())
             if self.ranks.first:
-                gathered[name] = full.cpu()
+                gathered[name] = plain.cpu()
         return gathered
 
     def placed(self, tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        from torch.distributed.tensor import DTensor, distribute_tensor
-
-        def place(name: str, tensor: Tensor) -> Tensor:
-            sharded = like.get(name.split("/")[0])
-            if not isinstance(sharded, DTensor) or sharded.shape != tensor.shape:
-                return tensor
-            # Every rank has the tensor and takes its shard of it.
-            mesh, placements = sharded.device_mesh, sharded.placements
-            return distribute_tensor(tensor.to(sharded.device), mesh, placements, src_data_rank=None)
-
-        return {name: place(name, tensor) for name, tensor in tensors.items()}
+        named = {name: like.get(name.split("/")[0], tensor) for name, tensor in tensors.items()}
+        return {name: placed_like(tensor, named[name]) for name, tensor in tensors.items()}

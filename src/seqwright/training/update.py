@@ -20,6 +20,7 @@ from seqwright.training.accumulation import accumulate, out_of_memory_error
 from seqwright.training.config import TrainingConfig
 from seqwright.training.optimizer import CAPTURABLE
 from seqwright.training.parallel import SingleProcess
+from seqwright.training.sharded_tensors import full
 
 OPTIMIZER_MEMORY_ADVICE = 'set training.optimizer to "adafactor", or lower model.width or model.layers'
 MAX_GRAPHS = 64
@@ -107,7 +108,7 @@ class Update:
         with machine.explain_out_of_memory("the optimizer state", advice=OPTIMIZER_MEMORY_ADVICE):
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return self.ranks.sum(loss), self.objective.full(norm), after
+        return self.ranks.sum(loss), full(norm), after
 
     def _uncaptured(self, batch: Batch, state: State | None, step: int, micro_batch: int | None) -> Outcome:
         config, scale = self.config, self.scale_of(batch)
