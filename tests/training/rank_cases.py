@@ -19,15 +19,17 @@ from torch import nn
 from seqwright.core.config import UserError
 from seqwright.core.progress import Progress
 from seqwright.core.protocols import Feed
-from seqwright.core.ranks import Ranks
+from seqwright.core.ranks import Ranks, evaluation_by
 from seqwright.core.storage import load_tensors, read_json, save_tensors, write_json
+from seqwright.metrics.likelihood import score_text
+from seqwright.tasks.scoring import score_epoch, target_nll
 from seqwright.training.config import TrainingConfig
 from seqwright.training.process_group import joined
 from seqwright.training.trainer import Trainer
 from tests.contract.encoders import classifier, texts
 
 from .test_trainer import fresh, gpt, lstm, options, shuffled, slices
-from .tiny import MemoryStore, Same
+from .tiny import MemoryStore, Same, random_ids
 
 STEPS = 7
 START = 3
@@ -118,6 +120,19 @@ def train(case: Case, ranks: Ranks, folder: Path) -> tuple[Trainer, MemoryStore]
     return trainer, store
 
 
+def evaluations() -> dict[str, Any]:
+    """Scores of a text by windows, and of a feed, whose batches have 5, 5 and 4 rows."""
+    model = small_gpt().eval()
+    scored = score_text(model, random_ids(1, 100)[0], sos=None, stride=3, batch_size=2)  # type: ignore[arg-type]
+    rows = score_epoch(model, shuffled(), target_nll(model), device="cpu")  # type: ignore[arg-type]
+    return {"text": scored.log_probs.tolist(), "epoch": rows.tolist()}
+
+
+def evaluate(folder: Path, ranks: Ranks) -> None:
+    with evaluation_by(ranks):
+        write_json(folder / f"evaluations.{ranks.rank}.json", evaluations())
+
+
 def save(folder: Path, name: str, trainer: Trainer, store: MemoryStore) -> None:
     step = max(store.saved)
     groups, progress = store.saved[step]
@@ -133,6 +148,7 @@ def main(folder: Path) -> None:
             trainer, store = train(case, ranks, folder)
             if ranks.first:
                 save(folder, name, trainer, store)
+        evaluate(folder, ranks)
         stopped = Trainer(small_gpt(), shuffled(), adamw(), MemoryStore(), reporter=StopRankOne(), ranks=ranks)
         reason = stopped.fit()
         (folder / f"stopped.{ranks.rank}").write_text(f"{reason} at {stopped.progress.step}")

@@ -24,7 +24,7 @@ from seqwright.training.process_group import environment_ranks, joined
 from seqwright.training.trainer import Trainer
 
 from . import rank_cases
-from .rank_cases import CASES, START, STEPS, adamw, small_gpt, train
+from .rank_cases import CASES, START, STEPS, adamw, evaluations, small_gpt, train
 from .test_trainer import shuffled
 from .tiny import MemoryStore
 
@@ -101,6 +101,13 @@ def test_a_run_resumes_on_another_number_of_ranks(name: str, results: Path) -> N
     trainer.fit()
     for group, tensors in uninterrupted.saved[STEPS + 3][0].items():
         assert_close(resumed.saved[STEPS + 3][0][group], tensors, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_an_evaluation_shared_by_ranks_equals_that_of_one(rank: int, results: Path) -> None:
+    shared, alone = read_json(results / f"evaluations.{rank}.json"), evaluations()
+    assert_close(torch.tensor(shared["text"]), torch.tensor(alone["text"]), rtol=0, atol=1e-12)
+    assert_close(torch.tensor(shared["epoch"]), torch.tensor(alone["epoch"]), rtol=0, atol=1e-12)
 
 
 def test_a_signal_to_one_rank_stops_all_at_the_same_step(results: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -100,6 +102,23 @@ class Ranks:
 
 SINGLE = Ranks()
 """The only process of a training."""
+
+_evaluating: ContextVar[Ranks] = ContextVar("ranks of an evaluation", default=SINGLE)
+
+
+@contextmanager
+def evaluation_by(ranks: Ranks) -> Iterator[None]:
+    """Context manager under which an evaluation, which all of these ranks compute, is shared by them."""
+    token = _evaluating.set(ranks)
+    try:
+        yield
+    finally:
+        _evaluating.reset(token)
+
+
+def evaluation_ranks() -> Ranks:
+    """The ranks that share the evaluation that is running; one outside of training."""
+    return _evaluating.get()
 
 
 def _shapes(groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, dict[str, tuple[str, list[int]]]]:

@@ -8,19 +8,21 @@ their names.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from seqwright.core.batch import Batch
-from seqwright.core.ranks import Ranks
+from seqwright.core.ranks import Ranks, evaluation_by
 from seqwright.core.state import State
 from seqwright.training.objective import Objective
 from seqwright.training.sharded_tensors import full, placed_like
 from seqwright.training.weights import load_weights, weights
+
+T = TypeVar("T")
 
 Loss = tuple[Tensor, Tensor, State | None]
 """(loss sum, token count, state after): what an objective returns."""
@@ -45,6 +47,10 @@ class SingleProcess:
     def evaluated(self, device: torch.device) -> AbstractContextManager[None]:
         """Context manager under which `unsharded`, where there is one, is on a device and has the current weights."""
         return nullcontext()
+
+    def evaluate(self, compute: Callable[[], T]) -> T:
+        """The scores that `compute` returns, on every rank."""
+        return compute()
 
     def release(self) -> None:
         """Called where weights were replaced, or others are frozen now."""
@@ -71,6 +77,11 @@ class DataParallel(SingleProcess):
 
     def accumulating(self) -> AbstractContextManager[None]:
         return self._wrapped().no_sync()
+
+    def evaluate(self, compute: Callable[[], T]) -> T:
+        with evaluation_by(self.ranks):
+            scores = compute()
+        return self.ranks.from_first(lambda: scores)  # equal already up to what a GPU may round
 
     def release(self) -> None:
         self.ddp = None  # DDP has one bucket plan for the parameters that are trained when it is made
@@ -129,6 +140,9 @@ class FullySharded(SingleProcess):
         finally:
             if self.unsharded is not None:
                 self.unsharded.cpu()
+
+    def evaluate(self, compute: Callable[[], T]) -> T:
+        return self.ranks.from_first(compute)
 
     def gathered(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         gathered = {}

@@ -44,8 +44,8 @@ class Trainer:
 
     Callbacks: `evaluate` returns validation scores with "nll", or None; `sample` returns output texts for the log;
     `format_batch` shows a batch in error messages; `reporter` is called after every step. `chance` is the nll of a
-    uniform guess: a training that gets worse raises DivergenceError. Of several ranks, only rank 0 calls `evaluate`,
-    `sample` and `store`.
+    uniform guess: a training that gets worse raises DivergenceError. Of several ranks, only rank 0 calls `sample`
+    and `store`, and `evaluate` where the model is sharded.
     """
 
     def __init__(
@@ -327,7 +327,7 @@ class Trainer:
     def _evaluate(self) -> None:
         self._refuse_non_finite()
         with self._evaluated_weights():
-            scores = self.ranks.from_first(self.evaluate)
+            scores = self.objective.evaluate(self.evaluate)
         progress = self.progress
         if scores is None:
             if progress.step == self.steps:
