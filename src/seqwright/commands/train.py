@@ -243,13 +243,12 @@ def _follow(resolved: Any, path: Path, rank: int) -> int:
     """Trains on another rank than 0, in silence but for errors that rank 0 does not meet; the exit status."""
     from seqwright.core.config import UserError
     from seqwright.pipeline.training import train
-    from seqwright.training.divergence import DivergenceError
     from seqwright.training.process_group import RankLostError
 
     try:
         return _status(train(resolved, path).stopped)
     except UserError as error:
-        if not isinstance(error, DivergenceError | RankLostError):
+        if not isinstance(error, RankLostError):
             echo(f"error on rank {rank}: {error}", err=True)
         return 2
 

@@ -65,7 +65,7 @@ def launch(arguments: Sequence[str], processes: int, note: Callable[[str], None]
         # The agent ends the others by SIGTERM.
         killed = {rank: -code for rank, code in failures.items() if code < 0 and -code != signal.SIGTERM}
         if not killed:
-            return failures.get(0) or min(failures.values(), key=abs)
+            return next((code for code in failures.values() if code > 0), 1)
         rank, number = min(killed.items())
         cause = f"rank {rank} was killed by {signal.Signals(number).name}"
         if restarts == MAX_RESTARTS:

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import torch
@@ -27,6 +27,10 @@ REASON = re.compile(r"Connection \w+ by peer|[Tt]imed out")
 """What a user needs of a message of gloo or NCCL."""
 
 _joined = itertools.count()
+
+
+SAME_ERROR = timedelta(seconds=5)
+"""Ranks that meet the same error do so within this time."""
 
 
 class RankLostError(UserError):
@@ -63,9 +67,15 @@ def joined(device: torch.device, identity: Mapping[str, str]) -> Iterator[Ranks]
         raise UserError("ranks cannot communicate on mps; train on one process, or set training.device to cpu.")
     if device.type == "cuda":
         _take_device()
-    _connect(ranks, device, identity)
+    store = _connect(ranks, device, identity)
     try:
         yield ranks
+    except UserError as error:
+        if _is_reported(error, ranks, store):
+            with suppress(RuntimeError):
+                ranks.barrier()  # ends with rank 0, which still writes its report
+            raise RankLostError("rank 0 reports the error.") from error
+        raise
     except RuntimeError as error:
         if not _is_connection_error(error):
             raise
@@ -88,7 +98,19 @@ def _take_device() -> None:
     torch.cuda.set_device(local)
 
 
-def _connect(ranks: Ranks, device: torch.device, identity: Mapping[str, str]) -> None:
+def _is_reported(error: UserError, ranks: Ranks, store: Store) -> bool:
+    """Whether rank 0 ends with this very error, as all ranks do that meet it in the same step."""
+    try:
+        store.set(f"error/{ranks.rank}", str(error))
+        if not ranks.first:
+            store.wait(["error/0"], SAME_ERROR)
+        return not ranks.first and store.get("error/0").decode() == str(error)
+    except RuntimeError:
+        return False
+
+
+def _connect(ranks: Ranks, device: torch.device, identity: Mapping[str, str]) -> Store:
+    """Joins the other ranks; their store."""
     address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     patience = timedelta(seconds=limit("SEQWRIGHT_JOIN_SECONDS"))
     try:
@@ -98,6 +120,7 @@ def _connect(ranks: Ranks, device: torch.device, identity: Mapping[str, str]) ->
         # Numbers that hosts agree on are on the CPU.
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=ranks.rank, world_size=ranks.size, timeout=LONGEST_WAIT)
+        return store
     except (RuntimeError, ValueError) as error:
         reason = str(error).split("\n")[0][:200]
         used = "EADDRINUSE" in str(error) or "address already in use" in str(error).lower()

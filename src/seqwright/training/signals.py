@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -20,6 +21,7 @@ class StopRequest:
 
     def __enter__(self) -> StopRequest:
         self._before: dict[int, Any] = {}
+        self._launcher = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
         if threading.current_thread() is threading.main_thread():  # Python sets handlers only there
             for number in REASONS:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup SIGHUP stays ignored
@@ -38,7 +40,12 @@ class StopRequest:
         self.reason = REASONS[signal.Signals(number)]
 
     def agreed(self, ranks: Ranks) -> str | None:
-        """The reason on which all ranks stop at this step, or None: a signal may have reached one of them only."""
+        """The reason on which all ranks stop at this step, or None: a signal may have reached one of them only.
+
+        Ranks whose launcher was killed stop as on SIGHUP, or they would hold GPUs and the run directory unseen.
+        """
+        if self._launcher is not None and os.getppid() != self._launcher:
+            self.reason = self.reason or REASONS[signal.SIGHUP]
         names = list(REASONS.values())
         number = ranks.max(0 if self.reason is None else 1 + names.index(self.reason))
         return names[number - 1] if number else None

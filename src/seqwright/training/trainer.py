@@ -75,7 +75,7 @@ class Trainer:
             temporal_activation_l2=config.temporal_activation_l2,
         )
         self.objective = machine.prepare(objective, config, self.device, ranks)
-        self.optimizer = optimizer(self.model, config)
+        self.optimizer = optimizer(self.model, config, ranks)
         self.update = Update(self.objective, self.optimizer, config, self.device, ranks=ranks, split=self._split)
         self.freezing = LayerFreezing(self.model, config, feed.steps_per_epoch)
         self.steps, self.chance = total_steps(config, feed), chance
