@@ -71,7 +71,7 @@ def test_a_killed_rank_is_restarted_and_the_run_resumes_on_one_process(
     run, reference = tmp_path / "run", tmp_path / "reference"
     on_one_process(text, run, 10)
     settings = options(300, f"training.parallel={parallel}")
-    launcher = start("train", "--text", text, "--run", run, "--processes", "2", *settings)
+    launcher = start("train", "--text", text, "--run", run, "--processes", "2", "--json", *settings)
     wait_until(lambda: (run / "checkpoints" / "step-00000030").exists(), launcher)
     killed = worker(launcher.pid, 1)
     assert killed is not None
@@ -79,6 +79,7 @@ def test_a_killed_rank_is_restarted_and_the_run_resumes_on_one_process(
     result = finish(launcher)
     assert result.status == 0, result.err
     assert "rank 1 was killed by SIGKILL; all ranks start again from the last checkpoint (1 of 3)" in result.err
+    assert result.json["summary"]["ranks"] == 2
     assert "Traceback" not in result.err
     assert "error on rank" not in result.err
     assert len(records(run, "resume")) == 2

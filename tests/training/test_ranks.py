@@ -19,13 +19,13 @@ from seqwright.core.config import UserError
 from seqwright.core.ranks import SINGLE, Ranks
 from seqwright.core.storage import load_tensors, read_json, save_tensors, write_json
 from seqwright.training import process_group
-from seqwright.training.accumulation import split_rows
+from seqwright.training.accumulation import refuse_idle_ranks, split_rows
 from seqwright.training.process_group import environment_ranks, joined
 from seqwright.training.trainer import Trainer
 
 from . import rank_cases
 from .rank_cases import CASES, START, STEPS, adamw, evaluations, small_gpt, train
-from .test_trainer import shuffled
+from .test_trainer import shuffled, slices
 from .tiny import MemoryStore
 
 ROOT = Path(__file__).parents[2]
@@ -112,6 +112,13 @@ def test_an_evaluation_shared_by_ranks_equals_that_of_one(rank: int, results: Pa
 
 def test_a_signal_to_one_rank_stops_all_at_the_same_step(results: Path) -> None:
     assert [(results / f"stopped.{rank}").read_text() for rank in range(2)] == ["SIGTERM at 3"] * 2
+
+
+def test_fewer_carried_rows_than_ranks_are_refused() -> None:
+    refuse_idle_ranks(slices(), Ranks(0, 5))
+    refuse_idle_ranks(shuffled(), Ranks(0, 6))
+    with pytest.raises(UserError, match=r"5 rows with carried state .* fewer than 6 ranks"):
+        refuse_idle_ranks(slices(), Ranks(0, 6))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])

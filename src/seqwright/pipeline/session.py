@@ -241,7 +241,7 @@ class TrainingSession:
         progress = trainer.progress
         steps = final_checkpoints(progress, self.recipe.training)
         load_weights(self.model, average_weights([self.directory.checkpoints.load(step).weights for step in steps]))
-        merge_lora(self.model)
+        merge_lora(self.model.to(trainer.device))
         facts = {
             "steps": progress.step,
             "asked_steps": trainer.steps,

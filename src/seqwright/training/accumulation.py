@@ -11,6 +11,7 @@ from torch import Tensor
 
 from seqwright.core.batch import Batch, accumulator_dtype
 from seqwright.core.config import UserError
+from seqwright.core.protocols import Feed
 from seqwright.core.ranks import SINGLE, Ranks
 from seqwright.core.state import State
 from seqwright.training import machine
@@ -64,6 +65,15 @@ def split_rows(count: int, rows: int, ranks: Ranks) -> list[tuple[Tensor, int]]:
     passes = math.ceil(math.ceil(count / ranks.size) / rows)
     parts = [(part, 1) for part in torch.split(torch.arange(mine.start, mine.stop), rows) if len(part)]
     return parts + [(torch.tensor([mine.start if mine else 0]), 0)] * (passes - len(parts))
+
+
+def refuse_idle_ranks(feed: Feed, ranks: Ranks) -> None:
+    """Raises where ranks would have no row whose state they carry from step to step."""
+    if ranks.size > 1 and feed.carried and feed.batch(0).rows < ranks.size:
+        raise UserError(
+            f'the training text makes {feed.batch(0).rows} rows with carried state (data.examples = "bptt"), fewer'
+            f" than {ranks.size} ranks; start fewer processes, or raise training.batch_size."
+        )
 
 
 def select_rows(batch: Batch, rows: Tensor) -> Batch:

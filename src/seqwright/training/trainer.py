@@ -19,6 +19,7 @@ from seqwright.core.protocols import Feed, Trainable
 from seqwright.core.ranks import SINGLE, Ranks, TensorGroups
 from seqwright.core.state import State
 from seqwright.training import machine
+from seqwright.training.accumulation import refuse_idle_ranks
 from seqwright.training.averaging import WeightAverage
 from seqwright.training.checkpoint_store import CheckpointStore, RankStore
 from seqwright.training.config import TrainingConfig
@@ -63,6 +64,7 @@ class Trainer:
         ranks: Ranks = SINGLE,
     ):
         config.check_feed(carried=feed.carried)
+        refuse_idle_ranks(feed, ranks)
         self.device = machine.device(config.device)
         self.model, self.ranks = model.to(self.device), ranks
         ranks.copy_from_first(weights(self.model).values())
