@@ -71,7 +71,7 @@ class Ranks:
         value = compute() if self.first else None
         text = json.dumps(value, default=dict).encode() if self.first else b""
         length = self.max(len(text))
-        buffer = torch.frombuffer(bytearray(text), dtype=torch.uint8) if self.first else torch.empty(length).byte()
+        buffer = torch.frombuffer(bytearray(text or length), dtype=torch.uint8)
         dist.broadcast(buffer, 0)
         return value if self.first else json.loads(buffer.numpy().tobytes())  # type: ignore[return-value]
 
