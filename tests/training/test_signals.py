@@ -49,3 +49,13 @@ def test_ranks_stop_where_their_launcher_was_killed(monkeypatch: pytest.MonkeyPa
     with StopRequest() as stop:
         assert stop.agreed(SINGLE) is None
         assert stop.agreed(SINGLE) == "SIGHUP"
+
+
+def test_a_signal_that_the_launcher_repeats_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "run")
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.agreed(SINGLE) == "SIGTERM"
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)

@@ -35,9 +35,11 @@ class StopRequest:
             signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.reason is not None:
+        if self.reason is None:
+            self.reason = REASONS[signal.Signals(number)]
+        elif self._launcher is None or number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.reason = REASONS[signal.Signals(number)]
+        # Else a scheduler has signaled a rank and its launcher, which signals the rank once more.
 
     def agreed(self, ranks: Ranks) -> str | None:
         """The reason on which all ranks stop at this step, or None: a signal may have reached one of them only.
