@@ -70,7 +70,7 @@ def test_a_killed_rank_is_restarted_and_the_run_resumes_on_one_process(
     """1 → 2 → 1 processes, and SIGKILL of a rank between, equal one process to the rounding of sums."""
     run, reference = tmp_path / "run", tmp_path / "reference"
     on_one_process(text, run, 10)
-    settings = options(300, f"training.parallel={parallel}")
+    settings = options(200, f"training.parallel={parallel}")
     launcher = start("train", "--text", text, "--run", run, "--processes", "2", "--json", *settings)
     wait_until(lambda: (run / "checkpoints" / "step-00000030").exists(), launcher)
     killed = worker(launcher.pid, 1)
@@ -83,9 +83,9 @@ def test_a_killed_rank_is_restarted_and_the_run_resumes_on_one_process(
     assert "Traceback" not in result.err
     assert "error on rank" not in result.err
     assert len(records(run, "resume")) == 2
-    on_one_process(text, run, 310)
-    on_one_process(text, reference, 310)
-    assert_equal_losses(run, reference, 310)
+    on_one_process(text, run, 210)
+    on_one_process(text, reference, 210)
+    assert_equal_losses(run, reference, 210)
 
 
 @pytest.mark.slow
