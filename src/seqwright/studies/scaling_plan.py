@@ -82,9 +82,9 @@ def strategies(
     if rows < gpus:
         raise UserError(f"a step has {rows} rows, too few for {gpus} GPUs; set training.batch_size to {gpus} or more.")
     about, half = GPUS[gpu], config.precision == "bf16"
-    own = math.ceil(rows / gpus)
-    micro = min(config.micro_batch_size, own) if isinstance(config.micro_batch_size, int) else own
-    passes = math.ceil(own / micro)
+    rows_each = math.ceil(rows / gpus)
+    micro = min(config.micro_batch_size, rows_each) if isinstance(config.micro_batch_size, int) else rows_each
+    passes = math.ceil(rows_each / micro)
     activations = micro * _activation_bytes(layers, config) * (2 if half else 4) / 4
     recomputed = 4 / 3 if config.activation_checkpointing else 1  # a second forward pass
     compute = recomputed * step_flops / (gpus * UTILIZATION * SPEED[config.precision] * PEAKS[gpu])
