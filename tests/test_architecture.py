@@ -36,6 +36,11 @@ HEAVY = {"torch", "numpy", "tokenizers", "safetensors", "rich"}
 """What `seqwright --help` has no time for."""
 DATA_FOLDERS = {"recipes"}
 """Folders of the package that hold no code."""
+DISTRIBUTED = {
+    "core/ranks.py",
+    *(f"training/{name}.py" for name in ("launcher", "parallel", "process_group", "sharded_tensors")),
+}
+"""Files that know torch.distributed."""
 LONGEST = 400
 
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -162,6 +167,15 @@ def test_nothing_is_unpickled(path: Path) -> None:
     assert not names & {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
     calls = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert not calls & {"torch.load", "torch.save"}
+
+
+@by_file
+def test_ranks_are_the_business_of_a_few_files(path: Path) -> None:
+    """Models, data and tasks are the same on one process and on many (decision 173)."""
+    if str(path.relative_to(PACKAGE)) not in DISTRIBUTED:
+        text = path.read_text(encoding="utf-8")
+        assert "torch.distributed" not in text
+        assert "DistributedDataParallel" not in text.replace("(ddp, DistributedDataParallel)", "")
 
 
 @by_file

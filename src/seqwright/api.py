@@ -294,11 +294,14 @@ def plan(
     vocabulary: int | None = None,
     labels: int | None = None,
     length: int | None = None,
+    gpus: int | None = None,
+    gpu: str = "H100",
     measured: bool = False,
     progress: Progress = SILENT,
 ) -> Plan:
     """Layers, parameters, multiply-adds, memory, training cost and time of a recipe, as `seqwright plan` prints them.
-    `vocabulary` and `labels` are sizes that only the data have; `measured` reads the data and times a few steps."""
+    `vocabulary` and `labels` are sizes that only the data have; `measured` reads the data and times a few steps;
+    `gpus` forecasts memory, communication and time on so many GPUs of a kind."""
     from seqwright.studies.plan import plan as make_plan
 
     return make_plan(
@@ -307,6 +310,8 @@ def plan(
         vocabulary=vocabulary,
         labels=labels,
         length=length,
+        gpus=gpus,
+        gpu=gpu,
         measured=measured,
         progress=progress,
     )

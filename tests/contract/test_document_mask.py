@@ -14,6 +14,7 @@ from seqwright.layers.transformer_stack import document_positions, same_document
 from seqwright.metrics.likelihood import random_windows, score_text
 from seqwright.training.accumulation import accumulate
 from seqwright.training.objective import Objective
+from seqwright.training.parallel import SingleProcess
 from tests.contract.kinds import CONTEXT, SMALL, VOCABULARY, small
 
 SOS, EOS = VOCABULARY.sos, VOCABULARY.eos
@@ -99,7 +100,13 @@ def test_micro_batches_keep_documents_apart(rows: int) -> None:
         model = small("gpt")
         scale = torch.tensor(1 / batch.count)
         loss, _ = accumulate(
-            Objective(model), batch, None, rows=size, scale=scale, device=torch.device("cpu"), precision="fp32"
+            SingleProcess(Objective(model)),
+            batch,
+            None,
+            rows=size,
+            scale=scale,
+            device=torch.device("cpu"),
+            precision="fp32",
         )
         found.append((loss.item(), model.embedding.weight.grad))
     assert found[0][0] == pytest.approx(found[1][0], abs=1e-9)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
+from torch import Tensor
+from torch.testing import assert_close
 
 from seqwright.core.config import UserError
 from seqwright.training import machine
+from seqwright.training.trainer import Trainer
+
+from .test_trainer import fresh, gpt, options, shuffled
+from .tiny import MemoryStore
 
 
 def test_auto_device_takes_what_is_available() -> None:
@@ -61,3 +69,19 @@ def test_seed_step_equals_manual_seed_and_queues_no_calls() -> None:
     machine.seed_step(2, 7)
     assert torch.equal(torch.rand(3), expected)
     assert len(torch.cuda._queued_calls) == before
+
+
+def test_activation_checkpointing_saves_memory_and_changes_nothing() -> None:
+    models, kept = [fresh(gpt(dropout=0.2)).double() for _ in range(2)], [0, 0]
+
+    def pack(number: int, tensor: Tensor) -> Tensor:
+        kept[number] += tensor.numel()
+        return tensor
+
+    for number, model in enumerate(models):
+        trainer = Trainer(model, shuffled(), options(steps=3, activation_checkpointing=number == 1), MemoryStore())
+        with torch.autograd.graph.saved_tensors_hooks(partial(pack, number), lambda tensor: tensor):
+            trainer.fit()
+    for recomputed, plain in zip(models[1].parameters(), models[0].parameters(), strict=True):
+        assert_close(recomputed, plain, rtol=0, atol=1e-12)
+    assert kept[1] < kept[0] / 2

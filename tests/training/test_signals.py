@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from seqwright.core.ranks import SINGLE
 from seqwright.training.signals import StopRequest
 
 
@@ -39,3 +40,22 @@ def test_stop_signals_are_not_handled_outside_the_main_thread() -> None:
     thread.start()
     thread.join()
     assert reasons == [None]
+
+
+def test_ranks_stop_where_their_launcher_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    parents = iter([100, 100, 1])
+    monkeypatch.setattr(os, "getppid", lambda: next(parents))
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "run")
+    with StopRequest() as stop:
+        assert stop.agreed(SINGLE) is None
+        assert stop.agreed(SINGLE) == "SIGHUP"
+
+
+def test_a_signal_that_the_launcher_repeats_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "run")
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.agreed(SINGLE) == "SIGTERM"
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)

@@ -18,6 +18,7 @@ from seqwright.core.protocols import Feed
 from seqwright.training import accumulation
 from seqwright.training.averaging import average_weights
 from seqwright.training.config import TrainingConfig
+from seqwright.training.parallel import SingleProcess
 from seqwright.training.spikes import MIN_LOSSES, Trend
 from seqwright.training.trainer import Trainer
 from seqwright.training.trainer_state import TrainerState, final_checkpoints, record_evaluation
@@ -272,16 +273,17 @@ def test_repeated_loss_spikes_are_an_error() -> None:
         trainer.fit()
 
 
-class LimitedMemory:
+class LimitedMemory(SingleProcess):
     """An objective that runs out of memory above a number of rows."""
 
-    def __init__(self, objective: Any, rows: int):
-        self.objective, self.rows = objective, rows
+    def __init__(self, objective: SingleProcess, rows: int):
+        super().__init__(objective.module)
+        self.rows = rows
         self.batch_sizes: list[int] = []
 
     def __call__(self, batch: Batch, state: Any = None) -> Any:
         self.batch_sizes.append(batch.rows)
-        result = self.objective(batch, state)
+        result = super().__call__(batch, state)
         if batch.rows > self.rows:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return result

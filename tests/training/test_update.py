@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from seqwright.pipeline import budget
-from seqwright.pipeline.compilation import compile_choice, transformer_layers
-from seqwright.training import update
+from seqwright.pipeline.compilation import compile_choice
+from seqwright.training import machine, update
 from seqwright.training.machine import prepare
 from seqwright.training.mfu import flops_per_token, peak_flops
 from seqwright.training.objective import Objective
@@ -104,7 +104,7 @@ def test_batches_are_prepared_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> 
 def test_nothing_is_compiled_on_a_cpu() -> None:
     """A run that was compiled on a GPU may be resumed on a CPU."""
     objective = Objective(fresh(gpt()))
-    assert prepare(objective, options(compile="inductor"), torch.device("cpu")) is objective
+    assert prepare(objective, options(compile="inductor"), torch.device("cpu")).module is objective
 
 
 def test_peak_flops_are_those_of_the_named_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,8 +114,8 @@ def test_peak_flops_are_those_of_the_named_gpu(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_long_trainings_of_transformers_are_compiled() -> None:
-    assert transformer_layers(fresh(gpt())) == 2
-    assert transformer_layers(fresh(lstm())) == 0
+    assert len(machine.transformer_blocks(fresh(gpt()))) == 2
+    assert not machine.transformer_blocks(fresh(lstm()))
     assert compile_choice(12, seconds=3600)[0] == "inductor"
     assert compile_choice(12, seconds=60)[0] == "cudagraphs"
     assert compile_choice(0, seconds=1e6)[0] == "cudagraphs"

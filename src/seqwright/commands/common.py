@@ -56,10 +56,15 @@ BACK_OFF = click.option(
 )
 
 
+ARGUMENTS = "seqwright.arguments"
+"""Where a click context has the arguments of its command as they were given."""
+
+
 class MultiValueCommand(click.Command):
     """A command with options that take several values: `--on SOURCE TARGET`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[ARGUMENTS] = list(args)
         return super().parse_args(ctx, repeat_options(args))
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 @click.option("--vocabulary", type=click.IntRange(2), metavar="N", help="Vocabulary size, where only the data have it.")
 @click.option("--labels", type=click.IntRange(1), metavar="N", help="Number of classes or tags; 2 by default.")
 @click.option("--length", type=click.IntRange(1), metavar="N", help="Tokens of a row; by default the longest allowed.")
+@click.option("--gpus", type=click.IntRange(1), metavar="N", help="Also forecast training on N GPUs: DDP and FSDP2.")
+@click.option("--gpu", default="H100", metavar="KIND", help="Kind of these GPUs: A100, H100 (default) or H200.")
 @click.option("--measure", is_flag=True, help="Read the data and time a few steps beside the forecast.")
 @JSON
 def command(
@@ -29,6 +31,8 @@ def command(
     vocabulary: int | None,
     labels: int | None,
     length: int | None,
+    gpus: int | None,
+    gpu: str,
     measure: bool,
     as_json: bool,
 ) -> None:
@@ -39,6 +43,7 @@ def command(
     \b
     seqwright plan imdb-cnn
     seqwright plan gpt3-175b
+    seqwright plan gpt3-6.7b --gpus 64 --set training.precision=bf16
     seqwright plan lecture-generation --measure
     """
     from seqwright.api import plan
@@ -46,12 +51,14 @@ def command(
 
     sizes = {"vocabulary": vocabulary, "labels": labels, "length": length}
     with TerminalProgress(quiet=as_json or not measure) as progress:
-        made = plan(recipe, set=overrides, **sizes, measured=measure, progress=progress)
+        made = plan(recipe, set=overrides, **sizes, gpus=gpus, gpu=gpu, measured=measure, progress=progress)
     if as_json:
         print_json(made.as_json())
     else:
         _print_layers(made.layers)
         echo("\n".join(_lines(made)))
+        if gpus is not None:
+            _print_strategies(made, gpus, gpu)
 
 
 def _print_layers(layers: Sequence[Layer]) -> None:
@@ -78,6 +85,35 @@ def _print_layers(layers: Sequence[Layer]) -> None:
     columns = [Column("path", "module"), Column("kind", "kind"), Column("output", "output of a row", wrap=False)]
     columns += [Column("parameters", "parameters", "{:,}".format), Column("mult_adds", "mult-adds", count)]
     print_table(table(rows, [*columns, Column("megabytes", "MB", "{:,.2f}".format)]))
+
+
+def _print_strategies(made: Plan, gpus: int, gpu: str) -> None:
+    """A table of DDP and FSDP2 on several GPUs."""
+    from seqwright.reporting.numbers import duration
+    from seqwright.reporting.terminal import Column, table
+
+    parts = ("weights", "gradients", "optimizer", "activations", "memory", "communication")
+    rows = [
+        {
+            "parallel": strategy.parallel,
+            **{part: getattr(strategy, part) / 1e9 for part in parts},
+            "fits": "yes" if strategy.fits else "no",
+            "compute": duration(strategy.compute_seconds),
+            "send": duration(strategy.communication_seconds),
+            "total": "" if made.steps is None else duration(made.steps * strategy.step_seconds),
+        }
+        for strategy in made.strategies
+    ]
+    titles = dict(zip(parts, ("weights", "gradients", "optimizer", "activations", "memory", "sent"), strict=True))
+    gigabytes = [Column(part, title, "{:,.2f}".format) for part, title in titles.items()]
+    columns = [Column("parallel", "parallel"), *gigabytes[:-1], Column("fits", "fits"), gigabytes[-1]]
+    columns += [Column(name, name, wrap=False) for name in ("compute", "send", "total")]
+    print_table(table(rows, columns))
+    rows_each = -(-made.rows // gpus)
+    echo(
+        f"on {gpus:,} × {gpu}, {rows_each:,} rows each: GB in the memory of one, GB that it sends in a step, seconds of"
+        " both, and the training where they overlap; by data sheets, of which computing reaches 40%."
+    )
 
 
 def _lines(made: Plan) -> Iterator[str]:

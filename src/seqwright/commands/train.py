@@ -10,6 +10,7 @@ import click
 
 from seqwright.commands.checks import check_overrides, existing_files, existing_run
 from seqwright.commands.common import (
+    ARGUMENTS,
     COLUMNS,
     JSON,
     SET,
@@ -117,6 +118,12 @@ KINDS = (
     metavar="N",
     help="Time budget: train for about N minutes on this machine. Default for your own texts: 10.",
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Train on N processes of this machine, one for each GPU: data parallel, or sharded (training.parallel=fsdp).",
+)
 @COLUMNS
 @click.option("--skip-bad-rows", is_flag=True, help="Labeled texts: skip malformed rows (data.bad_rows=skip).")
 @TRUST
@@ -138,6 +145,7 @@ def command(
     model: str | None,
     run: str | None,
     minutes: float | None,
+    processes: int | None,
     columns: tuple[str, ...],
     skip_bad_rows: bool,
     trust: bool,
@@ -171,6 +179,7 @@ def command(
     from seqwright.reporting.progress import TerminalProgress
     from seqwright.reporting.terminal import ngrams_table
     from seqwright.runs.finding import RUNS
+    from seqwright.training.process_group import environment_ranks
 
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "tagged": tagged, "masked": masked}
     files |= {"images": images, "captions": captions}
@@ -194,6 +203,11 @@ def command(
         **data,
     )
     path = Path(run) if run else RUNS / resolved.name
+    ranks = environment_ranks()
+    if processes is not None and processes != ranks.size:
+        return _launch(resolved, processes)
+    if not ranks.first:
+        return _follow(resolved, path, ranks.rank)
     with TerminalProgress(quiet=quiet or as_json) as progress:
         outcome = train(resolved, path, progress)
     if as_json:
@@ -217,8 +231,40 @@ def command(
             _print_scores(outcome.summary)
         for sentence, following in outcome.advice:
             echo(f"{sentence}: `{following}`")
-    # Exit status 128 + signal number, as shells report it.
-    return {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129}.get(outcome.stopped or "", 0)
+    return _status(outcome.stopped)
+
+
+def _status(stopped: str | None) -> int:
+    """The exit status of a training: 128 + signal number where one stopped it, as shells report it."""
+    return {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129}.get(stopped or "", 0)
+
+
+def _follow(resolved: Any, path: Path, rank: int) -> int:
+    """Trains on another rank than 0, in silence but for errors that rank 0 does not meet; the exit status."""
+    from seqwright.core.config import UserError
+    from seqwright.pipeline.training import train
+    from seqwright.training.process_group import RankLostError
+
+    try:
+        return _status(train(resolved, path).stopped)
+    except UserError as error:
+        if not isinstance(error, RankLostError):
+            echo(f"error on rank {rank}: {error}", err=True)
+        return 2
+
+
+def _launch(resolved: Any, processes: int) -> int:
+    """Runs this command once for each rank; the exit status."""
+    from seqwright.pipeline.scaling import refuse_ranks
+    from seqwright.training import launcher, machine
+    from seqwright.training.process_group import environment_ranks
+
+    if environment_ranks().size > 1:
+        raise click.UsageError("torchrun has started the processes already; leave out --processes.")
+    refuse_ranks(resolved, processes)
+    launcher.refuse_missing_devices(processes, machine.device(resolved.training.device))
+    arguments = click.get_current_context().meta[ARGUMENTS]
+    return launcher.launch(["train", *arguments], processes, lambda text: echo(text, err=True))
 
 
 def _print_scores(summary: Mapping[str, Any]) -> None:

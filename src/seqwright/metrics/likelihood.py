@@ -16,6 +16,7 @@ from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError, check_not_negative, check_shares, check_sizes
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive, Counted
+from seqwright.core.ranks import Ranks, evaluation_ranks
 from seqwright.core.state import State
 from seqwright.metrics.counts import Counts, nll_counts, percentage, scores_json
 from seqwright.metrics.score import Floats
@@ -181,7 +182,16 @@ def over_text(
     if model.context is None:
         return _carried(model, score, ids[:-1], target, rows, chunk, device)
     stride = effective_stride(model.context, stride)
-    return _windows(model.context, score, ids[:-1], target, stride, batch_size, document_start, device)
+    parts = _windows(model.context, score, ids[:-1], target, stride, batch_size, document_start, device)
+    return parts if evaluation_ranks().size == 1 else _merged(parts, len(target), evaluation_ranks())
+
+
+def _merged(parts: Iterator[tuple[int, Floats]], length: int, ranks: Ranks) -> Iterator[tuple[int, Floats]]:
+    """The values of all positions, of which each rank has computed some windows."""
+    values = np.zeros(length)
+    for first, part in parts:
+        values[first : first + len(part)] = part
+    yield 0, ranks.sum(torch.from_numpy(values)).numpy()
 
 
 def _windows(
@@ -195,7 +205,7 @@ def _windows(
     device: torch.device | str,
 ) -> Iterator[tuple[int, Floats]]:
     """(first position, values) of the new tokens of each window; `document_start` is the id that begins a
-    document if documents are masked from each other."""
+    document if documents are masked from each other. Ranks that share an evaluation each have some of the windows."""
     length = min(context, len(input))
     stride = min(stride, length)
     stops = [length]
@@ -203,7 +213,8 @@ def _windows(
         stops.append(min(stops[-1] + stride, len(input)))
     # Every window has the full length: the last one is moved back to end with the text and overlaps more.
     firsts = [0, *stops[:-1]]
-    for group in range(0, len(stops), batch_size):
+    ranks = evaluation_ranks()
+    for group in range(batch_size * ranks.rank, len(stops), batch_size * ranks.size):
         ends = stops[group : group + batch_size]
         spans = [slice(end - length, end) for end in ends]
         batch = Batch.of_text(torch.stack([input[s] for s in spans]), torch.stack([target[s] for s in spans]))

@@ -17,12 +17,13 @@ from torch import nn
 
 from seqwright import build
 from seqwright.core.protocols import Feed
+from seqwright.core.ranks import TensorGroups
 from seqwright.pipeline.recipe import Recipe
 from seqwright.reporting.numbers import duration
 from seqwright.runs.directory import RunDirectory
 from seqwright.training import machine
 from seqwright.training.config import TrainingConfig
-from seqwright.training.trainer import TensorGroups, Trainer, total_steps
+from seqwright.training.trainer import Trainer, total_steps
 
 WARM_UP_STEPS, MEASURED_STEPS = 2, 3
 """Steps that are not timed (allocations, first kernels), and the fewest that are."""

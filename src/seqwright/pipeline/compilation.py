@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torch import nn
-
 from seqwright.reporting.numbers import duration
 
 BASE_SECONDS, LAYER_SECONDS = 5.0, 3.0
@@ -16,14 +14,6 @@ WORTH = 2.0
 """Compiling must save this many times what it takes: the forecast is rough."""
 
 Choice = Literal["cudagraphs", "inductor"]
-
-
-def transformer_layers(model: nn.Module) -> int:
-    """Number of Transformer blocks. Recurrent networks are fused by cuDNN already: compiling them saves little."""
-    return sum(
-        name.rsplit(".", 2)[-2:-1] == ["blocks"] and not isinstance(module, nn.RNNBase)
-        for name, module in model.named_modules()
-    )
 
 
 def compile_choice(layers: int, seconds: float) -> tuple[Choice, str]:

@@ -1,72 +1,55 @@
-"""From a recipe to a finished run: training, started, resumed or already finished."""
+"""From a recipe to a finished run: training, started, resumed or already finished, on one process or several ranks.
+
+Rank 0 owns the run directory: it reads the data and decides first, then sends the others its recipe, tokenizers and
+checkpoint. They need the training files, but not the run directory: each works in a temporary folder.
+"""
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, replace
-from functools import partial
+import hashlib
+import tempfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from seqwright import build
-from seqwright.core.config import UserError, to_table
+from seqwright import __version__
 from seqwright.core.progress import SILENT, Progress
-from seqwright.core.storage import load_tensors, write_text
-from seqwright.data.files import MissingFileError
-from seqwright.data.text.corpus import TextConfig
-from seqwright.layers.lora import add_lora, merge_lora
-from seqwright.metrics.counts import NoTargetsError
+from seqwright.core.ranks import Ranks
+from seqwright.core.storage import write_text
 from seqwright.pipeline import recipe
-from seqwright.pipeline.baseline import baseline
-from seqwright.pipeline.budget import MAX_EPOCHS, measure, seconds_of_steps, with_decisions
-from seqwright.pipeline.compilation import compile_choice, transformer_layers
-from seqwright.pipeline.facts import advice_of, facts_of, scored_on
-from seqwright.pipeline.memory import refuse_too_large
+from seqwright.pipeline.budget import with_decisions
 from seqwright.pipeline.recipe import Recipe
-from seqwright.pipeline.run_progress import RunProgress
-from seqwright.reporting.advice import baseline_of
-from seqwright.reporting.numbers import duration
-from seqwright.reporting.report import report
-from seqwright.reporting.writers import TensorBoard, log_csv
-from seqwright.runs.checkpoints import Checkpoint
+from seqwright.pipeline.scaling import refuse_ranks
+from seqwright.pipeline.session import TrainingOutcome, TrainingSession
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import is_run
-from seqwright.runs.run import refuse_unfinished
-from seqwright.tasks.base import Task
-from seqwright.tasks.scores import Scores
 from seqwright.training import machine
-from seqwright.training.averaging import average_weights
-from seqwright.training.config import TrainingConfig
-from seqwright.training.divergence import DivergenceError, chance_nll
-from seqwright.training.schedule import ENDLESS, warmup_steps
-from seqwright.training.trainer import TensorGroups, Trainer, total_steps
-from seqwright.training.trainer_state import final_checkpoints
-from seqwright.training.weights import init_from, load_weights, weights
-
-STEP_KEYS = ("asked_steps", "steps_per_epoch")
-"""Keys of the summary of a model trained by gradients."""
-COMMON_KEYS = ("training.seed", "training.device", "training.threads")
-"""Keys of [training] that may also be set for a counted model."""
-MEASURING = "measuring the speed of this machine"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingOutcome:
-    path: Path
-    summary: dict[str, Any] | None
-    """None where training was stopped before its end."""
-    stopped: str | None = None
-    """The signal that stopped training."""
-    already: bool = False
-    """Whether the run was already finished."""
-    advice: tuple[tuple[str, str], ...] = ()
-    """What training shows should be done next: sentences and their commands."""
+from seqwright.training.divergence import DivergenceError
+from seqwright.training.process_group import environment_ranks, joined
 
 
 def train(wanted: Recipe, path: Path, progress: Progress = SILENT) -> TrainingOutcome:
-    """Trains a recipe in a run directory, or resumes the run that is there."""
+    """Trains a recipe in a run directory, or resumes the run that is there.
+
+    Under torchrun (or `seqwright train --processes`) this process is one of several ranks.
+    """
+    refuse_ranks(wanted, environment_ranks().size)
+    with joined(machine.device(wanted.training.device), _identity(wanted)) as ranks:
+        outcome = _lead(wanted, path, progress, ranks) if ranks.first else _follow(path, ranks)
+        ranks.barrier()
+    return outcome
+
+
+def _identity(wanted: Recipe) -> dict[str, str]:
+    """What must be the same on every rank."""
+    recipe_hash = hashlib.sha256(wanted.toml().encode()).hexdigest()[:12]
+    return {"version of seqwright": __version__, "version of torch": torch.__version__, "recipe": recipe_hash}
+
+
+def _lead(wanted: Recipe, path: Path, progress: Progress, ranks: Ranks) -> TrainingOutcome:
+    """Trains on rank 0 (or the only process), in the run directory."""
     existing = is_run(path)
     directory = RunDirectory.open(path) if existing else RunDirectory.create(path, recipe=wanted.toml())
     moved = False
@@ -77,323 +60,27 @@ def train(wanted: Recipe, path: Path, progress: Progress = SILENT) -> TrainingOu
         moved = before.data != wanted.data
         wanted = with_decisions(wanted, before, directory)
     with directory.writing(), machine.threads(wanted.training.threads):
+        session = TrainingSession(wanted, directory, progress, ranks, moved=moved)
         try:
-            return TrainingSession(wanted, directory, progress, moved=moved).run()
+            return session.run()
         except DivergenceError:  # the run stays, for its report
             raise
         except BaseException:
             if not existing and not directory.learned:  # unreadable data leaves no run behind
                 directory.discard()
             raise
-
-
-class TrainingSession:
-    """One session at a run, from a fresh or resumed model to the summary. It is the trainer's checkpoint store."""
-
-    def __init__(self, wanted: Recipe, directory: RunDirectory, progress: Progress, *, moved: bool = False):
-        self.recipe, self.directory, self.progress = wanted, directory, progress
-        self.moved = moved
-        """Whether data files have other names than those of the recipe on disk."""
-        self.board: TensorBoard | None = None
-
-    def run(self) -> TrainingOutcome:
-        path = self.directory.path
-        build.refuse_derived(self.recipe.kind)
-        already = self.directory.finished and not self._wants_more()
-        if already and not self.moved:
-            return self._already()
-        if not self.directory.learned:
-            self.directory.clear()
-        self.recorded = RunProgress(self.directory, self.progress)
-        self.task = self._read_data()
-        checkpoint = self.directory.checkpoints.latest()
-        self._refuse_other_data(checkpoint)
-        self.recorded.accept()
-        self.directory.write_recipe(self.recipe.toml())
-        if already:
-            return self._already()
-        sizes = self.task.codec.sizes
-        refuse_too_large(self.recipe, sizes)
-        torch.manual_seed(self.recipe.training.seed)
-        self.model = build.model(self.recipe.model, sizes, task=self.recipe.data.kind)
-        if self.recipe.kind in build.COUNTED:
-            return TrainingOutcome(path=path, summary=self._count())
-        self._initialize()
-        return self._train(checkpoint)
-
-    def _read_data(self) -> Task:
-        """The task with its data; of a run that is resumed, a missing file may have been moved."""
-        try:
-            return build.task_spec(self.recipe.data.kind).task(self.recipe, self.directory, self.recorded)
-        except MissingFileError as error:
-            if not self.directory.learned:
-                raise
-            moved = f"seqwright train --run {self.directory.path} --set data.train=FILE"
-            raise UserError(f"{error} If you moved it, name its new path: `{moved}`.") from error
-
-    def _refuse_other_data(self, checkpoint: Checkpoint | None) -> None:
-        """Raises where training would be resumed on data of another hash: scores could not be compared."""
-        if checkpoint is not None and checkpoint.state["corpus"] != self.task.fingerprint:
-            raise UserError(
-                f"the training or validation data is not what {self.directory.path} was begun with: its hash is"
-                " another. Restore it, name its new path with --set data.train=FILE, or train in another folder with"
-                " --run."
-            )
-
-    def _initialize(self) -> None:
-        """Loads the weights of the run to fine-tune into a fresh model, and adds LoRA."""
-        training = self.recipe.training
-        if training.init_from is not None and not self.directory.checkpoints.steps():
-            base = RunDirectory.open(training.init_from)
-            refuse_unfinished(base)
-            fresh = init_from(self.model, load_tensors(base.model_path)[0])
-            named = f"; {', '.join(fresh)} are new and begin fresh" if fresh else ""
-            self.recorded.note(f"begun with the weights of {training.init_from}{named}.")
-        if training.lora_rank is not None:
-            adapted = add_lora(self.model, rank=training.lora_rank, alpha=training.lora_alpha)
-            self.progress.note(
-                f"LoRA of rank {training.lora_rank} on {adapted} matrices; the embedding is learned in full."
-            )
-
-    def log(self, record: dict[str, Any]) -> None:
-        self.recorded.record(record)
-        if self.board is not None:
-            self.board(record)
-
-    def save(self, step: int, groups: TensorGroups, progress: dict[str, Any], kept: list[int]) -> None:
-        state = {"progress": progress, "corpus": self.task.fingerprint}
-        self.directory.checkpoints.save(step, groups, state, keep=1, kept=kept)
-
-    def load(self, step: int) -> tuple[TensorGroups, dict[str, Any]]:
-        checkpoint = self.directory.checkpoints.load(step)
-        return checkpoint.groups, checkpoint.state["progress"]
-
-    def rewind(self, step: int) -> None:
-        self.directory.rewind(step)
-
-    def _wants_more(self) -> bool:
-        """Whether the recipe of a finished run now has more steps."""
-        if self.recipe.kind in build.COUNTED:
-            return False
-        steps, reached = self.recipe.training.steps, self.directory.summary(*STEP_KEYS)
-        if self.recipe.training.epochs is not None:
-            steps = round(self.recipe.training.epochs * reached["steps_per_epoch"])
-        if steps and steps < reached["asked_steps"]:
-            self.progress.note(
-                f"its {reached['asked_steps']:,} steps are more than the {steps:,} asked for, which count from the"
-                " beginning: it stays."
-            )
-        return (steps or 0) > reached["asked_steps"]
-
-    def _count(self) -> dict[str, Any]:
-        """Fits a counted model; its summary."""
-        machine.device(self.recipe.training.device)  # refuses a missing device, although it would be unused
-        changed = recipe.differences(to_table(TrainingConfig()), to_table(self.recipe.training), "training.")
-        if unused := [key for key, *_ in changed if key not in COMMON_KEYS]:
-            self.recorded.note(f"{self.recipe.kind} takes no gradient steps; without effect: {', '.join(unused)}.")
-        start = time.perf_counter()
-        self.model.fit(self.task.corpus, self.progress)
-        self.progress.stage("")
-        seconds = time.perf_counter() - start
-        for text in self.model.notes:
-            self.recorded.note(text)
-        scores = self._refit() if refits(self.recipe) else None
-        tensors = self.model.state_dict()
-        facts = {"steps": 0, "seconds": seconds, "parameters": sum(t.numel() for t in tensors.values())}
-        return self._finish(tensors, facts | dict(self.model.facts), "cpu", scores)
-
-    def _refit(self) -> Scores | None:
-        """Scores on the held-out split; the model is then fitted again on all data, with a tokenizer of all data."""
-        self.progress.note("scored on the held-out text; then fitted again on all text (data.refit).")
-        scores = self.task.evaluate(self.model, "cpu", quick=False)
-        settings = replace(self.recipe, data=replace(self.recipe.data, split=None))
-        self.task = build.task_spec(self.recipe.data.kind).task(settings, self.directory, SILENT)
-        self.model = build.model(self.recipe.model, self.task.codec.sizes, task=self.recipe.data.kind)
-        self.model.fit(self.task.corpus, self.progress)
-        self.progress.stage("")
-        return scores
-
-    def _train(self, checkpoint: Checkpoint | None) -> TrainingOutcome:
-        """Trains by gradient descent, from the last checkpoint where there is one."""
-        self._fit_baseline()
-        self._decide_compile()
-        self._decide_steps()
-        trainer = self._trainer()
-        if checkpoint is not None:
-            trainer.restore(checkpoint.groups, checkpoint.state["progress"])
-            self.directory.rewind(checkpoint.step)
-            self._note_resume(trainer, checkpoint)
-        if "tensorboard" in self.recipe.training.writers:
-            self.board = TensorBoard(self.directory.tensorboard_path, trainer.progress.step)
-        try:
-            stopped = trainer.fit()
-        except DivergenceError as error:
-            self.log({"kind": "diverged", "step": trainer.progress.step, "reason": str(error)})
-            write_text(self.directory.report_path, report(facts_of(self.directory, {})))
-            raise
         finally:
-            self._close_writers()
-        progress = trainer.progress
-        if not trainer.finished:
-            self.log({"kind": "stop", "step": progress.step, "reason": stopped})
-            return TrainingOutcome(path=self.directory.path, summary=None, stopped=stopped)
-        path, summary = self.directory.path, self._finalize(trainer)
-        return TrainingOutcome(path=path, summary=summary, advice=advice_of(self.directory, summary))
-
-    def _finalize(self, trainer: Trainer) -> dict[str, Any]:
-        """Loads or averages the final weights: last, best or several, as `training.weights` has it."""
-        progress = trainer.progress
-        steps = final_checkpoints(progress, self.recipe.training)
-        load_weights(trainer.model, average_weights([self.directory.checkpoints.load(step).weights for step in steps]))
-        merge_lora(trainer.model)
-        facts = {
-            "steps": progress.step,
-            "asked_steps": trainer.steps,
-            "steps_per_epoch": trainer.feed.steps_per_epoch,
-            "seconds": progress.seconds,
-            "trained_tokens": progress.tokens,
-            "parameters": sum(p.numel() for p in trainer.model.parameters()),
-            "best_step": progress.best_step or progress.step,
-            **self._baseline_facts(),
-            "weights": {"kind": self.recipe.training.weights, "steps": steps, "ema": self.recipe.training.ema_decay},
-        }
-        return self._finish(weights(trainer.model), facts, trainer.device)
-
-    def _baseline_facts(self) -> dict[str, Any]:
-        record = baseline_of(self.directory.records())
-        kept = {} if record is None else {key: value for key, value in record.items() if key not in ("kind", "step")}
-        return {"baseline": kept} if kept else {}
-
-    def _note_resume(self, trainer: Trainer, checkpoint: Checkpoint) -> None:
-        self.log({"kind": "resume", "step": checkpoint.step})
-        if checkpoint.note:
-            self.recorded.note(checkpoint.note)
-        else:
-            self.progress.note(f"going on from step {checkpoint.step:,}.")
-        schedule = self.recipe.training.schedule
-        if self.directory.finished and schedule not in ENDLESS:
-            self.recorded.note(
-                f"the {schedule} schedule is stretched to {trainer.steps:,} steps: the rate goes on at "
-                f"{trainer.learning_rate(checkpoint.step):.3g}, where the finished run had come down further."
-            )
-
-    def _close_writers(self) -> None:
-        if self.board is not None:
-            self.board.close()
-        if "csv" in self.recipe.training.writers:
-            write_text(self.directory.path / "log.csv", log_csv(self.directory.records()))
-
-    def _already(self) -> TrainingOutcome:
-        path, summary = self.directory.path, self.directory.summary()
-        advice = advice_of(self.directory, summary)
-        return TrainingOutcome(path=path, summary=summary, already=True, advice=advice)
-
-    def _fit_baseline(self) -> None:
-        """Logs the scores of a counted baseline, once."""
-        known = baseline_of(self.directory.records())
-        if known is None and (record := baseline(self.recipe, self.task, self.progress)):
-            self.log(record)
-
-    def _decide_steps(self) -> None:
-        """Turns a time budget into steps, once: they are in the run's recipe before the first of them is taken."""
-        config = self.recipe.training
-        if config.minutes is None or config.steps is not None:
-            return
-        self.progress.note(f"measuring how many steps fit into {config.minutes:g} min.")
-        feed, device = self.task.feed(self.model), machine.device(config.device)
-        self.progress.stage(MEASURING)
-        evaluate, sample = partial(self._evaluate, device=device, quick=True), partial(self._sample, device=device)
-        speed = measure(self.model, feed, config, evaluations=(evaluate, sample))
-        self.progress.stage("")
-        budgeted = speed.budgeted(config, config.minutes, MAX_EPOCHS * feed.steps_per_epoch)
-        self.recipe, steps = replace(self.recipe, training=budgeted), budgeted.steps or 0
-        self.directory.write_recipe(self.recipe.toml())
-        self.recorded.note(
-            f"{1 / speed.step:.3g} steps a second on this machine: {steps:,} steps in about"
-            f" {duration(speed.seconds(steps, config.minutes))}. Ctrl-C is safe; --minutes N for another budget."
-        )
-        self.recorded.forecast.announced = True
-
-    def _decide_compile(self) -> None:
-        """Chooses, once, how steps are run on a GPU; it is in the run's recipe before the first of them is taken."""
-        config = self.recipe.training
-        if config.compile != "auto" or machine.device(config.device).type != "cuda":
-            return
-        layers, seconds = transformer_layers(self.model), 60 * (config.minutes or 0)
-        if layers and (config.minutes is None or config.steps is not None):
-            self.progress.stage(MEASURING)
-            seconds = seconds_of_steps(self.model, self.task.feed(self.model), config)
-            self.progress.stage("")
-        choice, why = compile_choice(layers, seconds)
-        self.recipe = replace(self.recipe, training=replace(config, compile=choice))
-        self.directory.write_recipe(self.recipe.toml())
-        self.recorded.note(why)
-
-    def _trainer(self) -> Trainer:
-        config = self.recipe.training
-        feed = self.task.feed(self.model)
-        parameters = sum(p.numel() for p in self.model.parameters())
-        device = machine.device(config.device)
-        steps = total_steps(config, feed)
-        if warmup_steps(config, steps) < (config.warmup_steps or 0):
-            self.recorded.note(f"the warm-up is shortened to {warmup_steps(config, steps)} of the {steps:,} steps.")
-        self.progress.note(
-            f"{self.recipe.kind} with {parameters:,} parameters on {device.type}: {steps:,} steps,"
-            f" {steps / feed.steps_per_epoch:.2f} epochs."
-        )
-        return Trainer(
-            self.model,
-            feed,
-            config,
-            self,
-            evaluate=lambda: self._evaluate(self.model, device, quick=True),
-            sample=lambda: self._sample(self.model, device),
-            format_batch=self.task.show,
-            reporter=self.recorded,
-            chance=chance_nll(self.task.codec.sizes),
-        )
-
-    def _evaluate(self, model: Any, device: torch.device | str, *, quick: bool) -> Scores | None:
-        """Scores on the validation data; None where it has nothing to predict, which is noted with the final ones."""
-        try:
-            return self.task.evaluate(model, device, quick=quick)
-        except NoTargetsError as error:
-            if not quick:
-                self.recorded.note(f"validation data: {error}")
-            return None
-
-    def _sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
-        model.eval()
-        return self.task.sample(model, device)
-
-    def _finish(
-        self,
-        tensors: dict[str, torch.Tensor],
-        facts: dict[str, Any],
-        device: torch.device | str,
-        scores: Scores | None = None,
-    ) -> dict[str, Any]:
-        """Saves weights, scores, report and summary; the summary, which marks a run as finished, last."""
-        steps = facts["weights"]["steps"] if "weights" in facts else [facts["steps"]]
-        about = {"kind": self.recipe.kind, "step": " ".join(map(str, steps))}
-        if self.directory.tokenizer_path.exists():
-            about["tokenizer"] = self.directory.tokenizer.hash
-        self.directory.save_model(tensors, about)
-        self.progress.note("weights are saved; scoring and writing the report.")
-        scores = scores or self._evaluate(self.model, device, quick=False)
-        if self.recipe.kind in build.COUNTED:
-            for sample in self._sample(self.model, device):
-                self.log({"kind": "sample", "step": 0, **sample})
-        summary = {"kind": self.recipe.kind} | facts | (scores.as_json() if scores else {})
-        summary["seconds"] = round(summary["seconds"], 3)
-        summary |= {"fingerprint": self.directory.fingerprint, "corpus": self.task.fingerprint}
-        if scores:
-            summary = {"scored_on": scored_on(self.recipe), "refitted": refits(self.recipe)} | summary
-        self.directory.finish(summary, report(facts_of(self.directory, summary)))
-        return summary
+            session.dismiss()
 
 
-def refits(settings: Recipe) -> bool:
-    """Whether a counted model is fitted again on all data after it is scored."""
-    counted = settings.kind in build.COUNTED
-    return counted and isinstance(settings.data, TextConfig) and settings.data.refit and settings.data.split is not None
+def _follow(path: Path, ranks: Ranks) -> TrainingOutcome:
+    """Trains on another rank: receives recipe and tokenizers from rank 0, and writes nothing."""
+    sent: dict[str, Any] | None = ranks.from_first(lambda: None)
+    if sent is None:  # rank 0 had nothing to train, or was refused
+        return TrainingOutcome(path=path, summary=None)
+    wanted = recipe.make(tomllib.loads(sent["recipe"]), origin="the recipe of rank 0", settled=True)
+    with tempfile.TemporaryDirectory() as folder, machine.threads(wanted.training.threads):
+        directory = RunDirectory.create(Path(folder) / "run", recipe=sent["recipe"])
+        for name, text in sent["files"].items():
+            write_text(directory.path / name, text)
+        return TrainingSession(wanted, directory, SILENT, ranks).follow(sent)

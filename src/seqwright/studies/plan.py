@@ -23,9 +23,11 @@ from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.shipped import find
 from seqwright.runs.directory import RunDirectory
 from seqwright.studies.layer_table import Layer, layer_table
+from seqwright.studies.scaling_plan import Strategy, strategies
 from seqwright.tasks.defaults import UTILIZATION
 from seqwright.training import machine
 from seqwright.training.accumulation import select_rows
+from seqwright.training.config import TrainingConfig
 from seqwright.training.mfu import peak_flops
 from seqwright.training.trainer import total_steps
 
@@ -77,6 +79,8 @@ class Plan:
     activation_size: int
     """Bytes of a number in training: 4, or 2 in bf16."""
     measured: Measured | None = None
+    strategies: tuple[Strategy, ...] = ()
+    """The same training on several GPUs (`--gpus`)."""
 
     @property
     def mult_adds(self) -> int:
@@ -124,6 +128,7 @@ class Plan:
         flops = self.training_flops
         derived["petaflops_days"] = None if flops is None else flops / PETAFLOPS_DAY
         fields = vars(self) | {"layers": [vars(layer) for layer in self.layers]}
+        derived["strategies"] = [strategy.as_json() for strategy in self.strategies]
         return fields | derived | {"measured": vars(self.measured) if self.measured else None}
 
 
@@ -139,11 +144,14 @@ def plan(
     vocabulary: int | None = None,
     labels: int | None = None,
     length: int | None = None,
+    gpus: int | None = None,
+    gpu: str = "H100",
     measured: bool = False,
     progress: Progress = SILENT,
 ) -> Plan:
     """The plan of a recipe. Sizes come from the recipe alone: `vocabulary` and `labels` where only the data have them,
-    `length` for rows of another length. `measured` reads the data, and takes a few steps on them."""
+    `length` for rows of another length. `measured` reads the data, and takes a few steps on them. `gpus` adds the
+    forecast for so many GPUs of a kind."""
     table = _table(recipe)
     data = table["data"] if isinstance(table["data"], dict) else {"train": None}  # otherwise `make` reports it
     named = "train" in data or any(parse_override(each)[0] == "data.train" for each in overrides)
@@ -159,9 +167,26 @@ def plan(
     if wanted.kind in (*build.COUNTED, *build.DERIVED):
         raise UserError(f"a model of kind '{wanted.kind}' has no layers to plan: it is counted, or made of others.")
     if measured:
-        return _measured(recipes.load(recipe, overrides), progress)
-    sizes, batch = _synthetic(wanted, vocabulary, labels, length)
-    return _plan(wanted, sizes, batch, rows=_rows(wanted, batch))
+        made = _measured(recipes.load(recipe, overrides), progress)
+    else:
+        sizes, batch = _synthetic(wanted, vocabulary, labels, length)
+        made = _plan(wanted, sizes, batch, rows=_rows(wanted, batch))
+    return made if gpus is None else _scaled(made, wanted.training, gpus, gpu)
+
+
+def _scaled(made: Plan, config: TrainingConfig, gpus: int, gpu: str) -> Plan:
+    """The plan with its forecast for several GPUs."""
+    forecast = strategies(
+        made.layers,
+        made.parameters,
+        config,
+        rows=made.rows,
+        step_flops=made.step_flops,
+        optimizer_bytes=OPTIMIZER_BYTES[config.optimizer],
+        gpus=gpus,
+        gpu=gpu,
+    )
+    return replace(made, strategies=tuple(forecast))
 
 
 def _table(recipe: str | Path) -> dict[str, Any]:

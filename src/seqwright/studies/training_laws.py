@@ -13,12 +13,13 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import Batch
 from seqwright.core.protocols import Trainable
+from seqwright.core.ranks import TensorGroups
 from seqwright.core.storage import load_tensors, save_tensors
 from seqwright.studies.laws import Law, max_difference
 from seqwright.training.accumulation import select_rows
 from seqwright.training.config import TrainingConfig
 from seqwright.training.objective import Objective
-from seqwright.training.trainer import TensorGroups, Trainer
+from seqwright.training.trainer import Trainer
 from seqwright.training.weights import load_weights, weights
 
 

@@ -11,6 +11,7 @@ import torch
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive, Feed
+from seqwright.core.ranks import SINGLE, evaluation_ranks
 from seqwright.data.bucketing import BucketedFeed, Ints
 from seqwright.metrics.score import Floats
 
@@ -24,13 +25,22 @@ def score_epoch(
     device: torch.device | str,
     progress: Progress = SILENT,
 ) -> Floats:
-    """`compute` of every batch of an epoch, in evaluation mode, concatenated in the order of the feed."""
+    """`compute` of every batch of an epoch, in evaluation mode, concatenated in the order of the feed.
+
+    Ranks that share an evaluation take every so many-th batch, and have all results.
+    """
     model.eval()
+    ranks = evaluation_ranks() if feed.steps_per_epoch >= evaluation_ranks().size else SINGLE
     blocks = []
-    for step in range(feed.steps_per_epoch):
+    for step in range(ranks.rank, feed.steps_per_epoch, ranks.size):
         blocks.append(compute(feed.batch(step).to(device)))
         progress.advance(step + 1, feed.steps_per_epoch)
-    return np.concatenate(blocks)
+    if ranks.size == 1:
+        return np.concatenate(blocks)
+    rows = ranks.cat(torch.tensor([len(block) for block in blocks])).tolist()
+    merged = np.split(ranks.cat(torch.from_numpy(np.concatenate(blocks))).numpy(), np.cumsum(rows)[:-1])
+    steps = [step for rank in range(ranks.size) for step in range(rank, feed.steps_per_epoch, ranks.size)]
+    return np.concatenate([merged[place] for place in np.argsort(steps)])
 
 
 def visited(feed: BucketedFeed) -> Ints:

@@ -106,6 +106,14 @@ class TrainingConfig:
     GPU of Ampere or later and is fp32 elsewhere; bf16 (7 mantissa bits) is autocast. On a GPU cuDNN uses tf32 for
     recurrent networks in any case, and for convolutions, but with bf16 it computes LSTM and GRU in fp16 (10 mantissa
     bits, gradients scaled) and convolutions in bf16."""
+    activation_checkpointing: bool = False
+    """Activation checkpointing (Chen et al. 2016): keep only the inputs of Transformer blocks, and recompute the rest
+    in the backward pass. Saves most of the activations' memory for about a third more computation; steps are then not
+    captured as CUDA graphs."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """Training on several ranks (--processes, torchrun): a copy of the model on each (ddp, DistributedDataParallel), or
+    parameters, gradients and optimizer state sharded over them, block by block (fsdp, FSDP2), for models that fill a
+    GPU. Without effect on one process."""
     compile: Literal["auto", "off", "cudagraphs", "inductor"] = "auto"
     """On a GPU, how steps are run: kernel by kernel (off), captured as CUDA graphs, which saves launching their kernels
     (cudagraphs), or also compiled by torch.compile, which fuses kernels (inductor). auto compiles Transformers where

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from seqwright.core.config import UserError
+from seqwright.core.ranks import SINGLE, Ranks
 from seqwright.layers.cross_entropy import keep_chunks_out_of_graphs
 from seqwright.training.config import TrainingConfig
 from seqwright.training.objective import Objective
+from seqwright.training.parallel import DataParallel, FullySharded, SingleProcess
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """dtype of weights and decoding states by the name of a precision."""
@@ -37,22 +41,40 @@ def device(name: str, *, option: str = "training.device") -> torch.device:
     return torch.device(name)
 
 
-def prepare(objective: Objective, config: TrainingConfig, on: torch.device) -> Callable[..., Any]:
-    """The objective as it is trained on a device: on a GPU compiled where the recipe says so (decision 160).
+def prepare(objective: Objective, config: TrainingConfig, on: torch.device, ranks: Ranks = SINGLE) -> SingleProcess:
+    """The objective as it is trained on a device: on a GPU compiled where the recipe says so (decision 160), on several
+    ranks with DDP or FSDP2 (decision 173). FSDP2 replaces parameters: make the optimizer afterwards.
 
     Precision is autocast around it (`autocast`), and `training.update` captures the step that calls it.
     """
+    if config.activation_checkpointing:
+        for block in transformer_blocks(objective):
+            block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+    if ranks.size > 1 and config.parallel == "fsdp":
+        return FullySharded(objective, transformer_blocks(objective), ranks, on=on, bf16=config.precision == "bf16")
+    module = _compiled(objective, config, on)
+    return SingleProcess(module) if ranks.size == 1 else DataParallel(module, ranks)
+
+
+def _compiled(objective: Objective, config: TrainingConfig, on: torch.device) -> nn.Module:
     if config.compile != "inductor" or on.type not in CAPTURED:  # a run that was compiled may be resumed on a CPU
         return objective
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))  # compiled kernels, kept
     keep_chunks_out_of_graphs()
     # Unless lengths vary, one graph; where they do, the second length compiles one for all lengths.
-    return torch.compile(objective)
+    return torch.compile(objective)  # type: ignore[return-value]
 
 
-def captures(config: TrainingConfig, on: torch.device) -> bool:
-    """Whether optimizer steps are captured as CUDA graphs."""
-    return on.type in CAPTURED and config.compile != "off"
+def transformer_blocks(module: nn.Module) -> list[nn.Module]:
+    """The Transformer blocks of a model; none of other encoders."""
+    named = ((name, part) for name, part in module.named_modules() if not isinstance(part, nn.RNNBase))
+    return [part for name, part in named if name.rsplit(".", 2)[-2:-1] == ["blocks"]]
+
+
+def captures(config: TrainingConfig, on: torch.device, ranks: Ranks = SINGLE) -> bool:
+    """Whether optimizer steps are captured as CUDA graphs; not on several ranks, nor where blocks are recomputed, which
+    restores the state of random generators."""
+    return on.type in CAPTURED and config.compile != "off" and ranks.size == 1 and not config.activation_checkpointing
 
 
 def cache_folder() -> Path:
@@ -128,9 +150,9 @@ def threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def seed_step(seed: int, step: int) -> None:
-    """Seeds the generators so that dropout is a function of (seed, step): a resumed run draws the same masks."""
-    number = (seed * 1_000_003 + step) & ((1 << 63) - 1)
+def seed_step(seed: int, step: int, rank: int = 0) -> None:
+    """Seeds the generators so that dropout is a function of (seed, step, rank): a resumed run draws the same masks."""
+    number = (seed * 1_000_003 + step + (rank << 40)) & ((1 << 63) - 1)
     # As torch.manual_seed, for the generators that exist. For devices not yet initialized that function queues each
     # call with its stack trace: a third of a millisecond, and memory that is never freed.
     for generator in (torch.default_generator, *torch.cuda.default_generators):

@@ -36,3 +36,16 @@ def flops_per_token(model: nn.Module) -> int:
         id(p): p.numel() for p in model.parameters() if p.dim() >= 2 and (id(p) not in tables or id(p) in products)
     }
     return 6 * sum(counted.values())
+
+
+class Utilization:
+    """The MFU of a training on a number of GPUs, for its log."""
+
+    def __init__(self, model: nn.Module, device: torch.device, gpus: int):
+        self.peak, self.gpus, self.flops_per_token = peak_flops(device), gpus, flops_per_token(model)
+
+    def record(self, tokens_per_second: float) -> dict[str, float]:
+        """The MFU at a speed, where the device's peak is known."""
+        if self.peak is None:
+            return {}
+        return {"mfu": round(self.flops_per_token * tokens_per_second / (self.gpus * self.peak), 4)}

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seqwright.training.sharded_tensors import full, placed_like
+
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic Newton-Schulz iteration: the steepest slope at 0, at the price of singular values in 0.7 … 1.2."""
 ITERATIONS = 5
@@ -64,10 +66,11 @@ class Muon(torch.optim.Optimizer):
                 state["momentum"] = torch.zeros_like(parameter)
             momentum = state["momentum"].lerp_(gradient, 1 - MOMENTUM)
             momenta.append(gradient.lerp(momentum, MOMENTUM))  # Nesterov
-        updates = orthogonalize(torch.stack(momenta))
+        # Sharded matrices are gathered: every rank orthogonalizes all of them, and updates its shards.
+        updates = orthogonalize(torch.stack([full(momentum) for momentum in momenta]))
         scale = 0.2 * max(parameters[0].shape) ** 0.5
         for parameter, update in zip(parameters, updates.to(parameters[0].dtype), strict=True):
-            parameter.mul_(1 - lr * weight_decay).sub_(update * (lr * scale))
+            parameter.mul_(1 - lr * weight_decay).sub_(placed_like(update, parameter) * (lr * scale))
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:

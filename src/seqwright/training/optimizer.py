@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from seqwright.core.ranks import SINGLE, Ranks
 from seqwright.training import machine
 from seqwright.training.config import TrainingConfig
 from seqwright.training.layer_freezing import lr_scales
@@ -19,7 +20,7 @@ OUTSIDE = ("head.", "embedding.", "pooling.")
 """Prefixes of parameters that are not hidden matrices."""
 
 
-def optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+def optimizer(module: nn.Module, config: TrainingConfig, ranks: Ranks = SINGLE) -> torch.optim.Optimizer:
     """The recipe's optimizer over every trainable parameter of the module.
 
     Parameter groups carry `lr_scale`, their factor of the scheduled learning rate, beside PyTorch's own keys.
@@ -29,7 +30,7 @@ def optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.Optimize
     device = parameters[0].device
     fused = device.type in ("cuda", "cpu")
     betas = (config.beta1, config.beta2)
-    captured = config.optimizer in CAPTURABLE and machine.captures(config, device)
+    captured = config.optimizer in CAPTURABLE and machine.captures(config, device, ranks)
     if captured:
         for group in groups:
             group["lr"] = torch.tensor(config.learning_rate, device=device)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType, TracebackType
 from typing import Any
+
+from seqwright.core.ranks import Ranks
+
+REASONS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
+"""Signals that stop a training, and their names in logs."""
 
 
 class StopRequest:
@@ -15,8 +21,9 @@ class StopRequest:
 
     def __enter__(self) -> StopRequest:
         self._before: dict[int, Any] = {}
+        self._launcher = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
         if threading.current_thread() is threading.main_thread():  # Python sets handlers only there
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number in REASONS:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup SIGHUP stays ignored
                     self._before[number] = signal.signal(number, self._handle)
         return self
@@ -28,6 +35,19 @@ class StopRequest:
             signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.reason is not None:
+        if self.reason is None:
+            self.reason = REASONS[signal.Signals(number)]
+        elif self._launcher is None or number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.reason = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        # Else a scheduler has signaled a rank and its launcher, which signals the rank once more.
+
+    def agreed(self, ranks: Ranks) -> str | None:
+        """The reason on which all ranks stop at this step, or None: a signal may have reached one of them only.
+
+        Ranks whose launcher was killed stop as on SIGHUP, or they would hold GPUs and the run directory unseen.
+        """
+        if self._launcher is not None and os.getppid() != self._launcher:
+            self.reason = self.reason or REASONS[signal.SIGHUP]
+        names = list(REASONS.values())
+        number = ranks.max(0 if self.reason is None else 1 + names.index(self.reason))
+        return names[number - 1] if number else None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +16,16 @@ from seqwright.core.batch import Batch, Source, accumulator_dtype
 from seqwright.core.config import UserError
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Feed, Trainable
+from seqwright.core.ranks import SINGLE, Ranks, TensorGroups
 from seqwright.core.state import State
 from seqwright.training import machine
+from seqwright.training.accumulation import refuse_idle_ranks
 from seqwright.training.averaging import WeightAverage
+from seqwright.training.checkpoint_store import CheckpointStore, RankStore
 from seqwright.training.config import TrainingConfig
 from seqwright.training.divergence import MIN_STEPS, DivergenceError, refuse_divergence
 from seqwright.training.layer_freezing import LayerFreezing
-from seqwright.training.mfu import flops_per_token, peak_flops
+from seqwright.training.mfu import Utilization
 from seqwright.training.objective import Objective
 from seqwright.training.optimizer import load_optimizer_state, optimizer, optimizer_state
 from seqwright.training.prefetch import Prefetched
@@ -33,36 +36,17 @@ from seqwright.training.trainer_state import LogInterval, TrainerState, record_e
 from seqwright.training.update import Update
 from seqwright.training.weights import load_weights, weights
 
-TensorGroups = dict[str, dict[str, Tensor]]
-"""Tensors of a checkpoint by group: model, optimizer, ema, carry."""
-
 MAX_SKIPPED_STEPS = 50
 """Steps skipped because of loss spikes, above which training stops with an error: something else is wrong."""
 
 
-class CheckpointStore(Protocol):
-    """Where checkpoints and log records are written: a run directory, or memory in tests."""
-
-    def log(self, record: dict[str, Any]) -> None:
-        """Appends a record to the log."""
-
-    def save(self, step: int, groups: TensorGroups, progress: dict[str, Any], kept: list[int]) -> None:
-        """Saves a checkpoint; of the older ones, those of the steps in `kept` must stay."""
-
-    def load(self, step: int) -> tuple[TensorGroups, dict[str, Any]]:
-        """Loads a checkpoint that was kept."""
-        ...
-
-    def rewind(self, step: int) -> None:
-        """Removes the log records after a step."""
-
-
 class Trainer:
-    """Trains a model on a feed.
+    """Trains a model on a feed, alone or as one of several ranks with the same arguments.
 
     Callbacks: `evaluate` returns validation scores with "nll", or None; `sample` returns output texts for the log;
     `format_batch` shows a batch in error messages; `reporter` is called after every step. `chance` is the nll of a
-    uniform guess: a training that gets worse raises DivergenceError.
+    uniform guess: a training that gets worse raises DivergenceError. Of several ranks, only rank 0 calls `sample`
+    and `store`, and `evaluate` where the model is sharded.
     """
 
     def __init__(
@@ -77,11 +61,14 @@ class Trainer:
         format_batch: Callable[[Batch], str] = lambda batch: str(batch.input[0].tolist()),
         reporter: Progress = SILENT,
         chance: float | None = None,
+        ranks: Ranks = SINGLE,
     ):
         config.check_feed(carried=feed.carried)
+        refuse_idle_ranks(feed, ranks)
         self.device = machine.device(config.device)
-        self.model = model.to(self.device)
-        self.objective = Objective(
+        self.model, self.ranks = model.to(self.device), ranks
+        ranks.copy_from_first(weights(self.model).values())
+        objective = Objective(
             cast(Trainable, self.model),
             smoothing=config.label_smoothing,
             r_drop=config.r_drop,
@@ -89,12 +76,14 @@ class Trainer:
             activation_l2=config.activation_l2,
             temporal_activation_l2=config.temporal_activation_l2,
         )
-        self.optimizer = optimizer(self.model, config)
-        self.update = Update(self.objective, self.optimizer, config, self.device, split=self._split)
+        self.objective = machine.prepare(objective, config, self.device, ranks)
+        self.optimizer = optimizer(self.model, config, ranks)
+        self.update = Update(self.objective, self.optimizer, config, self.device, ranks=ranks, split=self._split)
         self.freezing = LayerFreezing(self.model, config, feed.steps_per_epoch)
         self.steps, self.chance = total_steps(config, feed), chance
         self.feed = Prefetched(feed, self.steps) if self.device.type == "cuda" else feed
-        self.config, self.store = config, store
+        self.config = config
+        self.store: CheckpointStore = store if ranks.size == 1 else RankStore(store, ranks)
         self.evaluate, self.sample, self.format_batch, self.reporter = evaluate, sample, format_batch, reporter
         self.lr_ratio = schedule(
             config.schedule, steps=self.steps, warmup=warmup_steps(config, self.steps), final=config.final_lr_ratio
@@ -106,7 +95,7 @@ class Trainer:
         self.interval = LogInterval(self.device)
         self.norm = self.step_loss = torch.zeros((), device=self.device)
         self.last_loss: float | None = None
-        self.peak_flops, self.flops_per_token = peak_flops(self.device), flops_per_token(self.model)
+        self.utilization = Utilization(self.model, self.device, ranks.size)
 
     def fit(self) -> str | None:
         """Trains until the last step, early stopping or a stop signal; returns the signal's name, or None."""
@@ -131,12 +120,18 @@ class Trainer:
                 due = every["checkpoint"] and step % every["checkpoint"] == 0
                 if due or self.finished:
                     self._record_checkpoint(step)
-                signal = stop.reason  # read once: a signal after this line must not end training without a checkpoint
+                # Read once: a signal after this line must not end training without a checkpoint.
+                signal = stop.agreed(self.ranks)
                 if due or self.finished or signal or any(step == ranked for _, ranked in self.progress.ranking):
                     self.save()
                 if signal:
                     return signal
         return None
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The model that `evaluate` and `sample` compute with on rank 0: this one, or its unsharded copy."""
+        return self.objective.unsharded or self.model
 
     @property
     def finished(self) -> bool:
@@ -145,12 +140,13 @@ class Trainer:
 
     def restore(self, groups: TensorGroups, progress: Mapping[str, Any]) -> None:
         """Restores the trainer from a checkpoint."""
-        load_weights(self.model, groups["model"])
-        load_optimizer_state(self.optimizer, self.model, groups["optimizer"])
+        placed, parameters = self.objective.placed, dict(self.model.named_parameters())
+        load_weights(self.model, placed(groups["model"], weights(self.model)))
+        load_optimizer_state(self.optimizer, self.model, placed(groups["optimizer"], parameters))
         self.update.release()
         self.progress = TrainerState.read(progress)
         if self.average is not None:
-            self.average.load_state_dict(groups["ema"])
+            self.average.load_state_dict(placed(groups["ema"], self.average.tensors))
         if self.progress.early is not None and self.steps > self.progress.early:  # the recipe now has more steps
             self.progress.early, self.progress.waited = None, 0
         self.epoch_loss.fill_(self.progress.epoch_loss)
@@ -160,7 +156,9 @@ class Trainer:
         self.norm = torch.tensor(self.progress.gradient_norm, device=self.device)
         self.carry = None
         if "carry" in groups:
-            self.carry = self._start(self.feed.batch(self.progress.step).rows).from_tensors(groups["carry"])
+            rows = self.feed.batch(self.progress.step).rows
+            mine = torch.arange(rows, device=self.device)[self.ranks.rows(rows)]
+            self.carry = self._start(rows).from_tensors(groups["carry"]).select(mine, mine)
 
     def save(self) -> None:
         """Saves a checkpoint; resumed training equals uninterrupted training bit for bit."""
@@ -170,11 +168,15 @@ class Trainer:
         self.progress.interval_tokens = self.interval.tokens
         self.progress.interval_seconds = self.interval.seconds
         self.progress.gradient_norm = self.norm.item()
-        groups = {"model": weights(self.model), "optimizer": optimizer_state(self.optimizer, self.model)}
+        gathered = self.objective.gathered
+        groups = {
+            "model": gathered(weights(self.model)),
+            "optimizer": gathered(optimizer_state(self.optimizer, self.model)),
+        }
         if self.average is not None:
-            groups["ema"] = self.average.tensors
+            groups["ema"] = gathered(self.average.tensors)
         if self.carry is not None:
-            groups["carry"] = {name: tensor.contiguous() for name, tensor in self.carry.named_tensors()}
+            groups["carry"] = {name: self.ranks.cat(t.contiguous()) for name, t in self.carry.named_tensors()}
         progress = asdict(self.progress) | {"ranking": [list(ranked) for ranked in self.progress.ranking]}
         self.store.save(self.progress.step, groups, progress, self.progress.kept_steps)
 
@@ -211,7 +213,7 @@ class Trainer:
         batch = self.feed.batch(step)
         self.update.set_learning_rate(self.learning_rate(step) * length_ratio(self.config, batch.input.size(1)))
         loss, norm, self.carry = self.update(
-            batch, self._carried(batch.rows, step), step, micro_batch=self.progress.micro_batch
+            batch, self._carried(len(self.ranks.rows(batch.rows)), step), step, micro_batch=self.progress.micro_batch
         )
         if self.average is not None:
             self.average.update(step + 1, self.progress.average_start)
@@ -310,16 +312,9 @@ class Trainer:
                 "tokens": progress.tokens,
                 "tokens_per_second": round(self.interval.tokens_per_second, 1),
             }
-            | self._utilization()
+            | self.utilization.record(self.interval.tokens_per_second)
         )
         self.interval = LogInterval(self.device)
-
-    def _utilization(self) -> dict[str, float]:
-        """The MFU since the last log line, where the device's peak is known."""
-        if self.peak_flops is None:
-            return {}
-        flops = self.flops_per_token * self.interval.tokens_per_second
-        return {"mfu": round(flops / self.peak_flops, 4)}
 
     def _maybe_end_epoch(self) -> None:
         progress = self.progress
@@ -333,8 +328,8 @@ class Trainer:
 
     def _evaluate(self) -> None:
         self._refuse_non_finite()
-        with self._averaged():
-            scores = self.evaluate()
+        with self._evaluated_weights():
+            scores = self.objective.evaluate(self.evaluate)
         progress = self.progress
         if scores is None:
             if progress.step == self.steps:
@@ -356,14 +351,17 @@ class Trainer:
 
     def _sample(self) -> None:
         assert self.sample is not None
-        with self._averaged():
-            texts = self.sample()
+        with self._evaluated_weights():
+            texts = self.ranks.from_first(self.sample)
         for text in texts:
             self.store.log({"kind": "sample", "step": self.progress.step, **text})
 
-    def _averaged(self) -> AbstractContextManager[None]:
-        """Context manager under which the model has its averaged weights, if any."""
-        return nullcontext() if self.average is None else self.average.applied()
+    @contextmanager
+    def _evaluated_weights(self) -> Iterator[None]:
+        """Context manager under which `evaluated` has the current weights, averaged where they are."""
+        averaged = nullcontext() if self.average is None else self.average.applied()
+        with averaged, self.objective.evaluated(self.device):
+            yield
 
     def _record_checkpoint(self, step: int) -> None:
         self.progress.recent = [*self.progress.recent, step][-self.config.keep_last :]

@@ -13,24 +13,26 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import Batch, accumulator_dtype
 from seqwright.core.cuda_graph import Captured
+from seqwright.core.ranks import SINGLE, Ranks
 from seqwright.core.state import State
 from seqwright.training import machine
 from seqwright.training.accumulation import accumulate, out_of_memory_error
 from seqwright.training.config import TrainingConfig
-from seqwright.training.objective import Objective
 from seqwright.training.optimizer import CAPTURABLE
+from seqwright.training.parallel import SingleProcess
+from seqwright.training.sharded_tensors import full
 
 OPTIMIZER_MEMORY_ADVICE = 'set training.optimizer to "adafactor", or lower model.width or model.layers'
 MAX_GRAPHS = 64
 """Batch shapes that are captured; batches of other shapes are computed kernel by kernel."""
 
 Outcome = tuple[Tensor, Tensor, State | None]
-"""Loss sum, gradient norm before clipping, and the state after, all on the device."""
+"""Loss sum and gradient norm before clipping, of all ranks, and the state after of this one, all on the device."""
 ShapeKey = tuple[tuple[str, torch.Size], ...]
 
 
 class Update:
-    """Updates the weights by one batch.
+    """Updates the weights by one batch, of which each rank computes its rows.
 
     Callback: `split` is called with the new micro-batch size where a larger one did not fit into memory
     (training.micro_batch_size = "auto").
@@ -38,18 +40,21 @@ class Update:
 
     def __init__(
         self,
-        objective: Objective,
+        objective: SingleProcess,
         optimizer: torch.optim.Optimizer,
         config: TrainingConfig,
         device: torch.device,
         *,
+        ranks: Ranks = SINGLE,
         split: Callable[[int], None] = lambda rows: None,
     ):
-        self.objective = machine.prepare(objective, config, device)
-        self.parameters = list(objective.parameters())
+        self.objective, self.ranks = objective, ranks
+        self.parameters = list(objective.module.parameters())
         self.optimizer, self.config, self.device, self.split = optimizer, config, device, split
         self.capturing = (
-            machine.captures(config, device) and config.optimizer in CAPTURABLE and config.micro_batch_size is None
+            machine.captures(config, device, ranks)
+            and config.optimizer in CAPTURABLE
+            and config.micro_batch_size is None
         )
         self.graphs: dict[ShapeKey, CapturedUpdate] = {}
         self.pool: object = None
@@ -57,6 +62,7 @@ class Update:
 
     def release(self) -> None:
         """Forgets captured graphs: weights, optimizer state or what is frozen were replaced."""
+        self.objective.release()
         if self.graphs:
             self.graphs.clear()
             gc.collect()  # graphs are in cycles, and their memory is needed now
@@ -85,7 +91,7 @@ class Update:
         return self._uncaptured(batch, state, step, micro_batch)
 
     def apply(self, batch: Batch, state: State | None, scale: Tensor, rows: int) -> Outcome:
-        """Forward, backward, clipping and the optimizer's step; `scale` is one over the number of targets."""
+        """Forward, backward, clipping and the optimizer's step; `scale` is that of `scale_of`."""
         with machine.allow_tf32(self.device, self.config.precision):
             loss, after = accumulate(
                 self.objective,
@@ -95,20 +101,22 @@ class Update:
                 scale=scale,
                 device=self.device,
                 precision=self.config.precision,
+                ranks=self.ranks,
             )
         # Without a limit it only measures the norm.
         norm = nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm or math.inf)
         with machine.explain_out_of_memory("the optimizer state", advice=OPTIMIZER_MEMORY_ADVICE):
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return loss, norm, after
+        return self.ranks.sum(loss), full(norm), after
 
     def _uncaptured(self, batch: Batch, state: State | None, step: int, micro_batch: int | None) -> Outcome:
         config, scale = self.config, self.scale_of(batch)
         configured = None if config.micro_batch_size == "auto" else config.micro_batch_size
         rows = min(batch.rows, micro_batch or configured or batch.rows)
         while True:
-            machine.seed_step(config.seed, step)  # also before a retry, which then draws the same dropout masks
+            # Also before a retry, which then draws the same dropout masks; those of ranks differ, as their rows do.
+            machine.seed_step(config.seed, step, self.ranks.rank)
             try:
                 return self.apply(batch, state, scale, rows)
             except RuntimeError as error:
@@ -122,9 +130,10 @@ class Update:
             self.split(rows)
 
     def scale_of(self, batch: Batch) -> Tensor:
-        """One over the number of targets, filled in on the device: a copy from the host would wait for it."""
+        """One over the number of targets, filled in on the device: a copy from the host would wait for it. Times the
+        number of ranks, by which DDP and FSDP divide sums of gradients."""
         dtype = accumulator_dtype(self.device)
-        return torch.full((), 1 / max(1, batch.count), dtype=dtype, device=self.device)
+        return torch.full((), self.ranks.size / max(1, batch.count), dtype=dtype, device=self.device)
 
     def _discard_gradients(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)

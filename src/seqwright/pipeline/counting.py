@@ -1,0 +1,71 @@
+"""Counted models: fitted in one pass, and fitted again on all data once they are scored."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from seqwright import build
+from seqwright.core.config import to_table
+from seqwright.core.progress import SILENT, Progress
+from seqwright.data.text.corpus import TextConfig
+from seqwright.pipeline import recipe
+from seqwright.pipeline.recipe import Recipe
+from seqwright.pipeline.run_progress import RunProgress
+from seqwright.runs.directory import RunDirectory
+from seqwright.tasks.base import Task
+from seqwright.tasks.scores import Scores
+from seqwright.training import machine
+from seqwright.training.config import TrainingConfig
+
+COMMON_KEYS = ("training.seed", "training.device", "training.threads")
+"""Keys of [training] that may also be set for a counted model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """A counted model, the task that it was fitted on, facts for the summary and, where it was refitted, its scores."""
+
+    model: Any
+    task: Task
+    facts: dict[str, Any]
+    scores: Scores | None = None
+
+
+def fit(settings: Recipe, model: Any, task: Task, directory: RunDirectory, progress: RunProgress) -> Fitted:
+    """Fits a counted model on the data of its task."""
+    machine.device(settings.training.device)  # refuses a missing device, although it would be unused
+    changed = recipe.differences(to_table(TrainingConfig()), to_table(settings.training), "training.")
+    if unused := [key for key, *_ in changed if key not in COMMON_KEYS]:
+        progress.note(f"{settings.kind} takes no gradient steps; without effect: {', '.join(unused)}.")
+    start = time.perf_counter()
+    model.fit(task.corpus, progress)
+    progress.stage("")
+    seconds = time.perf_counter() - start
+    for text in model.notes:
+        progress.note(text)
+    scores = None
+    if refits(settings):
+        progress.progress.note("scored on the held-out text; then fitted again on all text (data.refit).")
+        scores = task.evaluate(model, "cpu", quick=False)
+        model, task = _refit(settings, directory, progress)
+    parameters = sum(tensor.numel() for tensor in model.state_dict().values())
+    facts = {"steps": 0, "seconds": seconds, "parameters": parameters} | dict(model.facts)
+    return Fitted(model=model, task=task, facts=facts, scores=scores)
+
+
+def _refit(settings: Recipe, directory: RunDirectory, progress: Progress) -> tuple[Any, Task]:
+    """A model of all data, with a tokenizer of all data."""
+    everything = replace(settings, data=replace(settings.data, split=None))
+    task: Task = build.task_spec(settings.data.kind).task(everything, directory, SILENT)
+    model = build.model(settings.model, task.codec.sizes, task=settings.data.kind)
+    model.fit(task.corpus, progress)
+    progress.stage("")
+    return model, task
+
+
+def refits(settings: Recipe) -> bool:
+    """Whether a counted model is fitted again on all data after it is scored."""
+    counted = settings.kind in build.COUNTED
+    return counted and isinstance(settings.data, TextConfig) and settings.data.refit and settings.data.split is not None

@@ -1,0 +1,97 @@
+"""What several ranks ask of a recipe: batches that they can divide, and options that they can train with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from seqwright import build
+from seqwright.core.batch import Batch
+from seqwright.core.config import UserError
+from seqwright.core.protocols import Feed
+from seqwright.core.ranks import Ranks
+from seqwright.pipeline.recipe import Recipe
+from seqwright.runs.directory import RunDirectory
+from seqwright.training import machine
+from seqwright.training.accumulation import select_rows
+from seqwright.training.config import TrainingConfig
+
+
+def refuse_ranks(wanted: Recipe, size: int) -> None:
+    """Raises where a recipe cannot be trained on so many ranks."""
+    if size == 1:
+        return
+    config = wanted.training
+    if wanted.kind in build.COUNTED:
+        raise UserError(f"{wanted.kind} is counted in one pass, by one process; leave out --processes (or torchrun).")
+    if config.batch_size % size and not getattr(wanted.data, "batch_tokens", None):
+        below, above = config.batch_size // size * size, -(-config.batch_size // size) * size
+        sizes = " or ".join(str(rows) for rows in (below, above) if rows)
+        raise UserError(
+            f"training.batch_size is {config.batch_size}, which {size} ranks cannot share equally; try {sizes}. It is"
+            " the size of the global batch, of which each rank computes its share."
+        )
+    if config.micro_batch_size == "auto":
+        raise UserError(
+            'training.micro_batch_size = "auto" needs one process: a rank that runs out of memory alone cannot try'
+            " again. Set it to a number of rows of one rank."
+        )
+    if config.parallel == "fsdp":
+        _refuse_sharded_options(config)
+
+
+def refuse_without_blocks(model: nn.Module, config: TrainingConfig, ranks: Ranks) -> None:
+    """Raises where a model has no Transformer blocks, and an option works on them."""
+    if machine.transformer_blocks(model):
+        return
+    if config.activation_checkpointing:
+        raise UserError(
+            "training.activation_checkpointing recomputes Transformer blocks, and this model has none; leave it out."
+        )
+    if ranks.size > 1 and config.parallel == "fsdp":
+        raise UserError(
+            'training.parallel = "fsdp" shards Transformer blocks, and this model has none; use parallel = "ddp".'
+        )
+
+
+def _refuse_sharded_options(config: TrainingConfig) -> None:
+    if config.optimizer == "adafactor":
+        raise UserError(
+            'training.optimizer = "adafactor" factors whole matrices, which training.parallel = "fsdp" shards; use'
+            ' "adamw", or parallel = "ddp".'
+        )
+    if config.unfreeze_every is not None:
+        raise UserError('training.unfreeze_every needs training.parallel = "ddp": FSDP fixes what is trained.')
+
+
+def order(settings: Recipe, directory: RunDirectory, corpus: str, *, resumes: bool) -> dict[str, Any]:
+    """What rank 0 sends the others to train: recipe and tokenizers, the fingerprint of the data that they must have,
+    and whether a checkpoint follows."""
+    others = [directory.source_tokenizer_path, directory.labels_path, directory.degeneration_path]
+    files = [path for path in (*directory.tokenizer_paths(), *others) if path.exists()]
+    return {
+        "recipe": settings.toml(),
+        "files": {path.name: path.read_text(encoding="utf-8") for path in files},
+        "corpus": corpus,
+        "resumes": resumes,
+    }
+
+
+def described(config: TrainingConfig, ranks: Ranks) -> str:
+    """` × 4 ranks (ddp)`, or nothing for one process."""
+    return f" × {ranks.size} ranks ({config.parallel})" if ranks.size > 1 else ""
+
+
+class RankFeed:
+    """A feed of this rank's rows alone, to measure their speed."""
+
+    def __init__(self, feed: Feed, ranks: Ranks):
+        self.feed, self.ranks = feed, ranks
+        self.steps_per_epoch, self.carried = feed.steps_per_epoch, feed.carried
+
+    def batch(self, step: int) -> Batch:
+        batch = self.feed.batch(step)
+        mine = self.ranks.rows(batch.rows) or range(1)
+        return select_rows(batch, torch.arange(mine.start, mine.stop))

@@ -1,0 +1,74 @@
+"""Starts the ranks of a training on this machine with PyTorch's elastic agent, and starts them again where one dies."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+
+import torch
+
+from seqwright.core.config import UserError
+
+MAX_RESTARTS = 3
+"""As often are ranks started again after one was killed; they resume from the last checkpoint."""
+SHUTDOWN_SECONDS = 600
+"""Ranks that are stopped have this long to finish their step and save, before they are killed."""
+
+
+def refuse_missing_devices(processes: int, device: torch.device) -> None:
+    """Raises where there are fewer GPUs than processes."""
+    count = torch.cuda.device_count()
+    if device.type == "cuda" and processes > count:
+        raise UserError(
+            f"--processes {processes} needs as many GPUs, and this machine has {count}; give --processes {count}, or"
+            " set training.device to cpu."
+        )
+
+
+def launch(arguments: Sequence[str], processes: int, note: Callable[[str], None]) -> int:
+    """Runs `seqwright` with these arguments in several processes, one for each rank; the exit status.
+
+    Ranks that a signal killed (the machine ran out of memory, a GPU failed) are started again with the others; what
+    ends with an error of its own would end so again.
+    """
+    from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))  # cores are shared
+    logging.disable(logging.ERROR)  # the agent's own account of what we report
+    for restarts in range(MAX_RESTARTS + 1):
+        with tempfile.TemporaryDirectory() as folder:
+            config = LaunchConfig(
+                min_nodes=1,
+                max_nodes=1,
+                nproc_per_node=processes,
+                run_id=f"seqwright-{os.getpid()}-{restarts}",
+                rdzv_backend="c10d",
+                rdzv_endpoint="localhost:0",  # a free port
+                local_addr="localhost",
+                max_restarts=0,
+                shutdown_timeout=SHUTDOWN_SECONDS,
+                logs_specs=DefaultLogsSpecs(log_dir=folder),
+            )
+            try:
+                elastic_launch(config, sys.executable)("-m", "seqwright", *arguments)
+                return 0
+            except SignalException as stop:
+                return 128 + stop.sigval
+            except ChildFailedError as error:
+                failures = {rank: failure.exitcode for rank, failure in error.failures.items()}
+        # The agent ends the others by SIGTERM.
+        killed = {rank: -code for rank, code in failures.items() if code < 0 and -code != signal.SIGTERM}
+        if not killed:
+            return next((code for code in failures.values() if code > 0), 1)
+        rank, number = min(killed.items())
+        cause = f"rank {rank} was killed by {signal.Signals(number).name}"
+        if restarts == MAX_RESTARTS:
+            raise UserError(f"{cause}, as before; {MAX_RESTARTS} restarts did not help. See its memory, or its GPU.")
+        note(f"{cause}; all ranks start again from the last checkpoint ({restarts + 1} of {MAX_RESTARTS}).")
+    raise AssertionError("unreachable")

@@ -1,0 +1,157 @@
+"""Data parallelism of the training objective: one process, DDP, or FSDP2 (decision 173).
+
+DDP holds a copy of the model on every rank and averages gradients. FSDP2 shards parameters, gradients and optimizer
+state over the ranks, block by block (ZeRO-3, Rajbhandari et al. 2020). Model files know of neither, and tensors keep
+their names.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from seqwright.core.batch import Batch
+from seqwright.core.ranks import Ranks, evaluation_by
+from seqwright.core.state import State
+from seqwright.training.objective import Objective
+from seqwright.training.sharded_tensors import full, placed_like
+from seqwright.training.weights import load_weights, weights
+
+T = TypeVar("T")
+
+Loss = tuple[Tensor, Tensor, State | None]
+"""(loss sum, token count, state after): what an objective returns."""
+
+
+class SingleProcess:
+    """An objective on one process, and the base of parallel ones."""
+
+    unsharded: nn.Module | None = None
+    """A copy of the model on rank 0 with all of its weights, where the model itself is sharded."""
+
+    def __init__(self, objective: nn.Module):
+        self.module = objective
+
+    def __call__(self, batch: Batch, state: State | None) -> Loss:
+        return cast(Loss, self.module(batch, state))
+
+    def accumulating(self) -> AbstractContextManager[None]:
+        """Context manager under which backward passes keep their gradients to this rank, for later ones to add to."""
+        return nullcontext()
+
+    def evaluated(self, device: torch.device) -> AbstractContextManager[None]:
+        """Context manager under which `unsharded`, where there is one, is on a device and has the current weights."""
+        return nullcontext()
+
+    def evaluate(self, compute: Callable[[], T]) -> T:
+        """The scores that `compute` returns, on every rank."""
+        return compute()
+
+    def release(self) -> None:
+        """Called where weights were replaced, or others are frozen now."""
+
+    def gathered(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Plain tensors for a checkpoint; complete on rank 0."""
+        return dict(tensors)
+
+    def placed(self, tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Plain tensors of a checkpoint, laid out as the tensors of the same name (before a slash) in `like`."""
+        return tensors
+
+
+class DataParallel(SingleProcess):
+    """DistributedDataParallel (Li et al. 2020): gradients are averaged while the backward pass computes others."""
+
+    def __init__(self, objective: nn.Module, ranks: Ranks):
+        super().__init__(objective)
+        self.ranks = ranks
+        self.ddp: nn.parallel.DistributedDataParallel | None = None
+
+    def __call__(self, batch: Batch, state: State | None) -> Loss:
+        return cast(Loss, self._wrapped()(batch, state))
+
+    def accumulating(self) -> AbstractContextManager[None]:
+        return self._wrapped().no_sync()
+
+    def evaluate(self, compute: Callable[[], T]) -> T:
+        with evaluation_by(self.ranks):
+            scores = compute()
+        return self.ranks.from_first(lambda: scores)  # equal already up to what a GPU may round
+
+    def release(self) -> None:
+        self.ddp = None  # DDP has one bucket plan for the parameters that are trained when it is made
+
+    def _wrapped(self) -> nn.parallel.DistributedDataParallel:
+        if self.ddp is None:
+            # Weights are equal already, and buffers are constants.
+            self.ddp = nn.parallel.DistributedDataParallel(
+                self.module, init_sync=False, forward_sync_buffers=False, gradient_as_bucket_view=True
+            )
+        return self.ddp
+
+
+class FullySharded(SingleProcess):
+    """FSDP2 (`fully_shard`): each block's weights are gathered for its forward and backward pass, and freed."""
+
+    def __init__(self, objective: Objective, blocks: list[nn.Module], ranks: Ranks, *, on: torch.device, bf16: bool):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+        self.model = cast(nn.Module, objective.model)
+        if ranks.first:  # decoding copies models, which FSDP refuses, and one rank alone cannot gather weights
+            self.unsharded = copy.deepcopy(self.model).cpu()
+        mesh = init_device_mesh(on.type, (ranks.size,))
+        # Weights are gathered in half precision, gradients reduced in float32. Autocast decides about the rest, as on
+        # one process: inputs are not cast.
+        policy = MixedPrecisionPolicy(
+            param_dtype=torch.bfloat16 if bf16 else None,
+            reduce_dtype=torch.float32 if bf16 else None,
+            cast_forward_inputs=False,
+        )
+        for block in blocks:
+            fully_shard(block, mesh=mesh, mp_policy=policy)
+        self.root: Any = fully_shard(objective, mesh=mesh, mp_policy=policy)
+        self.root.set_reduce_scatter_unused_params(True)
+        self.ranks = ranks
+        super().__init__(objective)
+
+    @contextmanager
+    def accumulating(self) -> Iterator[None]:
+        self.root.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            self.root.set_requires_gradient_sync(True)
+
+    @contextmanager
+    def evaluated(self, device: torch.device) -> Iterator[None]:
+        gathered = self.gathered(weights(self.model))
+        if self.unsharded is not None:
+            load_weights(self.unsharded, gathered)
+            self.unsharded.to(device)
+        del gathered
+        try:
+            yield
+        finally:
+            if self.unsharded is not None:
+                self.unsharded.cpu()
+
+    def evaluate(self, compute: Callable[[], T]) -> T:
+        return self.ranks.from_first(compute)
+
+    def gathered(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        gathered = {}
+        for name, tensor in tensors.items():  # one at a time: a GPU holds one full tensor, the host of rank 0 all
+            plain = full(tensor.detach())
+            if self.ranks.first:
+                gathered[name] = plain.cpu()
+        return gathered
+
+    def placed(self, tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        named = {name: like.get(name.split("/")[0], tensor) for name, tensor in tensors.items()}
+        return {name: placed_like(tensor, named[name]) for name, tensor in tensors.items()}

@@ -1,0 +1,134 @@
+"""Training on two processes through the command line: a killed rank, torchrun, resume, wrong input."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from seqwright.core.config import UserError
+from seqwright.core.ranks import SINGLE, Ranks
+from seqwright.pipeline.scaling import refuse_ranks, refuse_without_blocks
+from seqwright.pipeline.training import train
+from seqwright.pipeline.wanted import wanted_recipe
+from seqwright.training.config import TrainingConfig
+from seqwright.training.launcher import refuse_missing_devices
+from tests.journeys.commands import finish, records, start, synthetic_text, wait_until
+from tests.training.test_trainer import fresh, lstm
+
+SETTINGS = [
+    *("tokenizer.kind=characters", "model.kind=gpt", "model.layers=1", "model.width=16", "model.heads=2"),
+    *("model.context=16", "model.dropout=0", "training.batch_size=4", "training.device=cpu", "training.optimizer=sgd"),
+    *("training.schedule=constant", "training.warmup_steps=0", "training.learning_rate=0.1", "training.log_every=1"),
+    *("training.evaluate_every=0", "training.sample_every=0", "training.checkpoint_every=10"),
+]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(synthetic_text(300))
+    return path
+
+
+def on_one_process(text: Path, run: Path, steps: int) -> None:
+    train(wanted_recipe(None, text=[str(text)], set=[*SETTINGS, f"training.steps={steps}"], run=run), run)
+
+
+def options(steps: int, *more: str) -> list[str]:
+    return [part for setting in (*SETTINGS, f"training.steps={steps}", *more) for part in ("--set", setting)]
+
+
+def worker(launcher: int, rank: int) -> int | None:
+    """The process of a rank, by its environment."""
+    for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
+        try:
+            if f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
+                return int(child)
+        except OSError:
+            pass
+    return None
+
+
+def assert_equal_losses(run: Path, other: Path, steps: int) -> None:
+    ours, theirs = ({r["step"]: r["loss"] for r in records(path, "train")} for path in (run, other))
+    assert ours.keys() == theirs.keys()
+    for step in range(1, steps + 1):
+        assert ours[step] == pytest.approx(theirs[step], abs=1e-6 if step < 50 else 1e-4), step
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds a rank's process in /proc")
+@pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
+def test_a_killed_rank_is_restarted_and_the_run_resumes_on_one_process(
+    parallel: str, text: Path, tmp_path: Path
+) -> None:
+    """1 → 2 → 1 processes, and SIGKILL of a rank between, equal one process to the rounding of sums."""
+    run, reference = tmp_path / "run", tmp_path / "reference"
+    on_one_process(text, run, 10)
+    settings = options(200, f"training.parallel={parallel}")
+    launcher = start("train", "--text", text, "--run", run, "--processes", "2", "--json", *settings)
+    wait_until(lambda: (run / "checkpoints" / "step-00000030").exists(), launcher)
+    killed = worker(launcher.pid, 1)
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    result = finish(launcher)
+    assert result.status == 0, result.err
+    assert "rank 1 was killed by SIGKILL; all ranks start again from the last checkpoint (1 of 3)" in result.err
+    assert result.json["summary"]["ranks"] == 2
+    assert "Traceback" not in result.err
+    assert "error on rank" not in result.err
+    assert len(records(run, "resume")) == 2
+    on_one_process(text, run, 210)
+    on_one_process(text, reference, 210)
+    assert_equal_losses(run, reference, 210)
+
+
+@pytest.mark.slow
+def test_torchrun_starts_the_ranks(text: Path, tmp_path: Path) -> None:
+    run, reference = tmp_path / "run", tmp_path / "reference"
+    # Without the dashes, torchrun takes --run for its own --run-path.
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
+    arguments = ["seqwright", "train", "--text", str(text), "--run", str(run), *options(20)]
+    done = subprocess.run([*launcher, *arguments], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    on_one_process(text, reference, 20)
+    assert_equal_losses(run, reference, 20)
+
+
+@pytest.mark.parametrize(
+    ("settings", "size", "message"),
+    [
+        (["model.kind=ngram"], 2, "ngram is counted in one pass, by one process; leave out --processes"),
+        ([], 3, "training.batch_size is 4, which 3 ranks cannot share equally; try 3 or 6"),
+        ([], 8, "which 8 ranks cannot share equally; try 8"),
+        (['training.micro_batch_size="auto"'], 2, "Set it to a number of rows of one rank"),
+        (["training.parallel=fsdp", "training.optimizer=adafactor"], 2, 'use "adamw", or parallel = "ddp"'),
+        (["training.parallel=fsdp", "training.unfreeze_every=1"], 2, 'needs training.parallel = "ddp"'),
+    ],
+)
+def test_what_ranks_cannot_train_is_refused(settings: list[str], size: int, message: str, text: Path) -> None:
+    overrides = settings if "model.kind=ngram" in settings else [*SETTINGS, *settings]
+    wanted = wanted_recipe(None, text=[str(text)], set=overrides)
+    refuse_ranks(wanted, 1)
+    with pytest.raises(UserError, match=message):
+        refuse_ranks(wanted, size)
+
+
+def test_sharding_and_activation_checkpointing_need_transformer_blocks() -> None:
+    with pytest.raises(UserError, match="recomputes Transformer blocks, and this model has none"):
+        refuse_without_blocks(fresh(lstm()), TrainingConfig(activation_checkpointing=True), SINGLE)
+    with pytest.raises(UserError, match="shards Transformer blocks, and this model has none"):
+        refuse_without_blocks(fresh(lstm()), TrainingConfig(parallel="fsdp"), Ranks(0, 2))
+
+
+def test_missing_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    refuse_missing_devices(1, torch.device("cuda"))
+    refuse_missing_devices(2, torch.device("cpu"))
+    with pytest.raises(UserError, match="--processes 2 needs as many GPUs, and this machine has 1"):
+        refuse_missing_devices(2, torch.device("cuda"))

@@ -1,0 +1,158 @@
+"""Trainings that ranks take part in: `python -m tests.training.rank_cases FOLDER`, once for each rank.
+
+Rank 0 writes what came of each case to FOLDER, for tests/training/test_ranks.py.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from seqwright.core.config import UserError
+from seqwright.core.progress import Progress
+from seqwright.core.protocols import Feed
+from seqwright.core.ranks import Ranks, evaluation_by
+from seqwright.core.storage import load_tensors, read_json, save_tensors, write_json
+from seqwright.metrics.likelihood import score_text
+from seqwright.tasks.scoring import score_epoch, target_nll
+from seqwright.training.config import TrainingConfig
+from seqwright.training.process_group import joined
+from seqwright.training.trainer import Trainer
+from tests.contract.encoders import classifier, texts
+
+from .test_trainer import fresh, gpt, lstm, options, shuffled, slices
+from .tiny import MemoryStore, Same, random_ids
+
+STEPS = 7
+START = 3
+"""Steps that the resumed cases have behind them."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A training of batches of 5, 5 and 4 rows (not divisible by 2), in float64."""
+
+    model: Callable[[], nn.Module]
+    feed: Callable[[], Feed]
+    config: TrainingConfig
+    trainer: dict[str, Any] = field(default_factory=dict)
+    resumed: bool = False
+
+
+class StopRankOne(Progress):
+    """Sends SIGTERM to rank 1 alone, after three steps."""
+
+    def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
+        if step == 3 and os.environ.get("RANK") == "1":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def small_gpt() -> nn.Module:
+    return fresh(gpt()).double()
+
+
+def small_lstm() -> nn.Module:
+    return fresh(lstm()).double()
+
+
+def small_classifier() -> nn.Module:
+    return classifier("gpt").train()  # type: ignore[no-any-return]
+
+
+def sgd(**changes: Any) -> TrainingConfig:
+    return options(steps=STEPS, optimizer="sgd", schedule="constant", learning_rate=0.5, **changes)
+
+
+def adamw(steps: int = STEPS, **changes: Any) -> TrainingConfig:
+    return options(steps=steps, schedule="constant", checkpoint_every=1, keep_last=STEPS, **changes)
+
+
+def one_row() -> Same:
+    """A batch that has no row for rank 0 of 2."""
+    batch = shuffled().batch(0)
+    return Same(type(batch).of_text(batch.input[:1], batch.target[:1]))
+
+
+CASES = {
+    "ddp": Case(small_gpt, shuffled, adamw()),
+    "fsdp": Case(small_gpt, shuffled, adamw(parallel="fsdp")),
+    "ddp accumulated": Case(small_gpt, shuffled, adamw(micro_batch_size=2, ema_decay=0.9)),
+    "fsdp accumulated": Case(small_gpt, shuffled, adamw(micro_batch_size=2, ema_decay=0.9, parallel="fsdp")),
+    "ddp carried": Case(small_lstm, slices, adamw(micro_batch_size=1)),
+    "ddp of one row": Case(small_gpt, one_row, sgd()),
+    "ddp unfrozen": Case(small_classifier, lambda: Same(texts()), sgd(unfreeze_every=2)),
+    "fsdp frozen": Case(small_classifier, lambda: Same(texts()), sgd(freeze=1, parallel="fsdp")),
+    "ddp muon": Case(small_gpt, shuffled, adamw(optimizer="muon", activation_checkpointing=True)),
+    "fsdp muon": Case(
+        small_gpt, shuffled, adamw(optimizer="muon", micro_batch_size=2, activation_checkpointing=True, parallel="fsdp")
+    ),
+    "ddp early": Case(
+        small_gpt, shuffled, adamw(evaluate_every=1, patience=2), {"evaluate": lambda: {"nll": 1.0}, "chance": None}
+    ),
+    "ddp resumed": Case(small_gpt, shuffled, adamw(), resumed=True),
+    "fsdp resumed": Case(small_gpt, shuffled, adamw(parallel="fsdp"), resumed=True),
+    "ddp spiked": Case(small_gpt, shuffled, adamw(spike_threshold=1e-9)),
+}
+"""Trainings whose result equals that of one process."""
+
+
+def train(case: Case, ranks: Ranks, folder: Path) -> tuple[Trainer, MemoryStore]:
+    store = MemoryStore()
+    trainer = Trainer(case.model(), case.feed(), case.config, store, ranks=ranks, **case.trainer)
+    if case.resumed:
+        groups = {name: load_tensors(folder / f"start.{name}.safetensors")[0] for name in ("model", "optimizer")}
+        sent = ranks.tensors_from_first(groups if ranks.first else None)
+        trainer.restore(sent, ranks.from_first(lambda: read_json(folder / "start.json")))
+    if case.config.spike_threshold is not None:
+        trainer.progress.trend = [0.0, 0.0, 30.0]  # every loss is a spike
+    try:
+        trainer.fit()
+    except UserError as error:
+        store.log({"kind": "error", "text": str(error)})
+    return trainer, store
+
+
+def evaluations() -> dict[str, Any]:
+    """Scores of a text by windows, and of a feed, whose batches have 5, 5 and 4 rows."""
+    model = small_gpt().eval()
+    scored = score_text(model, random_ids(1, 100)[0], sos=None, stride=3, batch_size=2)  # type: ignore[arg-type]
+    rows = score_epoch(model, shuffled(), target_nll(model), device="cpu")  # type: ignore[arg-type]
+    return {"text": scored.log_probs.tolist(), "epoch": rows.tolist()}
+
+
+def evaluate(folder: Path, ranks: Ranks) -> None:
+    with evaluation_by(ranks):
+        write_json(folder / f"evaluations.{ranks.rank}.json", evaluations())
+
+
+def save(folder: Path, name: str, trainer: Trainer, store: MemoryStore) -> None:
+    step = max(store.saved)
+    groups, progress = store.saved[step]
+    for group, tensors in groups.items():
+        save_tensors(folder / f"{name}.{group}.safetensors", tensors)
+    write_json(folder / f"{name}.json", {"records": store.records, "progress": progress, "step": step})
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    with joined(torch.device("cpu"), {"version": "0"}) as ranks:
+        for name, case in CASES.items():
+            trainer, store = train(case, ranks, folder)
+            if ranks.first:
+                save(folder, name, trainer, store)
+        evaluate(folder, ranks)
+        stopped = Trainer(small_gpt(), shuffled(), adamw(), MemoryStore(), reporter=StopRankOne(), ranks=ranks)
+        reason = stopped.fit()
+        (folder / f"stopped.{ranks.rank}").write_text(f"{reason} at {stopped.progress.step}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
