@@ -122,7 +122,7 @@ def split_of(on: list[str], data: Mapping[str, Any]) -> str:
 def evaluations(folder: Path, recipe: Mapping[str, Any], extra: list[Path]) -> list[dict[str, Any]]:
     """Scores of a run by split and files, validation first; the latest of several evaluations of the same files."""
     data, summary = recipe.get("data", {}), read_json(folder / "summary.json")
-    held_out = file_names(data.get("valid")) or [str(data.get("split") or summary.get("tuned_on") or "")]
+    held_out = file_names(data.get("valid")) or [str(data.get("split") or summary.get("scored_on") or "")]
     found: dict[tuple[str, ...], dict[str, Any]] = {}
 
     def add(split: str, on: list[str], scores: Mapping[str, Any]) -> None:
