@@ -81,7 +81,9 @@ def evaluate(
         if fit and not quick:
             scores |= calibration(outputs, targets, codec.labels)
     table = ImageScores(scores if fit else scores | {"pictures": len(images)})
-    return table.with_examples(lambda: Examples(unit="image", counts=counts, fingerprint=images.fingerprint))
+    frames = len(outputs) // len(images)
+    by_image = [one.grouped(frames) for one in counts]
+    return table.with_examples(lambda: Examples(unit="image", counts=by_image, fingerprint=images.fingerprint))
 
 
 def predict(model: Any, batch: Batch) -> Floats:
