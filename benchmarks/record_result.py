@@ -33,7 +33,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 RECIPES = ROOT / "src" / "seqwright" / "recipes"
 RECORDS = Path(__file__).parent / "results" / "recipes"
-FREE = ("name", "training.seed", "training.device", "training.keep_last", "training.keep_best", "training.log_every")
+FREE = (
+    *("name", "training.seed", "training.device", "training.keep_last", "training.keep_best", "training.log_every"),
+    "model.weights",  # of a mixture, tuned for each seed
+)
 """Keys in which runs of one recipe may differ: none of them is a choice of the model or of how it is trained."""
 ADAPTED = ("neural_cache", "dynamic_evaluation")
 """Evaluations that adapt to the text; their scores are recorded under names of their own."""
@@ -180,9 +183,10 @@ def record(folder: Path, *, name: str | None, commit: str | None, extra: list[Pa
         raise SystemExit(f"{folder} is of no shipped recipe: record it by --name NAME.")
     if name is not None and not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name):
         raise SystemExit(f"--name {name}: small letters, digits, hyphens and periods only.")
-    commit = commit or environment.get("commit")
+    commit, fingerprint = commit or environment.get("commit"), str(summary.get("fingerprint", ""))[:HASH]
     run = {
-        "seed": recipe.get("training", {}).get("seed"),
+        # A mixture has the seeds of its parts: its weights stand for them.
+        "seed": recipe.get("training", {}).get("seed") if summary.get("kind") != "mixture" else fingerprint,
         "date": str(environment.get("time", ""))[:10],
         "commit": commit and commit[:HASH],
         "sources": str(environment.get("sources", ""))[:HASH],
@@ -191,7 +195,7 @@ def record(folder: Path, *, name: str | None, commit: str | None, extra: list[Pa
         "seconds": summary.get("seconds"),
         "steps": summary.get("steps"),
         "parameters": summary.get("parameters"),
-        "model": str(summary.get("fingerprint", ""))[:HASH],
+        "model": fingerprint,
         "evaluations": evaluations(folder, recipe, extra),
     }
     return {

@@ -194,7 +194,7 @@ def row(
         figure, remark = rival[score.metric], rival.get("remark")
         beside.append(f"{rival['name']} {figure}" + (f" ({remark})" if remark else f": {score.verdict(figure)}"))
     cells = [
-        label(record) + (" (recipe edited since)" if stale else ""),
+        label(record, entry) + (" (recipe edited since)" if stale else ""),
         entry.get("on", ""),
         f"{score.split}, {score.unit}" if score.unit else score.split,
         title(score.metric),
@@ -208,10 +208,14 @@ def row(
     return f"| {' | '.join(cells)} |"
 
 
-def label(record: Mapping[str, Any]) -> str:
-    """The recipe, with what was overridden; a name where there is none."""
+def label(record: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
+    """The recipe, with what was overridden; that of the entry, or the name of the record, where there is none."""
     changed = "".join(f" `--set {key}={value}`" for key, value in record["changed"].items())
-    return f"`{record['recipe']}`{mark(record['recipe'])}{changed}" if record["recipe_hash"] else record["name"]
+    return (
+        f"`{record['recipe']}`{mark(record['recipe'])}{changed}"
+        if record["recipe_hash"]
+        else entry.get("label", record["name"])
+    )
 
 
 def mark(recipe: str) -> str:

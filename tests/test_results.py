@@ -81,7 +81,7 @@ def test_a_run_that_departs_from_its_recipe_needs_a_name(run: Path, tmp_path: Pa
     assert "--name" in refused.stderr
     assert record(other, "--name", "fourgram", into=tmp_path).returncode == 0
     stored = json.loads((tmp_path / "fourgram.json").read_text(encoding="utf-8"))
-    assert PAGE.label(stored) == f"`{RECIPE}` ∘ `--set model.order=4`"
+    assert PAGE.label(stored, {}) == f"`{RECIPE}` ∘ `--set model.order=4`"
 
 
 def test_an_unfinished_run_is_not_recorded(run: Path, tmp_path: Path) -> None:
