@@ -167,6 +167,8 @@ def scores_of(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def record(folder: Path, *, name: str | None, commit: str | None, extra: list[Path]) -> dict[str, Any]:
     """The record of one finished run: facts of the recipe, and those of the seed under "run"."""
+    if not (folder / "recipe.toml").exists():
+        raise SystemExit(f"no run at {folder}; name the folder of a finished run.")
     if not (folder / "summary.json").exists():
         raise SystemExit(f"{folder} has no summary.json: finish it with `seqwright train --run {folder}`.")
     recipe = tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8"))

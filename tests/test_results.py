@@ -19,7 +19,9 @@ from seqwright.pipeline.facts import record_scores
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "benchmarks" / "record_result.py"
 PAGE = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "results_page.py")))
+RECORDING = runpy.run_path(str(RECORD))
 RECIPE = "lecture-generation-ngram"
+MEASURED = ("random_windows_nll", "neural_cache_perplexity")
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +91,30 @@ def test_an_unfinished_run_is_not_recorded(run: Path, tmp_path: Path) -> None:
     assert "seqwright train --run" in record(tmp_path / "other", into=tmp_path).stderr
 
 
+def test_scores_that_the_log_leaves_out_come_from_an_evaluation(run: Path, tmp_path: Path) -> None:
+    extra = {"on": ["corpus/test.txt"], "scores": {}, "random_windows_nll": 1.5, "random_windows": "2x3x4|seed:1"}
+    extra |= {"neural_cache": {"perplexity": 9.0, "nll": 2.2, "signature": "cache"}}
+    (tmp_path / "extra.json").write_text(json.dumps(extra), encoding="utf-8")
+    assert record(run, "--evaluation", tmp_path / "extra.json", into=tmp_path).returncode == 0
+    stored = json.loads((tmp_path / f"{RECIPE}.json").read_text(encoding="utf-8"))
+    scores = {name: score for name in MEASURED for score, _ in PAGE.results(stored, (name,))}
+    assert [scores[name].mean for name in MEASURED] == [1.5, 9.0]
+    assert scores["neural_cache_perplexity"].verdict(10.0) == "no interval, no verdict"
+
+
+@pytest.mark.parametrize(
+    ("steps", "device", "machine"),
+    [(5, "auto", "NVIDIA H200"), (5, "cpu", "EPYC, 2 of 16 cores"), (0, "auto", "EPYC, 2 of 16 cores")],
+)
+def test_the_machine_is_the_one_that_trained(steps: int, device: str, machine: str) -> None:
+    environment = {"gpus": ["NVIDIA H200"], "cpu": "EPYC", "threads": 2, "cores": 16}
+    assert RECORDING["machine"](environment, {"steps": steps}, {"training": {"device": device}}) == machine
+
+
 def test_an_override_of_a_key_that_the_recipe_leaves_out_is_a_departure() -> None:
-    departures = PAGE.lines.__globals__["settings_hash"].__globals__["departures"]
     shipped, resolved = {"model": {"kind": "lstm"}}, {"model": {"kind": "lstm", "width": 8}, "training": {"seed": 2}}
     command = "seqwright train x --set training.seed=2 --set model.width=8"
-    assert departures(shipped, resolved, command) == {"model.width": 8}
+    assert RECORDING["departures"](shipped, resolved, command) == {"model.width": 8}
 
 
 def evaluation(value: float, low: float, high: float, count: int = 1000) -> dict[str, Any]:
