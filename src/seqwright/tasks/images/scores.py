@@ -80,9 +80,10 @@ def evaluate(
             scores = class_scores(outputs, targets, codec.labels, (), settings, fingerprint)
         if fit and not quick:
             scores |= calibration(outputs, targets, codec.labels)
+    by_image = [one.grouped(len(outputs) // len(images)) for one in counts]
+    if len(outputs) > len(images) and not quick:  # frames of an image are not independent: images are resampled
+        scores |= Scores.of(by_image, settings.evaluation, quick=False).as_json()
     table = ImageScores(scores if fit else scores | {"pictures": len(images)})
-    frames = len(outputs) // len(images)
-    by_image = [one.grouped(frames) for one in counts]
     return table.with_examples(lambda: Examples(unit="image", counts=by_image, fingerprint=images.fingerprint))
 
 
