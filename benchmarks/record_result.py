@@ -35,6 +35,7 @@ RECIPES = ROOT / "src" / "seqwright" / "recipes"
 RECORDS = Path(__file__).parent / "results" / "recipes"
 FREE = (
     *("name", "training.seed", "training.device", "training.keep_last", "training.keep_best", "training.log_every"),
+    "training.compile",  # decided by the first run on a machine
     "model.weights",  # of a mixture, tuned for each seed
 )
 """Keys in which runs of one recipe may differ: none of them is a choice of the model or of how it is trained."""
@@ -79,8 +80,9 @@ def departures(shipped: Mapping[str, Any], resolved: Mapping[str, Any], command:
         for key, value in flatten(shipped)
         if key not in FREE and not same_value(value, values.get(key))
     }
-    words = shlex.split(command) if command else []
+    words = shlex.split(command.replace("--set=", "--set ").replace("--minutes=", "--minutes "))
     overrides = [word for option, word in pairwise(words) if option == "--set"]
+    overrides += [f"training.minutes={word}" for option, word in pairwise(words) if option == "--minutes"]
     for key, _, value in (override.partition("=") for override in overrides):
         if key not in FREE and key not in dict(flatten(shipped)):
             changed[key] = values.get(key, value)

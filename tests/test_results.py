@@ -113,8 +113,8 @@ def test_the_machine_is_the_one_that_trained(steps: int, device: str, machine: s
 
 def test_an_override_of_a_key_that_the_recipe_leaves_out_is_a_departure() -> None:
     shipped, resolved = {"model": {"kind": "lstm"}}, {"model": {"kind": "lstm", "width": 8}, "training": {"seed": 2}}
-    command = "seqwright train x --set training.seed=2 --set model.width=8"
-    assert RECORDING["departures"](shipped, resolved, command) == {"model.width": 8}
+    command = "seqwright train x --set training.seed=2 --set=model.width=8 --minutes 3"
+    assert RECORDING["departures"](shipped, resolved, command) == {"model.width": 8, "training.minutes": "3"}
 
 
 def evaluation(value: float, low: float, high: float, count: int = 1000) -> dict[str, Any]:
