@@ -78,7 +78,7 @@ CHOSEN = {
 ABOUT = """# Results of the recipes
 
 Made by `python docs/results_page.py > docs/results.md` from the records in `benchmarks/results/recipes/`, which
-`benchmarks/record_result.py` writes from run folders: no figure of the first tables is typed. To repeat a row:
+`benchmarks/record_result.py` writes from run folders: no score of these runs is typed. To repeat a row:
 `seqwright train RECIPE --run RUN`, then `seqwright evaluate RUN --on FILE`. Data sets are looked for under
 `SEQWRIGHT_DATA`; recipes marked ∘ need none. [Experiments](experiments.md) has what else was tried.
 
