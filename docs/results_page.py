@@ -138,7 +138,8 @@ def result(metric: str, evaluations: list[Mapping[str, Any]]) -> Result:
     """One score over the evaluations of all seeds on the same data."""
     scores = [evaluation["scores"][metric] for evaluation in evaluations]
     values = tuple(float(score["value"]) for score in scores)
-    unit = example_count(scores[0].get("signature", ""))
+    others = (score.get("signature", "") for score in evaluations[0]["scores"].values())
+    unit = next(filter(None, map(example_count, (scores[0].get("signature", ""), *others))), "")
     low = high = None
     if all("low" in score and "high" in score for score in scores):
         # Examples are shared by the seeds, so that more seeds do not narrow the interval of examples.
@@ -154,8 +155,8 @@ def result(metric: str, evaluations: list[Mapping[str, Any]]) -> Result:
 
 
 def example_count(signature: str) -> str:
-    """Number and kind of examples that a signature begins with: "examples:893" is "893 examples"."""
-    match = re.search(r"\|(\w+):(\d+)\b", signature)
+    """Number and kind of examples in a signature: "examples:893" is "893 examples". BLEU and its like have none."""
+    match = re.search(r"\|(examples|sentences|pairs|pictures|tokens):(\d+)\b", signature)
     return f"{int(match[2]):,} {match[1]}" if match else ""
 
 

@@ -150,6 +150,12 @@ def test_a_perfect_score_has_the_interval_of_the_rule_of_three() -> None:
     assert score.verdict(99.8) == "tie"
 
 
+def test_the_number_of_examples_is_in_a_signature_of_the_evaluation() -> None:
+    scores = {"bleu": {"value": 1.0, "signature": "bleu|nrefs:1|case:mixed"}}
+    scores |= {"nll": {"value": 1.0, "signature": "nll|pairs:3920|tokens:119888"}}
+    assert PAGE.result("bleu", [{"split": "test", "on": [], "scores": scores}]).unit == "3,920 pairs"
+
+
 def test_seeds_that_did_not_read_the_test_data_leave_validation_scores() -> None:
     validation = evaluation(80, 78, 82) | {"split": "validation"}
     record = {"runs": [{"evaluations": [validation, evaluation(90, 88, 92)]}, {"evaluations": [validation]}]}
