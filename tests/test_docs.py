@@ -33,6 +33,12 @@ def test_the_page_of_commands_is_current() -> None:
     assert (DOCS / "commands.md").read_text(encoding="utf-8") == page, again
 
 
+def test_the_page_of_results_is_current() -> None:
+    page = runpy.run_path(str(DOCS / "results_page.py"))["page"]()
+    again = "run `python docs/results_page.py > docs/results.md`"
+    assert (DOCS / "results.md").read_text(encoding="utf-8") == page, again
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_run(path: Path, tmp_path: Path) -> None:
     nbformat = pytest.importorskip("nbformat", reason="notebooks need the extra [dev]")

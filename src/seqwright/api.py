@@ -210,15 +210,17 @@ def compare(
     *,
     on: Files = (),
     metrics: Sequence[str] = (),
+    set: Sequence[str] = (),
     device: str = "auto",
     trust: bool = False,
     progress: Progress = SILENT,
 ) -> Comparison:
     """Scores of runs on the same data (files, or the validation data that they share) with paired significance tests,
-    as `seqwright compare` prints them. Runs whose recipes differ in the seed alone are one system."""
+    as `seqwright compare` prints them. Runs whose recipes differ in the seed alone are one system. `set` is that of
+    `open`."""
     from seqwright.studies.compare.compare import compare as compare_runs
 
-    opened = (run if isinstance(run, Run) else open(run, device=device, trust=trust) for run in runs)
+    opened = (run if isinstance(run, Run) else open(run, device=device, set=set, trust=trust) for run in runs)
     return compare_runs(opened, on, metrics=metrics, progress=progress)
 
 

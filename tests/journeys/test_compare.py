@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.journeys.commands import synthetic_text
@@ -43,3 +44,25 @@ def test_a_sweep_and_a_comparison_of_its_runs(seqwright: Command, workdir: Path)
         refused = seqwright("compare", *arguments)
         assert refused.status == 2
         assert message in refused.err
+
+
+def test_columns_of_tables_in_a_sweep_a_comparison_and_the_list_of_runs(seqwright: Command, workdir: Path) -> None:
+    rows = [f"{n},{'a good' if n % 2 else 'a bad'} film {n % 7},{'yes' if n % 2 else 'no'}" for n in range(60)]
+    (workdir / "train.csv").write_text("\n".join(["id,review,liked", *rows]), encoding="utf-8")
+    (workdir / "test.csv").write_text("\n".join(["mark;text", *("no;a bad film\nyes;a good Việt 🎬" for _ in rows)]))
+    data = ("--labeled", "train.csv", "--model", "bag", "--set", "data.split=tail 20%")
+    swept = seqwright(
+        *("sweep", *data, "--columns", "text=review,label=liked"), "--set", "model.order=1,2", "-q", "--run", "runs"
+    )
+    assert swept.status == 0, swept.err
+    runs = ("runs/order=1", "runs/order=2")
+    compared = seqwright("compare", *runs, "--on", "test.csv", "--columns", "text=text,label=mark", "--json")
+    assert compared.status == 0, compared.err
+    assert (compared.json["examples"], compared.json["metrics"]) == (120, ["accuracy", "macro_f1"])
+    refused = seqwright("compare", *runs, "--on", "test.csv", "--columns", "text=text,label=sign")
+    assert refused.status == 2
+    assert "sign" in refused.err
+    refused = seqwright("sweep", "sst2", "--columns", "text=1,label=2", "--set", "model.order=1,2")
+    assert "in a recipe, set data.columns" in refused.err
+    listed = [json.loads(line) for line in seqwright("runs", "runs", "--json").out.splitlines()]
+    assert [row["score_name"] for row in listed] == ["accuracy"] * 2  # not F1 of the positive class

@@ -121,10 +121,71 @@ def test_false_positives_of_equal_systems_are_as_rare_as_the_level_says() -> Non
     assert sum(verdict != "tie" for verdict in verdicts) <= 10
 
 
+def test_p_value_of_seeds_swaps_all_outputs_of_a_system() -> None:
+    systems = [[f1_counts(8, seed) for seed in seeds] for seeds in ((1, 2, 3), (11, 12))]
+    means = [replace(system[0], rows=np.mean([counts.rows for counts in system], 0)) for system in systems]
+    assert permutation_p(*systems) == all_permutations_p(*means)
+
+
+def test_interval_of_a_ratio_agrees_with_scipy() -> None:
+    one, other = f1_counts(300, 1), f1_counts(300, 2)
+    ours = compare(one, other, trials=4000)
+
+    def statistic(chosen: np.ndarray) -> float:
+        return one.select(chosen).value - other.select(chosen).value
+
+    theirs = scipy.stats.bootstrap(
+        (np.arange(300),), statistic, method="percentile", n_resamples=4000, vectorized=False, rng=1
+    ).confidence_interval
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.25)
+
+
+def test_interval_of_few_examples_is_that_of_all_resamples() -> None:
+    # Of ten examples with two distinct rows, all resamples are binomial counts of the first.
+    rows = [1] * 5 + [0] * 5
+    ours = resampled([[accuracy_counts(*rows)]], trials=20_000)
+    assert percentiles(ours[0]) == (
+        10 * scipy.stats.binom.ppf(0.025, 10, 0.5),
+        10 * scipy.stats.binom.ppf(0.975, 10, 0.5),
+    )
+
+
+def test_interval_of_seeds_is_that_of_all_draws() -> None:
+    # Examples are equal, so that the only variance is that of two seeds drawn from two: 100, 75, 75 or 50 percent.
+    seeds = [accuracy_counts(*[1] * 10), replace(accuracy_counts(*[1] * 10), rows=np.tile([0.5, 1.0], (10, 1)))]
+    values, counts = np.unique(resampled([seeds], trials=8000)[0], return_counts=True)
+    assert values.tolist() == [50, 75, 100]
+    assert counts / 8000 == pytest.approx([0.25, 0.5, 0.25], abs=0.02)
+
+
 def test_holm_by_hand() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([0.02, 0.02, 0.02]) == pytest.approx([0.06, 0.06, 0.06])
     assert holm([]) == []
+
+
+def test_holm_is_the_closed_test_of_bonferroni() -> None:
+    """A hypothesis is rejected if every set of hypotheses with it is (Marcus, Peritz & Gabriel 1976)."""
+    p_values = np.random.default_rng(4).uniform(0, 0.3, 6)
+    adjusted = [
+        max(
+            min(1.0, len(others) * min(p_values[list(others)]))
+            for size in range(1, 7)
+            for others in itertools.combinations(range(6), size)
+            if n in others
+        )
+        for n in range(6)
+    ]
+    assert holm(p_values) == pytest.approx(adjusted)
+
+
+def test_groups_of_examples_have_the_score_and_fewer_units() -> None:
+    frames = f1_counts(12, 1)
+    images = frames.grouped(3)
+    assert len(images.rows) == 4
+    assert images.value == frames.value
+    assert images.rows[1] == pytest.approx(frames.rows[3:6].sum(0))
 
 
 def test_influence_is_what_the_difference_loses_without_an_example() -> None:

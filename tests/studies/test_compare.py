@@ -11,7 +11,11 @@ import pytest
 import seqwright as sw
 from seqwright.studies.compare.comparison import Comparison
 
+CONVERSATION = """{"messages": [{"role": "user", "content": "where is cat N?"},\
+ {"role": "assistant", "content": "cat N sat on the mat by the sea, and there it sat for N long days"}]}
+"""
 SMALL = ["training.steps=2", "training.batch_size=4", "training.sample_every=0", "model.width=8"]
+CHAT = ["tokenizer.kind=bytes", "model.layers=1", "model.heads=2", "model.context=32"]  # conversations are split
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +29,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "source.txt": "\n".join(lines * 10) + "\n",
         "target.txt": "\n".join(line.replace("the", "die") for line in lines * 10) + "\n",
         "labels.tsv": "".join(f"good\tthe good cat {n}\nbad\tthe bad dog {n}\n" for n in range(20)),
+        "chat.jsonl": "".join(CONVERSATION.replace("N", str(n)) for n in range(24)),
         "tags.tsv": "the\tD\ncat\tN\nsat\tV\n\nthe\tD\ndog\tN\nran\tV\n\n" * 20,
     }
     for name, content in files.items():
         (folder / name).write_text(content)
-    text, source, target, labels, tags = (str(folder / name) for name in files if name != "test.txt")
+    text, source, target, labels, chat, tags = (str(folder / name) for name in files if name != "test.txt")
     split = ["data.split=tail 50%"]
     trainings: dict[str, dict[str, Any]] = {
         "ngram": {"text": text, "model": "ngram", "set": ["tokenizer.kind=characters"]},
@@ -40,6 +45,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "bag": {"labeled": labels, "model": "bag", "set": [*split]},
         "perceptron": {"tagged": tags, "model": "perceptron", "set": [*split]},
         "gru": {"tagged": tags, "model": "gru", "set": [*SMALL, *split]},
+        "chat-1": {"chat": chat, "set": [*SMALL, *CHAT, "data.split=documents 50%"]},
+        "chat-2": {"chat": chat, "set": [*SMALL, *CHAT, "data.split=documents 50%", "model.dropout=0.5"]},
         "mt-1": {"pairs": [source, target], "model": "lstm", "set": [*SMALL, *split, "decoding.max_tokens=5"]},
         "mt-2": {"pairs": [source, target], "model": "gru", "set": [*SMALL, *split, "decoding.max_tokens=5"]},
     }
@@ -90,6 +97,7 @@ def test_seeds_of_a_recipe_are_one_system(folder: Path) -> None:
     [
         ("perceptron", "gru", ("accuracy",), "sentence"),
         ("mt-1", "mt-2", ("bleu", "chrf"), "pair"),
+        ("chat-1", "chat-2", ("perplexity",), "conversation"),
         ("bag", "lstm-1", ("accuracy", "macro_f1"), "text"),
     ],
 )
@@ -99,6 +107,7 @@ def test_each_task_has_its_metrics(folder: Path, one: str, other: str, metrics: 
     for system in comparison.systems:
         scores = sw.open(system.runs[0], device="cpu").evaluate()
         assert {name: system.scores[name].value for name in metrics} == {name: scores[name] for name in metrics}
+    assert all(example.input and example.reference for example in comparison.different)
     assert [test.difference.p_holm >= test.difference.p for test in comparison.tests] == [True] * len(metrics)
     assert json.loads(json.dumps(comparison.as_json()))["verdict"] == comparison.verdict
     assert comparison.html().startswith("<!doctype html>")
@@ -127,3 +136,7 @@ def test_runs_that_hold_out_different_data_need_other_data(folder: Path, tmp_pat
     trained_on = sw.compare([folder / "bag", tmp_path / "other"], on=labels)
     assert len(trained_on.notes) == 2
     assert "was trained on" in trained_on.notes[0]
+
+
+def test_chunks_of_a_conversation_are_one_unit(folder: Path) -> None:
+    assert compared(folder, "chat-1", "chat-2").examples == 15  # of 24, by their hash; in 60 chunks or more

@@ -208,6 +208,18 @@ def columns_of_run(columns: tuple[str, ...], run: str) -> list[str]:
     return columns_override(columns, str(RunDirectory.open(run).recipe().get("data", {}).get("kind", "text")))
 
 
+def columns_of_data(columns: tuple[str, ...], data: Mapping[str, Any]) -> list[str]:
+    """The override of data.columns that `--columns` stands for, in the user's files by kind of data."""
+    if not columns:
+        return []
+    from seqwright.data.column_roles import columns_override
+
+    kind = next((kind for kind, files in data.items() if files), None)
+    if kind is None:
+        raise click.UsageError("--columns is for your own files; in a recipe, set data.columns.")
+    return columns_override(columns, kind)
+
+
 def options_from(
     overrides: tuple[str, ...], section: str, config: type, flags: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:

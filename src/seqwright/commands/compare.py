@@ -5,7 +5,17 @@ from __future__ import annotations
 import click
 
 from seqwright.commands.checks import existing_files, existing_run
-from seqwright.commands.common import DEVICE, JSON, TRUST, MultiValueCommand, echo, print_json, print_table
+from seqwright.commands.common import (
+    COLUMNS,
+    DEVICE,
+    JSON,
+    TRUST,
+    MultiValueCommand,
+    columns_of_run,
+    echo,
+    print_json,
+    print_table,
+)
 
 
 @click.command("compare", cls=MultiValueCommand)
@@ -20,6 +30,7 @@ from seqwright.commands.common import DEVICE, JSON, TRUST, MultiValueCommand, ec
 )
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Metric to test; may be repeated.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Also write a page.")
+@COLUMNS
 @TRUST
 @DEVICE
 @JSON
@@ -28,6 +39,7 @@ def command(
     on: tuple[str, ...],
     metrics: tuple[str, ...],
     html: str | None,
+    columns: tuple[str, ...],
     trust: bool,
     device: str,
     as_json: bool,
@@ -41,6 +53,7 @@ def command(
     seqwright compare runs/ngram runs/gpt --on test.txt
     seqwright compare runs/cnn-1 runs/cnn-2 runs/lstm-1 runs/lstm-2 --on test.tsv --html comparison.html
     seqwright compare runs/en-de runs/en-de-big --on test.en test.de --metric chrf
+    seqwright compare runs/cnn runs/lstm --on other.csv --columns text=review,label=stars
     """
     from seqwright.core.config import UserError
 
@@ -49,8 +62,9 @@ def command(
     from seqwright.api import compare
     from seqwright.reporting.progress import TerminalProgress
 
+    overrides = columns_of_run(columns, runs[0])
     with TerminalProgress(quiet=as_json) as progress:
-        comparison = compare(runs, on=on, metrics=metrics, device=device, trust=trust, progress=progress)
+        comparison = compare(runs, on=on, metrics=metrics, set=overrides, device=device, trust=trust, progress=progress)
     for note in comparison.notes:
         echo(f"warning: {note}", err=True)
     if html:

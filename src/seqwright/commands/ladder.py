@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seqwright.commands.checks import existing_files, existing_run
-from seqwright.commands.common import COLUMNS, JSON, SET, MultiValueCommand, echo, print_json, print_table
+from seqwright.commands.common import (
+    COLUMNS,
+    JSON,
+    SET,
+    MultiValueCommand,
+    columns_of_data,
+    echo,
+    print_json,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from seqwright.studies.ladder import Ladder
@@ -72,14 +81,12 @@ def command(
     Run it again to resume. Every rung is an ordinary run, compared on the same held-out data.
     """
     from seqwright.api import ladder
-    from seqwright.data.column_roles import columns_override
     from seqwright.reporting.progress import TerminalProgress
 
     data = {"text": text, "labeled": labeled, "tagged": tagged, "pairs": pairs}
     files = [name for names in data.values() for name in names]
     path = folder or Path("runs") / f"ladder-{Path(files[0]).name.split('.')[0] if files else ''}"
-    if columns and files:
-        overrides = (*overrides, *columns_override(columns, next(kind for kind, names in data.items() if names)))
+    overrides = (*overrides, *columns_of_data(columns, data))
     given: dict[str, Any] = {kind: names or None for kind, names in data.items()}
     with TerminalProgress(quiet=quiet or as_json) as progress:
         trained = ladder(

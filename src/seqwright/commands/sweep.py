@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from seqwright.commands.checks import existing_files
-from seqwright.commands.common import JSON, MultiValueCommand, echo, print_json, print_table
+from seqwright.commands.common import COLUMNS, JSON, MultiValueCommand, columns_of_data, echo, print_json, print_table
 from seqwright.commands.train import command as train_command
 
-SHARED = ("recipe", "text", "pairs", "valid", "chat", "labeled", "masked", "tagged", "images", "captions", "base")
+DATA = ("text", "pairs", "chat", "labeled", "masked", "tagged", "images", "captions")
+SHARED = ("recipe", *DATA, "valid", "base")
 """Arguments and options of `train` that name the data and the base of a sweep, too."""
 
 
@@ -39,6 +40,7 @@ SHARED = ("recipe", "text", "pairs", "valid", "chat", "labeled", "masked", "tagg
 )
 @click.option("--run", "folder", type=click.Path(), help="Folder of the runs. Default: runs/NAME-sweep.")
 @click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
+@COLUMNS
 @JSON
 def command(
     overrides: tuple[str, ...],
@@ -48,6 +50,7 @@ def command(
     on: tuple[str, ...],
     folder: str | None,
     quiet: bool,
+    columns: tuple[str, ...],
     as_json: bool,
     **shared: Any,
 ) -> int:
@@ -66,6 +69,7 @@ def command(
     from seqwright.reporting.progress import TerminalProgress
 
     files = {name: value or None for name, value in shared.items()}
+    overrides = (*overrides, *columns_of_data(columns, {kind: files.get(kind) for kind in DATA}))
     with TerminalProgress(quiet=quiet or as_json) as progress:
         try:
             result = sweep(

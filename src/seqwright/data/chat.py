@@ -180,11 +180,13 @@ class Conversations:
         self.pad = template.sos if tokenizer.pad is None else tokenizer.pad
         self.examples: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         """(input, target) of each example."""
+        self.conversations: list[int] = []
+        """Of each example, the index of its conversation."""
         self.cut = 0
         """Conversations longer than the context."""
         self.without_loss = 0
         """Chunks dropped because they hold no assistant token."""
-        for conversation in conversations:
+        for number, conversation in enumerate(conversations):
             ids, loss_mask = (np.array(row) for row in template.encode(conversation))
             target = np.where(loss_mask[1:], ids[1:], IGNORE)
             self.cut += len(target) > context
@@ -192,6 +194,7 @@ class Conversations:
                 chunk = slice(begin, begin + context)
                 if loss_mask[1:][chunk].any():
                     self.examples.append((ids[:-1][chunk], target[chunk]))
+                    self.conversations.append(number)
                 else:
                     self.without_loss += 1
         self.steps_per_epoch = -(-len(self.examples) // batch)

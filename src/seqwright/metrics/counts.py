@@ -46,6 +46,10 @@ class Counts:
         """The counts of the selected examples."""
         return replace(self, rows=self.rows[which])
 
+    def grouped(self, size: int) -> Self:
+        """Counts whose examples are groups of `size` consecutive ones, which are not independent of each other."""
+        return replace(self, rows=self.rows.reshape(-1, size, self.rows.shape[1]).sum(1))
+
 
 def scores(counts: Iterable[Counts], *, resamples: int, seed: int) -> dict[str, Score]:
     """Scores by name with bootstrap confidence intervals; metrics over equally many examples share resamples."""

@@ -54,9 +54,14 @@ def scored_tokenizer(signature: str) -> str:
 
 
 def headline_score(summary: Mapping[str, Any]) -> HeadlineScore | None:
-    """The first of HEADLINES that a summary has; a mixture has those of the text that tuned its weights."""
+    """The first of HEADLINES that a summary has; a mixture has those of the text that tuned its weights.
+
+    F1 is that of spans: of two classes it is the positive one's, and accuracy stands for the run.
+    """
     scores = summary.get("scores") or {}
     for name in HEADLINES:
+        if name == "f1" and "macro_f1" in scores:
+            continue
         value = (scores.get(name) or {}).get("value", summary.get("tuned", {}).get(name))
         if isinstance(value, int | float):
             signature = str((scores.get(name) or {}).get("signature", ""))

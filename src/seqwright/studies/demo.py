@@ -7,13 +7,14 @@ from typing import Any
 
 from seqwright.core.progress import Progress
 from seqwright.pipeline import recipe
+from seqwright.pipeline.recipe import Recipe
 from seqwright.studies.ladder import Ladder, climb
 
 BASE: dict[str, Any] = {
     "data": {"kind": "text", "train": "embedded:topics", "split": "tail 10%"},
     "tokenizer": {"kind": "byte-bpe", "size": 512},
     "training": {
-        "steps": 400,
+        "steps": 1000,
         "batch_size": 32,
         "sequence_length": 32,
         "learning_rate": 3e-3,
@@ -32,7 +33,7 @@ LADDER: dict[str, dict[str, Any]] = {
     "lstm": {"model": {"kind": "lstm", "width": 256}, "training": {"learning_rate": 8e-3}},
     "gpt": {
         "model": {"kind": "gpt", "layers": 3, "width": 128, "heads": 4, "context": 64, "positions": "rope"},
-        "training": {"steps": 1000, "batch_size": 16, "sequence_length": 64, "learning_rate": 4e-3, "warmup_steps": 50},
+        "training": {"batch_size": 16, "sequence_length": 64, "learning_rate": 4e-3, "warmup_steps": 50},
     },
 }
 
@@ -40,9 +41,13 @@ LADDER: dict[str, dict[str, Any]] = {
 def demo(folder: Path, progress: Progress, *, minutes: float | None = None) -> Ladder:
     """Trains each model in its own run (finished runs are reused) and compares them. `minutes` is a time budget that
     the networks share equally."""
+    return climb(demo_recipes(minutes), folder, progress, name="From counting to attention")
+
+
+def demo_recipes(minutes: float | None = None) -> dict[str, Recipe]:
+    """A recipe for each rung. The budget of a network is 1,000 steps of 1,024 tokens, or its share of the minutes."""
     budget = [] if minutes is None else [f"training.minutes={minutes / (len(LADDER) - 1)}"]
-    recipes = {name: recipe.make(_merged(name, overrides), budget, origin="demo") for name, overrides in LADDER.items()}
-    return climb(recipes, folder, progress, name="From counting to attention")
+    return {name: recipe.make(_merged(name, overrides), budget, origin="demo") for name, overrides in LADDER.items()}
 
 
 def _merged(name: str, overrides: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from seqwright import __version__
@@ -26,7 +27,7 @@ from seqwright.data.chat import (
 )
 from seqwright.decoding.generate import stream
 from seqwright.decoding.options import SamplingOptions
-from seqwright.metrics.counts import nll_counts
+from seqwright.metrics.counts import Counts, nll_counts
 from seqwright.metrics.examples import Examples
 from seqwright.metrics.score import signature
 from seqwright.runs.directory import RunDirectory
@@ -211,7 +212,10 @@ def evaluate(
         config = replace(config, resamples=0)
     template = ChatTemplate(codec.tokenizer, settings.data)
     feed = Conversations(conversations, template, context=length, batch=config.batch_size, seed=0, shuffle=False)
-    rows = score_epoch(model, feed, target_nll(model), device=device, progress=progress)
+    chunks = score_epoch(model, feed, target_nll(model), device=device, progress=progress)
+    kept, owners = np.unique(feed.conversations, return_inverse=True)
+    rows = np.zeros((len(kept), chunks.shape[1]))
+    np.add.at(rows, owners, chunks)  # chunks of a conversation are not independent: conversations are resampled
     facts = signature(
         tokens=feed.targets,
         turns="assistant",
@@ -224,5 +228,22 @@ def evaluate(
     counts = nll_counts(rows, facts)
     scores = Scores.of(counts, config, quick=False)
     return Scores(scores.as_json() | {"tokens": feed.targets}).with_examples(
-        lambda: Examples(unit="conversation", counts=counts, fingerprint=facts)
+        lambda: conversation_examples(counts, [conversations[n] for n in kept], facts)
+    )
+
+
+def conversation_examples(counts: Sequence[Counts], conversations: Sequence[Conversation], facts: str) -> Examples:
+    """Conversations: their messages, the assistant's as references, and the nll of those."""
+
+    def messages(conversation: Conversation, *, assistant: bool) -> str:
+        return "\n".join(text for role, text in conversation if (role == "assistant") == assistant)
+
+    rows = counts[0].rows[:, :2].tolist()
+    return Examples(
+        unit="conversation",
+        counts=counts,
+        fingerprint=facts,
+        inputs=[messages(one, assistant=False) for one in conversations],
+        references=[messages(one, assistant=True) for one in conversations],
+        outputs=[f"{nll / max(1, tokens):.3f} nats per token" for nll, tokens in rows],
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from rich.table import Table
 
 from seqwright import __version__
@@ -80,8 +81,33 @@ def evaluate(
             scores = class_scores(outputs, targets, codec.labels, (), settings, fingerprint)
         if fit and not quick:
             scores |= calibration(outputs, targets, codec.labels)
+    by_image = [one.grouped(len(outputs) // len(images)) for one in counts]
+    if len(outputs) > len(images) and not quick:  # frames of an image are not independent: images are resampled
+        scores |= Scores.of(by_image, settings.evaluation, quick=False).as_json()
     table = ImageScores(scores if fit else scores | {"pictures": len(images)})
-    return table.with_examples(lambda: Examples(unit="image", counts=counts, fingerprint=images.fingerprint))
+    return table.with_examples(lambda: image_examples(by_image, images, outputs, feed.targets, codec.names))
+
+
+def image_examples(
+    counts: Sequence[Counts], images: Images, outputs: Floats, targets: NDArray[Any] | None, names: Sequence[str]
+) -> Examples:
+    """Images by number, each with its label and the predicted one (of every frame), or with the PSNR of its output."""
+    if targets is None:
+        references, shown = [""] * len(images), [f"PSNR {value:.1f} dB" for value in psnr(outputs[:, :2])]
+    else:
+        predicted = outputs.reshape(len(images), -1, len(names)).argmax(-1)
+        references, shown = (
+            [" ".join(names[n] for n in row) for row in classes.reshape(len(images), -1)]
+            for classes in (targets, predicted)
+        )
+    return Examples(
+        unit="image",
+        counts=counts,
+        fingerprint=images.fingerprint,
+        inputs=[f"image {n}" for n in range(1, len(images) + 1)],
+        references=references,
+        outputs=shown,
+    )
 
 
 def predict(model: Any, batch: Batch) -> Floats:

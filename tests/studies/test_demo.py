@@ -1,0 +1,14 @@
+"""The demo: every network sees the same number of tokens, or has the same minutes."""
+
+from __future__ import annotations
+
+from seqwright.studies.demo import demo_recipes
+
+
+def test_networks_of_the_demo_have_one_budget() -> None:
+    recipes = demo_recipes()
+    networks = [settings.training for name, settings in recipes.items() if name != "ngram"]
+    tokens = {training.steps * training.batch_size * training.sequence_length for training in networks}
+    assert tokens == {1_024_000}
+    minutes = [settings.training.minutes for name, settings in demo_recipes(minutes=10).items() if name != "ngram"]
+    assert minutes == [2.0] * 5
