@@ -246,6 +246,7 @@ IMAGE_ENCODERS = {
     "mnist": (28, 28, 1),
     "digits": (8, 8, 1),
     "digits-inpaint": (16, 16, 3),
+    "digits-mae": (16, 16, 3),
     "digits-denoise": (16, 16, 3),
     "digits-colorize": (16, 16, 3),
     "digits-restore": (16, 16, 3),

@@ -109,6 +109,8 @@ class Source(Movable):
     """(B, S, D) float: patches of an image, frames of a recording."""
     segments: Tensor | None = None
     """(B, S) long: segment ids as in BERT: the sentence of a pair, one of several sources, or masked patches."""
+    visible: Tensor | None = None
+    """(B, K) long: positions of the patches that are not masked, ascending; as many in every row."""
     word_starts: Tensor | None = None
     """(B, S) bool: first subword of each word (tagging, whole-word masking)."""
     words: Tensor | None = None

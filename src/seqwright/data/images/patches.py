@@ -164,12 +164,18 @@ class ImageFeed:
         generator = np.random.Generator(bit_generator(self.seed, step, CORRUPTION))
         target = self.grid.patches(values)
         if objective == "inpaint":
-            ranks = generator.random((len(rows), self.grid.length)).argsort(1).argsort(1)
-            masked = ranks < max(1, round(self.config.mask_rate * self.grid.length))  # the same number in every image
+            order = generator.random((len(rows), self.grid.length)).argsort(1)
+            count = max(1, round(self.config.mask_rate * self.grid.length))  # the same number in every image
+            masked, visible = order.argsort(1) < count, np.sort(order[:, count:], 1)
             # Loss on masked patches only (SimMIM, Xie et al. 2022); they are zero in the input and have segment 1.
             target = np.where(masked[..., None], target, np.float32(IGNORE))
             shown = np.where(masked[..., None], np.float32(0), self.grid.patches(values))
-            source = Source(mask=mask, features=torch.from_numpy(shown), segments=torch.from_numpy(masked.astype(int)))
+            source = Source(
+                mask=mask,
+                features=torch.from_numpy(shown),
+                segments=torch.from_numpy(masked.astype(int)),
+                visible=torch.from_numpy(visible),
+            )
             return Batch.of_source(source, torch.from_numpy(target))
         if "colorize" in objective:
             values = np.repeat((values @ LUMA)[..., None], 3, -1)
