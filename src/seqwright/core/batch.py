@@ -64,6 +64,8 @@ class EncoderSizes:
     """Fixed number of source positions (the patches of an image)."""
     segments: int = 1
     """Number of segment ids: 2 for pairs of texts."""
+    causal: bool = False
+    """Whether the output of a position must not depend on later ones."""
 
 
 class Movable:

@@ -67,6 +67,11 @@ def image_model(
     output = sizes.answers
     if output.kind in ("pixels", "tags") and not config.aligned:
         raise UserError("an output for each patch needs a hidden state for each: set stride = 1 and leave length out.")
+    if sizes.causal and not config.causal:
+        raise UserError(
+            "next frames are predicted from past ones: set model.kind to gpt, or model.bidirectional = false of rnn,"
+            " lstm or gru."
+        )
     # Inpainting does not read the class token, but has it too: pretrained weights then fit a classifier.
     class_token = "first" in pooling_names(head.pooling) and output.kind != "tags"
     fitted = config.for_images(sizes.length, class_token=class_token)
