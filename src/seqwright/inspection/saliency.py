@@ -20,6 +20,7 @@ from seqwright.studies.explain.figures import Figure, matrix, table
 from seqwright.tasks.classification.explanation import explains
 from seqwright.tasks.classification.task import ClassificationRun
 from seqwright.tasks.language.task import LanguageRun
+from seqwright.tasks.tagging.explanation import ExplainsTags, explain_tags
 from seqwright.tasks.tagging.task import TaggingRun
 from seqwright.tasks.translation.task import TranslationRun
 
@@ -117,7 +118,8 @@ def _scaled(embedding: nn.Module, scales: Tensor, batch: Batch) -> Iterator[list
 def saliency_view(subject: Subject) -> ViewResult:
     """Of classifiers, taggers, translators and neural language models."""
     if isinstance(subject.run, TaggingRun):
-        return _tagger(subject, subject.run)
+        explained = isinstance(subject.run.model, ExplainsTags)
+        return _features(subject, subject.run) if explained else _tagger(subject, subject.run)
     if isinstance(subject.run, LanguageRun | TranslationRun):
         return _decoder(subject)
     assert isinstance(subject.run, ClassificationRun)
@@ -224,3 +226,23 @@ def _ngrams(subject: Subject, run: ClassificationRun) -> ViewResult:
         [table("contributions", ("n-gram", "of", "contribution"), rows)],
     )
     return ViewResult(step, explanation)
+
+
+def _features(subject: Subject, run: TaggingRun) -> ViewResult:
+    """A perceptron needs no gradients: the score of a path is a sum over features and tag bigrams."""
+    example = subject.example
+    explanations = list(explain_tags(run.model, example.batch.source, example.words, run.codec.tags))
+    rows = []
+    for one in explanations:
+        strongest = ", ".join(
+            f"{name} ({weight:+.2f})" for name, weight in one.features[: subject.options.top] if weight
+        )
+        rows.append((one.word, one.tag, one.against, one.margin, one.transitions, strongest))
+    step = Step(
+        "Saliency: what each feature adds to a tag",
+        "Each row is a word with its predicted tag and the next best tag in its place; the strongest features are shown"
+        " (--top N), those above zero support the predicted tag.",
+        "margin = Σ over features f of w(f, tag) - w(f, next best) + difference of the tag bigrams on both sides",
+        [table("margins", ("word", "tag", "next best", "margin", "bigrams", "strongest features"), rows)],
+    )
+    return ViewResult(step, tuple(explanations))
