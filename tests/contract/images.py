@@ -39,7 +39,7 @@ def seeing(name: str, answer: Any = "class", rows: int = 4) -> tuple[Any, Batch]
     if answer != "frames":
         labels = tuple("ab"[row % 2] for row in range(rows))
     pictures = Images(pixels=pixels, labels=labels)
-    config = ImagesConfig(train="x", patch=2, objective=answer)
+    config = ImagesConfig(train="x", patch=2, objective=answer)  # three frames of 4 × 2, or six patches of 2 × 2
     codec = ImageCodec.learn(pictures, config)
     torch.manual_seed(7)
     model = build.model(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from seqwright import build
-from seqwright.core.batch import Batch
+from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.config import UserError
 from seqwright.studies.training_laws import TRAINING_LAWS
+from seqwright.tasks.images.movies import rollout, rollout_target
 from seqwright.training.accumulation import select_rows
 
 from .images import ANSWERS, IMAGE_ENCODERS, MASKED_AUTOENCODERS, VIT, seeing
@@ -23,7 +25,11 @@ def test_every_kind_has_a_row() -> None:
 
 @pytest.mark.parametrize(
     ("name", "answer"),
-    [*itertools.product(IMAGE_ENCODERS, ANSWERS), *itertools.product(MASKED_AUTOENCODERS, ["inpaint"])],
+    [
+        *itertools.product(IMAGE_ENCODERS, ANSWERS),
+        *itertools.product(MASKED_AUTOENCODERS, ["inpaint"]),
+        ("gpt", "next-frame"),
+    ],
 )
 def test_batched_is_alone(name: str, answer: str) -> None:
     model, batch = seeing(name, answer)
@@ -34,7 +40,9 @@ def test_batched_is_alone(name: str, answer: str) -> None:
     assert together.shape[: batch.target.dim()] == batch.target.shape
 
 
-@pytest.mark.parametrize(("name", "answer"), [*(("vit", answer) for answer in ANSWERS), ("mae", "inpaint")])
+@pytest.mark.parametrize(
+    ("name", "answer"), [*(("vit", answer) for answer in ANSWERS), ("mae", "inpaint"), ("gpt", "next-frame")]
+)
 @pytest.mark.parametrize("law", TRAINING_LAWS)
 def test_training_law(law: str, name: str, answer: str) -> None:
     assert TRAINING_LAWS[law](*seeing(name, answer)) <= 1e-9
@@ -64,6 +72,32 @@ def test_masked_autoencoder_encodes_visible_patches_only(name: str) -> None:
     assert torch.allclose(model.encoded(everything).vectors, expected, atol=1e-12)
     nothing = replace(source, visible=source.visible[:, :0])
     assert model(Batch.of_source(nothing, batch.target)).isfinite().all()
+
+
+def test_next_frames_depend_on_past_frames_only() -> None:
+    model, batch = seeing("gpt", "next-frame")
+    with torch.no_grad():
+        before = model(batch)
+        batch.source.features[:, 2] += 5.0
+        assert torch.equal(model(batch)[:, :2], before[:, :2])
+        assert (model(batch)[:, 2] - before[:, 2]).abs().max() > 1e-3
+    with pytest.raises(UserError, match="next frames are predicted from past ones"):
+        seeing("vit", "next-frame")
+
+
+def test_rollout_is_consistent_with_its_predictions() -> None:
+    """The model, given the true first half and the predicted frames since, predicts these again."""
+    model, batch = seeing("gpt", "next-frame")
+    frames = torch.from_numpy(rollout(model, batch))
+    assert batch.source.features is not None
+    features = batch.source.features.clone()
+    features[:, 2] = frames[:, 1]
+    with torch.no_grad():
+        assert torch.allclose(model(Batch.of_source(replace(batch.source, features=features), batch.target)), frames)
+        assert (frames - model(batch))[:, 2].abs().max() > 1e-3
+    target = rollout_target(batch.target.numpy())
+    assert (target[:, 0] == IGNORE).all()
+    assert np.array_equal(target[:, 1:], batch.target.numpy()[:, 1:])
 
 
 def test_masked_autoencoder_refuses_what_it_cannot_be() -> None:

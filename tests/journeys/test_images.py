@@ -75,6 +75,27 @@ def test_colorization_scores_and_report(tmp_path: Path) -> None:
     assert given.shape == made.shape == (16, 16, 3)
 
 
+def test_next_frames_are_scored_beside_copies_of_the_last_frame(seqwright: Command, tmp_path: Path) -> None:
+    small = [
+        "training.steps=20",
+        "training.evaluate_every=20",
+        "model.layers=1",
+        "model.width=32",
+        "model.ffn_width=32",
+    ]
+    run = sw.train("moving-digits", set=small, run=tmp_path / "r")
+    scores = run.evaluate()
+    assert {"psnr", "psnr_last_frame", "psnr_rollout"} <= scores.keys()
+    assert "PSNR of the last frame" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    refused = seqwright("train", "moving-digits", "--set", "model.kind=vit", "--run", tmp_path / "x")
+    assert "next frames are predicted from past ones: set model.kind to gpt" in refused.err
+    np.savez(tmp_path / "two.npz", images=np.zeros((9, 4, 8), np.uint8))
+    refused = seqwright(
+        "train", "moving-digits", "--images", tmp_path / "two.npz", "--set", "data.patch=4", "--run", "y"
+    )
+    assert "set data.patch to the width of a frame" in refused.err
+
+
 @pytest.mark.parametrize(
     ("recipe", "pooling"), [("digits-inpaint", "first"), ("digits-inpaint", "mean"), ("digits-mae", "first")]
 )

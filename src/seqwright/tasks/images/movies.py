@@ -21,6 +21,7 @@ CAPTION = (
 )
 
 
+@torch.no_grad()
 def rollout(model: Any, batch: Batch) -> Floats:
     """Frames (B, S, P), from the middle on each predicted from the true first half and the predicted frames since."""
     assert batch.source.features is not None
@@ -39,11 +40,15 @@ def rollout_target(target: Floats) -> Floats:
     return np.where(seen[:, None], IGNORE, target)
 
 
-@torch.inference_mode()
 def movie_sheet(movies: Pixels, batch: Batch, outputs: Floats, rolled_out: Floats, grid: Grid) -> Pixels:
     """Picture of the first movies: true, predicted and rolled-out frames below each other."""
     target = batch.target.cpu().numpy()
     rows = [movies]
     for frames, expected in ((outputs, target), (rolled_out, rollout_target(target))):
         rows.append(np.where(grid.images(expected) == IGNORE, movies, to_pixels(grid.images(frames))))
-    return sheet([row[n : n + 1] for n in range(min(SHOWN_MOVIES, len(movies))) for row in rows])
+    return sheet([_frames(row[n], grid) for n in range(min(SHOWN_MOVIES, len(movies))) for row in rows])
+
+
+def _frames(movie: Pixels, grid: Grid) -> Pixels:
+    """Frames (F, H, W, C) of a strip (H, F · W, C)."""
+    return movie.reshape(grid.height, -1, grid.wide, grid.channels).swapaxes(0, 1)
