@@ -16,7 +16,7 @@ from seqwright.inspection.figures import SignedStrip
 from seqwright.inspection.labeled import LabeledTensor
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.studies.explain.explanation import Step
-from seqwright.studies.explain.figures import Figure, matrix, table
+from seqwright.studies.explain.figures import MAX_ROWS, Figure, matrix, table
 from seqwright.tasks.classification.explanation import explains
 from seqwright.tasks.classification.task import ClassificationRun
 from seqwright.tasks.language.task import LanguageRun
@@ -232,17 +232,22 @@ def _features(subject: Subject, run: TaggingRun) -> ViewResult:
     """A perceptron needs no gradients: the score of a path is a sum over features and tag bigrams."""
     example = subject.example
     explanations = list(explain_tags(run.model, example.batch.source, example.words, run.codec.tags))
-    rows = []
-    for one in explanations:
-        strongest = ", ".join(
-            f"{name} ({weight:+.2f})" for name, weight in one.features[: subject.options.top] if weight
-        )
-        rows.append((one.word, one.tag, one.against, one.margin, one.transitions, strongest))
+    margins = [(one.word, one.tag, one.against, one.margin, one.transitions) for one in explanations]
+    top = min(subject.options.top, max(1, MAX_ROWS // len(explanations)))
+    features = [
+        (one.word if n == 0 else "", name, weight)
+        for one in explanations
+        for n, (name, weight) in enumerate(one.features[:top])
+    ]
     step = Step(
         "Saliency: what each feature adds to a tag",
-        "Each row is a word with its predicted tag and the next best tag in its place; the strongest features are shown"
-        " (--top N), those above zero support the predicted tag.",
-        "margin = Σ over features f of w(f, tag) - w(f, next best) + difference of the tag bigrams on both sides",
-        [table("margins", ("word", "tag", "next best", "margin", "bigrams", "strongest features"), rows)],
+        "Predicted tags, and the next best tag in the place of each. The margin between both is a sum over features of"
+        " the word and the tag bigrams on both sides; the strongest features are listed (--top N), those above zero"
+        " support the predicted tag.",
+        "margin = Σ over features f of w(f, tag) - w(f, next best) + difference of tag bigrams",
+        [
+            table("margins", ("word", "tag", "next best", "margin", "bigrams"), margins),
+            table("strongest features", ("word", "feature", "adds"), features),
+        ],
     )
     return ViewResult(step, tuple(explanations))
