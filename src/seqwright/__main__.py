@@ -7,8 +7,8 @@ from typing import Any
 def main() -> None:
     """Runs the command line.
 
-    An interrupt can leave an import as another exception, or be lost in a callback, where Python only prints it. Both
-    end in status 130, too.
+    An interrupt can leave an import as another exception or be swallowed by it (the C extensions of torch go on without
+    numpy then), or be lost in a callback, where Python only prints it. All end in status 130.
     """
     try:
         import os
@@ -18,6 +18,11 @@ def main() -> None:
 
         def interrupt(number: int, frame: Any) -> None:
             interrupts.append(number)
+            while frame is not None:
+                if frame.f_code.co_filename.startswith("<frozen importlib"):
+                    os.write(2, b"stopped.\n")
+                    os._exit(130)  # as safe as a kill
+                frame = frame.f_back
             raise KeyboardInterrupt
 
         def unraisable(lost: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,11 @@ IMAGE_ENCODERS: dict[str, dict[str, object]] = {
     "gru": {"kind": "gru", "width": 6, "pooling": "attention"},
     "gpt": {"kind": "gpt", "width": 8, "layers": 2, "heads": 2},
 }
+MASKED_AUTOENCODERS: dict[str, dict[str, object]] = {
+    "mae": VIT | {"decoder_layers": 1, "decoder_width": 4},
+    "mae mean": VIT | {"decoder_layers": 2, "pooling": "mean", "positions": "rope", "ffn_width": 12},
+}
+"""Of inpainting only."""
 ANSWERS = ("class", "frames", "inpaint", "denoise", "colorize", "denoise+colorize")
 
 
@@ -33,22 +39,18 @@ def seeing(name: str, answer: Any = "class", rows: int = 4) -> tuple[Any, Batch]
     if answer != "frames":
         labels = tuple("ab"[row % 2] for row in range(rows))
     pictures = Images(pixels=pixels, labels=labels)
-    config = ImagesConfig(train="x", patch=2, objective=answer)
+    config = ImagesConfig(train="x", patch=2, objective=answer)  # three frames of 4 × 2, or six patches of 2 × 2
     codec = ImageCodec.learn(pictures, config)
     torch.manual_seed(7)
-    model = build.model(build.model_config(dict(IMAGE_ENCODERS[name]), task="images"), codec.sizes, task="images")
+    model = build.model(
+        build.model_config(dict((IMAGE_ENCODERS | MASKED_AUTOENCODERS)[name]), task="images"),
+        codec.sizes,
+        task="images",
+    )
     for parameter in model.parameters():  # fresh weights are so small that mistakes would hide
         torch.nn.init.normal_(parameter, std=0.4)
     batch = codec.feed(pictures, config, seed=1, batch=rows).batch(0)
     source = batch.source
     assert source.features is not None
     target = batch.target.double() if batch.target.is_floating_point() else batch.target
-    return model.double().eval(), Batch.of_source(
-        type(source)(
-            mask=source.mask,
-            features=source.features.double(),
-            segments=source.segments,
-            word_starts=source.word_starts,
-        ),
-        target,
-    )
+    return model.double().eval(), Batch.of_source(replace(source, features=source.features.double()), target)

@@ -162,6 +162,23 @@ def test_embedded_digit_captions_are_right_and_have_no_leak() -> None:
     assert not seen[0] & seen[1]
 
 
+def test_embedded_movies_show_a_digit_that_moves_within_the_frame_and_have_no_leak() -> None:
+    pytest.importorskip("sklearn", reason="needs scikit-learn: the extra [samples]")
+    train, valid = read_splits(ImagesConfig(train="embedded:moving-digits", split="tail 10%"))
+    assert valid is not None
+    seen = []
+    for part in (train, valid):
+        movies = part.pixels[::40].reshape(-1, 16, 10, 16).swapaxes(1, 2)  # (N, F, 16, 16)
+        ink = movies.astype(int).sum((2, 3))
+        assert (ink == ink[:, :1]).all()  # all of the digit is within every frame
+        moved = (movies[:, 1:] != movies[:, :-1]).any((2, 3))  # a corner may send it back to where it was
+        assert moved.sum(1).min() >= 6
+        cropped = [movie[0][movie[0].any(1)][:, movie[0].any(0)].tobytes() for movie in movies]
+        seen.append(set(cropped))
+    assert len(seen[0]) > 100
+    assert not seen[0] & seen[1]
+
+
 def test_decode_16_bit_and_exif_orientation(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image", reason="needs Pillow: the extra [images]")
     deep = (np.arange(20, dtype=np.uint16) * 3000).reshape(4, 5)

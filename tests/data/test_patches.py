@@ -97,6 +97,20 @@ def test_frames_start_at_patch_boundaries() -> None:
     assert batch.target.shape == (3, 2)
 
 
+def test_next_frame_is_predicted_from_the_frame_before() -> None:
+    feed = image_feed(objective="next-frame")
+    batch, frames = feed.batch(0), feed.grid.length
+    assert feed.grid.patch_dim == 6 * 2 * 3
+    assert batch.source.features.shape == batch.target.shape == (4, frames, 36)
+    assert (batch.source.features[:, 0] == -1).all()
+    assert torch.equal(batch.source.features[:, 3], batch.target[:, 2])
+    assert (batch.target[:, :2] == IGNORE).all()
+    with pytest.raises(UserError, match=r"set data\.patch to the width of a frame"):
+        image_feed(objective="next-frame", patch=4)
+    with pytest.raises(UserError, match="leave shift and flip out"):
+        image_feed(objective="next-frame", shift=1)
+
+
 def test_words_of_a_label_are_frames_only_with_that_objective() -> None:
     images = Images(pixels=PIXELS, labels=("new york",) * 7)
     assert Grid.of(images, ImagesConfig(train="x", patch=2)).frames == 1

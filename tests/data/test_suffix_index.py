@@ -54,7 +54,10 @@ def test_matches_equal_brute_force(text: list[int], query: list[int], block: int
         matches = index_of(text, block).matches(query)
     assert [(match.start, match.length) for match in matches] == brute_force(query, text)
     for match in matches:
-        assert text[match.position : match.position + match.length] == query[match.start : match.end]
+        copied = query[match.start : match.end]
+        assert text[match.position : match.position + match.length] == copied
+        places = [n for n in range(len(text)) if text[n : n + match.length] == copied]
+        assert index_of(text, block).count(copied) == len(places)
 
 
 @pytest.mark.parametrize("block", [50, 10_000])

@@ -45,6 +45,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         "classifier": {"labeled": labels, "model": "lstm", "set": small},
         "bag": {"labeled": labels, "model": "bag", "set": []},
         "tagger": {"tagged": tags, "model": "gru", "set": small},
+        "perceptron": {"tagged": tags, "model": "perceptron", "set": []},
         "masked": {"masked": text, "set": [*blocks, "training.sequence_length=8"]},
     }
     for name, options in trained.items():

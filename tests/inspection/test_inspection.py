@@ -6,6 +6,7 @@ import json
 import math
 import re
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -15,6 +16,7 @@ import seqwright as sw
 from seqwright.core.batch import IGNORE
 from seqwright.core.config import UserError
 from seqwright.core.storage import to_json
+from seqwright.data.tagged.formats import Sentence
 from seqwright.inspection import figures
 from seqwright.inspection.catalog import VIEWS
 from seqwright.inspection.embeddings import principal_components
@@ -28,7 +30,7 @@ from seqwright.layers.recording import recorded_calls
 from .conftest import Runs
 
 TEXT = "the cat sat on the dog"
-SOURCES = {"tagger": "the cat sat", "classifier": "the good dog", "bag": "the good dog"}
+SOURCES = {"tagger": "the cat sat", "perceptron": "the cat sat", "classifier": "the good dog", "bag": "the good dog"}
 HAVE = {
     "ngram": {"tokens", "back-off", "beam"},
     "gpt": {"tokens", "saliency", "attention", "logit-lens", "beam", "heads", "positions", "neighbors", "map"},
@@ -39,6 +41,7 @@ HAVE = {
     "classifier": {"saliency", "gates", "neighbors", "map"},
     "bag": {"saliency"},
     "tagger": {"saliency", "gates", "neighbors", "map"},
+    "perceptron": {"saliency"},
     "masked": {"tokens", "attention", "heads", "positions", "neighbors", "map"},
 }
 
@@ -151,6 +154,33 @@ def test_masked_tokens_are_predicted_without_being_seen(runs: Runs) -> None:
     allowed = [name for name, _ in scores.tokens[1].alternatives if not name.startswith("<")]
     assert allowed[0] == guesses[0].token
     assert [token.token for token in scores.tokens] == ["the", "cat", "sat"]
+
+
+def test_mask_token_of_a_text_is_the_mask_of_fill(runs: Runs) -> None:
+    run = runs["masked"]
+    scores = run.inspect("the <mask> sat").result("tokens").value
+    assert [(token.token, token.bits is None) for token in scores.tokens] == [
+        ("the", False),
+        ("<mask>", True),
+        ("sat", False),
+    ]
+    (filled,) = run.fill(["the <mask> sat"], top_k=1)
+    alternatives = [token for token, _ in scores.tokens[1].alternatives if not token.startswith("<")]
+    assert alternatives[0] == filled.blanks[0][0].token
+    assert "&lt;mask&gt;" in run.inspect("the <mask> sat").html()
+
+
+def test_margins_of_a_perceptron_are_sums_of_weights(runs: Runs) -> None:
+    run = runs["perceptron"]
+    explanations = run.inspect("the cat sat").result("saliency").value
+    (tagged,) = run.tag(["the cat sat"])
+    assert [one.tag for one in explanations] == list(tagged.tags) == ["D", "N", "V"]
+    for one in explanations:
+        assert one.margin >= 0
+        assert one.margin == pytest.approx(sum(weight for _, weight in one.features) + one.transitions)
+        assert one.against != one.tag
+    batch = run.codec.encode([Sentence(("the", "cat", "sat"), ())], None).batch(np.arange(1))
+    assert_close(torch.from_numpy(run.model.feature_weights(batch.source).sum(1)), run.model(batch)[0])
 
 
 def test_back_off_has_a_row_for_every_token_in_json(runs: Runs) -> None:

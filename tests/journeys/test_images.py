@@ -75,11 +75,34 @@ def test_colorization_scores_and_report(tmp_path: Path) -> None:
     assert given.shape == made.shape == (16, 16, 3)
 
 
-@pytest.mark.parametrize("pooling", ["first", "mean"])
-def test_classifier_fine_tuned_from_masked_image_modeling(pooling: str, tmp_path: Path) -> None:
+def test_next_frames_are_scored_beside_copies_of_the_last_frame(seqwright: Command, tmp_path: Path) -> None:
+    small = [
+        "training.steps=20",
+        "training.evaluate_every=20",
+        "model.layers=1",
+        "model.width=32",
+        "model.ffn_width=32",
+    ]
+    run = sw.train("moving-digits", set=small, run=tmp_path / "r")
+    scores = run.evaluate()
+    assert {"psnr", "psnr_last_frame", "psnr_rollout"} <= scores.keys()
+    assert "PSNR of the last frame" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    refused = seqwright("train", "moving-digits", "--set", "model.kind=vit", "--run", tmp_path / "x")
+    assert "next frames are predicted from past ones: set model.kind to gpt" in refused.err
+    np.savez(tmp_path / "two.npz", images=np.zeros((9, 4, 8), np.uint8))
+    refused = seqwright(
+        "train", "moving-digits", "--images", tmp_path / "two.npz", "--set", "data.patch=4", "--run", "y"
+    )
+    assert "set data.patch to the width of a frame" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("recipe", "pooling"), [("digits-inpaint", "first"), ("digits-inpaint", "mean"), ("digits-mae", "first")]
+)
+def test_classifier_fine_tuned_from_masked_image_modeling(recipe: str, pooling: str, tmp_path: Path) -> None:
     """Class token or mean pooling: at step 0 the classifier has the encoder weights of the masked image model."""
     small = ["model.layers=1", "model.width=16", "model.ffn_width=16", "training.steps=3", "training.evaluate_every=3"]
-    filling = sw.train("digits-inpaint", set=[*small, f'model.pooling="{pooling}"'], run=tmp_path / "fill")
+    filling = sw.train(recipe, set=[*small, f'model.pooling="{pooling}"'], run=tmp_path / "fill")
     still = ["training.steps=1", "training.learning_rate=1e-12", "training.weight_decay=0"]
     begun = sw.train(images="embedded:tinted-digits", base=tmp_path / "fill", set=still, run=tmp_path / "class")
     assert begun.settings.data.patch == 2

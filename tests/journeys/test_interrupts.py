@@ -61,3 +61,20 @@ def test_interrupts_of_the_start_show_no_traceback(entry: str, trained: Path) ->
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_fifty_interrupts_of_the_start_show_no_traceback(entry: str, trained: Path) -> None:
     exits_without_traceback(entry, trained, 50)
+
+
+def test_interrupt_that_an_import_swallows(tmp_path: Path) -> None:
+    (tmp_path / "swallowing.py").write_text(
+        "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\nexcept KeyboardInterrupt:\n    pass\n"
+    )
+    program = (
+        "import signal, sys, types\n"
+        "import seqwright.__main__ as command\n"
+        "def main():\n    import swallowing\n    print('continued')\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.modules['seqwright.cli'] = cli = types.ModuleType('cli')\n"
+        "cli.main = main\n"
+        "command.main()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "stopped.\n")

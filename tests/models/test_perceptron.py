@@ -13,7 +13,7 @@ from seqwright.core.config import UserError
 from seqwright.data.tagged.corpus import invalid_transitions
 from seqwright.data.tagged.sentences import char_codes
 from seqwright.layers.crf import CRFHead
-from seqwright.models.perceptron.features import features, shape, word_features
+from seqwright.models.perceptron.features import feature_names, features, shape, word_features
 from seqwright.models.perceptron.model import Perceptron, PerceptronConfig, PerceptronTrainer, viterbi
 
 
@@ -219,3 +219,15 @@ def test_too_many_tags_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqwright.models.perceptron.model.MAX_TAGS", 2)
     with pytest.raises(UserError, match="--model lstm"):
         Perceptron(PerceptronConfig(), 3).fit(corpus(1))
+
+
+def test_feature_names_are_equal_where_features_are() -> None:
+    sentences = [("The", "old", "man"), ("the", "Old", "boats", "a", "man"), ("Man",)]
+    words = [word for sentence in sentences for word in sentence]
+    hashes = features(char_codes(words), np.array([len(sentence) for sentence in sentences]))
+    names = [row for sentence in sentences for row in feature_names(sentence)]
+    assert hashes.shape == (len(words), len(names[0]))
+    for column, template in enumerate(zip(*names, strict=True)):
+        if "shape" not in template[0]:  # words of one shape are different words
+            pairs = set(zip(template, hashes[:, column].tolist(), strict=True))
+            assert len(pairs) == len(set(template)) == len(set(hashes[:, column])), template

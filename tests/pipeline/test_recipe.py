@@ -246,10 +246,12 @@ IMAGE_ENCODERS = {
     "mnist": (28, 28, 1),
     "digits": (8, 8, 1),
     "digits-inpaint": (16, 16, 3),
+    "digits-mae": (16, 16, 3),
     "digits-denoise": (16, 16, 3),
     "digits-colorize": (16, 16, 3),
     "digits-restore": (16, 16, 3),
     "digit-strips": (8, 48, 1),
+    "moving-digits": (16, 160, 1),
 }
 """The pictures that each is about."""
 
@@ -263,4 +265,4 @@ def test_image_recipes_fit_their_images(name: str, tmp_path: Path) -> None:
     pictures = read_images([str(tmp_path / "some.npz")], recipe.data)
     with torch.device("meta"):
         model = build.model(recipe.model, ImageCodec.learn(pictures, recipe.data).sizes, task="images")
-    assert sum(parameter.numel() for parameter in model.parameters()) < 600_000
+    assert sum(parameter.numel() for parameter in model.parameters()) < 2_000_000

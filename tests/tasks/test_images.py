@@ -24,7 +24,10 @@ def test_restored_images_are_scored_at_their_targets() -> None:
     off = np.array([[[0.4, 0]], [[0, 0.2]]])
     restored = squared_errors(target + off, target)
     assert restored == pytest.approx(np.array([[0.16, 2], [0.08, 4]]))
-    found = {one.name: one for one in restoration_counts(restored, squared_errors(target + 1, target), "inpaint")}
+    found = {
+        one.name: one
+        for one in restoration_counts(np.hstack([restored, squared_errors(target + 1, target)]), "inpaint")
+    }
     assert found["squared_error"].value == pytest.approx(0.04)
     assert found["nll"].value == pytest.approx(np.pi * 0.04)
     assert found["psnr"].value == pytest.approx(20)  # from black to white are 2, and 4 / 0.04 is 100

@@ -84,14 +84,19 @@ def _list_topics(as_json: bool) -> None:
     from seqwright.reporting.terminal import Column, table
     from seqwright.studies.explain.catalog import TOPICS
 
-    rows = [
-        {"topic": name, "about": topic.about, "on": "--on" if topic.on else "", "run": "--run" if topic.run else ""}
-        for name, topic in TOPICS.items()
-    ]
     if as_json:
         for name, topic in TOPICS.items():
-            print_json({"topic": name, "about": topic.about, "on": topic.on, "run": topic.run})
+            print_json({"topic": name, "about": topic.about, "on": topic.on or topic.run, "run": topic.run})
         return
+    rows = [
+        {
+            "topic": name,
+            "about": topic.about,
+            "on": "--on" if topic.on else "--on, with --run" if topic.run else "",
+            "run": "--run" if topic.run else "",
+        }
+        for name, topic in TOPICS.items()
+    ]
     columns = [Column("topic", "topic", wrap=False), Column("about", "what it computes")]
     print_table(table(rows, [*columns, Column("on", "your text"), Column("run", "your run")]))
     echo("seqwright explain TOPIC prints the steps; --html FILE writes a page to step through.")

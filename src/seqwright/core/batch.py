@@ -64,6 +64,8 @@ class EncoderSizes:
     """Fixed number of source positions (the patches of an image)."""
     segments: int = 1
     """Number of segment ids: 2 for pairs of texts."""
+    causal: bool = False
+    """Whether the output of a position must not depend on later ones."""
 
 
 class Movable:
@@ -109,6 +111,8 @@ class Source(Movable):
     """(B, S, D) float: patches of an image, frames of a recording."""
     segments: Tensor | None = None
     """(B, S) long: segment ids as in BERT: the sentence of a pair, one of several sources, or masked patches."""
+    visible: Tensor | None = None
+    """(B, K) long: positions of the patches that are not masked, ascending; as many in every row."""
     word_starts: Tensor | None = None
     """(B, S) bool: first subword of each word (tagging, whole-word masking)."""
     words: Tensor | None = None

@@ -22,6 +22,7 @@ from seqwright.tasks.classification.explanation import explains
 from seqwright.tasks.classification.task import ClassificationRun
 from seqwright.tasks.language.task import LanguageRun
 from seqwright.tasks.masked.task import MaskedRun
+from seqwright.tasks.tagging.explanation import ExplainsTags
 from seqwright.tasks.tagging.task import TaggingRun
 from seqwright.tasks.translation.task import TranslationRun
 
@@ -42,7 +43,7 @@ def _has_saliency(subject: Subject) -> bool:
     if isinstance(run, LanguageRun | TranslationRun):
         short = max(len(subject.example.tokens), len(subject.example.source)) <= MAX_POSITIONS
         return attributable(run.model) and short and any(subject.example.targets)
-    return isinstance(run, TaggingRun) and attributable(run.model)
+    return isinstance(run, TaggingRun) and (attributable(run.model) or isinstance(run.model, ExplainsTags))
 
 
 def _has_tokens(subject: Subject) -> bool:

@@ -12,10 +12,11 @@ from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError
 from seqwright.data.parallel.buckets import encode_sources
 from seqwright.data.tagged.formats import Sentence
+from seqwright.data.text.masked import MASK
 from seqwright.runs.run import Run
 from seqwright.tasks.classification.task import ClassificationRun
 from seqwright.tasks.language.task import LanguageRun, TextRun
-from seqwright.tasks.masked.task import MaskedRun
+from seqwright.tasks.masked.task import MaskedRun, encode_masks
 from seqwright.tasks.tagging.task import TaggingRun
 from seqwright.tasks.translation.task import TranslationRun
 from seqwright.text.tokenizer import Tokenizer
@@ -200,7 +201,8 @@ def _tagging(run: TaggingRun, text: str) -> Example:
 
 
 def _masked(run: MaskedRun, text: str) -> Example:
-    ids, notes = _fitted(run.encode_source(text), run.model.context)
+    masked = MASK in text
+    ids, notes = _fitted(encode_masks(text, run.tokenizer) if masked else run.encode_source(text), run.model.context)
     return replace(_masked_ids(run, ids), text=text, notes=(*notes, *_unknown(run.tokenizer, ids)))
 
 

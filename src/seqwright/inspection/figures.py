@@ -33,7 +33,7 @@ STRONGEST = 3
 
 @dataclass(frozen=True)
 class ScoredToken:
-    """A token with its score; all but `alternatives` are None after the end of the text."""
+    """A token with its score; None after the end of the text, where `token` is empty, and at masks."""
 
     token: str
     probability: float | None
@@ -89,7 +89,7 @@ class TokenStrip:
         for token in self.tokens:
             about = _alternatives(token)
             if token.bits is None:
-                parts.append(chip("…", f"next: {about}", 0.0))
+                parts.append(chip(token.token or "…", f"{'most probable' if token.token else 'next'}: {about}", 0.0))
                 continue
             score = f"{token.bits:.2f} bits, p {number(token.probability or 0.0)}, rank {token.rank}"
             parts.append(chip(token.token, f"{score}; most probable: {about}", token.bits / top))

@@ -130,7 +130,8 @@ class Inspection:
         for n, name in enumerate(self._chosen or self.views, 1):
             step = self.result(name).step
             steps.append((step.heading, step.html(n)))
-        about = " ".join([_shortened(self.subject.example.text), *self.notes])
+        text = self.subject.example.text
+        about = " ".join([*([_shortened(text)] if text else []), *self.notes])
         command = f"seqwright inspect {self.subject.run.path.name}"
         return stepped_page(self.title, about, steps, command=command, style=STYLE, script=SCRIPT)
 

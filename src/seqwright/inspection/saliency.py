@@ -16,10 +16,11 @@ from seqwright.inspection.figures import SignedStrip
 from seqwright.inspection.labeled import LabeledTensor
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.studies.explain.explanation import Step
-from seqwright.studies.explain.figures import Figure, matrix, table
+from seqwright.studies.explain.figures import MAX_ROWS, Figure, matrix, table
 from seqwright.tasks.classification.explanation import explains
 from seqwright.tasks.classification.task import ClassificationRun
 from seqwright.tasks.language.task import LanguageRun
+from seqwright.tasks.tagging.explanation import ExplainsTags, explain_tags
 from seqwright.tasks.tagging.task import TaggingRun
 from seqwright.tasks.translation.task import TranslationRun
 
@@ -117,7 +118,8 @@ def _scaled(embedding: nn.Module, scales: Tensor, batch: Batch) -> Iterator[list
 def saliency_view(subject: Subject) -> ViewResult:
     """Of classifiers, taggers, translators and neural language models."""
     if isinstance(subject.run, TaggingRun):
-        return _tagger(subject, subject.run)
+        explained = isinstance(subject.run.model, ExplainsTags)
+        return _features(subject, subject.run) if explained else _tagger(subject, subject.run)
     if isinstance(subject.run, LanguageRun | TranslationRun):
         return _decoder(subject)
     assert isinstance(subject.run, ClassificationRun)
@@ -224,3 +226,28 @@ def _ngrams(subject: Subject, run: ClassificationRun) -> ViewResult:
         [table("contributions", ("n-gram", "of", "contribution"), rows)],
     )
     return ViewResult(step, explanation)
+
+
+def _features(subject: Subject, run: TaggingRun) -> ViewResult:
+    """A perceptron needs no gradients: the score of a path is a sum over features and tag bigrams."""
+    example = subject.example
+    explanations = list(explain_tags(run.model, example.batch.source, example.words, run.codec.tags))
+    margins = [(one.word, one.tag, one.against, one.margin, one.transitions) for one in explanations]
+    top = min(subject.options.top, max(1, MAX_ROWS // len(explanations)))
+    features = [
+        (one.word if n == 0 else "", name, weight)
+        for one in explanations
+        for n, (name, weight) in enumerate(one.features[:top])
+    ]
+    step = Step(
+        "Saliency: what each feature adds to a tag",
+        "Predicted tags, and the next best tag in the place of each. The margin between both is a sum over features of"
+        " the word and the tag bigrams on both sides; the strongest features are listed (--top N), those above zero"
+        " support the predicted tag.",
+        "margin = Σ over features f of w(f, tag) - w(f, next best) + difference of tag bigrams",
+        [
+            table("margins", ("word", "tag", "next best", "margin", "bigrams"), margins),
+            table("strongest features", ("word", "feature", "adds"), features),
+        ],
+    )
+    return ViewResult(step, tuple(explanations))

@@ -47,7 +47,7 @@ def scored_tokens(
         tokens = tokenizer.tokens(best.indices[t].tolist())
         alternatives = tuple(zip(tokens, best.values[t].exp().tolist(), strict=True))
         if target == IGNORE:
-            rows.append(ScoredToken("", None, None, None, alternatives))
+            rows.append(ScoredToken(names[t], None, None, None, alternatives))
             continue
         log_p = log_probs[t, target]
         rank = 1 + int((log_probs[t] > log_p).sum())
@@ -61,7 +61,8 @@ def tokens_view(subject: Subject) -> ViewResult:
     if masked := isinstance(subject.run, MaskedRun):
         log_probs, places = masked_log_probs(subject.run, example)
         assert example.batch.source.ids is not None
-        targets, condition = example.batch.source.ids[0, places].tolist(), "all other tokens"
+        ids, condition = example.batch.source.ids[0, places].tolist(), "all other tokens"
+        targets = [IGNORE if id == tokenizer.mask else id for id in ids]  # what a mask stands for is not known
         names = [example.tokens[place] for place in places]
     else:
         assert subject.forward.log_probs is not None
@@ -93,7 +94,7 @@ def masked_log_probs(run: MaskedRun, example: Example) -> tuple[Tensor, list[int
     source, tokenizer = example.batch.source, run.tokenizer
     assert source.ids is not None
     assert tokenizer.mask is not None
-    special = set(tokenizer.special_tokens.values()) - {tokenizer.unk}
+    special = set(tokenizer.special_tokens.values()) - {tokenizer.unk, tokenizer.mask}
     places = [n for n, id in enumerate(source.ids[0].tolist()) if id not in special]
     parts = []
     for first in range(0, len(places), ROWS):

@@ -23,6 +23,8 @@ from seqwright.models.encoder_model import (
     make_pooling,
     pooling_names,
 )
+from seqwright.models.encoders.vit import ViTConfig
+from seqwright.models.masked_autoencoder import MaskedAutoencoder, MaskedDecoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +67,25 @@ def image_model(
     output = sizes.answers
     if output.kind in ("pixels", "tags") and not config.aligned:
         raise UserError("an output for each patch needs a hidden state for each: set stride = 1 and leave length out.")
+    if sizes.causal and not config.causal:
+        raise UserError(
+            "next frames are predicted from past ones: set model.kind to gpt, or model.bidirectional = false of rnn,"
+            " lstm or gru."
+        )
     # Inpainting does not read the class token, but has it too: pretrained weights then fit a classifier.
     class_token = "first" in pooling_names(head.pooling) and output.kind != "tags"
-    encoder = make_encoder(config.for_images(sizes.length, class_token=class_token))
+    fitted = config.for_images(sizes.length, class_token=class_token)
+    encoder = make_encoder(fitted)
     if encoder.context is not None and encoder.context < sizes.length:  # type: ignore[operator]
         raise UserError(f"an image has {sizes.length} patches; set model.context to {sizes.length} or more.")
     width = config.output_width
     pooling: Pooling
+    if isinstance(fitted, ViTConfig) and fitted.decoder_layers:
+        if sizes.segments == 1:
+            raise UserError('decoder_layers predicts masked patches: set data.objective = "inpaint", or leave it out.')
+        decoder = MaskedDecoder(width, fitted.decoder())
+        patches = Features(sizes.features, width)
+        return MaskedAutoencoder(patches, encoder, decoder, nn.Identity(), make_head(output, decoder.width))
     if output.kind == "pixels":
         pooling = NoPooling(width)
     elif output.kind == "tags":

@@ -14,6 +14,8 @@ from seqwright.runs.directory import RunDirectory
 HEAD_KEYS = {"tied", "readout", "length", "forget_bias", "decoder_layers", "attention", "input_feeding"}
 HEAD_KEYS |= {"pooling", "hidden", "head_dropout", "crf", "char_features"}
 """Keys of heads, decoders and initialization: dropped where the new model has no such key."""
+MAE_KEYS = {"decoder_layers", "decoder_width"}
+"""Keys of a masked autoencoder's decoder: only masked patches are predicted with it."""
 CAUSAL = ("text", "chat")
 """Kinds of data whose recurrent networks are unidirectional."""
 
@@ -29,7 +31,10 @@ def fine_tuning(table: Mapping[str, Any], task: str) -> dict[str, Any]:
         raise UserError(
             f"model.kind is '{overrides['kind']}', but {path} holds a model of kind '{kind}'; leave model.kind out."
         )
-    model = {"kind": kind} | shared_keys(base, task, path) | overrides
+    shared = shared_keys(base, task, path)
+    if task == "images" and table["data"].get("objective") != "inpaint":
+        shared = {key: value for key, value in shared.items() if key not in MAE_KEYS}
+    model = {"kind": kind} | shared | overrides
     training = dict(table.get("training", {})) | {"init_from": str(path.resolve())}
     known = {field.name for field in fields(build.task_spec(task).tokenizer)}
     tokenizer = {key: value for key, value in base["tokenizer"].items() if key in known}

@@ -14,7 +14,12 @@ from seqwright.reporting.svg import SMALL, Axis, Series, chart, downsampling_not
 
 STEPS = Axis(title="step")
 TIME = Axis(title="training time", time=True)
-HEADLINE_SCORES = (("accuracy",), ("psnr", "psnr_shown"), ("exact_match", "word_error_rate"), ("bleu", "chrf"))
+HEADLINE_SCORES = (
+    ("accuracy",),
+    ("psnr", "psnr_shown", "psnr_last_frame"),
+    ("exact_match", "word_error_rate"),
+    ("bleu", "chrf"),
+)
 """Scores shown in the page header where a run has them: task metrics rather than likelihood."""
 ARROW = " → "
 """Between a source and its output; outputs of classifiers and taggers begin with it in the log."""

@@ -21,6 +21,8 @@ UNITS = {"perplexity": "token", "squared_error": "value"}
 TITLES = {
     "psnr": "PSNR in dB",
     "psnr_shown": "PSNR of input in dB",
+    "psnr_last_frame": "PSNR of the last frame in dB",
+    "psnr_rollout": "PSNR of the rollout in dB",
     "mse": "MSE",
     "mae": "MAE",
     "ter": "TER",

@@ -85,7 +85,7 @@ def chart(
     if len({x for s in shown if s.style != "level" for x, _ in s.points}) < 2:
         return Html("")
     y_scale = Scale.over([p[1] for s in shown for p in s.points], y, frame.height - frame.bottom, frame.top)
-    left = 14 + 7.5 * max(len(y_scale.label(tick)) for tick in y_scale.ticks)  # room for the longest label
+    left = 14 + 8.5 * max(len(y_scale.label(tick)) for tick in y_scale.ticks)  # room for the longest label
     x_scale = Scale.over([p[0] for s in shown for p in s.points], x, left, frame.width - frame.right)
     drawing = element(
         "svg",

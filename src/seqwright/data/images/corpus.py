@@ -26,7 +26,10 @@ SPLIT_METHODS = ("stratified", "pictures", "tail")
 IDX_UINT8 = 0x08
 """IDX type code of unsigned bytes."""
 
-Objective = Literal["class", "frames", "inpaint", "denoise", "colorize", "denoise+colorize"]
+Objective = Literal["class", "frames", "next-frame", "inpaint", "denoise", "colorize", "denoise+colorize"]
+
+STRIPS = ("frames", "next-frame")
+"""Objectives of strips, which are read in columns from left to right."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +41,7 @@ class ImageFilesConfig:
     train: tuple[str, ...] | str = ()
     """Training images: an IDX file of images followed by the one of their labels, an .npz of `images` and `labels` (or
     `captions`), or a folder with a subfolder of image files per class; or embedded:digits, embedded:tinted-digits,
-    embedded:digit-strips, embedded:digit-captions."""
+    embedded:digit-strips, embedded:digit-captions, embedded:moving-digits."""
     valid: tuple[str, ...] | str | None = None
     """Validation images."""
     split: str | None = None
@@ -67,7 +70,8 @@ class ImagesConfig(ImageFilesConfig):
     """Images for classification or restoration."""
     objective: Objective = "class"
     """Prediction target: the class of an image; the class of each frame of a strip, which is read in columns (frames);
-    masked patches (inpaint); the image without added noise (denoise); its colors (colorize); or both of these."""
+    each frame of a movie from those before it (next-frame): a strip of frames that are `patch` pixels wide; masked
+    patches (inpaint); the image without added noise (denoise); its colors (colorize); or both of these."""
     shift: int = 0
     """Augmentation: maximum random translation in pixels along each axis, with edge padding."""
     flip: bool = False
@@ -81,8 +85,8 @@ class ImagesConfig(ImageFilesConfig):
         super().__post_init__()
         check_shares(self, "mask_rate")
         check_not_negative(self, "shift", "noise_std")
-        if self.objective == "frames" and (self.shift or self.flip):
-            raise UserError("labels of frames do not fit a shifted or flipped image; leave shift and flip out.")
+        if self.objective in STRIPS and (self.shift or self.flip):
+            raise UserError("the frames of a shifted or flipped strip are no longer frames; leave shift and flip out.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError, check_sizes
 from seqwright.core.limits import check_limit
-from seqwright.data.images.corpus import Images, ImagesConfig
+from seqwright.data.images.corpus import STRIPS, Images, ImagesConfig
 from seqwright.data.images.files import Pixels
 from seqwright.data.order import bit_generator, permutation
 
@@ -21,6 +21,8 @@ Ints = NDArray[np.int64]
 
 AUGMENTATION, CORRUPTION = 5, 6
 """Purposes of the random bits (`order.bit_generator`)."""
+SEEN_FRAMES = 2
+"""Frames of a movie that are not predicted: nothing moves before the second."""
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 """Luma weights of red, green and blue (ITU-R BT.601)."""
 
@@ -46,11 +48,17 @@ class Grid:
     @classmethod
     def of(cls, images: Images, config: ImagesConfig) -> Grid:
         """The grid of these training images for the objective."""
-        strip = config.objective == "frames"
+        strip = config.objective in STRIPS
         if "colorize" in config.objective and images.pixels.shape[-1] == 1:
             raise UserError(f'objective = "{config.objective}" needs color images; these are grayscale.')
-        frames = len(images.labels[0].split()) if strip and images.labels else 1
-        return cls.cut(images, config.patch, columns=strip, frames=frames)
+        frames = len(images.labels[0].split()) if config.objective == "frames" and images.labels else 1
+        grid = cls.cut(images, config.patch, columns=strip, frames=frames)
+        if config.objective == "next-frame" and grid.length <= SEEN_FRAMES:
+            raise UserError(
+                f"each image has {grid.length} frames of {config.patch} pixels, of which the first {SEEN_FRAMES} are"
+                " not predicted; set data.patch to the width of a frame."
+            )
+        return grid
 
     @classmethod
     def cut(cls, images: Images, patch: int, *, columns: bool, frames: int = 1) -> Grid:
@@ -163,13 +171,24 @@ class ImageFeed:
             return Batch.of_source(Source(mask=mask, features=features, word_starts=starts), torch.from_numpy(target))
         generator = np.random.Generator(bit_generator(self.seed, step, CORRUPTION))
         target = self.grid.patches(values)
+        if objective == "next-frame":
+            # The frame before each, black before the first: also what copying the last frame would predict.
+            previous = np.concatenate([np.full_like(target[:, :1], -1), target[:, :-1]], 1)
+            target[:, :SEEN_FRAMES] = IGNORE
+            return Batch.of_source(Source(mask=mask, features=torch.from_numpy(previous)), torch.from_numpy(target))
         if objective == "inpaint":
-            ranks = generator.random((len(rows), self.grid.length)).argsort(1).argsort(1)
-            masked = ranks < max(1, round(self.config.mask_rate * self.grid.length))  # the same number in every image
+            order = generator.random((len(rows), self.grid.length)).argsort(1)
+            count = max(1, round(self.config.mask_rate * self.grid.length))  # the same number in every image
+            masked, visible = order.argsort(1) < count, np.sort(order[:, count:], 1)
             # Loss on masked patches only (SimMIM, Xie et al. 2022); they are zero in the input and have segment 1.
             target = np.where(masked[..., None], target, np.float32(IGNORE))
             shown = np.where(masked[..., None], np.float32(0), self.grid.patches(values))
-            source = Source(mask=mask, features=torch.from_numpy(shown), segments=torch.from_numpy(masked.astype(int)))
+            source = Source(
+                mask=mask,
+                features=torch.from_numpy(shown),
+                segments=torch.from_numpy(masked.astype(int)),
+                visible=torch.from_numpy(visible),
+            )
             return Batch.of_source(source, torch.from_numpy(target))
         if "colorize" in objective:
             values = np.repeat((values @ LUMA)[..., None], 3, -1)

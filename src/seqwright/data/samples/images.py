@@ -1,4 +1,4 @@
-"""Embedded image datasets: scikit-learn's handwritten digits, alone, tinted by class, in strips, with captions."""
+"""Embedded image datasets: scikit-learn's handwritten digits, alone, tinted by class, in strips, captioned, moving."""
 
 from __future__ import annotations
 
@@ -29,6 +29,10 @@ STRIPS, FRAMES = 4000, 6
 """Number of strips, and digits per strip."""
 CAPTIONED = 8000
 """Number of captioned strips."""
+MOVIES, MOVIE_FRAMES, FRAME_SIDE = 8000, 10, 16
+"""Number of movies, frames of each, and height and width of a frame in pixels."""
+SPEEDS = (-2, -1, 1, 2)
+"""Velocities along each axis in pixels per frame."""
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 TAIL = 0.1
 """Share of the strips, at the end, whose digits no other strip shows: the held-out tail."""
@@ -103,9 +107,35 @@ def digit_captions() -> tuple[Pixels, tuple[str, ...]]:
     return strips, tuple(captions)
 
 
+def moving_digits() -> tuple[Pixels, tuple[str, ...]]:
+    """Movies of a digit that moves at a constant velocity and bounces off the edges, their frames side by side, as
+    Moving MNIST (Srivastava et al. 2015); labeled by the digit. The last tenth of the movies shows every tenth digit,
+    which no other movie shows, so that `split = "tail 10%"` has no leak."""
+    gray, labels = digits()
+    generator, held_out = np.random.Generator(np.random.PCG64(4)), round(TAIL * MOVIES)
+    reserved = np.arange(len(gray)) % 10 == 0
+    chosen = np.concatenate(
+        [
+            generator.choice(np.flatnonzero(~reserved), MOVIES - held_out),
+            generator.choice(np.flatnonzero(reserved), held_out),
+        ]
+    )
+    room = FRAME_SIDE - gray.shape[1]  # a position p on a line that is folded at 0 and at `room`
+    start, velocity = generator.integers(0, room + 1, (2, MOVIES)), generator.choice(SPEEDS, (2, MOVIES))
+    line = start[..., None] + velocity[..., None] * np.arange(MOVIE_FRAMES)  # (2, N, F)
+    top, left = room - np.abs(line % (2 * room) - room)
+    side = np.arange(gray.shape[1])
+    movies = np.zeros((MOVIES, FRAME_SIDE, FRAME_SIDE * MOVIE_FRAMES, 1), np.uint8)
+    for frame in range(MOVIE_FRAMES):
+        rows, columns = top[:, frame, None] + side, left[:, frame, None] + frame * FRAME_SIDE + side  # (N, 8)
+        movies[np.arange(MOVIES)[:, None, None], rows[:, :, None], columns[:, None]] = gray[chosen]
+    return movies, tuple(labels[n] for n in chosen)
+
+
 DATASETS: dict[str, Callable[[], tuple[Pixels, tuple[str, ...]]]] = {
     "digits": digits,
     "tinted-digits": tinted_digits,
     "digit-strips": digit_strips,
     "digit-captions": digit_captions,
+    "moving-digits": moving_digits,
 }

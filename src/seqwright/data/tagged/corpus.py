@@ -5,19 +5,23 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from seqwright.core.config import UserError, check_not_negative, check_sizes
 from seqwright.core.printable import quantity
 from seqwright.data.files import Errors, read_text, resolve
+from seqwright.data.samples.pronouns import pronouns
 from seqwright.data.samples.python_tokens import python_tokens
 from seqwright.data.samples.text import is_embedded
 from seqwright.data.tagged.formats import CONLLU, FORMATS, Columns, Format, Sentence, sniff
 from seqwright.data.text.corpus import check_split, parse_split
 
-EMBEDDED = "embedded:python-tokens"
+EMBEDDED: dict[str, Callable[[], list[Sentence]]] = {
+    "embedded:python-tokens": python_tokens,
+    "embedded:pronouns": pronouns,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,9 +130,9 @@ def read_tagged(files: Sequence[str] | str, config: TaggedConfig) -> Tagged:
     sentences: list[Sentence] = []
     for name in [files] if isinstance(files, str) else files:
         if is_embedded(name):
-            if name != EMBEDDED:
-                raise UserError(f"no embedded tagged corpus '{name}'; there is {EMBEDDED}.")
-            sentences += python_tokens()
+            if name not in EMBEDDED:
+                raise UserError(f"no embedded tagged corpus '{name}'; there are {' and '.join(EMBEDDED)}.")
+            sentences += EMBEDDED[name]()
             continue
         path = resolve(name)
         text, replaced = read_text(path, config.errors)

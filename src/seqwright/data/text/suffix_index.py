@@ -7,6 +7,7 @@ results are those of one suffix array of the text.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +94,25 @@ class SuffixIndex:
         new = np.flatnonzero(ends > np.append(0, ends[:-1]))
         new = new[ends[new] > new]
         return [Match(int(q), int(ends[q] - q), int(longest.at[q])) for q in new]
+
+    def count(self, pattern: Sequence[int] | Ints) -> int:
+        """Number of occurrences of a pattern of at least one id; they may overlap."""
+        wanted = np.asarray(pattern).tolist()
+        size, total = len(wanted), 0
+        for offset, ids, suffixes in self.blocks:
+
+            def prefix(n: int, ids: Ints = ids, suffixes: Ints = suffixes) -> list[int]:
+                start = int(suffixes[n])
+                prefix: list[int] = ids[start : start + size].tolist()
+                return prefix
+
+            rows = range(len(ids))
+            total += bisect_right(rows, wanted, key=prefix) - bisect_left(rows, wanted, key=prefix)
+            # Occurrences that begin in this block and end in a later one.
+            first = max(offset, offset + len(ids) - size + 1)
+            starts = first + np.flatnonzero(self.ids[first : offset + len(ids)] == wanted[0])
+            total += sum(self.ids[start : start + size].tolist() == wanted for start in starts.tolist())
+        return total
 
     def origin(self, position: int, lines: LineCounter) -> Origin:
         """File and line of a position."""

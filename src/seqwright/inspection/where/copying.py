@@ -30,6 +30,8 @@ class CopiedText(NotebookTable):
     number: int
     """Line of one of its occurrences, from 1; where `unit` is not "line", the number of its record or document."""
     unit: Unit
+    occurrences: int
+    """Number of its occurrences in the training text."""
 
     @property
     def place(self) -> str:
@@ -135,8 +137,9 @@ class Searcher:
         pieces = [self.tokenizer.token_bytes[id] for id in ids[match.start : match.end]]
         blank = next((n for n, piece in enumerate(pieces) if piece.strip()), 0)  # the line is that of the first letter
         origin: Origin = self.index.origin(match.position + blank, self._lines)
-        text = self.tokenizer.decode(ids[match.start : match.end].tolist())
-        return CopiedText(text, match.length, match.start, origin.file, origin.number, origin.unit)
+        copied = ids[match.start : match.end]
+        text, occurrences = self.tokenizer.decode(copied.tolist()), self.index.count(copied)
+        return CopiedText(text, match.length, match.start, origin.file, origin.number, origin.unit, occurrences)
 
 
 def match_lengths(matches: Sequence[Match], tokens: int) -> Ids:

@@ -172,13 +172,14 @@ class Where:
         figures: list[Figure] = []
         if matches:
             rows = [
-                (match.tokens, _shortened_place(match), _shortened(match.text)) for match in matches[:SHOWN_MATCHES]
+                (match.tokens, match.occurrences, _shortened_place(match), _shortened(match.text))
+                for match in matches[:SHOWN_MATCHES]
             ]
-            figures = [table("longest matches", ("tokens", "training text", "match"), rows)]
+            figures = [table("longest matches", ("tokens", "times", "training text", "match"), rows)]
         return Step(
             "Longest matches",
             f"Matches of at least {self.min_tokens} tokens: {len(matches):,}."
-            + (" A match that occurs several times is listed with one of its places." if matches else "")
+            + (" Times: occurrences in the training text, of which one is named." if matches else "")
             + (f" The {SHOWN_MATCHES} longest:" if len(matches) > SHOWN_MATCHES else ""),
             figures=figures,
         )

@@ -6,6 +6,7 @@ are computed at once from the characters of the words, by the same code as the a
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,39 @@ def features(spelling: CodePoints, counts: NDArray[np.int64]) -> Keys:
     values += [combine(neighbor("lower", -1), neighbor("lower", 1))]
     # The template number is part of the hash: the same value in another template is another feature.
     return np.stack([combine(value, np.uint64(template + 1)) for template, value in enumerate(values)], 1)
+
+
+def feature_names(words: Sequence[str]) -> list[tuple[str, ...]]:
+    """Readable features of the words of a sentence, in the order of the columns of `features`."""
+
+    def form(n: int) -> str:
+        return words[n] if 0 <= n < len(words) else "(boundary)"
+
+    def lower(n: int) -> str:
+        return form(n).lower()
+
+    def affix(n: int, part: slice) -> str:
+        size = abs(part.start or part.stop)
+        inside = 0 <= n < len(words)
+        return form(n) if not inside else "(shorter)" if len(words[n]) < size else words[n][part]
+
+    def names(n: int) -> Iterator[str]:
+        yield f"word = {form(n)}"
+        yield f"lower = {lower(n)}"
+        for size in AFFIXES:
+            yield f"prefix {size} = {affix(n, slice(None, size))}"
+            yield f"suffix {size} = {affix(n, slice(-size, None)).lower()}"
+        yield f"shape of {form(n)}"
+        for offset in (-2, -1, 1, 2):
+            yield f"word {offset:+} = {form(n + offset)}"
+        for offset in (-1, 1):
+            yield f"suffix 3 of word {offset:+} = {affix(n + offset, slice(-3, None)).lower()}"
+        for offset in (-1, 1):
+            yield f"shape of word {offset:+}, {form(n + offset)}"
+        for first, second in ((-1, 0), (0, 1), (-1, 1)):
+            yield f"lower {first:+} {second:+} = {lower(n + first)} {lower(n + second)}"
+
+    return [tuple(names(n)) for n in range(len(words))]
 
 
 def word_features(letters: CodePoints) -> dict[str, Keys]:

@@ -22,7 +22,7 @@ from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import CountedModel
 from seqwright.layers.unicode import CodePoints
-from seqwright.models.perceptron.features import VERSION, features
+from seqwright.models.perceptron.features import VERSION, feature_names, features
 
 FORBIDDEN = -1e9
 """Weight of a forbidden transition."""
@@ -142,6 +142,16 @@ class Perceptron(CountedModel):
             start += count
         return tags, None
 
+    def feature_weights(self, source: Source) -> Floats:
+        """(words, K, C): weight of every feature of the words of all rows for each tag; their sum over K is the
+        emission score."""
+        rows, _ = self._source_rows(source)
+        return self.weights[rows]
+
+    def feature_names(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+        """(words, K): readable features of the words of a sentence."""
+        return feature_names(words)
+
     def state_dict(self) -> dict[str, Tensor]:
         return {
             "keys": torch.from_numpy(self.keys.view(np.int64)),
@@ -164,12 +174,16 @@ class Perceptron(CountedModel):
 
     def _scores(self, source: Source) -> tuple[Floats, Ints]:
         """Emission scores (words, C) of all rows, concatenated, and the number of words in each."""
+        rows, counts = self._source_rows(source)
+        return self.weights[rows].sum(1), counts
+
+    def _source_rows(self, source: Source) -> tuple[Ints, Ints]:
+        """Rows of `weights` (words, K) of the words of all rows, and the number of words in each."""
         assert source.word_starts is not None
         assert source.spelling is not None
         spelling = source.spelling[source.word_starts].numpy().astype(np.int32)
         counts = source.word_starts.sum(1).numpy()
-        rows = self._feature_rows(features(spelling, counts))
-        return self.weights[rows].sum(1), counts
+        return self._feature_rows(features(spelling, counts)), counts
 
     def _feature_rows(self, hashes: NDArray[np.uint64]) -> Ints:
         """The rows of `weights` for these feature hashes; unknown ones get the last row."""

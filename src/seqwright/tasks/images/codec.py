@@ -71,7 +71,13 @@ class ImageCodec:
         else:
             outputs = OutputSpec(kind="pixels", count=self.grid.patch_dim)
         segments = 2 if self.objective == "inpaint" else 1  # segment 1 marks masked patches
-        return EncoderSizes(answers=outputs, features=self.grid.patch_dim, length=self.grid.length, segments=segments)
+        return EncoderSizes(
+            answers=outputs,
+            features=self.grid.patch_dim,
+            length=self.grid.length,
+            segments=segments,
+            causal=self.objective == "next-frame",
+        )
 
     def targets(self, images: Images) -> Ints | None:
         """Class ids (N,), or (N, frames); None for restoration."""

@@ -23,6 +23,7 @@ from seqwright.tasks.classification.details import calibration
 from seqwright.tasks.classification.scores import classification_counts, scaled_outputs
 from seqwright.tasks.classification.task import class_scores, class_values
 from seqwright.tasks.images.codec import ImageCodec
+from seqwright.tasks.images.movies import rollout, rollout_target
 from seqwright.tasks.scores import Scores
 from seqwright.tasks.scoring import score_epoch
 
@@ -59,17 +60,21 @@ def evaluate(
     feed = codec.evaluation_feed(images, settings.data, batch=BATCH_IMAGES)
 
     def compute(batch: Batch) -> Floats:
-        """Probabilities of each image or frame, or (B, 4) errors of the restored and of the corrupted images."""
+        """Probabilities of each image or frame, or errors (B, 4) of the restored and of the corrupted images; of movies
+        (B, 6), those of a rollout last."""
         outputs = predict(model, batch)
         if codec.names:
             return outputs.reshape(-1, len(codec.names))
         assert batch.source.features is not None
         corrupted, target = batch.source.features.cpu().numpy(), batch.target.cpu().numpy()
-        return np.concatenate([squared_errors(outputs, target), squared_errors(corrupted, target)], 1)
+        errors = [squared_errors(outputs, target), squared_errors(corrupted, target)]
+        if codec.objective == "next-frame":
+            errors.append(squared_errors(rollout(model, batch), rollout_target(target)))
+        return np.concatenate(errors, 1)
 
     outputs = score_epoch(model, feed, compute, device=device, progress=progress)
     if feed.targets is None:
-        counts = list(restoration_counts(outputs[:, :2], outputs[:, 2:], settings.data.objective))
+        counts = list(restoration_counts(outputs, codec.objective))
         scores = Scores.of(counts, settings.evaluation, quick=quick).as_json()
     else:
         targets, fingerprint = feed.targets.reshape(-1), images.fingerprint
@@ -117,8 +122,10 @@ def predict(model: Any, batch: Batch) -> Floats:
     return outputs
 
 
-def restoration_counts(restored: Floats, corrupted: Floats, objective: str) -> Iterator[Counts]:
-    """Counts of each image: nll, squared error and PSNR of the restored image, and PSNR of its corrupted source."""
+def restoration_counts(errors: Floats, objective: str) -> Iterator[Counts]:
+    """Counts of each image: nll, squared error and PSNR of the restored image, and PSNR of its corrupted source: the
+    last frame, where the next one is predicted, and then also PSNR of a rollout."""
+    restored, corrupted, rolled_out = errors[:, :2], errors[:, 2:4], errors[:, 4:]
     facts = signature(objective, pictures=len(restored), seqwright=__version__)
     yield Counts(
         name="nll",
@@ -135,8 +142,13 @@ def restoration_counts(restored: Floats, corrupted: Floats, objective: str) -> I
         better=-1,
     )
     yield Counts(name="psnr", rows=restored, formula=psnr, signature=signature("psnr", facts))
-    of_source = signature("psnr", "of:what-was-shown", facts)
-    yield Counts(name="psnr_shown", rows=corrupted, formula=psnr, signature=of_source)
+    if objective == "next-frame":
+        of_source, of_rollout = (signature("psnr", f"of:{name}", facts) for name in ("last-frame", "rollout"))
+        yield Counts(name="psnr_last_frame", rows=corrupted, formula=psnr, signature=of_source)
+        yield Counts(name="psnr_rollout", rows=rolled_out, formula=psnr, signature=of_rollout)
+    else:
+        of_source = signature("psnr", "of:input", facts)
+        yield Counts(name="psnr_shown", rows=corrupted, formula=psnr, signature=of_source)
 
 
 def squared_errors(outputs: Floats, target: Floats) -> Floats:

@@ -23,6 +23,7 @@ from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, 
 from seqwright.tasks.classification.scores import ClassificationOptions, scale_temperature
 from seqwright.tasks.codec import open_or_learn
 from seqwright.tasks.images.codec import ImageCodec
+from seqwright.tasks.images.movies import CAPTION, movie_sheet, rollout
 from seqwright.tasks.images.run import ImageInputRun
 from seqwright.tasks.images.scores import BATCH_IMAGES, evaluate, predict
 from seqwright.tasks.scores import Scores
@@ -81,9 +82,13 @@ class ImageTask:
         images = images.take(evenly_spaced(len(images), SAMPLES))
         batch = self.codec.evaluation_feed(images, self.settings.data, batch=SAMPLES).batch(0)
         outputs = predict(model, batch.to(device))
+        if self.codec.objective == "next-frame":
+            rolled_out = rollout(model, batch.to(device))
+            picture = movie_sheet(images.pixels, batch, outputs, rolled_out, self.codec.grid)
+            return [{"prompt": "", "text": CAPTION, "picture": base64_png(picture)}]
         if not self.codec.names:
             picture = sheet([*reconstructions(batch, outputs, self.codec.grid), images.pixels])
-            text = "above: what was shown; then what was answered; below: what was wanted"
+            text = "three rows: input, output and target"
             return [{"prompt": "", "text": text, "picture": base64_png(picture)}]
         labels = [predicted_label(row, self.codec.names)[0] for row in outputs]
         return [

@@ -1,0 +1,54 @@
+"""Next frames of movies: rollout on the model's predictions, and pictures of predicted against true frames."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from seqwright.core.batch import IGNORE, Batch
+from seqwright.data.images.files import Pixels
+from seqwright.data.images.patches import Grid, to_pixels
+from seqwright.metrics.score import Floats
+from seqwright.reporting.png import sheet
+
+SHOWN_MOVIES = 3
+"""Movies in a picture."""
+CAPTION = (
+    "three rows per movie: true frames; each predicted from the true ones before it; rolled out from the middle on"
+)
+
+
+@torch.no_grad()
+def rollout(model: Any, batch: Batch) -> Floats:
+    """Frames (B, S, P), from the middle on each predicted from the true first half and the predicted frames since."""
+    assert batch.source.features is not None
+    frames = batch.source.features.clone()  # (B, S, P): the frame before each position
+    length = frames.size(1)
+    for position in range(length // 2, length):
+        outputs = model(replace(batch, source=replace(batch.source, features=frames)))
+        if position + 1 < length:  # causal: later positions do not affect this one
+            frames[:, position + 1] = outputs[:, position].to(frames.dtype)
+    return outputs.double().cpu().numpy()
+
+
+def rollout_target(target: Floats) -> Floats:
+    """The target frames that a rollout predicts: the second half."""
+    seen = np.arange(target.shape[1]) < target.shape[1] // 2
+    return np.where(seen[:, None], IGNORE, target)
+
+
+def movie_sheet(movies: Pixels, batch: Batch, outputs: Floats, rolled_out: Floats, grid: Grid) -> Pixels:
+    """Picture of the first movies: true, predicted and rolled-out frames below each other."""
+    target = batch.target.cpu().numpy()
+    rows = [movies]
+    for frames, expected in ((outputs, target), (rolled_out, rollout_target(target))):
+        rows.append(np.where(grid.images(expected) == IGNORE, movies, to_pixels(grid.images(frames))))
+    return sheet([_frames(row[n], grid) for n in range(min(SHOWN_MOVIES, len(movies))) for row in rows])
+
+
+def _frames(movie: Pixels, grid: Grid) -> Pixels:
+    """Frames (F, H, W, C) of a strip (H, F · W, C)."""
+    return movie.reshape(grid.height, -1, grid.wide, grid.channels).swapaxes(0, 1)
