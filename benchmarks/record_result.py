@@ -103,7 +103,8 @@ def machine(environment: Mapping[str, Any], summary: Mapping[str, Any], recipe: 
     gpus = environment.get("gpus") or []
     counted = not summary.get("steps")  # n-grams, bags and perceptrons are estimated on the CPU
     if gpus and not counted and recipe.get("training", {}).get("device") != "cpu":
-        return str(gpus[0])
+        ranks = int(summary.get("ranks") or 1)
+        return f"{ranks} × {gpus[0]}" if ranks > 1 else str(gpus[0])
     return f"{environment.get('cpu', 'CPU')}, {environment.get('threads')} of {environment.get('cores')} cores"
 
 
@@ -137,7 +138,7 @@ def evaluations(folder: Path, recipe: Mapping[str, Any], extra: list[Path]) -> l
     add("validation", held_out, scores_of(summary))
     for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
-        if record["kind"] == "scores":
+        if record["kind"] == "scores" and not reduced_precision(record):
             on = file_names(record["on"])
             add(split_of(on, data), on, scores_of(record))
     for path in extra:
@@ -145,6 +146,11 @@ def evaluations(folder: Path, recipe: Mapping[str, Any], extra: list[Path]) -> l
         on = held_out if result["on"] == "validation" else file_names(result["on"])
         add(split_of(on, data) if on != held_out else "validation", on, scores_of(result))
     return [evaluation for evaluation in found.values() if evaluation["scores"]]
+
+
+def reduced_precision(record: Mapping[str, Any]) -> bool:
+    """Whether scores are those of weights in another precision than the run's (`evaluate --precision`)."""
+    return any("precision:" in str((score or {}).get("signature")) for score in (record.get("scores") or {}).values())
 
 
 def scores_of(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,7 +214,8 @@ def record(folder: Path, *, name: str | None, commit: str | None, extra: list[Pa
         "kind": summary.get("kind"),
         "changed": changed,
         "recipe_hash": settings_hash(shipped) if shipped else None,
-        "settings_hash": settings_hash(recipe),
+        # Defaults grow with every version: only a run of no shipped recipe is known by all of its settings.
+        "settings_hash": None if shipped else settings_hash(recipe),
         "run": run,
     }
 
@@ -219,7 +226,8 @@ def add(records: Path, new: dict[str, Any]) -> str:
     known = read_json(path) if path.exists() else {"runs": []}
     run = new.pop("run")
     runs, dropped = known["runs"], 0
-    if known.get("settings_hash", new["settings_hash"]) != new["settings_hash"]:
+    identity = ("recipe_hash", "changed") if new["recipe_hash"] else ("settings_hash",)
+    if any(known.get(key, new[key]) != new[key] for key in identity):
         runs, dropped = [], len(runs)
     runs = sorted([*(other for other in runs if other["seed"] != run["seed"]), run], key=lambda run: str(run["seed"]))
     records.mkdir(parents=True, exist_ok=True)

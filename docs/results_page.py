@@ -87,7 +87,8 @@ Made by `python docs/results_page.py > docs/results.md` from the records in `ben
 - **score**: with its 95 % interval, a bootstrap over examples. Several seeds have their mean, and the interval of
   the mean over seeds (Student's t) is added in quadrature. Scores of 0 and 100 % have the bound of the rule of
   three.
-- **seeds**: their number n and, from two on, the standard deviation. Counted n-grams have no randomness.
+- **seeds**: their number n and, from two on, the standard deviation. The interval of one seed does not have the
+  spread over seeds. Counted n-grams have no randomness.
 - **beside**: figures of others, each with a verdict: *better* or *worse* if it is outside the interval, otherwise
   *tie*; *equal* if all of its digits are equal. Intervals of published figures are not known and not part of the
   verdict. Figures with a remark in parentheses were taken on other data or under other conditions: no verdict.
@@ -203,7 +204,9 @@ def row(
         "counted" if record["kind"] == "ngram" else seeds,
         "; ".join(beside),
         chosen(entry),
-        f"{fmean(run['seconds'] for run in runs):,.3g} s, {', '.join(dict.fromkeys(run['machine'] for run in runs))}; "
+        f"{seconds(fmean(run['seconds'] for run in runs))} s, "
+        + ", ".join(dict.fromkeys(run["machine"] for run in runs))
+        + "; "
         + ", ".join(dict.fromkeys(version(run) for run in runs)),
     ]
     return f"| {' | '.join(cells)} |"
@@ -229,6 +232,10 @@ def chosen(entry: Mapping[str, Any]) -> str:
     """How the settings were chosen, with a remark."""
     remark = entry.get("remark")
     return CHOSEN[entry.get("settings", "unknown")] + (f": {remark}" if remark else "")
+
+
+def seconds(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def version(run: Mapping[str, Any]) -> str:

@@ -31,5 +31,5 @@ def test_embed_needs_an_encoder(seqwright: Command, workdir: Path) -> None:
     assert seqwright("train", "--text", "text.txt", "--model", "ngram", "--run", "counted").status == 0
     result = seqwright("embed", "counted", input=b"one\n")
     assert result.status == 2
-    assert "'ngram' model, which continues text; try" in result.err
+    assert "model of kind 'ngram', which continues text; try" in result.err
     assert seqwright("embed", "counted", "--out", "a.csv").status == 2

@@ -141,3 +141,10 @@ def test_hidden_units_of_zero_weights_change_nothing(kind):
     assert not padded[..., 4:].any()
     for final, expected in zip(finals, last if kind == "lstm" else (last,), strict=True):
         assert_close(final[..., :4], expected, rtol=0, atol=1e-12)
+
+
+def test_gradients_beyond_fp16_are_clamped() -> None:
+    """Infinities would become NaN where gradients are clipped; fp16 ends at 65,504 = 16 times the scale."""
+    x = torch.ones(3, requires_grad=True)
+    recurrent._to_half(x).float().mul(torch.tensor([1e9, -1e9, 1e-7])).sum().backward()
+    assert_close(x.grad, torch.tensor([65504 / 4096, -65504 / 4096, 1e-7 / 4096]), rtol=0.2, atol=0)

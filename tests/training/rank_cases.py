@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -23,10 +24,12 @@ from seqwright.core.ranks import Ranks, evaluation_by
 from seqwright.core.storage import load_tensors, read_json, save_tensors, write_json
 from seqwright.metrics.likelihood import score_text
 from seqwright.tasks.scoring import score_epoch, target_nll
+from seqwright.tasks.tagging import scores
 from seqwright.training.config import TrainingConfig
 from seqwright.training.process_group import joined
 from seqwright.training.trainer import Trainer
 from tests.contract.encoders import classifier, texts
+from tests.contract.taggers import encoded, tagger
 
 from .test_trainer import fresh, gpt, lstm, options, shuffled, slices
 from .tiny import MemoryStore, Same, random_ids
@@ -121,11 +124,13 @@ def train(case: Case, ranks: Ranks, folder: Path) -> tuple[Trainer, MemoryStore]
 
 
 def evaluations() -> dict[str, Any]:
-    """Scores of a text by windows, and of a feed, whose batches have 5, 5 and 4 rows."""
+    """Scores of a text by windows, of a feed, whose batches have 5, 5 and 4 rows, and of a tagger."""
     model = small_gpt().eval()
     scored = score_text(model, random_ids(1, 100)[0], sos=None, stride=3, batch_size=2)  # type: ignore[arg-type]
     rows = score_epoch(model, shuffled(), target_nll(model), device="cpu")  # type: ignore[arg-type]
-    return {"text": scored.log_probs.tolist(), "epoch": rows.tolist()}
+    with patch.object(scores, "BATCH_TOKENS", 6):  # several batches
+        tagged = scores.predict(tagger("lstm"), encoded())
+    return {"text": scored.log_probs.tolist(), "epoch": rows.tolist(), "tags": tagged.tags.tolist(), "nll": tagged.nll}
 
 
 def evaluate(folder: Path, ranks: Ranks) -> None:

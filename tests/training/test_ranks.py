@@ -108,6 +108,8 @@ def test_an_evaluation_shared_by_ranks_equals_that_of_one(rank: int, results: Pa
     shared, alone = read_json(results / f"evaluations.{rank}.json"), evaluations()
     assert_close(torch.tensor(shared["text"]), torch.tensor(alone["text"]), rtol=0, atol=1e-12)
     assert_close(torch.tensor(shared["epoch"]), torch.tensor(alone["epoch"]), rtol=0, atol=1e-12)
+    assert shared["tags"] == alone["tags"]
+    assert shared["nll"] == pytest.approx(alone["nll"], abs=1e-12)
 
 
 def test_a_signal_to_one_rank_stops_all_at_the_same_step(results: Path) -> None:

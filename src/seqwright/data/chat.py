@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.config import UserError, did_you_mean
-from seqwright.data.files import Errors, read_text, resolve
+from seqwright.data.files import Errors, as_list, read_text, resolve
 from seqwright.data.order import permutation
 from seqwright.data.records import parse_object
 from seqwright.data.samples.text import embedded_text, is_embedded
@@ -75,7 +75,7 @@ def read_conversations(files: Sequence[str] | str, errors: Errors = "strict") ->
     """The lines of the files as a corpus, each validated as a conversation; blank lines are skipped."""
     lines: list[str] = []
     notes: list[str] = []
-    for file in [files] if isinstance(files, str) else files:
+    for file in as_list(files):
         text, replaced = (embedded_text(file), 0) if is_embedded(file) else read_text(resolve(file), errors)
         if replaced:
             notes.append(f"{file}: {replaced:,} decoding errors were replaced by U+FFFD.")

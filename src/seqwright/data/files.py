@@ -45,9 +45,10 @@ class MissingFileError(UserError):
     """A path that does not exist."""
 
 
-def as_list(files: Sequence[str] | str | None) -> list[str]:
-    """File names as a list, from one name, several or None."""
-    return [files] if isinstance(files, str) else list(files or ())
+def as_list(files: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] | None) -> list[str]:
+    """File names as a list, from one name or path, several or None."""
+    several = [files] if isinstance(files, str | os.PathLike) else files or ()
+    return [os.fspath(file) for file in several]
 
 
 def resolve(path: str, base: Path | None = None) -> Path:

@@ -66,9 +66,9 @@ class TokenStrip:
         """Tokens with their surprisal as a bar: `the▁ cat▅`."""
         top = self._top
         parts = [
-            visible(token.token).replace(" ", "␣") + BARS[int(7.99 * min(1.0, token.bits / top))]
+            visible(token.token).replace(" ", "␣")
+            + ("" if token.bits is None else BARS[int(7.99 * min(1.0, token.bits / top))])
             for token in self.tokens[:STRIP_TOKENS]
-            if token.bits is not None
         ]
         rest = len(self.tokens) - STRIP_TOKENS
         lines = textwrap.fill(" ".join(parts), LINE_WIDTH, break_long_words=False, break_on_hyphens=False)

@@ -52,4 +52,6 @@ class MixtureOfSoftmaxes(nn.Module):
     def _components(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Log-priors (..., K) and latent states (..., K, D)."""
         latent = self.dropout(torch.tanh(self.latent(hidden)))
-        return upcast(self.prior(hidden)).log_softmax(-1), latent.view(*hidden.shape[:-1], self.softmaxes, -1)
+        return upcast(self.prior(hidden)).log_softmax(-1), latent.view(
+            *hidden.shape[:-1], self.softmaxes, hidden.size(-1)
+        )

@@ -39,6 +39,7 @@ ALIGNMENT = 64
 GRADIENT_SCALE = 2.0**12
 """Factor of gradients inside an fp16 recurrence, which would underflow without it: those of one target are about 1e-7,
 and fp16 ends at 6e-8. Sums over positions may reach 16 (fp16 ends at 65,504)."""
+FP16_MAX = 65504.0
 GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 """Blocks of rows in the weights of a cell."""
 
@@ -70,7 +71,10 @@ def half_precision(network: nn.Module, x: Tensor) -> bool:
 
 
 class _ScaleGradient(torch.autograd.Function):
-    """The identity, whose gradient is multiplied by a factor."""
+    """The identity, whose gradient is multiplied by a factor on its way into fp16 (above 1) or out of it.
+
+    What fp16 cannot represent is clamped: infinities would become NaN where gradients are clipped.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
@@ -79,7 +83,8 @@ class _ScaleGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient * ctx.factor, None
+        limit = FP16_MAX * min(1.0, ctx.factor)
+        return (gradient * ctx.factor).clamp(-limit, limit), None
 
 
 def _to_half(x: Tensor) -> Tensor:

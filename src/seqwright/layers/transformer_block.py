@@ -81,7 +81,9 @@ class BlockConfig(EncoderConfig):
         check_sizes(self, "width", "heads", "ffn_width")
         check_shares(self, "dropout", "attention_dropout", "embedding_dropout", "stochastic_depth")
         if self.stochastic_depth and not self.residual:
-            raise UserError("stochastic_depth skips sublayers, around which only residual connections lead: set one.")
+            raise UserError(
+                "stochastic_depth skips sublayers, around which only residual connections lead: set residual = true."
+            )
         if self.rope_base <= 0:
             raise UserError(f"rope_base must be above 0, not {self.rope_base}; 10000 is usual.")
         if self.norm_eps < 0:

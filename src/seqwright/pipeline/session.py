@@ -316,6 +316,8 @@ class TrainingSession:
         config = self.recipe.training
         if config.compile != "auto" or machine.device(config.device).type != "cuda" or self.ranks.size > 1:
             return
+        if config.activation_checkpointing:  # kernel by kernel
+            return
         layers, seconds = len(machine.transformer_blocks(self.model)), 60 * (config.minutes or 0)
         if layers and (config.minutes is None or config.steps is not None):
             self.progress.stage(MEASURING)

@@ -35,8 +35,11 @@ def train(wanted: Recipe, path: Path, progress: Progress = SILENT) -> TrainingOu
 
     Under torchrun (or `seqwright train --processes`) this process is one of several ranks.
     """
-    refuse_ranks(wanted, environment_ranks().size)
-    with joined(machine.device(wanted.training.device), _identity(wanted)) as ranks:
+    size = environment_ranks().size
+    refuse_ranks(wanted, size)
+    # A finished run is opened where its device is missing, too.
+    device = machine.device(wanted.training.device) if size > 1 else torch.device("cpu")
+    with joined(device, _identity(wanted)) as ranks:
         outcome = _lead(wanted, path, progress, ranks) if ranks.first else _follow(path, ranks)
         ranks.barrier()
     return outcome
@@ -83,4 +86,5 @@ def _follow(path: Path, ranks: Ranks) -> TrainingOutcome:
         directory = RunDirectory.create(Path(folder) / "run", recipe=sent["recipe"])
         for name, text in sent["files"].items():
             write_text(directory.path / name, text)
+        directory.received = True
         return TrainingSession(wanted, directory, SILENT, ranks).follow(sent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -50,7 +51,10 @@ def advice(path: str, log: Sequence[Mapping[str, Any]], summary: Mapping[str, An
 
 def longer(seconds: float) -> int:
     """How many times as long a training of some seconds should be, which has not finished learning."""
-    return 2 if seconds > SHORT else max(2, round(AMPLE / max(seconds, 0.5)))
+    if seconds > SHORT:
+        return 2
+    times = AMPLE / max(seconds, 0.5)
+    return int(round(times, -math.floor(math.log10(times))))  # one digit: 453 is 500
 
 
 def baseline_of(log: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:

@@ -68,6 +68,8 @@ class RunDirectory:
 
     def __init__(self, path: Path):
         self.path = path
+        self.received = False
+        """Whether its tokenizers and labels are those of another rank's run (decision 173)."""
         self.recipe_path = path / "recipe.toml"
         self.tokenizer_path = path / "tokenizer.json"
         self.source_tokenizer_path = path / "source-tokenizer.json"

@@ -39,8 +39,9 @@ class TextCodec:
 
 
 def open_or_learn(kind: type[C], directory: RunDirectory, learn: Callable[[], C]) -> C:
-    """The codec of a run; learned and saved where the run has learned nothing yet: what ids mean never changes."""
-    if directory.learned:
+    """The codec of a run; learned and saved where the run has learned nothing yet: what ids mean never changes. Ranks
+    other than 0 have received that of rank 0."""
+    if directory.learned or directory.received:
         return kind.open(directory)
     codec = learn()
     codec.save(directory)

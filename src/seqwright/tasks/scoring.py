@@ -27,7 +27,8 @@ def score_epoch(
 ) -> Floats:
     """`compute` of every batch of an epoch, in evaluation mode, concatenated in the order of the feed.
 
-    Ranks that share an evaluation take every so many-th batch, and have all results.
+    Ranks that share an evaluation each compute some of the batches, and have all results: `compute` must return all
+    that is needed of a batch, not keep it elsewhere.
     """
     model.eval()
     ranks = evaluation_ranks() if feed.steps_per_epoch >= evaluation_ranks().size else SINGLE

@@ -90,10 +90,11 @@ def cat_states(states: list[State]) -> State | None:
     return states[0].cat(states[1:]) if states else None
 
 
-def out_of_memory_error(batch: Batch, rows: int) -> UserError:
+def out_of_memory_error(batch: Batch, rows: int, ranks: Ranks = SINGLE) -> UserError:
     """The error when micro-batches of `rows` rows do not fit, with what to change."""
+    automatic = ' or to "auto"' if ranks.size == 1 else ""
     advice = (
-        f'Set training.micro_batch_size to {rows // 2} or to "auto" (gradients are accumulated to the same result), or'
+        f"Set training.micro_batch_size to {rows // 2}{automatic} (gradients are accumulated to the same result), or"
         if rows > 1
         else "One row alone does not fit:"
     )

@@ -14,7 +14,7 @@ import torch
 from seqwright.core.config import UserError
 
 MAX_RESTARTS = 3
-"""As often are ranks started again after one was killed; they resume from the last checkpoint."""
+"""How often ranks are started again after one was killed; they resume from the last checkpoint."""
 SHUTDOWN_SECONDS = 600
 """Ranks that are stopped have this long to finish their step and save, before they are killed."""
 
@@ -61,11 +61,13 @@ def launch(arguments: Sequence[str], processes: int, note: Callable[[str], None]
             except SignalException as stop:
                 return 128 + stop.sigval
             except ChildFailedError as error:
-                failures = {rank: failure.exitcode for rank, failure in error.failures.items()}
-        # The agent ends the others by SIGTERM.
-        killed = {rank: -code for rank, code in failures.items() if code < 0 and -code != signal.SIGTERM}
+                failures = error.failures
+        # The agent ends the others by SIGTERM, and after a while by SIGKILL: only the first ones to end count.
+        first = min(failure.timestamp for failure in failures.values())
+        codes = {rank: failure.exitcode for rank, failure in failures.items() if failure.timestamp == first}
+        killed = {rank: -code for rank, code in codes.items() if code < 0 and -code != signal.SIGTERM}
         if not killed:
-            return next((code for code in failures.values() if code > 0), 1)
+            return next((failure.exitcode for failure in failures.values() if failure.exitcode > 0), 1)
         rank, number = min(killed.items())
         cause = f"rank {rank} was killed by {signal.Signals(number).name}"
         if restarts == MAX_RESTARTS:

@@ -6,8 +6,9 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -49,11 +50,18 @@ def prepare(objective: Objective, config: TrainingConfig, on: torch.device, rank
     """
     if config.activation_checkpointing:
         for block in transformer_blocks(objective):
-            block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+            block.forward = functools.partial(_checkpointed, block.forward)
     if ranks.size > 1 and config.parallel == "fsdp":
         return FullySharded(objective, transformer_blocks(objective), ranks, on=on, bf16=config.precision == "bf16")
     module = _compiled(objective, config, on)
     return SingleProcess(module) if ranks.size == 1 else DataParallel(module, ranks)
+
+
+def _checkpointed(forward: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """A forward pass whose activations are recomputed in the backward pass, where there will be one."""
+    if not torch.is_grad_enabled():
+        return forward(*arguments, **options)
+    return checkpoint(forward, *arguments, use_reentrant=False, **options)
 
 
 def _compiled(objective: Objective, config: TrainingConfig, on: torch.device) -> nn.Module:

@@ -113,7 +113,8 @@ class Update:
     def _uncaptured(self, batch: Batch, state: State | None, step: int, micro_batch: int | None) -> Outcome:
         config, scale = self.config, self.scale_of(batch)
         configured = None if config.micro_batch_size == "auto" else config.micro_batch_size
-        rows = min(batch.rows, micro_batch or configured or batch.rows)
+        share = -(-batch.rows // self.ranks.size)
+        rows = min(share, micro_batch or configured or share)
         while True:
             # Also before a retry, which then draws the same dropout masks; those of ranks differ, as their rows do.
             machine.seed_step(config.seed, step, self.ranks.rank)
@@ -123,7 +124,7 @@ class Update:
                 if not machine.is_out_of_memory(error):
                     raise
                 if config.micro_batch_size != "auto" or rows == 1:
-                    raise out_of_memory_error(batch, rows) from error
+                    raise out_of_memory_error(batch, rows, self.ranks) from error
             # Outside the handler: the traceback of the exception would keep the failed attempt's tensors alive.
             self._discard_gradients()
             rows = -(-rows // 2)

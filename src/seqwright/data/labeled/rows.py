@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from unicodedata import normalize
 
 from seqwright.core.config import UserError, check_sizes
-from seqwright.data.files import Errors, expand, read_text, resolve
+from seqwright.data.files import Errors, as_list, expand, read_text, resolve
 from seqwright.data.labeled.columns import FASTTEXT, Layout, infer_format, infer_layout
 from seqwright.data.records import JSON_LINES, parse_records
 from seqwright.data.samples.labels import embedded_labels
@@ -149,7 +149,7 @@ def read_rows(files: Sequence[str] | str, config: LabeledConfig) -> Rows:
     """The rows of the files."""
     notes: list[str] = []
     rows: list[Row] = []
-    for name in [files] if isinstance(files, str) else files:
+    for name in as_list(files):
         if is_embedded(name):
             rows += [
                 Row(label, (text,), f"{name}, row {n:,}") for n, (label, text) in enumerate(embedded_labels(name), 1)

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from seqwright.core.config import UserError, check_not_negative, check_sizes
 from seqwright.core.printable import quantity
-from seqwright.data.files import Errors, read_text, resolve
+from seqwright.data.files import Errors, as_list, read_text, resolve
 from seqwright.data.samples.pronouns import pronouns
 from seqwright.data.samples.python_tokens import python_tokens
 from seqwright.data.samples.text import is_embedded
@@ -128,7 +128,7 @@ def read_tagged(files: Sequence[str] | str, config: TaggedConfig) -> Tagged:
     """The tagged corpus of the files."""
     notes: list[str] = []
     sentences: list[Sentence] = []
-    for name in [files] if isinstance(files, str) else files:
+    for name in as_list(files):
         if is_embedded(name):
             if name not in EMBEDDED:
                 raise UserError(f"no embedded tagged corpus '{name}'; there are {' and '.join(EMBEDDED)}.")

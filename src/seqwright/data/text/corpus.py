@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from seqwright.core.config import UserError
 from seqwright.core.printable import quantity
-from seqwright.data.files import Errors, expand, read_text, resolve
+from seqwright.data.files import Errors, as_list, expand, read_text, resolve
 from seqwright.data.records import holds_records, records
 from seqwright.data.samples.text import embedded_text, is_embedded
 from seqwright.data.text.origins import Origins
@@ -132,7 +132,7 @@ def read_corpus(
     """The corpus of files, folders and glob patterns; with `columns` None, record files are read as plain text."""
     notes: list[str] = []
     parts: list[Corpus] = []
-    for name in [files] if isinstance(files, str) else files:
+    for name in as_list(files):
         if is_embedded(name):
             parts.append(file_corpus(embedded_text(name), kind, name))
             continue

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright.core.config import UserError, check_not_negative
+from seqwright.core.config import UserError, check_not_negative, check_sizes
 from seqwright.layers.encoder import EncoderOutput
 from seqwright.models.encoders.transformer import TransformerEncoder, TransformerEncoderConfig, initialize
 
@@ -35,6 +35,7 @@ class ViTConfig(TransformerEncoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_not_negative(self, "decoder_layers")
+        check_sizes(self, "decoder_width")
         if self.decoder_width is not None and not self.decoder_layers:
             raise UserError("decoder_width is that of a masked autoencoder: set decoder_layers, too.")
         if self.decoder_layers and self.attention_window is not None:

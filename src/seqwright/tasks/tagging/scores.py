@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from rich.table import Table
+from torch import Tensor
 
 from seqwright import __version__
 from seqwright.core.batch import IGNORE, Batch
@@ -77,34 +78,37 @@ def predict(
 ) -> TagPredictions:
     """The tag of every word, in order."""
     probabilistic = not isinstance(model, Counted)
-    losses: list[tuple[float, int]] = []
 
     def compute(batch: Batch) -> Floats:
-        """(words, 2): tag and probability of each word of a batch."""
+        """(words, 4): tag and probability of each word of a batch; at its first word nll and number of its targets."""
+        loss: float | Tensor = 0.0
+        count: int | Tensor = 0
         if probabilistic:
             hidden, _ = model.hidden(batch)
             tags, probabilities = model.decode(hidden, batch.source)
             if bool((batch.target != IGNORE).any()):
                 loss, count = model.head.loss(hidden, batch.target)
-                losses.append((loss.item(), int(count)))
         else:
             tags, _ = model.tag(batch.source)
             probabilities = torch.zeros_like(tags)
         assert batch.source.word_starts is not None
         words = batch.source.word_starts.sum(1, keepdim=True)
         real = torch.arange(tags.size(1), device=words.device) < words  # (B, W)
-        return torch.stack([tags[real].double(), probabilities[real].double()], 1).cpu().numpy()
+        values = np.zeros((int(real.sum()), 4))
+        values[:, :2] = torch.stack([tags[real].double(), probabilities[real].double()], 1).cpu().numpy()
+        values[:1, 2:] = float(loss), int(count)
+        return values
 
     feed = ByLength(encoded, seed=0, batch=1, tokens=BATCH_TOKENS)
     in_feed_order = score_epoch(model, feed, compute, device=device, progress=progress)
     rows = visited(feed)
     outputs = np.zeros((len(encoded.tags), 2))
-    outputs[concatenated_ranges(encoded.first[rows], encoded.words[rows])] = in_feed_order
-    total, count = (sum(column) for column in zip(*losses, strict=True)) if losses else (0.0, 0)
+    outputs[concatenated_ranges(encoded.first[rows], encoded.words[rows])] = in_feed_order[:, :2]
+    total, count = in_feed_order[:, 2:].sum(0)
     return TagPredictions(
         tags=outputs[:, 0].astype(np.int64),
         probabilities=outputs[:, 1] if probabilistic else None,
-        nll=total / count if count else None,
+        nll=float(total / count) if count else None,
     )
 
 
