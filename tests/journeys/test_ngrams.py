@@ -26,6 +26,15 @@ def run(workdir: Path, seqwright: Command) -> Path:
     return workdir / "run"
 
 
+def test_the_command_that_fitted_a_model_says_that_it_is_finished(workdir: Path, seqwright: Command) -> None:
+    (workdir / "text.txt").write_text(synthetic_text(60))
+    command = ("train", "--text", "text.txt", *WORDS, "--minutes", "1", "--run", "run")
+    assert seqwright(*command).status == 0
+    again = seqwright(*command)
+    assert again.status == 0, again.err
+    assert "finished" in again.out
+
+
 @pytest.mark.parametrize(("order", "perplexity"), [(2, 185.7049), (5, 141.1862)])
 def test_ngram_perplexity_equals_kenlm(data_root: Path, seqwright: Command, order: int, perplexity: float) -> None:
     text, test = (data_root / "ptb" / f"ptb.{part}.txt.xz" for part in ("train", "test"))

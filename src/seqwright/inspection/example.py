@@ -10,6 +10,7 @@ import torch
 
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError
+from seqwright.core.protocols import Counted
 from seqwright.data.parallel.buckets import encode_sources
 from seqwright.data.tagged.formats import Sentence
 from seqwright.data.text.masked import MASK
@@ -196,7 +197,8 @@ def _tagging(run: TaggingRun, text: str) -> Example:
     if read < len(words):
         notes = (f"the first {read} of {len(words)} words are shown: one row of the model.",)
     tokens = tuple(run.tokenizer.tokens(batch.source.ids[0].tolist()))
-    notes += _unknown(run.tokenizer, batch.source.ids[0].tolist())
+    if not isinstance(run.model, Counted):  # a perceptron reads the words themselves
+        notes += _unknown(run.tokenizer, batch.source.ids[0].tolist())
     return Example(text=text, batch=batch, tokens=tokens, words=words[:read], notes=notes)
 
 

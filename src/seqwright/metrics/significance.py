@@ -164,6 +164,14 @@ def influences(one: System, other: System) -> Floats:
     return values
 
 
+def own_differences(one: System, other: System) -> Floats:
+    """(examples,): the difference on each example alone; positive favors the first, 0 where there is no score."""
+    mine, theirs = (_mean_rows(system) for system in (one, other))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values: Floats = one[0].better * (one[0].formula(mine) - other[0].formula(theirs))
+    return np.nan_to_num(values)
+
+
 def _leave_one_out(system: System) -> Floats:
     """(1 + examples,): the score of all examples, then of all but each."""
     rows = _mean_rows(system)

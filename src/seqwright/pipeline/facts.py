@@ -28,6 +28,8 @@ NEXT = {
     "fill": 'fill {run} "a <mask> text"',
 }
 """The command that uses a run, by verb."""
+CLASSIFYING = ("class", "frames")
+"""Objectives of image models with classes; others restore or predict images."""
 
 
 def facts_of(directory: RunDirectory, summary: dict[str, Any] | None = None) -> RunFacts:
@@ -81,6 +83,8 @@ def next_steps(directory: RunDirectory, recipe: Mapping[str, Any], summary: Mapp
     steps += ((text[:1].upper() + text[1:], command) for text, command in advice_of(directory, summary))
     with suppress(UserError, KeyError):
         verbs = build.task_spec(recipe.get("data", {}).get("kind", DEFAULT_TASK)).run.verbs
+        if recipe["data"].get("objective", "class") not in CLASSIFYING:
+            verbs = tuple(verb for verb in verbs if verb != "classify")
         steps += [("Use it", f"seqwright {NEXT[verb].format(run=run)}") for verb in verbs if verb in NEXT]
     files = "SOURCE TARGET" if recipe.get("data", {}).get("kind") == "pairs" else "FILE"
     steps.append(

@@ -49,6 +49,10 @@ def environment_ranks() -> Ranks:
         return SINGLE
     if missing := [key for key in ("RANK", "MASTER_ADDR", "MASTER_PORT") if key not in os.environ]:
         raise UserError(f"WORLD_SIZE is {size}, but {missing[0]} is not set; start all ranks with torchrun.")
+    if int(named["RANK"]) >= size:
+        raise UserError(f"RANK is {named['RANK']}, but {size} ranks have numbers up to {size - 1}; set it so.")
+    if not os.environ["MASTER_PORT"].isdigit():
+        raise UserError(f"MASTER_PORT is {os.environ['MASTER_PORT'][:40]!r}; set it to the number of a free port.")
     return Ranks(int(named["RANK"]), size)
 
 

@@ -247,7 +247,9 @@ def _different(groups: Mapping[str, Sequence[Scored]], metric: str) -> Iterator[
             continue
         counts = [[_comparable(member.examples, metric) for member in members] for members in (one, two)]
         influence = significance.influences(counts[0], counts[1])
-        order = np.argsort(-influence, kind="stable")
+        # Where one system is better throughout, an example on which it is less so narrows the difference: not favored.
+        agree = influence * significance.own_differences(counts[0], counts[1]) > 0
+        order = [n for n in np.argsort(-influence, kind="stable") if agree[n]]
         most = [*(n for n in order[:SHOWN] if influence[n] > 0), *(n for n in order[::-1][:SHOWN] if influence[n] < 0)]
         for n in most:
             yield ComparedExample(
