@@ -312,7 +312,7 @@ def test_replaced_bytes_of_validation_data_are_reported(
         (["serve", "run"], "Not yet a command"),
         (["evaluate", "trained"], "Did you mean runs/trained?"),
         (["evaluate", "runs/deep"], "Did you mean runs/deeper/deep?"),
-        (["train", "--text", "latin.txt"], "iconv -f WINDOWS-1252 -t UTF-8 latin.txt"),
+        (["train", "--text", "latin.txt"], "latin.txt > NEW` converts it"),
     ],
 )
 def test_habits_of_other_tools_are_met_with_the_right_name(

@@ -36,7 +36,7 @@ RANGE = re.compile(r"invalid value for '(\S+)': (\S+) is not in the range (\S+)\
 def usage_message(error: click.ClickException) -> str:
     """click's message for a wrong command line in the form of ours: what is wrong, then the next move."""
     message = error.format_message()
-    message = f"{message[:1].lower()}{message[1:]}" + ("" if message.endswith((".", "?)")) else ".")
+    message = f"{message[:1].lower()}{message[1:]}" + ("" if message.endswith((".", "?", "?)")) else ".")
     if wrong := RANGE.fullmatch(message):
         option, value, limits = wrong.groups()
         low, high = limits.split("x")

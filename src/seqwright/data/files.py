@@ -200,7 +200,7 @@ def _encoding_hint(data: bytes, path: Path) -> str:
     high = sum(byte > 127 for byte in data[:MAX_SNIFFED])
     if high * 4 > min(len(data), MAX_SNIFFED):
         return ""
-    return f" It looks like Latin-1 or Windows-1252: `iconv -f WINDOWS-1252 -t UTF-8 {path.name}` converts it."
+    return f" It looks like Latin-1 or Windows-1252: `iconv -f WINDOWS-1252 -t UTF-8 {path} > NEW` converts it."
 
 
 def _nearest(candidates: list[Path]) -> str:
