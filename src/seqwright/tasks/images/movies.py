@@ -10,7 +10,7 @@ import torch
 
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.data.images.files import Pixels
-from seqwright.data.images.patches import SEEN_FRAMES, Grid, to_pixels
+from seqwright.data.images.patches import Grid, to_pixels
 from seqwright.metrics.score import Floats
 from seqwright.reporting.png import sheet
 
@@ -21,18 +21,13 @@ CAPTION = (
 )
 
 
-def given_frames(length: int) -> int:
-    """True frames before a rollout: half of them, and at least those from which the first is predicted in training."""
-    return max(SEEN_FRAMES, length // 2)
-
-
 @torch.no_grad()
 def rollout(model: Any, batch: Batch) -> Floats:
     """Frames (B, S, P), from the middle on each predicted from the true first half and the predicted frames since."""
     assert batch.source.features is not None
     frames = batch.source.features.clone()  # (B, S, P): the frame before each position
     length = frames.size(1)
-    for position in range(given_frames(length), length):
+    for position in range(length // 2, length):
         outputs = model(replace(batch, source=replace(batch.source, features=frames)))
         if position + 1 < length:  # causal: later positions do not affect this one
             frames[:, position + 1] = outputs[:, position].to(frames.dtype)
@@ -41,7 +36,7 @@ def rollout(model: Any, batch: Batch) -> Floats:
 
 def rollout_target(target: Floats) -> Floats:
     """The target frames that a rollout predicts: the second half."""
-    seen = np.arange(target.shape[1]) < given_frames(target.shape[1])
+    seen = np.arange(target.shape[1]) < target.shape[1] // 2
     return np.where(seen[:, None], IGNORE, target)
 
 
