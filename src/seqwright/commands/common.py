@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from seqwright.commands.checks import existing_inputs, existing_run, input_path
+from seqwright.commands.checks import existing_files, existing_inputs, existing_run, input_path
 from seqwright.core.printable import printable
 
 CHUNK_LINES, CHUNK_CHARACTERS = 1 << 13, 1 << 24
@@ -50,6 +50,12 @@ PRECISION = click.option(
 )
 
 TRUST = click.option("--trust", is_flag=True, help="Read the data files that a run made elsewhere names.")
+
+
+def on_files(help: str) -> Callable[[F], F]:
+    """--on FILE..., the data of a command that scores runs."""
+    return click.option("--on", "on", multiple=True, metavar="FILE...", callback=existing_files, help=help)
+
 
 BACK_OFF = click.option(
     "--back-off", is_flag=True, help="n-grams only: the order that was used for each token and its back-off weights."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seqwright.commands.checks import existing_files, existing_run
+from seqwright.commands.checks import existing_run
 from seqwright.commands.common import (
     COLUMNS,
     DEVICE,
@@ -13,6 +13,7 @@ from seqwright.commands.common import (
     MultiValueCommand,
     columns_of_run,
     echo,
+    on_files,
     print_json,
     print_table,
 )
@@ -20,14 +21,7 @@ from seqwright.commands.common import (
 
 @click.command("compare", cls=MultiValueCommand)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...", type=click.Path(), callback=existing_run)
-@click.option(
-    "--on",
-    "on",
-    multiple=True,
-    metavar="FILE...",
-    callback=existing_files,
-    help="Test data: a text, or a source and its references. Default: the validation data, if all runs share it.",
-)
+@on_files("Test data: a text, or a source and its references. Default: the validation data, if all runs share it.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Metric to test; may be repeated.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Also write a page.")
 @COLUMNS

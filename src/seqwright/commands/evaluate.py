@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from seqwright.commands.checks import existing_files
 from seqwright.commands.common import (
     COLUMNS,
     DEVICE,
@@ -18,6 +17,7 @@ from seqwright.commands.common import (
     MultiValueCommand,
     columns_of_run,
     echo,
+    on_files,
     options_from,
     print_json,
     print_table,
@@ -27,14 +27,7 @@ from seqwright.commands.common import (
 
 @click.command("evaluate", cls=MultiValueCommand)
 @RUN
-@click.option(
-    "--on",
-    "on",
-    multiple=True,
-    metavar="FILE...",
-    callback=existing_files,
-    help="Test data: a text, or a source and its references. Default: the validation data of RUN.",
-)
+@on_files("Test data: a text, or a source and its references. Default: the validation data of RUN.")
 @click.option("--label-errors", type=click.IntRange(1), help="List the N most likely label errors.")
 @click.argument("more", nargs=-1, metavar="")
 @COLUMNS

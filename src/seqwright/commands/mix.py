@@ -6,20 +6,15 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.checks import existing_files, existing_run
-from seqwright.commands.common import DEVICE, JSON, MultiValueCommand, echo, print_json, print_table
+from seqwright.commands.checks import existing_run
+from seqwright.commands.common import DEVICE, JSON, MultiValueCommand, echo, on_files, print_json, print_table
 
 
 @click.command("mix", cls=MultiValueCommand)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...", type=click.Path(), callback=existing_run)
-@click.option(
-    "--on",
-    "on",
-    multiple=True,
-    metavar="FILE...",
-    callback=existing_files,
-    help="Held-out text, or a source and its target, to tune the weights on. Default: equal weights for translators,"
-    " the validation text for language models and classifiers.",
+@on_files(
+    "Held-out text, or a source and its target, to tune the weights on. Default: equal weights for translators,"
+    " the validation text for language models and classifiers."
 )
 @click.option("--ngram", is_flag=True, help="Language models: add an n-gram, fitted to the first run's training text.")
 @click.option("--geometric", is_flag=True, help="Translators: log-linear (geometric) mixture, p ∝ Π p_i^weight.")

@@ -7,8 +7,16 @@ from typing import Any
 
 import click
 
-from seqwright.commands.checks import existing_files
-from seqwright.commands.common import COLUMNS, JSON, MultiValueCommand, columns_of_data, echo, print_json, print_table
+from seqwright.commands.common import (
+    COLUMNS,
+    JSON,
+    MultiValueCommand,
+    columns_of_data,
+    echo,
+    on_files,
+    print_json,
+    print_table,
+)
 from seqwright.commands.train import command as train_command
 
 DATA = ("text", "pairs", "chat", "labeled", "masked", "tagged", "images", "captions")
@@ -30,14 +38,7 @@ SHARED = ("recipe", *DATA, "valid", "base")
 @click.option(
     "--halving", is_flag=True, help="Successive halving: the best third are trained again with three times the steps."
 )
-@click.option(
-    "--on",
-    "on",
-    multiple=True,
-    metavar="FILE...",
-    callback=existing_files,
-    help="Test data, read once, by the chosen setting alone.",
-)
+@on_files("Test data, read once, by the chosen setting alone.")
 @click.option("--run", "folder", type=click.Path(), help="Folder of the runs. Default: runs/NAME-sweep.")
 @click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
 @COLUMNS

@@ -38,8 +38,9 @@ ALIGNMENT = 64
 (1,500 against 1,536 in fp16, decision 175)."""
 GRADIENT_SCALE = 2.0**12
 """Factor of gradients inside an fp16 recurrence, which would underflow without it: those of one target are about 1e-7,
-and fp16 ends at 6e-8. Sums over positions may reach 16 (fp16 ends at 65,504)."""
+and fp16 ends at 6e-8. Elements of a gradient above 16, which fp16 cannot represent then, are clamped."""
 FP16_MAX = 65504.0
+"""The greatest number in fp16."""
 GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 """Blocks of rows in the weights of a cell."""
 
@@ -92,9 +93,13 @@ def _to_half(x: Tensor) -> Tensor:
     return _ScaleGradient.apply(x, 1 / GRADIENT_SCALE).half()  # type: ignore[no-untyped-call]
 
 
-def _from_half(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """An fp16 result in another dtype; its gradient is scaled before it is rounded to fp16."""
-    return _ScaleGradient.apply(x.to(dtype), GRADIENT_SCALE)  # type: ignore[no-untyped-call]
+def _from_half(layer: Layer, dtype: torch.dtype) -> Layer:
+    """fp16 outputs and states in another dtype; their gradients are scaled before they are rounded to fp16."""
+
+    def scaled(x: Tensor) -> Tensor:
+        return _ScaleGradient.apply(x.to(dtype), GRADIENT_SCALE)  # type: ignore[no-untyped-call]
+
+    return scaled(layer[0]), tuple(map(scaled, layer[1]))
 
 
 def run_padded(network: nn.RNNBase, x: Tensor, mask: Tensor, *, half: bool = False) -> Layer:
@@ -102,8 +107,7 @@ def run_padded(network: nn.RNNBase, x: Tensor, mask: Tensor, *, half: bool = Fal
     its layers and directions, each (L · directions, B, D / directions): the same as of a packed sequence. `half`:
     computed in fp16, with gradients scaled."""
     if half:
-        vectors, states = run_padded(network, _to_half(x), mask)
-        return _from_half(vectors, x.dtype), tuple(_from_half(state, x.dtype) for state in states)
+        return _from_half(run_padded(network, _to_half(x), mask), x.dtype)
     run_layer = _run_gated if network.mode in HOLD else _run_reversed
     finals = []
     for layer in range(network.num_layers):
@@ -155,10 +159,9 @@ def run_layers(
     `half`: computed in fp16, with gradients scaled.
     """
     if half:
-        initial_half = tuple(_to_half(state) for state in initial)
-        options = {"locked": locked, "weight_dropout": weight_dropout}
-        vectors, states = run_layers(network, _to_half(x), initial_half, **options)  # type: ignore[arg-type]
-        return _from_half(vectors, x.dtype), tuple(_from_half(state, x.dtype) for state in states)
+        states = tuple(_to_half(state) for state in initial)
+        outputs = run_layers(network, _to_half(x), states, locked=locked, weight_dropout=weight_dropout)
+        return _from_half(outputs, x.dtype)
     finals = []
     for layer, (cell, suffix) in enumerate(_cells(network)):
         if layer:
