@@ -7,6 +7,7 @@ with decay of matrices only, random windows of one long array of ids, the next b
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,33 +100,42 @@ class GPT(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)
 
 
-def step(config: GPTConfig, ids: NDArray[np.integer], rows: int, options: Options) -> tuple[nn.Module, Step]:
+def step(
+    config: GPTConfig,
+    ids: NDArray[np.integer],
+    rows: int,
+    options: Options,
+    *,
+    learning_rate: Callable[[int], float] = lambda step: 6e-4,
+    betas: tuple[float, float] = (0.9, 0.95),
+) -> tuple[GPT, Step]:
     """The model and one step of its training: gradients clipped at 1.0, learning rate set anew at every step."""
     if options.device.type == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     model = GPT(config).to(options.device).train()
-    optimizer = adamw(model, options, learning_rate=6e-4, betas=(0.9, 0.95))
+    optimizer = adamw(model, options, learning_rate=learning_rate(0), betas=betas)
     run = torch.compile(model) if options.compile else model
     data = ids.astype(np.uint16)
-
-    def next_batch() -> tuple[Tensor, ...]:
-        starts = torch.randint(len(data) - config.context, (rows,)).tolist()
-        input = torch.stack([torch.from_numpy(data[i : i + config.context].astype(np.int64)) for i in starts])
-        target = torch.stack([torch.from_numpy(data[i + 1 : i + 1 + config.context].astype(np.int64)) for i in starts])
-        return options.move(input, target)
-
-    batch = next_batch()
+    batch, taken = windows(data, rows, config.context, options), 0
 
     def step() -> None:
-        nonlocal batch
+        nonlocal batch, taken
         for group in optimizer.param_groups:
-            group["lr"] = 6e-4
+            group["lr"] = learning_rate(taken)
         with options.autocast():
             loss = run(*batch)
-        batch = next_batch()  # while the GPU computes
+        batch, taken = windows(data, rows, config.context, options), taken + 1  # while the GPU computes
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
     return model, step
+
+
+def windows(data: NDArray[np.uint16], rows: int, context: int, options: Options) -> tuple[Tensor, ...]:
+    """A batch of random windows, and the token after each of theirs."""
+    starts = torch.randint(len(data) - context, (rows,)).tolist()
+    input = torch.stack([torch.from_numpy(data[i : i + context].astype(np.int64)) for i in starts])
+    target = torch.stack([torch.from_numpy(data[i + 1 : i + 1 + context].astype(np.int64)) for i in starts])
+    return options.move(input, target)
