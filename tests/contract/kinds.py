@@ -46,6 +46,7 @@ SMALL: dict[str, dict[str, object]] = {
     "rnn flatten": {"kind": "rnn", "width": 6, "readout": "flatten", "length": CONTEXT},
     "rnn without readout": {"kind": "rnn", "width": VOCABULARY.size, "embedding": 5, "readout": "none"},
     "lstm": {"kind": "lstm", "width": 6, "layers": 2, "embedding": 4},
+    "lstm mogrifier": {"kind": "lstm", "width": 6, "layers": 2, "embedding": 4, "mogrifier_rounds": 3},
     "lstm tied": {"kind": "lstm", "width": 6, "tied": True},
     "lstm narrower tied": {"kind": "lstm", "width": 6, "layers": 3, "embedding": 4, "last_width": 4, "tied": True},
     "gru": {"kind": "gru", "width": 6, "layers": 2},

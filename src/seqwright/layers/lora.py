@@ -14,10 +14,11 @@ from torch.nn.utils import parametrize
 
 from seqwright.core.config import UserError
 from seqwright.layers.elman import Elman
+from seqwright.layers.mogrifier import MogrifierLSTM
 
 TRAINED_IN_FULL = ("embedding", "source_embedding", "target_embedding", "pooling", "body", "head")
 """Children of a model whose parameters have no low-rank update: they belong to the task, or look up tokens."""
-ADAPTED = (nn.Linear, nn.Conv1d, nn.RNNBase, Elman)
+ADAPTED = (nn.Linear, nn.Conv1d, nn.RNNBase, Elman, MogrifierLSTM)
 """Layers whose weight matrices have one."""
 
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from seqwright.layers.encoder import last_real
+from seqwright.layers.mogrifier import MogrifierLSTM
 
 KERNELS: dict[str, Callable[..., Any]] = {
     "LSTM": torch.lstm,
@@ -67,7 +68,8 @@ def half_precision(network: nn.Module, x: Tensor) -> bool:
 
     fp16 has as many mantissa bits as tf32, in which cuDNN computes otherwise, and gates bound what it must represent.
     """
-    gated = all(cell.mode in HOLD for cell in network.modules() if isinstance(cell, nn.RNNBase))
+    modes = [cell.mode for cell in network.modules() if isinstance(cell, nn.RNNBase)]
+    gated = bool(modes) and all(mode in HOLD for mode in modes)
     return gated and network.training and x.is_cuda and torch.is_autocast_enabled(x.device.type)
 
 
@@ -123,7 +125,7 @@ class StackedRNN(nn.Module):
     """Single-layer networks of different widths, one on the other, with the arguments and results of torch.nn's stacked
     ones; states of layers narrower than the widest are padded with zeros to (L, B, D)."""
 
-    def __init__(self, blocks: Sequence[nn.RNNBase], *, dropout: float = 0.0):
+    def __init__(self, blocks: Sequence[nn.RNNBase | MogrifierLSTM], *, dropout: float = 0.0):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.dropout = dropout
@@ -169,7 +171,11 @@ def run_layers(
         weight_ih, weight_hh, *biases = _weights(cell, suffix)
         if weight_dropout:
             weight_hh = F.dropout(weight_hh, weight_dropout, network.training)
-        x, final = _run(cell, x, [weight_ih, weight_hh, *biases], _states_of(initial, layer, cell.hidden_size))
+        weights, states = [weight_ih, weight_hh, *biases], _states_of(initial, layer, cell.hidden_size)
+        if isinstance(cell, MogrifierLSTM):
+            x, final = cell.run(x, weights, states)
+        else:
+            x, final = _run(cell, x, weights, states)
         finals.append(final)
     return x, _stack_states(finals, initial[0].size(-1))
 
@@ -181,10 +187,10 @@ def dropout(x: Tensor, rate: float, *, training: bool, locked: bool) -> Tensor:
     return x * F.dropout(x.new_ones(x.size(0), 1, x.size(2)), rate)
 
 
-def _cells(network: nn.RNNBase | StackedRNN) -> list[tuple[nn.RNNBase, str]]:
+def _cells(network: nn.RNNBase | StackedRNN) -> list[tuple[nn.RNNBase | MogrifierLSTM, str]]:
     """The network and suffix of parameter names of each layer."""
     if isinstance(network, StackedRNN):
-        return [(cast(nn.RNNBase, block), "l0") for block in network.blocks]
+        return [(cast("nn.RNNBase | MogrifierLSTM", block), "l0") for block in network.blocks]
     return [(network, f"l{layer}") for layer in range(network.num_layers)]
 
 
@@ -273,5 +279,5 @@ def _suffixes(network: nn.RNNBase, layer: int) -> list[str]:
     return [f"l{layer}", f"l{layer}_reverse"][: 1 + network.bidirectional]
 
 
-def _weights(network: nn.RNNBase, suffix: str) -> list[Tensor]:
+def _weights(network: nn.RNNBase | MogrifierLSTM, suffix: str) -> list[Tensor]:
     return [getattr(network, f"{name}_{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]

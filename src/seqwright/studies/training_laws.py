@@ -36,7 +36,7 @@ def gradient_accumulation_equals_one_batch(model: Any, batch: Batch) -> float:
 
     with torch.enable_grad():
         whole = gradients([batch])
-        rows = torch.arange(batch.rows, device=batch.input.device).split(1)
+        rows = torch.arange(batch.rows, device=batch.input.device).unsqueeze(1)
         accumulated = gradients([select_rows(batch, row) for row in rows])
     return max(max_difference(one, other) for one, other in zip(whole, accumulated, strict=True))
 

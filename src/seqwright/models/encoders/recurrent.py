@@ -17,11 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seqwright.core.config import UserError, check_shares, check_sizes
+from seqwright.core.config import UserError, check_not_negative, check_shares, check_sizes
 from seqwright.core.state import State
 from seqwright.layers.attention import drop_full_mask
 from seqwright.layers.elman import ACTIVATIONS, Elman
 from seqwright.layers.encoder import EncoderConfig, EncoderOutput
+from seqwright.layers.mogrifier import MogrifierLSTM
 from seqwright.layers.recurrent import StackedRNN, dropout, half_precision, run_layers, run_padded, without_autocast
 
 Cell = Literal["rnn", "lstm", "gru"]
@@ -80,11 +81,16 @@ class RecurrentConfig(EncoderConfig):
 
     def network(self) -> nn.Module:
         """The newly initialized cells of all layers."""
-        if self.output_width == self.width:
+        if not self.has_separate_layers:
             return self.cells(self.input_width, self.width, self.layers, dropout=self._dropout_between_layers)
         widths = [self.input_width, *[self.width] * (self.layers - 1), self.output_width]
         blocks = [self.cells(size, width, 1, dropout=0.0) for size, width in pairwise(widths)]
         return StackedRNN(blocks, dropout=self._dropout_between_layers)  # type: ignore[arg-type]
+
+    @property
+    def has_separate_layers(self) -> bool:
+        """Whether each layer is a module of its own."""
+        return self.output_width != self.width
 
     @abstractmethod
     def cells(self, size: int, width: int, layers: int, *, dropout: float) -> nn.Module:
@@ -120,9 +126,29 @@ class ElmanConfig(RecurrentConfig):
 class LSTMConfig(RecurrentConfig):
     forget_bias: float = 1.0
     """Initial bias of the forget gates; above 0 the cell remembers by default (Jozefowicz et al. 2015)."""
+    mogrifier_rounds: int = 0
+    """Mogrifier LSTM (Melis et al. 2020, who use 5): rounds in which input and hidden state gate each other before
+    every step; 0 for none. No fused kernel computes it, so that it is several times slower."""
+    mogrifier_rank: int | None = None
+    """Rank of the matrices of those rounds (Melis et al. 2020 use 40 to 90); full by default."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_not_negative(self, "mogrifier_rounds")
+        check_sizes(self, "mogrifier_rank")
+        if self.mogrifier_rank is not None and not self.mogrifier_rounds:
+            raise UserError("mogrifier_rank is that of mogrifier_rounds: set both, or neither.")
+
+    @property
+    def has_separate_layers(self) -> bool:
+        return super().has_separate_layers or self.mogrifier_rounds > 0
 
     def cells(self, size: int, width: int, layers: int, *, dropout: float) -> nn.Module:
-        network = nn.LSTM(size, width, layers, batch_first=True, dropout=dropout)
+        network: nn.Module
+        if self.mogrifier_rounds:
+            network = MogrifierLSTM(size, width, rounds=self.mogrifier_rounds, rank=self.mogrifier_rank)
+        else:
+            network = nn.LSTM(size, width, layers, batch_first=True, dropout=dropout)
         for layer in range(layers):
             for name in ("bias_ih", "bias_hh"):  # gate order i f g o; both biases are added
                 bias = network.get_parameter(f"{name}_l{layer}")
