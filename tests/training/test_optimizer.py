@@ -26,9 +26,9 @@ def train(module: nn.Module, made: torch.optim.Optimizer, steps: range) -> None:
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-@pytest.mark.parametrize("kind", ["adamw", "muon", "adam", "sgd", "adafactor"])
+@pytest.mark.parametrize("kind", ["adamw", "muon", "schedule-free", "adam", "sgd", "adafactor"])
 def test_resume_of_optimizer_state_is_exact(kind: Any, momentum: float) -> None:
-    config = TrainingConfig(optimizer=kind, learning_rate=0.01, momentum=momentum)
+    config = TrainingConfig(optimizer=kind, learning_rate=0.01, momentum=momentum, schedule="constant")
     uninterrupted = network()
     made = optimizer(uninterrupted, config)
     train(uninterrupted, made, range(3))

@@ -89,13 +89,14 @@ def test_gradient_accumulation_equals_one_batch(config: object, feed: Feed, rows
         assert_close(accumulated.saved[7][0]["carry"], one.saved[7][0]["carry"], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "schedule-free"])
 @pytest.mark.parametrize(
     ("config", "make"), [(gpt(dropout=0.2), shuffled), (lstm(dropout=0.2), slices)], ids=["gpt", "lstm carried"]
 )
 @pytest.mark.parametrize("at", [1, 4, 6])
 def test_resume_is_uninterrupted_bit_for_bit(config: object, make: Callable[[], Feed], optimizer: str, at: int) -> None:
-    settings = options(steps=11, optimizer=optimizer, checkpoint_every=1, micro_batch_size=3)
+    schedule = "constant" if optimizer == "schedule-free" else "cosine"
+    settings = options(steps=11, optimizer=optimizer, schedule=schedule, checkpoint_every=1, micro_batch_size=3)
     whole = train(fresh(config), make(), settings)
     resumed = MemoryStore()
     trainer = Trainer(fresh(config, seed=99), make(), settings, resumed)

@@ -1,4 +1,5 @@
-"""Weight averaging: over steps, exponential (EMA) or since a trigger (NT-ASGD), and the mean of checkpoints."""
+"""Weight averaging: over steps, exponential (EMA), since a trigger (NT-ASGD) or schedule-free, and the mean of
+checkpoints."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from seqwright.training.config import TrainingConfig
+from seqwright.training.schedule_free import ScheduleFreeAdamW
 from seqwright.training.weights import load_weights, weights
 
 
@@ -40,6 +43,30 @@ class WeightAverage:
             yield
         finally:
             load_weights(self.model, saved)
+
+
+class ScheduleFreeAverage(WeightAverage):
+    """The weights x of schedule-free AdamW, as the average that is evaluated and saved."""
+
+    def __init__(self, model: nn.Module, optimizer: ScheduleFreeAdamW):
+        self.model, self.optimizer = model, optimizer
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:  # type: ignore[override]
+        return {name: self.optimizer.averaged(tensor) for name, tensor in weights(self.model).items()}
+
+    def update(self, step: int, start: int | None) -> None:
+        """Nothing to do: the optimizer's step has averaged."""
+
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
+        """Nothing to load: x follows from the weights and the optimizer's state."""
+
+
+def weight_average(model: nn.Module, optimizer: torch.optim.Optimizer, config: TrainingConfig) -> WeightAverage | None:
+    """The average of a recipe's weights over steps; None without one."""
+    if isinstance(optimizer, ScheduleFreeAdamW):
+        return ScheduleFreeAverage(model, optimizer)
+    return WeightAverage(model, config.ema_decay) if config.averages_weights else None
 
 
 def ema_weight(step: int, decay: float) -> float:

@@ -30,10 +30,11 @@ class TrainingConfig:
     that of the whole batch. auto halves them until they fit."""
     curriculum: bool = False
     """Curriculum learning: short examples first in the first epoch (data.examples documents or prefixes)."""
-    optimizer: Literal["adamw", "muon", "adam", "sgd", "adafactor"] = "adamw"
+    optimizer: Literal["adamw", "muon", "schedule-free", "adam", "sgd", "adafactor"] = "adamw"
     """AdamW (Loshchilov & Hutter 2019), Muon (Jordan et al. 2024: orthogonalized momentum for hidden matrices, AdamW
-    for other parameters), Adam (Kingma & Ba 2015), SGD, or Adafactor, whose second moments are factored into rows and
-    columns to save memory (Shazeer & Stern 2018)."""
+    for other parameters), schedule-free AdamW (Defazio et al. 2024: an average of the weights in place of a schedule;
+    needs schedule = "constant", and may be stopped at any step), Adam (Kingma & Ba 2015), SGD, or Adafactor, whose
+    second moments are factored into rows and columns to save memory (Shazeer & Stern 2018)."""
     learning_rate: float = 1e-3
     """Peak learning rate of the schedule."""
     schedule: Literal["constant", "linear", "cosine", "wsd", "inverse-root", "one-cycle", "plateau"] = "cosine"
@@ -49,11 +50,12 @@ class TrainingConfig:
     plateau_factor: float = 0.5
     """Factor by which plateau reduces the learning rate."""
     weight_decay: float = 0.1
-    """Weight decay (matrices only): decoupled in adamw and adafactor, an L2 penalty in adam and sgd."""
+    """Weight decay (matrices only): decoupled in adamw, schedule-free and adafactor, an L2 penalty in adam and sgd."""
     beta1: float = 0.9
-    """First-moment decay (β₁) of adam and adamw."""
+    """First-moment decay (β₁) of adam and adamw; of schedule-free, the weight of the average where gradients are
+    taken."""
     beta2: float = 0.99
-    """Second-moment decay (β₂) of adam and adamw."""
+    """Second-moment decay (β₂) of adam, adamw and schedule-free."""
     momentum: float = 0.0
     """Momentum of sgd."""
     max_grad_norm: float = 1.0
@@ -155,7 +157,7 @@ class TrainingConfig:
     @property
     def averages_weights(self) -> bool:
         """Whether the weights are averaged over steps, now or after a trigger."""
-        return self.ema_decay is not None or self.asgd_trigger is not None
+        return self.ema_decay is not None or self.asgd_trigger is not None or self.optimizer == "schedule-free"
 
     def intervals(self, steps: int) -> dict[str, int]:
         """Steps between evaluations, samples and checkpoints in a training of `steps` steps; 0 = only at the end."""
@@ -177,6 +179,18 @@ class TrainingConfig:
             problems.append("bptt_jitter varies sequence_length: set it too")
         if self.asgd_trigger is not None and self.ema_decay is not None:
             problems.append("give ema_decay or asgd_trigger, not both: each is an average of the weights")
+        if self.optimizer == "schedule-free":
+            if self.schedule != "constant":
+                problems.append(
+                    f'the optimizer schedule-free needs no decay of the learning rate: set schedule = "constant", not'
+                    f" {self.schedule}"
+                )
+            if self.ema_decay is not None or self.asgd_trigger is not None:
+                problems.append(
+                    "the optimizer schedule-free averages the weights: leave ema_decay and asgd_trigger out"
+                )
+            if not self.beta1:
+                problems.append("the optimizer schedule-free needs beta1 above 0; 0.9 is usual")
         for name in ("epochs", "minutes", "spike_threshold", "unfreeze_every", "layer_decay"):
             value = getattr(self, name)
             if value is not None and value <= 0:

@@ -13,8 +13,9 @@ from seqwright.training import machine
 from seqwright.training.config import TrainingConfig
 from seqwright.training.layer_freezing import lr_scales
 from seqwright.training.muon import Muon
+from seqwright.training.schedule_free import ScheduleFreeAdamW
 
-CAPTURABLE = ("adamw", "muon", "adam", "sgd")
+CAPTURABLE = ("adamw", "muon", "schedule-free", "adam", "sgd")
 """Optimizers whose step can be part of a CUDA graph: their learning rate is then a tensor."""
 OUTSIDE = ("head.", "embedding.", "pooling.")
 """Prefixes of parameters that are not hidden matrices."""
@@ -37,6 +38,8 @@ def optimizer(module: nn.Module, config: TrainingConfig, ranks: Ranks = SINGLE) 
     capturable = captured and device.type == "cuda"
     if config.optimizer == "muon":
         return Muon(groups, lr=config.learning_rate, betas=betas, fused=fused, capturable=capturable)
+    if config.optimizer == "schedule-free":
+        return ScheduleFreeAdamW(groups, lr=config.learning_rate, betas=betas)
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum, fused=captured or None)
     if config.optimizer == "adafactor":

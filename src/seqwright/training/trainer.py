@@ -20,7 +20,7 @@ from seqwright.core.ranks import SINGLE, Ranks, TensorGroups
 from seqwright.core.state import State
 from seqwright.training import machine
 from seqwright.training.accumulation import refuse_idle_ranks
-from seqwright.training.averaging import WeightAverage
+from seqwright.training.averaging import WeightAverage, weight_average
 from seqwright.training.checkpoint_store import CheckpointStore, RankStore
 from seqwright.training.config import TrainingConfig
 from seqwright.training.divergence import MIN_STEPS, DivergenceError, refuse_divergence
@@ -90,7 +90,7 @@ class Trainer:
         )
         self.progress = TrainerState()
         self.carry: State | None = None
-        self._average = WeightAverage(self.model, config.ema_decay) if config.averages_weights else None
+        self._average = weight_average(self.model, self.optimizer, config)
         self.epoch_loss = torch.zeros((), dtype=accumulator_dtype(self.device), device=self.device)
         self.interval = LogInterval(self.device)
         self.norm = self.step_loss = torch.zeros((), device=self.device)
@@ -223,8 +223,9 @@ class Trainer:
 
     @property
     def average(self) -> WeightAverage | None:
-        """The average of the weights: an EMA, or that of NT-ASGD once it was triggered."""
-        return self._average if self.config.ema_decay is not None or self.progress.average_start is not None else None
+        """The average of the weights: an EMA, schedule-free's, or that of NT-ASGD once it was triggered."""
+        waits = self.config.asgd_trigger is not None and self.progress.average_start is None
+        return None if waits else self._average
 
     def _split(self, rows: int) -> None:
         """Keeps the size of micro-batches that fit into memory."""
