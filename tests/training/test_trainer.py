@@ -32,8 +32,8 @@ def fresh(config: object, seed: int = 0) -> nn.Module:
     return build.model(config, Vocabulary(size=VOCABULARY))
 
 
-def gpt(dropout: float = 0.0) -> ModelConfig:
-    return configured("gpt", layers=2, width=8, heads=2, context=8, dropout=dropout)
+def gpt(dropout: float = 0.0, **changes: object) -> ModelConfig:
+    return configured("gpt", layers=2, width=8, heads=2, context=8, dropout=dropout, **changes)
 
 
 def lstm(dropout: float = 0.0, **regularization: object) -> ModelConfig:
@@ -74,7 +74,10 @@ def train(model: nn.Module, feed: Feed, config: TrainingConfig) -> MemoryStore:
     return store
 
 
-@pytest.mark.parametrize(("config", "feed"), [(gpt(), shuffled()), (lstm(), shuffled()), (lstm(), slices())])
+@pytest.mark.parametrize(
+    ("config", "feed"),
+    [(gpt(), shuffled()), (gpt(positions="rope"), slices()), (lstm(), shuffled()), (lstm(), slices())],
+)
 @pytest.mark.parametrize("rows", [1, 2, 4])
 def test_gradient_accumulation_equals_one_batch(config: object, feed: Feed, rows: int) -> None:
     plain_model, accumulated_model = fresh(config).double(), fresh(config).double()
@@ -91,7 +94,9 @@ def test_gradient_accumulation_equals_one_batch(config: object, feed: Feed, rows
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd", "schedule-free"])
 @pytest.mark.parametrize(
-    ("config", "make"), [(gpt(dropout=0.2), shuffled), (lstm(dropout=0.2), slices)], ids=["gpt", "lstm carried"]
+    ("config", "make"),
+    [(gpt(dropout=0.2), shuffled), (gpt(dropout=0.2, positions="rope"), slices), (lstm(dropout=0.2), slices)],
+    ids=["gpt", "gpt carried", "lstm carried"],
 )
 @pytest.mark.parametrize("at", [1, 4, 6])
 def test_resume_is_uninterrupted_bit_for_bit(config: object, make: Callable[[], Feed], optimizer: str, at: int) -> None:

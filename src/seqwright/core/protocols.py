@@ -154,6 +154,19 @@ class MasksDocuments(Protocol):
 
 
 @runtime_checkable
+class CarriesState(Protocol):
+    """A language model that can be trained on contiguous segments."""
+
+    def check_carried(self, length: int) -> None:
+        """Refuses segments of `length` tokens that its state cannot be carried between."""
+        ...
+
+    def start_carried(self, rows: int, length: int) -> State:
+        """The state that training carries from one segment of `length` tokens to the next, before the first."""
+        ...
+
+
+@runtime_checkable
 class ModelsSource(Protocol):
     """A classifier whose encoder can also be trained as a language model of its source (Radford et al. 2018)."""
 

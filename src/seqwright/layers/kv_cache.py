@@ -1,7 +1,7 @@
 """KV cache: keys and values of past tokens, as attention reads and writes them.
 
-Two layouts keep them: `SlotCache`, a buffer for each row, where generation admits and frees rows; and `TreeCache`, a
-buffer for each source, whose rows (beams) share prefixes.
+Three layouts keep them: `SlotCache`, a buffer for each row, where generation admits and frees rows; `TreeCache`, a
+buffer for each source, whose rows (beams) share prefixes; in training `SegmentMemory`, the last tokens of each row.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from seqwright.core.state import State
+from seqwright.layers.positions import Rotary
 
 
 @dataclass
@@ -34,6 +35,10 @@ class KVCache(State):
     @abstractmethod
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Writes keys and values (R, T, G, E) of the tokens added last; returns all (B, G, K, E) of the layer."""
+
+    def settled(self, rotary: Rotary | None) -> Self:
+        """The cache after all layers have written."""
+        return self
 
     @property
     def prefilled(self) -> bool:

@@ -78,3 +78,9 @@ class Rotary(nn.Module):
         sin = self.get_buffer("sin")[positions].unsqueeze(2).to(x.dtype)
         first, second = x.chunk(2, -1)
         return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+
+    def rotated_back(self, x: Tensor, steps: int) -> Tensor:
+        """Rotated queries or keys (..., E) as at positions `steps` lower."""
+        cos, sin = (self.get_buffer(name)[steps].to(x.dtype) for name in ("cos", "sin"))  # (E / 2,)
+        first, second = x.chunk(2, -1)
+        return torch.cat([first * cos + second * sin, second * cos - first * sin], -1)

@@ -93,6 +93,11 @@ class Stack(nn.Module):
         self.post = config.norm_position == "post"
         self.norm = nn.Identity() if self.post else normalization(config)
 
+    @property
+    def has_relative_positions(self) -> bool:
+        """Whether only the distance between tokens enters, not where they are."""
+        return isinstance(self.positions, NoPositions)
+
     def empty_cache(self, rows: int, capacity: int, like: Tensor) -> SlotCache:
         """An empty KV cache for this stack."""
         return SlotCache.empty(rows, len(self.blocks), self.kv_heads, self.head_size, capacity, like)
@@ -130,7 +135,9 @@ class Stack(nn.Module):
         positions = positions.clamp(max=self.context - 1)  # only padding lies beyond the context
         if documents is not None:  # distance biases need no change: distances within a document are those in the row
             positions, mask = document_positions(documents), same_document(documents)
-        return self.run_blocks(x, positions, state, bias=bias, mask=mask, memory=memory), state
+        hidden = self.run_blocks(x, positions, state, bias=bias, mask=mask, memory=memory)
+        first: Block = self.blocks[0]  # type: ignore[assignment]
+        return hidden, None if state is None else state.settled(first.attention.rotary)
 
     def run_blocks(
         self,

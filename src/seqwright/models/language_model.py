@@ -17,6 +17,7 @@ from seqwright.layers.flatten import PrefixFlatten
 from seqwright.layers.heads import HeadConfig, HiddenHead, TokenHead
 from seqwright.layers.mixture_of_softmaxes import MixtureOfSoftmaxes
 from seqwright.layers.recompute import Recompute
+from seqwright.models.encoders.gpt import GPTEncoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +138,36 @@ class LanguageModel(nn.Module):
     def start(self, source: Source, *, capacity: int) -> State:
         """The initial decoding state."""
         return self._causal.start(source.rows, capacity, self.embedding.weight)
+
+    def check_carried(self, length: int) -> None:
+        """Refuses models whose state cannot be carried from one segment of `length` tokens to the next."""
+        if self.context is None:
+            return
+        advice = 'use data.examples = "windows"'
+        if not isinstance(self.encoder, GPTEncoder):
+            raise UserError(
+                f'examples = "bptt" carries a state from step to step, but this model sees at most {self.context}'
+                f" tokens at a time; {advice}."
+            )
+        if not self.encoder.has_relative_positions:
+            raise UserError(
+                'examples = "bptt" carries a segment memory, whose tokens have no fixed positions: set model.positions'
+                f" to rope, alibi, t5 or none, or {advice}."
+            )
+        if length >= self.context:
+            raise UserError(
+                'examples = "bptt" carries a segment memory of as many tokens as model.context has beside'
+                f" training.sequence_length, but they are {self.context} and {length}: lower"
+                f" training.sequence_length, or {advice}."
+            )
+
+    def start_carried(self, rows: int, length: int) -> State:
+        """The state that training carries from one segment of `length` tokens to the next, before the first: that of
+        decoding, or the segment memory of a Transformer."""
+        if self.context is None:
+            return self._causal.start(rows, 0, self.embedding.weight)
+        assert isinstance(self.encoder, GPTEncoder)
+        return self.encoder.segment_memory(rows, length, self.embedding.weight)
 
     def step(
         self, ids: Tensor, state: State, count: Tensor | None = None, *, all_positions: bool = False

@@ -12,10 +12,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from seqwright.core.batch import Batch, Source, accumulator_dtype
+from seqwright.core.batch import Batch, accumulator_dtype
 from seqwright.core.config import UserError
 from seqwright.core.progress import SILENT, Progress
-from seqwright.core.protocols import Feed, Trainable
+from seqwright.core.protocols import CarriesState, Feed, Trainable
 from seqwright.core.ranks import SINGLE, Ranks, TensorGroups
 from seqwright.core.state import State
 from seqwright.training import machine
@@ -156,9 +156,11 @@ class Trainer:
         self.norm = torch.tensor(self.progress.gradient_norm, device=self.device)
         self.carry = None
         if "carry" in groups:
-            rows = self.feed.batch(self.progress.step).rows
-            mine = torch.arange(rows, device=self.device)[self.ranks.rows(rows)]
-            self.carry = self._start(rows).from_tensors(groups["carry"]).select(mine, mine)
+            batch = self.feed.batch(self.progress.step)
+            assert isinstance(self.model, CarriesState)
+            start = self.model.start_carried(batch.rows, batch.input.size(1))
+            mine = torch.arange(batch.rows, device=self.device)[self.ranks.rows(batch.rows)]
+            self.carry = start.from_tensors(groups["carry"]).select(mine, mine)
 
     def save(self) -> None:
         """Saves a checkpoint; resumed training equals uninterrupted training bit for bit."""
@@ -213,7 +215,7 @@ class Trainer:
         batch = self.feed.batch(step)
         self.update.set_learning_rate(self.learning_rate(step) * length_ratio(self.config, batch.input.size(1)))
         loss, norm, self.carry = self.update(
-            batch, self._carried(len(self.ranks.rows(batch.rows)), step), step, micro_batch=self.progress.micro_batch
+            batch, self._carried(batch, step), step, micro_batch=self.progress.micro_batch
         )
         if self.average is not None:
             self.average.update(step + 1, self.progress.average_start)
@@ -270,16 +272,14 @@ class Trainer:
         self.save()
         self.store.log({"kind": "spike", "step": back, "at": at + 1, "loss": loss, "skipped": skipped})
 
-    def _carried(self, rows: int, step: int) -> State | None:
-        """The hidden state carried from the previous step (truncated BPTT); reset at the start of each epoch."""
+    def _carried(self, batch: Batch, step: int) -> State | None:
+        """The state carried from the previous step (truncated BPTT); reset at the start of each epoch."""
         if not self.feed.carried:
             return None
         if self.carry is None or step % self.feed.steps_per_epoch == 0:
-            return self._start(rows)
+            assert isinstance(self.model, CarriesState)
+            return self.model.start_carried(len(self.ranks.rows(batch.rows)), batch.input.size(1))
         return self.carry
-
-    def _start(self, rows: int) -> State:
-        return self.model.start(Source.empty(rows, self.device), capacity=0)  # type: ignore[operator]
 
     def _account(self, loss: Tensor, count: int, norm: Tensor) -> None:
         self.step_loss = loss / max(1, count)

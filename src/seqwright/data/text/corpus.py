@@ -74,8 +74,10 @@ class TextConfig(TextFiles):
     weights: tuple[float, ...] = ()
     """Mixture weights of the entries of train, in the same order; default: one corpus, each text once per epoch."""
     examples: Literal["windows", "bptt", "prefixes", "documents"] | None = None
-    """Rows of a training batch: windows of the packed text, contiguous slices with the recurrent state carried to the
-    next step (bptt), prefixes of documents with one target each, or documents. Default: by the model."""
+    """Rows of a training batch: windows of the packed text, contiguous slices with the state carried to the next step
+    (bptt), prefixes of documents with one target each, or documents. Default: by the model. The state of a gpt is a
+    segment memory (Transformer-XL, Dai et al. 2019): keys and values of the model.context - training.sequence_length
+    tokens before a slice; needs positions rope, alibi, t5 or none."""
     refit: bool = False
     """n-grams: after scoring the split, fit again on all text; the run is then evaluated on other text only."""
     mask_documents: bool = False

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from seqwright.layers.kv_cache import KVCache
+from seqwright.layers.segment_memory import SegmentMemory
 from seqwright.layers.transformer_stack import Stack, StackConfig, StackSizes
 
 
@@ -38,6 +39,11 @@ class GPTEncoder(Stack):
 
     def start(self, rows: int, capacity: int, like: Tensor) -> KVCache:
         return self.empty_cache(rows, capacity, like)
+
+    def segment_memory(self, rows: int, length: int, like: Tensor) -> SegmentMemory:
+        """The empty memory beside segments of `length` tokens: as many as fit into the context with them."""
+        sizes = (len(self.blocks), self.kv_heads, self.head_size, self.context - length)
+        return SegmentMemory.empty(rows, *sizes, like)
 
     def forward(
         self,

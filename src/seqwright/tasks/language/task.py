@@ -15,7 +15,7 @@ from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError, with_options
 from seqwright.core.printable import quantity
 from seqwright.core.progress import SILENT, Progress
-from seqwright.core.protocols import Autoregressive, ExplainsBackOff, Feed, MasksDocuments
+from seqwright.core.protocols import Autoregressive, CarriesState, ExplainsBackOff, Feed, MasksDocuments
 from seqwright.data.subword_regularization import RegularizedFeed, regularized_stream
 from seqwright.data.text.bptt import BPTTRows
 from seqwright.data.text.corpora import Readable, read_corpora, to_stream
@@ -163,11 +163,8 @@ class LanguageTask(TextTask):
         default = "bptt" if kind in CARRIED and context is None else "windows"
         examples = self.settings.data.examples or default
         length = training.sequence_length or context or DEFAULT_LENGTH
-        if examples == "bptt" and context is not None:
-            raise UserError(
-                f'examples = "bptt" carries a state from step to step, but {kind} sees at most {context} tokens at a'
-                ' time; use data.examples = "windows".'
-            )
+        if examples == "bptt" and isinstance(model, CarriesState):
+            model.check_carried(length)
         if context is not None and length > context:
             raise UserError(
                 f"training.sequence_length is {length}, but the model sees at most {context} tokens; lower it."
@@ -189,6 +186,10 @@ class LanguageTask(TextTask):
             )
 
         if training.bptt_jitter and examples == "bptt":
+            if context is not None:
+                raise UserError(
+                    "training.bptt_jitter varies lengths, but segments and their memory fill the context: leave it out."
+                )
             ordered["jitter"] = training.bptt_jitter
 
         def cut_into(stream: Stream) -> Feed:
