@@ -218,8 +218,10 @@ def compare(
     """Scores of runs on the same data (files, or the validation data that they share) with paired significance tests,
     as `seqwright compare` prints them. Runs whose recipes differ in the seed alone are one system. `set` is that of
     `open`."""
+    from seqwright.studies.compare.checks import check_runs
     from seqwright.studies.compare.compare import compare as compare_runs
 
+    check_runs([run.path if isinstance(run, Run) else Path(run) for run in runs], on)
     opened = (run if isinstance(run, Run) else open(run, device=device, set=set, trust=trust) for run in runs)
     return compare_runs(opened, on, metrics=metrics, progress=progress)
 
